@@ -1,4 +1,4 @@
-//! The local API: what an application says to the service and what it hears back.
+//! The local API: requests of an application to the service, and their answers.
 //!
 //! [`Api`] is the one trait. The daemon implements it in process; [`client::Client`] implements it
 //! over the daemon's Unix socket, so a front end does not see the difference. Messages are JSON
@@ -106,7 +106,7 @@ pub trait Api: Send + Sync {
     /// Ends a put in parts: the object is whole. May be said again.
     fn commit_put(&self, id: String) -> BoxFuture<'_, Result<PutReply, ApiError>>;
 
-    /// Gives a put in parts up; who follows it hears so.
+    /// Gives a put in parts up; whoever follows it gets an event.
     fn abort_put(&self, id: String) -> BoxFuture<'_, Result<(), ApiError>>;
 
     /// Fetches into a file or directory. Events come while it goes on; the last is a summary.
@@ -146,6 +146,6 @@ pub trait Api: Send + Sync {
     fn status(&self) -> BoxFuture<'_, Result<Status, ApiError>>;
 
     /// Events of all transfers, from now on. A listener that is too slow misses some, and is
-    /// told how many.
+    /// informed how many.
     fn events(&self) -> BoxFuture<'_, Result<mpsc::Receiver<TransferEvent>, ApiError>>;
 }

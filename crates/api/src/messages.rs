@@ -227,7 +227,7 @@ pub enum Event {
         /// Name by which puts refer to it.
         session: String,
     },
-    /// The session goes on; told now and then.
+    /// The session goes on; reported now and then.
     Alive,
     /// Events that a slow listener missed.
     Missed {
@@ -345,7 +345,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of what crosses no network, and so is not told by others.
+    /// Of content that crosses no network, and so is not reported by others.
     pub fn here() -> Self {
         Self { encrypted: true, ..Self::default() }
     }

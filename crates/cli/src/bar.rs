@@ -41,7 +41,7 @@ impl RateMeter {
     }
 }
 
-/// Bytes that the network brought; within one machine all, as nothing is told of sources there.
+/// Bytes that the network brought; within one machine all, as no sources are reported there.
 pub fn from_network(progress: &Progress) -> u64 {
     let others = progress.by_source.iter().filter(|(name, _)| *name != THIS_MACHINE);
     if progress.by_source.is_empty() { progress.done } else { others.map(|(_, bytes)| bytes).sum() }

@@ -39,7 +39,7 @@ impl Signals {
     }
 
     /// Listens from now on, in a runtime; `hangups`: for a terminal that is closed as well. What was ignored when the
-    /// program began (`nohup`) stays ignored. `end` ends the program; it is told whether the command still owes a last
+    /// program began (`nohup`) stays ignored. `end` ends the program; its argument is whether the command still owes a last
     /// word.
     pub fn listen(&self, hangups: bool, end: impl Fn(bool) + Send + Sync + 'static) {
         let end = Arc::new(end);

@@ -1,5 +1,5 @@
 //! Reports of the daemon to systemd: the `sd_notify` protocol, a datagram to the socket
-//! that `NOTIFY_SOCKET` names. Without it nobody asked, and nothing is told.
+//! that `NOTIFY_SOCKET` names. Without it nobody asked, and nothing is sent.
 
 use std::ffi::OsStr;
 use std::io;

@@ -15,7 +15,7 @@ use crate::bar::RateMeter;
 pub struct Receivers(BTreeMap<(String, String), (Fetch, RateMeter, Option<f64>)>);
 
 impl Receivers {
-    /// Takes note of what is told; a line to keep if it is an end.
+    /// Takes an event; returns a line to keep if it is an end.
     pub fn note(&mut self, fetch: &Fetch, now: Instant) -> Option<String> {
         let key = (fetch.peer.clone(), fetch.oid.clone());
         let ended = ended(fetch);

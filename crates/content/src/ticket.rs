@@ -2,7 +2,7 @@
 //!
 //! A ticket carries the OID, the issuer's node id, the secret that proves the right to fetch, and
 //! hints where to ask. The text form is `tow:` and lower-case base32 (RFC 4648, no padding) of
-//! the binary form with a checksum, so that a ticket that lost characters is told apart from one
+//! the binary form with a checksum, so that a ticket that lost characters is distinguished from one
 //! that is refused. Of a small object it may hold the bytes themselves: then it needs no service at
 //! all. Layout: `docs/formats/ticket.md`.
 

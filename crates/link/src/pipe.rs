@@ -1,6 +1,6 @@
 //! A pair of byte streams that something else protects: ssh's, or two ends in one process.
 //!
-//! There is no TLS here. Node ids and nonces are exchanged in clear, ids are taken as told, and
+//! There is no TLS here. Node ids and nonces are exchanged in clear, ids are taken as claimed, and
 //! the channel binding is a hash over both. Layout: `docs/formats/link.md`.
 
 use std::io;

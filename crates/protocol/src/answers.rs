@@ -59,7 +59,7 @@ enum AnswerStage {
     Look { oid: Oid, first: u64 },
     /// States the values of a live object that are there in version `seen`.
     State { oid: Oid, generation: u64, left: Range<u64>, seen: u64 },
-    /// Tells which pieces can be had, if others than were told.
+    /// Sends which pieces can be had, if others than were sent.
     Watch { oid: Oid, sent: Option<Vec<Range<u64>>> },
 }
 

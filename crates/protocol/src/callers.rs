@@ -136,7 +136,7 @@ impl Callers {
     fn act(&mut self, effect: Effect) -> Option<Act> {
         let later = match effect {
             Effect::Send(body) => {
-                // A connection that ended takes no more; whoever asked is told by the session.
+                // A connection that ended takes no more; whoever asked gets an outcome from the session.
                 if let Err(TrySendError::Full(_)) = self.queue.try_send(body) {
                     self.session.close(Some("answers what it has not read".into()));
                 }

@@ -20,7 +20,7 @@ const WINDOW: Duration = Duration::from_millis(200);
 pub struct Delivered {
     /// Delay of the oldest bytes on their way, beyond the shortest seen. Zero before the peer took enough to tell.
     pub late: Duration,
-    /// The most bytes a second that the peer took during a fifth of a second, as far as it told: the network carries no
+    /// The most bytes a second that the peer took during a fifth of a second, as far as acknowledged: the network carries no
     /// less. `None` before so long had passed since there was something to tell.
     pub fastest: Option<f64>,
 }
@@ -50,7 +50,7 @@ impl ControlDelivery {
         }
     }
 
-    /// Bytes that the peer did not take yet, as far as it told.
+    /// Bytes that the peer did not take yet, as far as it acknowledged.
     pub const fn under_way(&self) -> usize {
         (self.sent - self.taken) as usize
     }

@@ -206,7 +206,7 @@ impl GetAnswer {
     }
 
     /// Sends one frame of a piece, as large as the path lets; what is left waits for the next step, so
-    /// that a cancellation is heard between them. The buffer is handed on, not copied.
+    /// that a cancellation is noticed between them. The buffer is handed on, not copied.
     fn send_part(&mut self, sending: &mut Sending, mut rest: GetRest, out: &mut dyn FnMut(Outgoing)) {
         let encoded = self.encoder.as_mut().and_then(|encoder| encoder.encode(sending, &rest.bytes));
         let (len, encoding, payload) = match encoded {

@@ -43,7 +43,7 @@ impl Liveness {
         self.received = self.received.max(at);
     }
 
-    /// Bytes went out. Where this is not told, pings go out all the same.
+    /// Bytes went out. Without a call of this, pings go out all the same.
     pub fn spoke(&mut self, at: Instant) {
         self.spoke = self.spoke.max(at);
     }

@@ -12,14 +12,14 @@
 //!   encoder keeps from one to the next (tables, room) must not show.
 //! * **Inspectors see the bytes themselves**: on their way out before they are encoded, on their way
 //!   in after they are decoded, in the second case not checked against any hash yet. What one
-//!   refuses does not pass; the receiver is told "refused by", the processor's name, and why. A file
+//!   refuses does not pass; the receiver gets the error "refused by", the processor's name, and why. A file
 //!   whose tree's descriptor or ticket holds its bytes is inspected like any other; the descriptor
 //!   itself is only admitted.
 //! * **Encodings are agreed on.** Each side names in its hello those it can take, and those it
 //!   wishes for. Data are sent encoded only if the other side takes the encoding and either wishes
 //!   for it, and each frame tells its encoding. An encoder may leave a payload alone. Compression is
 //!   also used unasked, where that is quicker.
-//! * **A decoder is handed a stranger's bytes.** It is told how long the payload must be, takes no
+//! * **A decoder is handed a stranger's bytes.** It knows how long the payload must be, takes no
 //!   more memory than that, and answers anything else with an error, which ends the connection.
 //! * **Nothing blocks.** A processor works on the bytes at hand; it does not wait for disks or
 //!   networks.

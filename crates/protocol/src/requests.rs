@@ -202,7 +202,7 @@ impl GetUnderWay {
     }
 
     /// Takes a run of bytes as a delta of its base. If it does not make what was asked for, that is to
-    /// be asked for again without a base: `end` hears so.
+    /// be asked for again without a base: `end` is called with that.
     pub fn delta(
         &mut self,
         now: Instant,
@@ -294,7 +294,7 @@ impl GetUnderWay {
         Ok(self.half.take().map(|half| half.bytes.freeze()))
     }
 
-    /// Takes an outcome, of one run or of all; `end` hears of each want that it ends.
+    /// Takes an outcome, of one run or of all; `end` is called for each want that it ends.
     pub fn outcome(
         &mut self,
         message: &WireOutcome,

@@ -277,7 +277,7 @@ impl Session {
         }
     }
 
-    /// Nobody waits for a request any more. If it has not ended, the peer is told, and its wants end
+    /// Nobody waits for a request any more. If it has not ended, the peer gets a cancellation, and its wants end
     /// as "retry later".
     pub fn give_up(&mut self, request: u32) {
         let get = self.gets.get(&request);
@@ -352,7 +352,7 @@ impl Session {
         &self.live
     }
 
-    /// As [`Self::liveness`], to be told that bytes came or went, or that another silence is too
+    /// As [`Self::liveness`], for noting that bytes came or went, or that another silence is too
     /// long.
     pub const fn liveness_mut(&mut self) -> &mut Liveness {
         &mut self.live
@@ -363,7 +363,7 @@ impl Session {
         self.end.is_none().then(|| self.live.ping_due().min(self.live.lost_at()))
     }
 
-    /// The time has come that [`Self::next_wake`] told.
+    /// The time of [`Self::next_wake`] has come.
     pub fn tick(&mut self, now: Instant) {
         self.check_silence(now);
         self.keep_alive(now);
@@ -543,7 +543,7 @@ impl Session {
             return Ok(());
         }
         if self.ahead(request).is_some() {
-            // Whoever wants it asks again, and hears why it can't be had.
+            // Whoever wants it asks again, and learns why it can't be had.
             self.ahead = None;
         }
         let Some(get) = self.gets.get_mut(&request) else { return Ok(()) };

@@ -3,7 +3,7 @@
 //!
 //! A connection takes a place for its handshake, which is the only thing that is tested before
 //! bytes are exchanged. Over another limit its handshake is done all the same, so that it can be
-//! told why; such ones are few at a time and count for nothing else. Those who are there keep their
+//! given the reason; such ones are few at a time and count for nothing else. Those who are there keep their
 //! places when limits shrink.
 //!
 //! Two kinds have to go when places are short, so that somebody with a ticket gets in: who says nothing, and
@@ -20,13 +20,13 @@ use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 use towpath_content::NodeId;
 
-use self::table::{AdmittedHandshake, ConnectionTable};
+use self::table::{ConnectionTable, Handshake};
 use towpath_config::Live;
 use towpath_content::lock::lock;
 
 /// Why a connection was not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExceededLimit {
+pub enum Excess {
     /// Too many in all.
     All,
     /// Too many from its address.
@@ -39,7 +39,7 @@ pub enum ExceededLimit {
     Strangers,
 }
 
-impl ExceededLimit {
+impl Excess {
     /// All reasons.
     pub const ALL: [Self; 5] = [Self::All, Self::Address, Self::Node, Self::Handshakes, Self::Strangers];
 
@@ -75,7 +75,7 @@ pub struct ConnectionLimits {
     config: Live,
     callers: Mutex<LiveCallers>,
     accepted: AtomicU64,
-    refused: [AtomicU64; ExceededLimit::ALL.len()],
+    refused: [AtomicU64; Excess::ALL.len()],
 }
 
 #[derive(Debug, Default)]
@@ -109,12 +109,12 @@ impl ConnectionLimits {
     }
 
     /// Connections that were not let in so far, or had to go for others.
-    pub fn refused(&self, exceeded: ExceededLimit) -> u64 {
-        self.refused[exceeded as usize].load(Ordering::Relaxed)
+    pub fn refused(&self, excess: Excess) -> u64 {
+        self.refused[excess as usize].load(Ordering::Relaxed)
     }
 
-    fn refuse(&self, exceeded: ExceededLimit) {
-        self.refused[exceeded as usize].fetch_add(1, Ordering::Relaxed);
+    fn refuse(&self, excess: Excess) {
+        self.refused[excess as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// A new connection from `ip`; `None` if it is to be hung up on.
@@ -122,18 +122,16 @@ impl ConnectionLimits {
         let limits = &self.config.get().limits;
         let mut callers = lock(&self.callers);
         match callers.table.admit(limits, ip.into(), Instant::now()) {
-            Ok(AdmittedHandshake { id, exceeded, loses }) => {
-                loses.iter().for_each(|_| self.refuse(ExceededLimit::Handshakes));
+            Ok(Handshake { id, excess, loses }) => {
+                loses.iter().for_each(|_| self.refuse(Excess::Handshakes));
                 callers.lose(loses);
                 let lost = CancellationToken::new();
                 callers.lost.insert(id, lost.clone());
-                Some(HandshakePermit {
-                    permit: ConnectionPermit { connection_limits: Arc::clone(self), id, lost },
-                    exceeded,
-                })
+                let permit = ConnectionPermit { limits: Arc::clone(self), id, lost };
+                Some(HandshakePermit { permit, excess })
             }
-            Err(exceeded) => {
-                self.refuse(exceeded);
+            Err(excess) => {
+                self.refuse(excess);
                 None
             }
         }
@@ -145,13 +143,13 @@ impl ConnectionLimits {
 pub(crate) struct HandshakePermit {
     permit: ConnectionPermit,
     /// Why it is turned away, if it is.
-    exceeded: Option<ExceededLimit>,
+    excess: Option<Excess>,
 }
 
 impl HandshakePermit {
     /// Its first byte has come.
     pub(crate) fn spoke(&self) {
-        lock(&self.permit.connection_limits.callers).table.spoke(self.permit.id);
+        lock(&self.permit.limits.callers).table.spoke(self.permit.id);
     }
 
     /// Completes when it has to go for another.
@@ -161,20 +159,16 @@ impl HandshakePermit {
 
     /// The handshake is done, and this is the peer, which `is_known` if it need not show a ticket: its
     /// place, or why there is none.
-    pub(crate) fn enter(
-        self,
-        node: NodeId,
-        is_known: bool,
-    ) -> Result<ConnectionPermit, (ExceededLimit, Self)> {
-        let connection_limits = Arc::clone(&self.permit.connection_limits);
-        match self.exceeded.map_or_else(|| self.permit.enter(node, is_known), Err) {
+    pub(crate) fn enter(self, node: NodeId, is_known: bool) -> Result<ConnectionPermit, (Excess, Self)> {
+        let connection_limits = Arc::clone(&self.permit.limits);
+        match self.excess.map_or_else(|| self.permit.enter(node, is_known), Err) {
             Ok(()) => {
                 connection_limits.accepted.fetch_add(1, Ordering::Relaxed);
                 Ok(self.permit)
             }
-            Err(exceeded) => {
-                connection_limits.refuse(exceeded);
-                Err((exceeded, self))
+            Err(excess) => {
+                connection_limits.refuse(excess);
+                Err((excess, self))
             }
         }
     }
@@ -183,17 +177,17 @@ impl HandshakePermit {
 /// A place among the connections.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
-    connection_limits: Arc<ConnectionLimits>,
+    limits: Arc<ConnectionLimits>,
     id: u64,
     lost: CancellationToken,
 }
 
 impl ConnectionPermit {
-    fn enter(&self, node: NodeId, is_known: bool) -> Result<(), ExceededLimit> {
-        let limits = &self.connection_limits.config.get().limits;
-        let mut callers = lock(&self.connection_limits.callers);
+    fn enter(&self, node: NodeId, is_known: bool) -> Result<(), Excess> {
+        let limits = &self.limits.config.get().limits;
+        let mut callers = lock(&self.limits.callers);
         let loses = callers.table.enter(limits, self.id, node, is_known)?;
-        loses.iter().for_each(|_| self.connection_limits.refuse(ExceededLimit::Strangers));
+        loses.iter().for_each(|_| self.limits.refuse(Excess::Strangers));
         callers.lose(loses);
         Ok(())
     }
@@ -205,13 +199,13 @@ impl ConnectionPermit {
 
     /// Its peer had a right to something: it is kept. False if it is lost already.
     pub(crate) fn keep(&self) -> bool {
-        lock(&self.connection_limits.callers).table.know(self.id)
+        lock(&self.limits.callers).table.know(self.id)
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut callers = lock(&self.connection_limits.callers);
+        let mut callers = lock(&self.limits.callers);
         callers.table.leave(self.id);
         callers.lost.remove(&self.id);
     }
@@ -244,8 +238,8 @@ mod tests {
         connection_limits: &Arc<ConnectionLimits>,
         ip: IpAddr,
         node: u8,
-    ) -> Result<ConnectionPermit, ExceededLimit> {
-        connection_limits.admit(ip).unwrap().enter(NodeId([node; 32]), true).map_err(|(exceeded, _)| exceeded)
+    ) -> Result<ConnectionPermit, Excess> {
+        connection_limits.admit(ip).unwrap().enter(NodeId([node; 32]), true).map_err(|(excess, _)| excess)
     }
 
     fn stranger(connection_limits: &Arc<ConnectionLimits>, ip: IpAddr, node: u8) -> ConnectionPermit {
@@ -256,11 +250,11 @@ mod tests {
     fn one_address_cannot_take_every_place() {
         let (connection_limits, _) = connection_limits(limits(100, 3, 100, 100));
         let mut greedy: Vec<_> = (0..3).map(|node| enter(&connection_limits, HERE, node).unwrap()).collect();
-        assert_eq!(enter(&connection_limits, HERE, 4).unwrap_err(), ExceededLimit::Address);
+        assert_eq!(enter(&connection_limits, HERE, 4).unwrap_err(), Excess::Address);
         assert!(enter(&connection_limits, THERE, 4).is_ok());
         greedy.pop();
         assert!(enter(&connection_limits, HERE, 4).is_ok());
-        assert_eq!((connection_limits.refused(ExceededLimit::Address), connection_limits.accepted()), (1, 5));
+        assert_eq!((connection_limits.refused(Excess::Address), connection_limits.accepted()), (1, 5));
         drop(greedy);
         let callers = connection_limits.callers.lock().unwrap();
         assert_eq!(
@@ -276,7 +270,7 @@ mod tests {
         let (connection_limits, _) = connection_limits(limits(100, 100, 2, 100));
         let _permits =
             [enter(&connection_limits, HERE, 7).unwrap(), enter(&connection_limits, THERE, 7).unwrap()];
-        assert_eq!(enter(&connection_limits, [192, 0, 2, 3].into(), 7).unwrap_err(), ExceededLimit::Node);
+        assert_eq!(enter(&connection_limits, [192, 0, 2, 3].into(), 7).unwrap_err(), Excess::Node);
         assert!(enter(&connection_limits, [192, 0, 2, 3].into(), 8).is_ok());
         assert_eq!(connection_limits.connections(), 2, "whoever was refused has no place");
     }
@@ -287,7 +281,7 @@ mod tests {
         let silent: Vec<_> = (0..4).map(|_| connection_limits.admit(HERE).unwrap()).collect();
         assert!(enter(&connection_limits, THERE, 1).is_ok());
         silent[0].lost().await;
-        assert_eq!(connection_limits.refused(ExceededLimit::Handshakes), 1);
+        assert_eq!(connection_limits.refused(Excess::Handshakes), 1);
         assert_eq!(silent.into_iter().filter(|handshake| handshake.permit.lost.is_cancelled()).count(), 1);
     }
 
@@ -299,14 +293,11 @@ mod tests {
         let third = enter(&connection_limits, THERE, 3).unwrap();
         second.lost().await;
         assert!(!second.keep() && first.keep() && third.keep());
-        assert_eq!(
-            (connection_limits.refused(ExceededLimit::Strangers), connection_limits.connections()),
-            (1, 2)
-        );
+        assert_eq!((connection_limits.refused(Excess::Strangers), connection_limits.connections()), (1, 2));
         drop(second);
         assert_eq!(connection_limits.connections(), 2, "its place was not given back twice");
         let late = connection_limits.admit(THERE).unwrap();
-        assert_eq!(late.enter(NodeId([4; 32]), true).unwrap_err().0, ExceededLimit::All);
+        assert_eq!(late.enter(NodeId([4; 32]), true).unwrap_err().0, Excess::All);
     }
 
     #[test]
@@ -323,7 +314,7 @@ mod tests {
         let (connection_limits, live) = connection_limits(limits(3, 3, 3, 9));
         let permits: Vec<_> = (0..3).map(|node| enter(&connection_limits, HERE, node).unwrap()).collect();
         live.set(limits(1, 3, 3, 9));
-        assert_eq!(enter(&connection_limits, THERE, 9).unwrap_err(), ExceededLimit::All);
+        assert_eq!(enter(&connection_limits, THERE, 9).unwrap_err(), Excess::All);
         assert_eq!((connection_limits.connections(), permits.len()), (3, 3), "nobody is thrown out");
         live.set(limits(4, 3, 3, 9));
         assert!(enter(&connection_limits, THERE, 9).is_ok());

@@ -24,7 +24,7 @@ pub async fn run(
     towpath_sync::run(&host(service), request, person).await.map_err(|error| copies::copy(&error))
 }
 
-/// As [`towpath_sync::serve_stdio`]; `begin` is told what the copy may write with what this service does.
+/// As [`towpath_sync::serve_stdio`]; `begin` gets what the copy may write with what this service does.
 pub async fn serve_stdio(
     service: &Service,
     begin: impl FnOnce(&Writable) -> Result<Handle, CopyError>,

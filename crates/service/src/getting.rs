@@ -1,6 +1,7 @@
 //! A get under way: what its ticket says, what of this machine it may use, and the plugins that it
 //! draws from.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -367,10 +368,7 @@ fn peer_config(service: &Service, limit_rate: u64, priority: i8) -> PeerConfig {
 }
 
 /// Sends progress until it is dropped.
-pub(crate) async fn report_progress(
-    progress: progress::Progress,
-    events: mpsc::Sender<Event>,
-) -> std::convert::Infallible {
+pub(crate) async fn report_progress(progress: progress::Progress, events: mpsc::Sender<Event>) -> Infallible {
     let mut ticks = tokio::time::interval(PROGRESS_EVERY);
     loop {
         ticks.tick().await;

@@ -11,7 +11,7 @@ use towpath_link::tcp::{Listener, Pending, Timeouts};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
-use crate::connection_limits::{ConnectionLimits, ConnectionPermit, ExceededLimit, HandshakePermit};
+use crate::connection_limits::{ConnectionLimits, ConnectionPermit, Excess, HandshakePermit};
 use crate::fetches::Fetches;
 use crate::shares::Shares;
 use crate::words;
@@ -190,12 +190,12 @@ async fn serve(
             }
             tracing::debug!(peer = %node.short(), why = peer.ended(), "connection ended");
         }
-        Err((exceeded, _permit)) => {
-            tracing::info!(peer = %node.short(), limit = exceeded.limit(), "a connection was one too many");
+        Err((excess, _permit)) => {
+            tracing::info!(peer = %node.short(), limit = excess.limit(), "a connection was one too many");
             // Not before it has said what it came for: a connection that is closed while the peer still
             // writes is reset, and the reason is lost. Only it knows when it has said all: there is no event.
             tokio::time::sleep(LISTEN_TIME).await;
-            Peer::start(connection, config, None).close(exceeded.reason());
+            Peer::start(connection, config, None).close(excess.reason());
         }
     }
 }
@@ -205,11 +205,11 @@ async fn overstayed(permit: &ConnectionPermit, peer: &Peer, wait_limit: Duration
     let showing = tokio::time::timeout(wait_limit, peer.until_known());
     let shown = tokio::select! {
         shown = showing => shown,
-        () = permit.lost() => return ExceededLimit::Strangers.reason(),
+        () = permit.lost() => return Excess::Strangers.reason(),
     };
     match shown {
         Err(_) => NOTHING_SHOWN,
-        Ok(()) if !permit.keep() => ExceededLimit::Strangers.reason(),
+        Ok(()) if !permit.keep() => Excess::Strangers.reason(),
         Ok(()) => std::future::pending().await,
     }
 }

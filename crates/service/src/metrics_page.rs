@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::lock::lock;
 
-use crate::connection_limits::ExceededLimit;
+use crate::connection_limits::Excess;
 use crate::metrics::{Direction, TransferCounts, read};
 use crate::state::Service;
 
@@ -113,8 +113,8 @@ fn network(page: &mut Page, service: &Service) {
     );
     let name = "towpath_peer_connections_refused_total";
     page.family(name, "counter", "Connections from peers that were not let in, by limit.");
-    for exceeded in ExceededLimit::ALL {
-        page.sample(name, &[("limit", &exceeded.limit())], connection_limits.refused(exceeded));
+    for excess in Excess::ALL {
+        page.sample(name, &[("limit", &excess.limit())], connection_limits.refused(excess));
     }
 }
 

@@ -88,7 +88,7 @@ pub(crate) async fn append(
             ApiError::new(ErrorKind::Interrupted, format!("the part did not come to its end: {error}"))
         })?;
         if read == 0 {
-            // The end of a part that is repeated was told before.
+            // The end of a part that is repeated was reported before.
             if position.boundary && end == filled.size {
                 service.store.put_boundary(live).map_err(|error| words::store(&error))?;
             }

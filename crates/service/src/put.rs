@@ -149,7 +149,7 @@ pub(crate) async fn resume(service: &Arc<Service>, lease: Lease) -> Result<(), A
 }
 
 /// The same for an application: it counts as a transfer until all is read, and everybody who
-/// listens hears how far it is.
+/// listens gets its progress.
 pub(crate) async fn put_named(
     service: &Arc<Service>,
     path: &Path,

@@ -26,7 +26,7 @@ const AHEAD: usize = 2;
 const SMALLEST: u64 = 4 << 10;
 /// Pieces that are read at once only to cut a small part out of each.
 const CUTTING: usize = 16;
-/// Recipes that are told at once: each has a thread, and the places of its nodes in memory.
+/// Recipes that are sent at once: each has a thread, and the positions of its nodes in memory.
 const RECIPES: usize = 8;
 /// Longest time that one more waits for its turn.
 const LONGEST_LINE: Duration = Duration::from_secs(60);
@@ -69,7 +69,7 @@ impl ReadBudget {
         self.cutting.acquire().await.ok()
     }
 
-    /// A permit to be among those to whom a recipe is told; waits in line for it.
+    /// A permit to be among those to whom a recipe is sent; waits in line for it.
     pub(crate) async fn recipe(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         let permit = tokio::time::timeout(LONGEST_LINE, Arc::clone(&self.recipes).acquire_owned()).await;
         permit.ok().and_then(Result::ok).ok_or_else(|| {

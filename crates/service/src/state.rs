@@ -259,8 +259,8 @@ impl Service {
         &self.metrics
     }
 
-    /// Lets nobody in any more, and waits a moment for peers to hear what is to be said to them, as that
-    /// a producer gave up: those who have nothing else to fetch leave.
+    /// Lets nobody in any more, and waits a moment for peers to get the last messages, as that
+    /// of a producer that gave up: those who have nothing else to fetch leave.
     pub async fn take_leave(&self) {
         if let Some(listening) = self.listening.get() {
             listening.close();

@@ -14,7 +14,7 @@ pub(crate) struct TreePut {
 }
 
 impl TreePut {
-    /// Takes the next bytes of the descriptor. What is wrong with them is told by [`Self::finish`].
+    /// Takes the next bytes of the descriptor. Errors in them are reported by [`Self::finish`].
     pub(crate) fn read(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let taken = self.decoder.feed(bytes);

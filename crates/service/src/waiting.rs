@@ -9,11 +9,11 @@ use towpath_api::Event;
 
 use crate::getting::GetUnderWay;
 
-/// So long nothing is told: most of what is in the way is over by then.
+/// Time for which nothing is reported: most of what is in the way is over by then.
 const SOON: Duration = Duration::from_millis(800);
 /// Interval of looks.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Another reason is not told sooner than this after the last one.
+/// Another reason is not reported sooner than this after the last one.
 const NEXT: Duration = Duration::from_secs(5);
 
 /// The thing waited for, since when, and what was reported of it. It is handed the time.

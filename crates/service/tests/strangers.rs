@@ -21,7 +21,7 @@ use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::wire::{Body, Hello, Ping, VERSION};
 use towpath_protocol::{Peer, PeerConfig};
-use towpath_service::connection_limits::ExceededLimit;
+use towpath_service::connection_limits::Excess;
 use towpath_service::fetches::Fetches;
 use towpath_service::get::get;
 use towpath_service::listen::{ListenerServing, Listening};
@@ -141,7 +141,7 @@ async fn a_hundred_silent_connections_that_are_renewed_keep_nobody_with_a_ticket
             }
         });
     }
-    let refused = || scene.service.connection_limits().refused(ExceededLimit::Handshakes);
+    let refused = || scene.service.connection_limits().refused(Excess::Handshakes);
     timeout(LIMIT, async {
         while refused() < 50 {
             hang_ups.recv().await.unwrap();
@@ -195,8 +195,7 @@ async fn two_hundred_strangers_that_say_hello_and_ping_keep_nobody_with_a_ticket
     assert!(standing.len() > 200, "all shook hands: {}", standing.len());
     let most = Config::default().limits.strangers.0;
     assert!(
-        scene.service.connection_limits().refused(ExceededLimit::Strangers)
-            >= standing.len() as u64 - most - 64
+        scene.service.connection_limits().refused(Excess::Strangers) >= standing.len() as u64 - most - 64
     );
     timeout(LIMIT, scene.expect_served("one")).await.expect("served");
     assert!(scene.service.connection_limits().connections() <= most + 64);

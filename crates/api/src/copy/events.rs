@@ -154,9 +154,9 @@ pub struct CopySummary {
     pub matched: u64,
     /// Bytes kept from an earlier, interrupted run.
     pub kept: u64,
-    /// Bytes sent to the other side, all told.
+    /// All bytes sent to the other side.
     pub sent: u64,
-    /// Bytes received from the other side, all told.
+    /// All bytes received from the other side.
     pub received: u64,
     /// Bytes of content by where they came from.
     pub by_source: BTreeMap<String, u64>,

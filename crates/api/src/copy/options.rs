@@ -105,7 +105,7 @@ pub struct CopyOptions {
     pub via: Via,
     /// Entries that stay as they are become items too (`-ii`).
     pub report_unchanged: bool,
-    /// Nobody looks at items and deletions: they need not be told.
+    /// Nobody looks at items and deletions: they need not be reported.
     pub without_items: bool,
 }
 

@@ -38,7 +38,7 @@ pub async fn copy(
         () = interrupts.next() => Err(interrupted()),
     };
     let result = match result {
-        // ssh hears ^C as well, and may be the first to end.
+        // ssh gets ^C as well, and may be the first to end.
         Err(error) if error.kind == ErrorKind::Unreachable => {
             let interrupt = tokio::time::timeout(SSH_FIRST, interrupts.next()).await;
             Err(if interrupt.is_ok() { interrupted() } else { error })
@@ -124,7 +124,7 @@ fn show_end(output: &Output, shown: &ShownChanges, dry_run: bool, summary: &Copy
     }
     let lines = closing(shown, summary, dry_run);
     lines.iter().for_each(|line| output.result_line(line));
-    // Whoever watches is told; cp and rsync say nothing to anybody else.
+    // Whoever watches gets a line; cp and rsync print nothing to anybody else.
     if lines.is_empty() && std::io::stderr().is_terminal() {
         output.print(&done(summary, dry_run));
     }

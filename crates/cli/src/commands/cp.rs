@@ -340,7 +340,7 @@ mod tests {
     const ALWAYS_SO: &[(&str, &[&str])] =
         &[("recursive", &["-r", "-R", "--recursive"]), ("force", &["-f", "--force"])];
 
-    /// Those that say where from and where to, and what is told.
+    /// Flags on where from and where to, and on output.
     const AROUND: [&str; 5] = ["operands", "target_directory", "rsh", "tow_path", "explain"];
 
     fn none() -> Preserve {

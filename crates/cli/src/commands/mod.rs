@@ -152,7 +152,7 @@ impl Context {
 /// Runs a command to its end.
 pub fn run(arguments: Arguments) -> ExitCode {
     let Arguments { command, common } = arguments;
-    // To them the first -v is that names are told.
+    // To them the first -v is that names are printed.
     let tells_names = matches!(command, Command::Cp(_) | Command::Sync(_));
     let format = match &command {
         Command::Daemon(daemon) => daemon.log_format,

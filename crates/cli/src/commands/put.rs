@@ -130,7 +130,7 @@ impl PutCommand {
             () = interrupts.next() => None,
         };
         let Some(Ok(put)) = put else {
-            // It was given up: whoever follows it hears that first.
+            // It was given up: whoever follows it gets that event first.
             tokio::select! {
                 () = service.take_leave() => {}
                 () = interrupts.next() => {}

@@ -122,7 +122,7 @@ fn stretches<F: Clone + PartialEq>(chunks: &[RefinedChunk<F>]) -> Vec<RefineStre
     all
 }
 
-/// The side of a corridor from which positions are told best.
+/// The side of a corridor from which positions are known best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RefineSide {
     Left,

@@ -2,7 +2,7 @@
 //!
 //! Memory is bounded by the depth of the trees. Both walks are checked to be sorted and whole, so
 //! that a walk that breaks off is an error and never looks like the removal of what it did not
-//! come to; but changes are told before the end is seen, so nothing should be deleted on their
+//! come to; but changes are reported before the end is seen, so nothing should be deleted on their
 //! account before the iterator has ended without error.
 
 use std::cmp::Ordering;
@@ -14,7 +14,7 @@ use super::check::{TreeError, ensure};
 use super::entry::*;
 use super::walk::Walk;
 
-/// One path at which two trees differ. No path is told twice.
+/// One path at which two trees differ. No path is reported twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// Components below the root; none for the root itself.
@@ -54,7 +54,7 @@ pub enum TreeSide {
     New,
 }
 
-/// Why a difference can't be told.
+/// Reason that a difference can't be found.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DifferenceError<E> {
     /// A walk failed by itself.

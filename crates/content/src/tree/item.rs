@@ -1,7 +1,7 @@
 //! One event as bytes: tag, then OID and name, then the rest, the part that may be long last. Behind
 //! a small file, in a descriptor that holds content, its bytes.
 //!
-//! Owners, mode and time are told relative to the entry before in the same block, and the
+//! Owners, mode and time are stored relative to the entry before in the same block, and the
 //! shorter form is the only one accepted where it is possible.
 
 use super::check::check_entry;

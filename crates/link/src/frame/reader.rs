@@ -129,7 +129,7 @@ impl FrameReader {
             match measure(&plain[end..]) {
                 Ok(ReadMeasure::Whole(len)) => end += len,
                 Ok(ReadMeasure::Missing(missing)) => break missing,
-                // What comes before it is to be heard first.
+                // Frames before it are handed out first.
                 Err(_) if end > 0 => break 0,
                 Err(source) => return Err(malformed(source)),
             }

@@ -127,7 +127,7 @@ impl Pending {
     /// Waits for the peer's first byte, or for its leaving; at most `limit` after it was accepted.
     pub async fn spoken(&self, limit: Duration) -> Result<(), AcceptError> {
         let address = self.address;
-        // To be told that it is readable says little: that may be wrong.
+        // A report that it is readable says little: it may be wrong.
         timeout_at(self.deadline(limit), self.stream.peek(&mut [0]))
             .await
             .map_err(|_| AcceptError::HandshakeTimeout { address, limit })?

@@ -1,6 +1,6 @@
 //! TLS 1.3 with raw public keys (RFC 7250): both ends prove their node id, nobody certifies.
 //!
-//! The initiator is told which node to expect and talks to no other; the responder learns who
+//! The initiator knows which node to expect and talks to no other; the responder learns who
 //! came. There are no sessions to resume and no early data, so nothing here can be replayed.
 //!
 //! The handshake is the TLS library's; the records behind it are encrypted and decrypted here.

@@ -304,7 +304,7 @@ fn the_connection_is_lost_at_every_message() {
         let mut ended: Vec<_> = a.ended().iter().map(|(request, _)| *request).collect();
         ended.sort_unstable();
         assert_eq!(ended, [1, 2], "cut at {cut}");
-        // Nothing is left to be said of it, and nothing more is heard.
+        // Nothing is left to be sent about it, and nothing more is received.
         let before = a.effects.len();
         a.send_at(now, Body::Done(RequestOnly { request: 1 }));
         assert_eq!(a.effects.len(), before);

@@ -127,11 +127,11 @@ impl Recomputing {
         chunks: u64,
         total: u64,
         operations: u64,
-        backpressure: &Backpressure,
+        load: &Backpressure,
     ) -> bool {
         let changed = |from: u64, to: u64, of: u64| from.abs_diff(to).saturating_mul(Self::TENTH) > of;
         let is_due = !self.is_asked
-            && !backpressure.receiver_is_behind()
+            && !load.receiver_is_behind()
             && self.spent * 10 <= now
             && (changed(self.chunks, chunks, total)
                 || changed(self.operations, operations, self.operations.max(operations)));

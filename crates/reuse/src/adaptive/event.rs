@@ -78,7 +78,7 @@ pub enum Event {
 /// End of a disk operation.
 #[derive(Debug, Clone)]
 pub enum End {
-    /// STAT: what is in the directory was told before.
+    /// STAT: the directory's contents were reported before.
     Listed,
     /// HASH: so many bytes were read.
     Hashed {

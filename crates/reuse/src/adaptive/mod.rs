@@ -5,7 +5,7 @@
 //! | module | story |
 //! |---|---|
 //! | [`scheduler`] | the control loop: events and time in, actions out |
-//! | [`event`] | what it is told and what it answers |
+//! | [`event`] | its events and its actions |
 //! | [`groups`] | the wanted chunks, by the file they belong to |
 //! | [`heuristics`] | how likely a local file is useful, from metadata |
 //! | [`paths`] | how near two directories are |

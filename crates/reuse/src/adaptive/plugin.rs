@@ -120,19 +120,13 @@ impl Adaptive {
     fn send(&self, message: DriverMessage) {
         let driver = self.driver.get_or_init(|| {
             // Sinks and the session's one task cannot wait: their messages are bounded by the wants that are out.
-            let (messages, inbox) = mpsc::unbounded_channel();
+            let (tx, inbox) = mpsc::unbounded_channel();
             let (network, shared) = (Arc::clone(&self.network), Arc::clone(&self.shared));
-            let task = driver::run(
-                network,
-                self.search.clone(),
-                shared,
-                messages.downgrade(),
-                inbox,
-                self.token.clone(),
-            );
+            let task =
+                driver::run(network, self.search.clone(), shared, tx.downgrade(), inbox, self.token.clone());
             let token = self.token.clone();
             tokio::spawn(async move { token.run_until_cancelled(task).await });
-            messages
+            tx
         });
         // It ends only with this plugin.
         let _ = driver.send(message);

@@ -1,4 +1,4 @@
-//! Names of versions, told apart from what they are versions of. Pure.
+//! Names of versions, distinguished from what they are versions of. Pure.
 
 /// A path with one sign in the place of each number, and of each row of numbers joined by dots: `lib.so.1.31.0` and
 /// `lib.so.2` have the same.

@@ -2,7 +2,7 @@
 //! ([`towpath_content::delta::patch`]), or as a zstd frame with that as its prefix. Layout: `docs/formats/patch.md`.
 //!
 //! A large file is cut into parts, each a patch of what lies around the same place of the old version: that takes
-//! little memory and several threads, and of near matches more are found and told in fewer bits than of far
+//! little memory and several threads, and of near matches more are found and encoded in fewer bits than of far
 //! ones. A patch is a claim: what is made of it counts if it hashes to the file's name. Pure.
 
 use std::ops::Range;

@@ -122,7 +122,7 @@ pub enum DiskEvent {
 /// Result of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FinishedOperation {
-    /// The directory was told wholly.
+    /// The directory was listed wholly.
     Stat,
     /// The file was read, or needs not be.
     Hash(HashOutcome),
@@ -212,7 +212,7 @@ impl Executor {
         Ok(id)
     }
 
-    /// Ends an operation at its next look; its end is told as that of any other. Nothing happens if it has
+    /// Ends an operation at its next look; its end is reported as that of any other. Nothing happens if it has
     /// ended.
     pub fn cancel(&self, id: OperationId) {
         let queue = lock(&self.shared.queue);

@@ -58,17 +58,9 @@ pub fn hash(
     give: &mut Give<'_>,
 ) -> (Result<HashOutcome, SearchError>, Cost) {
     let meter = DiskMeter::start();
-    let position = FilePosition { path: candidate.path().into(), offset: 0, size: candidate.stamp.size };
-    let mut pass = Pass {
-        wanted,
-        cancel,
-        give,
-        meter,
-        position,
-        chunks: Vec::new(),
-        is_indexed: true,
-        is_refused: false,
-    };
+    let file = FilePosition { path: candidate.path().into(), offset: 0, size: candidate.stamp.size };
+    let mut pass =
+        Pass { wanted, cancel, give, meter, file, chunks: Vec::new(), is_indexed: true, is_refused: false };
     let result = pass.run(store, candidate, parameters, occasion);
     (result, pass.meter.stop())
 }
@@ -79,7 +71,7 @@ struct Pass<'a, 'g> {
     give: &'a mut Give<'g>,
     meter: DiskMeter,
     /// The file's first byte.
-    position: FilePosition,
+    file: FilePosition,
     chunks: Vec<CutChunk>,
     /// Its chunks go to the index.
     is_indexed: bool,
@@ -148,7 +140,7 @@ impl Pass<'_, '_> {
         result.map_err(|error| match error {
             StoreError::SourceChanged { path } => SearchError::Changed(path),
             StoreError::Io { source, .. } => {
-                SearchError::Unreadable { path: self.position.path.to_path_buf(), source }
+                SearchError::Unreadable { path: self.file.path.to_path_buf(), source }
             }
             other => SearchError::Index(other),
         })
@@ -177,7 +169,7 @@ impl Pass<'_, '_> {
 
     /// The wanted ones of some chunks; `bytes` lie at `start` of the file. Those that follow each other share memory.
     fn found_in(&self, chunks: &[Descriptor], bytes: &[u8], start: u64) -> Vec<FoundChunk> {
-        // A chunk that the file repeats is handed out once, if whoever wants it is told in time.
+        // A chunk that the file repeats is handed out once, if whoever wants it is informed in time.
         let mut given = HashSet::with_capacity(chunks.len());
         let wanted = chunks
             .iter()
@@ -192,7 +184,7 @@ impl Pass<'_, '_> {
             let memory = Bytes::copy_from_slice(&bytes[from..from + len]);
             found.extend(run.iter().map(|chunk| {
                 let from = (chunk.offset - at) as usize;
-                let position = FilePosition { offset: chunk.offset, ..self.position.clone() };
+                let position = FilePosition { offset: chunk.offset, ..self.file.clone() };
                 FoundChunk {
                     hash: chunk.hash,
                     bytes: memory.slice(from..from + chunk.len as usize),
@@ -212,7 +204,7 @@ impl Pass<'_, '_> {
         if (self.wanted)(&hash) != Some(len) {
             return Ok(());
         }
-        let found = warm(file, &self.position, &Descriptor { hash, len, offset: 0 });
+        let found = warm(file, &self.file, &Descriptor { hash, len, offset: 0 });
         let is_taken = found.is_none_or(|chunk| self.hand_out(vec![chunk]));
         if is_taken { Ok(()) } else { Err(SearchError::Cancelled) }
     }

@@ -14,7 +14,7 @@ use towpath_store::Stamp;
 use super::open::{self, MountId};
 use super::{Cancel, Cost, DiskMeter, SearchError};
 
-/// Entries told at once.
+/// Entries reported at once.
 const PART: usize = 1024;
 /// Bytes the kernel fills per call; some hundred names.
 const BUFFER: usize = 32 * 1024;

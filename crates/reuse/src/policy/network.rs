@@ -81,7 +81,7 @@ impl Network {
         self.likes_name(old, new) && old.min(new) >= LEAST_SIGNED
     }
 
-    /// True if the sender should be told the name of what lies in a file's place: that may be the same.
+    /// True if the sender should get the name of what lies in a file's place: that may be the same.
     pub fn likes_name(&self, old: u64, new: u64) -> bool {
         let is_alike = old.min(new) >= LEAST_NAMED && old.max(new) / MOST_GROWN <= old.min(new);
         is_alike && self.is_slow()

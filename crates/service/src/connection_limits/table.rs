@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use towpath_content::NodeId;
 
-use super::ExceededLimit;
+use super::Excess;
 use towpath_config::Limits;
 
 /// Of the handshakes under way, at most one in so many may be of a peer that is turned away.
@@ -40,7 +40,7 @@ impl From<IpAddr> for CallerOrigin {
 /// Stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallerStage {
-    /// It shakes hands. Who is turned away is told so afterwards, and counts for nothing else.
+    /// It shakes hands. Whoever is turned away gets the reason afterwards, and counts for nothing else.
     Shaking { has_spoken: bool, is_turned_away: bool },
     /// It has a place, and had a right to nothing yet.
     Stranger(NodeId),
@@ -64,11 +64,11 @@ pub struct ConnectionTable {
 
 /// Outcome for a connection that was just accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AdmittedHandshake {
+pub struct Handshake {
     /// Its number.
     pub id: u64,
     /// Why it is to be turned away after its handshake, if it is.
-    pub exceeded: Option<ExceededLimit>,
+    pub excess: Option<Excess>,
     /// The connection that has to go for it.
     pub loses: Option<u64>,
 }
@@ -124,44 +124,39 @@ impl ConnectionTable {
     }
 
     /// Somebody comes. An error: it is to be hung up on.
-    pub fn admit(
-        &mut self,
-        limits: &Limits,
-        from: CallerOrigin,
-        now: Instant,
-    ) -> Result<AdmittedHandshake, ExceededLimit> {
+    pub fn admit(&mut self, limits: &Limits, from: CallerOrigin, now: Instant) -> Result<Handshake, Excess> {
         let handshakes = at_most(limits.handshakes.0);
-        let exceeded = self.exceeded(limits, &from);
+        let excess = self.excess(limits, &from);
         let turned_away = self.count(CallerEntry::is_turned_away);
-        let loses = match (exceeded, self.count(CallerEntry::is_shaking) >= handshakes) {
-            (Some(exceeded), _) if turned_away >= handshakes.div_ceil(TURNED_AWAY_SHARE) => {
-                return Err(exceeded);
+        let loses = match (excess, self.count(CallerEntry::is_shaking) >= handshakes) {
+            (Some(excess), _) if turned_away >= handshakes.div_ceil(TURNED_AWAY_SHARE) => {
+                return Err(excess);
             }
-            (Some(_), true) => return Err(ExceededLimit::Handshakes),
+            (Some(_), true) => return Err(Excess::Handshakes),
             (Some(_), false) | (None, false) => None,
-            (None, true) => Some(self.slowest(&from, now).ok_or(ExceededLimit::Handshakes)?),
+            (None, true) => Some(self.slowest(&from, now).ok_or(Excess::Handshakes)?),
         };
         self.leave(loses);
         let id = self.next;
         self.next += 1;
-        let stage = CallerStage::Shaking { has_spoken: false, is_turned_away: exceeded.is_some() };
+        let stage = CallerStage::Shaking { has_spoken: false, is_turned_away: excess.is_some() };
         self.callers.insert(id, CallerEntry { from, since: now, stage });
-        Ok(AdmittedHandshake { id, exceeded, loses })
+        Ok(Handshake { id, excess, loses })
     }
 
     /// The limit that leaves no place for whoever comes now, also if strangers go.
-    fn exceeded(&self, limits: &Limits, from: &CallerOrigin) -> Option<ExceededLimit> {
+    fn excess(&self, limits: &Limits, from: &CallerOrigin) -> Option<Excess> {
         let address = at_most(limits.connections_per_address.0);
         let is_full = |most: usize, is_it: &dyn Fn(&CallerEntry) -> bool| {
             let counts = |caller: &CallerEntry| is_it(caller) && !caller.is_turned_away();
             self.count(counts) >= most && self.first(|caller| is_it(caller) && caller.is_stranger()).is_none()
         };
         if is_full(at_most(limits.connections.0), &|_| true) {
-            return Some(ExceededLimit::All);
+            return Some(Excess::All);
         }
         let is_crowded = is_full(address, &|caller| caller.is_near(from))
             || is_full(address.saturating_mul(WIDE_SHARE), &|caller| caller.is_in_reach(from));
-        is_crowded.then_some(ExceededLimit::Address)
+        is_crowded.then_some(Excess::Address)
     }
 
     /// The handshake that is to go for somebody from there: one that has been silent for long, else one of those from
@@ -197,12 +192,12 @@ impl ConnectionTable {
         id: u64,
         node: NodeId,
         is_known: bool,
-    ) -> Result<Option<u64>, ExceededLimit> {
-        let from = self.callers.get(&id).ok_or(ExceededLimit::Handshakes)?.from;
+    ) -> Result<Option<u64>, Excess> {
+        let from = self.callers.get(&id).ok_or(Excess::Handshakes)?.from;
         if self.count(|caller| caller.is_of(node)) >= at_most(limits.connections_per_node.0) {
-            return Err(ExceededLimit::Node);
+            return Err(Excess::Node);
         }
-        let loses = self.in_the_way(limits, &from, is_known)?;
+        let loses = self.to_evict(limits, &from, is_known)?;
         self.leave(loses);
         let stage = if is_known { CallerStage::Known(node) } else { CallerStage::Stranger(node) };
         self.callers.entry(id).and_modify(|caller| caller.stage = stage);
@@ -210,17 +205,11 @@ impl ConnectionTable {
     }
 
     /// The stranger that has to go for one more connection from there, if any has.
-    fn in_the_way(
-        &self,
-        limits: &Limits,
-        from: &CallerOrigin,
-        is_known: bool,
-    ) -> Result<Option<u64>, ExceededLimit> {
+    fn to_evict(&self, limits: &Limits, from: &CallerOrigin, is_known: bool) -> Result<Option<u64>, Excess> {
         let address = at_most(limits.connections_per_address.0);
-        let placed =
-            |is_it: &dyn Fn(&CallerEntry) -> bool| self.count(|caller| is_it(caller) && !caller.is_shaking());
+        let placed = |is_it: &dyn Fn(&CallerEntry) -> bool| self.count(|it| is_it(it) && !it.is_shaking());
         let oldest = |is_it: &dyn Fn(&CallerEntry) -> bool| {
-            self.first(|caller| is_it(caller) && caller.is_stranger()).ok_or(ExceededLimit::Address).map(Some)
+            self.first(|caller| is_it(caller) && caller.is_stranger()).ok_or(Excess::Address).map(Some)
         };
         if placed(&|caller| caller.is_near(from)) >= address {
             return oldest(&|caller| caller.is_near(from));
@@ -229,7 +218,7 @@ impl ConnectionTable {
             return oldest(&|caller| caller.is_in_reach(from));
         }
         if placed(&|_| true) >= at_most(limits.connections.0) {
-            return self.strangest().ok_or(ExceededLimit::All).map(Some);
+            return self.strangest().ok_or(Excess::All).map(Some);
         }
         let has_room = is_known || self.count(CallerEntry::is_stranger) < at_most(limits.strangers.0);
         Ok(if has_room { None } else { self.strangest() })

@@ -2,7 +2,7 @@
 //!
 //! A directory is watched from before its names are read, so nothing that happens meanwhile is missed. Its
 //! handle is what is watched, not its path: nobody can put a link in its way. One that is moved within its
-//! trees is told as a new one.
+//! trees is reported as a new one.
 
 use std::collections::HashMap;
 use std::io::{self, PipeReader, PipeWriter};
@@ -50,7 +50,7 @@ pub enum WatchNote {
 
 /// See the head of this module.
 pub struct Watches {
-    /// None where the kernel gives none: then nothing is told.
+    /// None where the kernel gives none: then nothing is reported.
     inotify: Option<OwnedFd>,
     most: usize,
     known: Mutex<KnownDirectory>,
@@ -80,7 +80,7 @@ impl WatchNotes {
 }
 
 impl Watches {
-    /// Nothing is watched yet; what is told of what will be.
+    /// Nothing is watched yet; the notes of what will be.
     pub fn start() -> (Arc<Self>, WatchNotes) {
         let limit = std::fs::read_to_string(KERNELS_LIMIT).ok().and_then(|text| text.trim().parse().ok());
         // The user's other programs need some too.
@@ -110,7 +110,7 @@ impl Watches {
         Ok((watches, WatchNotes { inbox, _stop: Some(stop) }))
     }
 
-    /// Nothing is ever told.
+    /// Nothing is ever reported.
     pub fn none() -> (Arc<Self>, WatchNotes) {
         let (_, inbox) = mpsc::channel(1);
         (
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// A directory in which new ones divide what is told.
+    /// A directory in which new ones divide the notes.
     struct Marks {
         dir: tempfile::TempDir,
         count: u64,

@@ -1,4 +1,4 @@
-//! Connections on the local socket, within limits: whoever is too many is told so, whoever is not
+//! Connections on the local socket, within limits: whoever is too many gets an error, whoever is not
 //! the user is closed, and whoever does not finish a request's head is not waited for.
 
 use std::convert::Infallible;
@@ -26,7 +26,7 @@ use super::problem::CallFailure;
 use super::routes;
 use crate::in_process::InProcess;
 
-/// Connections that are being told 503. A further one is closed.
+/// Connections that are being answered 503. A further one is closed.
 const MAX_TURNED_AWAY: usize = 256;
 /// Longest time for a request's head, and for a connection to be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Errors as problem details (RFC 9457), and bodies of JSON whose every fault is told as one.
+//! Errors as problem details (RFC 9457), and bodies of JSON whose every fault is reported as one.
 
 use std::time::Duration;
 

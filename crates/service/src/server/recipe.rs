@@ -1,5 +1,5 @@
 //! Recipes of objects as text: a line for each run of equal ones, as they are read. Only a few
-//! are told at once, and a reader that stalls loses its place.
+//! are sent at once, and a reader that stalls loses its place.
 
 use std::io;
 use std::sync::Arc;

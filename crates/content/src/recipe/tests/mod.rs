@@ -78,7 +78,7 @@ pub(super) fn build(runs: &[Run]) -> (Root, Nodes) {
     (root, nodes)
 }
 
-/// A chunk that is told apart by a number.
+/// A chunk distinguished by a number.
 pub(super) fn chunk(number: u64) -> Run {
     let hash = ChunkHash::of(&number.to_le_bytes());
     Run { hash, len: 64 + (number % 1000) as u32, repeat: 1 }

@@ -1,4 +1,4 @@
-//! Every limit at zero, at its maximum and one above, told alike by encoder and decoder.
+//! Every limit at zero, at its maximum and one above, reported alike by encoder and decoder.
 
 use super::*;
 use crate::pieces::MAX_SIZE;

@@ -98,7 +98,7 @@ fn what_is_refused_is_asked_for_again_and_what_is_lost_is_told() {
     }
 }
 
-/// A peer that sends more than a piece is told to stop; one whose data make no piece loses the connection.
+/// A peer that sends more than a piece gets a cancellation; one whose data make no piece loses the connection.
 #[test]
 fn no_more_is_kept_than_a_piece() {
     let ((store, oid, data), now) = (store(1), Instant::now());

@@ -22,7 +22,7 @@ pub(super) enum DeltaState {
 
 impl Driver {
     /// Regions that runs of `wants`, which follow each other in an object, likely resemble, as far as it pays. Only
-    /// whom this machine's files may be known to is told what they hash to.
+    /// peers to whom this machine's files may be known get their hashes.
     pub(super) fn match_regions(&mut self, wants: &[Want]) -> Vec<(Range<usize>, Region)> {
         if !self.search.scope.beyond_destination {
             return Vec::new();

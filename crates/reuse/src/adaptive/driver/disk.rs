@@ -1,5 +1,5 @@
-//! The driver's side of the disk: operations as the search's thread takes them, what they come to as the
-//! scheduler is told it, and what they find on its way to the session.
+//! The driver's side of the disk: operations as the search's thread takes them, their results as events of the
+//! scheduler, and the finds on their way to the session.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -430,7 +430,7 @@ impl Driver {
     fn act(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::Start { id, operation, is_wide } => {
-                // Whatever rested may have ended so, and nobody was told to go on.
+                // Whatever rested may have ended so, and nothing was resumed.
                 self.executor.rest(false);
                 if !self.start(id, operation, is_wide) {
                     let took = Duration::ZERO;

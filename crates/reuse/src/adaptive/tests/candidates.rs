@@ -81,7 +81,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Does what it is told at once; a listing has all the files and directories.
+    /// Does each action at once; a listing has all the files and directories.
     fn act(&mut self, scheduler: &mut Scheduler, now: Duration, event: Event) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {

@@ -19,7 +19,7 @@ use crate::disk_search::Scope;
 const PIECE: u64 = 256 << 10;
 const SIZE: u64 = 200 * PIECE;
 
-/// Brings nothing, until it is told to cancel.
+/// Brings nothing, until it is cancelled.
 #[derive(Default)]
 struct Slow {
     cancelled: Mutex<Vec<Tag>>,

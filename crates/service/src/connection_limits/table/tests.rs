@@ -37,12 +37,12 @@ impl Scene {
         Self { table: ConnectionTable::default(), limits, now: Instant::now() }
     }
 
-    fn admit(&mut self, from: CallerOrigin) -> Result<AdmittedHandshake, ExceededLimit> {
+    fn admit(&mut self, from: CallerOrigin) -> Result<Handshake, Excess> {
         self.table.admit(&self.limits, from, self.now)
     }
 
     /// Shakes hands and enters; who loses its place for it.
-    fn enter(&mut self, from: CallerOrigin, is_known: bool) -> Result<(u64, Option<u64>), ExceededLimit> {
+    fn enter(&mut self, from: CallerOrigin, is_known: bool) -> Result<(u64, Option<u64>), Excess> {
         let id = self.admit(from)?.id;
         let entered = self.table.enter(&self.limits, id, NodeId([id as u8; 32]), is_known);
         if entered.is_err() {
@@ -80,13 +80,13 @@ fn one_host_with_ipv6_has_no_more_places_than_one_address_and_its_network_four_t
     for host in 1..=3 {
         scene.enter(at(&format!("2001:db8:1:1::{host}")), true).unwrap();
     }
-    assert_eq!(scene.enter(at("2001:db8:1:1::4"), true), Err(ExceededLimit::Address));
+    assert_eq!(scene.enter(at("2001:db8:1:1::4"), true), Err(Excess::Address));
     for network in 2..=4 {
         for host in 1..=3 {
             scene.enter(at(&format!("2001:db8:1:{network}::{host}")), true).unwrap();
         }
     }
-    assert_eq!(scene.enter(at("2001:db8:1:5::1"), true), Err(ExceededLimit::Address), "twelve of its /48");
+    assert_eq!(scene.enter(at("2001:db8:1:5::1"), true), Err(Excess::Address), "twelve of its /48");
     assert!(scene.enter(at("2001:db8:2:1::1"), true).is_ok());
     assert!(scene.enter(at("::ffff:192.0.2.1"), true).is_ok());
 }
@@ -120,7 +120,7 @@ fn who_shakes_hands_goes_for_whom() {
         scene.now = end;
         let admitted = scene.admit(from(comes));
         assert_eq!(admitted.as_ref().ok().and_then(|it| it.loses), goes, "{there:?} {comes}");
-        assert_eq!(admitted.err(), goes.is_none().then_some(ExceededLimit::Handshakes), "{there:?} {comes}");
+        assert_eq!(admitted.err(), goes.is_none().then_some(Excess::Handshakes), "{there:?} {comes}");
         assert_eq!(scene.table.handshakes(), 3);
     }
 }
@@ -143,18 +143,18 @@ fn a_hundred_silent_connections_from_two_addresses_keep_no_third_one_out() {
 #[test]
 fn strangers_go_first_when_places_are_full_and_whoever_is_known_stays() {
     // Places of all, of an address, of strangers; who is there: (host, is known); who comes; who goes.
-    type Row<'a> = ([u64; 3], &'a [(u8, bool)], (u8, bool), Result<Option<u64>, ExceededLimit>);
+    type Row<'a> = ([u64; 3], &'a [(u8, bool)], (u8, bool), Result<Option<u64>, Excess>);
     let table: [Row<'_>; 12] = [
         ([9, 9, 9], &[(1, false), (2, true)], (3, false), Ok(None)),
         ([3, 9, 9], &[(1, true), (2, false), (3, false)], (4, false), Ok(Some(1))),
-        ([3, 9, 9], &[(1, true), (2, true), (3, true)], (4, false), Err(ExceededLimit::All)),
+        ([3, 9, 9], &[(1, true), (2, true), (3, true)], (4, false), Err(Excess::All)),
         ([3, 9, 9], &[(1, true), (2, false), (3, true)], (4, true), Ok(Some(1))),
         // Of the address that has the most strangers the oldest.
         ([4, 9, 9], &[(1, false), (2, false), (2, false), (3, true)], (4, false), Ok(Some(1))),
         ([4, 9, 9], &[(1, false), (2, true), (2, true), (2, true)], (4, false), Ok(Some(0))),
         // Its own address is full: one of that goes, and no other.
         ([9, 2, 9], &[(1, false), (2, false), (2, true)], (2, false), Ok(Some(1))),
-        ([9, 2, 9], &[(1, false), (2, true), (2, true)], (2, false), Err(ExceededLimit::Address)),
+        ([9, 2, 9], &[(1, false), (2, true), (2, true)], (2, false), Err(Excess::Address)),
         // Strangers have few places, whatever else is free; those who are known from the beginning have more.
         ([9, 9, 2], &[(1, false), (2, false)], (3, false), Ok(Some(0))),
         ([9, 9, 2], &[(1, false), (2, false), (2, true)], (3, true), Ok(None)),
@@ -190,5 +190,5 @@ fn whoever_lost_its_place_while_shaking_hands_does_not_enter() {
     let first = scene.admit(from(1)).unwrap();
     assert_eq!(scene.admit(from(2)).unwrap().loses, Some(first.id));
     let entered = scene.table.enter(&scene.limits, first.id, NodeId([1; 32]), true);
-    assert_eq!((entered, scene.table.connections()), (Err(ExceededLimit::Handshakes), 1));
+    assert_eq!((entered, scene.table.connections()), (Err(Excess::Handshakes), 1));
 }
