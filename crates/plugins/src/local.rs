@@ -142,19 +142,19 @@ fn read_all(
     found: &mpsc::Sender<(Tag, Option<Delivery>)>,
 ) {
     for want in wants {
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let found_here = match &want.id {
-            WantId::Piece { oid, index, .. } if !lock(absent).holds(&want, asked) => {
+            WantId::Piece { oid, index, .. } if !lock(absent).holds(&want, requested_at) => {
                 let proof = if allow(oid) { proof(store, oid, *index) } else { Err(StoreError::NotHere) };
                 if matches!(proof, Err(StoreError::NotHere)) {
-                    lock(absent).note(*oid, asked);
+                    lock(absent).note(*oid, requested_at);
                 }
                 proof.and_then(|proof| Ok((payload(store, oid, *index)?, proof))).ok()
             }
             _ => None,
         };
         let delivery = found_here.map(|(payload, proof)| {
-            let timing = (asked, Instant::now());
+            let timing = (requested_at, Instant::now());
             Delivery { tag: want.tag, payload, proof, source: Arc::clone(source), timing, saved: 0 }
         });
         if found.blocking_send((want.tag, delivery)).is_err() {

@@ -18,7 +18,7 @@ use towpath_content::{NodeId, Oid, pieces};
 use towpath_transfer::Outcome;
 
 use super::access;
-use super::answers::{QuestionAnswer, QuestionAsked};
+use super::answers::{QuestionAnswer, QuestionSubject};
 use super::gets::{Encoder, GetAnswer, GetWants};
 use super::outgoing::Outgoing;
 use super::requests::oid_of;
@@ -234,8 +234,8 @@ impl Answering {
             return self.refuse(question.request, &Outcome::RetryLater(KEPT_WAIT));
         }
         let is_busy = kind == RequestKind::Recipe && self.count(kind) > MAX_RECIPES;
-        let asked = QuestionAsked { root, oid, is_proved, is_busy };
-        Ok(Taken::Answer(Answer::Question(QuestionAnswer::new(question, watch, asked))))
+        let subject = QuestionSubject { root, oid, is_proved, is_busy };
+        Ok(Taken::Answer(Answer::Question(QuestionAnswer::new(question, watch, subject))))
     }
 
     fn not_proved(&mut self, request: u32) -> Result<Taken, String> {

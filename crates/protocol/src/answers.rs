@@ -28,14 +28,14 @@ type Out<'a> = &'a mut dyn FnMut(Outgoing);
 pub struct QuestionAnswer {
     /// Without its names, which share memory with all that was received with it.
     question: wire::Describe,
-    asked: QuestionAsked,
+    subject: QuestionSubject,
     watch: bool,
     stage: AnswerStage,
 }
 
 /// The subject of a question.
 #[derive(Clone, Copy)]
-pub(super) struct QuestionAsked {
+pub(super) struct QuestionSubject {
     pub(super) root: Oid,
     pub(super) oid: Oid,
     /// The secret of its root was shown.
@@ -64,9 +64,9 @@ enum AnswerStage {
 }
 
 impl QuestionAnswer {
-    pub(super) fn new(question: wire::Describe, watch: bool, asked: QuestionAsked) -> Self {
+    pub(super) fn new(question: wire::Describe, watch: bool, subject: QuestionSubject) -> Self {
         let question = wire::Describe { root: Bytes::new(), oid: Bytes::new(), ..question };
-        Self { question, asked, watch, stage: AnswerStage::Begin }
+        Self { question, subject, watch, stage: AnswerStage::Begin }
     }
 
     pub(super) const fn request(&self) -> u32 {
@@ -76,7 +76,7 @@ impl QuestionAnswer {
     pub(super) const fn takes_long(&self) -> bool {
         self.watch
             || self.question.follow
-            || (self.question.recipe || self.question.samples) && !self.asked.is_busy
+            || (self.question.recipe || self.question.samples) && !self.subject.is_busy
     }
 
     pub(super) fn step(&mut self, serving: &mut Serving, out: Out<'_>) -> Step {
@@ -106,7 +106,7 @@ impl QuestionAnswer {
 
     fn begin(&mut self, serving: &mut Serving, out: Out<'_>) -> Result<Step, Outcome> {
         let oid = self.decide(serving)?;
-        if self.asked.is_busy {
+        if self.subject.is_busy {
             return Err(Outcome::RetryLater(RECIPE_WAIT));
         }
         if self.watch {
@@ -137,7 +137,7 @@ impl QuestionAnswer {
     }
 
     fn decide(&self, serving: &mut Serving) -> Result<Oid, Outcome> {
-        let QuestionAsked { root, oid, is_proved, .. } = self.asked;
+        let QuestionSubject { root, oid, is_proved, .. } = self.subject;
         match serving.decide(is_proved, &root, &oid, self.question.block) {
             Decision::Allow => Ok(oid),
             Decision::Refuse(why) => Err(Outcome::Refused(why.into())),

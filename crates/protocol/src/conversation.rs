@@ -120,7 +120,7 @@ impl Conversation {
         let is_known = state.is_known();
         drop(state);
         if let (Some(root), Taken::Answer(_)) = (root, &taken) {
-            self.shared.served.asked(&root);
+            self.shared.served.requested(&root);
         }
         let refusal = match taken {
             Taken::Nothing => None,
@@ -133,9 +133,9 @@ impl Conversation {
     fn answer(&self, answer: Answer) -> Result<(), String> {
         if answer.takes_long() {
             let shared = Arc::clone(&self.shared);
-            let asked = RequestQueued { answer, turn: None };
+            let queued = RequestQueued { answer, turn: None };
             tokio::task::spawn_blocking(move || {
-                shared.give(asked, &mut shared.serving(), |_| true).is_none()
+                shared.give(queued, &mut shared.serving(), |_| true).is_none()
             });
             return Ok(());
         }
@@ -167,9 +167,9 @@ impl SharedConversation {
         tokio::task::spawn_blocking(move || {
             let mut serving = shared.serving();
             let mut line = RequestLine { inbox, waiting: VecDeque::new() };
-            while let Some(asked) = line.next(&shared) {
-                if let Some(asked) = shared.give(asked, &mut serving, |asked| line.goes_on(asked)) {
-                    line.waiting.push_front(asked);
+            while let Some(queued) = line.next(&shared) {
+                if let Some(queued) = shared.give(queued, &mut serving, |queued| line.goes_on(queued)) {
+                    line.waiting.push_front(queued);
                 }
             }
         });
@@ -188,17 +188,17 @@ impl SharedConversation {
     /// then it is returned.
     fn give(
         &self,
-        mut asked: RequestQueued,
+        mut queued: RequestQueued,
         serving: &mut Serving,
         mut goes_on: impl FnMut(&RequestQueued) -> bool,
     ) -> Option<RequestQueued> {
-        let (request, mut looked) = (asked.answer.request(), Instant::now());
+        let (request, mut looked) = (queued.answer.request(), Instant::now());
         self.look(serving);
-        let mut batch = self.batch(&asked.answer);
+        let mut batch = self.batch(&queued.answer);
         while !self.is_over(request) {
-            if !goes_on(&asked) {
+            if !goes_on(&queued) {
                 batch.flush();
-                return Some(asked);
+                return Some(queued);
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
@@ -206,12 +206,12 @@ impl SharedConversation {
             }
             batch.at_most = serving.sending().frame_len();
             let mut sent = 0;
-            let step = asked.answer.step(serving, &mut |frame| {
+            let step = queued.answer.step(serving, &mut |frame| {
                 sent += frame.len() as u64;
                 self.served.sent(frame.payload_len());
                 batch.push(frame);
             });
-            asked.turn.iter().for_each(|turn| turn.went(sent));
+            queued.turn.iter().for_each(|turn| turn.went(sent));
             match step {
                 Step::More => {}
                 Step::Wait { oid, seen } => {
@@ -263,18 +263,18 @@ impl RequestLine {
             if self.waiting.is_empty() {
                 return self.inbox.blocking_recv();
             }
-            let is_over = |asked: &RequestQueued| shared.is_over(asked.answer.request());
+            let is_over = |queued: &RequestQueued| shared.is_over(queued.answer.request());
             if let Some(at) = self.waiting.iter().position(is_over).or_else(|| self.choose()) {
                 return self.waiting.remove(at);
             }
             // Another connection of the node sends what is more urgent.
-            self.waiting.iter().find_map(|asked| asked.turn.as_ref()).into_iter().for_each(TurnTaken::wait);
+            self.waiting.iter().find_map(|queued| queued.turn.as_ref()).into_iter().for_each(TurnTaken::wait);
         }
     }
 
     fn take_in(&mut self) {
-        while let Ok(asked) = self.inbox.try_recv() {
-            self.waiting.push_back(asked);
+        while let Ok(queued) = self.inbox.try_recv() {
+            self.waiting.push_back(queued);
         }
     }
 
@@ -284,25 +284,26 @@ impl RequestLine {
         if !self.waiting.iter().any(RequestQueued::is_contended) {
             return Some(0);
         }
-        let able = || self.waiting.iter().enumerate().filter(|(_, asked)| asked.may_go());
-        let most = able().map(|(_, asked)| asked.priority()).max()?;
-        let has_turn = |asked: &RequestQueued| asked.priority() == most || asked.owes_nothing();
-        let chosen = able().filter(|(_, asked)| has_turn(asked)).min_by_key(|(_, asked)| asked.priority());
+        let able = || self.waiting.iter().enumerate().filter(|(_, queued)| queued.may_go());
+        let most = able().map(|(_, queued)| queued.priority()).max()?;
+        let has_turn = |queued: &RequestQueued| queued.priority() == most || queued.owes_nothing();
+        let chosen =
+            able().filter(|(_, queued)| has_turn(queued)).min_by_key(|(_, queued)| queued.priority());
         chosen.map(|(at, _)| at)
     }
 
     /// True if the answer that is being given is still the one to give.
-    fn goes_on(&mut self, asked: &RequestQueued) -> bool {
-        if !asked.is_contended() {
+    fn goes_on(&mut self, queued: &RequestQueued) -> bool {
+        if !queued.is_contended() {
             return true;
         }
         self.take_in();
-        let precedes = |other: &RequestQueued| match other.priority().cmp(&asked.priority()) {
+        let precedes = |other: &RequestQueued| match other.priority().cmp(&queued.priority()) {
             Ordering::Less => other.may_go() && other.owes_nothing(),
             Ordering::Equal => false,
-            Ordering::Greater => other.may_go() && !asked.owes_nothing(),
+            Ordering::Greater => other.may_go() && !queued.owes_nothing(),
         };
-        asked.may_go() && !self.waiting.iter().any(precedes)
+        queued.may_go() && !self.waiting.iter().any(precedes)
     }
 }
 

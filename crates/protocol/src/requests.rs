@@ -160,21 +160,21 @@ pub struct GetUnderWay {
     half: Option<Half>,
     cancelled: bool,
     source: Arc<str>,
-    asked: Instant,
+    requested_at: Instant,
 }
 
 impl GetUnderWay {
-    /// A request put to `source` at `asked`.
-    pub fn new(runs: Vec<WantRun>, source: Arc<str>, asked: Instant) -> Self {
+    /// A request sent to `source` at `requested_at`.
+    pub fn new(runs: Vec<WantRun>, source: Arc<str>, requested_at: Instant) -> Self {
         let ended = runs.iter().map(|run| vec![false; run.wants.len()]).collect();
-        Self { runs, ended, proofs: HashMap::new(), half: None, cancelled: false, source, asked }
+        Self { runs, ended, proofs: HashMap::new(), half: None, cancelled: false, source, requested_at }
     }
 
     /// Takes the proof that precedes a run's data.
     pub fn proof(&mut self, proof: ProofOf) -> Result<(), Violation> {
         let want = proof.want.ok_or(Violation::Unasked)?;
-        let asked = self.runs.get(want as usize).filter(|run| run.wire.count > 0);
-        let asked = asked.ok_or(Violation::Unasked)?;
+        let run = self.runs.get(want as usize).filter(|run| run.wire.count > 0);
+        let asked = run.ok_or(Violation::Unasked)?;
         let run = proof.first..proof.first.checked_add(proof.count).ok_or(Violation::Unasked)?;
         if run != (asked.wire.first..asked.wire.first + u64::from(asked.wire.count)) {
             return Err(Violation::Unasked);
@@ -243,7 +243,7 @@ impl GetUnderWay {
         saved: u64,
     ) -> Vec<Delivery> {
         self.ended[run as usize][wants.clone()].fill(true);
-        let (proof, timing) = (self.proofs.get(&run), (self.asked, now));
+        let (proof, timing) = (self.proofs.get(&run), (self.requested_at, now));
         let is_by_bytes = self.runs[run as usize].wire.offset.is_some();
         let wants = &self.runs[run as usize].wants[wants];
         let all: u64 = wants.iter().map(|want| want.id.len()).sum();
@@ -345,7 +345,7 @@ impl GetUnderWay {
             payload: Payload::Bytes(bytes.freeze()),
             proof: None,
             source: Arc::clone(&self.source),
-            timing: (self.asked, self.asked),
+            timing: (self.requested_at, self.requested_at),
             saved: 0,
         })
     }

@@ -31,7 +31,7 @@ impl Served {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn asked(&self, root: &Oid) {
+    pub(super) fn requested(&self, root: &Oid) {
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(*root);
     }
 

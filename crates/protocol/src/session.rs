@@ -247,13 +247,13 @@ impl Session {
     /// Puts a question, now or once the peer's limit allows it; returns the request's number.
     pub fn ask(&mut self, question: Question) -> u32 {
         let request = self.number();
-        let asked = match &question {
+        let pending = match &question {
             Question::Describe(question) => {
                 PendingQuestion { recipe: question.recipe, samples: question.samples }
             }
             Question::Watch(_) => PendingQuestion::default(),
         };
-        self.questions.insert(request, asked);
+        self.questions.insert(request, pending);
         let body = match question {
             Question::Describe(question) => Body::Describe(wire::Describe { request, ..question }),
             Question::Watch(question) => Body::Watch(wire::Describe { request, ..question }),
@@ -507,7 +507,7 @@ impl Session {
 
     fn samples(&mut self, samples: wire::Samples) -> Result<(), String> {
         let wire::Samples { request, first, bytes } = samples;
-        if self.questions.get(&request).is_some_and(|asked| !asked.samples) {
+        if self.questions.get(&request).is_some_and(|question| !question.samples) {
             return Err("sent samples that were not asked for".into());
         }
         if bytes.is_empty() || bytes.len() > wire::MAX_SAMPLES {
@@ -518,7 +518,7 @@ impl Session {
 
     fn recipe(&mut self, part: wire::Recipe) -> Result<(), String> {
         let wire::Recipe { request, root, nodes } = part;
-        if self.questions.get(&request).is_some_and(|asked| !asked.recipe) {
+        if self.questions.get(&request).is_some_and(|question| !question.recipe) {
             return Err("sent a recipe that was not asked for".into());
         }
         let maker = Arc::clone(&self.config.source);

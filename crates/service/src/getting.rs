@@ -219,8 +219,8 @@ impl GetUnderWay {
         loop {
             // Whoever accepts a connection and says nothing is not waited for any longer, either.
             let asking = self.ask_any(&self.plugins.remote, eager);
-            let asked = tokio::time::timeout(wait_limit.saturating_sub(start.elapsed()), asking).await;
-            let outcome = match asked.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO))) {
+            let answer = tokio::time::timeout(wait_limit.saturating_sub(start.elapsed()), asking).await;
+            let outcome = match answer.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO))) {
                 Ok(described) => {
                     self.answered.note();
                     return Ok(described);

@@ -59,7 +59,7 @@ impl Default for Rate {
 
 impl Rate {
     /// Something was asked of a network that was idle: measuring goes on.
-    pub fn asked(&mut self, now: Duration) {
+    pub fn requested(&mut self, now: Duration) {
         self.since.get_or_insert(now.as_secs_f64());
     }
 
@@ -111,7 +111,7 @@ mod tests {
     fn a_rate_falls_while_nothing_comes() {
         let mut rate = Rate::default();
         let at = Duration::from_millis;
-        rate.asked(at(0));
+        rate.requested(at(0));
         for now in 1..=10 {
             rate.arrived(at(now * 100), 1000, false);
         }
@@ -123,9 +123,9 @@ mod tests {
     fn idle_time_is_not_slowness() {
         let mut rate = Rate::default();
         let at = Duration::from_millis;
-        rate.asked(at(0));
+        rate.requested(at(0));
         rate.arrived(at(100), 1000, true);
-        rate.asked(at(60_000));
+        rate.requested(at(60_000));
         rate.arrived(at(60_100), 1000, true);
         assert!((rate.get(at(90_000), 0) - 10_000.0).abs() < 1.0);
     }

@@ -85,7 +85,7 @@ pub struct Ahead {
     pub oid: Oid,
     /// The number of its `Get`.
     pub request: u32,
-    asked: Instant,
+    requested_at: Instant,
     proof: Option<ProofOf>,
     frames: Vec<(DataHeader, Bytes)>,
     /// The peer has nothing more to say.
@@ -94,8 +94,8 @@ pub struct Ahead {
 
 impl Ahead {
     /// The first piece of `oid`, asked for by the request of this number.
-    pub const fn new(oid: Oid, request: u32, asked: Instant) -> Self {
-        Self { oid, request, asked, proof: None, frames: Vec::new(), is_done: false }
+    pub const fn new(oid: Oid, request: u32, requested_at: Instant) -> Self {
+        Self { oid, request, requested_at, proof: None, frames: Vec::new(), is_done: false }
     }
 
     /// The want to request.
@@ -138,7 +138,7 @@ impl Ahead {
         want: Want,
         source: Arc<str>,
     ) -> Result<(GetUnderWay, Vec<Delivery>), Violation> {
-        let mut get = GetUnderWay::new(runs(vec![want], false), source, self.asked);
+        let mut get = GetUnderWay::new(runs(vec![want], false), source, self.requested_at);
         self.proof.map_or(Ok(()), |proof| get.proof(proof))?;
         let mut deliveries = Vec::new();
         for (header, payload) in self.frames {

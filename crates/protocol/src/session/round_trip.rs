@@ -16,7 +16,7 @@ const LIKELY_FAR: Duration = Duration::from_millis(20);
 /// Measurement of the round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RoundTrip {
-    asked: Option<Instant>,
+    sent_at: Option<Instant>,
     /// Pings of this side that were answered.
     measured: u32,
     shortest: Option<Duration>,
@@ -32,16 +32,16 @@ impl RoundTrip {
 
     /// The next ping, at `now`.
     fn ask(&mut self, now: Instant) -> Ping {
-        self.asked = Some(now);
+        self.sent_at = Some(now);
         Ping { asks: self.measured + 1, answers: 0 }
     }
 
     /// The peer says that it got that. What it says of others is of no interest.
     fn answered(&mut self, now: Instant, number: u32) {
         if number == self.measured + 1
-            && let Some(asked) = self.asked.take()
+            && let Some(sent_at) = self.sent_at.take()
         {
-            let took = now.saturating_duration_since(asked);
+            let took = now.saturating_duration_since(sent_at);
             self.shortest = Some(self.shortest.map_or(took, |shortest| shortest.min(took)));
             self.measured = number;
         }
@@ -72,9 +72,9 @@ impl Session {
     pub(super) fn ping(&mut self, now: Instant, ping: &Ping) -> Result<(), String> {
         let answer = self.round_trip.answer(ping.asks);
         self.effects.extend(answer.map(|answer| Effect::Send(Body::Ping(answer))));
-        let is_asked = self.round_trip.asked.is_some();
+        let is_asked = self.round_trip.sent_at.is_some();
         self.round_trip.answered(now, ping.answers);
-        if is_asked && self.round_trip.asked.is_none() {
+        if is_asked && self.round_trip.sent_at.is_none() {
             if self.round_trip.get().is_some() {
                 self.effects.push_back(Effect::Measured);
             }

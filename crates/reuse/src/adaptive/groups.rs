@@ -95,7 +95,7 @@ pub struct Groups {
     /// Moves: files that belong below the first were found below the second.
     moves: Vec<(SplitDirectory, SplitDirectory)>,
     /// Directories that the person named.
-    asked: Vec<SplitDirectory>,
+    extra: Vec<SplitDirectory>,
     nearness: RefCell<Nearness>,
     open_bytes: u64,
     waiting_bytes: u64,
@@ -275,17 +275,17 @@ impl Groups {
 
     /// The person named these: what lies in them is as near as what lies at the destination.
     pub fn ask(&mut self, directories: Vec<SplitDirectory>) {
-        self.asked = directories;
+        self.extra = directories;
         self.nearness.take();
     }
 
     /// True if files of the transfer go there, or the person named it.
     pub fn is_near(&self, directory: &SplitDirectory) -> bool {
-        self.directories.contains_key(directory) || self.is_asked(directory)
+        self.directories.contains_key(directory) || self.is_extra(directory)
     }
 
-    fn is_asked(&self, directory: &SplitDirectory) -> bool {
-        self.asked.iter().any(|asked| directory.names().starts_with(asked.names()))
+    fn is_extra(&self, directory: &SplitDirectory) -> bool {
+        self.extra.iter().any(|extra| directory.names().starts_with(extra.names()))
     }
 
     /// A chunk of the group was found in `directory`: where else something was moved alike, more is
@@ -372,7 +372,7 @@ impl Groups {
         if let Some(nearness) = known.get(source) {
             return *nearness;
         }
-        let nearness = match self.is_asked(candidate) {
+        let nearness = match self.is_extra(candidate) {
             true => 1.0,
             false => self.moved(source).fold(commonality(source, candidate), |best, moved| {
                 best.max(TRUST_IN_MOVES * commonality(&moved, candidate))

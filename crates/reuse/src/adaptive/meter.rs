@@ -87,9 +87,9 @@ impl Meter {
     }
 
     /// So many bytes of an object's pieces are asked for.
-    pub fn asked(&mut self, oid: Oid, bytes: u64, now: Duration) {
-        self.rate.asked(now);
-        self.slow_start.asked(now);
+    pub fn requested(&mut self, oid: Oid, bytes: u64, now: Duration) {
+        self.rate.requested(now);
+        self.slow_start.requested(now);
         self.outstanding += bytes;
         if self.objects.len() < OBJECTS {
             self.objects.entry(oid).or_insert(MeteredObject::begun(now));
@@ -230,7 +230,7 @@ mod tests {
         let (oid, group) = (Oid::of(b"it"), Group::default());
         let mut meter = Meter::new(Costs::new(16384));
         let at = Duration::from_millis;
-        meter.asked(oid, FIRST_WINDOW, at(0));
+        meter.requested(oid, FIRST_WINDOW, at(0));
         let (mut credit, mut missing) = (0.0, size);
         for now in 1..=4000 {
             credit += rate(now) / 1000.0;
@@ -238,7 +238,7 @@ mod tests {
                 credit -= 65536.0;
                 missing = missing.saturating_sub(65536);
                 meter.ended(&oid, 65536, true, at(now));
-                meter.asked(oid, 65536, at(now));
+                meter.requested(oid, 65536, at(now));
             }
             let facts =
                 ObjectFacts { oid, asked_as: oid, size, missing, read_rate: 0.0, kept: 0, group: &group };
@@ -305,7 +305,7 @@ mod tests {
     fn a_slow_network_brings_a_recipe_before_more_pieces_but_not_for_long() {
         let (oid, group, mut meter) = (Oid::of(b"it"), Group::default(), Meter::new(Costs::new(16384)));
         let at = Duration::from_millis;
-        meter.asked(oid, FIRST_WINDOW, at(0));
+        meter.requested(oid, FIRST_WINDOW, at(0));
         let facts = ObjectFacts {
             oid,
             asked_as: oid,
@@ -332,7 +332,7 @@ mod tests {
     fn pieces_fill_the_time_until_a_recipe_is_made_that_takes_long() {
         let (oid, group, mut meter) = (Oid::of(b"it"), Group::default(), Meter::new(Costs::new(16384)));
         let at = Duration::from_millis;
-        meter.asked(oid, FIRST_WINDOW, at(0));
+        meter.requested(oid, FIRST_WINDOW, at(0));
         let size = 4096 * MIB;
         let facts =
             ObjectFacts { oid, asked_as: oid, size, missing: size, read_rate: 0.0, kept: 0, group: &group };

@@ -42,8 +42,8 @@ impl NetworkSide {
     }
 
     /// Bytes were asked for.
-    pub fn asked(&mut self, now: Duration, bytes: u64) {
-        self.rate.asked(now);
+    pub fn requested(&mut self, now: Duration, bytes: u64) {
+        self.rate.requested(now);
         self.outstanding += bytes;
         self.stop_idling(now);
     }

@@ -26,7 +26,7 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// A piece is asked for.
-    pub(super) fn asked(&mut self, oid: Oid, tag: Tag) {
+    pub(super) fn requested(&mut self, oid: Oid, tag: Tag) {
         self.under_way.entry(oid).or_default().push(tag);
     }
 
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn pieces_of_one_object_are_taken_back_but_the_one_that_comes_in() {
         let (mut pieces, it, other) = (Pieces::default(), Oid::of(b"it"), Oid::of(b"other"));
-        [5, 3, 9].into_iter().for_each(|tag| pieces.asked(it, tag));
-        pieces.asked(other, 4);
+        [5, 3, 9].into_iter().for_each(|tag| pieces.requested(it, tag));
+        pieces.requested(other, 4);
         assert_eq!(pieces.take_back(&it, 1), [3, 9]);
         assert_eq!(pieces.take_back(&Oid::of(b"unknown"), 0), []);
         pieces.withdrawn(&[9]);
@@ -99,8 +99,8 @@ mod tests {
     #[test]
     fn pieces_of_a_live_object_are_taken_back_by_either_name() {
         let (mut pieces, live, bound) = (Pieces::default(), Oid::of(b"live"), Oid::of(b"bound"));
-        pieces.asked(live, 1);
-        pieces.asked(bound, 2);
+        pieces.requested(live, 1);
+        pieces.requested(bound, 2);
         pieces.question(bound, live);
         assert_eq!(pieces.take_back(&bound, 0), [1, 2]);
         assert!(pieces.ended(&live, 1) && pieces.ended(&bound, 2));
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn one_that_is_alone_is_left_to_come() {
         let (mut pieces, it) = (Pieces::default(), Oid::of(b"it"));
-        pieces.asked(it, 1);
+        pieces.requested(it, 1);
         assert_eq!(pieces.take_back(&it, 1), []);
         assert!(!pieces.ended(&it, 1));
     }

@@ -278,12 +278,12 @@ impl PieceSink {
         let pieces: HashMap<_, _> = pieces.collect();
         let now = shared.now();
         let mut meter = shared.meter();
-        pieces.values().for_each(|(oid, bytes)| meter.asked(*oid, *bytes, now));
+        pieces.values().for_each(|(oid, bytes)| meter.requested(*oid, *bytes, now));
         drop(meter);
         let mut under_way = lock(&shared.pieces);
         for want in wants {
             if let Some((oid, _)) = pieces.get(&want.tag) {
-                under_way.asked(*oid, want.tag);
+                under_way.requested(*oid, want.tag);
             }
         }
         drop(under_way);

@@ -590,7 +590,7 @@ impl Scheduler {
     }
 
     fn ask(&mut self, now: Duration, run: Vec<WantedChunk>, actions: &mut Vec<Action>) {
-        self.network.asked(now, run.iter().map(|chunk| u64::from(chunk.len)).sum());
+        self.network.requested(now, run.iter().map(|chunk| u64::from(chunk.len)).sum());
         actions.push(Action::AskNetwork(run.into_iter().map(|chunk| chunk.tag).collect()));
     }
 

@@ -20,7 +20,7 @@ pub struct SlowStart {
 
 impl SlowStart {
     /// Something was asked for.
-    pub fn asked(&mut self, now: Duration) {
+    pub fn requested(&mut self, now: Duration) {
         self.since.get_or_insert(now);
     }
 
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn a_rate_that_grows_is_hoped_to_grow_further() {
         let (mut slow_start, at) = (SlowStart::default(), Duration::from_millis);
-        slow_start.asked(at(0));
+        slow_start.requested(at(0));
         for (now, bytes, hoped) in [
             (99, 500, 0.0),
             (100, 500, 10_000.0),
@@ -70,9 +70,9 @@ mod tests {
     #[test]
     fn time_in_which_nothing_is_asked_does_not_count() {
         let (mut slow_start, at) = (SlowStart::default(), Duration::from_millis);
-        slow_start.asked(at(0));
+        slow_start.requested(at(0));
         slow_start.arrived(at(100), 1_000, at(20), true);
-        slow_start.asked(at(5_000));
+        slow_start.requested(at(5_000));
         slow_start.arrived(at(5_100), 1_000, at(20), false);
         assert!((slow_start.hoped() - 10_000.0).abs() < 1.0, "{}", slow_start.hoped());
     }

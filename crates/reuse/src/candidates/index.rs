@@ -169,15 +169,15 @@ impl FileIndex {
         let nearest =
             alike[smaller.saturating_sub(1)..alike.len().min(smaller + 1)].iter().filter_map(present);
         let nearest = nearest.min_by_key(|other| other.stamp.size.abs_diff(size))?;
-        let old = nearest.stamp.size;
-        let is_resized = by == VersionMatch::Neighbour && old.abs_diff(size) > size / MOST_RESIZED;
-        (!is_resized && may_be_version(old, size)).then_some(nearest)
+        let base_len = nearest.stamp.size;
+        let is_resized = by == VersionMatch::Neighbour && base_len.abs_diff(size) > size / MOST_RESIZED;
+        (!is_resized && may_be_version(base_len, size)).then_some(nearest)
     }
 }
 
 /// True if sizes don't tell against one being a version of the other, and a delta can be made.
-pub fn may_be_version(old: u64, new: u64) -> bool {
-    old.max(new) / MOST_GROWN <= old.min(new) && deltas::parts(old, new).is_some()
+pub fn may_be_version(base_len: u64, new: u64) -> bool {
+    base_len.max(new) / MOST_GROWN <= base_len.min(new) && deltas::parts(base_len, new).is_some()
 }
 
 /// Keys that a file's path has in common with those of its older versions, the likeliest first.

@@ -116,11 +116,11 @@ impl CandidateSearch {
         let index = look.index();
         let all = files.iter().zip(outside);
         if known.is_unknown() {
-            let has_older = |(file, outside): &(&Sought<'_>, Option<Outside>)| {
+            let has_base = |(file, outside): &(&Sought<'_>, Option<Outside>)| {
                 outside.is_some() || index.is_some_and(|index| index.other_version(file).is_some())
             };
-            let older = all.clone().filter(has_older).map(|(file, _)| file.size).sum();
-            if older == 0 || !network(older).is_slow() {
+            let bytes = all.clone().filter(has_base).map(|(file, _)| file.size).sum();
+            if bytes == 0 || !network(bytes).is_slow() {
                 return nothing;
             }
         }
@@ -148,7 +148,7 @@ impl CandidateSearch {
             return Some(Found::Same(found.clone()));
         }
         let within = index.and_then(|index| index.other_version(file));
-        let older = match (within, outside) {
+        let base = match (within, outside) {
             (Some((found, by @ VersionMatch::Renumbered)), _) => Some((Found::Base(found.clone(), by), None)),
             (_, Some(Outside::Beside(found))) => Some((Found::Outside(found), None)),
             (
@@ -158,7 +158,7 @@ impl CandidateSearch {
             (Some((found, by)), _) => Some((Found::Base(found.clone(), by), Some(WEAK_BASES))),
             (None, None) => None,
         };
-        if let Some((found, weak)) = older
+        if let Some((found, weak)) = base
             && self.bases.may_guess(weak)
         {
             return Some(found);

@@ -33,8 +33,8 @@ const SUM: u64 = 12;
 const MOST_UNPACKED: u64 = 2 * PART;
 
 /// Into how many parts a file is cut; none if it is too large.
-pub fn parts(old: u64, new: u64) -> Option<u64> {
-    let larger = old.max(new);
+pub fn parts(base_len: u64, new: u64) -> Option<u64> {
+    let larger = base_len.max(new);
     let fewest = larger.div_ceil(PART).max(1);
     (fewest <= MAX_PARTS).then(|| larger.div_ceil(USUAL_PART).clamp(fewest, MAX_PARTS))
 }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn parts_cover_a_file_without_gaps() {
-        for (old, new, count) in [
+        for (base_len, new, count) in [
             (0, 0, Some(1)),
             (1, USUAL_PART, Some(1)),
             (1, USUAL_PART + 1, Some(2)),
@@ -110,8 +110,8 @@ mod tests {
             (MAX_PARTS * PART + 1, 0, None),
             (0, u64::MAX, None),
         ] {
-            assert_eq!(parts(old, new), count, "{old} {new}");
-            for size in count.map(|_| [old, new]).into_iter().flatten() {
+            assert_eq!(parts(base_len, new), count, "{base_len} {new}");
+            for size in count.map(|_| [base_len, new]).into_iter().flatten() {
                 let count = count.unwrap();
                 let ends = (0..count).map(|index| part(size, count, index).unwrap());
                 let end = ends.fold(0, |end, range| {
@@ -159,12 +159,12 @@ mod tests {
         let base = noise(1, 20 << 20);
         let half = base.len() / 2;
         let target = [&base[..half], b"something new", &base[half..]].concat();
-        let (old, new) = (base.len() as u64, target.len() as u64);
-        let count = parts(old, new).unwrap();
+        let (base_len, new) = (base.len() as u64, target.len() as u64);
+        let count = parts(base_len, new).unwrap();
         for index in 0..count {
             let range = |size| part(size, count, index).map(|it| it.start as usize..it.end as usize).unwrap();
-            let (base, target) = (&base[range(old)], &target[range(new)]);
-            let signature = sign(base, old, target.len() as u64, false).unwrap();
+            let (base, target) = (&base[range(base_len)], &target[range(new)]);
+            let signature = sign(base, base_len, target.len() as u64, false).unwrap();
             let delta = make(&signature, target).unwrap();
             assert!(delta.len() < 5000, "{}", delta.len());
             assert_eq!(apply(&delta, base, target.len() as u64).unwrap(), target);

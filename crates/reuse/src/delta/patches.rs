@@ -44,23 +44,23 @@ const MOST_WINDOW: u32 = 27;
 const MOST_TABLE: u32 = 24;
 
 /// In how many parts a file comes as patches of a base; none if it is too large.
-pub fn parts(old: u64, new: u64) -> Option<u64> {
-    match old.saturating_add(new) <= WHOLE {
+pub fn parts(base_len: u64, new: u64) -> Option<u64> {
+    match base_len.saturating_add(new) <= WHOLE {
         true => Some(1),
-        false => Some(old.max(new).div_ceil(PART)).filter(|count| *count <= MAX_PARTS),
+        false => Some(base_len.max(new).div_ceil(PART)).filter(|count| *count <= MAX_PARTS),
     }
 }
 
-/// True if a file of `new` bytes may be one patch of one of `old`: both are held.
-pub const fn may_be_whole(old: u64, new: u64) -> bool {
-    old.saturating_add(new) <= MOST_HELD
+/// True if a file of `new` bytes may be one patch of one of `base_len`: both are held.
+pub const fn may_be_whole(base_len: u64, new: u64) -> bool {
+    base_len.saturating_add(new) <= MOST_HELD
 }
 
-/// Range of a base of `old` bytes that one of `count` parts is a patch of.
-pub fn base_of(old: u64, new: u64, count: u64, index: u64) -> Option<Range<u64>> {
-    let part = deltas::part(old, count, index)?;
-    let around = AROUND + old.abs_diff(new).min(MOST_MOVED);
-    Some(part.start.saturating_sub(around)..old.min(part.end.saturating_add(around)))
+/// Range of a base of `base_len` bytes that one of `count` parts is a patch of.
+pub fn base_of(base_len: u64, new: u64, count: u64, index: u64) -> Option<Range<u64>> {
+    let part = deltas::part(base_len, count, index)?;
+    let around = AROUND + base_len.abs_diff(new).min(MOST_MOVED);
+    Some(part.start.saturating_sub(around)..base_len.min(part.end.saturating_add(around)))
 }
 
 /// A patch that makes `target` of `base`, packed with this level of zstd.
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_file_comes_in_parts_once_it_is_large() {
-        for (old, new, count) in [
+        for (base_len, new, count) in [
             (0, 0, Some(1)),
             (4 << 20, 4 << 20, Some(1)),
             (4 << 20, (4 << 20) + 1, Some(3)),
@@ -172,14 +172,14 @@ mod tests {
             (8 << 30, (8 << 30) + 1, None),
             (u64::MAX, 1, None),
         ] {
-            assert_eq!(parts(old, new), count, "{old} {new}");
+            assert_eq!(parts(base_len, new), count, "{base_len} {new}");
         }
     }
 
     #[test]
     fn a_part_is_a_patch_of_what_lies_around_its_place() {
         const M: u64 = 1 << 20;
-        for (old, new, count, index, base) in [
+        for (base_len, new, count, index, base) in [
             (20 * M, 20 * M, 10, 0, 0..4 * M),
             (20 * M, 20 * M, 10, 5, 8 * M..14 * M),
             (20 * M, 20 * M, 10, 9, 16 * M..20 * M),
@@ -187,7 +187,7 @@ mod tests {
             (20 * M, 200 * M, 100, 50, 4 * M..10 * M + 20 * M / 100 + 6 * M),
             (0, 20 * M, 10, 5, 0..0),
         ] {
-            assert_eq!(base_of(old, new, count, index), Some(base), "{old} {new} {index}");
+            assert_eq!(base_of(base_len, new, count, index), Some(base), "{base_len} {new} {index}");
         }
     }
 
@@ -195,14 +195,14 @@ mod tests {
     fn what_was_inserted_is_all_that_a_large_file_takes() {
         let base = noise(1, 6 << 20);
         let target = [&base[..1000], &noise(2, 100_000), &base[1000..]].concat();
-        let (old, new) = (base.len() as u64, target.len() as u64);
-        let count = parts(old, new).unwrap();
+        let (base_len, new) = (base.len() as u64, target.len() as u64);
+        let count = parts(base_len, new).unwrap();
         assert!(count > 1);
         let mut bytes = 0;
         for index in 0..count {
             let of = |range: Range<u64>| range.start as usize..range.end as usize;
             let target = &target[of(deltas::part(new, count, index).unwrap())];
-            let base = &base[of(base_of(old, new, count, index).unwrap())];
+            let base = &base[of(base_of(base_len, new, count, index).unwrap())];
             let made = patch(base, target, 1).unwrap();
             bytes += made.len();
             assert_eq!(apply(&made, base, target.len() as u64).unwrap(), target);

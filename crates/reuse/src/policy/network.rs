@@ -76,14 +76,15 @@ impl Network {
         if is_alone { few.min(parts) } else { parts }
     }
 
-    /// True if a file of `new` bytes should be asked for as a delta of one of `old`.
-    pub fn likes_delta(&self, old: u64, new: u64) -> bool {
-        self.likes_name(old, new) && old.min(new) >= LEAST_SIGNED
+    /// True if a file of `new` bytes should be asked for as a delta of one of `base_len`.
+    pub fn likes_delta(&self, base_len: u64, new: u64) -> bool {
+        self.likes_name(base_len, new) && base_len.min(new) >= LEAST_SIGNED
     }
 
     /// True if the sender should get the name of what lies in a file's place: that may be the same.
-    pub fn likes_name(&self, old: u64, new: u64) -> bool {
-        let is_alike = old.min(new) >= LEAST_NAMED && old.max(new) / MOST_GROWN <= old.min(new);
+    pub fn likes_name(&self, base_len: u64, new: u64) -> bool {
+        let is_alike =
+            base_len.min(new) >= LEAST_NAMED && base_len.max(new) / MOST_GROWN <= base_len.min(new);
         is_alike && self.is_slow()
     }
 }
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn a_table_of_files() {
         let slow = Network { rate: 1e6, round_trip: Duration::ZERO };
-        for (old, new, named, signed) in [
+        for (base_len, new, named, signed) in [
             (10_000, 10_000, true, true),
             (0, 10_000, false, false),
             (10_000, 0, false, false),
@@ -139,8 +140,8 @@ mod tests {
             (100_000, 10_000, false, false),
             (u64::MAX, u64::MAX, true, true),
         ] {
-            assert_eq!(slow.likes_name(old, new), named, "{old} {new}");
-            assert_eq!(slow.likes_delta(old, new), signed, "{old} {new}");
+            assert_eq!(slow.likes_name(base_len, new), named, "{base_len} {new}");
+            assert_eq!(slow.likes_delta(base_len, new), signed, "{base_len} {new}");
         }
     }
 }

@@ -24,7 +24,7 @@ use towpath_content::lock::lock;
 use towpath_targets::spool::SpoolReader;
 
 /// Files asked for together.
-const ASKED: usize = 64;
+const MAX_REQUESTS: usize = 64;
 
 /// The thread that follows the descriptor.
 pub(super) struct TreeWriter {
@@ -36,7 +36,7 @@ pub(super) struct TreeWriter {
     /// Files whose bytes came in the descriptor, to be written together.
     inline: Vec<Inline>,
     /// Files to be asked for together.
-    asked: Vec<(ObjectRequest, OnDone)>,
+    requests: Vec<(ObjectRequest, OnDone)>,
 }
 
 /// A small file, and its bytes as the descriptor has them.
@@ -72,7 +72,7 @@ impl TreeWriter {
             runtime: Handle::current(),
             path: RelPath::root(),
             inline: Vec::new(),
-            asked: Vec::new(),
+            requests: Vec::new(),
         }
     }
 
@@ -218,19 +218,19 @@ impl TreeWriter {
             }
             drop(guard);
         });
-        self.asked.push((request, on_done));
-        if self.asked.len() >= ASKED {
+        self.requests.push((request, on_done));
+        if self.requests.len() >= MAX_REQUESTS {
             self.submit();
         }
     }
 
     /// Asks for what waits.
     fn submit(&mut self) {
-        let asked = self.asked.drain(..);
+        let requests = self.requests.drain(..);
         match self.session.upgrade() {
-            _ if asked.len() == 0 => {}
-            Some(session) => self.runtime.block_on(session.submit_all(asked)),
-            None => asked.for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled))),
+            _ if requests.len() == 0 => {}
+            Some(session) => self.runtime.block_on(session.submit_all(requests)),
+            None => requests.for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled))),
         }
     }
 

@@ -40,7 +40,7 @@ async fn open(
     if !headers.contains_key(header::RANGE) {
         return answer(content::open(&api.0, request).await?, headers);
     }
-    let choose = |oid: &Oid, size| match asked(headers, Some(&tag(oid)), size) {
+    let choose = |oid: &Oid, size| match requested_range(headers, Some(&tag(oid)), size) {
         RangeRequest::Part(range) if range != (0..size) => Some(range),
         RangeRequest::Part(_) | RangeRequest::Whole | RangeRequest::Nothing => None,
     };
@@ -65,7 +65,7 @@ fn answer(opened: Opened, headers: &HeaderMap) -> Result<Response, CallFailure> 
         return Ok(response);
     };
     fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    let range = match asked(headers, tag.as_deref(), size) {
+    let range = match requested_range(headers, tag.as_deref(), size) {
         RangeRequest::Whole => 0..size,
         RangeRequest::Part(range) => {
             let text = format!("bytes {}-{}/{size}", range.start, range.end - 1);
@@ -96,7 +96,7 @@ pub(super) enum RangeRequest {
     Nothing,
 }
 
-fn asked(headers: &HeaderMap, tag: Option<&str>, size: u64) -> RangeRequest {
+fn requested_range(headers: &HeaderMap, tag: Option<&str>, size: u64) -> RangeRequest {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let is_stale = text(header::IF_RANGE).is_some_and(|wanted| Some(wanted) != tag);
     match text(header::RANGE) {
@@ -151,7 +151,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::RANGE, HeaderValue::from_static("bytes=1-2"));
         headers.insert(header::IF_RANGE, HeaderValue::from_static("\"x\""));
-        assert_eq!(asked(&headers, Some("\"x\""), 10), RangeRequest::Part(1..3));
-        assert_eq!(asked(&headers, Some("\"y\""), 10), RangeRequest::Whole);
+        assert_eq!(requested_range(&headers, Some("\"x\""), 10), RangeRequest::Part(1..3));
+        assert_eq!(requested_range(&headers, Some("\"y\""), 10), RangeRequest::Whole);
     }
 }

@@ -231,7 +231,7 @@ impl Comparison {
         let index = next.or_else(|| self.left.first_from(0).filter(before_end))?;
         self.left.remove(index..index + 1);
         (self.next, self.reading) = (index + 1, self.reading + 1);
-        self.rate.asked(now);
+        self.rate.requested(now);
         Some(index)
     }
 

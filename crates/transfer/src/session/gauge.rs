@@ -29,7 +29,7 @@ impl NetworkGauge {
     /// Pieces are asked for.
     pub(super) fn asked(&mut self) {
         let now = self.now();
-        self.pieces.asked(now);
+        self.pieces.requested(now);
     }
 
     /// A piece came.

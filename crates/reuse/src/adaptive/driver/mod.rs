@@ -278,8 +278,8 @@ impl Driver {
                 .into_iter()
                 .map(|begin| (begin.path.clone(), disk_search::DirectoryId::start(&begin.path)))
                 .collect();
-            let asked = self.search.scope.extra.iter().map(|path| SplitDirectory::new(path)).collect();
-            self.feed(Event::ExtraDirectories(asked));
+            let extra = self.search.scope.extra.iter().map(|path| SplitDirectory::new(path)).collect();
+            self.feed(Event::ExtraDirectories(extra));
             self.feed(Event::Look(directories));
         }
     }

@@ -44,7 +44,7 @@ struct Done {
 /// A disk without end: each directory has two others and a file of this size, the destination many files.
 fn look(effort: Effort, size: u64) -> Done {
     let mut rate = Rate::default();
-    rate.asked(Duration::ZERO);
+    rate.requested(Duration::ZERO);
     (1..=100).for_each(|ms| rate.arrived(Duration::from_millis(ms), NETWORK / 1000, false));
     let (limits, costs) = (DiskLimits::default(), Costs::new(CHUNK));
     let mut scheduler = Scheduler::new(Settings { limits, parallel: 1, costs, rate, effort });
@@ -60,10 +60,10 @@ fn look(effort: Effort, size: u64) -> Done {
         ..Queues::default()
     }));
     let (mut now, mut done) = (Duration::from_millis(101), Done::default());
-    let (mut asked, mut come) = (VecDeque::new(), NETWORK / 10);
+    let (mut requested, mut come) = (VecDeque::new(), NETWORK / 10);
     while now < Duration::from_secs(2) {
         while come + CHUNK <= (now.as_secs_f64() * NETWORK as f64) as u64
-            && let Some(tag) = asked.pop_front()
+            && let Some(tag) = requested.pop_front()
         {
             come += CHUNK;
             events.push_back(Event::Arrived { tag, len: CHUNK as u32, saved: 0 });
@@ -82,7 +82,7 @@ fn look(effort: Effort, size: u64) -> Done {
                     scheduler.recompute();
                     events.push_back(Event::Recomputed(Duration::ZERO));
                 }
-                Action::AskNetwork(tags) => asked.extend(tags),
+                Action::AskNetwork(tags) => requested.extend(tags),
                 Action::GiveUp(tags) => done.given_up.extend(tags),
                 Action::Start { id, operation, is_wide } => {
                     let (took, end) = match operation {

@@ -30,23 +30,23 @@ fn file() -> File {
 /// A network of 100 MB/s.
 fn rate() -> Rate {
     let mut rate = Rate::default();
-    rate.asked(at(0));
+    rate.requested(at(0));
     (1..=100).for_each(|ms| rate.arrived(at(ms), 100_000, false));
     rate
 }
 
 /// Chunks requested from the network.
-fn asked_for(actions: &[Action]) -> Vec<Tag> {
-    let asked = actions.iter().filter_map(|action| match action {
+fn requested_in(actions: &[Action]) -> Vec<Tag> {
+    let requested = actions.iter().filter_map(|action| match action {
         Action::AskNetwork(tags) => Some(tags),
         _ => None,
     });
-    asked.flatten().copied().collect()
+    requested.flatten().copied().collect()
 }
 
 /// Chunks requested from the network in half a second, in which the file in the place of another one is read at 300 MB/s
 /// and brings what it `has`.
-fn asked(processors: u64, has: impl Fn(Tag) -> bool) -> Vec<Tag> {
+fn requested(processors: u64, has: impl Fn(Tag) -> bool) -> Vec<Tag> {
     let limits = DiskLimits::default();
     let mut scheduler = Scheduler::new(Settings {
         limits,
@@ -64,35 +64,35 @@ fn asked(processors: u64, has: impl Fn(Tag) -> bool) -> Vec<Tag> {
         _ => None,
     });
     let operation = hashing.expect("what lies in its place is read at once");
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     let pressure = Queues { window: 4 << 20, round_trip: at(1), processors, ..Queues::default() };
     for (step, ms) in (101..600).step_by(10).enumerate() {
         let first = 180 * step as u64;
         let tags = (first..first + 180).filter(|tag| has(*tag)).collect();
         let mut actions = scheduler.handle(at(ms), Event::Found { operation, tags });
         actions.extend(scheduler.handle(at(ms), Event::Backpressure(pressure)));
-        let under_way = asked_for(&actions);
+        let under_way = requested_in(&actions);
         // In ten milliseconds it brings no more.
         for tag in &under_way {
             let next = scheduler.handle(at(ms), Event::Arrived { tag: *tag, len: CHUNK, saved: 0 });
-            asked.extend(asked_for(&next));
+            requested.extend(requested_in(&next));
         }
-        asked.extend(under_way);
+        requested.extend(under_way);
     }
-    asked
+    requested
 }
 
 #[test]
 fn the_network_leaves_processors_that_are_short_to_a_file_that_brings_what_is_missing() {
-    let (free, short) = (asked(0, |_| true).len(), asked(100, |_| true).len());
+    let (free, short) = (requested(0, |_| true).len(), requested(100, |_| true).len());
     assert!(free > 500, "{free}");
     assert!(short < free / 20, "{short} of {free}");
 }
 
 #[test]
 fn the_network_brings_at_once_what_a_file_was_passed_over_for() {
-    let mut asked = asked(100, |tag| tag % 20 > 0);
-    asked.sort_unstable();
+    let mut requested = requested(100, |tag| tag % 20 > 0);
+    requested.sort_unstable();
     let passed: Vec<Tag> = (0..8000).filter(|tag| tag % 20 == 0).collect();
-    assert!(asked.len() < 500 && passed.iter().all(|tag| asked.contains(tag)), "{asked:?}");
+    assert!(requested.len() < 500 && passed.iter().all(|tag| requested.contains(tag)), "{requested:?}");
 }

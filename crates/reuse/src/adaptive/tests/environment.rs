@@ -239,7 +239,7 @@ impl<'a> Fetch<'a> {
     }
 
     fn ask(&mut self, chunk: u64) {
-        self.rate.asked(at(self.now));
+        self.rate.requested(at(self.now));
         self.wire.push_back((chunk, self.now + self.world.round_trip, self.chunk()));
     }
 
