@@ -106,7 +106,7 @@ pub struct CopyFlags {
     force: bool,
 }
 
-/// What `--no-preserve` leaves out.
+/// Metadata that `--no-preserve` leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PreserveKind {
     Mode,
