@@ -154,7 +154,7 @@ impl Side {
             match effect {
                 Effect::Delivery { request, delivery } => self.end_want(request, delivery.tag),
                 Effect::Outcome { request, tag, .. } => self.end_want(request, tag),
-                Effect::Front { request, delivery } => {
+                Effect::PartialPiece { request, delivery } => {
                     let wants = self.open.get(&request).and_then(Option::as_ref).expect("a get under way");
                     assert!(wants.contains(&delivery.tag));
                 }

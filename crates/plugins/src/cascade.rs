@@ -38,8 +38,8 @@ impl TransferPlugin for Cascade {
         self.plugins.last().map(|plugin| plugin.path()).unwrap_or_default()
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.plugins.iter().find_map(|plugin| plugin.trouble())
+    fn last_error(&self) -> Option<String> {
+        self.plugins.iter().find_map(|plugin| plugin.last_error())
     }
 
     fn get_descriptors<'a>(
@@ -89,8 +89,8 @@ impl TransferPlugin for Cascade {
         self.plugins.iter().for_each(|plugin| plugin.cancel_chunks(tags));
     }
 
-    fn blame(&self, source: &str) {
-        self.plugins.iter().for_each(|plugin| plugin.blame(source));
+    fn report_corrupt(&self, source: &str) {
+        self.plugins.iter().for_each(|plugin| plugin.report_corrupt(source));
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use towpath_content::lock::lock;
-use towpath_transfer::plugin::{Pressure, Sink};
+use towpath_transfer::plugin::{Backlog, Sink};
 use towpath_transfer::{BoxFuture, Delivery, Outcome, Tag, Want};
 
 /// The sink. What it kept is taken out with [`FallbackSink::left`] when the wrapped plugin is done.
@@ -41,8 +41,8 @@ impl Sink for FallbackSink {
         self.sink.deliver(delivery)
     }
 
-    fn front(&self, front: Delivery) {
-        self.sink.front(front);
+    fn partial_piece(&self, delivery: Delivery) {
+        self.sink.partial_piece(delivery);
     }
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {
@@ -52,7 +52,7 @@ impl Sink for FallbackSink {
         }
     }
 
-    fn pressure(&self) -> Pressure {
-        self.sink.pressure()
+    fn backpressure(&self) -> Backlog {
+        self.sink.backpressure()
     }
 }

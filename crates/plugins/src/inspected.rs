@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 use towpath_content::Oid;
-use towpath_transfer::plugin::{Pressure, Query, Sink};
+use towpath_transfer::plugin::{Backlog, Query, Sink};
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Metadata, Origin, Outcome, Payload, Tag, TransferPlugin, Want,
     WantId,
@@ -170,8 +170,8 @@ impl Sink for InspectingSink {
         self.inner.outcome(tag, outcome);
     }
 
-    fn pressure(&self) -> Pressure {
-        self.inner.pressure()
+    fn backpressure(&self) -> Backlog {
+        self.inner.backpressure()
     }
 }
 

@@ -44,7 +44,7 @@ impl Takeover {
     /// Uses nothing but what is offered: until then, and while that is in trouble, requests are
     /// told to come back, and the trouble is `waiting`.
     pub fn only_better(waiting: &'static str, names: Names) -> Arc<Self> {
-        Self::new(Arc::new(WaitingWants { trouble: waiting }), names)
+        Self::new(Arc::new(WaitingWants { last_error: waiting }), names)
     }
 
     /// From now on requests go to `better`, instead of any that was offered before.
@@ -59,7 +59,7 @@ impl Takeover {
 
     /// The offered plugin, if it is not in trouble.
     fn better(&self) -> Option<Arc<dyn TransferPlugin>> {
-        self.offered().filter(|better| better.trouble().is_none())
+        self.offered().filter(|better| better.last_error().is_none())
     }
 
     fn offered(&self) -> Option<Arc<dyn TransferPlugin>> {
@@ -92,8 +92,8 @@ impl TransferPlugin for Takeover {
         self.current().path()
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.current().trouble()
+    fn last_error(&self) -> Option<String> {
+        self.current().last_error()
     }
 
     fn get_descriptors<'a>(
@@ -105,7 +105,7 @@ impl TransferPlugin for Takeover {
         Box::pin(async move {
             if let Some(better) = self.better() {
                 let result = better.get_descriptors(query.clone(), context, answers.clone()).await;
-                if result != Err(Outcome::NotHere) || better.trouble().is_none() {
+                if result != Err(Outcome::NotHere) || better.last_error().is_none() {
                     return result;
                 }
             }
@@ -126,7 +126,7 @@ impl TransferPlugin for Takeover {
                 let kept = Arc::new(FallbackSink::new(&wants, Arc::clone(&sink), is_not_here));
                 better.get_chunks(wants, context, Arc::clone(&kept) as Arc<dyn Sink>).await;
                 wants = kept.left();
-                if better.trouble().is_none() {
+                if better.last_error().is_none() {
                     wants.drain(..).for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
                 }
                 if wants.is_empty() {
@@ -141,8 +141,8 @@ impl TransferPlugin for Takeover {
         self.all().for_each(|plugin| plugin.cancel_chunks(tags));
     }
 
-    fn blame(&self, source: &str) {
-        self.all().for_each(|plugin| plugin.blame(source));
+    fn report_corrupt(&self, source: &str) {
+        self.all().for_each(|plugin| plugin.report_corrupt(source));
     }
 
     fn have<'a>(
@@ -157,7 +157,7 @@ impl TransferPlugin for Takeover {
 
 /// In the place of a way that must not be used.
 struct WaitingWants {
-    trouble: &'static str,
+    last_error: &'static str,
 }
 
 impl TransferPlugin for WaitingWants {
@@ -169,8 +169,8 @@ impl TransferPlugin for WaitingWants {
         WAITING_WINDOW
     }
 
-    fn trouble(&self) -> Option<String> {
-        Some(self.trouble.into())
+    fn last_error(&self) -> Option<String> {
+        Some(self.last_error.into())
     }
 
     fn get_descriptors<'a>(

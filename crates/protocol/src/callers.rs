@@ -55,7 +55,7 @@ pub struct Wants {
 /// An action to be done outside the lock.
 pub enum Act {
     /// Hands over the front of a piece.
-    Front(Arc<Wants>, Delivery),
+    PartialPiece(Arc<Wants>, Delivery),
     /// Ends a want.
     Outcome(Arc<Wants>, Tag, Outcome),
     /// Ends a question.
@@ -142,7 +142,9 @@ impl Callers {
                 }
                 return None;
             }
-            Effect::Front { request, delivery } => return Some(Act::Front(self.wants(request)?, delivery)),
+            Effect::PartialPiece { request, delivery } => {
+                return Some(Act::PartialPiece(self.wants(request)?, delivery));
+            }
             Effect::Outcome { request, tag, outcome } => {
                 return Some(Act::Outcome(self.wants(request)?, tag, outcome));
             }
@@ -204,7 +206,7 @@ impl Act {
     /// Does what takes no time; returns what is left.
     pub fn perform(self) -> Option<Later> {
         match self {
-            Self::Front(wants, front) => wants.sink.front(front),
+            Self::PartialPiece(wants, delivery) => wants.sink.partial_piece(delivery),
             Self::Outcome(wants, tag, outcome) => wants.sink.outcome(tag, outcome),
             // A caller that has gone needs no end.
             Self::End(caller, result) => drop(caller.send(result)),

@@ -336,7 +336,7 @@ impl GetUnderWay {
     }
 
     /// Gives out what has come of a piece that is not whole, unless it has ended otherwise.
-    pub fn take_front(&mut self) -> Option<Delivery> {
+    pub fn take_partial_piece(&mut self) -> Option<Delivery> {
         let Half { want, piece, bytes } = self.half.take()?;
         self.ended.get(want as usize)?.get(piece as usize).filter(|ended| !**ended)?;
         let run = self.runs.get(want as usize).filter(|run| run.wire.offset.is_none())?;

@@ -12,7 +12,7 @@ use towpath_transfer::{FetchError, Outcome};
 pub struct Served {
     root: Mutex<Option<Oid>>,
     bytes: AtomicU64,
-    trouble: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
 }
 
 impl Served {
@@ -27,8 +27,8 @@ impl Served {
     }
 
     /// Why something of it could not be sent.
-    pub fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn requested(&self, root: &Oid) {
@@ -42,8 +42,8 @@ impl Served {
     /// Only what is wrong for good.
     pub(super) fn refused(&self, outcome: &Outcome) {
         if matches!(outcome, Outcome::SourceChanged | Outcome::Refused(_)) {
-            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-            trouble.get_or_insert_with(|| FetchError::Ended(outcome.clone()).to_string());
+            let mut last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+            last_error.get_or_insert_with(|| FetchError::Ended(outcome.clone()).to_string());
         }
     }
 }

@@ -102,7 +102,7 @@ pub enum Effect {
         delivery: Delivery,
     },
     /// The first bytes of a piece of which no more come; its outcome follows.
-    Front {
+    PartialPiece {
         /// The `Get` that asked.
         request: u32,
         /// The bytes.
@@ -428,7 +428,8 @@ impl Session {
     fn finish(&mut self, request: u32, outcome: &Outcome, result: Result<(), Outcome>) {
         if let Some(mut get) = self.gets.remove(&request) {
             let effects = &mut self.effects;
-            effects.extend(get.take_front().map(|delivery| Effect::Front { request, delivery }));
+            effects
+                .extend(get.take_partial_piece().map(|delivery| Effect::PartialPiece { request, delivery }));
             get.end_all(outcome, |tag, outcome| {
                 effects.push_back(Effect::Outcome { request, tag, outcome });
             });

@@ -118,7 +118,7 @@ impl Fetches {
         fetch.connections += usize::from(part.is_none());
         let bytes = served.bytes();
         fetch.bytes += bytes.saturating_sub(counted);
-        fetch.trouble = fetch.trouble.take().or_else(|| served.trouble());
+        fetch.trouble = fetch.trouble.take().or_else(|| served.last_error());
         let state = if fetch.reported.is_none() { FetchState::Begun } else { FetchState::UnderWay };
         if fetch.reported.replace(fetch.bytes) != Some(fetch.bytes) {
             self.report(&key, fetch, state, None);

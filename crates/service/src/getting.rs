@@ -101,7 +101,8 @@ impl GetUnderWay {
         let context = Context { root: oid, node, secret, hints };
         let mut config = SessionConfig::default();
         if request.timeout > 0 {
-            config.ledger = LedgerConfig { patience: Duration::from_secs(request.timeout), ..config.ledger };
+            config.ledger =
+                LedgerConfig { wait_limit: Duration::from_secs(request.timeout), ..config.ledger };
         }
         let store = Arc::clone(&service.store) as Arc<dyn Store>;
         let allow = local_sources(service, node, request.reuse);
@@ -215,7 +216,7 @@ impl GetUnderWay {
     /// Asks what the object is, before anything is made for it: first its sender, who alone knows
     /// its name and times, then this machine. If `eager`, its first piece begins to come at once.
     pub(crate) async fn describe(&self, eager: bool) -> Result<(About, Option<Layout>), ApiError> {
-        let (wait_limit, start) = (self.config.ledger.patience, Instant::now());
+        let (wait_limit, start) = (self.config.ledger.wait_limit, Instant::now());
         loop {
             // Whoever accepts a connection and says nothing is not waited for any longer, either.
             let asking = self.ask_any(&self.plugins.remote, eager);
@@ -234,9 +235,9 @@ impl GetUnderWay {
             match outcome {
                 Outcome::RetryLater(delay) if start.elapsed() < wait_limit => tokio::time::sleep(delay).await,
                 Outcome::RetryLater(_) => {
-                    let trouble = self.plugins.root.trouble().or_else(|| self.unanswered());
+                    let last_error = self.plugins.root.last_error().or_else(|| self.unanswered());
                     let waited = start.elapsed();
-                    return Err(words::fetch(&FetchError::Stalled { waited, trouble }));
+                    return Err(words::fetch(&FetchError::Stalled { waited, last_error }));
                 }
                 outcome => return Err(words::fetch(&FetchError::Ended(outcome))),
             }
@@ -379,7 +380,7 @@ pub(crate) async fn report_progress(progress: progress::Progress, events: mpsc::
             expected: snapshot.expected,
             objects: snapshot.objects,
             by_source,
-            trouble: snapshot.trouble,
+            trouble: snapshot.last_error,
         };
         let _ = events.send(Event::Transfer(now)).await;
     }

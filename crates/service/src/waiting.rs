@@ -44,7 +44,7 @@ impl Waiting {
 
 /// Tells what keeps `get` waiting, until it is dropped.
 pub(crate) async fn report(get: &GetUnderWay, events: &mpsc::Sender<Event>) -> Infallible {
-    let (mut waiting, wait_limit) = (Waiting::default(), get.config.ledger.patience);
+    let (mut waiting, wait_limit) = (Waiting::default(), get.config.ledger.wait_limit);
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
         ticks.tick().await;
@@ -59,8 +59,8 @@ pub(crate) async fn report(get: &GetUnderWay, events: &mpsc::Sender<Event>) -> I
 
 /// Reason that keeps a get from its sender.
 fn in_the_way(get: &GetUnderWay) -> Option<String> {
-    let trouble = get.plugins.root.trouble().map(|trouble| format!("the sender: {trouble}"));
-    trouble.or_else(|| {
+    let last_error = get.plugins.root.last_error().map(|error| format!("the sender: {error}"));
+    last_error.or_else(|| {
         let unanswered = get.unanswered().filter(|_| !get.answered.is_noted())?;
         Some(format!("the sender: {unanswered}"))
     })

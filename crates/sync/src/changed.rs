@@ -313,6 +313,9 @@ mod tests {
         let started = Instant::now();
         assert_eq!(known(pending(), u64::MAX).await, Network::default());
         let waited = started.elapsed();
-        assert!(waited >= MAX_WAIT_LIMIT && waited < MAX_WAIT_LIMIT + Duration::from_millis(10), "{waited:?}");
+        assert!(
+            waited >= MAX_WAIT_LIMIT && waited < MAX_WAIT_LIMIT + Duration::from_millis(10),
+            "{waited:?}"
+        );
     }
 }

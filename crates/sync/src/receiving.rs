@@ -303,8 +303,8 @@ impl Receiving {
     /// The session could not bring a file.
     pub fn fetch_problem(&self, shown: &[u8], error: &FetchError) {
         match error {
-            FetchError::Stalled { waited, trouble } => {
-                self.stop(CopyError::Stalled { waited: *waited, trouble: trouble.clone() });
+            FetchError::Stalled { waited, last_error } => {
+                self.stop(CopyError::Stalled { waited: *waited, trouble: last_error.clone() });
             }
             FetchError::Cancelled => self.stop(CopyError::Cancelled),
             error => {

@@ -96,7 +96,7 @@ pub async fn tell(receiving: Arc<Receiving>, progress: Option<(Progress, String)
             files_done: snapshot.objects.max(receiving.files_done()),
             files_seen: summary.seen.total(),
             by_source: by_source(&snapshot, other),
-            trouble: snapshot.trouble,
+            trouble: snapshot.last_error,
         });
     }
 }

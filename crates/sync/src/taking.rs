@@ -236,7 +236,7 @@ fn session(
     let mut config = SessionConfig::default();
     if side.options.timeout > 0 {
         let wait_limit = Duration::from_secs(side.options.timeout);
-        config.ledger = LedgerConfig { patience: wait_limit, ..config.ledger };
+        config.ledger = LedgerConfig { wait_limit, ..config.ledger };
     }
     (Session::start(root, context, config), hints_in)
 }

@@ -34,7 +34,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout};
 
 use crate::plugin::{Context, TransferPlugin};
-use crate::want::{Origin, Place, Tag, Want, WantId};
+use crate::want::{ObjectOffset, Origin, Tag, Want, WantId};
 
 /// Bytes of a piece of the objects that the checks ask for.
 pub const PIECE: usize = 1 << pieces::MIN_LOG2;
@@ -132,7 +132,7 @@ fn piece<'a>(data: &'a [u8], layout: &Layout, index: u64) -> &'a [u8] {
 
 fn want(tag: Tag, data: &[u8], index: u64) -> Want {
     let layout = layout_of(data);
-    let places = vec![Place { object: 1, offset: layout.range(index).start }];
+    let places = vec![ObjectOffset { object: 1, offset: layout.range(index).start }];
     let id = WantId::Piece { oid: Oid::of(data), layout, index };
     Want { tag, id, places, group: Arc::default(), origin: None, base: None, part: None }
 }
@@ -142,7 +142,7 @@ fn chunk(tag: Tag, data: &[u8], span: Range<usize>) -> Want {
     let (oid, offset) = (Oid::of(data), span.start as u64);
     let bytes = &data[span];
     let id = WantId::Chunk { hash: *Oid::of(bytes).digest(), len: bytes.len() as u32 };
-    let places = vec![Place { object: 1, offset }];
+    let places = vec![ObjectOffset { object: 1, offset }];
     Want {
         tag,
         id,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub use self::coverage::ByteCoverage;
 use self::queue::WantQueue;
 use crate::intervals::Intervals;
-use crate::want::{ObjectKey, Outcome, Place, Tag, Want, WantId};
+use crate::want::{ObjectKey, ObjectOffset, Outcome, Tag, Want, WantId};
 
 /// What each want is taken to cost besides its bytes, so that empty files are not free.
 const WANT_COST: u64 = 512;
@@ -28,12 +28,12 @@ pub struct LedgerConfig {
     pub max_bad: u32,
     /// With wants under way and no checked bytes for this long, the transfer has stalled.
     /// Default 60 s.
-    pub patience: Duration,
+    pub wait_limit: Duration,
 }
 
 impl Default for LedgerConfig {
     fn default() -> Self {
-        Self { max_bad: 4, patience: Duration::from_secs(60) }
+        Self { max_bad: 4, wait_limit: Duration::from_secs(60) }
     }
 }
 
@@ -89,7 +89,7 @@ impl WantEntry {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completed {
     /// The places that they filled.
-    pub filled: Vec<Place>,
+    pub filled: Vec<ObjectOffset>,
     /// Bytes that were not there before, over all places.
     pub fresh: u64,
     /// Wants that need not be brought any more and were asked.
@@ -158,7 +158,13 @@ impl Ledger {
     }
 
     /// Adds a want for `id` at `place`; the same id wanted already gets a further place.
-    pub fn add(&mut self, id: WantId, place: Place, group: &Arc<crate::want::Group>, now: Instant) -> Tag {
+    pub fn add(
+        &mut self,
+        id: WantId,
+        place: ObjectOffset,
+        group: &Arc<crate::want::Group>,
+        now: Instant,
+    ) -> Tag {
         if self.wants.is_empty() {
             self.last_progress = now;
         }
@@ -299,7 +305,7 @@ impl Ledger {
     /// filled, how many bytes are new there, and wants that are covered by now and need not be
     /// brought. A place that the want got while its bytes were on their way to the others is still to
     /// be filled.
-    pub fn done(&mut self, tag: Tag, written: &[Place], now: Instant) -> Completed {
+    pub fn done(&mut self, tag: Tag, written: &[ObjectOffset], now: Instant) -> Completed {
         self.last_progress = now;
         let mut done = Completed::default();
         let Some((places, len)) = self.take_places(tag, written) else { return done };
@@ -312,10 +318,10 @@ impl Ledger {
     }
 
     /// Takes the places out that were written; a want without others is closed.
-    fn take_places(&mut self, tag: Tag, written: &[Place]) -> Option<(Vec<Place>, u64)> {
-        let written: HashSet<&Place> = written.iter().collect();
+    fn take_places(&mut self, tag: Tag, written: &[ObjectOffset]) -> Option<(Vec<ObjectOffset>, u64)> {
+        let written: HashSet<&ObjectOffset> = written.iter().collect();
         let entry = self.wants.get_mut(&tag)?;
-        let is_filled = |place: &Place| written.contains(place);
+        let is_filled = |place: &ObjectOffset| written.contains(place);
         let (filled, rest) = entry.want.places.iter().copied().partition::<Vec<_>, _>(is_filled);
         let len = entry.want.id.len();
         if rest.is_empty() {
@@ -447,7 +453,7 @@ impl Ledger {
             if let Some(WantId::Piece { index, .. }) = self.get(tag).map(|want| want.id) {
                 taken.push(index);
             }
-            self.coverage.remove(&Place { object, offset }, tag);
+            self.coverage.remove(&ObjectOffset { object, offset }, tag);
             self.leave(tag, object);
         }
         taken
@@ -455,7 +461,7 @@ impl Ledger {
 
     /// Takes a piece back that was last asked in `batch` or before and for which nothing has come. Returns
     /// the places that it was wanted for; none if it is none of these.
-    pub fn take_back_piece(&mut self, tag: Tag, batch: u64) -> Vec<Place> {
+    pub fn take_back_piece(&mut self, tag: Tag, batch: u64) -> Vec<ObjectOffset> {
         let is_old = |entry: &&WantEntry| entry.is_piece() && entry.batch <= batch && !entry.delivered;
         if self.wants.get(&tag).filter(is_old).is_none() {
             return Vec::new();
@@ -493,7 +499,7 @@ impl Ledger {
     /// How long it has been since bytes last came, if that is over the patience and any are due.
     pub fn stalled(&self, now: Instant) -> Option<Duration> {
         let waited = now.saturating_duration_since(self.last_progress);
-        (!self.wants.is_empty() && waited >= self.config.patience).then_some(waited)
+        (!self.wants.is_empty() && waited >= self.config.wait_limit).then_some(waited)
     }
 }
 

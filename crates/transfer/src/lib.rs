@@ -46,5 +46,5 @@ pub use progress::Progress;
 pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig};
 pub use target::Target;
 pub use want::{
-    Coverage, Delivery, Group, Origin, Outcome, Payload, Place, Proof, SignedBase, Tag, Want, WantId,
+    Coverage, Delivery, Group, ObjectOffset, Origin, Outcome, Payload, Proof, SignedBase, Tag, Want, WantId,
 };

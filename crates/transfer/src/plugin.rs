@@ -12,7 +12,7 @@
 //! * **Nothing is trusted.** The session checks every delivery; a plugin hands on what it got.
 //!   It never delivers under a tag it was not asked for.
 //! * **The sink is bounded.** `deliver` waits while the receiving side is behind; a plugin that
-//!   respects it needs no buffers of its own. [`Sink::pressure`] tells how far behind.
+//!   respects it needs no buffers of its own. [`Sink::backpressure`] tells how far behind.
 //! * **Cancellation is acknowledged.** After [`TransferPlugin::cancel_chunks`] each named want
 //!   still ends once: delivered if the bytes were already on their way, else
 //!   [`Outcome::Cancelled`]. A plugin that cannot cancel leaves the method out.
@@ -158,7 +158,7 @@ pub struct ObjectFacts<'a> {
 
 /// How far behind the receiving side is, in bytes (dsync §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pressure {
+pub struct Backlog {
     /// Delivered and not written yet.
     pub writer_backlog: u64,
     /// Waiting in the kernel's receive queues, where a plugin knows it.
@@ -182,11 +182,11 @@ pub trait Sink: Send + Sync {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()>;
     /// Hands over the first bytes of a piece that will not come whole, before its outcome: a recipe may make use of
     /// them. They are dropped where nothing is known of that.
-    fn front(&self, _front: Delivery) {}
+    fn partial_piece(&self, _delivery: Delivery) {}
     /// Ends a want that was not delivered.
     fn outcome(&self, tag: Tag, outcome: Outcome);
     /// How far behind the receiving side is.
-    fn pressure(&self) -> Pressure;
+    fn backpressure(&self) -> Backlog;
 }
 
 /// How a plugin likes to be asked.
@@ -234,9 +234,9 @@ pub trait TransferPlugin: Send + Sync {
 
     /// The session found wrong what `source` delivered. A plugin that has other sources turns to
     /// them.
-    fn blame(&self, source: &str) {
+    fn report_corrupt(&self, source: &str) {
         if let Some(inner) = self.inner() {
-            inner.blame(source);
+            inner.report_corrupt(source);
         }
     }
 
@@ -246,8 +246,8 @@ pub trait TransferPlugin: Send + Sync {
     }
 
     /// What keeps it from delivering at the moment, in words for people.
-    fn trouble(&self) -> Option<String> {
-        self.inner()?.trouble()
+    fn last_error(&self) -> Option<String> {
+        self.inner()?.last_error()
     }
 
     /// Whether the rest of an object is better drawn chunk by chunk, as its recipe says: then the

@@ -19,7 +19,7 @@ pub struct Snapshot {
     /// Objects complete.
     pub objects: u64,
     /// What keeps the transfer from going on, if anything does.
-    pub trouble: Option<String>,
+    pub last_error: Option<String>,
 }
 
 /// Shared counters of one session.

@@ -61,7 +61,7 @@ impl WantId {
 
 /// One place where wanted bytes belong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct ObjectOffset {
     /// The object.
     pub object: ObjectKey,
     /// First byte.
@@ -121,7 +121,7 @@ pub struct Want {
     /// What.
     pub id: WantId,
     /// Where it belongs, one place or more.
-    pub places: Vec<Place>,
+    pub places: Vec<ObjectOffset>,
     /// Which file it is part of.
     pub group: Arc<Group>,
     /// Of a chunk: a place of which it can be asked for as a run of bytes, in the file of `group`.

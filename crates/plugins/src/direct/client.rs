@@ -12,7 +12,7 @@ use towpath_content::lock::lock;
 use towpath_content::{Hint, Oid, hint};
 use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial_any};
-use towpath_transfer::plugin::{PathState, Pressure, Query, Sink};
+use towpath_transfer::plugin::{Backlog, PathState, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
 
 use towpath_protocol::Service;
@@ -59,14 +59,14 @@ pub struct Direct {
     /// Answers the peer's own requests on connections that we dialled.
     service: Option<Arc<Service>>,
     dials: bool,
-    trouble: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
 }
 
 impl Direct {
     /// A plugin that dials as `identity`.
     pub fn new(identity: Identity, config: DirectConfig, service: Option<Arc<Service>>) -> Self {
         let slots = Arc::new(Slots::new(config.connections, config.most_connections));
-        Self { identity, config, slots, service, dials: true, trouble: Mutex::default() }
+        Self { identity, config, slots, service, dials: true, last_error: Mutex::default() }
     }
 
     /// A plugin that asks over a connection that stands already, whoever dialled it, and never
@@ -76,8 +76,8 @@ impl Direct {
         Self { dials: false, slots, ..Self::new(identity, DirectConfig::default(), None) }
     }
 
-    fn set_trouble(&self, trouble: Option<String>) {
-        *lock(&self.trouble) = trouble;
+    fn set_last_error(&self, last_error: Option<String>) {
+        *lock(&self.last_error) = last_error;
     }
 
     /// A connection that stands and on which the root is proved, or how long to wait.
@@ -88,7 +88,7 @@ impl Direct {
             (Decision::Use, Some(peer)) => peer,
             (decision, _) => {
                 if let Some(why) = slot.take_lost() {
-                    self.set_trouble(Some(why));
+                    self.set_last_error(Some(why));
                 }
                 if !self.dials {
                     return Err(Outcome::NotHere);
@@ -113,7 +113,7 @@ impl Direct {
         let hints = context.hints.borrow().clone();
         let addresses = addresses(hints).await;
         if addresses.is_empty() {
-            self.set_trouble(Some("no hint tells an address that this program can dial".into()));
+            self.set_last_error(Some("no hint tells an address that this program can dial".into()));
             return Err(Outcome::NotHere);
         }
         let dialled = dial_any(&addresses, &self.identity, node, &self.config.timeouts).await;
@@ -122,7 +122,7 @@ impl Direct {
             // Whether it is of any use remains to be seen, so what was in the way is not forgotten.
             Ok(connection) => Ok(Peer::start(connection, self.config.peer.clone(), self.service.clone())),
             Err(error) => {
-                self.set_trouble(Some(explain(&error)));
+                self.set_last_error(Some(explain(&error)));
                 Err(Outcome::RetryLater(wait))
             }
         }
@@ -158,14 +158,14 @@ impl Direct {
     fn ended(&self, peer: &Peer, result: Result<(), Outcome>) -> Result<(), Outcome> {
         match peer.ended() {
             Some(why) => {
-                self.set_trouble(Some(why));
+                self.set_last_error(Some(why));
                 result.map_err(|outcome| match outcome {
                     Outcome::RetryLater(_) => Outcome::RetryLater(PAUSE),
                     other => other,
                 })
             }
             None => {
-                self.set_trouble(None);
+                self.set_last_error(None);
                 result
             }
         }
@@ -193,9 +193,9 @@ impl Direct {
             }
         });
         match peer.ended() {
-            Some(why) => self.set_trouble(Some(why)),
+            Some(why) => self.set_last_error(Some(why)),
             None => {
-                self.set_trouble(None);
+                self.set_last_error(None);
                 slot.proved_useful().await;
             }
         }
@@ -212,14 +212,14 @@ impl Sink for SlotSink {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
         let bytes = delivery.payload.bytes();
         if !bytes.is_empty() {
-            let is_waiting = self.inner.pressure().writer_backlog <= MOST_BACKLOG;
+            let is_waiting = self.inner.backpressure().writer_backlog <= MOST_BACKLOG;
             self.slots.arrived(bytes.len() as u64, is_waiting, Instant::now());
         }
         self.inner.deliver(delivery)
     }
 
-    fn front(&self, front: Delivery) {
-        self.inner.front(front);
+    fn partial_piece(&self, delivery: Delivery) {
+        self.inner.partial_piece(delivery);
     }
 
     /// A lost connection ends wants as "retry now"; asking again at once would spin while the peer
@@ -232,8 +232,8 @@ impl Sink for SlotSink {
         self.inner.outcome(tag, outcome);
     }
 
-    fn pressure(&self) -> Pressure {
-        self.inner.pressure()
+    fn backpressure(&self) -> Backlog {
+        self.inner.backpressure()
     }
 }
 
@@ -260,8 +260,8 @@ impl TransferPlugin for Direct {
         })
     }
 
-    fn trouble(&self) -> Option<String> {
-        lock(&self.trouble).clone()
+    fn last_error(&self) -> Option<String> {
+        lock(&self.last_error).clone()
     }
 
     fn get_descriptors<'a>(
@@ -310,7 +310,7 @@ impl TransferPlugin for Direct {
         })
     }
 
-    fn blame(&self, source: &str) {
+    fn report_corrupt(&self, source: &str) {
         for peer in self.slots.peers() {
             if source == source_name(&peer.node()) {
                 peer.close("the peer sent what does not match its hash");

@@ -20,8 +20,8 @@ use towpath_store::DiskStore;
 use towpath_store::doubles::{noise, settle};
 use towpath_transfer::conformance::{self, Fixture, Subject};
 use towpath_transfer::plugin::THIS_MACHINE;
-use towpath_transfer::plugin::{Pressure, RecipePart};
-use towpath_transfer::want::{Group, Origin, Payload, Place};
+use towpath_transfer::plugin::{Backlog, RecipePart};
+use towpath_transfer::want::{Group, ObjectOffset, Origin, Payload};
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Outcome, Query, Sink, Tag, TransferPlugin, Want, WantId,
 };
@@ -153,11 +153,11 @@ impl Sink for Ends {
         self.ended.lock().unwrap().insert(tag, Err(outcome));
     }
 
-    fn pressure(&self) -> Pressure {
+    fn backpressure(&self) -> Backlog {
         let looks = self.looks.as_ref().filter(|looks| looks.get() > 0);
         let is_behind = looks.is_some_and(|looks| looks.up() <= 20);
         let writer_backlog = if is_behind { 16 << 20 } else { 0 };
-        Pressure { writer_backlog, receive_queue: 0 }
+        Backlog { writer_backlog, receive_queue: 0 }
     }
 }
 
@@ -242,7 +242,7 @@ impl World {
         let want = |(tag, (hash, at, len)): (Tag, (ChunkHash, usize, u32))| Want {
             tag,
             id: WantId::Chunk { hash: hash.0, len },
-            places: vec![Place { object: 1, offset: at as u64 }],
+            places: vec![ObjectOffset { object: 1, offset: at as u64 }],
             group: Arc::clone(&group),
             origin: Some(Origin { oid, offset: at as u64 }),
             base: None,

@@ -8,7 +8,7 @@ use towpath_link::Identity;
 use towpath_plugins::Direct;
 use towpath_protocol::{Peer, PeerConfig, Service};
 use towpath_store::{About, MemoryStore};
-use towpath_transfer::plugin::{Pressure, Sink};
+use towpath_transfer::plugin::{Backlog, Sink};
 use towpath_transfer::{BoxFuture, Context, Delivery, Outcome, Tag, TransferPlugin, Want, WantId};
 
 use crate::support::*;
@@ -36,8 +36,8 @@ impl Sink for Stuck {
         self.ends.lock().unwrap().push((tag, Some(outcome)));
     }
 
-    fn pressure(&self) -> Pressure {
-        Pressure::default()
+    fn backpressure(&self) -> Backlog {
+        Backlog::default()
     }
 }
 

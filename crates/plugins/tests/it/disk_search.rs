@@ -19,7 +19,7 @@ use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, Stamp};
 use towpath_transfer::conformance::{self, Fixture, Subject};
 use towpath_transfer::plugin::THIS_MACHINE;
-use towpath_transfer::plugin::{Pressure, RecipePart};
+use towpath_transfer::plugin::{Backlog, RecipePart};
 use towpath_transfer::want::{Origin, Payload, Proof};
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Outcome, Query, Sink, Tag, TransferPlugin, Want, WantId,
@@ -214,8 +214,8 @@ impl Sink for Proving {
         self.inner.outcome(tag, outcome);
     }
 
-    fn pressure(&self) -> Pressure {
-        self.inner.pressure()
+    fn backpressure(&self) -> Backlog {
+        self.inner.backpressure()
     }
 }
 

@@ -363,7 +363,7 @@ async fn any_number_of_chunks_may_be_asked_in_one_call() {
     let total: usize = taken.values().map(Bytes::len).sum();
     assert_eq!(total, data.len());
     // With the connection still standing.
-    let peer_is_well = direct.trouble().is_none();
+    let peer_is_well = direct.last_error().is_none();
     assert!(peer_is_well);
 }
 
@@ -382,7 +382,7 @@ impl Sink for Taken {
         panic!("want {tag} ended: {outcome:?}");
     }
 
-    fn pressure(&self) -> towpath_transfer::plugin::Pressure {
-        towpath_transfer::plugin::Pressure::default()
+    fn backpressure(&self) -> towpath_transfer::plugin::Backlog {
+        towpath_transfer::plugin::Backlog::default()
     }
 }

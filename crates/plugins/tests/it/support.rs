@@ -184,8 +184,8 @@ pub fn request(oid: Oid, size: Option<u64>, target: &Arc<Memory>) -> ObjectReque
 }
 
 /// A session that soon loses its patience.
-pub fn impatient(patience: Duration) -> SessionConfig {
-    SessionConfig { ledger: LedgerConfig { max_bad: 2, patience }, workers: 2, ..SessionConfig::default() }
+pub fn impatient(wait_limit: Duration) -> SessionConfig {
+    SessionConfig { ledger: LedgerConfig { max_bad: 2, wait_limit }, workers: 2, ..SessionConfig::default() }
 }
 
 /// A hello with capabilities.

@@ -51,7 +51,7 @@ impl TransferPlugin for Way {
     fn window(&self) -> u64 {
         PIECE as u64 * 2
     }
-    fn trouble(&self) -> Option<String> {
+    fn last_error(&self) -> Option<String> {
         self.trouble.lock().unwrap().clone()
     }
     fn inner(&self) -> Option<&dyn TransferPlugin> {
@@ -187,12 +187,12 @@ async fn without_a_first_way_wants_wait_for_the_better_one() {
     let (store, data) = (Arc::new(MemoryStore::new()), pattern(3 * PIECE, 1));
     put(&store, &data, &About::default());
     let takeover = Takeover::only_better("no TLS connection yet", NAMES);
-    assert_eq!(takeover.trouble().as_deref(), Some("no TLS connection yet"));
+    assert_eq!(takeover.last_error().as_deref(), Some("no TLS connection yet"));
     let all = Way::before(takeover.clone());
     let offering = async {
         all.asked.notified().await;
         takeover.offer(Way::over(&store));
     };
     tokio::join!(fetch(&all, &data), offering);
-    assert_eq!(takeover.trouble(), None);
+    assert_eq!(takeover.last_error(), None);
 }

@@ -1,5 +1,5 @@
 use towpath_content::pieces::Layout;
-use towpath_transfer::{Place, SignedBase};
+use towpath_transfer::{ObjectOffset, SignedBase};
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn piece(tag: Tag, name: u8, size: u64, index: u64) -> Want {
     Want {
         tag,
         id,
-        places: vec![Place { object: 1, offset: 0 }],
+        places: vec![ObjectOffset { object: 1, offset: 0 }],
         group: Arc::default(),
         origin: None,
         base: None,
@@ -54,13 +54,13 @@ fn a_large_piece_is_put_together_from_its_frames() {
 fn of_a_piece_that_is_not_whole_the_front_is_given_out_once() {
     let (now, bytes) = (Instant::now(), Bytes::from(vec![3; 1000]));
     let mut get = under_way(vec![piece(7, 1, 9 * PIECE, 3), piece(8, 1, 9 * PIECE, 4)]);
-    assert!(get.take_front().is_none());
+    assert!(get.take_partial_piece().is_none());
     get.data(now, header(0, 1, 0), bytes.clone()).unwrap();
-    let front = get.take_front().unwrap();
+    let front = get.take_partial_piece().unwrap();
     assert!(front.tag == 8 && matches!(front.payload, Payload::Bytes(front) if front == bytes));
-    assert!(get.take_front().is_none());
+    assert!(get.take_partial_piece().is_none());
     get.data(now, header(0, 0, 0), Bytes::from(vec![3; PIECE as usize])).unwrap();
-    assert!(get.take_front().is_none(), "that is all of a piece");
+    assert!(get.take_partial_piece().is_none(), "that is all of a piece");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn of_a_piece_that_ended_otherwise_no_front_is_given_out() {
         let mut ended = Vec::new();
         get.outcome(&WireOutcome { request: 1, want, ..WireOutcome::default() }, |tag, _| ended.push(tag))
             .unwrap();
-        assert!(ended == [7] && get.take_front().is_none());
+        assert!(ended == [7] && get.take_partial_piece().is_none());
     }
 }
 
@@ -141,7 +141,7 @@ fn chunk(tag: Tag, name: u8, len: u32, origin: Option<Origin>) -> Want {
     Want {
         tag,
         id,
-        places: vec![Place { object: 1, offset: 0 }],
+        places: vec![ObjectOffset { object: 1, offset: 0 }],
         group: Arc::default(),
         origin,
         base: None,

@@ -400,7 +400,7 @@ fn what_came_of_a_piece_is_told_before_it_ends_without_the_rest() {
     a.close("enough");
     let at = |wanted: &dyn Fn(&Effect) -> bool| a.effects.iter().position(wanted).unwrap();
     let is_front = |delivery: &Delivery| delivery.tag == 5 && *delivery.payload.bytes() == *payload;
-    let front = at(&|effect| matches!(effect, Effect::Front { delivery, .. } if is_front(delivery)));
+    let front = at(&|effect| matches!(effect, Effect::PartialPiece { delivery, .. } if is_front(delivery)));
     assert!(front < at(&|effect| matches!(effect, Effect::Outcome { tag: 5, .. })));
 }
 

@@ -12,7 +12,7 @@ use towpath_store::About;
 use towpath_transfer::claim::{RecipeClaim, RecipeReader};
 use towpath_transfer::ledger::{Ledger, LedgerConfig, WantFate};
 use towpath_transfer::object::ObjectInFlight;
-use towpath_transfer::want::{Delivery, Payload, Place, WantId};
+use towpath_transfer::want::{Delivery, ObjectOffset, Payload, WantId};
 use towpath_transfer::{Group, Origin, Outcome, RecipePart, Tag, Target, Want};
 
 /// Bytes of wants under way.
@@ -157,7 +157,7 @@ impl Fetch {
         (self.layout, self.last_progress) = (Some(layout), now);
         for chunk in &claim.chunks {
             let id = WantId::Chunk { hash: chunk.hash, len: chunk.len };
-            self.ledger.add(id, Place { object: KEY, offset: chunk.offset }, &self.object.group, now);
+            self.ledger.add(id, ObjectOffset { object: KEY, offset: chunk.offset }, &self.object.group, now);
         }
     }
 
@@ -166,7 +166,7 @@ impl Fetch {
         self.object.set_layout(layout);
         for index in 0..layout.count() {
             let id = WantId::Piece { oid: self.oid, layout, index };
-            let place = Place { object: KEY, offset: layout.range(index).start };
+            let place = ObjectOffset { object: KEY, offset: layout.range(index).start };
             self.ledger.add(id, place, &self.object.group, now);
         }
     }

@@ -11,7 +11,7 @@ use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
 use towpath_content::lock::lock;
 use towpath_content::recipe::Root;
-use towpath_transfer::plugin::{ObjectFacts, Pressure, Query, Sink};
+use towpath_transfer::plugin::{Backlog, ObjectFacts, Query, Sink};
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want, WantId,
 };
@@ -293,7 +293,7 @@ impl PieceSink {
     /// A piece came or did not: whether it had been taken back.
     fn ended(&self, tag: Tag, has_come: bool) -> bool {
         let Some((oid, bytes)) = lock(&self.pieces).remove(&tag) else { return false };
-        let Pressure { writer_backlog, receive_queue } = self.inner.pressure();
+        let Backlog { writer_backlog, receive_queue } = self.inner.backpressure();
         let processors = self.shared.processors.wait(self.shared.now());
         let mut meter = self.shared.meter();
         meter.ended(&oid, bytes, has_come, self.shared.now());
@@ -309,8 +309,8 @@ impl Sink for PieceSink {
         self.inner.deliver(delivery)
     }
 
-    fn front(&self, front: Delivery) {
-        self.inner.front(front);
+    fn partial_piece(&self, delivery: Delivery) {
+        self.inner.partial_piece(delivery);
     }
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {
@@ -318,8 +318,8 @@ impl Sink for PieceSink {
         self.inner.outcome(tag, pieces::outcome_for_session(outcome, was_taken_back));
     }
 
-    fn pressure(&self) -> Pressure {
-        self.inner.pressure()
+    fn backpressure(&self) -> Backlog {
+        self.inner.backpressure()
     }
 }
 

@@ -133,10 +133,10 @@ pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
 }
 
 /// The same, for no longer than `patience`.
-pub fn within(patience: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn within(wait_limit: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < patience, "waited too long for this: {what}");
+        assert!(start.elapsed() < wait_limit, "waited too long for this: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -138,8 +138,8 @@ async fn manners(bench: Bench) {
     assert!(!plugin.name().is_empty());
     assert!(plugin.window() > 0, "a window of nothing lets nothing be asked");
     // Neither may do harm.
-    plugin.blame("somebody else");
+    plugin.report_corrupt("somebody else");
     plugin.cancel_chunks(&[]);
     plugin.cancel_chunks(&[1, 2, 3]);
-    assert_eq!(plugin.trouble(), None, "nothing is in the way");
+    assert_eq!(plugin.last_error(), None, "nothing is in the way");
 }

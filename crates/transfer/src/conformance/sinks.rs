@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::object::ObjectInFlight;
-use crate::plugin::{BoxFuture, Pressure, Sink};
+use crate::plugin::{Backlog, BoxFuture, Sink};
 use crate::target::Target;
 use crate::want::{Delivery, Outcome, Payload};
 
@@ -123,8 +123,8 @@ impl Sink for SinkRecord {
         self.got().outcomes.entry(tag).or_default().push(outcome);
     }
 
-    fn pressure(&self) -> Pressure {
-        Pressure { writer_backlog: (self.got().waiting * PIECE) as u64, receive_queue: 0 }
+    fn backpressure(&self) -> Backlog {
+        Backlog { writer_backlog: (self.got().waiting * PIECE) as u64, receive_queue: 0 }
     }
 }
 

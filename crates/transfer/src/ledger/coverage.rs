@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use crate::intervals::Intervals;
-use crate::want::{ObjectKey, Place, Tag};
+use crate::want::{ObjectKey, ObjectOffset, Tag};
 
 /// Of all objects of a ledger.
 #[derive(Debug, Default)]
@@ -68,14 +68,14 @@ impl ByteCoverage {
     }
 
     /// A want of `len` bytes has this place; false if that is known.
-    pub(super) fn add(&mut self, place: Place, tag: Tag, len: u64) -> bool {
+    pub(super) fn add(&mut self, place: ObjectOffset, tag: Tag, len: u64) -> bool {
         let coverage = self.objects.entry(place.object).or_default();
         coverage.longest = coverage.longest.max(len);
         coverage.wants.insert((place.offset, tag))
     }
 
     /// A want has this place no more.
-    pub(super) fn remove(&mut self, place: &Place, tag: Tag) {
+    pub(super) fn remove(&mut self, place: &ObjectOffset, tag: Tag) {
         if let Some(coverage) = self.objects.get_mut(&place.object) {
             coverage.wants.remove(&(place.offset, tag));
         }

@@ -22,17 +22,17 @@ impl Fixture {
 
     fn piece(&mut self, object: ObjectKey, index: u64) -> Tag {
         let id = WantId::Piece { oid: Oid::of(b"x"), layout: self.layout, index };
-        let place = Place { object, offset: index * PIECE };
+        let place = ObjectOffset { object, offset: index * PIECE };
         self.ledger.add(id, place, &self.group, self.now)
     }
 
     fn chunk(&mut self, object: ObjectKey, name: u8, offset: u64, len: u32) -> Tag {
         let id = WantId::Chunk { hash: [name; 32], len };
-        self.ledger.add(id, Place { object, offset }, &self.group, self.now)
+        self.ledger.add(id, ObjectOffset { object, offset }, &self.group, self.now)
     }
 
     /// Its bytes came and were written to every place it has now.
-    fn done(&mut self, tag: Tag) -> (Vec<Place>, Vec<Tag>) {
+    fn done(&mut self, tag: Tag) -> (Vec<ObjectOffset>, Vec<Tag>) {
         let places = self.ledger.get(tag).map(|want| want.places.clone()).unwrap_or_default();
         let done = self.ledger.done(tag, &places, self.now);
         (done.filled, done.cancelled)
@@ -69,7 +69,7 @@ fn a_piece_that_arrives_cancels_the_chunks_inside_it() {
     let across = f.chunk(1, 2, PIECE - 10, 20);
     f.ask();
     let (places, cancelled) = f.done(piece);
-    assert_eq!(places, [Place { object: 1, offset: 0 }]);
+    assert_eq!(places, [ObjectOffset { object: 1, offset: 0 }]);
     assert_eq!(cancelled, [inside]);
     assert!(f.ledger.get(across).is_some());
 }
@@ -166,21 +166,21 @@ fn forgetting_an_object_leaves_what_others_need() {
     let own = f.chunk(1, 8, 50, 50);
     f.ask();
     assert_eq!(f.ledger.forget(1), [own]);
-    assert_eq!(f.ledger.get(shared).unwrap().places, [Place { object: 2, offset: 400 }]);
+    assert_eq!(f.ledger.get(shared).unwrap().places, [ObjectOffset { object: 2, offset: 400 }]);
 }
 
 #[test]
 fn nothing_for_too_long_is_a_stall_but_idleness_is_not() {
     let mut f = Fixture::new(PIECE);
-    let patience = LedgerConfig::default().patience;
-    assert_eq!(f.ledger.stalled(f.now + patience * 2), None);
-    f.now += patience * 2;
+    let wait_limit = LedgerConfig::default().wait_limit;
+    assert_eq!(f.ledger.stalled(f.now + wait_limit * 2), None);
+    f.now += wait_limit * 2;
     let tag = f.piece(1, 0);
     assert_eq!(f.ledger.stalled(f.now), None, "waiting begins with the want");
-    assert_eq!(f.ledger.stalled(f.now + patience), Some(patience));
-    f.now += patience;
+    assert_eq!(f.ledger.stalled(f.now + wait_limit), Some(wait_limit));
+    f.now += wait_limit;
     f.done(tag);
-    assert_eq!(f.ledger.stalled(f.now + patience * 2), None);
+    assert_eq!(f.ledger.stalled(f.now + wait_limit * 2), None);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn pieces_that_nobody_is_asked_for_can_be_taken_back() {
     f.ledger.take_back_pieces(1);
     assert!(f.ledger.get(asked).is_some() && f.ledger.get(chunk).is_some());
     assert!(f.ledger.get(queued).is_none() && f.ledger.get(delayed).is_none());
-    assert_eq!(f.ledger.get(shared).unwrap().places, [Place { object: 2, offset: 2 * PIECE }]);
+    assert_eq!(f.ledger.get(shared).unwrap().places, [ObjectOffset { object: 2, offset: 2 * PIECE }]);
     assert_eq!(f.ledger.coverage().open_wants(1), 2);
     assert_eq!(f.ask(), [shared, chunk], "the others are not asked any more");
     f.done(asked);

@@ -68,7 +68,7 @@ impl Actor {
         Self {
             table,
             node: context.node,
-            questions: Questions::new(root, context.clone(), events.clone(), config.ledger.patience),
+            questions: Questions::new(root, context.clone(), events.clone(), config.ledger.wait_limit),
             comparer: DiskComparer::new(config.workers, events.clone()),
             calls: PluginCalls::new(context, config, events, token.clone()),
             rounds: Rounds::new(now),
@@ -136,7 +136,7 @@ impl Actor {
             SessionEvent::Answered { key, for_proofs: false, result } => self.answered(key, result),
             SessionEvent::Began { key, result } => self.began(key, result),
             SessionEvent::Delivery { delivery, room } => self.table.delivery(delivery, room),
-            SessionEvent::Front(front) => self.table.front(front),
+            SessionEvent::PartialPiece(delivery) => self.table.partial_piece(delivery),
             SessionEvent::Outcome { tag, outcome } => self.outcome(tag, &outcome),
             SessionEvent::CallEnded { tags, batch, counted } => {
                 if counted {
@@ -193,7 +193,7 @@ impl Actor {
             && layout.count() > 1
         {
             tracing::warn!(maker = %recipe.maker, "a recipe does not make up an object of this size");
-            self.table.root.blame(&recipe.maker);
+            self.table.root.report_corrupt(&recipe.maker);
         }
         active.narrow(&layout);
         let wanted = active.wanted(&layout);
@@ -262,8 +262,8 @@ impl Actor {
             }
             (_, Ok(())) => {}
             (_, Err(Outcome::RetryLater(waited))) => {
-                let trouble = self.table.root.trouble();
-                self.table.finish(key, Err(FetchError::Stalled { waited, trouble }));
+                let last_error = self.table.root.last_error();
+                self.table.finish(key, Err(FetchError::Stalled { waited, last_error }));
             }
             (ObjectPhase::Describing, Err(outcome)) => {
                 self.table.finish(key, Err(FetchError::Ended(outcome)))
@@ -363,7 +363,7 @@ impl Actor {
             Checked::BadPart => self.table.ledger.widen(want.tag),
             Checked::Bad(what) => {
                 tracing::warn!(%source, %what, "refused a delivery");
-                self.table.root.blame(&source);
+                self.table.root.report_corrupt(&source);
                 if let WantFate::Failed(want) = self.table.ledger.bad(want.tag) {
                     let bad = || FetchError::Bad { source_name: Arc::clone(&source), what: what.clone() };
                     self.failed(&want, bad);

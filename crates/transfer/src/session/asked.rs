@@ -8,7 +8,7 @@ use crate::claim::WrongRecipe;
 use crate::want::{Delivery, ObjectKey};
 
 /// The first bytes of a piece, checked by nobody.
-pub(super) struct Front {
+pub(super) struct PartialPiece {
     /// Where they lie in the object.
     pub(super) range: Range<u64>,
     pub(super) delivery: Delivery,

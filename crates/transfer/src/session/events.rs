@@ -38,7 +38,7 @@ pub(super) enum SessionEvent {
         room: Option<OwnedSemaphorePermit>,
     },
     /// The first bytes of a piece, of which no more come.
-    Front(Delivery),
+    PartialPiece(Delivery),
     Outcome {
         tag: Tag,
         outcome: Outcome,

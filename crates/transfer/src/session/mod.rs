@@ -7,7 +7,7 @@
 //! * `table.rs`: the objects in flight, and what is wanted of them.
 //! * `active.rs`: one of them.
 //! * `plan.rs`: which wants an object needs next.
-//! * `fronts.rs`: chunks out of pieces that did not come whole.
+//! * `partial_pieces.rs`: chunks out of pieces that did not come whole.
 //! * `calls.rs`: the root plugin's calls, which bring batches of wants.
 //! * `gauge.rs`: how fast pieces come.
 //! * `comparing.rs`: whether what may be here already is read by the disk or fetched by the network; pure.
@@ -36,10 +36,10 @@ mod comparing;
 mod events;
 mod existing;
 mod followed;
-mod fronts;
 mod gauge;
 mod jobs;
 mod live;
+mod partial_pieces;
 mod plan;
 mod questions;
 mod recipes;
@@ -146,12 +146,12 @@ pub enum FetchError {
         what: CheckError,
     },
     /// Nothing came for too long.
-    #[error("nothing came for {} seconds{}", .waited.as_secs(), .trouble.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    #[error("nothing came for {} seconds{}", .waited.as_secs(), .last_error.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
     Stalled {
         /// How long.
         waited: Duration,
         /// What the plugins say is in the way.
-        trouble: Option<String>,
+        last_error: Option<String>,
     },
     /// Taking the bytes failed on this side.
     #[error("{0}")]

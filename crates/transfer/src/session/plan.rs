@@ -12,7 +12,7 @@ use super::active::{Active, ObjectPhase};
 use super::table::ObjectTable;
 use super::work::Job;
 use crate::claim::RecipeChunk;
-use crate::want::{ObjectKey, Origin, Place, Tag, Want, WantId};
+use crate::want::{ObjectKey, ObjectOffset, Origin, Tag, Want, WantId};
 
 /// Wants and rechecks of one object that are out at once, at most.
 pub(super) const AHEAD: usize = 512;
@@ -67,7 +67,7 @@ impl ObjectTable {
             let range = chunk.offset..chunk.offset + u64::from(chunk.len);
             let wanted = WantId::Chunk { hash: chunk.hash, len: chunk.len };
             if let Some(tag) = self.add(key, wanted, chunk.offset, now) {
-                self.take_from_fronts(key, tag, &range);
+                self.take_from_partial_pieces(key, tag, &range);
             }
         }
     }
@@ -87,7 +87,7 @@ impl ObjectTable {
 
     fn add(&mut self, key: ObjectKey, id: WantId, offset: u64, now: Instant) -> Option<Tag> {
         let group = Arc::clone(&self.objects.get(&key)?.object.group);
-        Some(self.ledger.add(id, Place { object: key, offset }, &group, now))
+        Some(self.ledger.add(id, ObjectOffset { object: key, offset }, &group, now))
     }
 
     /// Where a chunk lies in an object that its source can be asked for. Places come and go, so this
@@ -106,7 +106,7 @@ impl ObjectTable {
     /// Chunks were written here: pieces that they have filled are read back and compared with their values. One
     /// that comes as such at this moment, or is being read, may have been right before the chunk was
     /// written, and is looked at when that is over.
-    pub(super) fn check_filled_pieces(&mut self, place: Place, len: u64) {
+    pub(super) fn check_filled_pieces(&mut self, place: ObjectOffset, len: u64) {
         let Some(active) = self.objects.get_mut(&place.object).filter(|active| active.recipe.is_some())
         else {
             return;
@@ -151,7 +151,7 @@ impl ObjectTable {
     }
 
     /// A chunk cannot be had: the pieces it is part of are wanted instead.
-    pub(super) fn fall_back(&mut self, place: Place, len: u64) {
+    pub(super) fn fall_back(&mut self, place: ObjectOffset, len: u64) {
         let Some(active) = self.objects.get(&place.object) else { return };
         let (Some(oid), Some(layout)) = (active.object.content(), active.object.layout()) else { return };
         let now = Instant::now();
@@ -169,7 +169,7 @@ impl ObjectTable {
         let Some(active) = self.objects.get_mut(&key) else { return };
         if let Some(recipe) = &active.recipe {
             tracing::warn!(maker = %recipe.maker, index, "a recipe's chunks do not make up the object");
-            self.root.blame(&recipe.maker);
+            self.root.report_corrupt(&recipe.maker);
         }
         active.existing.remove(range.clone());
         self.ledger.uncover(key, range.clone());

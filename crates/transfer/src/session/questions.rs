@@ -20,7 +20,7 @@ pub(super) struct Questions {
     root: Arc<dyn TransferPlugin>,
     context: Context,
     events: mpsc::UnboundedSender<SessionEvent>,
-    patience: Duration,
+    wait_limit: Duration,
 }
 
 impl Questions {
@@ -29,9 +29,9 @@ impl Questions {
         root: Arc<dyn TransferPlugin>,
         context: Context,
         events: mpsc::UnboundedSender<SessionEvent>,
-        patience: Duration,
+        wait_limit: Duration,
     ) -> Self {
-        Self { root, context, events, patience }
+        Self { root, context, events, wait_limit }
     }
 
     /// Asks about an object: what it is, or these proofs.
@@ -58,7 +58,7 @@ impl Questions {
     pub(super) fn recipe(&self, key: ObjectKey, size: u64, query: Query, until: CancellationToken) {
         let (root, context) = (Arc::clone(&self.root), self.context.clone());
         let question =
-            RecipeQuestion { key, size, query, events: self.events.clone(), patience: self.patience };
+            RecipeQuestion { key, size, query, events: self.events.clone(), wait_limit: self.wait_limit };
         tokio::spawn(async move {
             let asked = question.put(&*root, &context);
             if let Some(answer) = until.run_until_cancelled(asked).await {
@@ -75,9 +75,9 @@ impl Questions {
         end: impl FnOnce(Result<(), Outcome>) -> SessionEvent + Send + 'static,
     ) {
         let (root, context, events) = (Arc::clone(&self.root), self.context.clone(), self.events.clone());
-        let patience = self.patience;
+        let wait_limit = self.wait_limit;
         tokio::spawn(async move {
-            let asked = ask_until_answered(&*root, &context, query, key, &events, patience);
+            let asked = ask_until_answered(&*root, &context, query, key, &events, wait_limit);
             if let Some(result) = until.run_until_cancelled(asked).await {
                 let _ = events.send(end(result));
             }
@@ -94,19 +94,21 @@ async fn ask_until_answered(
     query: Query,
     key: ObjectKey,
     events: &mpsc::UnboundedSender<SessionEvent>,
-    patience: Duration,
+    wait_limit: Duration,
 ) -> Result<(), Outcome> {
     let mut since = Instant::now();
     loop {
         let (answers, inbox) = mpsc::channel(16);
         let asking = async { Ok(root.get_descriptors(query.clone(), context, answers).await) };
-        let forward = forward(inbox, key, events, patience, query.follow);
+        let forward = forward(inbox, key, events, wait_limit, query.follow);
         let Ok((result, last)) = tokio::try_join!(asking, forward) else {
             return Err(Outcome::RetryLater(since.elapsed()));
         };
         since = last.unwrap_or(since);
         match result {
-            Err(Outcome::RetryLater(delay)) if since.elapsed() < patience => tokio::time::sleep(delay).await,
+            Err(Outcome::RetryLater(delay)) if since.elapsed() < wait_limit => {
+                tokio::time::sleep(delay).await
+            }
             Err(Outcome::RetryLater(_)) => return Err(Outcome::RetryLater(since.elapsed())),
             end => return end,
         }
@@ -121,12 +123,12 @@ async fn forward(
     mut inbox: mpsc::Receiver<Description>,
     key: ObjectKey,
     events: &mpsc::UnboundedSender<SessionEvent>,
-    patience: Duration,
+    wait_limit: Duration,
     follow: bool,
 ) -> Result<Option<Instant>, Silent> {
     let mut last = None;
     loop {
-        match tokio::time::timeout(patience, inbox.recv()).await {
+        match tokio::time::timeout(wait_limit, inbox.recv()).await {
             Ok(Some(answer)) => {
                 last = Some(Instant::now());
                 let _ = events.send(SessionEvent::Answer { key, answer });
@@ -144,7 +146,7 @@ struct RecipeQuestion {
     size: u64,
     query: Query,
     events: mpsc::UnboundedSender<SessionEvent>,
-    patience: Duration,
+    wait_limit: Duration,
 }
 
 /// Why the answers are not read to their end.
@@ -171,7 +173,7 @@ impl RecipeQuestion {
                     let maker = reader.maker().cloned().unwrap_or_default();
                     return reader.finish().map_err(|why| Wrong { maker, why });
                 }
-                Err(Outcome::RetryLater(delay)) if since.elapsed() < self.patience => {
+                Err(Outcome::RetryLater(delay)) if since.elapsed() < self.wait_limit => {
                     tokio::time::sleep(delay).await;
                 }
                 Err(_) => return Ok(None),
@@ -185,7 +187,7 @@ impl RecipeQuestion {
         reader: &mut RecipeReader,
     ) -> Result<(), Stop> {
         loop {
-            match tokio::time::timeout(self.patience, inbox.recv()).await {
+            match tokio::time::timeout(self.wait_limit, inbox.recv()).await {
                 Ok(Some(Description::Recipe(part))) => {
                     let maker = Arc::clone(&part.maker);
                     reader.take(part).map_err(|why| Stop::Wrong(Wrong { maker, why }))?;

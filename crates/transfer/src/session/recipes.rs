@@ -14,7 +14,7 @@ use super::questions::Questions;
 use super::table::ObjectTable;
 use crate::claim::MAX_CHUNKS;
 use crate::plugin::Query;
-use crate::want::{ObjectKey, Place, Tag};
+use crate::want::{ObjectKey, ObjectOffset, Tag};
 
 /// How often the root plugin is asked whether it wants recipes, at most.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -98,7 +98,7 @@ impl ObjectTable {
             Err(Wrong { maker, why }) => {
                 tracing::warn!(%maker, %why, "refused a recipe");
                 if why.blames_maker() {
-                    self.root.blame(&maker);
+                    self.root.report_corrupt(&maker);
                 }
             }
         }
@@ -121,7 +121,7 @@ impl ObjectTable {
 
     /// A piece that was asked for before the recipe came, and that the root plugin does not bring now, gives way
     /// to chunks: the places that are to be planned anew, and its length.
-    pub(super) fn give_way(&mut self, tag: Tag) -> Option<(Vec<Place>, u64)> {
+    pub(super) fn give_way(&mut self, tag: Tag) -> Option<(Vec<ObjectOffset>, u64)> {
         let want = self.ledger.get(tag)?;
         let switched = want.places.iter().map(|place| {
             let active = self.objects.get(&place.object).filter(|active| active.recipe.is_some());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::events::SessionEvent;
-use crate::plugin::{BoxFuture, Pressure, Sink};
+use crate::plugin::{Backlog, BoxFuture, Sink};
 use crate::want::{Delivery, Outcome, Tag};
 
 /// One per session, shared by all plugin calls.
@@ -35,16 +35,16 @@ impl Sink for SessionSink {
         })
     }
 
-    fn front(&self, front: Delivery) {
-        let _ = self.events.send(SessionEvent::Front(front));
+    fn partial_piece(&self, delivery: Delivery) {
+        let _ = self.events.send(SessionEvent::PartialPiece(delivery));
     }
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {
         let _ = self.events.send(SessionEvent::Outcome { tag, outcome });
     }
 
-    fn pressure(&self) -> Pressure {
+    fn backpressure(&self) -> Backlog {
         let used = u64::from(self.capacity) - self.room.available_permits() as u64;
-        Pressure { writer_backlog: used, receive_queue: 0 }
+        Backlog { writer_backlog: used, receive_queue: 0 }
     }
 }

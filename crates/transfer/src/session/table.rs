@@ -1,7 +1,7 @@
 //! The objects in flight, and what is wanted of them: what comes goes to the workers, what is written is accounted
 //! for, what is complete leaves.
 //!
-//! `plan.rs`, `fronts.rs` and `samples.rs` go on with what is wanted next.
+//! `plan.rs`, `partial_pieces.rs` and `samples.rs` go on with what is wanted next.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -166,12 +166,12 @@ impl ObjectTable {
 
     /// Nothing may have come for too long.
     pub(super) fn look_for_stall(&mut self) {
-        let trouble = self.root.trouble();
-        self.progress.with(|snapshot| snapshot.trouble.clone_from(&trouble));
+        let last_error = self.root.last_error();
+        self.progress.with(|snapshot| snapshot.last_error.clone_from(&last_error));
         if let Some(waited) = self.ledger.stalled(Instant::now()) {
             let keys: Vec<_> = self.objects.keys().copied().collect();
             for key in keys {
-                self.finish(key, Err(FetchError::Stalled { waited, trouble: trouble.clone() }));
+                self.finish(key, Err(FetchError::Stalled { waited, last_error: last_error.clone() }));
             }
         }
     }

@@ -13,7 +13,7 @@ use super::jobs::{Jobs, Queue};
 use super::work::{Job, Scratch, WriteTarget, check_piece, read_good};
 use super::{FetchError, Fetched};
 use crate::object::{CheckError, ObjectInFlight};
-use crate::want::{Delivery, Payload, Place, Want, WantId};
+use crate::want::{Delivery, ObjectOffset, Payload, Want, WantId};
 
 /// Starts `count` threads that serve one queue until its sender is dropped.
 pub(super) fn start(count: usize, events: &mpsc::UnboundedSender<SessionEvent>) -> Jobs {
@@ -132,7 +132,7 @@ fn write(want: &Want, to: &[WriteTarget], bytes: &[u8], zeros: bool) -> Checked 
     Checked::Written { whole, zeros, failed }
 }
 
-fn write_parts(place: &Place, to: &WriteTarget, bytes: &[u8], zeros: bool) -> io::Result<()> {
+fn write_parts(place: &ObjectOffset, to: &WriteTarget, bytes: &[u8], zeros: bool) -> io::Result<()> {
     let _turn = to.object.turn();
     for part in &to.parts {
         match zeros {
@@ -146,7 +146,7 @@ fn write_parts(place: &Place, to: &WriteTarget, bytes: &[u8], zeros: bool) -> io
     Ok(())
 }
 
-fn write_whole(place: &Place, to: &WriteTarget, bytes: &[u8], zeros: bool) -> io::Result<()> {
+fn write_whole(place: &ObjectOffset, to: &WriteTarget, bytes: &[u8], zeros: bool) -> io::Result<()> {
     if !zeros && to.object.take(bytes)? {
         return Ok(());
     }

@@ -380,7 +380,7 @@ async fn our_own_client_keeps_to_the_limit() {
     while let Some(result) = all.join_next().await {
         result.unwrap().unwrap();
     }
-    assert_eq!(session.progress().snapshot().trouble, None);
+    assert_eq!(session.progress().snapshot().last_error, None);
 }
 
 /// Asks for bytes of an object.

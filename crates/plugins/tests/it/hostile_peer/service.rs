@@ -47,13 +47,13 @@ async fn error_of<F: Future<Output = ()> + Send + 'static>(
 /// What the session says in the end of a service that treats each connection so. Meanwhile a good
 /// service of the same process is not disturbed.
 async fn error_within<F: Future<Output = ()> + Send + 'static>(
-    patience: Duration,
+    wait_limit: Duration,
     serve_badly: impl Fn(Connection) -> F + Send + Sync + 'static,
 ) -> String {
     let data = pattern(2 * PIECE, 1);
     let oid = Oid::of(&data);
     let bad = listen(&Identity::generate().unwrap(), serve_badly).await;
-    let (config, target) = (impatient(patience), Arc::new(Memory::default()));
+    let (config, target) = (impatient(wait_limit), Arc::new(Memory::default()));
     let silence = Duration::from_millis(500);
     let direct =
         DirectConfig { peer: PeerConfig { silence, ..PeerConfig::default() }, ..DirectConfig::default() };

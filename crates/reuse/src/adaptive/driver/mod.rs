@@ -396,7 +396,7 @@ impl Driver {
         if self.open.is_empty() {
             return;
         }
-        let pressure = self.calls.values().next().map(|call| call.sink.pressure()).unwrap_or_default();
+        let pressure = self.calls.values().next().map(|call| call.sink.backpressure()).unwrap_or_default();
         let path = self.network.path();
         let (now, rate) = (self.shared.now(), self.scheduler.network_rate(self.shared.now()));
         let disks = &self.shared.disks;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use towpath_transfer::plugin::{Pressure, Sink};
+use towpath_transfer::plugin::{Backlog, Sink};
 use towpath_transfer::want::Payload;
 use towpath_transfer::{BoxFuture, Delivery, Outcome, Tag};
 
@@ -30,8 +30,8 @@ impl Sink for NetworkSink {
         let _ = self.messages.send(DriverMessage::Ended { tag, outcome });
     }
 
-    fn pressure(&self) -> Pressure {
-        self.inner.pressure()
+    fn backpressure(&self) -> Backlog {
+        self.inner.backpressure()
     }
 }
 

@@ -8,9 +8,10 @@ use tokio::sync::{Notify, mpsc};
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_store::DiskStore;
-use towpath_transfer::plugin::{ObjectFacts, PathState, Pressure, Query, Sink};
+use towpath_transfer::plugin::{Backlog, ObjectFacts, PathState, Query, Sink};
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Group, Outcome, Place, Tag, TransferPlugin, Want, WantId,
+    BoxFuture, Context, Delivery, Description, Group, ObjectOffset, Outcome, Tag, TransferPlugin, Want,
+    WantId,
 };
 
 use crate::adaptive::{Adaptive, Effort, Search};
@@ -99,8 +100,8 @@ impl Sink for Ends {
         panic!("nothing is brought")
     }
 
-    fn pressure(&self) -> Pressure {
-        Pressure::default()
+    fn backpressure(&self) -> Backlog {
+        Backlog::default()
     }
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {
@@ -110,7 +111,7 @@ impl Sink for Ends {
 
 fn piece(oid: Oid, index: u64) -> Want {
     let id = WantId::Piece { oid, layout: Layout::of(SIZE).unwrap(), index };
-    let places = vec![Place { object: 1, offset: index * PIECE }];
+    let places = vec![ObjectOffset { object: 1, offset: index * PIECE }];
     Want { tag: 10 + index, id, places, group: Arc::default(), origin: None, base: None, part: None }
 }
 

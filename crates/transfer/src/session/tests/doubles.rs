@@ -39,7 +39,7 @@ pub enum Act {
     /// Ends it so.
     End(Outcome),
     /// Hands over these first bytes of it, and ends it so.
-    Front(Vec<u8>, Outcome),
+    PartialPiece(Vec<u8>, Outcome),
     /// Returns without a word of it.
     Forget,
     /// Never returns.
@@ -242,8 +242,8 @@ impl Source {
             Act::WithProof(proof) => self.deliver(&want, (here().0, proof), sink).await,
             Act::Zeros => sink.deliver(delivery(&want, Payload::Zeros, here().1)).await,
             Act::End(outcome) => sink.outcome(want.tag, outcome),
-            Act::Front(bytes, outcome) => {
-                sink.front(delivery(&want, Payload::Bytes(bytes.into()), None));
+            Act::PartialPiece(bytes, outcome) => {
+                sink.partial_piece(delivery(&want, Payload::Bytes(bytes.into()), None));
                 sink.outcome(want.tag, outcome);
             }
             Act::Forget => {}
@@ -348,7 +348,7 @@ impl TransferPlugin for Source {
         self.takes_all_chunks
     }
 
-    fn blame(&self, source: &str) {
+    fn report_corrupt(&self, source: &str) {
         self.blamed.lock().unwrap().push(source.into());
     }
 
@@ -397,7 +397,7 @@ impl TransferPlugin for Silent {
         1 << 20
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn last_error(&self) -> Option<String> {
         Some("the line is dead".into())
     }
 
@@ -625,7 +625,7 @@ pub fn context(root: Oid) -> Context {
 
 /// A short patience and few retries.
 pub fn config() -> SessionConfig {
-    let ledger = LedgerConfig { max_bad: 3, patience: Duration::from_secs(3) };
+    let ledger = LedgerConfig { max_bad: 3, wait_limit: Duration::from_secs(3) };
     SessionConfig { ledger, workers: 2, ..SessionConfig::default() }
 }
 

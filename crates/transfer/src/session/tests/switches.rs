@@ -220,7 +220,7 @@ async fn fetch_beside_a_front(front: impl Fn(&[u8]) -> Vec<u8>) -> (Arc<Source>,
     let front = front(&data[3 * PIECE..3 * PIECE + 220_000]);
     let give_up = move |want: &Want, _| match want.id {
         WantId::Piece { index: 3, .. } => {
-            Act::Front(front.clone(), Outcome::RetryLater(Duration::from_millis(300)))
+            Act::PartialPiece(front.clone(), Outcome::RetryLater(Duration::from_millis(300)))
         }
         _ => Act::Good,
     };

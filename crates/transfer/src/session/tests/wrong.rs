@@ -138,7 +138,7 @@ async fn a_description_that_says_nothing_useful_does_not_hang_the_session() {
 #[tokio::test]
 async fn a_source_that_never_answers_is_a_stall() {
     let config =
-        SessionConfig { ledger: LedgerConfig { patience: Duration::from_secs(1), max_bad: 3 }, ..config() };
+        SessionConfig { ledger: LedgerConfig { wait_limit: Duration::from_secs(1), max_bad: 3 }, ..config() };
     let session = Session::start(Arc::new(Silent), context(Oid::of(b"x")), config);
     for size in [None, Some(1)] {
         let request = ObjectRequest { size, ..request(Oid::of(b"x"), &Memory::new()) };

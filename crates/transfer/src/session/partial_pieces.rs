@@ -7,13 +7,13 @@
 use std::ops::Range;
 
 use super::active::Active;
-use super::asked::Front;
+use super::asked::PartialPiece;
 use super::table::ObjectTable;
 use crate::want::{Delivery, ObjectKey, Payload, Tag, WantId};
 
 impl ObjectTable {
     /// No more of a piece comes than this.
-    pub(super) fn front(&mut self, delivery: Delivery) {
+    pub(super) fn partial_piece(&mut self, delivery: Delivery) {
         let Some(want) = self.ledger.get(delivery.tag) else { return };
         if !matches!(want.id, WantId::Piece { .. }) || want.part.is_some() {
             return;
@@ -22,14 +22,14 @@ impl ObjectTable {
             let len = delivery.payload.bytes().len() as u64;
             if let Some(active) = self.objects.get_mut(&place.object) {
                 let range = place.offset..place.offset + len.min(want.id.len());
-                active.fronts.push(Front { range, delivery: delivery.clone() });
+                active.partial_pieces.push(PartialPiece { range, delivery: delivery.clone() });
             }
         }
     }
 
     /// Takes a chunk that is wanted at `range` from the front of a piece, if one has it.
-    pub(super) fn take_from_fronts(&mut self, key: ObjectKey, tag: Tag, range: &Range<u64>) {
-        let found = self.objects.get(&key).and_then(|active| active.in_fronts(tag, range));
+    pub(super) fn take_from_partial_pieces(&mut self, key: ObjectKey, tag: Tag, range: &Range<u64>) {
+        let found = self.objects.get(&key).and_then(|active| active.in_partial_pieces(tag, range));
         if let Some(delivery) = found {
             self.delivery(delivery, None);
         }
@@ -37,9 +37,10 @@ impl ObjectTable {
 }
 
 impl Active {
-    fn in_fronts(&self, tag: Tag, range: &Range<u64>) -> Option<Delivery> {
-        let has_all = |front: &&Front| front.range.start <= range.start && range.end <= front.range.end;
-        let Front { range: whole, delivery } = self.fronts.iter().find(has_all)?;
+    fn in_partial_pieces(&self, tag: Tag, range: &Range<u64>) -> Option<Delivery> {
+        let has_all =
+            |piece: &&PartialPiece| piece.range.start <= range.start && range.end <= piece.range.end;
+        let PartialPiece { range: whole, delivery } = self.partial_pieces.iter().find(has_all)?;
         let Payload::Bytes(bytes) = &delivery.payload else { return None };
         let bytes = bytes.slice((range.start - whole.start) as usize..(range.end - whole.start) as usize);
         Some(Delivery { tag, payload: Payload::Bytes(bytes), ..delivery.clone() })
