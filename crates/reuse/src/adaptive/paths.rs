@@ -104,7 +104,7 @@ impl SplitDirectory {
     }
 
     /// Two directories without the names that both end with: of
-    /// `/a/old/src` and `/a/new/src` it is `/a/old` and `/a/new`.
+    /// `/a/old/src` and `/a/new/src` they are `/a/old` and `/a/new`.
     pub fn before_common_end(&self, other: &Self) -> (Self, Self) {
         let common = common(self.names.iter().rev(), other.names.iter().rev());
         let cut = |names: &[Name]| Self::of(names[..names.len() - common].into());

@@ -1,7 +1,7 @@
 //! Files that were renamed at the source: the destination has their bytes under the old name, which
 //! is about to be deleted.
 //!
-//! Files that the index knows are found by their OID without any help. Ones that it does not know (another tool
+//! Files that the index knows are found by their OID without any help. One that it does not know (another tool
 //! wrote it) is guessed by size and time, and hashed before it counts. For that a new file must
 //! wait until the walk has seen what only the destination has, so only large ones do, and only
 //! where something is deleted.

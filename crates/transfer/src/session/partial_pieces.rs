@@ -2,7 +2,7 @@
 //! it do not come again.
 //!
 //! A network so slow that a piece takes it a second has brought half of one when the recipe comes. As
-//! many fronts are kept as requests can have been under way, none larger than a piece, until their object is complete.
+//! many parts are kept as requests can have been under way, none larger than a piece, until their object is complete.
 
 use std::ops::Range;
 
