@@ -43,7 +43,7 @@ pub struct Account {
     pub from_index: u64,
     /// Bytes that came from the network though they were here already.
     pub in_vain: u64,
-    /// The budget kept the search from looking at more.
+    /// The budget kept the search from looking at more, if only for a while.
     pub is_limited: bool,
     /// Candidates forgotten because of the limits.
     pub forgotten: u64,

@@ -439,7 +439,7 @@ impl Scheduler {
         }
         self.left = left;
         if !self.groups.is_empty() {
-            self.account.is_limited = self.has_passed_over || !left.is_some() && self.candidates.has_wide();
+            self.account.is_limited |= self.has_passed_over || !left.is_some() && self.candidates.has_wide();
         }
     }
 
@@ -516,6 +516,7 @@ impl Scheduler {
         let best = || self.candidates.ordered(with_wide).take(TRIED);
         let found = best().find(|(_, it)| is_allowed(it)).map(|(id, _)| id);
         if found.is_none() {
+            self.account.is_limited |= best().any(|(_, it)| it.is_wide && can_pay(it.total(&costs), time));
             let passed_over: Vec<_> = best().filter(|(_, it)| too_large(it)).map(|(id, _)| id).collect();
             self.has_passed_over |= !passed_over.is_empty();
             passed_over.into_iter().for_each(|id| drop(self.candidates.take(id)));
