@@ -232,7 +232,7 @@ fn a_program_that_is_not_there_is_told_of() {
 }
 
 /// A shell in ssh's place.
-fn shell(env: &TestEnvironment, commands: &str) -> String {
+pub fn shell(env: &TestEnvironment, commands: &str) -> String {
     let script = env.dir().join("rsh");
     fs::write(&script, format!("#!/bin/sh\nshift\n{commands}\n")).unwrap();
     mode(&script, 0o755);
