@@ -28,7 +28,7 @@ use super::message::{
     Coming, CopyRole, Empty, Fatal, Message, Ready, ReceiverRole, SenderRole, Start, VERSION, options,
     violation,
 };
-use super::naming::names_contents;
+use super::naming::{meant, names_contents};
 use super::sending::send;
 use super::side::{Side, blocking, peer_config, peer_service, race, set_silence, silence, told_error};
 use super::source::Sources;
@@ -59,8 +59,8 @@ pub async fn run(
     let start = Instant::now();
     check(&request.options)?;
     let destination = Place::parse(&request.destination)?;
-    let sources: Vec<Place> =
-        request.sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
+    let sources = meant(request.mode, request.options.files_from.is_some(), &request.sources);
+    let sources: Vec<Place> = sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
     let remote = sources.iter().filter(|source| matches!(source, Place::Remote(_))).count();
     let (events, told) = events(host.words);
     let tally = tokio::spawn(told.show_to(person));
