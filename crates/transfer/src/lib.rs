@@ -43,6 +43,6 @@ pub mod want;
 pub use metadata::Metadata;
 pub use plugin::{BoxFuture, Context, Description, ObjectFacts, Query, RecipePart, Sink, TransferPlugin};
 pub use progress::Progress;
-pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig};
+pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig, in_seconds};
 pub use target::Target;
 pub use want::{Basis, Coverage, Delivery, Group, Origin, Outcome, Payload, Place, Proof, Tag, Want, WantId};
