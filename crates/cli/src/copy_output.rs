@@ -63,7 +63,7 @@ pub fn line(shown: &ShownChanges, event: &CopyEvent) -> Option<String> {
             let slash = if *is_dir { "/" } else { "" };
             Some(format!("{verb} {}{slash}", display_name(path)))
         }
-        CopyEvent::Failed { .. } | CopyEvent::Progress { .. } => None,
+        CopyEvent::Failed { .. } | CopyEvent::Progress { .. } | CopyEvent::Waiting { .. } => None,
     }
 }
 

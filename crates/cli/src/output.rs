@@ -129,6 +129,8 @@ impl Output {
             Event::FileFailed { path, error } => {
                 self.complain(&format!("tow: {}", of_path(&display_text(path), error)));
             }
+            // ssh asks for a password: that is what is waited for, and the line is its own.
+            Event::Waiting { .. } if is_typed_blindly() => {}
             Event::Waiting { what, seconds } => self.print(&waiting(what, *seconds)),
             Event::Summary(_) | Event::Failed(_) => {}
             Event::Fetch(fetch) => self.fetch(fetch),
@@ -229,6 +231,12 @@ fn width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
     let columns = size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
     columns.unwrap_or(80) - 1
+}
+
+/// Whether what is typed at the terminal does not show.
+fn is_typed_blindly() -> bool {
+    let attributes = rustix::termios::tcgetattr(std::io::stderr());
+    attributes.is_ok_and(|attributes| !attributes.local_modes.contains(rustix::termios::LocalModes::ECHO))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

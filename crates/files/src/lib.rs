@@ -57,5 +57,5 @@ pub use stamp::Stamp;
 pub use write::{
     BackupMover, BeforeNaming, Destination, FileBody, FlushLimits, Made, NameFolding, Naming, NodeMaker,
     Overwrite, Placed, Removed, Removing, Settled, SingleFile, Staged, StagingArea, WriteOptions,
-    is_staging_name, is_temporary_name,
+    is_staging_name, is_temporary_name, of_file,
 };

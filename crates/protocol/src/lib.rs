@@ -77,6 +77,7 @@ mod served;
 pub mod service;
 pub mod session;
 mod shared;
+pub mod stall;
 pub mod step;
 mod turns;
 pub mod wire;
@@ -90,6 +91,7 @@ pub use peer::{Peer, PeerConfig};
 pub use served::Served;
 pub use service::{Issuer, Service};
 pub use shared::Traffic;
+pub use stall::{Heard, QUIET, Stall};
 
 /// The last word of a receiver that has all that it came for.
 pub const HAS_ALL: &str = "has all of it";

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 /// A ping goes out after this part of the silence that loses a connection.
 const PING_PART: u32 = 4;
+/// And after no more than this where somebody watches.
+const PING_WATCHED: Duration = Duration::from_millis(500);
 /// Longer than any connection lasts, and short enough to be added to any time.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -12,6 +14,7 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 #[derive(Debug, Clone)]
 pub struct Liveness {
     silence: Duration,
+    is_watched: bool,
     received: Instant,
     spoke: Instant,
 }
@@ -19,7 +22,12 @@ pub struct Liveness {
 impl Liveness {
     /// A connection that begins at `now` and is lost after `silence` without a byte.
     pub fn new(silence: Duration, now: Instant) -> Self {
-        Self { silence: silence.min(FOREVER), received: now, spoke: now }
+        Self { silence: silence.min(FOREVER), is_watched: false, received: now, spoke: now }
+    }
+
+    /// Somebody at the other side wants to see within a second or two that nothing comes.
+    pub const fn watched(self, is_watched: bool) -> Self {
+        Self { is_watched, ..self }
     }
 
     /// From now on another silence is too long.
@@ -35,7 +43,8 @@ impl Liveness {
     /// After this long without a word a ping is due. Whoever waits for bytes looks up as often, as
     /// the limit may change meanwhile.
     pub fn part(&self) -> Duration {
-        self.silence / PING_PART
+        let part = self.silence / PING_PART;
+        if self.is_watched { part.min(PING_WATCHED) } else { part }
     }
 
     /// Bytes came, or this side has only now begun to listen.
@@ -84,5 +93,14 @@ mod tests {
         assert!(live.lost_at() > now + 1000 * SECOND && live.ping_due() > now);
         live.set_silence(SECOND);
         assert_eq!(live.lost_at(), now + SECOND);
+    }
+
+    #[test]
+    fn who_is_watched_shows_that_it_is_there_twice_a_second() {
+        let now = Instant::now();
+        let mut live = Liveness::new(60 * SECOND, now).watched(true);
+        assert_eq!((live.ping_due(), live.lost_at()), (now + SECOND / 2, now + 60 * SECOND));
+        live.set_silence(SECOND);
+        assert_eq!(live.ping_due(), now + SECOND / 4, "four in any silence");
     }
 }

@@ -3,6 +3,7 @@
 //! Either side may ask. What a frame means and what is due when is for the connection's
 //! [`Session`] to say; the tasks, `reader` and `writer`, move the frames.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ use super::served::Served;
 use super::service::Service;
 use super::session::{PEER_CLOSED, Question, Session, SessionConfig};
 use super::shared::{Shared, Traffic};
+use super::stall::Heard;
 use super::wire::Body;
 use super::writer::{Messages, WriterQueues, write_frames};
 use crate::processors::Processors;
@@ -137,6 +139,8 @@ impl Peer {
             token: token.clone(),
             receive_pace,
             traffic,
+            heard: reader.counter(),
+            listens: AtomicBool::new(false),
             greeted,
             known,
             measured,
@@ -175,6 +179,13 @@ impl Peer {
     /// it sends a ping after a quarter of its own limit.
     pub fn set_silence(&self, silence: Duration) {
         self.shared.change(|callers| callers.session().liveness_mut().set_silence(silence));
+    }
+
+    /// What came on this connection, to see a stall by.
+    pub fn heard(&self) -> Heard {
+        let (bytes, listens) =
+            (self.shared.heard.load(Ordering::Relaxed), self.shared.listens.load(Ordering::Relaxed));
+        Heard { bytes, listens, awaits_data: listens && self.shared.with(Session::awaits_data) }
     }
 
     /// The service at the other end.

@@ -58,7 +58,9 @@ impl Inbound {
     async fn run(&mut self, reader: &mut FrameReader) -> Result<(), String> {
         loop {
             let before = reader.received();
+            self.shared.listens.store(true, Ordering::Relaxed);
             let frame = self.next(reader).await?;
+            self.shared.listens.store(false, Ordering::Relaxed);
             self.shared.traffic.received.fetch_add(reader.received() - before, Ordering::Relaxed);
             if frame.kind == wire::DATA {
                 self.shared.receive_pace.pass(frame.body.len() as u64).await;

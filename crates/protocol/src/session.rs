@@ -196,7 +196,8 @@ impl Session {
     pub fn new(config: SessionConfig, now: Instant) -> Self {
         let hello = Effect::Send(hello(&config));
         Self {
-            live: Liveness::new(config.silence, now),
+            // Whoever copies sees both ends.
+            live: Liveness::new(config.silence, now).watched(config.control),
             config,
             greeting: None,
             next_request: 1,
@@ -340,6 +341,11 @@ impl Session {
     /// True if the connection was lost because nothing came.
     pub fn was_silent(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.silent)
+    }
+
+    /// Whether the peer owes data that were asked for.
+    pub fn awaits_data(&self) -> bool {
+        !self.gets.is_empty()
     }
 
     /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.

@@ -1,6 +1,6 @@
 //! State that the handle of a connection and its two tasks share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,10 @@ pub(super) struct Shared {
     pub(super) token: CancellationToken,
     pub(super) receive_pace: Arc<Pace>,
     pub(super) traffic: Arc<Traffic>,
+    /// Bytes that came on this connection, also of a frame that is not whole yet.
+    pub(super) heard: Arc<AtomicU64>,
+    /// The reader waits for the peer, not for whoever takes what came.
+    pub(super) listens: AtomicBool,
     /// Cancelled once the peer's hello has come.
     pub(super) greeted: CancellationToken,
     /// Cancelled once the peer had a right to something, or from the beginning if it need not have.

@@ -85,20 +85,17 @@ impl WriterQueues {
                 batch = self.outgoing.recv() => return batch.map(|batch| (WriterQueue::Data, batch)),
                 () = tokio::time::sleep_until(due.into()) => {}
             }
-            // The ping comes through the queue; unless it is not due yet, as the limit was changed.
-            due = shared.change(|callers| {
-                callers.session().keep_alive(Instant::now());
-                callers.session().liveness().ping_due()
-            });
+            due = keep_alive(shared);
         }
     }
 
-    /// Waits until a batch of `queue` may go out. What is urgent does not wait with it, but counts.
+    /// Waits until a batch of `queue` may go out. What is urgent does not wait with it, but counts. `keep_alive` has a
+    /// ping sent if one is due, and says when the next one is.
     async fn pass(
         &mut self,
         writer: &mut FrameWriter,
-        queue: WriterQueue,
-        batch: &Batch,
+        (queue, batch): (WriterQueue, &Batch),
+        keep_alive: impl Fn() -> Instant,
     ) -> Result<(), WriteError> {
         let pace = Arc::clone(&self.pace);
         let passing = pace.pass(batch.len() as u64);
@@ -108,11 +105,16 @@ impl WriterQueues {
         }
         // What went before it does not wait with it.
         writer.flush().await?;
+        let mut due = keep_alive();
         loop {
             let frame = tokio::select! {
                 biased;
                 () = &mut passing => return Ok(()),
                 (_, body) = self.messages.next_before(queue) => Outgoing::control(body),
+                () = tokio::time::sleep_until(due.into()) => {
+                    due = keep_alive();
+                    continue;
+                }
             };
             self.pace.wait(frame.len() as u64, Instant::now());
             write_batch(writer, frame.into()).await?;
@@ -167,7 +169,7 @@ async fn write_all(
         writer.flush().await?;
     }
     while let Some((queue, mut batch)) = queues.next(shared).await {
-        queues.pass(writer, queue, &batch).await?;
+        queues.pass(writer, (queue, &batch), || keep_alive(shared)).await?;
         batch.drop_unwanted();
         shared.traffic.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let is_slow = batch.is_slow;
@@ -179,6 +181,15 @@ async fn write_all(
         }
     }
     Ok(())
+}
+
+/// Has a ping sent, and says when the next one is due. It comes through the queue; unless it is not due yet, as the
+/// limit was changed.
+fn keep_alive(shared: &Shared) -> Instant {
+    shared.change(|callers| {
+        callers.session().keep_alive(Instant::now());
+        callers.session().liveness().ping_due()
+    })
 }
 
 async fn write_batch(writer: &mut FrameWriter, batch: Batch) -> Result<(), WriteError> {
@@ -208,8 +219,9 @@ mod tests {
         let frame = || Batch::from(Outgoing::control(Body::Ping(Ping::default())));
         write_batch(&mut writer, frame()).await.unwrap();
         let (next, mut came) = (frame(), [0; 64]);
+        let later = || Instant::now() + Duration::from_secs(3600);
         tokio::select! {
-            _ = queues.pass(&mut writer, WriterQueue::Data, &next) => panic!("a byte a second"),
+            _ = queues.pass(&mut writer, (WriterQueue::Data, &next), later) => panic!("a byte a second"),
             came = far.read(&mut came) => assert!(came.unwrap() > 0),
         }
     }

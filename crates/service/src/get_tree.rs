@@ -27,7 +27,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_content::tree::{self, Decoder, Entry, Located, Metadata};
 use towpath_files::metadata::umask;
-use towpath_files::{Destination, FileError, RelPath, WriteOptions, display_name};
+use towpath_files::{Destination, FileError, RelPath, WriteOptions, display_name, of_file};
 use towpath_protocol::processors::Processors;
 use towpath_transfer::{Fetched, Group, Session, Target};
 
@@ -201,6 +201,8 @@ impl TreeTarget {
 
     /// A file that can't be written: the others go on, unless the disk is full.
     fn problem(&self, path: &RelPath, error: &FileError) {
+        let of_file = of_file(error, &path.below(&self.placing.base));
+        let error = of_file.as_ref().unwrap_or(error);
         match error {
             FileError::NoSpace { .. } => self.stop(words::file(error)),
             _ => self.fail(path, &words::file(error)),

@@ -14,7 +14,7 @@ use towpath_files::filter::FilterSide;
 use towpath_files::{FileError, display_name, display_text, reason};
 use towpath_ssh::SshError;
 use towpath_store::StoreError;
-use towpath_transfer::FetchError;
+use towpath_transfer::{FetchError, in_seconds};
 
 /// Why a copy as a whole can't go on. Cloned for all who wait for it.
 #[derive(Debug, Clone, Error)]
@@ -64,7 +64,7 @@ pub enum CopyError {
     #[error("{0}")]
     Index(#[source] Arc<StoreError>),
     /// Nothing came for too long. See that the sender runs, then go on.
-    #[error("nothing came for {} seconds{}", waited.as_secs(), trouble.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    #[error("nothing came for {}{}", in_seconds(*waited), trouble.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
     Stalled {
         /// How long.
         waited: Duration,

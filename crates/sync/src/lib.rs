@@ -19,6 +19,7 @@
 //! | [`host`] | what a copy needs of the service that it runs in |
 //! | `run` | a copy from its beginning to its end, at the person's side |
 //! | `started` | the same at the side that was started over ssh |
+//! | `watching` | what the person is told of a side that keeps silent |
 //! | `within` | the same within one machine |
 //! | `side`, `sending`, `taking` | what both sides have; the sender's part, the receiver's part |
 //! | `hearing` | what the receiver hears, sorted |
@@ -87,6 +88,7 @@ mod taking;
 mod talk;
 mod threads;
 mod wanted;
+mod watching;
 mod within;
 
 pub use error::CopyError;

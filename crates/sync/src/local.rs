@@ -151,8 +151,6 @@ fn alone(file: &CopyFile, located: &Located, processors: &Processors, events: &E
         return file.drop_it();
     }
     let Err(error) = once(file, located, processors) else { return };
-    // It ends the copy: what is complete gets its name before.
-    file.name_complete();
     failed(file, located, events, &error);
 }
 

@@ -4,9 +4,12 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::marker::PhantomData;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use prost::Message;
+use towpath_files::display_name;
 
 /// Bytes collected before they are written.
 const BUFFER: usize = 64 << 10;
@@ -58,7 +61,9 @@ impl<M: Message + Default> Records<M> {
         }
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(tempfile::tempfile()?),
+            none => {
+                none.insert(tempfile::tempfile().map_err(|error| no_place(&std::env::temp_dir(), &error))?)
+            }
         };
         file.write_all_at(&self.pending, self.written)?;
         self.written += self.pending.len() as u64;
@@ -95,9 +100,12 @@ impl<M: Message + Default> Records<M> {
         &mut self,
         mut each: impl FnMut(M) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.write_out()?;
-        let Some(file) = &self.file else { return Ok(()) };
-        let mut reader = BufReader::new(At { file, at: 0, end: self.written });
+        // A few need no file.
+        let written: Box<dyn Read + '_> = match &self.file {
+            Some(file) => Box::new(BufReader::new(At { file, at: 0, end: self.written })),
+            None => Box::new(io::empty()),
+        };
+        let mut reader = written.chain(&self.pending[..]);
         for _ in 0..self.count {
             let mut len = [0; 4];
             reader.read_exact(&mut len)?;
@@ -107,6 +115,14 @@ impl<M: Message + Default> Records<M> {
         }
         Ok(())
     }
+}
+
+fn no_place(folder: &Path, error: &io::Error) -> io::Error {
+    let shown = display_name(folder.as_os_str().as_bytes());
+    io::Error::other(format!(
+        "no notes can be kept in {shown} ({}); TMPDIR names another folder",
+        error.kind()
+    ))
 }
 
 struct At<'f> {
@@ -165,5 +181,17 @@ mod tests {
         let mut records = Records::<Named>::default();
         records.for_each(|_| io::Result::Ok(())).unwrap();
         assert!(records.file.is_none());
+    }
+
+    #[test]
+    fn a_few_records_need_no_file_and_others_say_where_it_should_be() {
+        let mut records = Records::default();
+        records.push(&Named { name: b"one".to_vec() }).unwrap();
+        let mut read = 0;
+        records.for_each(|_| io::Result::Ok(read += 1)).unwrap();
+        assert!(read == 1 && records.file.is_none());
+        let error = no_place(Path::new("/x"), &io::ErrorKind::PermissionDenied.into());
+        let told = "no notes can be kept in /x (permission denied); TMPDIR names another folder";
+        assert_eq!(error.to_string(), told);
     }
 }

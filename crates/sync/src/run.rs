@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 use towpath_api::Seconds;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopyRequest, CopySummary, Mode};
 use towpath_protocol::{ControlReceiver, ControlSender, Traffic};
@@ -27,12 +28,13 @@ use super::message::{
     Coming, CopyRole, Empty, Fatal, Message, Ready, ReceiverRole, SenderRole, Start, VERSION, options,
     violation,
 };
-use super::naming::names_contents;
+use super::naming::{meant, names_contents};
 use super::sending::send;
-use super::side::{Side, blocking, peer_config, peer_service, race, set_silence, told_error};
+use super::side::{Side, blocking, peer_config, peer_service, race, set_silence, silence, told_error};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{Events, events};
+use super::watching::{told, watch};
 use super::within::within;
 use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
@@ -57,8 +59,8 @@ pub async fn run(
     let start = Instant::now();
     check(&request.options)?;
     let destination = Place::parse(&request.destination)?;
-    let sources: Vec<Place> =
-        request.sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
+    let sources = meant(request.mode, request.options.files_from.is_some(), &request.sources);
+    let sources: Vec<Place> = sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
     let remote = sources.iter().filter(|source| matches!(source, Place::Remote(_))).count();
     let (events, told) = events(host.words);
     let tally = tokio::spawn(told.show_to(person));
@@ -105,12 +107,12 @@ fn local(place: Place) -> Option<PathBuf> {
 }
 
 /// What of the options concerns the other side: names of this machine's directories do not.
-fn told(options: &CopyOptions, is_sender: bool) -> CopyOptions {
-    let mut told = options.clone();
+fn for_the_other(options: &CopyOptions, is_sender: bool) -> CopyOptions {
+    let mut options = options.clone();
     if is_sender {
-        (told.search, told.backup_dir) = (Vec::new(), None);
+        (options.search, options.backup_dir) = (Vec::new(), None);
     }
-    told
+    options
 }
 
 /// The connection to the other side and all that hangs on it, at the person's side.
@@ -123,6 +125,8 @@ struct Started {
     theirs: Vec<std::net::SocketAddr>,
     sources: usize,
     traffic: Arc<Traffic>,
+    /// Tells of a stall until the end.
+    _watching: AbortOnDropHandle<()>,
 }
 
 /// Starts the other side, tells it what to do, and waits until it is ready.
@@ -146,15 +150,17 @@ async fn start(
         Arc::clone(&peers),
         config.clone(),
     );
-    let mut channel = opening.await?;
+    let other = remote.display();
+    let mut channel = told(opening, &other, &events).await?;
     let peer = Arc::clone(channel.peer());
+    let watching = watch(Arc::downgrade(&peer), other.clone(), silence(&options), events.clone());
+    let watching = AbortOnDropHandle::new(tokio::spawn(watching));
     let (race, addresses) = race(host, options.via, peers, peer.node(), config, None).await?;
     message.version = VERSION;
     message.addresses = addresses;
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
-    let other = remote.display();
     let Ready { addresses, sources, takes_bases } =
         match agree(&control, &mut inbox, message, &options, &events, &other).await {
             Ok(ready) => ready,
@@ -166,7 +172,16 @@ async fn start(
     let host = Arc::clone(host);
     let is_started = false;
     let side = Side { host, peer, control, offers, events, options, is_started, takes_bases, other };
-    Ok(Started { channel, side, inbox, race, theirs, sources: sources as usize, traffic })
+    Ok(Started {
+        channel,
+        side,
+        inbox,
+        race,
+        theirs,
+        sources: sources as usize,
+        traffic,
+        _watching: watching,
+    })
 }
 
 /// Tells the other side what to do, and waits until it is ready.
@@ -179,7 +194,7 @@ async fn agree(
     other: &str,
 ) -> Result<Ready, CopyError> {
     let is_sender = matches!(message.role, Some(CopyRole::Sender(_)));
-    let mut front = options::encode(&told(options, is_sender));
+    let mut front = options::encode(&for_the_other(options, is_sender));
     message.options = front.split_off(front.len() - front.len() % PART);
     // A list of files may be longer than a message.
     while !front.is_empty() {

@@ -147,9 +147,12 @@ pub async fn race(
 
 /// A side that says nothing for the person's time limit is gone.
 pub fn set_silence(peer: &Peer, options: &CopyOptions) {
-    if options.timeout > 0 {
-        peer.set_silence(Duration::from_secs(options.timeout));
-    }
+    peer.set_silence(silence(options));
+}
+
+/// The person's time limit, or as long as a network may be away.
+pub const fn silence(options: &CopyOptions) -> Duration {
+    if options.timeout > 0 { Duration::from_secs(options.timeout) } else { SILENCE }
 }
 
 /// The result of a task; that it died is an error like others.
@@ -161,4 +164,16 @@ pub async fn joined(handle: JoinHandle<Result<(), CopyError>>) -> Result<(), Cop
 pub fn told_error(fatal: &Fatal, other: &str) -> CopyError {
     let error = fatal.error().unwrap_or_else(|| violation("an error that can't be read"));
     CopyError::Elsewhere { other: other.to_owned(), error: Box::new(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The side that was started gave up after 20 s.
+    #[test]
+    fn both_sides_bear_a_network_that_is_away_for_a_minute() {
+        let of = |timeout| silence(&CopyOptions { timeout, ..CopyOptions::default() });
+        assert_eq!((of(0), of(5)), (SILENCE, Duration::from_secs(5)));
+    }
 }

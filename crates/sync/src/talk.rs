@@ -117,9 +117,14 @@ impl Events {
         }
         match event {
             event @ CopyEvent::Progress { .. } => self.progress(event),
-            event => drop(self.items.send(event).await),
+            event => self.tell(event).await,
         }
         Ok(())
+    }
+
+    /// Tells what is waited for.
+    pub async fn tell(&self, event: CopyEvent) {
+        let _ = self.items.send(event).await;
     }
 
     /// Tells how far it is, unless there is too much to show already.
@@ -191,6 +196,7 @@ fn shorten(event: &mut CopyEvent) {
             target.iter_mut().for_each(cut);
         }
         CopyEvent::Deleted { path, .. } => cut(path),
+        CopyEvent::Waiting { what, .. } => front(what),
         CopyEvent::Failed { path, error, hint, .. } => {
             cut(path);
             front(error);

@@ -9,7 +9,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{Metadata, Time};
 use towpath_files::metadata::umask;
-use towpath_files::{FileError, Overwrite, Policy, SingleFile};
+use towpath_files::{FileError, Overwrite, Policy, SingleFile, of_file};
 use towpath_store::{About, DiskStore};
 use towpath_transfer::Target;
 
@@ -47,9 +47,9 @@ impl FileTarget {
         }
     }
 
-    /// The error behind a failed write, with its path.
+    /// The error behind a failed write, with its path; that of its temporary means nothing to people.
     pub fn failure(&self) -> Option<FileError> {
-        self.partial.take_failure()
+        self.partial.take_failure().map(|error| of_file(&error, &self.path).unwrap_or(error))
     }
 
     /// What was brought is of no use, as another get brought the same: nothing of it stays.

@@ -43,7 +43,7 @@ pub mod want;
 pub use metadata::Metadata;
 pub use plugin::{BoxFuture, Context, Description, ObjectFacts, Query, RecipePart, Sink, TransferPlugin};
 pub use progress::Progress;
-pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig};
+pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig, in_seconds};
 pub use target::Target;
 pub use want::{
     Coverage, Delivery, Group, ObjectOffset, Origin, Outcome, Payload, Proof, SignedBase, Tag, Want, WantId,

@@ -174,6 +174,10 @@ pub struct PathState {
     pub shortest: Duration,
     /// Bytes that arrived in the kernel and were not read yet.
     pub receive_queue: u64,
+    /// Bytes that came so far, also of chunks that are not whole yet.
+    pub arrived: u64,
+    /// Bytes that were asked for are due, and this side is ready to read them.
+    pub is_due: bool,
 }
 
 /// Where a plugin puts what it obtained.

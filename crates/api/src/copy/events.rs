@@ -68,6 +68,14 @@ pub enum CopyEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trouble: Option<String>,
     },
+    /// Nothing comes from the other machine; it is tried on.
+    Waiting {
+        /// The machine, and why, for people.
+        what: String,
+        /// How long it is tried, if nothing comes; absent: until it comes or ends.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seconds: Option<u64>,
+    },
 }
 
 /// A time of last modification.
@@ -281,6 +289,8 @@ mod tests {
                 by_source: [("peer".to_owned(), 1)].into(),
                 trouble: Some("slow".into()),
             },
+            CopyEvent::Waiting { what: "ssh to box".into(), seconds: None },
+            CopyEvent::Waiting { what: "box".into(), seconds: Some(58) },
         ];
         for event in events {
             let line = serde_json::to_string(&event).unwrap();

@@ -87,10 +87,15 @@ fn show(output: &Output, shown: &ShownChanges, event: CopyEvent) {
         (_, Some(text)) => output.complain(&text),
         (_, None) => {}
     }
-    if let CopyEvent::Progress { done, expected, files_done, by_source, trouble, .. } = event {
-        let by_source = by_source.into_iter().map(|(name, bytes)| (display_text(&name), bytes)).collect();
-        let trouble = trouble.map(|trouble| display_text(&trouble));
-        output.event(&Event::Transfer(Progress { done, expected, objects: files_done, by_source, trouble }));
+    match event {
+        CopyEvent::Progress { done, expected, files_done, by_source, trouble, .. } => {
+            let by_source = by_source.into_iter().map(|(name, bytes)| (display_text(&name), bytes)).collect();
+            let trouble = trouble.map(|trouble| display_text(&trouble));
+            let progress = Progress { done, expected, objects: files_done, by_source, trouble };
+            output.event(&Event::Transfer(progress));
+        }
+        CopyEvent::Waiting { what, seconds } => output.event(&Event::Waiting { what, seconds }),
+        CopyEvent::Item { .. } | CopyEvent::Deleted { .. } | CopyEvent::Failed { .. } => {}
     }
 }
 

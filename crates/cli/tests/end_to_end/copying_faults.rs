@@ -25,6 +25,10 @@ situations![
     a_large_file_that_changes_while_it_is_read_is_told_of_once,
     a_full_disk_is_told_and_the_sync_goes_on_with_room,
     as_many_files_as_fit_are_copied_to_a_full_disk,
+    what_is_complete_when_a_disk_is_full_over_ssh_stays,
+    a_file_that_may_not_be_written_is_called_by_its_own_name,
+    a_destination_below_a_file_is_told_in_words,
+    without_a_place_for_temporary_files_it_goes_as_far_as_others,
     a_file_in_the_way_of_a_tree_is_kept,
     a_directory_in_the_way_of_a_file_is_kept_unless_forced,
     a_program_that_is_not_there_is_told_of,
@@ -193,6 +197,65 @@ fn as_many_files_as_fit_are_copied_to_a_full_disk() {
     copied.iter().for_each(|name| assert_same_bytes(&env.sender.path(name), &there.join(name)));
 }
 
+/// Not even a small file was there in the end.
+fn what_is_complete_when_a_disk_is_full_over_ssh_stays() {
+    for way in [Way::Push, Way::Pull] {
+        let env = TestEnvironment::new();
+        tree(&env, &["small"]);
+        file(&env.sender.path("tree/x"), 1, 6_000_000);
+        file(&env.sender.path("tree/y"), 1, 6_000_001);
+        let _there = Mounted::tmpfs(&env.receiver.path("there"), "size=8m");
+        let route = Route::new(&env, way);
+        assert_says(route.copy("cp -r", "tree/.", "there").end(), 1, &["no space left in"]);
+        assert_same_bytes(&env.sender.path("tree/small"), &env.receiver.path("there/small"));
+    }
+}
+
+/// The folder was named, and the source before it.
+fn a_file_that_may_not_be_written_is_called_by_its_own_name() {
+    if !is_root() {
+        skip("needs root, to have a directory of somebody else");
+    }
+    for way in WAYS {
+        let env = TestEnvironment::new();
+        file(&env.sender.path("f"), 1, 70_000);
+        let route = Route::new(&env, way).without_rights();
+        let foreign = env.receiver.path("foreign");
+        fs::create_dir(&foreign).unwrap();
+        for destination in ["foreign/other", "foreign"] {
+            let ended = route.copy("cp", "f", destination).end().with(3);
+            let name = if destination == "foreign" { "f" } else { "other" };
+            let host = if way == Way::Push { "elsewhere:" } else { "" };
+            let wanted = format!("tow: {host}{}: permission denied; run it as", foreign.join(name).display());
+            assert!(ended.err.starts_with(&wanted), "not {wanted}: {}", ended.err);
+        }
+    }
+}
+
+fn a_destination_below_a_file_is_told_in_words() {
+    let env = TestEnvironment::new();
+    ["a", "f"].iter().for_each(|name| file(&env.sender.path(name), 1, 100));
+    for command in ["cp", "sync"] {
+        let ended = env.sender.tow([command, "a", "f/"]).end();
+        assert!(ended.err.starts_with("tow: f/: not a directory\n"), "{}", ended.err);
+    }
+    let ended = env.sender.tow(["cp", "a", "a"]).end();
+    let wanted = format!("tow: {}: source and destination are the same", env.sender.path("a").display());
+    assert!(ended.err.starts_with(&wanted), "{}", ended.err);
+}
+
+/// It ended with `what was noted: permission denied`.
+fn without_a_place_for_temporary_files_it_goes_as_far_as_others() {
+    let env = TestEnvironment::new();
+    tree(&env, &["a", "sub/b"]);
+    symlink("nowhere", &env.sender.path("tree/link"));
+    std::os::unix::net::UnixListener::bind(env.sender.path("tree/socket")).unwrap();
+    let copy = env.sender.tow(["sync", "tree/", "copy"]).variable("TMPDIR", "/nosuch");
+    let ended = copy.end().with(0);
+    assert!(!ended.err.contains("noted"), "{}", ended.err);
+    assert_same_bytes(&env.sender.path("tree/sub/b"), &env.sender.path("copy/sub/b"));
+}
+
 fn a_file_in_the_way_of_a_tree_is_kept() {
     for way in WAYS {
         let env = TestEnvironment::new();
@@ -232,7 +295,7 @@ fn a_program_that_is_not_there_is_told_of() {
 }
 
 /// A shell in ssh's place.
-fn shell(env: &TestEnvironment, commands: &str) -> String {
+pub fn shell(env: &TestEnvironment, commands: &str) -> String {
     let script = env.dir().join("rsh");
     fs::write(&script, format!("#!/bin/sh\nshift\n{commands}\n")).unwrap();
     mode(&script, 0o755);
@@ -333,7 +396,8 @@ fn a_device_or_a_fifo_that_was_named_as_destination_is_refused() {
         symlink("/dev/null", &env.receiver.path("null"));
         let route = Route::new(&env, way);
         for (command, code) in [("cp", 1), ("sync", 3)] {
-            assert_says(route.copy(command, "f", "fifo").end(), code, &["is a FIFO", "cat FILE >"]);
+            let way_in = if way == Way::Push { "ssh elsewhere 'cat > " } else { "cat FILE > " };
+            assert_says(route.copy(command, "f", "fifo").end(), code, &["is a FIFO", way_in]);
             assert_says(route.copy(command, "f", "link").end(), code, &["is a FIFO"]);
             assert_says(
                 route.copy(command, "f", "null").end(),

@@ -20,6 +20,7 @@ situations![
     a_user_without_rights_copies_what_is_theirs,
     files_go_into_a_directory_on_the_other_machine_as_with_scp,
     a_path_on_the_other_machine_begins_at_home,
+    a_list_names_what_is_in_the_source,
     contents_that_came_beside_ssh_do_not_come_again,
 ];
 
@@ -136,6 +137,26 @@ fn contents_that_came_beside_ssh_do_not_come_again() {
         assert_same(&tree, &env.receiver.path("copy"));
         let (summary, total) = (copied.summary(), 500 * 4096);
         assert!((total..total * 4 / 3).contains(&summary.number(told)), "{}", summary.0);
+    }
+}
+
+/// As rsync has it. They went into `copy/tree`.
+fn a_list_names_what_is_in_the_source() {
+    for way in [Way::Here, Way::Push, Way::Pull] {
+        let env = TestEnvironment::new();
+        fs::create_dir_all(env.sender.path("tree/sub")).unwrap();
+        ["a", "b", "sub/c"].iter().for_each(|name| file(&env.sender.path("tree").join(name), 1, 1000));
+        let route = Route::new(&env, way);
+        let list = route.caller().path("list");
+        fs::write(&list, "a\nsub/c\n").unwrap();
+        let words = format!("sync --files-from {}", list.display());
+        for source in ["tree", "tree/"] {
+            route.copy(&words, source, "copy").end().with(0);
+            let mut copied = names(&env.receiver.path("copy"));
+            copied.sort();
+            assert_eq!(copied, ["a", "sub"], "{way:?}");
+            assert_eq!(names(&env.receiver.path("copy/sub")), ["c"], "{way:?}");
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::environment::TestEnvironment;
-use crate::runner::situations;
+use crate::machinery::{Mounted, is_root, unprivileged};
+use crate::runner::{situations, skip};
 use crate::trees::{assert_same, file, names, symlink};
 
 situations![
@@ -19,6 +20,7 @@ situations![
     a_file_just_written_and_got_again_is_done_at_once,
     a_finished_tree_is_not_written_into,
     a_missing_folder_is_not_made,
+    what_can_not_be_written_is_called_by_its_own_name,
     standard_output_gets_the_bytes_alone,
     a_tree_does_not_go_to_standard_output,
 ];
@@ -40,6 +42,30 @@ fn small_tree(env: &TestEnvironment) -> std::path::PathBuf {
 
 fn assert_nothing_left(dir: &Path, expected: &[&str]) {
     assert_eq!(names(dir), expected, "temporaries or strangers");
+}
+
+/// Its temporary was named: `.copy.tow-…`.
+fn what_can_not_be_written_is_called_by_its_own_name() {
+    if !is_root() {
+        skip("needs root, to mount a small file system and to have a directory of somebody else");
+    }
+    let env = TestEnvironment::new();
+    file(&env.sender.path("large"), 1, 9_000_000);
+    let program = unprivileged(&env);
+    let mut share = env.sender.share("large");
+    let ticket = share.ticket();
+    let get = |copy: &Path| ["get", &ticket, "-o", copy.to_str().unwrap()].map(String::from);
+    fs::create_dir(env.receiver.path("foreign")).unwrap();
+    let copy = env.receiver.path("foreign/copy");
+    let ended = env.receiver.tow_as(&program, get(&copy)).end().with(1);
+    let wanted = format!("tow: {}: permission denied\n     run it as", copy.display());
+    assert!(ended.err.contains(&wanted), "not {wanted}: {}", ended.err);
+    let full = env.stranger.path("full");
+    let _full = Mounted::tmpfs(&full, "size=4m");
+    let copy = full.join("copy");
+    let ended = env.stranger.tow(get(&copy)).end().with(1);
+    let wanted = format!("tow: {}: no space left\n     free some space", copy.display());
+    assert!(ended.err.contains(&wanted), "not {wanted}: {}", ended.err);
 }
 
 fn the_ticket_is_read_from_standard_input() {

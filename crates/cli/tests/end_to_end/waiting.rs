@@ -5,16 +5,23 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use towpath_content::{Hint, Ticket};
 
+use crate::copying_faults::shell;
 use crate::environment::{Running, TestEnvironment};
 use crate::local_client::LocalClient;
+use crate::machinery::descendants;
 use crate::runner::situations;
+use crate::sshd::{HOST, Route, Way};
 use crate::trees::file;
 
 situations![
     who_waits_for_a_sender_that_is_gone_is_told_so,
     who_waits_for_a_sender_that_went_away_is_told_so,
+    who_waits_for_a_sender_that_stops_is_told_so,
+    who_waits_for_another_side_of_a_copy_that_stops_is_told_so,
+    who_waits_for_a_login_is_told_so,
     a_sender_that_says_nothing_is_waited_for_no_longer_than_asked,
     an_event_has_each_of_its_fields_once,
 ];
@@ -74,6 +81,53 @@ fn who_waits_for_a_sender_that_went_away_is_told_so() {
     share.kill();
     // What was on its way comes first, at the rate that was asked for.
     assert_told_within(SOON * 2, receiver, "refused the connection; trying for");
+}
+
+/// In a pipe nothing was said for the whole time limit.
+fn who_waits_for_a_sender_that_stops_is_told_so() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("x"), 1, 30 << 20);
+    let mut share = env.sender.share("x");
+    let ticket = share.ticket();
+    let words = ["get", "--no-search", "--limit-rate", "6M", &ticket, "-o", "y"];
+    let receiver = env.receiver.tow(words).start();
+    assert!(!receiver.ends_within(Duration::from_secs(1)));
+    assert!(!receiver.error_text().contains("waiting"), "{}", receiver.error_text());
+    share.signal(Signal::STOP);
+    let told = "tow: waiting for the sender: nothing came for 2 s; trying for 5";
+    assert_told_within(SOON * 2, receiver, told);
+    share.signal(Signal::CONT);
+}
+
+fn who_waits_for_another_side_of_a_copy_that_stops_is_told_so() {
+    for way in [Way::Push, Way::Pull] {
+        let env = TestEnvironment::new();
+        file(&env.sender.path("x"), 1, 30 << 20);
+        let route = Route::new(&env, way);
+        let mut running = route.copy("cp --json --no-search --limit-rate 6M", "x", "y").start();
+        running.wait_for_bytes(1 << 20);
+        assert!(!String::from_utf8_lossy(&running.output()).contains("waiting"));
+        let sessions = descendants(route.sshd.as_ref().unwrap().id());
+        let other = sessions.iter().find(|process| process.name == "tow").unwrap();
+        other.signal(Signal::STOP);
+        let told = format!(r#"{{"event":"waiting","what":"{HOST}: nothing came for 2 s","seconds":5"#);
+        assert_told_soon(running, &told);
+        other.signal(Signal::KILL);
+    }
+}
+
+fn who_waits_for_a_login_is_told_so() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("x"), 1, 700);
+    let slow = shell(&env, "exec sleep 60");
+    let copy = |words: &[&str]| {
+        let others = ["-e", &slow, "x", "elsewhere:y"];
+        env.sender.tow(words.iter().chain(&others)).start()
+    };
+    assert_told_soon(copy(&["sync"]), "tow: waiting for ssh to elsewhere\n");
+    let quiet = copy(&["cp", "-q"]);
+    assert!(!quiet.ends_within(Duration::from_secs(3)));
+    assert_eq!(quiet.error_text(), "");
 }
 
 /// `--timeout 5` took ten seconds, as the handshake had a time of its own.

@@ -65,9 +65,17 @@ pub use remove::{Removed, Removing};
 pub use single::SingleFile;
 pub use staging::{Staged, is_staging_name};
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::error::FileError;
+
+/// The attempt to make a temporary in a folder.
+const STAGING: &str = "stage in";
 /// What every staging directory's name starts with; 16 hexadecimal digits follow.
 pub(crate) const PREFIX: &str = ".tow-";
 /// The length of [`random_digits`].
@@ -100,9 +108,34 @@ pub fn is_temporary_name(name: &[u8]) -> bool {
     name.starts_with(b".") && stem.ends_with(PREFIX.as_bytes()) && are_random_digits(digits)
 }
 
+/// What the system said of a temporary, or of the folder that one was to be made in, said of the `file` that was to be
+/// made of it; `None` of anything else.
+pub fn of_file(error: &FileError, file: &Path) -> Option<FileError> {
+    let is_temporary = |name: &OsStr| is_temporary_name(name.as_bytes());
+    if error.op() != STAGING && !error.path().iter().any(is_temporary) {
+        return None;
+    }
+    let said = std::error::Error::source(error)?.downcast_ref().and_then(Errno::from_io_error)?;
+    Some(FileError::new("write", file, said))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_temporary_is_called_by_the_name_of_its_file() {
+        let of = |op, path: &str, errno: Errno| {
+            let error = of_file(&FileError::new(op, Path::new(path), errno), Path::new("/d/f"));
+            error.map(|error| error.to_string())
+        };
+        let named = Some("/d/f: permission denied".to_owned());
+        assert_eq!(of("create", "/d/.f.tow-0123456789abcdef", Errno::ACCESS), named);
+        assert_eq!(of("write", "/d/.tow-0123456789abcdef/0123456789abcdef", Errno::ACCESS), named);
+        assert_eq!(of(STAGING, "/d", Errno::ACCESS), named);
+        assert_eq!(of(STAGING, "/d", Errno::NOSPC).as_deref(), Some("/d/f: no space left"));
+        assert_eq!(of("open", "/d", Errno::ACCESS), None, "the folder itself");
+    }
 
     #[test]
     fn what_is_being_written_is_known_by_its_name() {

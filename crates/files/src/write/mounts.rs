@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::syncfs;
 use rustix::io::Errno;
 
+use super::STAGING;
 use super::staging::{Staging, is_staging_name};
 use crate::dirs::Dirs;
 use crate::error::FileError;
@@ -139,7 +140,7 @@ impl StagingDirs {
 
     /// The file system that `path` lies in and the topmost directory of it, unless it is the root's.
     fn other_mount(&self, path: &RelPath, dir: &Arc<OwnedFd>) -> Result<Option<(Mount, RelPath)>, FileError> {
-        let failed = |e| FileError::new("stage in", &path.below(&self.path), e);
+        let failed = |e| FileError::new(STAGING, &path.below(&self.path), e);
         let (mount, root) = self.mount_of(dir).map_err(failed)?;
         if mount == root {
             return Ok(None);

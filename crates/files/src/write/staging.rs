@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 
 use super::body::{FileBody, lock};
 use super::place::PlaceAt;
-use super::{PREFIX, are_random_digits, digits, random, random_digits};
+use super::{PREFIX, STAGING, are_random_digits, digits, random, random_digits};
 use crate::confine::open_dir;
 use crate::error::FileError;
 use crate::listing::for_each_name;
@@ -87,7 +87,7 @@ impl Staged {
 impl Staging {
     /// Makes a new one in `root`.
     pub(super) fn create(root: BorrowedFd<'_>, root_path: &Path) -> Result<Self, FileError> {
-        let failed = |e| FileError::new("stage in", root_path, e);
+        let failed = |e| FileError::new(STAGING, root_path, e);
         let name = format!("{PREFIX}{}", random_digits().map_err(failed)?);
         mkdirat(root, name.as_str(), Mode::RWXU).map_err(failed)?;
         Self::open(root, root_path, name)

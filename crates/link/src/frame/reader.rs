@@ -6,6 +6,8 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use thiserror::Error;
@@ -35,7 +37,7 @@ pub struct FrameReader {
     /// Bytes that come behind them.
     buffer: RecvBuffer,
     memory: Memory,
-    received: u64,
+    received: Arc<AtomicU64>,
     /// Memory is taken for little frames alone.
     is_short: bool,
 }
@@ -80,7 +82,7 @@ impl FrameReader {
     /// Reads frames off `stream`.
     pub fn new(stream: ReadHalf) -> Self {
         let (buffer, memory) = (RecvBuffer::default(), Memory::default());
-        Self { stream, whole: Bytes::new(), buffer, memory, received: 0, is_short: false }
+        Self { stream, whole: Bytes::new(), buffer, memory, received: Arc::default(), is_short: false }
     }
 
     /// From now on takes memory for frames of up to 16 KiB alone, some 70 KiB in all, or no longer:
@@ -110,7 +112,7 @@ impl FrameReader {
             match poll_fn(|cx| stream.poll_receive(cx, buffer, wanted)).await {
                 Ok(0) if self.buffer.plain().is_empty() => return Ok(None),
                 Ok(0) => return Err(ReadError::CutOff { missing }),
-                Ok(count) => self.received += count as u64,
+                Ok(count) => drop(self.received.fetch_add(count as u64, Ordering::Relaxed)),
                 Err(error) => return Err(explain(error, missing, self.buffer.plain().is_empty())),
             }
         }
@@ -118,8 +120,13 @@ impl FrameReader {
 
     /// Bytes read so far, also of a frame that is not whole yet: whether the peer is alive shows
     /// here even when a frame takes minutes.
-    pub const fn received(&self) -> u64 {
-        self.received
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// The same for whoever looks while a frame is read.
+    pub fn counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.received)
     }
 
     /// Takes all whole frames out of the buffer; if there is none, says how many bytes are missing.

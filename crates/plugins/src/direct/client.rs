@@ -15,13 +15,13 @@ use towpath_link::tcp::{Timeouts, dial_any};
 use towpath_transfer::plugin::{Backlog, PathState, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
 
-use towpath_protocol::Service;
 use towpath_protocol::callers::Answers;
 use towpath_protocol::dialling::{Decision, Dialling};
 use towpath_protocol::peer::{Peer, PeerConfig, source_name};
 use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::Question;
 use towpath_protocol::wire::{Describe, MAX_WANTS, oid_field};
+use towpath_protocol::{Heard, Service};
 
 use super::SCHEME;
 use super::slots::{Slot, Slots};
@@ -252,11 +252,14 @@ impl TransferPlugin for Direct {
     }
 
     fn path(&self) -> PathState {
+        let heard = self.slots.peers().map(|peer| peer.heard()).fold(Heard::default(), Heard::with);
+        let bare = PathState { arrived: heard.bytes, is_due: heard.awaits_data, ..PathState::default() };
         let paths = self.slots.peers().filter_map(|peer| peer.path());
-        paths.fold(PathState::default(), |all, path| PathState {
+        paths.fold(bare, |all, path| PathState {
             round_trip: all.round_trip.max(path.rtt),
             shortest: all.shortest.max(path.min_rtt),
             receive_queue: all.receive_queue + path.receive_queue_bytes,
+            ..all
         })
     }
 

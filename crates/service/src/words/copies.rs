@@ -18,7 +18,7 @@ pub fn copy(error: &CopyError) -> ApiError {
     let said = |kind| ApiError::new(kind, error.to_string());
     match error {
         CopyError::Request(fault) => request(fault),
-        CopyError::Unfit { path, fault } => unfit(path, *fault),
+        CopyError::Unfit { path, fault } => unfit(path, *fault, None),
         CopyError::Ssh(error) => ssh::ssh(error),
         CopyError::Source(error) => super::source(error),
         CopyError::Opening(error) => opening(error),
@@ -39,7 +39,10 @@ pub fn copy(error: &CopyError) -> ApiError {
         }
         CopyError::NotConfined { .. } => said(ErrorKind::Failed)
             .hint("'sandbox = \"off\"' in its configuration, or TOW_SANDBOX=off, does without"),
-        CopyError::Elsewhere { other, error } => elsewhere(other, copy(error)),
+        CopyError::Elsewhere { other, error } => match &**error {
+            CopyError::Unfit { path, fault } => elsewhere(other, unfit(path, *fault, Some(other))),
+            error => elsewhere(other, copy(error)),
+        },
     }
 }
 
@@ -112,18 +115,27 @@ fn value(fault: &RequestFault) -> ApiError {
     ApiError::new(ErrorKind::Usage, message)
 }
 
-fn unfit(path: &Path, fault: DestinationFault) -> ApiError {
+/// Sources can't go to `path`, on the machine `other` if not here.
+fn unfit(path: &Path, fault: DestinationFault, other: Option<&str>) -> ApiError {
     let shown = shown(path);
     let message = format!("{shown} {fault}");
+    let in_its_place = format!("{message}, and a copy would take its place");
     let (message, hint) = match fault {
         DestinationFault::NotADirectory => {
             (message, "name another destination, or remove what is there".into())
         }
-        DestinationFault::Missing => (message, "make it first with mkdir".into()),
-        DestinationFault::Fifo | DestinationFault::Socket | DestinationFault::Device => (
-            format!("{message}, and a copy would take its place"),
-            format!("to write into it: cat FILE > {shown}, or of a ticket: tow get -o - TICKET > {shown}"),
-        ),
+        DestinationFault::Missing => (message, "make it first with mkdir -p".into()),
+        DestinationFault::Socket => (in_its_place, "name another destination".into()),
+        DestinationFault::Fifo | DestinationFault::Device => {
+            let (file, ticket) = match other {
+                None => (format!("cat FILE > {shown}"), format!("tow get -o - TICKET > {shown}")),
+                Some(other) => (
+                    format!("ssh {other} 'cat > {shown}' < FILE"),
+                    format!("tow get -o - TICKET | ssh {other} 'cat > {shown}'"),
+                ),
+            };
+            (in_its_place, format!("to write into it: {file}, or of a ticket: {ticket}"))
+        }
         DestinationFault::DeadLink => (message, "remove it, or name the place that it should lead to".into()),
     };
     ApiError::new(ErrorKind::Exists, message).hint(hint)
@@ -136,16 +148,16 @@ fn opening(error: &FileError) -> ApiError {
     }
 }
 
-/// What only leave keeps from its place says who gives that.
+/// What keeps an entry from its place; if only leave does, who gives that.
 fn obstacle(error: &FileError) -> Option<ApiError> {
     let why = match Obstacle::of(error)? {
         obstacle @ Obstacle::FullDirectory => format!("{obstacle}; --force or --delete removes it"),
         Obstacle::Stays(Stays::Limited) => {
             "a directory is in the way, and what is in it is more than --max-delete allows".into()
         }
-        _ => return None,
+        obstacle => obstacle.to_string(),
     };
-    let message = format!("{} {}: {why}", error.op(), shown(error.path()));
+    let message = format!("{}: {why}", shown(error.path()));
     Some(ApiError::new(ErrorKind::Failed, message))
 }
 
@@ -187,6 +199,7 @@ fn shown(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::Arc;
 
     use towpath_ssh::SshError;
 
@@ -231,7 +244,20 @@ mod tests {
         let error = of(DestinationFault::Device);
         assert_eq!(error.message, "/dev/null is a device, and a copy would take its place");
         assert!(error.hint.unwrap().contains("cat FILE > /dev/null"));
-        assert_eq!(of(DestinationFault::Missing).message, "/dev/null is not there, or no directory");
+        let error = of(DestinationFault::Missing);
+        assert_eq!(error.message, "/dev/null is not there, or no directory");
+        assert_eq!(error.hint.as_deref(), Some("make it first with mkdir -p"), "of any folder");
+        assert!(!of(DestinationFault::Socket).hint.unwrap().contains("cat"));
+        let error = at("box", CopyError::Unfit { path: "/dev/null".into(), fault: DestinationFault::Device });
+        assert_eq!(error.message, "box:/dev/null is a device, and a copy would take its place");
+        assert!(error.hint.unwrap().contains("ssh box 'cat > /dev/null' < FILE"));
+    }
+
+    #[test]
+    fn a_path_below_a_file_is_named_without_what_was_attempted() {
+        let source = Arc::new(io::Error::from_raw_os_error(20));
+        let error = CopyError::System { doing: "look at".into(), path: "file/".into(), source };
+        assert_eq!(copy(&error).message, "file/: not a directory");
     }
 
     #[test]
@@ -251,17 +277,17 @@ mod tests {
         for (obstacle, message) in [
             (
                 Obstacle::FullDirectory,
-                "replace /d: a directory that is not empty is in the way; --force or --delete removes it",
+                "/d: a directory that is not empty is in the way; --force or --delete removes it",
             ),
             (
                 Obstacle::Stays(Stays::Limited),
-                "replace /d: a directory is in the way, and what is in it is more than --max-delete allows",
+                "/d: a directory is in the way, and what is in it is more than --max-delete allows",
             ),
             (
                 Obstacle::Stays(Stays::Guarded),
-                "replace /d: a directory is in the way, and more than half of the destination would be deleted",
+                "/d: a directory is in the way, and more than half of the destination would be deleted",
             ),
-            (Obstacle::SameFile, "replace /d: source and destination are the same file"),
+            (Obstacle::SameFile, "/d: source and destination are the same file"),
         ] {
             assert_eq!(entry(&EntryFault::File(&of(obstacle))), (message.into(), None));
         }

@@ -50,6 +50,9 @@ pub fn file(error: &FileError) -> ApiError {
         }
         FileError::NoSpace { .. } => ApiError::new(ErrorKind::NoSpace, message).hint(FREE_SPACE),
         FileError::Vanished { .. } => ApiError::new(ErrorKind::NotFound, message),
+        FileError::Permission { .. } => {
+            ApiError::new(ErrorKind::Failed, message).hint("run it as a user who may write there")
+        }
         FileError::Busy { .. } => {
             ApiError::new(ErrorKind::Failed, message).hint("another tow is writing there; wait for it to end")
         }
@@ -78,8 +81,9 @@ pub fn source(error: &FileError) -> ApiError {
 
 /// An error of the system on `path`.
 pub fn io(doing: &str, path: &Path, error: &std::io::Error) -> ApiError {
-    use std::io::ErrorKind::{AlreadyExists, NotFound, PermissionDenied, StorageFull};
-    let is_plain = matches!(error.kind(), AlreadyExists | NotFound | PermissionDenied | StorageFull);
+    use std::io::ErrorKind::{AlreadyExists, NotADirectory, NotFound, PermissionDenied, StorageFull};
+    let is_plain =
+        matches!(error.kind(), AlreadyExists | NotADirectory | NotFound | PermissionDenied | StorageFull);
     let doing = if is_plain { String::new() } else { format!("{doing} ") };
     let shown = display_name(path.as_os_str().as_encoded_bytes());
     ApiError::new(io_kind(error), format!("{doing}{shown}: {}", reason(error)))

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{Metadata, Time};
-use towpath_files::{BeforeNaming, FileError, Overwrite, Staged, Stamp};
+use towpath_files::{BeforeNaming, FileError, Overwrite, Staged, Stamp, of_file};
 use towpath_protocol::processor::Object;
 use towpath_protocol::processors::Processors;
 use towpath_transfer::object::CheckError;
@@ -136,7 +136,7 @@ impl CopyFile {
     }
 
     /// Files that are complete and wait for their names get them.
-    pub fn name_complete(&self) {
+    fn name_complete(&self) {
         if let Some(placing) = self.receiving.opened() {
             self.receiving.named(placing.flush());
         }
@@ -154,14 +154,33 @@ impl CopyFile {
 
     /// It can't be had.
     pub fn fail(&self, error: &FileError) {
-        self.receiving.problem(&self.wanted.shown, error);
+        self.problem(error);
         self.settle(false);
+    }
+
+    /// Tells why it can't be written: by its own name at the destination, if that of its temporary is not allowed.
+    fn problem(&self, error: &FileError) {
+        let shown = &self.wanted.shown;
+        // It ends the copy: what is complete gets its name before.
+        if matches!(error, FileError::NoSpace { .. }) {
+            self.name_complete();
+            return self.receiving.problem(shown, error);
+        }
+        let path = self.receiving.opened().map(|placing| self.wanted.path.below(&placing.base));
+        match path.as_ref().and_then(|path| of_file(error, path)) {
+            None => self.receiving.problem(shown, error),
+            Some(error) if error.path().ends_with(OsStr::from_bytes(shown)) => {
+                self.receiving.problem(shown, &error);
+            }
+            // The destination's name is another one.
+            Some(error) => self.receiving.problem(error.path().as_os_str().as_bytes(), &error),
+        }
     }
 
     /// The session could not bring it, or this side could not write it.
     pub fn ended(&self, error: &FetchError) {
         match (self.partial.take_failure(), error) {
-            (Some(failure), _) => self.receiving.problem(&self.wanted.shown, &failure),
+            (Some(failure), _) => self.problem(&failure),
             (None, FetchError::Ended(Outcome::SourceChanged | Outcome::NotHere | Outcome::Gone)) => {
                 self.receiving.lost(self.wanted.entry);
                 return drop(lock(&self.place).take());

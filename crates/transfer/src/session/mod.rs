@@ -131,6 +131,14 @@ pub struct Fetched {
     pub about: About,
 }
 
+/// A time in whole seconds, as errors have it.
+pub fn in_seconds(time: Duration) -> String {
+    match time.as_secs() {
+        1 => "1 second".into(),
+        seconds => format!("{seconds} seconds"),
+    }
+}
+
 /// Why an object is not here.
 #[derive(Debug, Error)]
 pub enum FetchError {
@@ -146,7 +154,7 @@ pub enum FetchError {
         what: CheckError,
     },
     /// Nothing came for too long.
-    #[error("nothing came for {} seconds{}", .waited.as_secs(), .last_error.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    #[error("nothing came for {}{}", in_seconds(*.waited), .last_error.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
     Stalled {
         /// How long.
         waited: Duration,

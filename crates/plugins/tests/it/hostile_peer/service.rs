@@ -287,7 +287,7 @@ async fn silence_and_pings_without_end() {
             liar.say(Body::Ping(Ping::default())).await;
         }
     });
-    assert_says(&pinging.await, "nothing came for 1 seconds");
+    assert_says(&pinging.await, "nothing came for 1 second");
 }
 
 #[tokio::test]
@@ -313,7 +313,7 @@ async fn a_peer_that_is_done_without_data_is_not_asked_in_a_spin() {
             liar.say(Body::Done(RequestOnly { request: get.request })).await;
         }
     });
-    assert_says(&error.await, "nothing came for 1 seconds");
+    assert_says(&error.await, "nothing came for 1 second");
     let gets = GETS.load(Ordering::Relaxed);
     assert!((1..30).contains(&gets), "asked {gets} times in a second");
 }

@@ -143,10 +143,10 @@ async fn a_source_that_never_answers_is_a_stall() {
     for size in [None, Some(1)] {
         let request = ObjectRequest { size, ..request(Oid::of(b"x"), &Memory::new()) };
         let error = fetch(&session, request).await.unwrap_err().to_string();
-        assert_eq!(error, "nothing came for 1 seconds: the line is dead");
+        assert_eq!(error, "nothing came for 1 second: the line is dead");
     }
     let live = fetch(&session, request(Oid::Live([1; 32]), &Memory::new())).await.unwrap_err().to_string();
-    assert_eq!(live, "nothing came for 1 seconds: the line is dead");
+    assert_eq!(live, "nothing came for 1 second: the line is dead");
 }
 
 #[tokio::test]
