@@ -91,7 +91,7 @@ pub use peer::{Peer, PeerConfig};
 pub use served::Served;
 pub use service::{Issuer, Service};
 pub use shared::Traffic;
-pub use stall::{Heard, QUIET, Stall};
+pub use stall::{Arrived, QUIET, Stall};
 
 /// The last word of a receiver that has all that it came for.
 pub const HAS_ALL: &str = "has all of it";

@@ -25,7 +25,7 @@ use super::served::Served;
 use super::service::Service;
 use super::session::{PEER_CLOSED, Question, Session, SessionConfig};
 use super::shared::{Shared, Traffic};
-use super::stall::Heard;
+use super::stall::Arrived;
 use super::wire::Body;
 use super::writer::{Messages, WriterQueues, write_frames};
 use crate::processors::Processors;
@@ -182,10 +182,10 @@ impl Peer {
     }
 
     /// What came on this connection, to see a stall by.
-    pub fn heard(&self) -> Heard {
+    pub fn heard(&self) -> Arrived {
         let (bytes, listens) =
             (self.shared.heard.load(Ordering::Relaxed), self.shared.listens.load(Ordering::Relaxed));
-        Heard { bytes, listens, awaits_data: listens && self.shared.with(Session::awaits_data) }
+        Arrived { bytes, listens, awaits_data: listens && self.shared.with(Session::awaits_data) }
     }
 
     /// The service at the other end.

@@ -9,7 +9,7 @@ const LONGEST_GAP: Duration = Duration::from_secs(5);
 
 /// What came on a connection so far, and what is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Heard {
+pub struct Arrived {
     /// Bytes, also of a frame that is not whole yet.
     pub bytes: u64,
     /// This side waits for more; it is not busy with what came.
@@ -18,7 +18,7 @@ pub struct Heard {
     pub awaits_data: bool,
 }
 
-impl Heard {
+impl Arrived {
     /// The same of two connections of one transfer together.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {

@@ -21,7 +21,7 @@ const NEXT: Duration = Duration::from_secs(5);
 
 /// An obstacle, and how long it was there when it was noticed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct InTheWay {
+struct TransferObstacle {
     what: String,
     already: Duration,
 }
@@ -35,8 +35,8 @@ struct Waiting {
 
 impl Waiting {
     /// Time that `obstacle` has been in the way, if it is to be reported now.
-    fn look(&mut self, now: Instant, obstacle: Option<&InTheWay>) -> Option<Duration> {
-        let Some(InTheWay { what, already }) = obstacle else {
+    fn look(&mut self, now: Instant, obstacle: Option<&TransferObstacle>) -> Option<Duration> {
+        let Some(TransferObstacle { what, already }) = obstacle else {
             *self = Self::default();
             return None;
         };
@@ -62,7 +62,8 @@ pub(crate) async fn report(get: &GetUnderWay, events: &mpsc::Sender<Event>) -> I
         ticks.tick().await;
         let now = Instant::now();
         let obstacle = in_the_way(get).or_else(|| stalled(get, &mut stall, now));
-        if let (Some(waited), Some(InTheWay { what, .. })) = (waiting.look(now, obstacle.as_ref()), obstacle)
+        if let (Some(waited), Some(TransferObstacle { what, .. })) =
+            (waiting.look(now, obstacle.as_ref()), obstacle)
         {
             let left = wait_limit.saturating_sub(waited).as_secs_f64().round() as u64;
             let _ = events.send(Event::Waiting { what, seconds: Some(left) }).await;
@@ -71,19 +72,19 @@ pub(crate) async fn report(get: &GetUnderWay, events: &mpsc::Sender<Event>) -> I
 }
 
 /// Reason that keeps a get from its sender.
-fn in_the_way(get: &GetUnderWay) -> Option<InTheWay> {
+fn in_the_way(get: &GetUnderWay) -> Option<TransferObstacle> {
     let unanswered = || get.unanswered().filter(|_| !get.answered.is_noted());
     let why = get.plugins.root.last_error().or_else(unanswered)?;
-    Some(InTheWay { what: format!("the sender: {why}"), already: Duration::ZERO })
+    Some(TransferObstacle { what: format!("the sender: {why}"), already: Duration::ZERO })
 }
 
 /// Reason that a get over a connection waits: nothing comes of what the sender owes.
-fn stalled(get: &GetUnderWay, stall: &mut Stall, now: Instant) -> Option<InTheWay> {
+fn stalled(get: &GetUnderWay, stall: &mut Stall, now: Instant) -> Option<TransferObstacle> {
     let paths = get.plugins.remote.iter().map(|plugin| plugin.path());
     let (arrived, is_due) =
         paths.fold((0, false), |(arrived, is_due), path| (arrived + path.arrived, is_due || path.is_due));
     let already = stall.look(now, arrived, IDLE, is_due)?;
-    Some(InTheWay { what: format!("the sender: nothing came for {} s", QUIET.as_secs()), already })
+    Some(TransferObstacle { what: format!("the sender: nothing came for {} s", QUIET.as_secs()), already })
 }
 
 /// Does `work`, and tells of `what` it waits for if that takes long.
@@ -105,16 +106,16 @@ pub(crate) async fn report_wait<T>(
 mod tests {
     use super::*;
 
-    fn obstacle(what: &str) -> InTheWay {
-        InTheWay { what: what.into(), already: Duration::ZERO }
+    fn obstacle(what: &str) -> TransferObstacle {
+        TransferObstacle { what: what.into(), already: Duration::ZERO }
     }
 
     #[test]
     fn a_stall_is_told_as_soon_as_it_is_one() {
         let (mut waiting, start) = (Waiting::default(), Instant::now());
-        let stall = InTheWay { already: QUIET, ..obstacle("a") };
+        let stall = TransferObstacle { already: QUIET, ..obstacle("a") };
         assert_eq!(waiting.look(start, Some(&stall)), Some(QUIET));
-        let longer = InTheWay { already: 2 * QUIET, ..stall };
+        let longer = TransferObstacle { already: 2 * QUIET, ..stall };
         assert_eq!(waiting.look(start + QUIET, Some(&longer)), None, "once");
         assert_eq!(waiting.look(start + 2 * QUIET, None), None);
         assert_eq!(waiting.look(start + 3 * QUIET, Some(&longer)), Some(2 * QUIET), "another one");

@@ -187,9 +187,13 @@ mod tests {
     fn a_few_records_need_no_file_and_others_say_where_it_should_be() {
         let mut records = Records::default();
         records.push(&Named { name: b"one".to_vec() }).unwrap();
-        let mut read = 0;
-        records.for_each(|_| io::Result::Ok(read += 1)).unwrap();
-        assert!(read == 1 && records.file.is_none());
+        let mut read = Vec::new();
+        let mut note = |record: Named| {
+            read.push(record.name);
+            io::Result::Ok(())
+        };
+        records.for_each(&mut note).unwrap();
+        assert!(read == [b"one"] && records.file.is_none());
         let error = no_place(Path::new("/x"), &io::ErrorKind::PermissionDenied.into());
         let told = "no notes can be kept in /x (permission denied); TMPDIR names another folder";
         assert_eq!(error.to_string(), told);

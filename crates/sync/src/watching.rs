@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use towpath_api::copy::CopyEvent;
-use towpath_protocol::{Heard, Peer, QUIET, Stall};
+use towpath_protocol::{Arrived, Peer, QUIET, Stall};
 
 use super::talk::Events;
 
@@ -16,14 +16,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Whether a stall is to be told: once. It is handed the time.
 #[derive(Debug, Default)]
-struct Watch {
+struct StallWatch {
     stall: Stall,
     is_told: bool,
 }
 
-impl Watch {
+impl StallWatch {
     /// How long nothing came, if that is to be told now. A side that is there sends a ping twice a second.
-    fn look(&mut self, now: Instant, heard: Heard) -> Option<Duration> {
+    fn look(&mut self, now: Instant, heard: Arrived) -> Option<Duration> {
         let quiet = self.stall.look(now, heard.bytes, 0, heard.listens);
         let was_told = std::mem::replace(&mut self.is_told, quiet.is_some());
         quiet.filter(|_| !was_told)
@@ -43,7 +43,7 @@ pub async fn told<T>(login: impl Future<Output = T>, other: &str, events: &Event
 
 /// Tells each time that nothing comes of `other`, which is given up after `silence`; until the connection has ended.
 pub async fn watch(peer: Weak<Peer>, other: String, silence: Duration, events: Events) {
-    let (mut watch, mut ticks) = (Watch::default(), tokio::time::interval(LOOK_EVERY));
+    let (mut watch, mut ticks) = (StallWatch::default(), tokio::time::interval(LOOK_EVERY));
     while let Some(heard) = heard(&peer) {
         if let Some(quiet) = watch.look(Instant::now(), heard) {
             let left = silence.saturating_sub(quiet).as_secs_f64().round() as u64;
@@ -53,7 +53,7 @@ pub async fn watch(peer: Weak<Peer>, other: String, silence: Duration, events: E
     }
 }
 
-fn heard(peer: &Weak<Peer>) -> Option<Heard> {
+fn heard(peer: &Weak<Peer>) -> Option<Arrived> {
     let peer: Arc<Peer> = peer.upgrade()?;
     peer.ended().is_none().then(|| peer.heard())
 }
@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn a_side_that_falls_silent_is_told_of_once() {
-        let (mut watch, start) = (Watch::default(), Instant::now());
+        let (mut watch, start) = (StallWatch::default(), Instant::now());
         let mut look = |second, bytes| {
-            let heard = Heard { bytes, listens: true, awaits_data: false };
+            let heard = Arrived { bytes, listens: true, awaits_data: false };
             watch.look(start + Duration::from_secs(second), heard)
         };
         assert_eq!((look(0, 9), look(1, 9)), (None, None));

@@ -68,7 +68,7 @@ pub fn make(base: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     if base.len() > MAX_LEN || target.len() > MAX_LEN {
         return None;
     }
-    let mut finder = Finder { base, target, index: WindowIndex::of(base), made: Made::default() };
+    let mut finder = Finder { base, target, index: WindowIndex::of(base), made: PatchMaker::default() };
     finder.run();
     Some(finder.made.into_bytes(target))
 }
@@ -154,7 +154,7 @@ fn moved(from: usize, by: i64) -> Option<usize> {
 
 /// Ops and differences as they are found; literals stay in the target.
 #[derive(Default)]
-struct Made {
+struct PatchMaker {
     ops: Writer,
     differences: Vec<u8>,
     literals: Vec<std::ops::Range<usize>>,
@@ -162,7 +162,7 @@ struct Made {
     from: usize,
 }
 
-impl Made {
+impl PatchMaker {
     /// Literals, then a match that begins at `from` in the base.
     fn add(&mut self, base: &[u8], target: &[u8], literals: std::ops::Range<usize>, from: usize, len: usize) {
         let start = literals.end;
@@ -264,7 +264,7 @@ struct Finder<'a> {
     base: &'a [u8],
     target: &'a [u8],
     index: WindowIndex,
-    made: Made,
+    made: PatchMaker,
 }
 
 impl Finder<'_> {

@@ -21,7 +21,7 @@ use towpath_protocol::peer::{Peer, PeerConfig, source_name};
 use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::Question;
 use towpath_protocol::wire::{Describe, MAX_WANTS, oid_field};
-use towpath_protocol::{Heard, Service};
+use towpath_protocol::{Arrived, Service};
 
 use super::SCHEME;
 use super::slots::{Slot, Slots};
@@ -252,7 +252,7 @@ impl TransferPlugin for Direct {
     }
 
     fn path(&self) -> PathState {
-        let heard = self.slots.peers().map(|peer| peer.heard()).fold(Heard::default(), Heard::with);
+        let heard = self.slots.peers().map(|peer| peer.heard()).fold(Arrived::default(), Arrived::with);
         let bare = PathState { arrived: heard.bytes, is_due: heard.awaits_data, ..PathState::default() };
         let paths = self.slots.peers().filter_map(|peer| peer.path());
         paths.fold(bare, |all, path| PathState {
