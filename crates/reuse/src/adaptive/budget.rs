@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   seconds = 0.1 x (elapsed + rest / rate) x (1 - looked at in vain / (8 x (wanted + found)))
-//!             + 0.25 x found / rate - 2.4 x spent in vain - 0.0015 x operations in vain
+//!             + 0.25 x found / rate - 2.4 x spent in vain - 0.0025 x operations in vain
 //! ```
 //!
 //! Finds make it larger, looks in vain make it smaller. It is spent at once, as what is found early
@@ -29,7 +29,7 @@ const UNKNOWN: f64 = 60.0;
 const JUDGED: f64 = 2.4;
 /// Seconds that an operation costs besides: threads wake for it. Measured, of directories that are in memory: 0.35 ms
 /// each, and 0.1 s in all. Counted so high that such a search stays below 0.6 times what rsync takes for the whole copy.
-const WOKEN: f64 = 0.0015;
+const WOKEN: f64 = 0.0025;
 /// Times as long as it worked the search rests while others wait.
 const REST: u32 = 9;
 
@@ -193,7 +193,7 @@ mod tests {
         budget.spent(at(0.1), looked(0.1, 80 * MB, 0), false);
         assert_eq!(
             left(&budget, standing(0.0, 40 * MB, 12.5e6)),
-            (-0.0015, 240.0),
+            (-0.0025, 240.0),
             "0.24 - 2.4 x 0.1 - WOKEN"
         );
         budget.spent(at(0.2), looked(0.1, 80 * MB, 0), false);
@@ -213,7 +213,7 @@ mod tests {
         let quarter = left(&budget, standing(1.0, 20 * MB, 1e6));
         assert_eq!(
             quarter,
-            (3.947125, 390.0),
+            (3.946875, 390.0),
             "2.1 x (1 - 10 / 400) + 2.5 - (2.4 + WOKEN) x 0.25: a quarter was in vain"
         );
     }
