@@ -25,14 +25,15 @@ below() {
         sync) echo "content api link store files transfer protocol reuse plugins targets ssh" ;;
         config) echo "content files store protocol plugins" ;;
         confinement) echo "content config" ;;
-        service) echo "content api link store files transfer protocol reuse plugins targets ssh sync config confinement" ;;
-        cli) echo "api config confinement service" ;;
+        words) echo "content api link store files transfer ssh sync" ;;
+        service) echo "content api link store files transfer protocol reuse plugins targets ssh sync config confinement words" ;;
+        cli) echo "api config confinement words service" ;;
         *) return 1 ;;
     esac
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet link store files transfer protocol reuse plugins targets ssh sync config confinement service cli"
+order="content api simnet link store files transfer protocol reuse plugins targets ssh sync config confinement words service cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

@@ -13,7 +13,7 @@ use towpath_transfer::{Fetched, Group, Session, Target};
 use crate::getting::GetUnderWay;
 use crate::in_flight::{Arrival, Described, Leading, Stage};
 use crate::metrics::{Direction, Watch};
-use crate::words;
+use towpath_words as words;
 
 impl Arrival {
     /// Starts to fetch what `get` asks for.

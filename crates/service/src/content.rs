@@ -23,8 +23,8 @@ use crate::read_budget::HeldBody;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::transfers::Transfer;
-use crate::words;
 use towpath_targets::spool::Next;
+use towpath_words as words;
 
 /// Bytes handed on at once.
 const PART: u64 = 256 << 10;

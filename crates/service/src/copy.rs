@@ -11,9 +11,9 @@ pub use towpath_sync::{CopyError, threads_ended};
 use towpath_sync::{Host, Writes};
 
 use crate::state::Service;
-use crate::words::copies;
 use towpath_config::Switch;
 use towpath_confinement::{Places, Writable};
+use towpath_words::copies;
 
 /// As [`towpath_sync::run`].
 pub async fn run(

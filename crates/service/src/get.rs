@@ -22,8 +22,8 @@ use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::waiting::{self, report_wait};
-use crate::words;
 use towpath_sync::search::searched;
+use towpath_words as words;
 
 /// Number of times a get begins anew when the producer of a live object does.
 const MAX_STARTS: usize = 20;

@@ -33,11 +33,11 @@ use towpath_transfer::{Fetched, Group, Session, Target};
 
 use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
 use crate::state::Service;
-use crate::words;
 use towpath_content::lock::lock;
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
 use towpath_targets::spool::{FailOnDrop, Spool, SpoolReader};
+use towpath_words as words;
 use writer::TreeWriter;
 
 /// Bytes of the descriptor read at once.

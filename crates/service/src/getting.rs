@@ -29,7 +29,7 @@ use crate::in_flight::{FlightGroup, FlightKey, FlightRole, Leading};
 use crate::state;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
-use crate::words;
+use towpath_words as words;
 
 /// Number of times a get waits for another one of the same object before it goes alone.
 const MAX_TURNS: usize = 64;

@@ -22,8 +22,8 @@ use crate::metrics::{Direction, Watch};
 use crate::open_session::Open;
 use crate::parts::{self, Part};
 use crate::state::{Service, parse_name};
-use crate::words;
 use crate::{content, copy, get, put};
+use towpath_words as words;
 
 impl Service {
     /// Lets nothing new begin, and waits for what is under way, but not for longer than the

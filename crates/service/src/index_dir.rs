@@ -30,9 +30,9 @@ use towpath_store::{DiskStore, FileRecord, Stamp, StoreError, cut_and_hash_open_
 
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
-use crate::words;
 use towpath_config::Home;
 use towpath_targets::index_record::store_stamp;
+use towpath_words as words;
 
 /// Files handled at once.
 const BATCH: usize = 512;

@@ -34,7 +34,6 @@
 //! | `ending` | how long a service that is asked to end waits |
 //! | [`server`] | the local API over a Unix socket |
 //! | `waiting` | what keeps a get from its sender, and how long it is tried |
-//! | [`words`] | what went wrong, as people are told |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 //!
 //! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
@@ -76,7 +75,6 @@ pub mod state;
 mod transfers;
 mod tree_put;
 mod waiting;
-pub mod words;
 
 pub use in_process::InProcess;
 pub use state::{Options, Service};

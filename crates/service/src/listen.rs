@@ -14,8 +14,8 @@ use towpath_protocol::{Peer, PeerConfig, Service};
 use crate::connection_limits::{ConnectionLimits, ConnectionPermit, Excess, HandshakePermit};
 use crate::fetches::Fetches;
 use crate::shares::Shares;
-use crate::words;
 use towpath_ssh::addresses::{bind, interfaces};
+use towpath_words as words;
 
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);

@@ -20,7 +20,7 @@ use crate::metrics::Direction;
 use crate::open_puts::{Filled, OpenEntry, OpenPut};
 use crate::state::Service;
 use crate::tree_put::TreePut;
-use crate::words;
+use towpath_words as words;
 
 /// Bytes taken at once.
 const READ: u64 = 256 << 10;

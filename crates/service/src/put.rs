@@ -27,7 +27,7 @@ use crate::put_tree::{self, PutReport, TreeTotals};
 use crate::shares::Share;
 use crate::state::Service;
 use crate::transfers::{PROGRESS_EVERY, Transfer};
-use crate::words;
+use towpath_words as words;
 
 /// A file up to this size is hashed before its ticket is made.
 const HASH_FIRST: u64 = 64 << 20;

@@ -27,7 +27,7 @@ use towpath_store::{About, DiskStore, Stamp, Store};
 use towpath_targets::index_record::store_stamp;
 use towpath_transfer::FetchError;
 
-use crate::words;
+use towpath_words as words;
 
 /// Steps of a scan handled at once.
 const BATCH: usize = 1024;

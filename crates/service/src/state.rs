@@ -32,11 +32,11 @@ use crate::read_budget::ReadBudget;
 use crate::sessions::Sessions;
 use crate::shares::Shares;
 use crate::transfers::Transfers;
-use crate::words;
 use towpath_config::Home;
 use towpath_config::{Config, Live};
 use towpath_confinement::Writable;
 use towpath_content::lock::lock;
+use towpath_words as words;
 
 /// Interval at which the cache is compared with its limits.
 const TRIM_EVERY: Duration = Duration::from_secs(10);

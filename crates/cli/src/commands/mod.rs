@@ -36,7 +36,8 @@ use towpath_config::{Home, NoHome};
 use towpath_confinement::{self as confinement, ConfinementError};
 use towpath_service::InProcess;
 use towpath_service::copy::{self, CopyError};
-use towpath_service::{Options, Service, words};
+use towpath_service::{Options, Service};
+use towpath_words as words;
 
 use crate::activation::Inherited;
 use crate::interrupts::Signals;

@@ -12,10 +12,10 @@ use towpath_store::About;
 use towpath_transfer::{FetchError, Target};
 
 use super::TreeTarget;
-use crate::words;
 use towpath_content::lock::lock;
 use towpath_targets::partial::PartialFile;
 use towpath_targets::placing::Begun;
+use towpath_words as words;
 
 /// A file of the tree on its way.
 pub(super) struct TreeFile {

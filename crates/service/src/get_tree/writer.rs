@@ -19,9 +19,9 @@ use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Targe
 use super::file::TreeFile;
 use super::{TreeTarget, decode};
 use crate::put_tree::{not_carried, special};
-use crate::words;
 use towpath_content::lock::lock;
 use towpath_targets::spool::SpoolReader;
+use towpath_words as words;
 
 /// Files asked for together.
 const MAX_REQUESTS: usize = 64;

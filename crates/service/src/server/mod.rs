@@ -52,7 +52,7 @@ pub use routes::table;
 
 use crate::in_process::InProcess;
 use crate::state::Service;
-use crate::words;
+use towpath_words as words;
 
 /// Connections that wait to be accepted: a thousand programs may start at once.
 const BACKLOG: i32 = 4096;

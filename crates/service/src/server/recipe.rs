@@ -18,7 +18,7 @@ use towpath_store::{RecipeNodes, State as Stored, Store};
 use super::problem::{CallFailure, Path};
 use crate::in_process::InProcess;
 use crate::state::{Service, parse_name};
-use crate::words;
+use towpath_words as words;
 
 /// Bytes of lines handed on at once.
 const PART: usize = 16 << 10;
