@@ -9,7 +9,7 @@ tow=$(realpath "${2:-target/release/tow}")
 dir=$(mktemp -d "${SHM:-/dev/shm}/first-put-XXXXXX")
 daemon=
 stop() {
-    [ -z "$daemon" ] || { kill -INT "$daemon" && wait "$daemon"; } || true
+    [ -z "$daemon" ] || { kill -TERM "$daemon" && wait "$daemon"; } || true
     daemon=
 }
 trap 'stop; rm -rf "$dir"' EXIT

@@ -51,7 +51,7 @@ row() {
     until grep -qF "hashes path=\"$placed\"" "$work/log" || ! kill -0 $copy 2> /dev/null || [ $((tries += 1)) -gt 600 ]; do
         sleep 0.2
     done
-    kill -INT $copy 2> /dev/null || true
+    kill -TERM $copy 2> /dev/null || true
     wait $copy 2> /dev/null || true
     local otherwise="  not found"
     ! cmp -s "$work/sent/a.out" "$tree/$destination/a.out" || otherwise="  nothing searched: it lies in the place"

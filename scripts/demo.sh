@@ -17,7 +17,7 @@ if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] && [ "${room:-0}" -ge $((1 << 20)) ];
 work=$(mktemp -d "$temporary/tow-demo.XXXXXX")
 daemons=()
 cleanup() {
-    for pid in "${daemons[@]}"; do kill -INT "$pid" 2>/dev/null || true; done
+    for pid in "${daemons[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
     wait
     chmod -R u+w "$work"
     rm -rf "$work"
@@ -37,6 +37,9 @@ listing() {
         find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
 }
 start_daemon() {
+    # A daemon writes nothing below /dev unless its configuration names it.
+    mkdir -p "$work/$1"
+    printf 'write_below = ["%s"]\n' "$work" > "$work/$1/config.toml"
     TOW_HOME=$work/$1 "$tow" -q daemon --listen 127.0.0.1:0 &
     daemons+=($!)
     for _ in $(seq 100); do

@@ -16,7 +16,7 @@ work=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/tow-measure.XXXXXX")
 shared=
 trees=$(mktemp -d "${TREES:-$work}/tow-measure-trees.XXXXXX")
 cleanup() {
-    [ -z "$shared" ] || kill -INT "$shared" 2>/dev/null || true
+    [ -z "$shared" ] || kill -TERM "$shared" 2>/dev/null || true
     wait
     rm -rf "$work" "$trees"
 }
@@ -32,7 +32,7 @@ share() { # PATH [OPTION...]
     shared=$!
     until [ -s ticket ]; do sleep 0.05; done
 }
-unshare_it() { kill -INT "$shared"; wait "$shared" || true; shared=; }
+unshare_it() { kill -TERM "$shared"; wait "$shared" || true; shared=; }
 get() { TOW_HOME=$PWD/b "$tow" -q get - -o "$@" < ticket; }
 now() { date +%s.%N; }
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.2f", b - a }'; }
