@@ -15,8 +15,9 @@ use towpath_api::copy::{CopySummary, Via};
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_plugins::local::Allow;
-use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover, takeover};
-use towpath_protocol::{ControlReceiver, ControlSender, Peer};
+use towpath_plugins::registry::{self, PluginParts, Tree};
+use towpath_plugins::{Direct, Inspected, Takeover, takeover};
+use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig};
 use towpath_reuse::adaptive::Adaptive;
 use towpath_reuse::disk_search::Scope;
 use towpath_store::Store;
@@ -57,9 +58,7 @@ pub async fn receive(
     let options = &side.options;
     let receiving = receiving(&side.host, options, side.events.clone(), side.is_started);
     let (takeover, stood) = begin_race(side, race.as_mut(), theirs).await?;
-    let known = known(side, &destined.path, Arc::clone(&takeover));
-    let adaptive = search::plugin(side, &destined.path, &known);
-    let root = adaptive.clone().map_or(known, |adaptive| adaptive as Arc<dyn TransferPlugin>);
+    let Tree { root, adaptive, .. } = plugins(side, &destined.path, Arc::clone(&takeover));
     let (session, _hints) = session(side, root);
     let session = Arc::new(session);
     let look = look(&takeover, adaptive.as_ref(), options.limit_rate as f64);
@@ -201,21 +200,28 @@ async fn failed(threads: &mut JoinSet<Result<(), CopyError>>) -> CopyError {
     std::future::pending().await
 }
 
-/// Files that this machine is known to have, and for all others the way to the other side that is best.
-fn known(side: &Side, destination: &Path, takeover: Arc<Takeover>) -> Arc<dyn TransferPlugin> {
+/// The configured plugins, with the best way to the other side.
+fn plugins(side: &Side, destination: &Path, takeover: Arc<Takeover>) -> Tree {
+    let (store, allow) = (Arc::clone(&side.host.store) as Arc<dyn Store>, allow(side, destination));
+    let (identity, peer) = (side.host.identity.clone(), PeerConfig::default());
+    let (way, search) = (Some(takeover as Arc<dyn TransferPlugin>), search::of(side, destination));
+    registry::build(&side.host.plugins, &PluginParts { store, allow, identity, peer, way, search })
+}
+
+/// Objects that this machine has and the copy may draw from.
+fn allow(side: &Side, destination: &Path) -> Allow {
     let store = Arc::clone(&side.host.store);
-    let allow: Allow = match side.is_started {
+    match side.is_started {
+        _ if side.options.whole_file => Arc::new(|_| false),
         // Whoever may log in here may know what is here (`docs/threat-model.md`).
         true => Arc::new(|_| true),
         false => {
-            let (store, inside) = (Arc::clone(&store), destination.canonicalize().ok());
+            let inside = destination.canonicalize().ok();
             Arc::new(
                 move |oid| matches!(store.locate(oid), Ok(Some((path, _))) if is_open(&path, inside.as_deref())),
             )
         }
-    };
-    let local = Arc::new(Local::new(store as Arc<dyn Store>, allow)) as Arc<dyn TransferPlugin>;
-    Arc::new(Cascade::new(vec![local, takeover]))
+    }
 }
 
 /// Whether a pull may draw from a file: the copy gets the mode that the other machine says, so what only its owner may read
