@@ -12,23 +12,23 @@ use prost::Message;
 use towpath_api::copy::CopyEvent;
 use towpath_files::{FileError, RelPath};
 
+use super::Finish;
 use super::allowance::Allowance;
 use crate::error::{CopyError, LeftOut};
-use crate::merge::Merge;
 use crate::noted::{ExtraRecord, RecordStop};
 use crate::receiving::Receiving;
 use crate::records::Records;
 use crate::removing::{ShownRemoval, is_protected};
 
-impl Merge {
+impl Finish {
     /// Deletes what only the destination has, as far as that is allowed.
     pub(super) fn delete(&mut self, allowance: &Allowance) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        if self.deletions.len() == 0 || allowance.none().is_some() {
+        if self.removals.extras.len() == 0 || allowance.none().is_some() {
             return Ok(());
         }
-        let spots = &mut self.spots;
-        let deleted = self.deletions.for_each(|record: ExtraRecord| {
+        let spots = &mut self.notes.spots;
+        let deleted = self.removals.extras.for_each(|record: ExtraRecord| {
             receiving.check().map_err(RecordStop)?;
             let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
             if let Err(error) = delete(&receiving, &path, &shown, allowance) {
