@@ -82,7 +82,7 @@ pub fn rehearse(
 ) -> Result<Removed, FileError> {
     let mut may = |below: &RelPath, is_dir: bool| !is_protected(filter, below, shown, is_dir);
     let mut removal = ShownRemoval { path, shown, may: &mut may, gone: each };
-    receiving.placing()?.destination.rehearse_removal(path, &mut removal)
+    receiving.placing()?.destination.removal().rehearse(path, &mut removal)
 }
 
 /// Whether the filter rules keep something below a directory that goes.

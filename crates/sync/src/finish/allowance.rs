@@ -130,7 +130,7 @@ impl Allowance {
         if !there.is_some_and(|there| there.entry.kind == Kind::Directory) {
             return Ok(());
         }
-        if !receiving.options.dry_run && destination.remove_dir(&room.path)? {
+        if !receiving.options.dry_run && destination.removal().remove_dir(&room.path)? {
             return Ok(());
         }
         let mut counted = 0;
