@@ -33,7 +33,8 @@
 //! | `naming` | whether a source stands for itself or for what is in it; pure |
 //! | `judge` | what has to be done about an entry; pure |
 //! | `merge`, `finish` | the receiving walk, and what waits for its end |
-//! | `noted`, `removing` | what is kept on disk until then; what removing would remove |
+//! | `requests` | what the walk asks for, and waits for |
+//! | `noted`, `removing` | what is kept on disk until then; what may go, and what removing it would remove |
 //! | `receiving`, `wanted`, `fate` | what its parts share; a file that is asked for; what became of it |
 //! | `file`, `places` | one file on its way, what it is drawn from, and how many there are at once |
 //! | `changed` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
@@ -74,6 +75,7 @@ mod records;
 mod remote;
 mod removal;
 mod removing;
+mod requests;
 mod run;
 pub mod search;
 mod sender;

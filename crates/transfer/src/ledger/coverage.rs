@@ -52,6 +52,15 @@ impl ByteCoverage {
         coverage.have.covers(wanted) && coverage.wants.is_empty()
     }
 
+    /// Whether the `len` bytes of a want, if it has any, are there at each of its places.
+    pub(super) fn covers(&self, places: &[ObjectOffset], len: u64) -> bool {
+        len > 0
+            && places.iter().all(|place| {
+                let have = self.have(place.object);
+                have.is_some_and(|have| have.covers(&(place.offset..place.offset + len)))
+            })
+    }
+
     /// Which bytes of `object` are there.
     pub fn have(&self, object: ObjectKey) -> Option<&Intervals> {
         self.objects.get(&object).map(|coverage| &coverage.have)

@@ -1,18 +1,10 @@
 //! What was asked of an object in flight, and what is kept of the answers.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::claim::WrongRecipe;
-use crate::want::{Delivery, ObjectKey};
-
-/// The first bytes of a piece, checked by nobody.
-pub(super) struct PartialPiece {
-    /// Where they lie in the object.
-    pub(super) range: Range<u64>,
-    pub(super) delivery: Delivery,
-}
+use crate::want::ObjectKey;
 
 /// Whether an object's recipe was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
