@@ -22,6 +22,7 @@ use super::talk::{Events, failed_at};
 use super::threads;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
+use towpath_reuse::candidates::renames::MAX_WAITING;
 
 /// Threads that copy.
 const WORKERS: usize = 4;
@@ -32,9 +33,14 @@ const INSPECTED: usize = 256 << 10;
 /// Files that wait for one of them.
 const WAITING: usize = 256;
 
+/// A file to be copied, and whether it may take the name of one that is about to be removed.
+type CopyJob = (Arc<CopyFile>, bool);
+
 /// Copies files on threads of its own.
 pub struct LocalSupplier {
-    queue: mpsc::Sender<Arc<CopyFile>>,
+    queue: mpsc::Sender<CopyJob>,
+    /// New files whose bytes may be at the destination, in a file that is about to be removed.
+    waiting: Mutex<Vec<Arc<CopyFile>>>,
     /// What is removed at the source once it is in place: files asked for, by entry.
     remove: Option<Mutex<HashMap<u64, Located>>>,
     removal: Removal,
@@ -48,14 +54,15 @@ impl LocalSupplier {
         let (queue, inbox) = mpsc::channel(WAITING);
         let (inbox, turns) = (Arc::new(Mutex::new(inbox)), Arc::new(RwLock::new(())));
         for _ in 0..WORKERS {
-            let inbox: Arc<Mutex<mpsc::Receiver<Arc<CopyFile>>>> = Arc::clone(&inbox);
+            let inbox: Arc<Mutex<mpsc::Receiver<CopyJob>>> = Arc::clone(&inbox);
             let (events, processors, turns) = (events.clone(), processors.clone(), Arc::clone(&turns));
             threads::spawn(move || {
                 loop {
                     let next = lock(&inbox).blocking_recv();
-                    let Some(file) = next else { return };
+                    let Some((file, may_rename)) = next else { return };
                     match file.is_given_up() {
                         true => file.drop_it(),
+                        false if may_rename && rename(&file) => {}
                         false => copy(&file, &processors, &events, &turns),
                     }
                 }
@@ -63,6 +70,7 @@ impl LocalSupplier {
         }
         Arc::new(Self {
             queue,
+            waiting: Mutex::default(),
             remove: remove_sources.then(Mutex::default),
             removal: Removal::new(events),
             inspects: processors.inspect_any(),
@@ -73,6 +81,12 @@ impl LocalSupplier {
     pub fn note(&self, entry: u64, located: &Located) {
         if let Some(remove) = &self.remove {
             lock(remove).insert(entry, located.clone());
+        }
+    }
+
+    fn queue(&self, job: CopyJob) {
+        if let Err(mpsc::error::SendError((file, _))) = self.queue.blocking_send(job) {
+            file.drop_it();
         }
     }
 
@@ -94,9 +108,13 @@ impl Settling for LocalSupplier {
 
 impl Supplier for LocalSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
-        if let Err(mpsc::error::SendError(file)) = self.queue.blocking_send(file) {
-            file.drop_it();
+        let mut waiting = lock(&self.waiting);
+        if !self.inspects && file.old_names().may_be() && waiting.len() < MAX_WAITING {
+            waiting.push(file);
+            return Ok(());
         }
+        drop(waiting);
+        self.queue((file, false));
         Ok(())
     }
 
@@ -109,12 +127,38 @@ impl Supplier for LocalSupplier {
     }
 
     fn walk_is_over(&self) -> Result<(), CopyError> {
+        let all = std::mem::take(&mut *lock(&self.waiting));
+        let (waiting, new) = all.into_iter().partition(|file| file.old_names().are_known());
+        *lock(&self.waiting) = waiting;
+        new.into_iter().for_each(|file| self.queue((file, false)));
+        Ok(())
+    }
+
+    fn waiting(&self) -> usize {
+        lock(&self.waiting).len()
+    }
+
+    fn bring_waiting(&self, may_rename: bool) -> Result<(), CopyError> {
+        let waiting = std::mem::take(&mut *lock(&self.waiting));
+        waiting.into_iter().for_each(|file| self.queue((file, may_rename)));
         Ok(())
     }
 
     fn push(&self) -> Result<(), CopyError> {
         Ok(())
     }
+}
+
+/// Gives a file of the destination its new name instead of copying it. False: there is none with its bytes, or it
+/// can't be had so, and what is in the way is met again when it is copied.
+fn rename(file: &CopyFile) -> bool {
+    let renamed = || {
+        let source = file.wanted().located.as_ref()?.open().ok()?;
+        let seen = Stamp::of(&source).ok()?;
+        file.learn(seen.size, seen.modified);
+        file.old_names().take(&source, &seen).ok()
+    };
+    renamed() == Some(true)
 }
 
 /// Copies a file beside others; alone, where there is not room for all of them at once: as many as fit are copied.

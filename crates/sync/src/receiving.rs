@@ -253,6 +253,16 @@ impl Receiving {
         lock(&self.spare).add(path, stamp);
     }
 
+    /// Files that only the destination has, and that may be one of this size and time.
+    pub fn spares(&self, size: u64, modified: Time) -> Vec<(RelPath, Stamp)> {
+        lock(&self.spare).guesses(size, modified)
+    }
+
+    /// Takes one of them for good. False: another file took it.
+    pub fn take_spare(&self, path: &RelPath, stamp: &Stamp) -> bool {
+        lock(&self.spare).take(path, stamp)
+    }
+
     /// Looks for the bytes of a new file under an old name, and tells the index if they are there.
     pub fn find_renamed(&self, oid: &Oid, size: u64, modified: Time) {
         let guesses = lock(&self.spare).guesses(size, modified);

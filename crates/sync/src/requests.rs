@@ -94,14 +94,26 @@ impl FileRequests {
         self.supplier.as_ref().map_or(Ok(()), |supplier| supplier.walk_is_over())
     }
 
-    /// Waits until no file is under way, where so many entries were looked at.
+    /// Lets files come that waited until it was known whether anything is removed, and waits for them.
+    pub fn bring_waiting(&self, may_rename: bool, entries: u64) -> Result<(), CopyError> {
+        match &self.supplier {
+            Some(supplier) if supplier.waiting() > 0 => {
+                supplier.bring_waiting(may_rename)?;
+                self.wait_for_all(entries)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until no file is under way but those that wait for the end, where so many entries were looked at.
     pub fn wait_for_all(&self, entries: u64) -> Result<(), CopyError> {
         let receiving = &self.receiving;
+        let waiting = self.supplier.as_ref().map_or(0, |supplier| supplier.waiting());
         if let Some(supplier) = &self.supplier {
             supplier.considered(entries)?;
             supplier.push()?;
         }
-        while receiving.places.taken() > 0 {
+        while receiving.places.taken() > waiting {
             receiving.check()?;
             receiving.name_if_stuck();
             // Thousands move at once: being woken for each costs more than waiting for some.

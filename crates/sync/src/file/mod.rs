@@ -6,6 +6,7 @@
 
 mod drawn;
 mod pieces;
+mod renamed;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

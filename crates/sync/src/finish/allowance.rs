@@ -35,6 +35,13 @@ fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64)
     }
 }
 
+impl Allowance {
+    /// Whether everything may go that the source does not have.
+    pub(super) fn is_of_all(&self) -> bool {
+        self.none.is_none() && *lock(&self.left) == u64::MAX
+    }
+}
+
 impl Finish {
     /// What may be removed, once all entries were told; tells the person if nothing may.
     pub(super) fn allowance(&mut self) -> Result<Allowance, CopyError> {

@@ -53,6 +53,7 @@ impl Finish {
         self.bring_held()?;
         self.requests.wait_for_all(self.entries)?;
         let allowance = Arc::new(self.allowance()?);
+        self.requests.bring_waiting(allowance.is_of_all(), self.entries)?;
         self.make_rooms(&allowance)?;
         self.make_links(&allowance)?;
         self.delete(&allowance)?;

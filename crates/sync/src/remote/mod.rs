@@ -219,7 +219,7 @@ impl Settling for RemoteSupplier {
 impl Supplier for RemoteSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
         let entry = file.wanted().entry;
-        let compare = file.wanted().compare.is_some() || file.may_be_renamed();
+        let compare = file.wanted().compare.is_some() || file.old_names().may_be();
         lock(&self.asked).as_mut().ok_or_else(hung_up)?.insert(entry, file);
         let count = {
             let mut next = lock(&self.next);
