@@ -38,10 +38,10 @@ use crate::want::{ObjectOffset, Origin, Tag, Want, WantId};
 
 /// Bytes of a piece of the objects that the checks ask for.
 pub const PIECE: usize = 1 << pieces::MIN_LOG2;
-/// How long a check may take.
+/// Time that a check may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a plugin must be able to bring.
+/// Objects that a plugin must be able to bring.
 #[derive(Debug, Clone)]
 pub struct Fixture {
     /// The objects' bytes, one or more. The first one is the root; a plugin that asks for a right to each object

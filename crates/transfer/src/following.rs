@@ -1,4 +1,4 @@
-//! Where in an older version an object's pieces lie: it is followed from one piece to the next, through what
+//! Positions of an object's pieces in an older version: it is followed from one piece to the next, through what
 //! was inserted and removed, by a few bytes of the object here and there. Pure, but for the bytes of the older
 //! version that it is handed a way to read.
 //!
@@ -20,7 +20,7 @@ pub const EVERY: u64 = 8 << 10;
 /// Bytes of a sample: by chance no two are alike.
 pub const SAMPLE_LEN: usize = 16;
 
-/// How far around a sample is searched at first; doubled with each piece of which nothing was found.
+/// Distance around a sample that is searched at first; doubled with each piece of which nothing was found.
 const REACH: u64 = 128 << 10;
 const FARTHEST: u64 = 4 << 20;
 /// Samples of one piece that are searched: the last ones, if one occurs more than once.
@@ -29,7 +29,7 @@ const TRIES: usize = 3;
 /// for ever.
 const SEARCHED: u64 = 2;
 
-/// How many samples a piece of `len` bytes has: none of a rest that is shorter than one.
+/// Number of samples of a piece of `len` bytes: none of a rest that is shorter than one.
 pub const fn sample_count(len: u64) -> usize {
     match len.checked_sub(SAMPLE_LEN as u64) {
         Some(last) => (last / EVERY) as usize + 1,
@@ -90,18 +90,18 @@ impl Samples {
 
 /// An older version of an object.
 pub trait Older: Send + Sync {
-    /// How many bytes it has.
+    /// Its number of bytes.
     fn size(&self) -> u64;
     /// Reads some of them.
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 }
 
-/// How a piece is likely made: of two runs of the older version, and of what is missing between them.
+/// Likely making of a piece: of two runs of the older version, and of what is missing between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Likeness {
-    /// What is missing, within the piece. Nothing if it is empty.
+    /// Missing bytes, within the piece. Nothing if it is empty.
     pub missing: Range<u64>,
-    /// How much further on in the older version lies what is in front of that.
+    /// Shift of what is in front of that: its distance further on in the older version.
     before: i64,
     /// And what is behind it.
     after: i64,
@@ -125,7 +125,7 @@ impl Likeness {
 /// Follows one object through its older version. Pieces come in any order, but best in their own.
 #[derive(Debug)]
 pub struct Following {
-    /// How much further on in the older version the last piece ended.
+    /// Shift at which the last piece ended.
     shift: i64,
     reach: u64,
     searched: u64,
@@ -258,7 +258,7 @@ fn read_run(older: &dyn Older, offset: i64, buf: &mut [u8]) -> Range<usize> {
     }
 }
 
-/// Whether sample `at` lies in its place in `buf`, of which `here` was read.
+/// True if sample `at` lies in its place in `buf`, of which `here` was read.
 fn is_at(buf: &[u8], here: &Range<usize>, at: usize, sample: &[u8]) -> bool {
     let from = at * EVERY as usize;
     let to = from + SAMPLE_LEN;

@@ -18,7 +18,7 @@ use self::queue::WantQueue;
 use crate::intervals::Intervals;
 use crate::want::{ObjectKey, ObjectOffset, Outcome, Tag, Want, WantId};
 
-/// What each want is taken to cost besides its bytes, so that empty files are not free.
+/// Cost of each want besides its bytes, so that empty files are not free.
 const WANT_COST: u64 = 512;
 
 /// Limits of a ledger.
@@ -37,7 +37,7 @@ impl Default for LedgerConfig {
     }
 }
 
-/// What is to become of a want that ended without its bytes.
+/// Next step for a want that ended without its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WantFate {
     /// It will be asked again.
@@ -64,7 +64,7 @@ struct WantEntry {
     delivered: bool,
     /// The batch it was last asked in.
     batch: u64,
-    /// What it counts for against the window while it is asked.
+    /// Cost against the window while it is requested.
     charged: u64,
 }
 
@@ -75,7 +75,7 @@ impl WantEntry {
         self.want.clone()
     }
 
-    /// Whether it is to be asked for.
+    /// True if it is to be asked for.
     fn is_queued(&self) -> bool {
         self.stage == WantStage::Queued && !self.delivered
     }
@@ -85,7 +85,7 @@ impl WantEntry {
     }
 }
 
-/// What became of a want whose bytes were written.
+/// Result of a want whose bytes were written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completed {
     /// The places that they filled.
@@ -136,7 +136,7 @@ impl AskedCost {
     }
 }
 
-/// What a want counts for against a plugin's window.
+/// Cost of a want against a plugin's window.
 fn cost(want: &Want) -> u64 {
     want.missing_len() + WANT_COST
 }
@@ -200,12 +200,12 @@ impl Ledger {
         tag
     }
 
-    /// What is asked and has not ended.
+    /// Cost of what is requested and has not ended.
     pub const fn asked(&self) -> AskedCost {
         self.asked
     }
 
-    /// Which bytes are there.
+    /// Bytes that are there.
     pub const fn coverage(&self) -> &ByteCoverage {
         &self.coverage
     }
@@ -264,18 +264,18 @@ impl Ledger {
         }
     }
 
-    /// When the next delayed want is due.
+    /// Time at which the next delayed want is due.
     pub fn next_wake(&self) -> Option<Instant> {
         self.queue.next_wake()
     }
 
-    /// Whether anything could be asked now.
+    /// True if anything could be asked now.
     pub fn has_due(&mut self, now: Instant) -> bool {
         self.wake(now);
         self.queue.has_any()
     }
 
-    /// Whether a chunk could be asked now.
+    /// True if a chunk could be asked now.
     pub fn has_due_chunks(&mut self, now: Instant) -> bool {
         self.wake(now);
         self.queue.has_chunks()
@@ -289,7 +289,7 @@ impl Ledger {
         Some(&entry.want)
     }
 
-    /// Whether `tag` was last asked in `batch` and nothing has come for it.
+    /// True if `tag` was last asked in `batch` and nothing has come for it.
     pub fn is_waiting(&self, tag: Tag, batch: u64) -> bool {
         let waits =
             |entry: &WantEntry| entry.stage == WantStage::Asked && entry.batch == batch && !entry.delivered;
@@ -376,7 +376,7 @@ impl Ledger {
         self.coverage.uncover(object, range);
     }
 
-    /// What was delivered for `tag` is wrong. Who brought it is the session's to remember.
+    /// Takes note that the delivery for `tag` is wrong. The session remembers who brought it.
     pub fn bad(&mut self, tag: Tag) -> WantFate {
         let Some(entry) = self.wants.get_mut(&tag) else { return WantFate::Unknown };
         entry.bad += 1;
@@ -496,7 +496,7 @@ impl Ledger {
         entries.filter(|entry| entry.stage == WantStage::Asked).map(|entry| entry.want.id.len()).sum()
     }
 
-    /// How long it has been since bytes last came, if that is over the patience and any are due.
+    /// Time since bytes last came, if that is over the wait limit and any are due.
     pub fn stalled(&self, now: Instant) -> Option<Duration> {
         let waited = now.saturating_duration_since(self.last_progress);
         (!self.wants.is_empty() && waited >= self.config.wait_limit).then_some(waited)

@@ -1,4 +1,4 @@
-//! How objects get here: the transfer plugin seam (DOT's transfer plugins, `papers/dot.txt` §4.2)
+//! Transfer of objects to here: the transfer plugin seam (DOT's transfer plugins, `papers/dot.txt` §4.2)
 //! and the session that asks plugins for wants, checks what they deliver, and writes it.
 //!
 //! ```text

@@ -17,7 +17,7 @@ use crate::following::{Following, Likeness, Samples};
 use crate::target::Target;
 use crate::want::{Group, ObjectKey, Proof};
 
-/// Why bytes were not taken for what they were said to be.
+/// Reason why bytes were not taken for what they were said to be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CheckError {
     /// The bytes do not have the piece's or chunk's hash.
@@ -43,11 +43,11 @@ pub enum CheckError {
 pub struct ObjectInFlight {
     /// Its name within the session.
     pub key: ObjectKey,
-    /// What was asked for.
+    /// Object that was requested.
     pub oid: Oid,
-    /// Which file it belongs to.
+    /// File that it belongs to.
     pub group: Arc<Group>,
-    /// Where its bytes go.
+    /// Target of its bytes.
     pub target: Arc<dyn Target>,
     known: Mutex<KnownPieces>,
     writing: Mutex<()>,
@@ -56,11 +56,11 @@ pub struct ObjectInFlight {
 
 /// An object that is drawn from an older version, too.
 pub struct Followed {
-    /// What is known of it to find it there.
+    /// Samples to find it there.
     pub samples: Samples,
-    /// Where it was found last.
+    /// Position where it was found last.
     pub following: Following,
-    /// How pieces are made of which a part is wanted.
+    /// Making of pieces of which a part is wanted.
     pub likenesses: HashMap<u64, Likeness>,
 }
 
@@ -88,7 +88,7 @@ impl ObjectInFlight {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known to draw it from an older version, if it is.
+    /// Knowledge to draw it from an older version, if it is.
     pub fn followed(&self) -> MutexGuard<'_, Option<Followed>> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,7 +119,7 @@ impl ObjectInFlight {
         self.with(|known| known.content)
     }
 
-    /// What its source said of it, as far as it was asked.
+    /// Description by its source, as far as it was asked.
     pub fn about(&self) -> About {
         self.with(|known| known.about.clone())
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a transfer has done so far. Bytes are those of objects, checked and written.
+/// Results of a transfer so far. Bytes are those of objects, checked and written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Bytes of all objects asked for so far, as far as their sizes are known.
@@ -18,7 +18,7 @@ pub struct Snapshot {
     pub zeros: u64,
     /// Objects complete.
     pub objects: u64,
-    /// What keeps the transfer from going on, if anything does.
+    /// Trouble that keeps the transfer from going on, if anything does.
     pub last_error: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! How fast something brings bytes, as it shows: moving averages of what was measured (dsync §6.2.1).
+//! Rates at which something brings bytes: moving averages of what was measured (dsync §6.2.1).
 //! Pure: handed the time.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 const ALPHA: f64 = 0.2;
 /// Arrivals are gathered for so long, seconds, before they count as one measurement.
 const INTERVAL: f64 = 0.05;
-/// What came in less tells nothing.
+/// Shortest time, in seconds, that a measurement needs to be of use.
 const SHORTEST: f64 = 0.005;
 
 /// An exponentially weighted moving average that begins with an assumption.

@@ -52,7 +52,7 @@ fn follow(new: &[u8], older: &Bytes) -> Vec<Option<Range<u64>>> {
     pieces.collect()
 }
 
-/// How many bytes are missing in each piece.
+/// Number of bytes missing in each piece.
 fn missing(new: &[u8], older: &[u8]) -> Vec<usize> {
     let lens = new.chunks(PIECE).map(<[u8]>::len);
     let found = follow(new, &Bytes::new(older));

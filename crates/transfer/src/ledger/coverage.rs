@@ -1,4 +1,4 @@
-//! Which bytes of each object are there, and where the wants of the others begin.
+//! Bytes of each object that are there, and the positions of the others' wants.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -41,18 +41,18 @@ impl ByteCoverage {
         self.have(object).map_or(0, Intervals::prefix)
     }
 
-    /// How many wants of `object` have not ended.
+    /// Number of wants of `object` that have not ended.
     pub fn open_wants(&self, object: ObjectKey) -> usize {
         self.objects.get(&object).map_or(0, |coverage| coverage.wants.len())
     }
 
-    /// Whether the `wanted` bytes of `object` are there, and nothing else of it is asked for.
+    /// True if the `wanted` bytes of `object` are there, and nothing else of it is asked for.
     pub fn is_complete(&self, object: ObjectKey, wanted: &Range<u64>) -> bool {
         let Some(coverage) = self.objects.get(&object) else { return wanted.is_empty() };
         coverage.have.covers(wanted) && coverage.wants.is_empty()
     }
 
-    /// Which bytes of `object` are there.
+    /// Bytes of `object` that are there.
     pub fn have(&self, object: ObjectKey) -> Option<&Intervals> {
         self.objects.get(&object).map(|coverage| &coverage.have)
     }

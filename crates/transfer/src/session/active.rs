@@ -1,4 +1,4 @@
-//! What a session keeps of an object in flight.
+//! State that a session keeps of an object in flight.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,9 +17,9 @@ use crate::object::ObjectInFlight;
 pub(super) struct Active {
     pub(super) object: Arc<ObjectInFlight>,
     pub(super) recipe: Option<RecipeClaim>,
-    /// Whether its recipe was asked for.
+    /// State of the request for its recipe.
     pub(super) asked: RecipeRequest,
-    /// Whether its samples were asked for.
+    /// State of the request for its samples.
     pub(super) sampled: Sampled,
     /// The next piece to plan; with a recipe, of those that may be here.
     pub(super) cursor: u64,
@@ -41,7 +41,7 @@ pub(super) struct Active {
     pub(super) writing_pieces: HashMap<u64, bool>,
     /// Deliveries being checked and written.
     pub(super) writing: usize,
-    /// What the target was last told to have from its front on.
+    /// Length from its front on that the target was last told to have.
     prefix: u64,
     /// Pieces of a live object whose values are signed.
     pub(super) signed: u64,
@@ -52,7 +52,7 @@ pub(super) struct Active {
     _permit: OwnedSemaphorePermit,
 }
 
-/// How far an object is.
+/// Phase that an object is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ObjectPhase {
     /// Its source is asked what it is.

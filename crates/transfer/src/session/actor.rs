@@ -28,7 +28,7 @@ use crate::plugin::{Context, Description, TransferPlugin};
 use crate::progress::Progress;
 use crate::want::{ObjectKey, Outcome, Tag, Want, WantId};
 
-/// How often stalls are looked for.
+/// Interval of looks for stalls.
 const TICK: Duration = Duration::from_millis(500);
 /// Events handled before new wants are asked for.
 const EVENTS_PER_ROUND: usize = 256;
@@ -39,9 +39,9 @@ pub(super) struct Actor {
     pub(super) questions: Questions,
     comparer: DiskComparer,
     calls: PluginCalls,
-    /// When the root plugin is asked whether it wants recipes.
+    /// Rounds in which the root plugin is asked whether it wants recipes.
     rounds: Rounds,
-    /// Who signs what is said of live objects.
+    /// Node that signs what is said of live objects.
     pub(super) node: Option<NodeId>,
     token: CancellationToken,
     next_key: ObjectKey,
@@ -228,7 +228,7 @@ impl Actor {
                     self.table.finish(key, Err(why));
                 }
             }
-            // Whoever asks for one takes it from there.
+            // Whoever requests one takes it from there.
             Description::Samples { first, bytes } => {
                 if self.table.samples(key, first, &bytes) {
                     self.advance(key);
@@ -275,7 +275,7 @@ impl Actor {
         }
     }
 
-    /// Whatever came of it: without proofs what an earlier transfer left cannot be checked, and is
+    /// Goes on whatever the result: without proofs what an earlier transfer left cannot be checked, and is
     /// fetched again.
     fn proofs_ended(&mut self, key: ObjectKey) {
         if let Some(active) =

@@ -1,4 +1,4 @@
-//! What lies in an object's place is read and compared with the values of its pieces, while the network brings
+//! Comparison of what lies in an object's place with the values of its pieces, while the network brings
 //! others: the disk from the front, the network from the end where that is of use. Pure: handed the time.
 //!
 //! The disk goes on as long as it brings good pieces at a rate that counts beside the network's. Else it only
@@ -23,11 +23,11 @@ const WEIGHT: f64 = 1.0 / 8.0;
 const LIKELY: f64 = 0.5;
 /// Bytes a second that comparing brings, as a share of the network's, below which it only looks here and there.
 const LEAST_SHARE: f64 = 0.1;
-/// How often it does.
+/// Interval at which it does.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long the network waits for the first samples, by which shifted pieces are found.
+/// Time that the network waits for the first samples, by which shifted pieces are found.
 const HELD: Duration = Duration::from_millis(100);
-/// How far apart such looks are, as a share of what is left (the golden ratio): anywhere soon.
+/// Distance between such looks, as a share of what is left (the golden ratio): anywhere soon.
 const STEP: f64 = 0.618_033_988_749_894_9;
 /// A disk faster than this share of the network is waited for where pieces are likely good: what is fetched once more
 /// has to save time.
@@ -52,19 +52,19 @@ const LEAST_KNOWN: f64 = 0.25;
 pub(super) struct Comparison {
     /// Those that nobody looked at.
     left: Intervals,
-    /// Where the disk goes on.
+    /// Piece at which the disk goes on.
     next: u64,
     /// The share of pieces that are good, of late.
     good: f64,
     reading: u64,
-    /// How many are read at once.
+    /// Number of pieces that are read at once.
     reads: u64,
     rate: Rate,
     /// Bytes that were good.
     kept: u64,
     looks: u32,
     last_look: Duration,
-    /// Whether a piece was not in its place.
+    /// True if a piece was not in its place.
     has_missed: bool,
     /// Before which piece the disk stops, while what comes behind cannot be found yet.
     end: Option<u64>,
@@ -73,18 +73,18 @@ pub(super) struct Comparison {
     /// Until when the network is tried first, and bytes of a piece; none before it began, and if that is not so.
     trial: Option<(Duration, u64)>,
     has_begun: bool,
-    /// Whether it came in an interrupted transfer: it is most likely good, and not to come again to save a moment.
+    /// True if it came in an interrupted transfer: it is most likely good, and not to come again to save a moment.
     came_before: bool,
 }
 
-/// What is known of the network at the moment.
+/// State of the network at the moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NetworkRate {
     /// Bytes a second; 0 if nothing came yet.
     pub(super) rate: f64,
-    /// Whether more could be asked of it.
+    /// True if more could be asked of it.
     pub(super) has_room: bool,
-    /// Whether nothing is asked of it.
+    /// True if nothing is asked of it.
     pub(super) is_idle: bool,
     /// Bytes that are asked of it and have not come.
     pub(super) asked: u64,
@@ -128,7 +128,7 @@ impl Comparison {
         }
     }
 
-    /// What is compared came in an interrupted transfer.
+    /// Takes note that what is compared came in an interrupted transfer.
     pub(super) const fn has_come_before(&mut self) {
         self.came_before = true;
     }
@@ -138,7 +138,7 @@ impl Comparison {
         self.trial.map(|(until, _)| until).filter(|until| !until.is_zero())
     }
 
-    /// That time has come. What is known of the network by now decides.
+    /// Ends the trial; what is known of the network by now decides.
     pub(super) fn trial_is_over(&mut self) {
         self.trial = self.trial.map(|(_, bytes)| (Duration::ZERO, bytes));
     }
@@ -148,7 +148,7 @@ impl Comparison {
         self.trial = None;
     }
 
-    /// Whether the network is tried first, or brings the rest so soon that the disk is left alone.
+    /// True if the network is tried first, or brings the rest so soon that the disk is left alone.
     fn is_tried(&self, network: NetworkRate, now: Duration) -> bool {
         self.trial.is_some_and(|(until, bytes)| {
             let soon = if now < until { SOON_AT_FIRST } else { SOON };
@@ -157,7 +157,7 @@ impl Comparison {
         })
     }
 
-    /// Whether nobody looked at piece `index`.
+    /// True if nobody looked at piece `index`.
     pub(super) fn is_left(&self, index: u64) -> bool {
         self.left.covers(&(index..index + 1))
     }
@@ -167,7 +167,7 @@ impl Comparison {
         self.left.is_empty()
     }
 
-    /// How many of the pieces that are left can be expected to be good.
+    /// Expected number of good pieces among those that are left.
     pub(super) fn expected_good(&self) -> f64 {
         self.left.len() as f64 * self.good
     }
@@ -177,7 +177,7 @@ impl Comparison {
         self.rate.get(now, u64::MAX)
     }
 
-    /// Whether a piece was not where it should be.
+    /// True if a piece was not where it should be.
     pub(super) const fn has_missed(&self) -> bool {
         self.has_missed
     }
@@ -195,7 +195,7 @@ impl Comparison {
         self.kept
     }
 
-    /// Whether pieces are likely good.
+    /// True if pieces are likely good.
     pub(super) const fn is_likely(&self) -> bool {
         self.good >= LIKELY
     }
@@ -207,7 +207,7 @@ impl Comparison {
         self.is_likely() && (disk <= 0.0 || disk >= FAST_DISK * network)
     }
 
-    /// What is left is left to others: which pieces.
+    /// Leaves to others what is left; returns which pieces.
     pub(super) fn give_up(&mut self) -> Vec<Range<u64>> {
         let left = std::mem::take(&mut self.left);
         left.iter().collect()
@@ -284,7 +284,7 @@ impl Comparison {
         let seconds = (self.left.len() * bytes) as f64 / disk;
         let is_much_slower = disk < FAST_DISK * network.rate && !self.came_before;
         let is_slow = is_much_slower || disk < network.rate && seconds > SHORT;
-        // What was measured of a network that is hardly used may be wrong by now.
+        // A rate measured of a network that is hardly used may be wrong by now.
         let is_unknown = network.rate <= 0.0 || network.rate > LEAST_KNOWN * disk;
         is_slow || is_unknown && network.is_idle && seconds > LONG
     }
@@ -296,7 +296,7 @@ mod tests {
 
     const BYTES: u64 = 256 << 10;
 
-    /// What came of a comparison: pieces the disk found good, pieces that the network brought, and when it was over.
+    /// Result of a comparison: pieces the disk found good, pieces that the network brought, and when it was over.
     struct Came {
         good: u64,
         fetched: u64,
@@ -367,7 +367,7 @@ mod tests {
         assert!(came.good > 900, "{}", came.good);
     }
 
-    /// What was kept of an interrupted get was hashed slower than the network brings more, and half of it came again.
+    /// An interrupted get's rest was hashed slower than the network brings more, and half of it came again.
     #[test]
     fn what_came_before_does_not_come_again_to_save_a_moment() {
         let network = NetworkRate { rate: 200e6, has_room: true, is_idle: false, asked: 0 };

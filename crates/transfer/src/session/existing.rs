@@ -1,4 +1,4 @@
-//! What may be here already, as the actor goes about it: who looks at which piece is
+//! Bytes that may be here already, as the actor goes about it: who looks at which piece is
 //! [`Comparison`](super::comparing::Comparison)'s to say.
 
 use std::ops::Range;
@@ -17,7 +17,7 @@ use super::work::Job;
 use super::workers;
 use crate::want::ObjectKey;
 
-/// How long a network of which nothing is asked waits for objects that left it something while others had it.
+/// Time that a network of which nothing is requested waits for objects that left it something while others had it.
 const IDLE: Duration = Duration::from_millis(20);
 
 /// Has what may be here already read.
@@ -68,14 +68,14 @@ impl DiskComparer {
         self.reading.get_or_insert_with(|| workers::start(count, events)).send(job);
     }
 
-    /// When the network was tried long enough that an object tries first.
+    /// Time at which the network was tried long enough that an object tries first.
     pub(super) fn trial_end(table: &ObjectTable) -> Option<Instant> {
         let alone = table.objects.values().next().filter(|_| table.objects.len() == 1)?;
         alone.comparison.trial_end().map(|end| table.gauge.moment(end))
     }
 
-    /// When a network of which nothing is asked has waited long enough for objects that left it something while others had
-    /// it: nothing else wakes them.
+    /// Time at which a network of which nothing is requested has waited long enough for objects that left it something
+    /// while others had it: nothing else wakes them.
     pub(super) fn idle_end(&self, table: &ObjectTable) -> Option<Instant> {
         self.waiting_since.filter(|_| table.ledger.asked().all == 0).map(|since| since + IDLE)
     }
@@ -139,7 +139,7 @@ impl ObjectTable {
         }
     }
 
-    /// What lies in a piece's place is something else: it is wanted, or a part of it if the rest is likely here.
+    /// Takes note that a piece's place holds something else: it is wanted, or a part of it if the rest is likely here.
     fn is_not_here(&mut self, key: ObjectKey, index: u64, range: &Range<u64>, part: Option<Range<u64>>) {
         let Some(active) = self.objects.get_mut(&key) else { return };
         active.existing.remove(range.clone());

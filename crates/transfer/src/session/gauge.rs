@@ -1,4 +1,4 @@
-//! How fast pieces come, measured while some are asked for.
+//! Rate at which pieces come, measured while some are requested.
 
 use std::time::{Duration, Instant};
 

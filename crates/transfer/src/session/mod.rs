@@ -108,13 +108,13 @@ impl Default for SessionConfig {
 
 /// One object to fetch.
 pub struct ObjectRequest {
-    /// What.
+    /// Object.
     pub oid: Oid,
     /// Its bytes, if known: then nothing is asked before its pieces are.
     pub size: Option<u64>,
-    /// Which file it belongs to.
+    /// File that it belongs to.
     pub group: Arc<Group>,
-    /// Where its bytes go.
+    /// Target of its bytes.
     pub target: Arc<dyn Target>,
     /// Ask for these chunks rather than for pieces; pieces come in where the claim proves wrong.
     pub recipe: Option<RecipeClaim>,
@@ -127,7 +127,7 @@ pub struct Fetched {
     pub oid: Oid,
     /// Its bytes.
     pub size: u64,
-    /// What its source said of it.
+    /// Description by its source.
     pub about: About,
 }
 
@@ -139,26 +139,26 @@ pub fn in_seconds(time: Duration) -> String {
     }
 }
 
-/// Why an object is not here.
+/// Reason why an object is not here.
 #[derive(Debug, Error)]
 pub enum FetchError {
     /// No source ended the want otherwise than so.
     #[error("{}", describe_outcome(.0))]
     Ended(Outcome),
-    /// What came did not match, time and again.
+    /// Deliveries did not match, time and again.
     #[error("{source_name} {what}")]
     Bad {
-        /// Who sent it.
+        /// Source that sent it.
         source_name: Arc<str>,
-        /// What was wrong.
+        /// Fault of the delivery.
         what: CheckError,
     },
     /// Nothing came for too long.
     #[error("nothing came for {}{}", in_seconds(*.waited), .last_error.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
     Stalled {
-        /// How long.
+        /// Time that was waited.
         waited: Duration,
-        /// What the plugins say is in the way.
+        /// Trouble that the plugins report.
         last_error: Option<String>,
     },
     /// Taking the bytes failed on this side.
@@ -215,7 +215,7 @@ impl Session {
     pub fn start(root: Arc<dyn TransferPlugin>, context: Context, config: SessionConfig) -> Self {
         let token = CancellationToken::new();
         let progress = Progress::default();
-        // Who tells an outcome cannot wait, and workers must not wait for the task that gives them jobs: the slots of
+        // The sender of an outcome cannot wait, and workers must not wait for the task that gives them jobs: slots of
         // objects, the sink's room and the wants of the ledger bound it.
         let (events, inbox) = mpsc::unbounded_channel();
         let actor = Actor::new(root, context, config, events.clone(), progress.clone(), token.clone());

@@ -1,4 +1,4 @@
-//! Which wants an object needs next: pieces in order, a bounded number ahead; what may be here already is
+//! Wants that an object needs next: pieces in order, a bounded number ahead; what may be here already is
 //! compared first, as far as that is of use; chunks of a recipe stand in for pieces.
 
 use std::collections::hash_map::Entry;
@@ -90,7 +90,7 @@ impl ObjectTable {
         Some(self.ledger.add(id, ObjectOffset { object: key, offset }, &group, now))
     }
 
-    /// Where a chunk lies in an object that its source can be asked for. Places come and go, so this
+    /// Positions of a chunk in an object that its source can be asked for. They come and go, so this
     /// is said when it is asked.
     pub(super) fn locate(&self, want: &mut Want) {
         let WantId::Chunk { .. } = want.id else { return };
@@ -163,7 +163,7 @@ impl ObjectTable {
         }
     }
 
-    /// What chunks filled a piece with is not the piece: the recipe's maker is to blame, and the piece is
+    /// Distrusts a piece that chunks filled and that is not the piece: the recipe's maker is to blame, and it is
     /// fetched as such.
     fn distrust(&mut self, key: ObjectKey, index: u64, range: Range<u64>) {
         let Some(active) = self.objects.get_mut(&key) else { return };
@@ -185,7 +185,7 @@ impl ObjectTable {
 }
 
 impl Active {
-    /// Whether nothing but chunks is left to plan.
+    /// True if nothing but chunks is left to plan.
     fn is_at_chunks(&self) -> bool {
         self.recipe.is_some() && self.object.layout().is_some_and(|layout| self.cursor >= layout.count())
     }
@@ -206,7 +206,7 @@ impl Active {
         self.cursor = self.part.as_ref().map_or(0, |part| part.start);
     }
 
-    /// Where its pieces end.
+    /// End of its pieces.
     pub(super) fn end(&self, layout: &Layout) -> u64 {
         self.part.as_ref().map_or(layout.count(), |part| part.end)
     }
@@ -219,7 +219,7 @@ impl Active {
         }
     }
 
-    /// Whether every piece and chunk was planned.
+    /// True if every piece and chunk was planned.
     pub(super) fn planned_all(&self, layout: &Layout) -> bool {
         let chunks = self.recipe.as_ref().map_or(0, |recipe| recipe.chunks.len());
         self.cursor >= self.end(layout) && self.comparison.is_over() && self.next_chunk >= chunks

@@ -149,7 +149,7 @@ struct RecipeQuestion {
     wait_limit: Duration,
 }
 
-/// Why the answers are not read to their end.
+/// Reason why the answers are not read to their end.
 enum Stop {
     Silent,
     Wrong(Wrong),

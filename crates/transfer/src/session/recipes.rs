@@ -16,7 +16,7 @@ use crate::claim::MAX_CHUNKS;
 use crate::plugin::Query;
 use crate::want::{ObjectKey, ObjectOffset, Tag};
 
-/// How often the root plugin is asked whether it wants recipes, at most.
+/// Shortest interval between questions to the root plugin whether it wants recipes.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Objects that it is asked of at a time: others have their turn the next time.
 const OBJECTS_PER_ROUND: usize = 32;
@@ -75,7 +75,7 @@ fn ask_for_recipe(table: &mut ObjectTable, questions: &Questions, key: ObjectKey
     active.asked = RecipeRequest::Now;
     let query = Query {
         coverage: active.object.group.coverage,
-        // What chunks make up is compared with these.
+        // Chunks' bytes are compared with these.
         proofs: active.object.all_values().is_none().then_some(0..layout.count()),
         recipe: true,
         ..Query::about(oid)
@@ -84,7 +84,7 @@ fn ask_for_recipe(table: &mut ObjectTable, questions: &Questions, key: ObjectKey
 }
 
 impl ObjectTable {
-    /// What came of asking for an object's recipe; true if the object goes on by it.
+    /// Takes the result of asking for an object's recipe; true if the object goes on by it.
     pub(super) fn recipe_answered(
         &mut self,
         key: ObjectKey,
@@ -150,7 +150,7 @@ impl Active {
         size.div_ceil(LEAST_CHUNK).min(MAX_CHUNKS as u64) as usize
     }
 
-    /// Whether it is drawn from an older version that is followed, and that brings most of it.
+    /// True if it is drawn from an older version that is followed, and that brings most of it.
     const fn is_followed(&self) -> bool {
         match self.sampled {
             Sampled::No => false,
@@ -159,7 +159,7 @@ impl Active {
         }
     }
 
-    /// Whether it is of use to ask for its recipe: an object of one piece is quicker had as such.
+    /// True if it is of use to ask for its recipe: an object of one piece is quicker had as such.
     fn may_be_switched(&self) -> bool {
         let is_large = self.object.layout().is_some_and(|layout| layout.count() > 1);
         self.asked == RecipeRequest::No

@@ -59,7 +59,7 @@ impl ObjectTable {
         let pieces = active.object.followed().as_ref().map_or(0, |followed| followed.samples.pieces());
         active.comparison.follow(Some(pieces), now);
         if first == 0 {
-            // What was not in its place may be here all the same.
+            // Pieces that were not in their place may be here all the same.
             let again = self.ledger.take_back_pieces(key);
             let comparison = self.objects.get_mut(&key).map(|active| &mut active.comparison);
             comparison.into_iter().for_each(|it| again.iter().for_each(|index| it.add(*index)));

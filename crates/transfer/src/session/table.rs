@@ -36,14 +36,14 @@ impl ObjectTable {
         self.gauge.now()
     }
 
-    /// What the network does now.
+    /// State of the network now.
     pub(super) fn network(&mut self) -> NetworkRate {
         let (window, asked, whole) = (self.root.window(), self.ledger.asked().all, self.ledger.asked().whole);
         let has_room = asked < window && !self.ledger.has_due(Instant::now());
         NetworkRate { rate: self.gauge.rate(whole), has_room, is_idle: whole == 0, asked }
     }
 
-    /// What the root plugin is told of an object.
+    /// Facts of an object for the root plugin.
     pub(super) fn facts(&self, key: ObjectKey) -> Option<ObjectFacts<'_>> {
         let active = self.objects.get(&key)?;
         let (oid, layout) = (active.object.content()?, active.object.layout()?);
@@ -73,7 +73,7 @@ impl ObjectTable {
 
     /// Hands what came to a worker, which checks and writes it.
     pub(super) fn delivery(&mut self, delivery: Delivery, room: Option<OwnedSemaphorePermit>) {
-        // What is not wanted any more came another way.
+        // A want that is gone came another way.
         let Some(want) = self.ledger.delivered(delivery.tag) else { return };
         let want = Box::new(want.clone());
         let mut destinations = Vec::with_capacity(want.places.len());
@@ -82,7 +82,7 @@ impl ObjectTable {
             active.writing += 1;
             let range = place.offset..place.offset + want.id.len();
             let parts = match want.id {
-                // What is here already is no claim: it stays.
+                // Bytes that are here already are no claim: they stay.
                 WantId::Chunk { .. } => self.ledger.coverage().gaps(place.object, &range),
                 WantId::Piece { index, .. } => {
                     active.writing_pieces.entry(index).or_insert(false);
@@ -130,7 +130,7 @@ impl ObjectTable {
     pub(super) fn close_if_complete(&mut self, key: ObjectKey) {
         let prefix = self.ledger.coverage().prefix(key);
         let Some(active) = self.objects.get_mut(&key) else { return };
-        // What chunks make up is a claim until all of it is checked.
+        // Bytes of chunks are a claim until all of it is checked.
         if active.recipe.is_none() && active.part.is_none() {
             active.report_prefix(prefix);
         }

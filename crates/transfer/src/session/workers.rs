@@ -53,7 +53,7 @@ fn perform(job: Job, scratch: &mut Scratch) -> SessionEvent {
         }
         Job::Compare { object, index } => {
             let found = followed::compare(&object, index, scratch);
-            // What waits for this processor may be what the network waits for, which otherwise stands still
+            // Work that waits for this processor may be what the network waits for, which otherwise stands still
             // until the thread's share of time is used up.
             std::thread::yield_now();
             SessionEvent::Compared { key: object.key, index, found }
@@ -101,7 +101,7 @@ fn zeros(scratch: &mut Scratch, len: u64) -> &[u8] {
     bytes
 }
 
-/// Whether these are the bytes that were missing of a piece, rather than all of it.
+/// True if these are the bytes that were missing of a piece, rather than all of it.
 fn is_part(want: &Want, bytes: &[u8]) -> bool {
     want.part.is_some() && bytes.len() as u64 == want.missing_len()
 }

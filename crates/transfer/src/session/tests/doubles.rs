@@ -19,7 +19,7 @@ use crate::want::{Delivery, Payload, Proof, Tag, Want, WantId};
 pub const LIMIT: Duration = Duration::from_secs(20);
 pub const SOURCE: &str = "the source";
 
-/// What the source does with a want.
+/// Action of the source on a want.
 #[derive(Debug, Clone)]
 pub enum Act {
     /// Does that once a number is no less than this.
@@ -433,9 +433,9 @@ pub fn tree(data: &[u8]) -> PieceTree {
 pub struct Memory {
     pub bytes: Mutex<Vec<u8>>,
     left: Vec<Range<u64>>,
-    /// What may be of use lies here, and not in the target.
+    /// Older version that may be of use: it lies here, and not in the target.
     older: Option<Vec<u8>>,
-    /// How long it takes to read a piece there, and how many were read.
+    /// Time that it takes to read a piece there, and how many were read.
     reading: Duration,
     pub reads: AtomicUsize,
     pub begun: AtomicUsize,
@@ -444,7 +444,7 @@ pub struct Memory {
     full: bool,
     part: Option<Range<u64>>,
     is_read_early: bool,
-    /// What must stay as it is, and what that is.
+    /// Range that must stay as it is, and its bytes.
     guarded: Mutex<Option<(Range<usize>, Vec<u8>)>>,
     held: Mutex<bool>,
     released: Condvar,

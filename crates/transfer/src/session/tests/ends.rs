@@ -1,4 +1,4 @@
-//! How requests end otherwise: full disks, shared content, bounded memory, a session dropped.
+//! Other ends of requests: full disks, shared content, bounded memory, a session dropped.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;

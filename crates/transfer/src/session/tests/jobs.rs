@@ -1,4 +1,4 @@
-//! What a worker takes from the queue at once.
+//! Jobs that a worker takes from the queue at once.
 
 use std::time::Instant;
 

@@ -76,7 +76,7 @@ fn hashed(bytes: Vec<u8>) -> Act {
     Act::Payload(Payload::Hashed(bytes.into()))
 }
 
-/// How far a chunk and the pieces before it are.
+/// Progress of a chunk and the pieces before it.
 struct Progressing {
     /// Pieces that are written.
     pieces: watch::Sender<usize>,
