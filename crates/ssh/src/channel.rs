@@ -30,7 +30,7 @@ use towpath_protocol::{Peer, PeerConfig, Service};
 use crate::error::{CommandFault, CommandOrigin, RSH_VARIABLE, SshError, SshWay};
 use crate::place::Remote;
 
-/// What starts a command on another machine, unless `-e` or [`RSH_VARIABLE`] says otherwise.
+/// Command that starts one on another machine, unless `-e` or [`RSH_VARIABLE`] says otherwise.
 const RSH: &str = "ssh";
 /// The command's only argument.
 const ARGUMENT: &str = "remote";
@@ -38,7 +38,7 @@ const ARGUMENT: &str = "remote";
 const OPEN_LIMIT: Duration = Duration::from_secs(600);
 /// From start to hello at the remote side, whose ssh is through already.
 const HELLO_LIMIT: Duration = Duration::from_secs(30);
-/// How long ssh has to end after the pipe did.
+/// Time that ssh has to end after the pipe did.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// The command that starts a command on another machine, in words.
@@ -49,7 +49,7 @@ pub struct Rsh {
 }
 
 impl Rsh {
-    /// What `-e` names, else what `TOW_RSH` does, else ssh.
+    /// Command that `-e` names, else `TOW_RSH`, else ssh.
     pub fn choose(option: Option<&OsStr>) -> Result<Self, SshError> {
         let variable = std::env::var_os(RSH_VARIABLE).filter(|value| !value.is_empty());
         let (command, from) = match (option, &variable) {
@@ -153,7 +153,7 @@ impl Channel {
         &self.peer
     }
 
-    /// Why the connection ended before the copy did. Closes it.
+    /// Error by which the connection ended before the copy did. Closes it.
     pub async fn failure(&mut self) -> SshError {
         let why = self.peer.ended().unwrap_or_else(|| "no answer".into());
         self.peer.close(&why);
@@ -174,7 +174,7 @@ impl Channel {
     }
 }
 
-/// How a child ended; `None` if it does not.
+/// Exit status of a child; `None` if it does not end.
 async fn ended(child: &mut Child) -> Option<ExitStatus> {
     tokio::time::timeout(END_LIMIT, child.wait()).await.ok()?.ok()
 }

@@ -1,4 +1,4 @@
-//! What a person names on the command line: a path here, or `[user@]host:path` as scp and rsync
+//! Names on the command line: a path here, or `[user@]host:path` as scp and rsync
 //! read it.
 
 use std::ffi::{OsStr, OsString};
@@ -79,7 +79,7 @@ impl Remote {
     }
 }
 
-/// Where the host ends, if `bytes` name one.
+/// End of the host, if `bytes` name one.
 fn colon(bytes: &[u8]) -> Option<usize> {
     let slash = bytes.iter().position(|&byte| byte == b'/').unwrap_or(bytes.len());
     let before = &bytes[..slash];

@@ -23,7 +23,7 @@ use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service
 use crate::addresses::{bind, interfaces};
 use crate::error::SshError;
 
-/// How long a copy that may use nothing else waits for a connection.
+/// Time that a copy which may use nothing else waits for a connection.
 pub const STAND_LIMIT: Duration = Duration::from_secs(30);
 /// Addresses told, and dialled.
 pub const MAX_ADDRESSES: usize = 16;
@@ -36,17 +36,17 @@ const MAX_STANDING: usize = 4;
 const MAX_FAILURES: u32 = 5;
 /// A connection that was lost sooner counts as failed.
 const HELD: Duration = Duration::from_secs(10);
-/// How long the other side has for its hello.
+/// Time that the other side has for its hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What sshd says of its connection, on the remote side.
+/// Addresses of sshd's connection, on the remote side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SshConnection {
-    /// Where ssh came from, as seen here.
+    /// Address that ssh came from, as seen here.
     pub client: IpAddr,
-    /// Where it came to.
+    /// Address that it came to.
     pub server: IpAddr,
 }
 
@@ -79,7 +79,7 @@ pub struct Race {
 /// The control stream of a connection that stands.
 pub type Stood = (ControlSender, ControlReceiver);
 
-/// How far the search is.
+/// Progress of the search.
 #[derive(Debug, Clone, Default)]
 struct RaceStatus {
     stands: bool,
@@ -298,7 +298,7 @@ impl Racer {
 }
 
 fn tell(stood: &mpsc::UnboundedSender<Stood>, peer: &Peer) {
-    // Who does not listen goes on over ssh.
+    // A peer that does not listen goes on over ssh.
     peer.control().into_iter().for_each(|stream| drop(stood.send(stream)));
 }
 
@@ -325,7 +325,7 @@ async fn greeted(peer: Arc<Peer>) -> Option<Arc<Peer>> {
     (greeted == Ok(true)).then_some(peer)
 }
 
-/// When to dial, and when to give it up.
+/// Times to dial, and to give it up.
 struct Attempts {
     backoff: Backoff,
     failures: u32,
@@ -336,7 +336,7 @@ impl Attempts {
         Self { backoff: Backoff::new(BackoffConfig::default()), failures: 0 }
     }
 
-    /// How long to wait before the next round; `None` if there have been enough.
+    /// Time to wait before the next round; `None` if there have been enough.
     fn next(&mut self) -> Option<Duration> {
         self.failures += 1;
         match self.failures {
@@ -361,8 +361,8 @@ fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// What the other side is told: first where ssh came to, then the interfaces. Loopback addresses
-/// mean something there only if ssh came from one. If nothing is left, the port alone is told.
+/// Addresses to send to the other side: first where ssh came to, then the interfaces. Loopback addresses
+/// mean something there only if ssh came from one. If nothing is left, the port alone is sent.
 fn to_tell(local: SocketAddr, interfaces: Vec<IpAddr>, ssh: Option<SshConnection>) -> Vec<SocketAddr> {
     let is_near = ssh.is_some_and(|ssh| ssh.client.is_loopback());
     let others = interfaces.into_iter().filter(|ip| is_near || !ip.is_loopback());
@@ -371,7 +371,7 @@ fn to_tell(local: SocketAddr, interfaces: Vec<IpAddr>, ssh: Option<SshConnection
     if told.is_empty() { vec![local] } else { told }
 }
 
-/// What to dial of what the other side told. On the remote side where ssh came from goes first,
+/// Addresses to dial among those received. On the remote side where ssh came from goes first,
 /// and what lies on this machine only if ssh came from it.
 fn to_dial(told: &[SocketAddr], ssh: Option<SshConnection>) -> Vec<SocketAddr> {
     let Some(port) = told.first().map(SocketAddr::port).filter(|&port| port != 0) else { return Vec::new() };

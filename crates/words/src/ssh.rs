@@ -1,4 +1,4 @@
-//! What went wrong on the way to another machine, as people are told: what happened, and what to do next.
+//! Texts of errors on the way to another machine, for people: what happened, and what to do next.
 
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ use towpath_sync::error::chain;
 
 use super::AGAIN;
 
-/// Why the other machine, or what was named there, can't be had.
+/// Reason why the other machine, or what was named there, can't be had.
 pub fn ssh(error: &SshError) -> ApiError {
     let said = |kind, message: String| ApiError::new(kind, message);
     match error {
@@ -58,7 +58,7 @@ pub fn ssh(error: &SshError) -> ApiError {
     }
 }
 
-/// Why there is no listener.
+/// Reason why there is no listener.
 pub fn bind(error: &BindError) -> ApiError {
     let detail = match error {
         BindError::Io { source, .. } => format!("{error}: {source}"),
@@ -67,7 +67,7 @@ pub fn bind(error: &BindError) -> ApiError {
     ApiError::new(ErrorKind::Failed, detail).hint("choose another address with --listen")
 }
 
-/// What was named is no place; `shown` is its name.
+/// Error about a name that is no place; `shown` is the name.
 fn place(shown: &str, fault: PlaceFault) -> ApiError {
     let wrong = match fault {
         PlaceFault::Daemon => "tow does not speak to rsync daemons".into(),
@@ -89,7 +89,7 @@ fn dialled(tried: &[SocketAddr]) -> String {
     if tried.is_empty() { "no address to dial".into() } else { format!("tried {}", tried.join(", ")) }
 }
 
-/// What errors speak of.
+/// Subject of the errors.
 struct ShownWay {
     host: String,
     tow: String,
@@ -106,7 +106,7 @@ impl ShownWay {
     }
 }
 
-/// What the other side's first bytes tell.
+/// Error about the other side's first bytes.
 fn not_opened(way: &ShownWay, error: &PipeError) -> ApiError {
     let ShownWay { host, tow, command, .. } = way;
     let failed = ApiError::new(ErrorKind::Failed, format!("{host}: {error}"));
@@ -124,7 +124,7 @@ fn not_opened(way: &ShownWay, error: &PipeError) -> ApiError {
     }
 }
 
-/// What the exit status of ssh tells, before the other side answered or after.
+/// Error by the exit status of ssh, before the other side answered or after.
 fn ended(way: &ShownWay, status: ExitStatus, was_there: bool) -> ApiError {
     let ShownWay { host, tow, rsh, command } = way;
     let (kind, message, hint) = match status.code() {

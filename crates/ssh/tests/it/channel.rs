@@ -24,7 +24,7 @@ use crate::support::*;
 
 const DATA: usize = 3 << 20;
 const SECRET: &[u8] = b"not offered";
-/// Where the far end leaves its process id; says that this process is one, too.
+/// Variable with the file where the far end leaves its process id; says that this process is one, too.
 const PID_FILE: &str = "TOW_TEST_PID_FILE";
 
 /// The far end of the other tests, when they start this program again as `tow remote`: sends
@@ -33,7 +33,7 @@ const PID_FILE: &str = "TOW_TEST_PID_FILE";
 async fn remote_side() {
     let Some(pid_file) = std::env::var_os(PID_FILE) else { return };
     std::fs::write(pid_file, std::process::id().to_string()).unwrap();
-    // What runs the tests printed to standard output already, so the pipe was put aside.
+    // The tests' runner printed to standard output already, so the pipe was put aside.
     rustix::stdio::dup2_stdout(File::options().write(true).open("/proc/self/fd/3").unwrap()).unwrap();
     let identity = Identity::generate().unwrap();
     let service = service(&identity, &pattern(DATA), SECRET);
@@ -115,7 +115,7 @@ async fn open(rsh: impl AsRef<OsStr>, tow: impl AsRef<OsStr>) -> Result<Channel,
     tokio::time::timeout(LIMIT, opening).await.unwrap()
 }
 
-/// Whether a process ends within this time.
+/// True if a process ends within this time.
 fn ends_within(process: &OwnedFd, time: Duration) -> bool {
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&time.try_into().unwrap())).unwrap() > 0
 }

@@ -55,7 +55,7 @@ async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether this way is taken within this time.
+/// True if this way is taken within this time.
 async fn takes_within(time: Duration, takeover: &Takeover, way: &str) -> bool {
     timeout(time, until(async || (takeover.active() == way).then_some(()))).await.is_ok()
 }
