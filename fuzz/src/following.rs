@@ -63,7 +63,7 @@ pub fn samples(data: &[u8]) {
     }
 }
 
-/// What is said to be missing lies in the piece, and where nothing is, the piece was read.
+/// Checks that what is said to be missing lies in the piece, and that the piece was read where nothing is.
 fn is_made_so(likeness: &Likeness, start: u64, older: &Kept, piece: &[u8]) {
     let missing = &likeness.missing;
     assert!(missing.start <= missing.end && missing.end <= piece.len() as u64);

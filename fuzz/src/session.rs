@@ -27,7 +27,7 @@ const SIZE: u64 = 600 << 10;
 const MOST_STEPS: usize = 500;
 const OBJECT: Oid = seeds::content::CONTENT;
 
-/// What happens, one thing after the other.
+/// Events that happen, one after the other.
 pub fn direct_session(data: &[u8]) {
     let mut source = Source::new(data);
     let mut side = Side::new(source.byte());

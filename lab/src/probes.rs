@@ -1,4 +1,4 @@
-//! What a link does to real traffic, seen from its two ends: the time of a ping, the rate of a TCP
+//! Effects of a link on real traffic, seen from its two ends: the time of a ping, the rate of a TCP
 //! connection of iperf3, the losses among numbered datagrams.
 
 use std::io;
@@ -22,11 +22,11 @@ const RECEIVE_BUFFER: usize = 64 << 20;
 const SILENCE: Duration = Duration::from_secs(1);
 /// In seconds, for a program beyond what it was told to take.
 const PATIENCE: u64 = 30;
-/// How often it is tried to reach an iperf3 that was just started.
+/// Times that it is tried to reach an iperf3 that was just started.
 const TRIES: u32 = 20;
 const PORT: u16 = 7001;
 
-/// What was seen of losses.
+/// Losses that were seen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Losses {
     /// The lost part of the datagrams.

@@ -43,7 +43,7 @@ impl NetControl {
         let told = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
             for stream in listener.incoming().take_while(|_| !told.load(Ordering::Relaxed)) {
-                // Who does not hear the answer has gone.
+                // A client that does not read the answer has gone.
                 let _ = stream.and_then(|stream| answer(&stream, &links, &emulator));
             }
         });
