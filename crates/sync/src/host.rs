@@ -19,14 +19,14 @@ pub fn plain(fault: &EntryFault<'_>) -> (String, Option<String>) {
     (fault.to_string(), None)
 }
 
-/// What a copy needs of the service that it runs in.
+/// Parts of the service that a copy runs in.
 #[derive(Clone)]
 pub struct Host {
     /// Its key.
     pub identity: Identity,
     /// Its store and index.
     pub store: Arc<DiskStore>,
-    /// What every chunk passes.
+    /// Processors that every chunk passes.
     pub processors: Processors,
     /// Encodings of data that it wishes for, by name.
     pub wishes: Vec<String>,
@@ -34,14 +34,14 @@ pub struct Host {
     pub resume: PathBuf,
     /// The folder that says which contents went to which node.
     pub shares: PathBuf,
-    /// Whether bases may be found outside of the destination.
+    /// True if bases may be found outside of the destination.
     pub bases_beyond: bool,
-    /// What people are told.
+    /// Texts that people read.
     pub words: Words,
 }
 
 impl Host {
-    /// How its connections behave, whoever dials.
+    /// Settings of its connections, whoever dials.
     pub fn peer_config(&self) -> PeerConfig {
         let (processors, wishes) = (self.processors.clone(), self.wishes.clone());
         PeerConfig { processors, wishes, ..PeerConfig::default() }

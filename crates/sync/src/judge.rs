@@ -1,4 +1,4 @@
-//! What has to be done about one entry: a pure function of the entry at the source, what the
+//! Decision on one entry: a pure function of the entry at the source, what the
 //! destination has in its place, and the options. The words for it are rsync's (`%i` in its
 //! manual), so that people and scripts can read them.
 
@@ -7,7 +7,7 @@ use towpath_content::tree::{Entry, Kind, Time};
 use towpath_files::metadata::Differences;
 use towpath_files::{Found, Stamp};
 
-/// What is to be done.
+/// Action for an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing: it is as it should be.
@@ -23,7 +23,7 @@ pub enum Verdict {
     Compare(Changes),
 }
 
-/// What differs, in the order of rsync's letters.
+/// Differences, in the order of rsync's letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
     /// There is nothing at the destination.
@@ -60,7 +60,7 @@ impl Changes {
         xattrs: false,
     };
 
-    /// Whether metadata alone differs.
+    /// True if metadata alone differs.
     pub const fn is_metadata(&self) -> bool {
         self.time || self.perms || self.owner || self.group || self.acl || self.xattrs
     }

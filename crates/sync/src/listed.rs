@@ -1,4 +1,4 @@
-//! What may come, when only a part of a source was asked for: a list of names (`--files-from`), or
+//! Entries that may come when only a part of a source was asked for: a list of names (`--files-from`), or
 //! no directories (`--no-r`). A sender that is not trusted gets nothing else written.
 
 use towpath_api::copy::CopyOptions;
@@ -15,13 +15,13 @@ pub struct RequestedPaths {
 }
 
 impl RequestedPaths {
-    /// What the options ask for.
+    /// Entries that the options ask for.
     pub fn new(options: &CopyOptions) -> Result<Self, CopyError> {
         let listed = options.files_from.as_ref().map(|listed| paths(listed)).transpose()?;
         Ok(Self { listed, recursive: options.recursive })
     }
 
-    /// Whether an entry was asked for; `path` is below the transfer's root, which has the source's
+    /// True if an entry was asked for; `path` is below the transfer's root, which has the source's
     /// own name first unless `is_contents`.
     pub fn covers(&self, path: &RelPath, is_dir: bool, is_contents: bool) -> bool {
         let Some(listed) = &self.listed else {
@@ -56,7 +56,7 @@ fn begins(path: &RelPath, names: &[&[u8]]) -> bool {
     path.names().take(names.len()).eq(names.iter().copied())
 }
 
-/// Whether a directory on the way to `names` is listed.
+/// True if a directory on the way to `names` is listed.
 fn is_below(listed: &[RelPath], names: &[&[u8]]) -> bool {
     (0..names.len())
         .any(|depth| listed.binary_search_by(|one| one.names().cmp(names[..depth].iter().copied())).is_ok())

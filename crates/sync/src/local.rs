@@ -25,7 +25,7 @@ use towpath_content::lock::lock;
 
 /// Threads that copy.
 const WORKERS: usize = 4;
-/// How often a file is read that is written to meanwhile.
+/// Times that a file is read which is written to meanwhile.
 const TRIES: usize = 3;
 /// Bytes that inspectors are shown at once.
 const INSPECTED: usize = 256 << 10;
@@ -35,7 +35,7 @@ const WAITING: usize = 256;
 /// Copies files on threads of its own.
 pub struct LocalSupplier {
     queue: mpsc::Sender<Arc<CopyFile>>,
-    /// What is removed at the source once it is in place: files asked for, by entry.
+    /// Files to remove at the source once they are in place: those requested, by entry.
     remove: Option<Mutex<HashMap<u64, Located>>>,
     removal: Removal,
     inspects: bool,
@@ -135,7 +135,7 @@ fn beside(
 ) -> Result<(), FileError> {
     let _turn = turns.read();
     let mut result = begin(file, located, processors);
-    // Whoever writes to it may be done by now.
+    // A writer of it may be done by now.
     for _ in 1..TRIES {
         if !matches!(result, Err(FileError::Changed { .. })) {
             break;
@@ -237,7 +237,7 @@ mod tests {
     use towpath_api::copy::CopyOptions;
     use towpath_api::copy::{CopyEvent, FailureKind};
 
-    /// Where the one file in `dir` is.
+    /// Position of the one file in `dir`.
     fn locate(dir: &std::path::Path) -> Located {
         let mut sources = Sources::open(&[dir.into()], true, &CopyOptions::default()).unwrap();
         let mut found = None;

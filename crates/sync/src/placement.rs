@@ -1,10 +1,10 @@
-//! Where the sources of a copy go: the habits of `cp` and of `rsync`, as a table.
+//! Destinations of a copy's sources: the habits of `cp` and of `rsync`, as a table.
 
 use towpath_api::copy::Mode;
 
 use crate::error::DestinationFault;
 
-/// What stands at the destination's path; a symbolic link counts as what it points to.
+/// Kind of what stands at the destination's path; a symbolic link counts as what it points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum There {
     /// Nothing.
@@ -15,14 +15,14 @@ pub enum There {
     Other,
 }
 
-/// What was asked for.
+/// Request for a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AskedPlace {
-    /// Whose habits.
+    /// Program whose habits are followed.
     pub mode: Mode,
-    /// How many sources there are.
+    /// Number of sources.
     pub sources: usize,
-    /// What is in the one source, not the directory itself (rsync's slash).
+    /// True for the contents of the one source, not the directory itself (rsync's slash).
     pub contents: bool,
     /// The destination was written with a slash at its end.
     pub slash: bool,
@@ -30,12 +30,12 @@ pub struct AskedPlace {
     pub is_dir: bool,
 }
 
-/// Where sources go.
+/// Destination of sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// Into the destination, each under its own name.
     Into,
-    /// What is in the source into the destination.
+    /// Contents of the source into the destination.
     Contents,
     /// The destination becomes what the source is.
     As,

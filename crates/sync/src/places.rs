@@ -56,7 +56,7 @@ impl FilePermits {
         self.moved.notify_one();
     }
 
-    /// How many are taken.
+    /// Number of those taken.
     pub fn taken(&self) -> usize {
         self.count.saturating_sub(self.free.available_permits())
     }
@@ -92,7 +92,7 @@ mod tests {
         let (one, two) = (places.try_take(0).unwrap(), places.try_take(9).unwrap());
         assert!(places.try_take(0).is_none());
         drop(one);
-        // What happened before is not missed.
+        // Moves that happened before are not missed.
         places.moved().await;
         assert_eq!(places.taken(), 1);
         let waiting = tokio::spawn({

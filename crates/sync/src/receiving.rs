@@ -1,4 +1,4 @@
-//! What all parts of the receiving side of a copy share: where it writes, what it has done so far,
+//! State that all parts of the receiving side of a copy share: where it writes, what it has done so far,
 //! and what went wrong.
 
 use std::ffi::OsStr;
@@ -38,9 +38,9 @@ const NAMED_TOGETHER: usize = 4096;
 
 /// The receiving side of one copy.
 pub struct Receiving {
-    /// What is asked for.
+    /// Options of the copy.
     pub options: CopyOptions,
-    /// What of the metadata is applied.
+    /// Metadata that are applied.
     pub policy: Policy,
     /// Places for files under way.
     pub places: Arc<FilePermits>,
@@ -77,7 +77,7 @@ impl Receiving {
         let preserve = &options.preserve;
         let policy = Policy {
             modes: preserve.perms,
-            // What the sender gives unasked is taken off each entry (`merge::privileges`); what --chmod gives is asked for.
+            // Rights that a sender gives unasked are taken off each entry (`merge::privileges`); those by --chmod are not.
             special_bits: true,
             times: preserve.times,
             // Renaming files within their directories changes these; so it is with rsync.
@@ -113,7 +113,7 @@ impl Receiving {
         })
     }
 
-    /// Who is told what became of files; set once, before the first is asked for.
+    /// Sets the receiver of files' results: once, before the first is requested.
     pub fn set_settling(&self, settling: Arc<dyn Settling>) {
         let _ = self.settling.set(settling);
     }
@@ -138,17 +138,17 @@ impl Receiving {
         Ok(())
     }
 
-    /// Whether a copy with this key to the directory `path` was interrupted.
+    /// True if a copy with this key to the directory `path` was interrupted.
     pub fn is_open(&self, path: &Path, key: &Oid) -> bool {
         path.canonicalize().is_ok_and(|path| Record::is_one_open(&self.resume, &path, key))
     }
 
-    /// Where it writes. Nowhere, in a dry run to a destination that is not there.
+    /// Destination that it writes to. None, in a dry run to a destination that is not there.
     pub fn placing(&self) -> Result<&Placing<Note>, FileError> {
         self.placing.get().ok_or_else(|| FileError::new("write", Path::new("."), rustix::io::Errno::NOENT))
     }
 
-    /// Where it writes, if that is open.
+    /// Destination that it writes to, if that is open.
     pub fn opened(&self) -> Option<&Placing<Note>> {
         self.placing.get()
     }
@@ -169,7 +169,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Whether something was written, or is about to be.
+    /// True if something was written, or is about to be.
     pub fn has_staging(&self) -> bool {
         *lock(&self.has_staging)
     }
@@ -214,7 +214,7 @@ impl Receiving {
         }
     }
 
-    /// Where backups go; found out, and made, when the first one comes.
+    /// Directory of backups; found out, and made, when the first one comes.
     fn backups(&self) -> Result<&Backups, FileError> {
         if let Some(backups) = self.backups.get() {
             return Ok(backups);
@@ -269,7 +269,7 @@ impl Receiving {
         }
     }
 
-    /// What makes going on useless, if anything.
+    /// Error that makes going on useless, if any.
     pub fn check(&self) -> Result<(), CopyError> {
         lock(&self.fatal).clone().map_or(Ok(()), Err)
     }
@@ -374,7 +374,7 @@ impl Receiving {
         }
     }
 
-    /// How the destination is to be written.
+    /// Options of writing the destination.
     pub fn write_options(&self) -> WriteOptions {
         let flush = FlushLimits { files: NAMED_TOGETHER, ..FlushLimits::default() };
         WriteOptions { resume: true, policy: self.policy, flush }
@@ -419,7 +419,7 @@ impl Receiving {
         }
     }
 
-    /// Whether another copy made the very file meanwhile, as far as the quick check goes. A copy that compares contents
+    /// True if another copy made the very file meanwhile, as far as the quick check goes. A copy that compares contents
     /// takes its name for somebody else's, as `cp` does.
     fn is_there_meanwhile(&self, path: &RelPath, note: &Note) -> bool {
         let Some(placing) = self.opened().filter(|_| self.options.check == Check::Quick) else {
@@ -432,7 +432,7 @@ impl Receiving {
                     && found.entry.metadata.modified == note.modified
             })
         });
-        // Where case makes no difference it may be another entry's.
+        // Another entry may have the name where case makes no difference.
         is_same && placing.destination.folding().folds(path).is_ok_and(|folds| !folds)
     }
 
@@ -483,13 +483,13 @@ impl Receiving {
         self.files_done.load(Ordering::Relaxed)
     }
 
-    /// What was done so far.
+    /// Summary of what was done so far.
     pub fn summary(&self) -> CopySummary {
         lock(&self.counts).clone()
     }
 }
 
-/// Where backups go.
+/// Directory of backups.
 enum Backups {
     /// Beside what they are of.
     Beside,

@@ -50,7 +50,7 @@ impl<M: Message + Default> Records<M> {
         Ok(at)
     }
 
-    /// How many there are.
+    /// Number of records.
     pub const fn len(&self) -> u64 {
         self.count
     }

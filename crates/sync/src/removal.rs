@@ -9,7 +9,7 @@ use super::source::Located;
 use super::talk::{Events, failed_at};
 use towpath_content::lock::lock;
 
-/// What is to be removed, and when.
+/// Removals to make, and when.
 pub struct Removal {
     events: Events,
     /// None once the source has been read.

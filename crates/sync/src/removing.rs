@@ -1,4 +1,4 @@
-//! What removing something from the destination would remove, and what is protected from that.
+//! Removals below something that goes from the destination, and what is protected from them.
 
 use towpath_files::{FileError, Filter, RelPath, Removed, Removing};
 
@@ -17,7 +17,7 @@ pub fn rehearse(
     receiving.placing()?.destination.rehearse_removal(path, &mut removal)
 }
 
-/// Whether the filter rules keep something below a directory that goes.
+/// True if the filter rules keep something below a directory that goes.
 pub fn is_protected(filter: &mut Filter, path: &RelPath, top: &RelPath, is_dir: bool) -> bool {
     // The top was asked about when it was found.
     path != top && filter.protects_in_deleted(path, is_dir)
@@ -29,7 +29,7 @@ pub struct ShownRemoval<'a, G> {
     pub path: &'a RelPath,
     /// The same as people know it.
     pub shown: &'a RelPath,
-    /// Whether something may go.
+    /// True if something may go.
     pub may: &'a mut dyn FnMut(&RelPath, bool) -> bool,
     /// Is told what is gone.
     pub gone: G,

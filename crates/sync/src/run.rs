@@ -43,7 +43,7 @@ use towpath_ssh::patterns::Requested;
 use towpath_ssh::place::{Place, Remote};
 use towpath_ssh::race::Race;
 
-/// How long a side whose person is gone may take to end.
+/// Time that a side whose person is gone may take to end.
 pub const GRACE: Duration = Duration::from_secs(5);
 
 /// Bytes of options in one message.
@@ -88,7 +88,7 @@ pub async fn run(
     Ok(summary)
 }
 
-/// What can be said without looking at anything.
+/// Faults that show without looking at anything.
 fn check(options: &CopyOptions) -> Result<(), CopyError> {
     if options.delete && options.files_from.is_some() {
         return Err(RequestFault::DeletionByList.into());
@@ -106,7 +106,7 @@ fn local(place: Place) -> Option<PathBuf> {
     }
 }
 
-/// What of the options concerns the other side: names of this machine's directories do not.
+/// Options that concern the other side: names of this machine's directories do not.
 fn for_the_other(options: &CopyOptions, is_sender: bool) -> CopyOptions {
     let mut options = options.clone();
     if is_sender {
@@ -121,7 +121,7 @@ struct Started {
     side: Side,
     inbox: ControlReceiver,
     race: Option<Race>,
-    /// What it said: its addresses, and how many sources there are.
+    /// Hello of the other side: its addresses, and how many sources there are.
     theirs: Vec<std::net::SocketAddr>,
     sources: usize,
     traffic: Arc<Traffic>,
@@ -296,7 +296,7 @@ async fn pull(
     finish(started, received).await
 }
 
-/// What the other side says until it hangs up.
+/// Handles what the other side sends until it hangs up.
 async fn last_words(side: &Side, inbox: &mut ControlReceiver) {
     while let Some(message) = inbox.next().await {
         if let Ok(Message::Event(json)) = Message::from_bytes(message) {
@@ -320,7 +320,7 @@ async fn finish(
             Err(started.channel.failure().await.into())
         }
         Err(error) => {
-            // What happened is for the person, who is here; it may name what lies here.
+            // The error is for the person, who is here; it may name what lies here.
             let told = Message::Fatal(Fatal::of(&CopyError::GivenUp));
             let _ = started.side.control.send(told.into_bytes()).await;
             started.channel.close().await;

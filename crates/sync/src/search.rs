@@ -1,4 +1,4 @@
-//! What a copy searches on the receiver's own disk, and what is told of it.
+//! Search of a copy on the receiver's own disk, and reports of it.
 //!
 //! Both sides of a copy are the same person's, who may log in at both: so the search may go beyond the
 //! destination (`docs/threat-model.md`).
@@ -31,7 +31,7 @@ pub fn plugin(side: &Side, destination: &Path, network: &Arc<dyn TransferPlugin>
     Some(Adaptive::new(Arc::clone(network), search))
 }
 
-/// How hard the adaptive plugin is to search.
+/// Effort of the adaptive plugin's search.
 pub fn effort(asked: SearchEffort) -> Effort {
     match asked {
         SearchEffort::Some => Effort::Some,
@@ -55,7 +55,7 @@ pub fn scope(options: &CopyOptions, destination: &Path) -> Option<Scope> {
     })
 }
 
-/// What the summary tells.
+/// Search as the summary has it.
 pub fn searched(account: &Account) -> Searched {
     let bottleneck = |bottleneck: Bottleneck| match bottleneck {
         Bottleneck::Network => "network",

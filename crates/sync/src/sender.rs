@@ -42,7 +42,7 @@ const WINDOW_BYTES: u64 = 16 << 20;
 /// Files in a `Settled`.
 const MOST_SETTLED: usize = 1024;
 
-/// Where the files are that the receiver may still ask for.
+/// Positions of the files that the receiver may still ask for.
 #[derive(Default)]
 struct EntryTable {
     state: Mutex<TableState>,

@@ -1,4 +1,4 @@
-//! What both sides of a copy over a connection have, whichever is the sender.
+//! State that both sides of a copy over a connection have, whichever is the sender.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::error::CopyError;
 use crate::host::Host;
 use towpath_ssh::race::{Race, SshConnection};
 
-/// How often progress is told.
+/// Interval of progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// A copy outlives a network that is away for this long. The connection over ssh cannot be made
@@ -44,19 +44,19 @@ pub struct Side {
     pub host: Arc<Host>,
     /// The connection over ssh.
     pub peer: Arc<Peer>,
-    /// Where messages go.
+    /// Sender of messages.
     pub control: ControlSender,
-    /// What the other side may fetch.
+    /// Content that the other side may fetch.
     pub offers: Arc<Offers>,
-    /// What the person is told.
+    /// Events for the person.
     pub events: Events,
-    /// What is asked for.
+    /// Options of the copy.
     pub options: CopyOptions,
     /// The person is at the other side.
     pub is_started: bool,
     /// The other side, as a sender, takes what this one has of changed files, and can pack; as a receiver it can unpack.
     pub takes_bases: bool,
-    /// What the other side is called.
+    /// Name of the other side.
     pub other: String,
 }
 
@@ -109,7 +109,7 @@ pub fn peer_service(host: &Host) -> (Arc<Offers>, Arc<PeerService>) {
     (offers, Arc::new(peers.with_processors(host.processors.clone())))
 }
 
-/// How the connections of a copy are to be used; all of one copy share its rate limit.
+/// Settings of a copy's connections; all of one copy share its rate limit.
 pub fn peer_config(host: &Host, options: &CopyOptions) -> PeerConfig {
     let pace = Arc::new(Pace::new(options.limit_rate));
     let bare = host.peer_config();

@@ -6,7 +6,7 @@
 //!   └── b            sorted, with all that is in it
 //! ```
 //!
-//! What is read is told in the order of a tree descriptor; files come with the way back to them.
+//! Entries are sent as they are read, in the order of a tree descriptor; files come with the way back to them.
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
@@ -24,16 +24,16 @@ use towpath_files::{
 use super::fate::Fate;
 use crate::error::{CopyError, LeftOut, RequestFault};
 
-/// Where the bytes of a file are.
+/// Position of a file's bytes.
 #[derive(Debug, Clone)]
 pub struct Located {
     tree: Arc<SourceTree>,
     base: Arc<Path>,
     /// Below the tree's root.
     path: RelPath,
-    /// What it looked like when the scan saw it.
+    /// Stamp of what it looked like when the scan saw it.
     pub stamp: Stamp,
-    /// How many names it has.
+    /// Number of its names.
     pub links: u64,
     /// It takes less room than it has bytes.
     pub is_sparse: bool,
@@ -56,7 +56,7 @@ impl Located {
         self.path.below(&self.base)
     }
 
-    /// Whether it is superfluous here once it has met its fate over there.
+    /// True if it is superfluous here once it has had its result over there.
     pub fn may_go(&self, fate: &Fate) -> bool {
         match fate {
             Fate::Placed => true,
@@ -84,7 +84,7 @@ pub enum SourceStep {
     Failed {
         /// Its path as a person knows it.
         path: PathBuf,
-        /// Why.
+        /// Error of it.
         error: FileError,
         /// The person named it. Then it never was there; else it may have vanished since its directory was read.
         is_named: bool,
@@ -95,7 +95,7 @@ pub enum SourceStep {
     Skipped {
         /// Its path as a person knows it.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         why: LeftOut,
     },
 }
@@ -118,13 +118,13 @@ struct SourceRoot {
     /// The name it has in the tree.
     name: Vec<u8>,
     found: Found,
-    /// What it is filtered as: below the transfer's root, under its own name or (a directory
+    /// Path that it is filtered as: below the transfer's root, under its own name or (a directory
     /// whose contents are copied) under none.
     shown: RelPath,
 }
 
 impl Sources {
-    /// Where the copy itself goes below the directory `base`, if it does.
+    /// Destination of the copy itself below the directory `base`, if it is there.
     fn avoided_below(&self, base: &Path) -> Option<RelPath> {
         let below = self.avoid.as_ref()?.strip_prefix(base).ok()?;
         RelPath::new(below.iter().map(OsStr::as_bytes)).ok().filter(|path| !path.is_root())
@@ -265,7 +265,7 @@ impl Prune for Below<'_> {
         if !is_dir && self.filter.is_empty() {
             return true;
         }
-        // What is nested too deeply for a path is told by the scan itself.
+        // Entries nested too deeply for a path are reported by the scan itself.
         let Ok(path) = dir.join(name) else { return true };
         let Some(shown) = self.path(&path) else { return true };
         if !self.filter.shows(&shown, is_dir) {

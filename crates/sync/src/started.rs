@@ -94,7 +94,7 @@ async fn told_to_start(inbox: &mut ControlReceiver) -> Result<(Start, Vec<u8>), 
     }
 }
 
-/// What one side of a copy may write, as it was told.
+/// Paths that one side of a copy may write, as it was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Writes {
     /// The sending side.
@@ -104,25 +104,25 @@ pub enum Writes {
     },
     /// The receiving side.
     Receiver {
-        /// Where it goes; nothing of it is written in a dry run.
+        /// Destination; nothing of it is written in a dry run.
         destination: Option<PathBuf>,
         /// The folder of the file that a link at the destination leads to.
         behind: Option<PathBuf>,
-        /// Where what is replaced is moved, if that was said: relative to the destination.
+        /// Directory that replaced files are moved to, if one was named: relative to the destination.
         backups: Option<PathBuf>,
     },
 }
 
-/// What this side is told to do.
+/// Task of this side.
 struct Task {
     part: Duty,
     options: CopyOptions,
-    /// Where the client can be dialled, as it says.
+    /// Addresses at which the client can be dialled, as it announces them.
     addresses: Vec<String>,
     takes_bases: bool,
 }
 
-/// Which part of the copy is this side's.
+/// Part of the copy that is this side's.
 enum Duty {
     /// It sends what the sources' wildcards stand for.
     Sender {
@@ -132,7 +132,7 @@ enum Duty {
     Receiver(Destined),
 }
 
-/// What is left to do once the sources are open.
+/// Work that is left once the sources are open.
 enum Work {
     Send(Box<Sources>),
     Receive(Destined),

@@ -39,7 +39,7 @@ use towpath_reuse::candidates::search::CandidateSearch;
 use towpath_reuse::policy::network::Network;
 use towpath_ssh::race::{Race, STAND_LIMIT, Stood};
 
-/// What the two ways to the other side are called.
+/// Names of the two ways to the other side.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
 
 /// Threads that write contents, at most: as many as cores.
@@ -92,7 +92,7 @@ pub async fn receive(
     keep(race, way, &side.peer);
     supplier.flush().await;
     tracing::info!(way = takeover.active(), "data came");
-    // What makes going on useless explains why the rest failed.
+    // An error that makes going on useless explains why the rest failed.
     receiving.check().and(result).inspect_err(|error| receiving.stop(error.clone()))?;
     let mut summary = receiving.summary();
     add_sources(&mut summary, &progress.snapshot(), &side.other);
@@ -128,7 +128,7 @@ async fn begin_race(
     Ok((takeover, stood))
 }
 
-/// Who brings the files that are wanted at `destination`, over `session`.
+/// Supplier of the files that are wanted at `destination`, over `session`.
 fn supplier(
     side: &Side,
     session: &Arc<Session>,
@@ -137,7 +137,7 @@ fn supplier(
 ) -> Arc<RemoteSupplier> {
     let (options, processors) = (&side.options, &side.host.processors);
     let compress = options.compress || !side.host.wishes.is_empty();
-    // What processors look at comes to them by the session.
+    // Files for processors come to them by the session.
     let is_wanted = !(options.no_search || options.whole_file || processors.inspect_any());
     let scope = if is_wanted { search::scope(options, destination) } else { None };
     let beyond_destination = side.host.bases_beyond;
@@ -162,7 +162,7 @@ fn answering(
     (answering, Tellings::new(told_in, whole_in, waiting))
 }
 
-/// Where bytes came from, as far as the session brought them.
+/// Adds the sources of bytes, as far as the session brought them.
 fn add_sources(summary: &mut CopySummary, snapshot: &Snapshot, other: &str) {
     summary.by_source = by_source(snapshot, other);
     let local = snapshot.by_source.get(THIS_MACHINE).copied().unwrap_or(0);
@@ -205,7 +205,7 @@ async fn failed(threads: &mut JoinSet<Result<(), CopyError>>) -> CopyError {
 fn known(side: &Side, destination: &Path, takeover: Arc<Takeover>) -> Arc<dyn TransferPlugin> {
     let store = Arc::clone(&side.host.store);
     let allow: Allow = match side.is_started {
-        // Whoever may log in here may know what is here (`docs/threat-model.md`).
+        // Anyone who may log in here may know what is here (`docs/threat-model.md`).
         true => Arc::new(|_| true),
         false => {
             let (store, inside) = (Arc::clone(&store), destination.canonicalize().ok());
@@ -218,7 +218,7 @@ fn known(side: &Side, destination: &Path, takeover: Arc<Takeover>) -> Arc<dyn Tr
     Arc::new(Cascade::new(vec![local, takeover]))
 }
 
-/// Whether a pull may draw from a file: the copy gets the mode that the other machine says, so what only its owner may read
+/// True if a pull may draw from a file: the copy gets the mode that the other machine says, so what only its owner may read
 /// is not for it, unless it lies in the destination itself.
 fn is_open(path: &Path, inside: Option<&Path>) -> bool {
     inside.is_some_and(|inside| path.starts_with(inside))
@@ -261,7 +261,7 @@ fn known_once(side: &Side, race: Option<&Race>) -> Known {
     })
 }
 
-/// What is known of the network at any moment; at first, the person's `limit` to its rate if there is one.
+/// State of the network at any moment; at first, the person's `limit` to its rate if there is one.
 fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) -> Look {
     let (takeover, adaptive) = (Arc::clone(takeover), adaptive.map(Arc::clone));
     Box::new(move || {

@@ -1,4 +1,4 @@
-//! Whoever waits for the other machine is told so, for what, and how long it will be tried: ssh may ask for a password
+//! Reports to whoever waits for the other machine: for what, and how long it will be tried. ssh may ask for a password
 //! or take its time, and a side that answered may fall silent while the connection stands.
 
 use std::sync::{Arc, Weak};
@@ -11,10 +11,10 @@ use super::talk::Events;
 
 /// A login may take so long before a word is said of it.
 const LOGIN: Duration = Duration::from_millis(1500);
-/// How often is looked.
+/// Interval of looks.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Whether a stall is to be told: once. It is handed the time.
+/// Watch for a stall that is to be reported: once. It is handed the time.
 #[derive(Debug, Default)]
 struct StallWatch {
     stall: Stall,
@@ -22,7 +22,7 @@ struct StallWatch {
 }
 
 impl StallWatch {
-    /// How long nothing came, if that is to be told now. A side that is there sends a ping twice a second.
+    /// Time that nothing came, if that is to be reported now. A side that is there sends a ping twice a second.
     fn look(&mut self, now: Instant, heard: Arrived) -> Option<Duration> {
         let quiet = self.stall.look(now, heard.bytes, 0, heard.listens);
         let was_told = std::mem::replace(&mut self.is_told, quiet.is_some());

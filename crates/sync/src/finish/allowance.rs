@@ -1,6 +1,6 @@
-//! What may be removed from the destination at the end of a copy: by the person's word, by the guard of half, and
-//! only if the sender told all that it has. Directories that are in the way and what the source does not have
-//! count together.
+//! Allowance of what may be removed from the destination at the end of a copy: by the person's word, by the guard of
+//! half, and only if the sender listed all that it has. Directories that are in the way and what the source does not
+//! have count together.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -18,9 +18,9 @@ use crate::receiving::Receiving;
 use crate::removing::{is_protected, rehearse};
 use towpath_content::lock::lock;
 
-/// What may be removed.
+/// Allowance of what may be removed.
 pub(super) struct Allowance {
-    /// Why nothing may, if so.
+    /// Reason why nothing may, if so.
     none: Option<Stays>,
     /// Entries that still may (`--max-delete`).
     left: Mutex<u64>,
@@ -37,7 +37,7 @@ fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64)
 }
 
 impl Merge {
-    /// What may be removed, once all entries were told; tells the person if nothing may.
+    /// Allowance for the end, once all entries were listed; the person gets a word if nothing may be removed.
     pub(super) fn allowance(&mut self) -> Result<Allowance, CopyError> {
         let total = self.count_removals()?;
         let options = &self.receiving.options;
@@ -57,14 +57,14 @@ impl Merge {
         Ok(Allowance { none, left, filter: Mutex::new(std::mem::replace(&mut self.filter, over)) })
     }
 
-    /// How many entries would go: what the source does not have, and what is in directories in the way.
+    /// Number of entries that would go: what the source does not have, and what is in directories in the way.
     fn count_removals(&mut self) -> Result<u64, CopyError> {
         let receiving = Arc::clone(&self.receiving);
         let (filter, spots) = (&mut self.filter, &mut self.spots);
         let mut total = 0;
         let mut count = |path: &RelPath, shown: &RelPath, is_told: bool| {
             let mut here = 0;
-            // What can't be read now is told when it is to be removed.
+            // Errors of reading come when it is to be removed.
             let _ = rehearse(&receiving, path, shown, filter, |_, _, _| here += 1);
             total += if is_told { here } else { below(here) };
         };
@@ -94,18 +94,18 @@ impl Merge {
     }
 }
 
-/// What is replaced keeps its name, so only what is below it goes.
+/// A replaced entry keeps its name, so only what is below it goes.
 const fn below(counted: u64) -> u64 {
     counted.saturating_sub(1)
 }
 
 impl Allowance {
-    /// Why nothing may be removed, if so.
+    /// Reason why nothing may be removed, if so.
     pub(super) const fn none(&self) -> Option<Stays> {
         self.none
     }
 
-    /// Whether one more entry may go.
+    /// True if one more entry may go.
     pub(super) fn take_one(&self) -> bool {
         self.take(1)
     }

@@ -1,4 +1,4 @@
-//! What goes from the destination at the end: what the source does not have.
+//! Deletions at the destination at the end: of what the source does not have.
 //!
 //! Deletions come last, so that a file that was renamed at the source can still be drawn from its
 //! old place, and not at all where the sender could not read everything. Removing more than half
@@ -89,7 +89,7 @@ pub(super) fn back_up_and_remove(
     rehearsed.failures.iter().for_each(|error| receiving.problem(shown.as_bytes(), error));
     let done = moved.for_each(|record| {
         let path = RelPath::new(record.path.split(|&byte| byte == b'/')).map_err(Failed)?;
-        // What is left in a directory, such as backups, keeps it.
+        // Entries left in a directory, such as backups, keep it.
         let is_gone = match record.is_dir {
             true => receiving.placing().map_err(Failed)?.destination.remove_dir(&path).map_err(Failed)?,
             false => receiving.back_up(&path).map_err(Failed)?,
@@ -137,7 +137,7 @@ struct Moved {
     is_dir: bool,
 }
 
-/// Which removals are told.
+/// Removals that are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Telling {
     /// All.
@@ -160,7 +160,7 @@ fn told(receiving: &Receiving, shown: &[u8], is_dir: bool) {
     receiving.tell(CopyEvent::Deleted { path: shown.to_vec(), is_dir });
 }
 
-/// What ends the reading of records about files.
+/// Error that ends the reading of records about files.
 struct Failed(FileError);
 
 impl From<io::Error> for Failed {

@@ -25,7 +25,7 @@ use crate::error::CopyError;
 use crate::noted::{DirRecord, ExtraRecord, RecordStop};
 use crate::removing::rehearse;
 
-/// How long the last files' moves are waited for together.
+/// Time that the last files' moves are waited for together.
 const MOVES: Duration = Duration::from_millis(1);
 
 impl Merge {
@@ -50,7 +50,7 @@ impl Merge {
         let root = placing.destination.look(&RelPath::root(), &self.look).map_err(CopyError::destination)?;
         let now = root.map(|root| root.stamp.modified);
         if let Some(modified) = self.root_time.filter(|modified| now != Some(*modified)) {
-            // Whose directory it is not can't; it matters little.
+            // Only the owner of a directory can; it matters little.
             let _ = placing.destination.set_dir_time(&RelPath::root(), modified);
         }
         placing.destination.sync().map_err(CopyError::destination)?;
@@ -67,7 +67,7 @@ impl Merge {
         let noted = self.deletions.for_each(|record: ExtraRecord| {
             let Some(placing) = receiving.opened().filter(|_| record.is_dir) else { return Ok(()) };
             let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
-            // What can't be read is told when it is to be deleted.
+            // Errors of reading come when it is to be deleted.
             let _ = rehearse(&receiving, &path, &shown, filter, |path, _, is_dir| {
                 if !is_dir && let Ok(Some(found)) = placing.destination.look(path, &look) {
                     receiving.is_spare(path.clone(), found.stamp);

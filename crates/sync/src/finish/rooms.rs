@@ -76,7 +76,7 @@ fn replace(
             return Ok(());
         }
         Some(Replacement::File(StagedFile { temp, size })) => {
-            // Who wrote it may still be about to let go of it.
+            // The one who wrote it may still be about to let go of it.
             let staged = wait_while_busy(|| destination.staging().reopen_for(&room.path, &temp))?;
             let shown = room.shown.as_bytes().to_vec();
             let note = Note { entry: record.entry, shown, size, modified: metadata.modified, place: None };
@@ -103,7 +103,7 @@ fn replace(
     made.lacking.map_or(Ok(()), Err)
 }
 
-/// Why a directory stays in the way.
+/// Reason why a directory stays in the way.
 pub(super) fn refused(room: &RoomToMake, receiving: &Receiving, why: Stays) -> FileError {
     let path = receiving.placing().map(|placing| placing.whole_path(&room.path)).unwrap_or_default();
     Obstacle::Stays(why).to("replace", &path)

@@ -20,7 +20,7 @@ use crate::receiving::Receiving;
 use crate::supply::Supplier;
 use crate::talk::events;
 
-/// What waits at the end of a merge needs a clock that goes on.
+/// Runtime for what waits at the end of a merge, which needs a clock that goes on.
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
 
@@ -31,17 +31,17 @@ static STORE: LazyLock<(tempfile::TempDir, Arc<DiskStore>)> = LazyLock::new(|| {
     (folder, Arc::new(store))
 });
 
-/// What a sender tells.
+/// Messages of a sender.
 pub struct FuzzedSender<'a> {
     /// Its tree descriptor, as it comes.
     pub descriptor: &'a [u8],
-    /// What files hold, by the number of their entries; the others can't be had.
+    /// Contents of files, by the number of their entries; the others can't be had.
     pub contents: HashMap<u64, Vec<u8>>,
     /// It says that it could not read everything.
     pub is_incomplete: bool,
 }
 
-/// Where it goes.
+/// Destination and options of the receiver.
 pub struct FuzzedReceiver<'a> {
     /// Folder for records.
     pub state: &'a Path,
@@ -49,7 +49,7 @@ pub struct FuzzedReceiver<'a> {
     pub path: &'a Path,
     /// `tow cp`; else `tow sync`, of a directory's contents.
     pub is_cp: bool,
-    /// What the person asks for.
+    /// Options of the person.
     pub options: CopyOptions,
 }
 

@@ -22,7 +22,7 @@ pub fn pack_message(bytes: &[u8]) -> Vec<u8> {
     Message::pack(Bytes::copy_from_slice(bytes), 1).into()
 }
 
-/// What a message that ends a copy says, as this program would show it and say it.
+/// Error in a message that ends a copy, as this program would show it and send it.
 pub fn read_error(bytes: &[u8]) -> Option<(String, Vec<u8>)> {
     let Ok(Message::Fatal(fatal)) = Message::from_bytes(Bytes::copy_from_slice(bytes)) else { return None };
     let error = fatal.error()?;
@@ -44,7 +44,7 @@ pub fn sign_rest(outlines: &[Vec<u8>], base: &[u8], further: u32) -> Option<Vec<
     refine::sign(outlines, base, further)
 }
 
-/// What outlines make of `base` with literals that are `delta`.
+/// Bytes that outlines make of `base` with literals that are `delta`.
 pub fn apply_outlines(outlines: &[Vec<u8>], delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     refine::apply(outlines, delta, base, len)
 }
@@ -54,7 +54,7 @@ pub fn make_patch(base: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     patches::patch(base, target, 1)
 }
 
-/// What a patch makes of `base`.
+/// Bytes that a patch makes of `base`.
 pub fn apply_patch(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     patches::apply(patch, base, len)
 }
@@ -64,7 +64,7 @@ pub fn parts(old: u64, new: u64) -> Option<u64> {
     patches::parts(old, new)
 }
 
-/// What one of them is a patch of.
+/// Base that one of them is a patch of.
 pub fn base_of(old: u64, new: u64, count: u64, index: u64) -> Option<Range<u64>> {
     patches::base_of(old, new, count, index)
 }

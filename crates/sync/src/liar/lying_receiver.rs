@@ -1,5 +1,5 @@
-//! What a receiver may try with a sender: each rule of `docs/formats/copy.md` ("What must be refused") that a receiver can
-//! break, broken.
+//! Lies that a receiver may try with a sender: each rule of `docs/formats/copy.md` ("What must be refused") that a
+//! receiver can break, broken.
 
 use std::fs;
 
@@ -157,7 +157,7 @@ fn files() -> Vec<Lie> {
     ]
 }
 
-/// What is settled that was never asked for, or is not what it was.
+/// Files are settled that were never requested, or are not what they were.
 fn removals() -> Vec<Lie> {
     let told = |step: Step| vec![hears_the_tree(), step, finished()];
     vec![
@@ -216,7 +216,7 @@ async fn a_file_that_is_the_receivers_own_is_not_removed() {
     assert!(file.exists());
 }
 
-/// What a receiver that names guesses as bases is answered: whether one of them is here.
+/// Answers to a receiver that names guesses as bases: whether one of them is here.
 async fn guess(is_pull: bool, went_before: bool) -> bool {
     let scene = Scene::new();
     scene.file("from/file", &[b'x'; 9000]);

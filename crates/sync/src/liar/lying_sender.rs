@@ -1,5 +1,5 @@
-//! What a sender may try with a receiver: each rule of `docs/formats/copy.md` ("What must be refused") that a sender can
-//! break, broken.
+//! Lies that a sender may try with a receiver: each rule of `docs/formats/copy.md` ("What must be refused") that a
+//! sender can break, broken.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -438,7 +438,7 @@ async fn the_error_of_a_sender_paints_nothing() {
 
 #[test]
 fn a_base_is_a_message_of_its_own() {
-    // What the scripts above rely on: an empty list of bases is a message too.
+    // The scripts above rely on this: an empty list of bases is a message too.
     let message = Message::Bases(Bases { bases: vec![Base::default()] });
     assert_eq!(Message::from_bytes(message.clone().into_bytes()).unwrap(), message);
 }

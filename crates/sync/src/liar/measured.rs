@@ -1,4 +1,4 @@
-//! How much memory each flood takes of the real side, measured (the command stands in docs/results/security.md).
+//! Memory that each flood takes of the real side, measured (the command stands in docs/results/security.md).
 //! The liar lies in the same process, so its window of 4 MiB and its buffers are counted as well.
 
 use std::fs;
@@ -12,7 +12,7 @@ use super::super::message::{Answer, Answers, Asks, Base, Bases, Finer, Message, 
 use super::floods::bloated;
 use super::{Carrier, Scene, Step, dir, end, leaf, one};
 
-/// Which flood a process of its own measures.
+/// Variable with the flood that a process of its own measures.
 const NAME: &str = "TOW_TEST_FLOOD";
 const THIS: &str = "liar::measured::a_flood_in_a_process_of_its_own";
 

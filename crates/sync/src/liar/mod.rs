@@ -36,10 +36,10 @@ use super::talk::{EventInbox, events};
 use crate::error::CopyError;
 use crate::host::Host;
 
-/// How long a lie may take to be found out, on a busy machine.
+/// Time that a lie may take to be found out, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What carries the connection.
+/// Carrier of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
     Pipe,
@@ -48,7 +48,7 @@ pub enum Carrier {
 
 pub const CARRIERS: [Carrier; 2] = [Carrier::Pipe, Carrier::Tls];
 
-/// What the liar does next.
+/// Step of the liar.
 #[derive(Clone)]
 pub enum Step {
     /// Sends a message.
@@ -63,7 +63,7 @@ pub enum Step {
     HangUp,
 }
 
-/// How a copy with a liar ends.
+/// End of a copy with a liar.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
     /// With an error that has these words.
@@ -80,11 +80,11 @@ pub struct Scene {
     pub options: CopyOptions,
 }
 
-/// What became of a copy.
+/// Results of a copy.
 pub struct Ended {
     pub result: Result<CopySummary, CopyError>,
     pub complaints: Vec<String>,
-    /// What the liar waited for.
+    /// Messages that the liar waited for.
     pub heard: Vec<Message>,
 }
 
@@ -155,7 +155,7 @@ impl Scene {
         Ended { result, complaints: complaints(told).await, heard }
     }
 
-    /// Where a directory's contents are to go: into `to`.
+    /// Destination of a directory's contents: into `to`.
     pub fn contents(&self) -> Destined {
         Destined { path: self.path("to"), mode: Mode::Sync, sources: 1, contents: true, names: None }
     }
@@ -275,7 +275,7 @@ pub fn one(steps: &[Event]) -> Step {
     tree(&[&[dir("src")], steps, &[Event::Leave]].concat())
 }
 
-/// What ends the tree.
+/// Step that ends the tree.
 pub fn end() -> Step {
     Step::Say(Message::Entries(Bytes::new()))
 }
