@@ -25,8 +25,8 @@ use towpath_protocol::{ControlReceiver, ControlSender, Traffic};
 use super::merge::Destined;
 use super::message::hung_up;
 use super::message::{
-    Coming, CopyRole, Empty, Fatal, Message, Ready, ReceiverRole, SenderRole, Start, VERSION, options,
-    violation,
+    Coming, CopyRole, Empty, EndReport, Fatal, Message, Ready, ReceiverRole, SenderRole, Start, VERSION,
+    options, violation,
 };
 use super::naming::{meant, names_contents};
 use super::sending::send;
@@ -205,7 +205,7 @@ async fn agree(
     loop {
         match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
             Message::Ready(ready) => return Ok(ready),
-            Message::Event(json) => events.pass(&json, other).await?,
+            Message::Event(report) => events.pass(report, other).await?,
             Message::Fatal(fatal) => return Err(told_error(&fatal, other)),
             _ => return Err(violation("something before it was ready")),
         }
@@ -290,7 +290,7 @@ async fn pull(
     let received = receive(&started.side, destined, &mut started.inbox, race, &started.theirs).await;
     if received.is_ok() {
         // The sender may have files to remove, and something to tell of it.
-        let _ = started.side.control.send(Message::Finished(Bytes::from_static(b"{}")).into_bytes()).await;
+        let _ = started.side.control.send(Message::Finished(EndReport::default()).into_bytes()).await;
         let _ = tokio::time::timeout(GRACE, last_words(&started.side, &mut started.inbox)).await;
     }
     finish(started, received).await
@@ -299,8 +299,8 @@ async fn pull(
 /// Handles what the other side sends until it hangs up.
 async fn last_words(side: &Side, inbox: &mut ControlReceiver) {
     while let Some(message) = inbox.next().await {
-        if let Ok(Message::Event(json)) = Message::from_bytes(message) {
-            let _ = side.events.pass(&json, &side.other).await;
+        if let Ok(Message::Event(report)) = Message::from_bytes(message) {
+            let _ = side.events.pass(report, &side.other).await;
         }
     }
 }

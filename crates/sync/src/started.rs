@@ -14,7 +14,7 @@ use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service
 use super::merge::Destined;
 use super::message::hung_up;
 use super::message::{
-    Coming, CopyRole, Fatal, Message, Ready, SenderRole, Start, VERSION, options, violation,
+    Coming, CopyRole, EndReport, Fatal, Message, Ready, SenderRole, Start, VERSION, options, violation,
 };
 use super::offers::Offers;
 use super::run::GRACE;
@@ -59,7 +59,7 @@ pub async fn serve_stdio(
         serving.await?
     };
     let message = match serving.await {
-        Ok(Some(summary)) => Some(Message::Finished(serde_json::to_vec(&summary).unwrap_or_default().into())),
+        Ok(Some(summary)) => Some(Message::Finished(EndReport::with(summary))),
         Ok(None) => None,
         Err(error) => Some(Message::Fatal(Fatal::of(&error))),
     };
