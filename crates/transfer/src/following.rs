@@ -98,7 +98,7 @@ pub trait Older: Send + Sync {
 
 /// Likely making of a piece: of two runs of the older version, and of what is missing between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Likeness {
+pub struct PieceMatch {
     /// Missing bytes, within the piece. Nothing if it is empty.
     pub missing: Range<u64>,
     /// Shift of what is in front of that: its distance further on in the older version.
@@ -107,7 +107,7 @@ pub struct Likeness {
     after: i64,
 }
 
-impl Likeness {
+impl PieceMatch {
     /// True if all of the piece lies in the older version, at its own place.
     pub const fn is_in_place(&self) -> bool {
         self.missing.start >= self.missing.end && self.before == 0 && self.after == 0
@@ -147,7 +147,7 @@ impl Following {
         samples: &[u8],
         older: &dyn Older,
         buf: &mut [u8],
-    ) -> Option<Likeness> {
+    ) -> Option<PieceMatch> {
         let samples = samples.as_chunks::<SAMPLE_LEN>().0;
         let (before, len) = (self.shift, buf.len() as u64);
         let here = read_run(older, moved(start, before), buf);
@@ -160,17 +160,17 @@ impl Following {
         };
         if front == len {
             self.reach = REACH;
-            return Some(Likeness { missing: len..len, before, after: before });
+            return Some(PieceMatch { missing: len..len, before, after: before });
         }
         let tail =
             if good < samples.len() { self.find_tail(start, good, samples, older, buf, &here) } else { len };
         self.reach = if front > 0 || tail < len { REACH } else { (2 * self.reach).min(FARTHEST) };
         if front == 0 && tail == 0 {
             // All of it, though elsewhere than the last piece: that is read now.
-            let likeness = Likeness { missing: 0..0, before: self.shift, after: self.shift };
-            return likeness.read(start, older, buf).is_ok().then_some(likeness);
+            let piece_match = PieceMatch { missing: 0..0, before: self.shift, after: self.shift };
+            return piece_match.read(start, older, buf).is_ok().then_some(piece_match);
         }
-        (front > 0 || tail < len).then_some(Likeness { missing: front..tail, before, after: self.shift })
+        (front > 0 || tail < len).then_some(PieceMatch { missing: front..tail, before, after: self.shift })
     }
 
     /// From where on the piece is found again behind a change. `buf` has `here` of it, where it would be
@@ -228,9 +228,9 @@ impl Following {
         let mut window = vec![0; to.checked_sub(from)? as usize];
         self.searched += window.len() as u64;
         older.read(from, &mut window).ok()?;
-        let mut places = memmem::find_iter(&window, sample);
-        let first = places.next()?;
-        places.next().is_none().then_some(from + first as u64)
+        let mut positions = memmem::find_iter(&window, sample);
+        let first = positions.next()?;
+        positions.next().is_none().then_some(from + first as u64)
     }
 }
 

@@ -1,6 +1,6 @@
-//! Every want of a session and what is to be asked next: a state machine that is handed the time.
+//! Every want of a session and what is to be requested next: a state machine that is handed the time.
 //!
-//! A want is *queued*, *delayed* until a moment, or *asked*. It leaves the ledger when its bytes
+//! A want is *queued*, *delayed* until a moment, or *requested*. It leaves the ledger when its bytes
 //! are checked and written, when it fails, or when its bytes came another way: coverage is kept
 //! by byte interval for each object, so a piece that arrives ends the chunks inside it, and the
 //! other way round.
@@ -39,8 +39,8 @@ impl Default for LedgerConfig {
 
 /// Next step for a want that ended without its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WantFate {
-    /// It will be asked again.
+pub enum WantResult {
+    /// It will be requested again.
     Again,
     /// It has failed. What that means to the objects it belongs to is not the ledger's to say.
     Failed(Box<Want>),
@@ -52,7 +52,7 @@ pub enum WantFate {
 enum WantStage {
     Queued,
     Delayed,
-    Asked,
+    Requested,
 }
 
 #[derive(Debug)]
@@ -62,20 +62,20 @@ struct WantEntry {
     bad: u32,
     /// Its bytes are being checked.
     delivered: bool,
-    /// The batch it was last asked in.
+    /// The batch it was last requested in.
     batch: u64,
     /// Cost against the window while it is requested.
     charged: u64,
 }
 
 impl WantEntry {
-    /// From now on it is asked.
+    /// From now on it is requested.
     fn ask(&mut self, batch: u64, charged: u64) -> Want {
-        (self.stage, self.batch, self.charged) = (WantStage::Asked, batch, charged);
+        (self.stage, self.batch, self.charged) = (WantStage::Requested, batch, charged);
         self.want.clone()
     }
 
-    /// True if it is to be asked for.
+    /// True if it is to be requested.
     fn is_queued(&self) -> bool {
         self.stage == WantStage::Queued && !self.delivered
     }
@@ -88,11 +88,11 @@ impl WantEntry {
 /// Result of a want whose bytes were written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completed {
-    /// The places that they filled.
+    /// The positions that they filled.
     pub filled: Vec<ObjectOffset>,
-    /// Bytes that were not there before, over all places.
+    /// Bytes that were not there before, over all positions.
     pub fresh: u64,
-    /// Wants that need not be brought any more and were asked.
+    /// Wants that need not be brought any more and were requested.
     pub cancelled: Vec<Tag>,
 }
 
@@ -108,15 +108,15 @@ pub struct Ledger {
     by_id: HashMap<WantId, Tag>,
     coverage: ByteCoverage,
     queue: WantQueue,
-    asked: AskedCost,
+    requested: RequestedCost,
     next_tag: Tag,
     batches: u64,
     last_progress: Instant,
 }
 
-/// Bytes (and per-want costs) that are asked and have not ended.
+/// Bytes (and per-want costs) that are requested and have not ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AskedCost {
+pub struct RequestedCost {
     /// Of all wants.
     pub all: u64,
     /// Of wants of which all is missing: by them it shows how fast a network is, which the few bytes of
@@ -124,7 +124,7 @@ pub struct AskedCost {
     pub whole: u64,
 }
 
-impl AskedCost {
+impl RequestedCost {
     const fn add(&mut self, cost: u64, is_whole: bool) {
         self.all += cost;
         self.whole += if is_whole { cost } else { 0 };
@@ -150,18 +150,18 @@ impl Ledger {
             by_id: HashMap::new(),
             coverage: ByteCoverage::default(),
             queue: WantQueue::default(),
-            asked: AskedCost::default(),
+            requested: RequestedCost::default(),
             next_tag: 1,
             batches: 0,
             last_progress: now,
         }
     }
 
-    /// Adds a want for `id` at `place`; the same id wanted already gets a further place.
+    /// Adds a want for `id` at `position`; the same id wanted already gets a further position.
     pub fn add(
         &mut self,
         id: WantId,
-        place: ObjectOffset,
+        position: ObjectOffset,
         group: &Arc<crate::want::Group>,
         now: Instant,
     ) -> Tag {
@@ -172,15 +172,15 @@ impl Ledger {
             Some(&tag) => tag,
             None => self.open(id, Arc::clone(group)),
         };
-        if self.coverage.add(place, tag, id.len())
+        if self.coverage.add(position, tag, id.len())
             && let Some(entry) = self.wants.get_mut(&tag)
         {
-            entry.want.places.push(place);
+            entry.want.positions.push(position);
         }
         tag
     }
 
-    /// Of a piece that was not asked yet only `part` is missing.
+    /// Of a piece that was not requested yet only `part` is missing.
     pub fn narrow(&mut self, tag: Tag, part: Option<Range<u64>>) {
         if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == WantStage::Queued) {
             entry.want.part = part;
@@ -191,7 +191,7 @@ impl Ledger {
         let tag = self.next_tag;
         self.next_tag += 1;
         let want =
-            Want { tag, id, places: Vec::with_capacity(1), group, origin: None, base: None, part: None };
+            Want { tag, id, positions: Vec::with_capacity(1), group, origin: None, base: None, part: None };
         let entry =
             WantEntry { want, stage: WantStage::Queued, bad: 0, delivered: false, batch: 0, charged: 0 };
         self.wants.insert(tag, entry);
@@ -201,8 +201,8 @@ impl Ledger {
     }
 
     /// Cost of what is requested and has not ended.
-    pub const fn asked(&self) -> AskedCost {
-        self.asked
+    pub const fn requested(&self) -> RequestedCost {
+        self.requested
     }
 
     /// Bytes that are there.
@@ -229,15 +229,15 @@ impl Ledger {
             }
             let id = entry.want.id;
             let want = entry.ask(number, cost);
-            self.asked.add(cost, want.part.is_none());
+            self.requested.add(cost, want.part.is_none());
             batch.push(want);
             self.queue.pop(&id);
         }
         batch
     }
 
-    /// Takes every chunk that is due. Whoever is asked for them thus takes what comes: they do not
-    /// count as asked against a window.
+    /// Takes every chunk that is due. Whoever brings them thus takes what comes: they do not
+    /// count as requested against a window.
     pub fn next_chunks(&mut self, now: Instant) -> Vec<Want> {
         self.wake(now);
         self.batches += 1;
@@ -269,13 +269,13 @@ impl Ledger {
         self.queue.next_wake()
     }
 
-    /// True if anything could be asked now.
+    /// True if anything could be requested now.
     pub fn has_due(&mut self, now: Instant) -> bool {
         self.wake(now);
         self.queue.has_any()
     }
 
-    /// True if a chunk could be asked now.
+    /// True if a chunk could be requested now.
     pub fn has_due_chunks(&mut self, now: Instant) -> bool {
         self.wake(now);
         self.queue.has_chunks()
@@ -289,10 +289,11 @@ impl Ledger {
         Some(&entry.want)
     }
 
-    /// True if `tag` was last asked in `batch` and nothing has come for it.
+    /// True if `tag` was last requested in `batch` and nothing has come for it.
     pub fn is_waiting(&self, tag: Tag, batch: u64) -> bool {
-        let waits =
-            |entry: &WantEntry| entry.stage == WantStage::Asked && entry.batch == batch && !entry.delivered;
+        let waits = |entry: &WantEntry| {
+            entry.stage == WantStage::Requested && entry.batch == batch && !entry.delivered
+        };
         self.wants.get(&tag).is_some_and(waits)
     }
 
@@ -301,50 +302,51 @@ impl Ledger {
         self.wants.get(&tag).map(|entry| &entry.want)
     }
 
-    /// The bytes of `tag` are checked and written to `written`. Returns the places that they
+    /// The bytes of `tag` are checked and written to `written`. Returns the positions that they
     /// filled, how many bytes are new there, and wants that are covered by now and need not be
-    /// brought. A place that the want got while its bytes were on their way to the others is still to
+    /// brought. A position that the want got while its bytes were on their way to the others is still to
     /// be filled.
     pub fn done(&mut self, tag: Tag, written: &[ObjectOffset], now: Instant) -> Completed {
         self.last_progress = now;
         let mut done = Completed::default();
-        let Some((places, len)) = self.take_places(tag, written) else { return done };
-        for place in &places {
-            let range = place.offset..place.offset + len;
-            done.fresh += bytes_of(&self.coverage.gaps(place.object, &range));
-            done.cancelled.extend(self.cover(place.object, range));
+        let Some((positions, len)) = self.take_positions(tag, written) else { return done };
+        for position in &positions {
+            let range = position.offset..position.offset + len;
+            done.fresh += bytes_of(&self.coverage.gaps(position.object, &range));
+            done.cancelled.extend(self.cover(position.object, range));
         }
-        Completed { filled: places, ..done }
+        Completed { filled: positions, ..done }
     }
 
-    /// Takes the places out that were written; a want without others is closed.
-    fn take_places(&mut self, tag: Tag, written: &[ObjectOffset]) -> Option<(Vec<ObjectOffset>, u64)> {
+    /// Takes the positions out that were written; a want without others is closed.
+    fn take_positions(&mut self, tag: Tag, written: &[ObjectOffset]) -> Option<(Vec<ObjectOffset>, u64)> {
         let written: HashSet<&ObjectOffset> = written.iter().collect();
         let entry = self.wants.get_mut(&tag)?;
-        let is_filled = |place: &ObjectOffset| written.contains(place);
-        let (filled, rest) = entry.want.places.iter().copied().partition::<Vec<_>, _>(is_filled);
+        let is_filled = |position: &ObjectOffset| written.contains(position);
+        let (filled, rest) = entry.want.positions.iter().copied().partition::<Vec<_>, _>(is_filled);
         let len = entry.want.id.len();
         if rest.is_empty() {
             self.close(tag);
             return Some((filled, len));
         }
-        entry.want.places = rest;
-        filled.iter().for_each(|place| self.coverage.remove(place, tag));
+        entry.want.positions = rest;
+        filled.iter().for_each(|position| self.coverage.remove(position, tag));
         self.requeue(tag);
         Some((filled, len))
     }
 
     /// Bytes of `object` are there (found, checked and written without a want). Returns wants that
-    /// need not be brought any more; those that were asked are to be cancelled.
+    /// need not be brought any more; those that were requested are to be cancelled.
     pub fn cover(&mut self, object: ObjectKey, range: Range<u64>) -> Vec<Tag> {
         self.coverage.cover(object, range.clone());
         let candidates: Vec<Tag> = self.coverage.near(object, &range).map(|(_, tag)| tag).collect();
         let mut cancelled = Vec::new();
         for tag in candidates {
             if self.is_covered(tag) {
-                let was_asked = self.wants.get(&tag).is_some_and(|entry| entry.stage == WantStage::Asked);
+                let was_requested =
+                    self.wants.get(&tag).is_some_and(|entry| entry.stage == WantStage::Requested);
                 self.close(tag);
-                if was_asked {
+                if was_requested {
                     cancelled.push(tag);
                 }
             }
@@ -356,18 +358,18 @@ impl Ledger {
         let Some(entry) = self.wants.get(&tag) else { return true };
         let len = entry.want.id.len();
         len > 0
-            && entry.want.places.iter().all(|place| {
-                let have = self.coverage.have(place.object);
-                have.is_some_and(|have| have.covers(&(place.offset..place.offset + len)))
+            && entry.want.positions.iter().all(|position| {
+                let have = self.coverage.have(position.object);
+                have.is_some_and(|have| have.covers(&(position.offset..position.offset + len)))
             })
     }
 
     /// Takes `tag` out of every index.
     fn close(&mut self, tag: Tag) -> Option<Want> {
         let entry = self.wants.remove(&tag)?;
-        self.asked.take(entry.charged, entry.want.part.is_none());
+        self.requested.take(entry.charged, entry.want.part.is_none());
         self.by_id.remove(&entry.want.id);
-        entry.want.places.iter().for_each(|place| self.coverage.remove(place, tag));
+        entry.want.positions.iter().for_each(|position| self.coverage.remove(position, tag));
         Some(entry.want)
     }
 
@@ -377,26 +379,26 @@ impl Ledger {
     }
 
     /// Takes note that the delivery for `tag` is wrong. The session remembers who brought it.
-    pub fn bad(&mut self, tag: Tag) -> WantFate {
-        let Some(entry) = self.wants.get_mut(&tag) else { return WantFate::Unknown };
+    pub fn bad(&mut self, tag: Tag) -> WantResult {
+        let Some(entry) = self.wants.get_mut(&tag) else { return WantResult::Unknown };
         entry.bad += 1;
         if entry.bad >= self.config.max_bad {
             return self.fail(tag);
         }
         self.requeue(tag);
-        WantFate::Again
+        WantResult::Again
     }
 
-    /// The part that was delivered for `tag` is of no use, and nobody is to blame: all of it is asked for.
+    /// The part that was delivered for `tag` is of no use, and nobody is to blame: all of it is requested.
     pub fn widen(&mut self, tag: Tag) {
         self.requeue(tag);
         self.narrow(tag, None);
     }
 
     /// A want ended without bytes. If bytes for it are being checked, that decides.
-    pub fn ended(&mut self, tag: Tag, outcome: &Outcome, now: Instant) -> WantFate {
+    pub fn ended(&mut self, tag: Tag, outcome: &Outcome, now: Instant) -> WantResult {
         if self.wants.get(&tag).is_none_or(|entry| entry.delivered) {
-            return WantFate::Unknown;
+            return WantResult::Unknown;
         }
         match outcome {
             Outcome::RetryLater(delay) => {
@@ -406,7 +408,7 @@ impl Ledger {
             Outcome::Cancelled => self.requeue(tag),
             _ => return self.fail(tag),
         }
-        WantFate::Again
+        WantResult::Again
     }
 
     fn requeue(&mut self, tag: Tag) {
@@ -421,31 +423,33 @@ impl Ledger {
             let (charged, is_whole) = (std::mem::take(&mut entry.charged), entry.want.part.is_none());
             entry.stage = stage;
             entry.delivered = false;
-            self.asked.take(charged, is_whole);
+            self.requested.take(charged, is_whole);
         }
     }
 
-    fn fail(&mut self, tag: Tag) -> WantFate {
-        self.close(tag).map_or(WantFate::Unknown, |want| WantFate::Failed(Box::new(want)))
+    fn fail(&mut self, tag: Tag) -> WantResult {
+        self.close(tag).map_or(WantResult::Unknown, |want| WantResult::Failed(Box::new(want)))
     }
 
-    /// Forgets an object; returns wants of nobody else that were asked, to be cancelled.
+    /// Forgets an object; returns wants of nobody else that were requested, to be cancelled.
     pub fn forget(&mut self, object: ObjectKey) -> Vec<Tag> {
         let mut cancelled = Vec::new();
         for (_, tag) in self.coverage.forget(object) {
-            if self.leave(tag, object) == Some(WantStage::Asked) {
+            if self.leave(tag, object) == Some(WantStage::Requested) {
                 cancelled.push(tag);
             }
         }
         cancelled
     }
 
-    /// Takes back the pieces of `object` that nobody is asked for: something else is wanted there. Returns which.
+    /// Takes back the pieces of `object` that are not requested of anybody: something else is wanted there. Returns which.
     pub fn take_back_pieces(&mut self, object: ObjectKey) -> Vec<u64> {
         let wants = &self.wants;
         let is_idle = |tag: Tag| {
             let entry = wants.get(&tag);
-            entry.is_some_and(|entry| entry.is_piece() && entry.stage != WantStage::Asked && !entry.delivered)
+            entry.is_some_and(|entry| {
+                entry.is_piece() && entry.stage != WantStage::Requested && !entry.delivered
+            })
         };
         let idle: Vec<_> = self.coverage.wants(object).filter(|&(_, tag)| is_idle(tag)).collect();
         let mut taken = Vec::new();
@@ -459,22 +463,22 @@ impl Ledger {
         taken
     }
 
-    /// Takes a piece back that was last asked in `batch` or before and for which nothing has come. Returns
-    /// the places that it was wanted for; none if it is none of these.
+    /// Takes a piece back that was last requested in `batch` or before and for which nothing has come. Returns
+    /// the positions that it was wanted for; none if it is none of these.
     pub fn take_back_piece(&mut self, tag: Tag, batch: u64) -> Vec<ObjectOffset> {
         let is_old = |entry: &&WantEntry| entry.is_piece() && entry.batch <= batch && !entry.delivered;
         if self.wants.get(&tag).filter(is_old).is_none() {
             return Vec::new();
         }
-        self.close(tag).map_or_else(Vec::new, |want| want.places)
+        self.close(tag).map_or_else(Vec::new, |want| want.positions)
     }
 
-    /// Takes every place in `object` from a want. One without others is closed: then returns how
+    /// Takes every position in `object` from a want. One without others is closed: then returns how
     /// far it was.
     fn leave(&mut self, tag: Tag, object: ObjectKey) -> Option<WantStage> {
         let entry = self.wants.get_mut(&tag)?;
-        entry.want.places.retain(|place| place.object != object);
-        let (stage, is_over) = (entry.stage, entry.want.places.is_empty());
+        entry.want.positions.retain(|position| position.object != object);
+        let (stage, is_over) = (entry.stage, entry.want.positions.is_empty());
         is_over.then(|| self.close(tag))?;
         Some(stage)
     }
@@ -490,10 +494,10 @@ impl Ledger {
         gaps.iter().flat_map(|gap| expected.gaps(gap)).collect()
     }
 
-    /// Bytes of the wants of `object` that are asked.
-    pub fn asked_bytes(&self, object: ObjectKey) -> u64 {
+    /// Bytes of the wants of `object` that are requested.
+    pub fn requested_bytes(&self, object: ObjectKey) -> u64 {
         let entries = self.coverage.wants(object).filter_map(|(_, tag)| self.wants.get(&tag));
-        entries.filter(|entry| entry.stage == WantStage::Asked).map(|entry| entry.want.id.len()).sum()
+        entries.filter(|entry| entry.stage == WantStage::Requested).map(|entry| entry.want.id.len()).sum()
     }
 
     /// Time since bytes last came, if that is over the wait limit and any are due.

@@ -13,7 +13,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout, MIN_LOG2, PieceError, Value};
 use towpath_store::About;
 
-use crate::following::{Following, Likeness, Samples};
+use crate::following::{Following, PieceMatch, Samples};
 use crate::target::Target;
 use crate::want::{Group, ObjectKey, Proof};
 
@@ -61,7 +61,7 @@ pub struct Followed {
     /// Position where it was found last.
     pub following: Following,
     /// Making of pieces of which a part is wanted.
-    pub likenesses: HashMap<u64, Likeness>,
+    pub piece_matches: HashMap<u64, PieceMatch>,
 }
 
 #[derive(Default)]
@@ -75,7 +75,7 @@ struct KnownPieces {
 }
 
 impl ObjectInFlight {
-    /// An object of which nothing is known but what was asked.
+    /// An object of which nothing is known but its name.
     pub fn new(key: ObjectKey, oid: Oid, group: Arc<Group>, target: Arc<dyn Target>) -> Self {
         let content = (!oid.is_live()).then_some(oid);
         let known = Mutex::new(KnownPieces { content, ..KnownPieces::default() });
@@ -100,7 +100,7 @@ impl ObjectInFlight {
         let followed = followed.get_or_insert_with(|| Followed {
             samples: Samples::new(layout),
             following: Following::default(),
-            likenesses: HashMap::new(),
+            piece_matches: HashMap::new(),
         });
         followed.samples.learn(first, bytes)
     }
@@ -124,7 +124,7 @@ impl ObjectInFlight {
         self.with(|known| known.about.clone())
     }
 
-    /// Its source said what it is.
+    /// Its source described it.
     pub fn set_about(&self, about: About) {
         self.with(|known| known.about = about);
     }

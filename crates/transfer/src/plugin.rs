@@ -10,7 +10,7 @@
 //!   either delivered to the sink or given one [`Outcome`]. Duplicates of a delivery are legal;
 //!   order is free.
 //! * **Nothing is trusted.** The session checks every delivery; a plugin hands on what it got.
-//!   It never delivers under a tag it was not asked for.
+//!   It never delivers under a tag that was not requested.
 //! * **The sink is bounded.** `deliver` waits while the receiving side is behind; a plugin that
 //!   respects it needs no buffers of its own. [`Sink::backpressure`] tells how far behind.
 //! * **Cancellation is acknowledged.** After [`TransferPlugin::cancel_chunks`] each named want
@@ -103,7 +103,7 @@ pub enum Description {
         /// Metadata from the source's processors.
         metadata: Metadata,
     },
-    /// Values of pieces that were asked for.
+    /// Values of pieces that were requested.
     Proof(Proof),
     /// A statement about a live object, with its signature.
     Live {
@@ -112,9 +112,9 @@ pub enum Description {
         /// Ed25519 signature of the ticket's node over [`Statement::message`].
         signature: Vec<u8>,
     },
-    /// A part of the recipe that was asked for.
+    /// A part of the recipe that was requested.
     Recipe(RecipePart),
-    /// Samples that were asked for, in runs of any size: a claim that nobody can check.
+    /// Samples that were requested, in runs of any size: a claim that nobody can check.
     Samples {
         /// The first of the pieces that they are of.
         first: u64,
@@ -141,12 +141,12 @@ pub struct RecipePart {
 pub struct ObjectFacts<'a> {
     /// The object's content.
     pub oid: Oid,
-    /// The name by which some of its pieces may have been asked for: a live object's, before its content
+    /// The name by which some of its pieces may have been requested: a live object's, before its content
     /// was known.
     pub asked_as: Oid,
     /// Its bytes.
     pub size: u64,
-    /// Bytes of it that are not here and that nobody was asked for.
+    /// Bytes of it that are not here and not requested of anybody.
     pub missing: u64,
     /// Bytes a second at which what lies in its place was read and hashed; 0 if nothing was.
     pub read_rate: f64,
@@ -176,7 +176,7 @@ pub struct PathState {
     pub receive_queue: u64,
     /// Bytes that came so far, also of chunks that are not whole yet.
     pub arrived: u64,
-    /// Bytes that were asked for are due, and this side is ready to read them.
+    /// Bytes that were requested are due, and this side is ready to read them.
     pub is_due: bool,
 }
 
@@ -217,7 +217,7 @@ pub trait TransferPlugin: Send + Sync {
         self.inner().map_or(Style::Batches, |inner| inner.style())
     }
 
-    /// Bytes of wants it likes to have under way in all; 0 if it likes no more to be asked for now, which
+    /// Bytes of wants it likes to have under way in all; 0 if it likes no more requests now, which
     /// is looked at again when something happens, and twice a second.
     fn window(&self) -> u64;
 
@@ -227,7 +227,7 @@ pub trait TransferPlugin: Send + Sync {
         self.inner().is_some_and(|inner| inner.is_encrypted())
     }
 
-    /// Nothing more is needed of it: whoever gave is told `how` that ended, if that is possible. Others who
+    /// Nothing more is needed of it: whoever gave gets `how` that ended, if that is possible. Others who
     /// use the same way must not be disturbed.
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
         match self.inner() {

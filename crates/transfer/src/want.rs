@@ -59,7 +59,7 @@ impl WantId {
     }
 }
 
-/// One place where wanted bytes belong.
+/// One position where wanted bytes belong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ObjectOffset {
     /// The object.
@@ -92,7 +92,7 @@ pub struct Group {
     pub coverage: Option<Coverage>,
 }
 
-/// Position of a chunk in an object that the source of the object can be asked for: whoever has the
+/// Position of a chunk in an object for which the object's source can be asked: whoever has the
 /// right to the object has it to its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Origin {
@@ -113,7 +113,7 @@ pub struct SignedBase {
     pub signature: Bytes,
 }
 
-/// One thing to bring, with every place it belongs.
+/// One thing to bring, with every position it belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Want {
     /// Named so in deliveries and outcomes.
@@ -121,10 +121,10 @@ pub struct Want {
     /// Content that is wanted.
     pub id: WantId,
     /// Positions that it belongs to, one or more.
-    pub places: Vec<ObjectOffset>,
+    pub positions: Vec<ObjectOffset>,
     /// File that it is part of.
     pub group: Arc<Group>,
-    /// Of a chunk: a place of which it can be asked for as a run of bytes, in the file of `group`.
+    /// Of a chunk: a position at which it can be requested as a run of bytes, in the file of `group`.
     pub origin: Option<Origin>,
     /// Of a chunk with `origin`: what likely resembles it. Chunks that follow each other in the object
     /// may have one together.

@@ -23,7 +23,7 @@ const MORE_PATHS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 const HIDE: &str =
     "while [ \"$1\" != -- ]; do mount -t tmpfs none \"$1\" || exit; shift; done; shift; exec \"$0\" \"$@\"";
 /// A server serves within this time, or something is wrong.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_LIMIT: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(5);
 /// Bytes of a log that an error tells.
 const LOG_END: usize = 400;
@@ -164,7 +164,7 @@ impl Server {
         mut ready: impl FnMut(u32) -> Option<String>,
     ) -> Result<Self, ProgramError> {
         let mut process = Process::start(command)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_LIMIT;
         loop {
             if let Some(contact) = ready(process.id()) {
                 let idle = descendants(process.id()).len();

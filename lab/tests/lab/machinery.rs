@@ -14,7 +14,7 @@ use towpath_simnet::scenario::Scenario;
 use crate::runner::skip;
 
 /// For what takes a moment on a quiet machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 /// Port on which the receiving end listens.
 const PORT: u16 = 7000;
 
@@ -110,7 +110,7 @@ fn look_every<T>(pause: Duration, what: &str, look: impl Fn() -> Option<T>) -> T
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(start.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
+        assert!(start.elapsed() < WAIT_LIMIT, "{what}: not after {WAIT_LIMIT:?}");
         thread::sleep(pause);
     }
 }

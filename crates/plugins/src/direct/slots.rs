@@ -208,8 +208,8 @@ mod tests {
     fn wants(count: u64) -> Vec<Want> {
         let id = WantId::Chunk { hash: ChunkHash::of(b"any").0, len: RUN as u32 };
         let want = |tag| {
-            let (places, group) = (Vec::new(), Arc::default());
-            Want { tag, id, places, group, origin: None, base: None, part: None }
+            let (positions, group) = (Vec::new(), Arc::default());
+            Want { tag, id, positions, group, origin: None, base: None, part: None }
         };
         (0..count).map(want).collect()
     }

@@ -242,7 +242,7 @@ impl World {
         let want = |(tag, (hash, at, len)): (Tag, (ChunkHash, usize, u32))| Want {
             tag,
             id: WantId::Chunk { hash: hash.0, len },
-            places: vec![ObjectOffset { object: 1, offset: at as u64 }],
+            positions: vec![ObjectOffset { object: 1, offset: at as u64 }],
             group: Arc::clone(&group),
             origin: Some(Origin { oid, offset: at as u64 }),
             base: None,

@@ -360,7 +360,7 @@ impl SimNode for Host {
             self.wake_at = None;
         }
         if let Some(fetch) = &mut self.fetch {
-            fetch.check_patience(now);
+            fetch.check_wait_limit(now);
         }
         for end in self.ends.values_mut() {
             if end.session.next_wake().is_some_and(|at| at <= now) {

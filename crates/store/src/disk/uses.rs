@@ -14,7 +14,7 @@ use super::index::IndexOutcome;
 use towpath_content::lock::lock;
 
 /// Time that notes are kept before they are written down.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// Notes that are kept at most.
 const MOST: usize = 4096;
 
@@ -51,7 +51,7 @@ impl Uses {
     pub(crate) fn note(&self, used: Used) -> Option<UseNotes> {
         let mut state = lock(&self.state);
         state.0.insert(used, now());
-        let is_due = state.0.len() >= MOST || state.1.elapsed() >= PATIENCE;
+        let is_due = state.0.len() >= MOST || state.1.elapsed() >= WAIT_LIMIT;
         is_due.then(|| {
             state.1 = Instant::now();
             std::mem::take(&mut state.0)

@@ -46,7 +46,7 @@ impl ByteCoverage {
         self.objects.get(&object).map_or(0, |coverage| coverage.wants.len())
     }
 
-    /// True if the `wanted` bytes of `object` are there, and nothing else of it is asked for.
+    /// True if the `wanted` bytes of `object` are there, and nothing else of it is requested.
     pub fn is_complete(&self, object: ObjectKey, wanted: &Range<u64>) -> bool {
         let Some(coverage) = self.objects.get(&object) else { return wanted.is_empty() };
         coverage.have.covers(wanted) && coverage.wants.is_empty()
@@ -67,17 +67,17 @@ impl ByteCoverage {
         self.objects.get(&object).into_iter().flat_map(|coverage| coverage.near(range).copied())
     }
 
-    /// A want of `len` bytes has this place; false if that is known.
-    pub(super) fn add(&mut self, place: ObjectOffset, tag: Tag, len: u64) -> bool {
-        let coverage = self.objects.entry(place.object).or_default();
+    /// A want of `len` bytes has this position; false if that is known.
+    pub(super) fn add(&mut self, position: ObjectOffset, tag: Tag, len: u64) -> bool {
+        let coverage = self.objects.entry(position.object).or_default();
         coverage.longest = coverage.longest.max(len);
-        coverage.wants.insert((place.offset, tag))
+        coverage.wants.insert((position.offset, tag))
     }
 
-    /// A want has this place no more.
-    pub(super) fn remove(&mut self, place: &ObjectOffset, tag: Tag) {
-        if let Some(coverage) = self.objects.get_mut(&place.object) {
-            coverage.wants.remove(&(place.offset, tag));
+    /// A want has this position no more.
+    pub(super) fn remove(&mut self, position: &ObjectOffset, tag: Tag) {
+        if let Some(coverage) = self.objects.get_mut(&position.object) {
+            coverage.wants.remove(&(position.offset, tag));
         }
     }
 

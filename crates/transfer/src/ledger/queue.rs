@@ -1,4 +1,4 @@
-//! Wants that are to be asked for, in their order, and those that wait for a moment. A want that is neither any more
+//! Wants that are to be requested, in their order, and those that wait for a moment. A want that is neither any more
 //! leaves when it is come by.
 
 use std::cmp::Reverse;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::asked::{PartialPiece, RecipeRequest, Sampled};
 use super::comparing::Comparison;
+use super::requests::{PartialPiece, RecipeRequest, Sampled};
 use super::{OnDone, RecipeClaim};
 use crate::intervals::Intervals;
 use crate::object::ObjectInFlight;
@@ -18,7 +18,7 @@ pub(super) struct Active {
     pub(super) object: Arc<ObjectInFlight>,
     pub(super) recipe: Option<RecipeClaim>,
     /// State of the request for its recipe.
-    pub(super) asked: RecipeRequest,
+    pub(super) request: RecipeRequest,
     /// State of the request for its samples.
     pub(super) sampled: Sampled,
     /// The next piece to plan; with a recipe, of those that may be here.
@@ -59,7 +59,7 @@ pub(super) enum ObjectPhase {
     Describing,
     /// Its target is being opened.
     Beginning,
-    /// Values are asked for, to check what an earlier transfer left.
+    /// Values are requested, to check what an earlier transfer left.
     Proving,
     /// Wants are out.
     Fetching,
@@ -81,7 +81,7 @@ impl Active {
         let recipe = recipe.filter(|_| !object.oid.is_live() && !early);
         Self {
             object: Arc::clone(object),
-            asked: if early || recipe.is_some() { RecipeRequest::Over } else { RecipeRequest::No },
+            request: if early || recipe.is_some() { RecipeRequest::Over } else { RecipeRequest::No },
             recipe,
             sampled: Sampled::No,
             cursor: 0,

@@ -68,7 +68,7 @@ pub(super) struct Comparison {
     has_missed: bool,
     /// Before which piece the disk stops, while what comes behind cannot be found yet.
     end: Option<u64>,
-    /// Until when the network is asked for none of what may be found then.
+    /// Until when nothing is requested of the network that may be found then.
     held_until: Duration,
     /// Until when the network is tried first, and bytes of a piece; none before it began, and if that is not so.
     trial: Option<(Duration, u64)>,
@@ -82,12 +82,12 @@ pub(super) struct Comparison {
 pub(super) struct NetworkRate {
     /// Bytes a second; 0 if nothing came yet.
     pub(super) rate: f64,
-    /// True if more could be asked of it.
+    /// True if more could be requested of it.
     pub(super) has_room: bool,
-    /// True if nothing is asked of it.
+    /// True if nothing is requested of it.
     pub(super) is_idle: bool,
-    /// Bytes that are asked of it and have not come.
-    pub(super) asked: u64,
+    /// Bytes that are requested of it and have not come.
+    pub(super) requested: u64,
 }
 
 impl Default for Comparison {
@@ -118,7 +118,7 @@ impl Comparison {
         self.left.insert(index..index + 1);
     }
 
-    /// Pieces of so many bytes are about to be compared; `round_trip` tells how far the network is that may be tried first, zero
+    /// Pieces of so many bytes are about to be compared; `round_trip` is that of the network that may be tried first, zero
     /// if nobody knows. Only the first such word counts.
     pub(super) fn begin(&mut self, bytes: u64, round_trip: impl FnOnce() -> Option<Duration>, now: Duration) {
         let is_little = self.left.len().saturating_mul(bytes) <= MOST_TRIED;
@@ -152,7 +152,7 @@ impl Comparison {
     fn is_tried(&self, network: NetworkRate, now: Duration) -> bool {
         self.trial.is_some_and(|(until, bytes)| {
             let soon = if now < until { SOON_AT_FIRST } else { SOON };
-            let rest = (self.left.len() * bytes + network.asked) as f64;
+            let rest = (self.left.len() * bytes + network.requested) as f64;
             if network.rate > 0.0 { rest / network.rate < soon } else { now < until }
         })
     }
@@ -336,7 +336,7 @@ mod tests {
                 rate: measured,
                 has_room: outstanding < 2,
                 is_idle: outstanding == 0,
-                asked: outstanding * BYTES,
+                requested: outstanding * BYTES,
             };
             while it.for_network(state(outstanding), BYTES, now).is_some() {
                 outstanding += 1;
@@ -370,7 +370,7 @@ mod tests {
     /// An interrupted get's rest was hashed slower than the network brings more, and half of it came again.
     #[test]
     fn what_came_before_does_not_come_again_to_save_a_moment() {
-        let network = NetworkRate { rate: 200e6, has_room: true, is_idle: false, asked: 0 };
+        let network = NetworkRate { rate: 200e6, has_room: true, is_idle: false, requested: 0 };
         let asks = |came_before, count: u64, good| {
             let mut it = Comparison { came_before, ..Comparison::default() };
             (0..count).for_each(|index| it.add(index));
@@ -409,12 +409,12 @@ mod tests {
         let mut it = Comparison::default();
         (0..4000).for_each(|index| it.add(index));
         let at = |ms: u64| Duration::from_millis(ms);
-        let unknown = NetworkRate { rate: 0.0, has_room: true, is_idle: true, asked: 0 };
+        let unknown = NetworkRate { rate: 0.0, has_room: true, is_idle: true, requested: 0 };
         for ms in 0..100 {
             it.next(unknown, true, at(ms * 6));
             it.compared(BYTES, BYTES, at(ms * 6 + 6));
         }
-        let network = |rate, is_idle| NetworkRate { rate, has_room: true, is_idle, asked: 0 };
+        let network = |rate, is_idle| NetworkRate { rate, has_room: true, is_idle, requested: 0 };
         let mut asks = |rate, is_idle| it.for_network(network(rate, is_idle), BYTES, at(600)).is_some();
         assert!(asks(119e6, false), "faster than the disk");
         assert!(asks(60e6, false), "a little faster, and the disk takes long");
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn a_near_network_is_tried_first_for_what_it_brings_soon() {
         let at = Duration::from_millis;
-        let network = |rate, is_idle| NetworkRate { rate, has_room: true, is_idle, asked: 0 };
+        let network = |rate, is_idle| NetworkRate { rate, has_room: true, is_idle, requested: 0 };
         let begun = |count: u64, round_trip: Option<u64>| {
             let mut it = Comparison::default();
             (0..count).for_each(|index| it.add(index));
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(near.for_network(network(40e6, false), BYTES, at(100)), None, "it is not faster");
         assert_eq!(near.for_network(network(12e6, false), BYTES, at(20)), None, "it is slow");
         assert_eq!(near.next(network(12e6, false), false, at(20)), Some(0));
-        let busy = NetworkRate { asked: 64 << 20, ..network(119e6, false) };
+        let busy = NetworkRate { requested: 64 << 20, ..network(119e6, false) };
         assert_eq!(begun(40, Some(200)).next(busy, false, at(20)), Some(0), "it has others to bring");
         let mut alone_no_more = begun(40, Some(200));
         alone_no_more.give_way();
@@ -472,7 +472,7 @@ mod tests {
         let mut it = Comparison::default();
         (0..50).for_each(|index| it.add(index));
         let (mut seen, mut now) = (Vec::new(), Duration::ZERO);
-        let network = NetworkRate { rate: 1e9, has_room: true, is_idle: false, asked: 0 };
+        let network = NetworkRate { rate: 1e9, has_room: true, is_idle: false, requested: 0 };
         while !it.is_over() {
             now += PAUSE;
             seen.extend(it.next(network, false, now).inspect(|_| it.compared(BYTES, 0, now)));

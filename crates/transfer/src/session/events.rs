@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::asked::Wrong;
+use super::requests::Wrong;
 use super::{FetchError, Fetched, RecipeClaim, Submission};
 use crate::object::CheckError;
 use crate::plugin::Description;
@@ -94,7 +94,7 @@ pub(super) enum RecipeFound {
 
 /// Result of checking a delivery.
 pub(super) enum Checked {
-    /// Written to every place.
+    /// Written to every position.
     Written {
         /// True if that was all of the objects: their targets are complete.
         whole: bool,

@@ -71,13 +71,13 @@ impl DiskComparer {
     /// Time at which the network was tried long enough that an object tries first.
     pub(super) fn trial_end(table: &ObjectTable) -> Option<Instant> {
         let alone = table.objects.values().next().filter(|_| table.objects.len() == 1)?;
-        alone.comparison.trial_end().map(|end| table.gauge.moment(end))
+        alone.comparison.trial_end().map(|end| table.meter.moment(end))
     }
 
     /// Time at which a network of which nothing is requested has waited long enough for objects that left it something
     /// while others had it: nothing else wakes them.
     pub(super) fn idle_end(&self, table: &ObjectTable) -> Option<Instant> {
-        self.waiting_since.filter(|_| table.ledger.asked().all == 0).map(|since| since + IDLE)
+        self.waiting_since.filter(|_| table.ledger.requested().all == 0).map(|since| since + IDLE)
     }
 
     /// The objects of which pieces wait for the network: they may go on without an event of their own.
@@ -176,13 +176,13 @@ fn begin(table: &mut ObjectTable, key: ObjectKey, now: Duration) {
 /// Asks the network for pieces that are better not waited for.
 fn ask_for_uncompared(table: &mut ObjectTable, key: ObjectKey, mut network: NetworkRate, now: Duration) {
     let window = table.root.window();
-    let mut asked = table.ledger.asked().all;
+    let mut requested = table.ledger.requested().all;
     while let Some(active) = table.objects.get_mut(&key)
         && let Some(layout) = active.want_layout()
         && let Some(index) = active.comparison.for_network(network, layout.piece_len(), now)
     {
         table.add_piece(key, index, layout.range(index).start);
-        asked += layout.piece_len();
-        network = NetworkRate { has_room: asked < window, is_idle: false, ..network };
+        requested += layout.piece_len();
+        network = NetworkRate { has_room: requested < window, is_idle: false, ..network };
     }
 }

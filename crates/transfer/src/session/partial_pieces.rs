@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::active::Active;
-use super::asked::PartialPiece;
+use super::requests::PartialPiece;
 use super::table::ObjectTable;
 use crate::want::{Delivery, ObjectKey, Payload, Tag, WantId};
 
@@ -18,10 +18,10 @@ impl ObjectTable {
         if !matches!(want.id, WantId::Piece { .. }) || want.part.is_some() {
             return;
         }
-        for place in &want.places {
+        for position in &want.positions {
             let len = delivery.payload.bytes().len() as u64;
-            if let Some(active) = self.objects.get_mut(&place.object) {
-                let range = place.offset..place.offset + len.min(want.id.len());
+            if let Some(active) = self.objects.get_mut(&position.object) {
+                let range = position.offset..position.offset + len.min(want.id.len());
                 active.partial_pieces.push(PartialPiece { range, delivery: delivery.clone() });
             }
         }

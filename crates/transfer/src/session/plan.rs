@@ -90,13 +90,13 @@ impl ObjectTable {
         Some(self.ledger.add(id, ObjectOffset { object: key, offset }, &group, now))
     }
 
-    /// Positions of a chunk in an object that its source can be asked for. They come and go, so this
-    /// is said when it is asked.
+    /// Positions of a chunk in an object for which its source can be asked. They come and go, so this
+    /// is said when it is requested.
     pub(super) fn locate(&self, want: &mut Want) {
         let WantId::Chunk { .. } = want.id else { return };
-        let located = want.places.iter().find_map(|place| {
-            let object = &self.objects.get(&place.object)?.object;
-            Some((Origin { oid: object.content()?, offset: place.offset }, Arc::clone(&object.group)))
+        let located = want.positions.iter().find_map(|position| {
+            let object = &self.objects.get(&position.object)?.object;
+            Some((Origin { oid: object.content()?, offset: position.offset }, Arc::clone(&object.group)))
         });
         if let Some((origin, group)) = located {
             (want.origin, want.group) = (Some(origin), group);
@@ -106,22 +106,24 @@ impl ObjectTable {
     /// Chunks were written here: pieces that they have filled are read back and compared with their values. One
     /// that comes as such at this moment, or is being read, may have been right before the chunk was
     /// written, and is looked at when that is over.
-    pub(super) fn check_filled_pieces(&mut self, place: ObjectOffset, len: u64) {
-        let Some(active) = self.objects.get_mut(&place.object).filter(|active| active.recipe.is_some())
+    pub(super) fn check_filled_pieces(&mut self, position: ObjectOffset, len: u64) {
+        let Some(active) = self.objects.get_mut(&position.object).filter(|active| active.recipe.is_some())
         else {
             return;
         };
-        let (Some(layout), Some(have)) = (active.object.layout(), self.ledger.coverage().have(place.object))
+        let (Some(layout), Some(have)) =
+            (active.object.layout(), self.ledger.coverage().have(position.object))
         else {
             return;
         };
-        let touched = place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len());
+        let touched =
+            position.offset / layout.piece_len()..(position.offset + len).div_ceil(layout.piece_len());
         for index in touched.clone() {
             let under_way = [active.rechecking.get_mut(&index), active.writing_pieces.get_mut(&index)];
             under_way.into_iter().flatten().for_each(|spoilt| *spoilt = true);
         }
         let filled: Vec<u64> = touched.filter(|&index| have.covers(&layout.range(index))).collect();
-        filled.into_iter().for_each(|index| self.recheck(place.object, index));
+        filled.into_iter().for_each(|index| self.recheck(position.object, index));
     }
 
     /// Reads a piece back; once more if it is being read already, since it was written to.
@@ -151,14 +153,16 @@ impl ObjectTable {
     }
 
     /// A chunk cannot be had: the pieces it is part of are wanted instead.
-    pub(super) fn fall_back(&mut self, place: ObjectOffset, len: u64) {
-        let Some(active) = self.objects.get(&place.object) else { return };
+    pub(super) fn fall_back(&mut self, position: ObjectOffset, len: u64) {
+        let Some(active) = self.objects.get(&position.object) else { return };
         let (Some(oid), Some(layout)) = (active.object.content(), active.object.layout()) else { return };
         let now = Instant::now();
-        for index in place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len()) {
+        for index in
+            position.offset / layout.piece_len()..(position.offset + len).div_ceil(layout.piece_len())
+        {
             let range = layout.range(index);
-            if self.ledger.coverage().have(place.object).is_none_or(|have| !have.covers(&range)) {
-                self.add(place.object, WantId::Piece { oid, layout, index }, range.start, now);
+            if self.ledger.coverage().have(position.object).is_none_or(|have| !have.covers(&range)) {
+                self.add(position.object, WantId::Piece { oid, layout, index }, range.start, now);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! From an older version in its own place to one that is followed: when pieces are found to be shifted, and the
-//! root plugin thinks it worth it, the object's samples are asked for. Until they come nothing more is compared.
+//! root plugin thinks it worth it, the object's samples are requested. Until they come nothing more is compared.
 
 use super::active::{Active, ObjectPhase};
-use super::asked::Sampled;
 use super::questions::Questions;
+use super::requests::Sampled;
 use super::table::ObjectTable;
 use crate::following::{SAMPLE_LEN, sample_count};
 use crate::plugin::Query;

@@ -14,11 +14,11 @@ use crate::want::{Delivery, Proof, Want};
 pub(super) enum Job {
     /// Open the target.
     Begin { object: Arc<ObjectInFlight>, size: Option<u64> },
-    /// Check a delivery and write it to every place.
+    /// Check a delivery and write it to every position.
     Check {
         want: Box<Want>,
         delivery: Delivery,
-        /// One for each of the want's places.
+        /// One for each of the want's positions.
         destinations: Vec<WriteTarget>,
         room: Option<OwnedSemaphorePermit>,
     },

@@ -16,7 +16,7 @@ pub(super) const MAX_CHUNKS: usize = 1 << 16;
 /// Files collected before they are written.
 const MAX_CUTS: usize = 1 << 12;
 /// Time that collected cuts may wait, so that a killed process loses little.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// A file whose chunks are pending.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ impl PendingChunks {
 
     /// True if it is time to write.
     pub(super) fn is_due(&self) -> bool {
-        let is_old = self.since.is_some_and(|since| since.elapsed() >= PATIENCE);
+        let is_old = self.since.is_some_and(|since| since.elapsed() >= WAIT_LIMIT);
         self.entries.len() >= MAX_CHUNKS || self.cuts.len() >= MAX_CUTS || is_old
     }
 
