@@ -27,8 +27,8 @@ use towpath_content::NodeId;
 use towpath_link::pipe::{self, PipeError, Role};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
+use crate::address::Remote;
 use crate::error::{CommandFault, CommandOrigin, RSH_VARIABLE, SshError, SshWay};
-use crate::place::Remote;
 
 /// Command that starts one on another machine, unless `-e` or [`RSH_VARIABLE`] says otherwise.
 const RSH: &str = "ssh";
@@ -148,7 +148,7 @@ impl Channel {
         }
     }
 
-    /// The other side. Its node id is told, not proved: as good as ssh.
+    /// The other side. Its node id is claimed, not proved: as good as ssh.
     pub const fn peer(&self) -> &Arc<Peer> {
         &self.peer
     }
@@ -187,7 +187,7 @@ fn not_started(program: &OsStr, source: io::Error) -> SshError {
     }
 }
 
-/// The first bytes of the other side tell most, then how the command ended.
+/// The first bytes of the other side explain most, then how the command ended.
 async fn not_opened(way: SshWay, child: &mut Child, source: PipeError) -> SshError {
     use PipeError::{NotTowpath, SameRole, Version};
     if matches!(source, NotTowpath { .. } | Version { .. } | SameRole) {
@@ -274,7 +274,7 @@ fn not_a_pipe() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Place;
+    use crate::address::Address;
 
     fn split(command: &str) -> Result<Vec<String>, CommandFault> {
         Ok(words(command.as_bytes())?.into_iter().map(|word| String::from_utf8(word).unwrap()).collect())
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_command_line_has_nothing_of_the_copy() {
-        let Ok(Place::Remote(remote)) = Place::parse(OsStr::new("me@[::1]:a path")) else { panic!() };
+        let Ok(Address::Remote(remote)) = Address::parse(OsStr::new("me@[::1]:a path")) else { panic!() };
         let rsh = Rsh::parse(OsStr::new("ssh -p 22")).unwrap();
         let command = rsh.command(&remote, OsStr::new("sudo tow"));
         let words: Vec<_> = command.as_std().get_args().collect();

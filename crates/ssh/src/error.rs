@@ -22,11 +22,11 @@ pub const RSH_VARIABLE: &str = "TOW_RSH";
 pub enum SshError {
     /// A source or destination that can't be read. Name another.
     #[error("{}: {fault}", shown(named))]
-    Place {
+    Address {
         /// As the person wrote it.
         named: OsString,
         /// Fault of the name.
-        fault: PlaceFault,
+        fault: AddressFault,
     },
     /// The command that is to reach other machines is none. Correct it.
     #[error("{from}: {fault}")]
@@ -79,7 +79,7 @@ pub enum SshError {
         /// Error about what came instead.
         source: PipeError,
     },
-    /// The command ended, whose status tells why: ssh's own, or that of what it started there.
+    /// The command ended, whose status shows why: ssh's own, or that of what it started there.
     #[error("{} to {} ended: {status}", shown(way.program()), shown(&way.host))]
     Ended {
         /// The way to the other side.
@@ -89,7 +89,7 @@ pub enum SshError {
         /// The other side had said hello.
         was_there: bool,
     },
-    /// The other side said nothing for too long. Look after that machine, then go on.
+    /// The other side sent nothing for too long. Look after that machine, then go on.
     #[error("{}: {why}", shown(host))]
     Silent {
         /// The other machine.
@@ -144,22 +144,22 @@ pub enum SshError {
 
 /// Fault of the name of a source or a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlaceFault {
+pub enum AddressFault {
     /// It is a URL.
     Url,
     /// It is written as rsync's daemons are.
     Daemon,
     /// The user or host is nothing.
-    Empty(PlacePart),
+    Empty(AddressPart),
     /// It would be an option of ssh.
-    Option(PlacePart),
+    Option(AddressPart),
     /// It has a space or a control character in it.
-    Space(PlacePart),
+    Space(AddressPart),
 }
 
 /// A part of `[user@]host:path`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlacePart {
+pub enum AddressPart {
     /// Before the at sign.
     User,
     /// Behind it.
@@ -204,7 +204,7 @@ impl SshWay {
     }
 }
 
-impl Display for PlaceFault {
+impl Display for AddressFault {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url => f.write_str("a URL"),
@@ -216,7 +216,7 @@ impl Display for PlaceFault {
     }
 }
 
-impl Display for PlacePart {
+impl Display for AddressPart {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::User => "user",

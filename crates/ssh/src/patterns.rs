@@ -1,4 +1,4 @@
-//! Paths of the side that was started, as people write them for scp and rsync: relative to the home
+//! Paths of the remote end, as people write them for scp and rsync: relative to the home
 //! directory, and with wildcards, which no shell expands here.
 
 use std::ffi::OsStr;

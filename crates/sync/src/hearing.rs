@@ -14,7 +14,7 @@ use super::remote::RemoteSupplier;
 use super::side::{Side, told_error};
 use crate::error::CopyError;
 use towpath_content::lock::lock;
-use towpath_ssh::race::Stood;
+use towpath_ssh::race::NewConnection;
 
 /// Bytes told by a sender and not looked at, at most: one that keeps to its window has 16 MiB of descriptor on the way,
 /// and as many entries as directories that it told as closed.
@@ -131,7 +131,7 @@ pub async fn hear(
 /// Lets contents come over one connection after the other that stands, and takes them; `way` becomes the last one, which ends
 /// with it. Returns when the sender breaks the protocol.
 pub async fn hear_beside(
-    mut stood: mpsc::UnboundedReceiver<Stood>,
+    mut stood: mpsc::UnboundedReceiver<NewConnection>,
     tellings: &Tellings,
     way: &mut Option<ControlSender>,
 ) -> CopyError {
@@ -206,7 +206,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(20);
 
-    async fn beside() -> (Stood, Arc<Peer>) {
+    async fn beside() -> (NewConnection, Arc<Peer>) {
         let config = PeerConfig { control: true, ..PeerConfig::default() };
         let [one, other] = connected([1, 2].map(|id| NodeId([id; 32])))
             .await

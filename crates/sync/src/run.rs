@@ -38,9 +38,9 @@ use super::watching::{told, watch};
 use super::within::within;
 use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
+use towpath_ssh::address::{Address, Remote};
 use towpath_ssh::channel::{Channel, Rsh};
 use towpath_ssh::patterns::Requested;
-use towpath_ssh::place::{Place, Remote};
 use towpath_ssh::race::Race;
 
 /// Time that a side whose person is gone may take to end.
@@ -58,26 +58,27 @@ pub async fn run(
 ) -> Result<CopySummary, CopyError> {
     let start = Instant::now();
     check(&request.options)?;
-    let destination = Place::parse(&request.destination)?;
+    let destination = Address::parse(&request.destination)?;
     let sources = meant(request.mode, request.options.files_from.is_some(), &request.sources);
-    let sources: Vec<Place> = sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
-    let remote = sources.iter().filter(|source| matches!(source, Place::Remote(_))).count();
+    let sources: Vec<Address> =
+        sources.iter().map(|source| Address::parse(source)).collect::<Result<_, _>>()?;
+    let remote = sources.iter().filter(|source| matches!(source, Address::Remote(_))).count();
     let (events, told) = events(host.words);
     let tally = tokio::spawn(told.show_to(person));
     let result = match &destination {
-        Place::Remote(_) if remote > 0 => {
+        Address::Remote(_) if remote > 0 => {
             drop(events);
             Err(RequestFault::BothElsewhere.into())
         }
-        Place::Remote(remote) => {
+        Address::Remote(remote) => {
             let paths = sources.into_iter().filter_map(local).collect();
             push(host, &request, paths, remote, events).await
         }
-        Place::Local(path) if remote == 0 => {
+        Address::Local(path) if remote == 0 => {
             let paths = sources.into_iter().filter_map(local).collect();
             within(host, &request, paths, path, events).await
         }
-        Place::Local(path) => pull(host, &request, &sources, path, events).await,
+        Address::Local(path) => pull(host, &request, &sources, path, events).await,
     };
     let tally = tally.await.unwrap_or_default();
     let mut summary = result?;
@@ -99,10 +100,10 @@ fn check(options: &CopyOptions) -> Result<(), CopyError> {
     Ok(())
 }
 
-fn local(place: Place) -> Option<PathBuf> {
-    match place {
-        Place::Local(path) => Some(path),
-        Place::Remote(_) => None,
+fn local(address: Address) -> Option<PathBuf> {
+    match address {
+        Address::Local(path) => Some(path),
+        Address::Remote(_) => None,
     }
 }
 
@@ -247,13 +248,13 @@ async fn push(
 async fn pull(
     host: &Arc<Host>,
     request: &CopyRequest,
-    sources: &[Place],
+    sources: &[Address],
     destination: &Path,
     events: Events,
 ) -> Result<CopySummary, CopyError> {
     let mut remotes = sources.iter().map(|source| match source {
-        Place::Remote(remote) => Ok(remote),
-        Place::Local(_) => Err(RequestFault::BothSides),
+        Address::Remote(remote) => Ok(remote),
+        Address::Local(_) => Err(RequestFault::BothSides),
     });
     let first = remotes.next().ok_or(RequestFault::NoSource)??;
     let mut paths = vec![first.path()];

@@ -18,7 +18,7 @@ use super::side::{Side, joined, told_error};
 use super::source::Sources;
 use super::threads;
 use crate::error::CopyError;
-use towpath_ssh::race::Stood;
+use towpath_ssh::race::NewConnection;
 
 /// Tells the receiver what is in `sources` and answers what it asks, until it says that all is in
 /// place; returns its summary. Connections that `stood` may carry contents.
@@ -26,7 +26,7 @@ pub async fn send(
     side: &Side,
     sources: Sources,
     inbox: &mut ControlReceiver,
-    stood: mpsc::UnboundedReceiver<Stood>,
+    stood: mpsc::UnboundedReceiver<NewConnection>,
 ) -> Result<CopySummary, CopyError> {
     let scope = match side.is_started {
         true => Scope::Index,
@@ -79,7 +79,7 @@ pub async fn send(
 async fn carry(
     sender: &Arc<Sender>,
     asks: &mpsc::UnboundedSender<Vec<Ask>>,
-    mut stood: mpsc::UnboundedReceiver<Stood>,
+    mut stood: mpsc::UnboundedReceiver<NewConnection>,
 ) -> Infallible {
     let mut ways = JoinSet::new();
     while let Some(way) = stood.recv().await {
@@ -90,7 +90,11 @@ async fn carry(
     std::future::pending().await
 }
 
-async fn carry_over(sender: Arc<Sender>, asks: mpsc::UnboundedSender<Vec<Ask>>, (control, mut inbox): Stood) {
+async fn carry_over(
+    sender: Arc<Sender>,
+    asks: mpsc::UnboundedSender<Vec<Ask>>,
+    (control, mut inbox): NewConnection,
+) {
     while let Some(message) = inbox.next().await {
         // Newer receivers may have more to say here.
         if let Ok(Message::Carry(Empty {})) = Message::from_bytes(message) {

@@ -37,7 +37,7 @@ use super::threads;
 use crate::error::CopyError;
 use towpath_reuse::candidates::search::CandidateSearch;
 use towpath_reuse::policy::network::Network;
-use towpath_ssh::race::{Race, STAND_LIMIT, Stood};
+use towpath_ssh::race::{NewConnection, Race, STAND_LIMIT};
 
 /// Names of the two ways to the other side.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
@@ -111,7 +111,7 @@ async fn begin_race(
     side: &Side,
     mut race: Option<&mut Race>,
     theirs: &[std::net::SocketAddr],
-) -> Result<(Arc<Takeover>, mpsc::UnboundedReceiver<Stood>), CopyError> {
+) -> Result<(Arc<Takeover>, mpsc::UnboundedReceiver<NewConnection>), CopyError> {
     let (via, timeout) = (side.options.via, Duration::from_secs(side.options.timeout));
     let first = Arc::new(Direct::over(Arc::clone(&side.peer), side.host.identity.clone()));
     let takeover = match via {

@@ -9,7 +9,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_files::display_name;
 use towpath_link::pipe::PipeError;
 use towpath_link::tcp::BindError;
-use towpath_ssh::error::{PlaceFault, SshError, SshWay};
+use towpath_ssh::error::{AddressFault, SshError, SshWay};
 use towpath_sync::error::chain;
 
 use super::AGAIN;
@@ -18,7 +18,7 @@ use super::AGAIN;
 pub fn ssh(error: &SshError) -> ApiError {
     let said = |kind, message: String| ApiError::new(kind, message);
     match error {
-        SshError::Place { named, fault } => place(&display_name(named.as_bytes()), *fault),
+        SshError::Address { named, fault } => address(&display_name(named.as_bytes()), *fault),
         SshError::Command { .. } => said(ErrorKind::Usage, error.to_string()),
         SshError::Nameless { path } => {
             let shown = if path.is_empty() { "the home directory".into() } else { display_name(path) };
@@ -68,18 +68,18 @@ pub fn bind(error: &BindError) -> ApiError {
 }
 
 /// Error about a name that is no place; `shown` is the name.
-fn place(shown: &str, fault: PlaceFault) -> ApiError {
+fn address(shown: &str, fault: AddressFault) -> ApiError {
     let wrong = match fault {
-        PlaceFault::Daemon => "tow does not speak to rsync daemons".into(),
-        PlaceFault::Url => "URLs are not read here".into(),
-        PlaceFault::Option(_) => format!("{fault}, which ssh would take for an option"),
-        PlaceFault::Empty(_) | PlaceFault::Space(_) => fault.to_string(),
+        AddressFault::Daemon => "tow does not speak to rsync daemons".into(),
+        AddressFault::Url => "URLs are not read here".into(),
+        AddressFault::Option(_) => format!("{fault}, which ssh would take for an option"),
+        AddressFault::Empty(_) | AddressFault::Space(_) => fault.to_string(),
     };
     ApiError::new(ErrorKind::Usage, format!("{shown}: {wrong}")).hint(match fault {
-        PlaceFault::Daemon => {
+        AddressFault::Daemon => {
             "write [user@]host:path to go over ssh, with an IPv6 address in brackets; or use rsync for this one"
         }
-        PlaceFault::Url => "ssh reaches [user@]host:path; a port goes into ~/.ssh/config or -e 'ssh -p PORT'",
+        AddressFault::Url => "ssh reaches [user@]host:path; a port goes into ~/.ssh/config or -e 'ssh -p PORT'",
         _ => "a file of this name on this machine is written ./NAME",
     })
 }
@@ -166,9 +166,9 @@ mod tests {
     use std::io;
     use std::time::Duration;
 
+    use towpath_ssh::address::Address;
     use towpath_ssh::channel::Rsh;
     use towpath_ssh::patterns::Requested;
-    use towpath_ssh::place::Place;
 
     use super::*;
 
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_is_no_place_says_how_one_is_written() {
-        let of = |named: &str| ssh(&Place::parse(OsStr::new(named)).unwrap_err());
+        let of = |named: &str| ssh(&Address::parse(OsStr::new(named)).unwrap_err());
         for (named, words) in [
             ("-oProxyCommand=id:x", "the host begins with '-', which ssh would take for an option"),
             ("@host:x", "@host:x: the user is empty"),

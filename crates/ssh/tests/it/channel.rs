@@ -17,8 +17,8 @@ use towpath_link::pipe::PipeError;
 use towpath_plugins::Direct;
 use towpath_protocol::PeerConfig;
 use towpath_ssh::SshError;
+use towpath_ssh::address::Address;
 use towpath_ssh::channel::{Channel, Rsh, exit_after, serve_stdio};
-use towpath_ssh::place::Place;
 
 use crate::support::*;
 
@@ -107,7 +107,7 @@ impl Scripts {
 }
 
 async fn open(rsh: impl AsRef<OsStr>, tow: impl AsRef<OsStr>) -> Result<Channel, SshError> {
-    let Ok(Place::Remote(remote)) = Place::parse(OsStr::new("me@box:path")) else { panic!() };
+    let Ok(Address::Remote(remote)) = Address::parse(OsStr::new("me@box:path")) else { panic!() };
     let (rsh, identity) = (Rsh::choose(Some(rsh.as_ref())).unwrap(), Identity::generate().unwrap());
     let service = service(&identity, b"here", SECRET);
     let opening =
@@ -206,13 +206,13 @@ async fn what_went_wrong_is_told_by_the_status_or_by_the_first_bytes() {
             (OsStr::new("box"), tow.as_os_str(), command)
         );
     }
-    let told = async |tow| match failed(&rsh, tow).await {
+    let failure = async |tow| match failed(&rsh, tow).await {
         SshError::NotOpened { source, .. } => source,
         error => panic!("{error:?}"),
     };
-    assert!(matches!(told(&noisy).await, PipeError::NotTowpath { begin } if begin == *b"Welcome "));
-    assert!(matches!(told(&echo).await, PipeError::SameRole));
-    assert!(matches!(told(&odd).await, PipeError::Version { found: 2 }));
+    assert!(matches!(failure(&noisy).await, PipeError::NotTowpath { begin } if begin == *b"Welcome "));
+    assert!(matches!(failure(&echo).await, PipeError::SameRole));
+    assert!(matches!(failure(&odd).await, PipeError::Version { found: 2 }));
 }
 
 #[tokio::test]
