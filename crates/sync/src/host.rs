@@ -10,7 +10,7 @@ use towpath_store::DiskStore;
 
 use crate::error::EntryFault;
 
-/// Makes what a person is told of one entry: what happened, and what to do next.
+/// Makes the text that a person reads of one entry: what happened, and what to do next.
 pub type Words = fn(&EntryFault<'_>) -> (String, Option<String>);
 
 /// The plain facts.
@@ -32,7 +32,7 @@ pub struct Host {
     pub wishes: Vec<String>,
     /// The folder of resume records.
     pub resume: PathBuf,
-    /// The folder that says which contents went to which node.
+    /// The folder with the contents that went to each node.
     pub shares: PathBuf,
     /// True if bases may be found outside of the destination.
     pub bases_beyond: bool,

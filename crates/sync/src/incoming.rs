@@ -230,10 +230,10 @@ mod tests {
     use bytes::Bytes;
     use towpath_protocol::ControlReceiver;
 
+    use super::super::endpoint::joined;
     use super::super::file::tests::file_of;
     use super::super::message::{Answer, Asks, Base, Bases, Finer, Message};
     use super::super::sending::tests::telling;
-    use super::super::side::joined;
     use super::*;
     use towpath_store::doubles::noise;
 

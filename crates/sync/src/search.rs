@@ -15,18 +15,22 @@ use towpath_reuse::adaptive::{Account, Adaptive, Bottleneck, Effort, Search};
 use towpath_reuse::disk_search::Scope;
 use towpath_transfer::TransferPlugin;
 
-use super::side::Side;
+use super::endpoint::Endpoint;
 
 /// The plugin that searches for what `network` would bring to `destination`, unless the person does
 /// not want that.
-pub fn plugin(side: &Side, destination: &Path, network: &Arc<dyn TransferPlugin>) -> Option<Arc<Adaptive>> {
-    let options = &side.options;
+pub fn plugin(
+    endpoint: &Endpoint,
+    destination: &Path,
+    network: &Arc<dyn TransferPlugin>,
+) -> Option<Arc<Adaptive>> {
+    let options = &endpoint.options;
     if options.no_search || options.whole_file {
         return None;
     }
     let scope = scope(options, destination)?;
     let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
-    let (store, effort) = (Arc::clone(&side.host.store), effort(options.search_effort));
+    let (store, effort) = (Arc::clone(&endpoint.host.store), effort(options.search_effort));
     let search = Search { store, scope, leave_out, effort };
     Some(Adaptive::new(Arc::clone(network), search))
 }

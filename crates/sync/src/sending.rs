@@ -9,12 +9,12 @@ use towpath_api::copy::CopySummary;
 use towpath_protocol::ControlReceiver;
 
 use super::answering::Scope;
+use super::endpoint::{Endpoint, joined, remote_error};
 use super::message::hung_up;
 use super::message::{Asks, Empty, Message};
 use super::reading::Ask;
 use super::sender::Sender;
 use super::sent::SentTo;
-use super::side::{Side, joined, told_error};
 use super::source::Sources;
 use super::threads;
 use crate::error::CopyError;
@@ -23,22 +23,22 @@ use towpath_ssh::race::NewConnection;
 /// Tells the receiver what is in `sources` and answers what it asks, until it says that all is in
 /// place; returns its summary. Connections that `stood` may carry contents.
 pub async fn send(
-    side: &Side,
+    endpoint: &Endpoint,
     sources: Sources,
     inbox: &mut ControlReceiver,
     stood: mpsc::UnboundedReceiver<NewConnection>,
 ) -> Result<CopySummary, CopyError> {
-    let scope = match side.is_started {
+    let scope = match endpoint.is_remote_end {
         true => Scope::Index,
-        false => Scope::Sent(SentTo::new(&side.host.shares, &side.peer.node())),
+        false => Scope::Sent(SentTo::new(&endpoint.host.shares, &endpoint.peer.node())),
     };
     let sender = Sender::new(
-        (Arc::clone(&side.host.store), scope),
-        Arc::clone(&side.offers),
-        side.control.clone(),
-        side.events.clone(),
-        &side.options,
-        side.takes_bases,
+        (Arc::clone(&endpoint.host.store), scope),
+        Arc::clone(&endpoint.offers),
+        endpoint.control.clone(),
+        endpoint.events.clone(),
+        &endpoint.options,
+        endpoint.takes_bases,
     );
     let (asks, asked) = mpsc::unbounded_channel();
     let telling = spawn(Arc::clone(&sender), move |sender| sender.tell(sources));
@@ -48,11 +48,11 @@ pub async fn send(
             let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
             match message {
                 Message::Finished(finished) => return Ok(finished.into_summary()),
-                Message::Event(report) => side.events.pass(report, &side.other).await?,
-                Message::Fatal(fatal) => return Err(told_error(&fatal, &side.other)),
+                Message::Event(report) => endpoint.events.pass(report, &endpoint.other).await?,
+                Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
                 // Contents that go with their names would go past the inspectors.
-                Message::Bases(_) | Message::Finer(_) if side.host.processors.inspect_any() => {}
-                Message::Asks(wanted) if side.host.processors.inspect_any() => {
+                Message::Bases(_) | Message::Finer(_) if endpoint.host.processors.inspect_any() => {}
+                Message::Asks(wanted) if endpoint.host.processors.inspect_any() => {
                     sender.hear(Message::Asks(Asks { inline: 0, ..wanted }), &asks)?;
                 }
                 message => sender.hear(message, &asks)?,
@@ -118,8 +118,8 @@ pub mod tests {
     use bytes::Bytes;
     use towpath_protocol::{ControlSender, Peer, PeerConfig};
 
+    use super::super::endpoint::peer_service;
     use super::super::message::{Answer, Settled};
-    use super::super::side::peer_service;
     use super::super::talk::events;
     use super::*;
     use crate::host::Host;

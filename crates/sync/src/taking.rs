@@ -26,13 +26,13 @@ use towpath_transfer::progress::Snapshot;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
 use super::changed::{Changed, Known, Look};
+use super::endpoint::{Endpoint, StopOnDrop, by_source, joined, receiving, report_progress};
 use super::hearing::{Heard, LITTLE, Tellings, hear, hear_beside, take_answers, write_contents};
 use super::merge::{Destined, Merge};
 use super::message::hung_up;
 use super::message::violation;
 use super::remote::RemoteSupplier;
 use super::search;
-use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
 use super::threads;
 use crate::error::CopyError;
 use towpath_reuse::candidates::search::CandidateSearch;
@@ -48,30 +48,30 @@ const WRITERS: usize = 8;
 /// Writes what the sender tells and this side wants to `destined`, and returns what was done. `theirs`
 /// is where the sender can be dialled, for `race`.
 pub async fn receive(
-    side: &Side,
+    endpoint: &Endpoint,
     destined: Destined,
     inbox: &mut ControlReceiver,
     mut race: Option<Race>,
     theirs: &[std::net::SocketAddr],
 ) -> Result<CopySummary, CopyError> {
-    let options = &side.options;
-    let receiving = receiving(&side.host, options, side.events.clone(), side.is_started);
-    let (takeover, stood) = begin_race(side, race.as_mut(), theirs).await?;
-    let known = known(side, &destined.path, Arc::clone(&takeover));
-    let adaptive = search::plugin(side, &destined.path, &known);
+    let options = &endpoint.options;
+    let receiving = receiving(&endpoint.host, options, endpoint.events.clone(), endpoint.is_remote_end);
+    let (takeover, stood) = begin_race(endpoint, race.as_mut(), theirs).await?;
+    let known = known(endpoint, &destined.path, Arc::clone(&takeover));
+    let adaptive = search::plugin(endpoint, &destined.path, &known);
     let root = adaptive.clone().map_or(known, |adaptive| adaptive as Arc<dyn TransferPlugin>);
-    let (session, _hints) = session(side, root);
+    let (session, _hints) = session(endpoint, root);
     let session = Arc::new(session);
     let look = look(&takeover, adaptive.as_ref(), options.limit_rate as f64);
-    let changed = Changed::new(look, known_once(side, race.as_ref()), side.takes_bases);
-    let supplier = supplier(side, &session, changed, &destined.path);
+    let changed = Changed::new(look, known_once(endpoint, race.as_ref()), endpoint.takes_bases);
+    let supplier = supplier(endpoint, &session, changed, &destined.path);
     let _end = EndOnDrop(Arc::clone(&supplier));
     let merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let progress = session.progress();
     let _stop = StopOnDrop(Arc::clone(&receiving));
-    let shown = Some((progress.clone(), side.other.clone()));
-    let telling = tell(Arc::clone(&receiving), shown, side.events.clone());
-    let telling = AbortOnDropHandle::new(tokio::spawn(telling));
+    let shown = Some((progress.clone(), endpoint.other.clone()));
+    let reporting = report_progress(Arc::clone(&receiving), shown, endpoint.events.clone());
+    let reporting = AbortOnDropHandle::new(tokio::spawn(reporting));
 
     let (heard_in, heard) = mpsc::unbounded_channel();
     let waiting = Arc::new(AtomicUsize::new(0));
@@ -83,19 +83,19 @@ pub async fn receive(
     let mut way = None;
     let result = tokio::select! {
         result = joined(merging) => result,
-        error = hear(side, inbox, heard_in, &tellings) => Err(error),
+        error = hear(endpoint, inbox, heard_in, &tellings) => Err(error),
         error = hear_beside(stood, &tellings, &mut way) => Err(error),
         error = failed(&mut answering) => Err(error),
         () = receiving.stopped() => receiving.check(),
     };
-    drop(telling);
-    keep(race, way, &side.peer);
+    drop(reporting);
+    keep(race, way, &endpoint.peer);
     supplier.flush().await;
     tracing::info!(way = takeover.active(), "data came");
     // An error that makes going on useless explains why the rest failed.
     receiving.check().and(result).inspect_err(|error| receiving.stop(error.clone()))?;
     let mut summary = receiving.summary();
-    add_sources(&mut summary, &progress.snapshot(), &side.other);
+    add_sources(&mut summary, &progress.snapshot(), &endpoint.other);
     summary.search = adaptive.map(|adaptive| search::searched(&adaptive.account()));
     let (changed, saved) = supplier.made_of_older();
     if changed > 0 {
@@ -108,12 +108,12 @@ pub async fn receive(
 /// The way to the other side, which is the better one of two as soon as that stands; waits for it if nothing else may be
 /// used.
 async fn begin_race(
-    side: &Side,
+    endpoint: &Endpoint,
     mut race: Option<&mut Race>,
     theirs: &[std::net::SocketAddr],
 ) -> Result<(Arc<Takeover>, mpsc::UnboundedReceiver<NewConnection>), CopyError> {
-    let (via, timeout) = (side.options.via, Duration::from_secs(side.options.timeout));
-    let first = Arc::new(Direct::over(Arc::clone(&side.peer), side.host.identity.clone()));
+    let (via, timeout) = (endpoint.options.via, Duration::from_secs(endpoint.options.timeout));
+    let first = Arc::new(Direct::over(Arc::clone(&endpoint.peer), endpoint.host.identity.clone()));
     let takeover = match via {
         Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
         Via::Both | Via::Ssh => Takeover::new(first, WAYS),
@@ -130,19 +130,19 @@ async fn begin_race(
 
 /// Supplier of the files that are wanted at `destination`, over `session`.
 fn supplier(
-    side: &Side,
+    endpoint: &Endpoint,
     session: &Arc<Session>,
     changed: Changed,
     destination: &Path,
 ) -> Arc<RemoteSupplier> {
-    let (options, processors) = (&side.options, &side.host.processors);
-    let compress = options.compress || !side.host.wishes.is_empty();
+    let (options, processors) = (&endpoint.options, &endpoint.host.processors);
+    let compress = options.compress || !endpoint.host.wishes.is_empty();
     // Files for processors come to them by the session.
     let is_wanted = !(options.no_search || options.whole_file || processors.inspect_any());
     let scope = if is_wanted { search::scope(options, destination) } else { None };
-    let beyond_destination = side.host.bases_beyond;
+    let beyond_destination = endpoint.host.bases_beyond;
     let candidates = CandidateSearch::new(scope.map(|scope| Scope { beyond_destination, ..scope }));
-    RemoteSupplier::new(side.control.clone(), session, compress, changed, candidates, processors)
+    RemoteSupplier::new(endpoint.control.clone(), session, compress, changed, candidates, processors)
 }
 
 /// The threads that take answers and write contents, and what they are told by.
@@ -202,9 +202,9 @@ async fn failed(threads: &mut JoinSet<Result<(), CopyError>>) -> CopyError {
 }
 
 /// Files that this machine is known to have, and for all others the way to the other side that is best.
-fn known(side: &Side, destination: &Path, takeover: Arc<Takeover>) -> Arc<dyn TransferPlugin> {
-    let store = Arc::clone(&side.host.store);
-    let allow: Allow = match side.is_started {
+fn known(endpoint: &Endpoint, destination: &Path, takeover: Arc<Takeover>) -> Arc<dyn TransferPlugin> {
+    let store = Arc::clone(&endpoint.host.store);
+    let allow: Allow = match endpoint.is_remote_end {
         // Anyone who may log in here may know what is here (`docs/threat-model.md`).
         true => Arc::new(|_| true),
         false => {
@@ -227,23 +227,23 @@ fn is_open(path: &Path, inside: Option<&Path>) -> bool {
 
 /// The session that files are fetched by.
 fn session(
-    side: &Side,
+    endpoint: &Endpoint,
     root: Arc<dyn TransferPlugin>,
 ) -> (Session, watch::Sender<Vec<towpath_content::Hint>>) {
-    let root = Inspected::wrap(root, &side.host.processors);
+    let root = Inspected::wrap(root, &endpoint.host.processors);
     let (hints_in, hints) = watch::channel(Vec::new());
-    let context = Context { root: Oid::of(b"copy"), node: Some(side.peer.node()), secret: None, hints };
+    let context = Context { root: Oid::of(b"copy"), node: Some(endpoint.peer.node()), secret: None, hints };
     let mut config = SessionConfig::default();
-    if side.options.timeout > 0 {
-        let wait_limit = Duration::from_secs(side.options.timeout);
+    if endpoint.options.timeout > 0 {
+        let wait_limit = Duration::from_secs(endpoint.options.timeout);
         config.ledger = LedgerConfig { wait_limit, ..config.ledger };
     }
     (Session::start(root, context, config), hints_in)
 }
 
 /// Completes when something is known of the network: of ssh's pipe its round trip, of a connection beside it more.
-fn known_once(side: &Side, race: Option<&Race>) -> Known {
-    let (measured, standing) = (side.peer.until_measured(), race.map(Race::standing));
+fn known_once(endpoint: &Endpoint, race: Option<&Race>) -> Known {
+    let (measured, standing) = (endpoint.peer.until_measured(), race.map(Race::standing));
     Box::pin(async move {
         let standing = async {
             let stands = match standing {
@@ -327,8 +327,8 @@ mod tests {
 
     use bytes::Bytes;
 
+    use super::super::endpoint::{peer_config, peer_service};
     use super::super::message::{Answer, Answers, Fatal, Message, internal};
-    use super::super::side::{peer_config, peer_service};
     use super::super::talk::{EventInbox as Shown, events};
     use super::*;
     use crate::host::Host;
@@ -350,7 +350,7 @@ mod tests {
     }
 
     /// A receiving side with its home in `folder`, what it tells, and the sender's end of its connection.
-    async fn sides(folder: &Path) -> (Side, ControlReceiver, Shown, Arc<Peer>) {
+    async fn endpoints(folder: &Path) -> (Endpoint, ControlReceiver, Shown, Arc<Peer>) {
         let host = Host::below(&folder.join("home"));
         let [near, far] = connected([host.identity.node_id(); 2]).await;
         let options = CopyOptions { via: Via::Ssh, ..CopyOptions::default() };
@@ -359,9 +359,10 @@ mod tests {
         let sender = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
         let (control, inbox) = peer.control().unwrap();
         let (events, shown) = events(crate::host::plain);
-        let (is_started, takes_bases, other) = (true, true, "the sender".into());
-        let side = Side { host, peer, control, offers, events, options, is_started, takes_bases, other };
-        (side, inbox, shown, sender)
+        let (is_remote_end, takes_bases, other) = (true, true, "the sender".into());
+        let endpoint =
+            Endpoint { host, peer, control, offers, events, options, is_remote_end, takes_bases, other };
+        (endpoint, inbox, shown, sender)
     }
 
     /// A tree of two files, but not that this was all.
@@ -389,11 +390,11 @@ mod tests {
     /// Takes two files, `again` of which answers were lost may come twice; what came, or the error.
     async fn take_twice(is_again: bool) -> Result<Vec<Vec<u8>>, CopyError> {
         let folder = tempfile::tempdir().unwrap();
-        let (side, mut inbox, _shown, sender) = sides(folder.path()).await;
+        let (endpoint, mut inbox, _shown, sender) = endpoints(folder.path()).await;
         let to = folder.path().join("to");
         let destined =
             Destined { path: to.clone(), mode: Mode::Sync, sources: 1, contents: true, names: None };
-        let telling = async {
+        let reporting = async {
             let (control, mut inbox) = sender.control().unwrap();
             tell_two_files(&control).await;
             control.send(Message::Entries(Bytes::new()).into_bytes()).await.unwrap();
@@ -417,10 +418,10 @@ mod tests {
             // It goes on settling until it has ended.
             while inbox.next().await.is_some() {}
         };
-        let receiving = receive(&side, destined, &mut inbox, None, &[]);
+        let receiving = receive(&endpoint, destined, &mut inbox, None, &[]);
         let received = tokio::select! {
             received = receiving => received,
-            () = telling => panic!("it hung up"),
+            () = reporting => panic!("it hung up"),
             () = tokio::time::sleep(LIMIT) => panic!("it took too long"),
         };
         received.map(|_| ["a", "b"].map(|name| std::fs::read(to.join(name)).unwrap()).to_vec())
@@ -438,7 +439,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_copy_that_fails_while_files_are_asked_for_lets_go_of_all() {
         let folder = tempfile::tempdir().unwrap();
-        let (side, mut inbox, shown, sender) = sides(folder.path()).await;
+        let (endpoint, mut inbox, shown, sender) = endpoints(folder.path()).await;
         let destined = Destined {
             path: folder.path().join("to"),
             mode: Mode::Sync,
@@ -459,12 +460,12 @@ mod tests {
             control.send(Message::Fatal(fatal).into_bytes()).await.unwrap();
             asked
         };
-        let receiving = receive(&side, destined, &mut inbox, None, &[]);
+        let receiving = receive(&endpoint, destined, &mut inbox, None, &[]);
         let both = async { tokio::join!(receiving, failing) };
         let (received, asked) = tokio::time::timeout(LIMIT, both).await.unwrap();
         assert_eq!(asked, 2);
         assert_eq!(received.unwrap_err().to_string(), "the sender: the disk is gone");
-        drop(side);
+        drop(endpoint);
         let (person, _keep) = mpsc::channel(64);
         // It ends when nothing is left that could tell something.
         tokio::time::timeout(LIMIT, shown.show_to(person)).await.expect("something of the copy is kept");

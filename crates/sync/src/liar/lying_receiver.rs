@@ -223,17 +223,17 @@ async fn guess(is_pull: bool, went_before: bool) -> bool {
     let scene = Scene::new();
     scene.file("from/file", &[b'x'; 9000]);
     let secret = scene.file("secret/pin", &[b'4'; 8000]);
-    let (side, _inbox, _told, liar) = scene.sides(Carrier::Pipe, is_pull).await;
+    let (endpoint, _inbox, _told, liar) = scene.endpoints(Carrier::Pipe, is_pull).await;
     let hashed = hash_open_file(&fs::File::open(&secret).unwrap(), &secret).unwrap();
     let oid = hashed.oid;
     let record =
         towpath_store::FileRecord::new(secret.parent().unwrap(), secret.file_name().unwrap(), hashed);
-    side.host.store.remember(&[record]).unwrap();
+    endpoint.host.store.remember(&[record]).unwrap();
     if went_before {
-        super::super::sent::SentTo::new(&side.host.shares, &liar.node()).add(&oid, 8000);
-        super::super::sent::SentTo::new(&side.host.shares, &side.peer.node()).add(&oid, 8000);
+        super::super::sent::SentTo::new(&endpoint.host.shares, &liar.node()).add(&oid, 8000);
+        super::super::sent::SentTo::new(&endpoint.host.shares, &endpoint.peer.node()).add(&oid, 8000);
     }
-    drop(side);
+    drop(endpoint);
     let named = says(Message::Bases(Bases {
         bases: vec![Base { entry: FILE, oid: oid.to_bytes().to_vec().into(), ..Base::default() }],
     }));

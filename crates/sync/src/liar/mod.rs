@@ -26,10 +26,10 @@ use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig};
 
+use super::endpoint::{Endpoint, peer_config, peer_service};
 use super::merge::Destined;
 use super::message::Message;
 use super::sending::send;
-use super::side::{Side, peer_config, peer_service};
 use super::source::Sources;
 use super::taking::receive;
 use super::talk::{EventInbox, events};
@@ -108,11 +108,11 @@ impl Scene {
     }
 
     /// The real side, the events that it tells, and the liar's end.
-    async fn sides(
+    async fn endpoints(
         &self,
         carrier: Carrier,
-        is_started: bool,
-    ) -> (Side, ControlReceiver, EventInbox, Arc<Peer>) {
+        is_remote_end: bool,
+    ) -> (Endpoint, ControlReceiver, EventInbox, Arc<Peer>) {
         let host = Host::below(&self.path("home"));
         let [near, far] = match carrier {
             Carrier::Pipe => connected([host.identity.node_id(); 2]).await,
@@ -125,33 +125,34 @@ impl Scene {
         let (control, inbox) = peer.control().unwrap();
         let (events, told) = events(crate::host::plain);
         let (takes_bases, other) = (true, "the liar".into());
-        let side = Side { host, peer, control, offers, events, options, is_started, takes_bases, other };
-        (side, inbox, told, liar)
+        let endpoint =
+            Endpoint { host, peer, control, offers, events, options, is_remote_end, takes_bases, other };
+        (endpoint, inbox, told, liar)
     }
 
     /// A receiver of a pull or push to `destined`, and a sender that follows the script.
     pub async fn receive(&self, carrier: Carrier, is_pull: bool, destined: Destined, lie: &[Step]) -> Ended {
-        let (side, mut inbox, told, liar) = self.sides(carrier, !is_pull).await;
+        let (endpoint, mut inbox, told, liar) = self.endpoints(carrier, !is_pull).await;
         let mut heard = Vec::new();
         let result = {
-            let receiving = receive(&side, destined, &mut inbox, None, &[]);
+            let receiving = receive(&endpoint, destined, &mut inbox, None, &[]);
             with(receiving, tell(&liar, lie, &mut heard)).await
         };
-        drop(side);
+        drop(endpoint);
         Ended { result, complaints: complaints(told).await, heard }
     }
 
     /// A sender of what is in `from`, by push or pull, and a receiver that follows the script.
     pub async fn send(&self, carrier: Carrier, is_pull: bool, lie: &[Step]) -> Ended {
-        let (side, mut inbox, told, liar) = self.sides(carrier, is_pull).await;
+        let (endpoint, mut inbox, told, liar) = self.endpoints(carrier, is_pull).await;
         let sources = Sources::open(&[self.path("from")], true, &self.options).unwrap();
         let (_stood_in, stood) = tokio::sync::mpsc::unbounded_channel();
         let mut heard = Vec::new();
         let result = {
-            let sending = send(&side, sources, &mut inbox, stood);
+            let sending = send(&endpoint, sources, &mut inbox, stood);
             with(sending, tell(&liar, lie, &mut heard)).await
         };
-        drop(side);
+        drop(endpoint);
         Ended { result, complaints: complaints(told).await, heard }
     }
 

@@ -38,8 +38,8 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// One side of a copy over a connection.
-pub struct Side {
+/// One endpoint of a copy over a connection.
+pub struct Endpoint {
     /// This side's machine.
     pub host: Arc<Host>,
     /// The connection over ssh.
@@ -53,7 +53,7 @@ pub struct Side {
     /// Options of the copy.
     pub options: CopyOptions,
     /// The person is at the other side.
-    pub is_started: bool,
+    pub is_remote_end: bool,
     /// The other side, as a sender, takes what this one has of changed files, and can pack; as a receiver it can unpack.
     pub takes_bases: bool,
     /// Name of the other side.
@@ -80,8 +80,12 @@ pub async fn blocking<T: Send + 'static>(
     done?
 }
 
-/// Tells how far it is, until it is aborted.
-pub async fn tell(receiving: Arc<Receiving>, progress: Option<(Progress, String)>, events: Events) {
+/// Reports progress, until it is aborted.
+pub async fn report_progress(
+    receiving: Arc<Receiving>,
+    progress: Option<(Progress, String)>,
+    events: Events,
+) {
     let mut ticks = tokio::time::interval(PROGRESS_EVERY);
     loop {
         ticks.tick().await;
@@ -129,7 +133,7 @@ pub fn peer_config(host: &Host, options: &CopyOptions) -> PeerConfig {
 }
 
 /// Listens for better connections than ssh's, if the person lets it, and returns the addresses to
-/// tell the other side, whose node id is `peer`. `ssh` is given at the started side.
+/// send to the other side, whose node id is `peer`. `ssh` is given at the remote end.
 pub async fn race(
     host: &Host,
     via: Via,
@@ -145,7 +149,7 @@ pub async fn race(
     Ok((Some(race), addresses.iter().map(ToString::to_string).collect()))
 }
 
-/// A side that says nothing for the person's time limit is gone.
+/// A side that sends nothing for the person's time limit is gone.
 pub fn set_silence(peer: &Peer, options: &CopyOptions) {
     peer.set_silence(silence(options));
 }
@@ -161,7 +165,7 @@ pub async fn joined(handle: JoinHandle<Result<(), CopyError>>) -> Result<(), Cop
 }
 
 /// The error that ended the other side, which is called `other`.
-pub fn told_error(fatal: &Fatal, other: &str) -> CopyError {
+pub fn remote_error(fatal: &Fatal, other: &str) -> CopyError {
     let error = fatal.error().unwrap_or_else(|| violation("an error that can't be read"));
     CopyError::Elsewhere { other: other.to_owned(), error: Box::new(error) }
 }
@@ -170,7 +174,7 @@ pub fn told_error(fatal: &Fatal, other: &str) -> CopyError {
 mod tests {
     use super::*;
 
-    /// The side that was started gave up after 20 s.
+    /// The remote end gave up after 20 s.
     #[test]
     fn both_sides_bear_a_network_that_is_away_for_a_minute() {
         let of = |timeout| silence(&CopyOptions { timeout, ..CopyOptions::default() });
