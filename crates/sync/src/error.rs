@@ -77,7 +77,7 @@ pub enum CopyError {
     /// A person or a program gave the copy up.
     #[error("the copy was given up")]
     GivenUp,
-    /// The sender sent something under a name that nobody asked for. Do not use it.
+    /// The sender sent something under a name that nobody requested. Do not use it.
     #[error("the sender sent {}, which nobody asked for", display_name(name))]
     Unasked {
         /// The name.
@@ -118,7 +118,7 @@ pub enum CopyError {
 /// Request that can't be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestFault {
-    /// Deletions, where a list of files tells only a part of the source.
+    /// Deletions, where a list of files names only a part of the source.
     DeletionByList,
     /// Deletions without what is below directories.
     DeletionAtTop,
@@ -176,7 +176,7 @@ pub enum EntryFault<'a> {
     Store(&'a StoreError),
     /// It can't be fetched.
     Fetch(&'a FetchError),
-    /// It, or something that was asked for, is left out.
+    /// It, or something that was requested, is left out.
     LeftOut(LeftOut),
     /// So many more failed than can be named.
     More(u64),
@@ -188,7 +188,7 @@ pub enum Obstacle {
     /// It would be copied onto itself.
     #[error("source and destination are the same file")]
     SameFile,
-    /// The sender told of a further name before the first.
+    /// The sender sent a further name before the first.
     #[error("a hard link without a first name")]
     NoFirstName,
     /// It and the directories around it have too many attributes.
@@ -217,13 +217,13 @@ pub enum Obstacle {
 /// Reason why a directory, or everything, stays at the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stays {
-    /// Filters say so.
+    /// Filters protect it.
     Protected,
     /// It is not empty.
     NotEmpty,
     /// More is in it than may be removed.
     Limited,
-    /// The sender could not tell everything.
+    /// The sender could not list everything.
     Incomplete,
     /// Most of the destination would be removed.
     Guarded,
@@ -242,13 +242,13 @@ pub enum LeftOut {
     Socket,
     /// A device.
     Device,
-    /// A directory, where only files were asked for.
+    /// A directory, where only files were requested.
     Directory,
     /// The destination, which lies in a source.
     Destination,
     /// Entries that the filters leave out, and the sender sent.
     Filtered,
-    /// Entries that nobody asked for, and the sender sent.
+    /// Entries that nobody requested, and the sender sent.
     Unasked,
     /// Something with a path of more bytes than this, and all below it.
     LongPath(usize),

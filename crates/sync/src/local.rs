@@ -253,7 +253,7 @@ mod tests {
 
     /// It counted as a failure, and the exit code was 23 where rsync's is 24.
     #[tokio::test]
-    async fn a_file_that_vanished_since_the_scan_is_told_as_vanished() {
+    async fn a_file_that_vanished_since_the_scan_is_reported_as_vanished() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("source")).unwrap();
@@ -262,7 +262,7 @@ mod tests {
         fs::remove_file(at("source/file")).unwrap();
 
         let store = Arc::new(DiskStore::open(&at("state"), &at("data")).unwrap());
-        let (events, told) = talk::events(crate::host::plain);
+        let (events, reports) = talk::events(crate::host::plain);
         let receiving = Receiving::new(CopyOptions::default(), store, at("resume"), events.clone(), false);
         let wanted = Wanted {
             room: None,
@@ -286,7 +286,7 @@ mod tests {
         drop((receiving, events));
 
         let (person, mut shown) = mpsc::channel(4);
-        assert_eq!(told.show_to(person).await, talk::Tally { vanished: 1, ..talk::Tally::default() });
+        assert_eq!(reports.show_to(person).await, talk::Tally { vanished: 1, ..talk::Tally::default() });
         let event = shown.recv().await.unwrap();
         assert!(matches!(event, CopyEvent::Failed { kind: FailureKind::Vanished, .. }), "{event:?}");
     }

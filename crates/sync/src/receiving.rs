@@ -28,7 +28,7 @@ use towpath_reuse::candidates::renames::Spare;
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
 
-/// Files asked for and not in place. More than the destination names in one batch
+/// Files requested and not in place. More than the destination names in one batch
 /// ([`FlushLimits`]): those that wait for their names hold places, and must not hold all.
 const UNDER_WAY: usize = 2 * NAMED_TOGETHER;
 /// Directories in the way of something else: what waits for their places waits for the end of the copy.
@@ -174,7 +174,7 @@ impl Receiving {
         *lock(&self.has_staging)
     }
 
-    /// Moves what is at `path` out of the way, if backups are asked for; false if nothing was there.
+    /// Moves what is at `path` out of the way, if backups were requested; false if nothing was there.
     pub fn back_up(&self, path: &RelPath) -> Result<bool, FileError> {
         self.back_up_by(path, |from, path, other, to| match other {
             None => from.backups().rename(path, to),
@@ -253,7 +253,7 @@ impl Receiving {
         lock(&self.spare).add(path, stamp);
     }
 
-    /// Looks for the bytes of a new file under an old name, and tells the index if they are there.
+    /// Looks for the bytes of a new file under an old name, and informs the index if they are there.
     pub fn find_renamed(&self, oid: &Oid, size: u64, modified: Time) {
         let guesses = lock(&self.spare).guesses(size, modified);
         let Some(placing) = self.opened() else { return };

@@ -19,7 +19,7 @@ pub fn rehearse(
 
 /// True if the filter rules keep something below a directory that goes.
 pub fn is_protected(filter: &mut Filter, path: &RelPath, top: &RelPath, is_dir: bool) -> bool {
-    // The top was asked about when it was found.
+    // The top was checked when it was found.
     path != top && filter.protects_in_deleted(path, is_dir)
 }
 
@@ -31,7 +31,7 @@ pub struct ShownRemoval<'a, G> {
     pub shown: &'a RelPath,
     /// True if something may go.
     pub may: &'a mut dyn FnMut(&RelPath, bool) -> bool,
-    /// Is told what is gone.
+    /// Called for what is gone.
     pub gone: G,
 }
 

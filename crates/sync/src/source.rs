@@ -89,7 +89,7 @@ pub enum SourceStep {
         /// The person named it. Then it never was there; else it may have vanished since its directory was read.
         is_named: bool,
     },
-    /// The directory told next is another file system, and what is in it is not told.
+    /// The directory that comes next is another file system, and its content does not come.
     Closed,
     /// A directory that is not entered.
     Skipped {
@@ -103,7 +103,7 @@ pub enum SourceStep {
 /// All sources of a copy.
 pub struct Sources {
     roots: Vec<SourceRoot>,
-    /// Sources that could not be looked at; told when the others are read.
+    /// Sources that could not be looked at; reported when the others are read.
     missing: Vec<(PathBuf, FileError)>,
     scan: ScanOptions,
     options: CopyOptions,
@@ -325,14 +325,14 @@ impl SourceReader<'_> {
         if self.sources.scan.hard_links {
             self.links.number(&mut found);
         }
-        self.tell_incomplete(&mut found, path)?;
+        self.report_incomplete(&mut found, path)?;
         found.entry.name.clone_from(&self.root.name);
         let located = Located::of((&tree, &base), name, &found);
         (self.each)(SourceStep::Walk(Event::Leaf(found.entry), Some(located)))
     }
 
-    /// Attributes that could not be read are left out and told, as a scan does.
-    fn tell_incomplete(&mut self, found: &mut Found, path: &Path) -> Result<(), CopyError> {
+    /// Attributes that could not be read are left out and reported, as a scan does.
+    fn report_incomplete(&mut self, found: &mut Found, path: &Path) -> Result<(), CopyError> {
         match found.incomplete.take() {
             Some(error) => {
                 (self.each)(SourceStep::Failed { path: path.into(), error: *error, is_named: false })
@@ -469,7 +469,7 @@ impl SourceReader<'_> {
                 return Ok(false);
             }
         };
-        self.tell_incomplete(&mut found, &shown)?;
+        self.report_incomplete(&mut found, &shown)?;
         let is_dir = found.entry.kind == Kind::Directory;
         if !self.filter.shows(path, is_dir) {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! A file that is asked for, and what is noted of it until it has its name.
+//! A file that is requested, and the note of it until it has its name.
 
 use towpath_content::tree::{Metadata, Time};
 use towpath_files::{RelPath, Stamp};

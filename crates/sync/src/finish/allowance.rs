@@ -8,7 +8,7 @@ use towpath_content::tree::Kind;
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, RelPath, ScanOptions};
 
-use super::deletions::{Telling, back_up_and_remove};
+use super::deletions::{RemovalReports, back_up_and_remove};
 use super::rooms::{RoomToMake, refused};
 use crate::error::{CopyError, LeftOut, Stays};
 use crate::merge::Merge;
@@ -62,11 +62,11 @@ impl Merge {
         let receiving = Arc::clone(&self.receiving);
         let (filter, spots) = (&mut self.filter, &mut self.spots);
         let mut total = 0;
-        let mut count = |path: &RelPath, shown: &RelPath, is_told: bool| {
+        let mut count = |path: &RelPath, shown: &RelPath, is_reported: bool| {
             let mut here = 0;
             // Errors of reading come when it is to be removed.
             let _ = rehearse(&receiving, path, shown, filter, |_, _, _| here += 1);
-            total += if is_told { here } else { below(here) };
+            total += if is_reported { here } else { below(here) };
         };
         let counted = self.deletions.for_each(|record: ExtraRecord| {
             let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
@@ -117,7 +117,7 @@ impl Allowance {
         rest.is_some()
     }
 
-    /// The rules that say what is protected.
+    /// The rules on what is protected.
     pub(super) fn filter(&self) -> MutexGuard<'_, Filter> {
         lock(&self.filter)
     }
@@ -150,7 +150,7 @@ impl Allowance {
         }
         let mut may =
             |below: &RelPath, is_dir: bool| !is_protected(&mut self.filter(), below, &room.shown, is_dir);
-        back_up_and_remove(receiving, &room.path, &room.shown, Telling::Below, &mut may)?;
+        back_up_and_remove(receiving, &room.path, &room.shown, RemovalReports::Below, &mut may)?;
         let is_left = !receiving.options.dry_run && destination.stamp_at(&room.path).is_ok();
         if is_left { Err(refused(room, receiving, Stays::Protected)) } else { Ok(()) }
     }

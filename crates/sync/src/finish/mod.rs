@@ -29,7 +29,7 @@ use crate::removing::rehearse;
 const MOVES: Duration = Duration::from_millis(1);
 
 impl Merge {
-    /// Brings the copy to its end; every entry was told. Blocks until all files are in place.
+    /// Brings the copy to its end; every entry was listed. Blocks until all files are in place.
     pub fn finish(mut self) -> Result<(), CopyError> {
         self.bring_held()?;
         self.settle_files()?;

@@ -71,7 +71,7 @@ fn replace(
     let made = match record.replacement {
         None if receiving.options.dry_run => return allowance.clear(receiving, room),
         None => {
-            // It was told that it stays; what is in it becomes backups all the same, as with rsync.
+            // It was reported that it stays; what is in it becomes backups all the same, as with rsync.
             let _ = allowance.clear(receiving, room);
             return Ok(());
         }
