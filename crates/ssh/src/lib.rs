@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`address`] | sources and destinations: a path here, or at a host |
 //! | [`channel`] | the way there: ssh, and a pipe through it |
+//! | [`ciphers`] | ssh's cipher, where another one is quicker |
 //! | [`race`] | TLS connections beside it, of which the first takes over |
 //! | [`addresses`] | listeners of this machine, and how it can be reached |
 //! | [`patterns`] | paths of the remote end: its home, and names with wildcards |
@@ -13,6 +14,7 @@
 pub mod address;
 pub mod addresses;
 pub mod channel;
+pub mod ciphers;
 pub mod error;
 pub mod patterns;
 pub mod race;

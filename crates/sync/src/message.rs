@@ -185,6 +185,9 @@ pub struct Ready {
     /// As a sender, it takes `Bases` and can pack.
     #[prost(bool, tag = "3")]
     pub takes_bases: bool,
+    /// Its machine has instructions for AES-GCM: the next copy may ask ssh for it.
+    #[prost(bool, tag = "4")]
+    pub has_aes: bool,
 }
 
 /// Files that are wanted.

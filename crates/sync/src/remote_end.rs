@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use towpath_api::copy::{CopyOptions, CopySummary, Mode};
+use towpath_link::tls::has_fast_aes;
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
 
 use super::endpoint::{Endpoint, blocking, peer_config, peer_service, race, set_silence};
@@ -217,7 +218,7 @@ async fn serve(
     };
     let (config, ssh) = (peer_config(host, &options), SshConnection::from_env());
     let (mut race, addresses) = race(host, options.via, peers, peer.node(), config, ssh).await?;
-    let ready = Ready { addresses, sources: count as u32, takes_bases: true };
+    let ready = Ready { addresses, sources: count as u32, takes_bases: true, has_aes: has_fast_aes() };
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;
     set_silence(peer, &options);
     let theirs: Vec<_> = theirs.iter().filter_map(|address| address.parse().ok()).collect();

@@ -142,7 +142,7 @@ async fn start_remote_end(
 ) -> Result<RemoteEnd, CopyError> {
     let options = request.options.clone();
     let (offers, peers) = peer_service(host);
-    let rsh = Rsh::choose(request.rsh.as_deref())?;
+    let rsh = Rsh::choose(request.rsh.as_deref())?.with_quick_cipher(remote, &host.aes_hosts).await;
     let config = peer_config(host, &options);
     let traffic = Arc::clone(&config.traffic);
     let opening = Channel::open(
@@ -164,12 +164,13 @@ async fn start_remote_end(
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
-    let Ready { addresses, sources, takes_bases } =
+    let Ready { addresses, sources, takes_bases, has_aes } =
         match agree(&control, &mut inbox, message, &options, &events, &other).await {
             Ok(ready) => ready,
             Err(error) if error.is_unreachable() => return Err(channel.failure().await.into()),
             Err(error) => return Err(error),
         };
+    host.aes_hosts.keep(remote, has_aes);
     let theirs = addresses.iter().filter_map(|address| address.parse().ok()).collect();
     set_silence(&peer, &options);
     let host = Arc::clone(host);

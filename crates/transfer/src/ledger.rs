@@ -446,10 +446,8 @@ impl Ledger {
     pub fn take_back_pieces(&mut self, object: ObjectKey) -> Vec<u64> {
         let wants = &self.wants;
         let is_idle = |tag: Tag| {
-            let entry = wants.get(&tag);
-            entry.is_some_and(|entry| {
-                entry.is_piece() && entry.stage != WantStage::Requested && !entry.delivered
-            })
+            let idle = wants.get(&tag).filter(|entry| entry.is_piece() && !entry.delivered);
+            idle.is_some_and(|entry| entry.stage != WantStage::Requested)
         };
         let idle: Vec<_> = self.coverage.wants(object).filter(|&(_, tag)| is_idle(tag)).collect();
         let mut taken = Vec::new();

@@ -93,11 +93,12 @@ fn messages() -> Vec<(&'static str, Message)> {
     let of = Bytes::from_static;
     let rest = [
         (
-            "ready: a sender that takes bases",
+            "ready: a sender that takes bases and has AES",
             Message::Ready(Ready {
                 addresses: vec!["[2001:db8::1]:7001".into()],
                 sources: 2,
                 takes_bases: true,
+                has_aes: true,
             }),
         ),
         (

@@ -107,23 +107,20 @@ impl ObjectTable {
     /// that comes as such at this moment, or is being read, may have been right before the chunk was
     /// written, and is looked at when that is over.
     pub(super) fn check_filled_pieces(&mut self, position: ObjectOffset, len: u64) {
-        let Some(active) = self.objects.get_mut(&position.object).filter(|active| active.recipe.is_some())
-        else {
+        let ObjectOffset { object, offset } = position;
+        let Some(active) = self.objects.get_mut(&object).filter(|active| active.recipe.is_some()) else {
             return;
         };
-        let (Some(layout), Some(have)) =
-            (active.object.layout(), self.ledger.coverage().have(position.object))
-        else {
+        let (Some(layout), Some(have)) = (active.object.layout(), self.ledger.coverage().have(object)) else {
             return;
         };
-        let touched =
-            position.offset / layout.piece_len()..(position.offset + len).div_ceil(layout.piece_len());
+        let touched = offset / layout.piece_len()..(offset + len).div_ceil(layout.piece_len());
         for index in touched.clone() {
             let under_way = [active.rechecking.get_mut(&index), active.writing_pieces.get_mut(&index)];
             under_way.into_iter().flatten().for_each(|spoilt| *spoilt = true);
         }
         let filled: Vec<u64> = touched.filter(|&index| have.covers(&layout.range(index))).collect();
-        filled.into_iter().for_each(|index| self.recheck(position.object, index));
+        filled.into_iter().for_each(|index| self.recheck(object, index));
     }
 
     /// Reads a piece back; once more if it is being read already, since it was written to.
