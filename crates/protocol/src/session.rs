@@ -196,7 +196,7 @@ impl Session {
     pub fn new(config: SessionConfig, now: Instant) -> Self {
         let hello = Effect::Send(hello(&config));
         Self {
-            // Whoever copies sees both ends.
+            // A person who copies sees both ends.
             live: Liveness::new(config.silence, now).watched(config.control),
             config,
             greeting: None,
@@ -315,7 +315,7 @@ impl Session {
     pub fn expected(&self, header: &DataHeader) -> Result<Option<usize>, Violation> {
         self.was_put(header.request)?;
         if self.ahead.as_ref().is_some_and(|ahead| ahead.request == header.request) {
-            // How long it is to be is not known, so it must tell.
+            // Its length is not known, so it must tell.
             return Ok(self.greeting().in_parts.then_some(wire::MAX_PAYLOAD));
         }
         self.gets.get(&header.request).map(|get| get.expected(header)).transpose()
@@ -327,7 +327,7 @@ impl Session {
         self.finish_all(RequestEnd { why, silent: false });
     }
 
-    /// Why the connection ended, if it has.
+    /// Reason why the connection ended, if it has.
     pub fn ended(&self) -> Option<&str> {
         self.end.as_ref().map(|end| end.why.as_deref().unwrap_or("the connection was closed"))
     }
@@ -343,7 +343,7 @@ impl Session {
         self.end.as_ref().is_some_and(|end| end.silent)
     }
 
-    /// Whether the peer owes data that were asked for.
+    /// True if the peer owes data that were asked for.
     pub fn awaits_data(&self) -> bool {
         !self.gets.is_empty()
     }
@@ -550,7 +550,7 @@ impl Session {
             return Ok(());
         }
         if self.ahead(request).is_some() {
-            // Whoever wants it asks again, and learns why it can't be had.
+            // A peer that wants it asks again, and learns why it can't be had.
             self.ahead = None;
         }
         let Some(get) = self.gets.get_mut(&request) else { return Ok(()) };

@@ -341,12 +341,12 @@ impl Running {
         self.kill();
     }
 
-    /// Whether it still runs.
+    /// True if it still runs.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Whether it ends within this time; waits no longer than that.
+    /// True if it ends within this time; waits no longer than that.
     pub fn ends_within(&self, time: Duration) -> bool {
         // One that was waited for has no number any more.
         let Ok(process) = pidfd_open(self.pid(), PidfdFlags::empty()) else { return true };

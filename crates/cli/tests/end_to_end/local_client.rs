@@ -118,7 +118,7 @@ impl Answer {
         Ok(body)
     }
 
-    /// Whether the body came to its end.
+    /// True if the body came to its end.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }

@@ -124,7 +124,7 @@ impl Slots {
     pub fn arrived(&self, bytes: u64, is_waiting: bool, now: Instant) {
         let mut widening = lock(&self.widening);
         let before = widening.width();
-        // What still comes over those that are no longer in use has its part of the network.
+        // Bytes that still come over those no longer in use have their part of the network.
         let is_alone = self.all.iter().skip(before).all(|slot| slot.outstanding.load(Ordering::Relaxed) == 0);
         widening.arrived(bytes, is_waiting && is_alone, now, || self.counted());
         let width = widening.width();

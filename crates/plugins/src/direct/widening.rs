@@ -134,7 +134,7 @@ impl Widening {
             WidthPhase::Settling(until) | WidthPhase::Resting(until) if now >= until => {
                 self.measure(now, counted())
             }
-            // What is measured now is this machine, not the network.
+            // This measures the machine, not the network.
             WidthPhase::Measuring(since, ..) if !is_waiting => self.settle(now.max(since)),
             WidthPhase::Measuring(since, bytes, before) => {
                 let elapsed = now.saturating_duration_since(since);

@@ -38,7 +38,7 @@ struct Half {
     own: AtomicUsize,
     asked: AtomicUsize,
     asked_for_recipe: AtomicUsize,
-    /// Whether a question for the recipe is over.
+    /// True if a question for the recipe is over.
     has_answer: watch::Sender<bool>,
 }
 

@@ -53,7 +53,7 @@ impl Session {
         let in_parts = greeting.in_parts;
         self.greeting = Some(greeting);
         let asked = |ours: &dyn Encoding| wished(ours.wish());
-        // Whoever takes compressed data in parts has nothing against them where they are quicker.
+        // A peer that takes compressed data in parts has nothing against them where they are quicker.
         let own_choice = |ours: &dyn Encoding| in_parts && ours.capability() == compression::CAPABILITY;
         let taken = || self.config.processors.encodings().filter(|(_, ours)| has(ours.capability()));
         let agreed = |number, is_asked| Encoded { number, is_asked, in_parts };

@@ -19,7 +19,7 @@ use towpath_transfer::{Group, Origin, Outcome, RecipePart, Tag, Target, Want};
 const WINDOW: u64 = 1 << 20;
 /// Wants in one request.
 const BATCH: usize = 4;
-/// How long wants are left alone after a connection was lost, as the plugin does.
+/// Time that wants are left alone after a connection was lost, as the plugin does.
 const PAUSE: Duration = Duration::from_millis(100);
 /// With nothing for so long a fetch fails, as in the session and in the service.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
@@ -66,7 +66,7 @@ pub struct Fetch {
     layout: Option<Layout>,
     /// It asks for the recipe, and then for chunks where they lie.
     pub by_recipe: bool,
-    /// What it is, and its recipe as far as that has come.
+    /// Layout of it, and its recipe as far as that has come.
     reading: Option<(Layout, RecipeReader)>,
     failed: Option<String>,
     retry_question_at: Option<Instant>,
@@ -103,7 +103,7 @@ impl Fetch {
         self.layout.is_some_and(|layout| self.ledger.coverage().is_complete(KEY, &(0..layout.size())))
     }
 
-    /// Why it will not be complete.
+    /// Reason why it will not be complete.
     pub fn failed(&self) -> Option<&str> {
         self.failed.as_deref()
     }
@@ -112,7 +112,7 @@ impl Fetch {
         self.is_complete() || self.failed.is_some()
     }
 
-    /// What is here; all of it has been checked.
+    /// Bytes that are here; all of them have been checked.
     pub fn bytes(&self) -> Vec<u8> {
         self.memory.0.lock().unwrap().clone()
     }
@@ -180,7 +180,7 @@ impl Fetch {
         }
     }
 
-    /// What to ask for now.
+    /// Wants to request now.
     pub fn next_wants(&mut self, now: Instant) -> Vec<Want> {
         let room = WINDOW.saturating_sub(self.ledger.requested().all);
         match room > 0 && self.failed.is_none() {
@@ -196,7 +196,7 @@ impl Fetch {
         Want { origin: matches!(want.id, WantId::Chunk { .. }).then_some(origin), ..want }
     }
 
-    /// When there may be more to ask for; what is due already needs a connection, not time.
+    /// Time at which there may be more to request; what is due already needs a connection, not time.
     pub fn next_wake(&self, now: Instant) -> Option<Instant> {
         let wake = match self.is_described() {
             true => self.ledger.next_wake(),

@@ -65,7 +65,7 @@ impl Connection {
         self.0.get_mut().write_all(bytes).unwrap();
     }
 
-    /// Whether the other side hangs up within this time, whatever it has sent before.
+    /// True if the other side hangs up within this time, whatever it has sent before.
     pub fn is_cut_off_within(&self, time: Duration) -> bool {
         let stream: &UnixStream = self.0.get_ref();
         // Hanging up is told of in any case.
