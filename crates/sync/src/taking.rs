@@ -1,5 +1,5 @@
-//! The receiving side, from the first entry to the last sync: who brings bytes, the threads that do something
-//! about what is heard, and what is told of it at the end.
+//! The receiving side, from the first entry to the last sync: the plugins that bring bytes, the threads that handle
+//! messages, and the summary at the end.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -45,7 +45,7 @@ const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
 /// Threads that write contents, at most: as many as cores.
 const WRITERS: usize = 8;
 
-/// Writes what the sender tells and this side wants to `destined`, and returns what was done. `theirs`
+/// Writes what the sender has and this side wants to `destined`, and returns what was done. `theirs`
 /// is where the sender can be dialled, for `race`.
 pub async fn receive(
     endpoint: &Endpoint,
@@ -56,7 +56,7 @@ pub async fn receive(
 ) -> Result<CopySummary, CopyError> {
     let options = &endpoint.options;
     let receiving = receiving(&endpoint.host, options, endpoint.events.clone(), endpoint.is_remote_end);
-    let (takeover, stood) = begin_race(endpoint, race.as_mut(), theirs).await?;
+    let (takeover, connections) = begin_race(endpoint, race.as_mut(), theirs).await?;
     let known = known(endpoint, &destined.path, Arc::clone(&takeover));
     let adaptive = search::plugin(endpoint, &destined.path, &known);
     let root = adaptive.clone().map_or(known, |adaptive| adaptive as Arc<dyn TransferPlugin>);
@@ -73,18 +73,18 @@ pub async fn receive(
     let reporting = report_progress(Arc::clone(&receiving), shown, endpoint.events.clone());
     let reporting = AbortOnDropHandle::new(tokio::spawn(reporting));
 
-    let (heard_in, heard) = mpsc::unbounded_channel();
+    let (entries_in, entries) = mpsc::unbounded_channel();
     let waiting = Arc::new(AtomicUsize::new(0));
     let merging = {
         let waiting = Arc::clone(&waiting);
-        threads::spawn(move || follow(merge, heard, &waiting))
+        threads::spawn(move || follow(merge, entries, &waiting))
     };
     let (mut answering, tellings) = answering(&supplier, waiting);
     let mut way = None;
     let result = tokio::select! {
         result = joined(merging) => result,
-        error = hear(endpoint, inbox, heard_in, &tellings) => Err(error),
-        error = hear_beside(stood, &tellings, &mut way) => Err(error),
+        error = hear(endpoint, inbox, entries_in, &tellings) => Err(error),
+        error = hear_beside(connections, &tellings, &mut way) => Err(error),
         error = failed(&mut answering) => Err(error),
         () = receiving.stopped() => receiving.check(),
     };
@@ -118,14 +118,14 @@ async fn begin_race(
         Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
         Via::Both | Via::Ssh => Takeover::new(first, WAYS),
     };
-    let (stood_in, stood) = mpsc::unbounded_channel();
+    let (connections_in, connections) = mpsc::unbounded_channel();
     if let Some(race) = &mut race {
-        race.run(theirs, Some(Arc::clone(&takeover)), stood_in);
+        race.run(theirs, Some(Arc::clone(&takeover)), connections_in);
     }
     if let (Via::Tls, Some(race)) = (via, race) {
         race.stands(if timeout.is_zero() { STAND_LIMIT } else { timeout }).await?;
     }
-    Ok((takeover, stood))
+    Ok((takeover, connections))
 }
 
 /// Supplier of the files that are wanted at `destination`, over `session`.
@@ -145,21 +145,21 @@ fn supplier(
     RemoteSupplier::new(endpoint.control.clone(), session, compress, changed, candidates, processors)
 }
 
-/// The threads that take answers and write contents, and what they are told by.
+/// The threads that take answers and write contents, and their inbox.
 fn answering(
     supplier: &Arc<RemoteSupplier>,
     waiting: Arc<AtomicUsize>,
 ) -> (JoinSet<Result<(), CopyError>>, Tellings) {
-    let (told_in, told) = mpsc::unbounded_channel();
+    let (answers_in, answers) = mpsc::unbounded_channel();
     let (whole_in, whole) = mpsc::unbounded_channel();
     let (mut answering, whole) = (JoinSet::new(), Arc::new(Mutex::new(whole)));
     let taker = Arc::clone(supplier);
-    answering.spawn(joined(threads::spawn(move || take_answers(&taker, told))));
+    answering.spawn(joined(threads::spawn(move || take_answers(&taker, answers))));
     for _ in 0..available_parallelism().map_or(1, usize::from).min(WRITERS) {
         let (supplier, whole) = (Arc::clone(supplier), Arc::clone(&whole));
         answering.spawn(joined(threads::spawn(move || write_contents(&supplier, &whole))));
     }
-    (answering, Tellings::new(told_in, whole_in, waiting))
+    (answering, Tellings::new(answers_in, whole_in, waiting))
 }
 
 /// Adds the sources of bytes, as far as the session brought them.
@@ -218,7 +218,7 @@ fn known(endpoint: &Endpoint, destination: &Path, takeover: Arc<Takeover>) -> Ar
     Arc::new(Cascade::new(vec![local, takeover]))
 }
 
-/// True if a pull may draw from a file: the copy gets the mode that the other machine says, so what only its owner may read
+/// True if a pull may draw from a file: the copy gets the mode that the other machine sends, so what only its owner may read
 /// is not for it, unless it lies in the destination itself.
 fn is_open(path: &Path, inside: Option<&Path>) -> bool {
     inside.is_some_and(|inside| path.starts_with(inside))
@@ -275,17 +275,17 @@ fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) 
 /// The merging thread.
 fn follow(
     mut merge: Merge,
-    mut heard: mpsc::UnboundedReceiver<Heard>,
+    mut entries: mpsc::UnboundedReceiver<Heard>,
     waiting: &AtomicUsize,
 ) -> Result<(), CopyError> {
     let bad = |error: towpath_content::DecodeError| violation(&error.to_string());
     let mut decoder = Decoder::new();
     loop {
-        let next = match heard.try_recv() {
+        let next = match entries.try_recv() {
             Ok(next) => Some(next),
             Err(_) => {
                 merge.push()?;
-                heard.blocking_recv()
+                entries.blocking_recv()
             }
         };
         match next {
@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    /// A receiving side with its home in `folder`, what it tells, and the sender's end of its connection.
+    /// A receiving side with its home in `folder`, its events, and the sender's end of its connection.
     async fn endpoints(folder: &Path) -> (Endpoint, ControlReceiver, Shown, Arc<Peer>) {
         let host = Host::below(&folder.join("home"));
         let [near, far] = connected([host.identity.node_id(); 2]).await;
@@ -366,7 +366,7 @@ mod tests {
     }
 
     /// A tree of two files, but not that this was all.
-    async fn tell_two_files(control: &ControlSender) {
+    async fn send_two_files(control: &ControlSender) {
         let entry = |name: &[u8], kind| {
             let (name, metadata) = (name.to_vec(), Metadata::default());
             Entry { name, kind, metadata, hard_link: None }
@@ -394,9 +394,9 @@ mod tests {
         let to = folder.path().join("to");
         let destined =
             Destined { path: to.clone(), mode: Mode::Sync, sources: 1, contents: true, names: None };
-        let reporting = async {
+        let sending = async {
             let (control, mut inbox) = sender.control().unwrap();
-            tell_two_files(&control).await;
+            send_two_files(&control).await;
             control.send(Message::Entries(Bytes::new()).into_bytes()).await.unwrap();
             let mut asked = Vec::new();
             while asked.len() < 2 {
@@ -412,8 +412,8 @@ mod tests {
                 ..Answer::default()
             };
             for answer in [answer(asked[0]), Answer { is_again, ..answer(asked[0]) }, answer(asked[1])] {
-                let told = Message::Answers(Answers { answers: vec![answer] });
-                control.send(told.into_bytes()).await.unwrap();
+                let message = Message::Answers(Answers { answers: vec![answer] });
+                control.send(message.into_bytes()).await.unwrap();
             }
             // It goes on settling until it has ended.
             while inbox.next().await.is_some() {}
@@ -421,7 +421,7 @@ mod tests {
         let receiving = receive(&endpoint, destined, &mut inbox, None, &[]);
         let received = tokio::select! {
             received = receiving => received,
-            () = reporting => panic!("it hung up"),
+            () = sending => panic!("it hung up"),
             () = tokio::time::sleep(LIMIT) => panic!("it took too long"),
         };
         received.map(|_| ["a", "b"].map(|name| std::fs::read(to.join(name)).unwrap()).to_vec())
@@ -434,8 +434,8 @@ mod tests {
         assert!(error.to_string().contains("an answer to nothing"), "{error}");
     }
 
-    /// The files that are asked for know the copy that they belong to, and it knows who asks: this must not
-    /// keep all of them, or the side never tells its last and never ends.
+    /// The files that are requested know the copy that they belong to, and it knows who requests them: this must
+    /// not keep all of them, or the side never sends its last event and never ends.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_copy_that_fails_while_files_are_asked_for_lets_go_of_all() {
         let folder = tempfile::tempdir().unwrap();
@@ -449,7 +449,7 @@ mod tests {
         };
         let failing = async {
             let (control, mut inbox) = sender.control().unwrap();
-            tell_two_files(&control).await;
+            send_two_files(&control).await;
             let asked = loop {
                 match Message::from_bytes(inbox.next().await.unwrap()).unwrap() {
                     Message::Asks(asks) => break asks.entries.len() + asks.compare.len(),
@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(received.unwrap_err().to_string(), "the sender: the disk is gone");
         drop(endpoint);
         let (person, _keep) = mpsc::channel(64);
-        // It ends when nothing is left that could tell something.
+        // It ends when nothing is left that could send an event.
         tokio::time::timeout(LIMIT, shown.show_to(person)).await.expect("something of the copy is kept");
     }
 }
