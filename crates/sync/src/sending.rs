@@ -20,8 +20,8 @@ use super::threads;
 use crate::error::CopyError;
 use towpath_ssh::race::NewConnection;
 
-/// Tells the receiver what is in `sources` and answers what it asks, until it says that all is in
-/// place; returns its summary. Connections that `connections` may carry contents.
+/// Sends the receiver what is in `sources` and answers its requests, until it reports that all is in
+/// place; returns its summary. Further `connections` may carry contents.
 pub async fn send(
     endpoint: &Endpoint,
     sources: Sources,
