@@ -4,7 +4,7 @@ use towpath_files::Stamp;
 
 /// Result of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum FileResult {
     /// It is in place and on disk.
     Placed,
     /// It is given up.
@@ -16,8 +16,8 @@ pub enum Fate {
     Unchanged(Stamp),
 }
 
-/// Is told what became of files, on any thread.
+/// Receiver of files' results, on any thread.
 pub trait Settling: Send + Sync {
     /// A file is done with; must not block.
-    fn settled(&self, entry: u64, fate: Fate);
+    fn settled(&self, entry: u64, result: FileResult);
 }

@@ -13,7 +13,7 @@ use towpath_protocol::processors::Processors;
 use towpath_store::hash_open_file;
 use towpath_transfer::{FetchError, Outcome};
 
-use super::fate::{Fate, Settling};
+use super::fate::{FileResult, Settling};
 use super::file::CopyFile;
 use super::removal::Removal;
 use super::source::Located;
@@ -83,10 +83,10 @@ impl LocalSupplier {
 }
 
 impl Settling for LocalSupplier {
-    fn settled(&self, entry: u64, fate: Fate) {
+    fn settled(&self, entry: u64, result: FileResult) {
         let Some(remove) = &self.remove else { return };
         let located = lock(remove).remove(&entry);
-        if let Some(located) = located.filter(|located| located.may_go(&fate)) {
+        if let Some(located) = located.filter(|located| located.may_go(&result)) {
             self.removal.remove(located);
         }
     }

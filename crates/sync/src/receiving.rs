@@ -15,7 +15,7 @@ use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, ScanOp
 use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
-use super::fate::{Fate, Settling};
+use super::fate::{FileResult, Settling};
 use super::judge::Changes;
 use super::noted::RoomRecord;
 use super::places::FilePermits;
@@ -369,7 +369,7 @@ impl Receiving {
             }
         }
         match &wanted.old {
-            Some(old) => self.meets(wanted.entry, Fate::Unchanged(*old)),
+            Some(old) => self.settle_as(wanted.entry, FileResult::Unchanged(*old)),
             None => self.settled(wanted.entry, false),
         }
     }
@@ -438,28 +438,28 @@ impl Receiving {
 
     /// Nothing more is needed of a file.
     pub fn settled(&self, entry: u64, is_placed: bool) {
-        self.meets(entry, if is_placed { Fate::Placed } else { Fate::Dropped });
+        self.settle_as(entry, if is_placed { FileResult::Placed } else { FileResult::Dropped });
     }
 
     /// Nothing is needed of an entry that was not asked for: what is here is the same. Its sender
     /// cares only if it is to remove it.
     pub fn unchanged(&self, entry: u64, here: &Stamp) {
         if self.options.remove_source_files {
-            self.meets(entry, Fate::Unchanged(*here));
+            self.settle_as(entry, FileResult::Unchanged(*here));
         }
     }
 
     /// Its source could not be read to the end.
     pub fn lost(&self, entry: u64) {
-        self.meets(entry, Fate::Lost);
+        self.settle_as(entry, FileResult::Lost);
     }
 
-    fn meets(&self, entry: u64, fate: Fate) {
+    fn settle_as(&self, entry: u64, result: FileResult) {
         // A dry run lets nothing go at the source either.
-        let lets_go = matches!(fate, Fate::Placed | Fate::Unchanged(_));
-        let fate = if self.options.dry_run && lets_go { Fate::Dropped } else { fate };
+        let lets_go = matches!(result, FileResult::Placed | FileResult::Unchanged(_));
+        let result = if self.options.dry_run && lets_go { FileResult::Dropped } else { result };
         if let Some(settling) = self.settling.get() {
-            settling.settled(entry, fate);
+            settling.settled(entry, result);
         }
     }
 

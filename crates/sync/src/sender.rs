@@ -24,7 +24,7 @@ use towpath_protocol::ControlSender;
 use towpath_store::DiskStore;
 
 use super::answering::{Answering, Scope};
-use super::fate::Fate;
+use super::fate::FileResult;
 use super::message::{Bases, Empty, Message, Settled, internal, violation};
 use super::offers::Offers;
 use super::reading::Ask;
@@ -246,17 +246,20 @@ impl Sender {
         }
         let lost = settled.lost.into_iter().filter_map(|entry| self.answering.forget(entry));
         lost.filter(|asked| !asked.is_told).for_each(|asked| self.report_lost(&asked.located));
-        let placed = settled.placed.into_iter().map(|entry| (entry, Fate::Placed));
+        let placed = settled.placed.into_iter().map(|entry| (entry, FileResult::Placed));
         let unchanged = settled.unchanged.into_iter().map(|unchanged| {
             let changed = Time { seconds: unchanged.seconds, nanos: unchanged.nanos };
             let stamp = towpath_files::Stamp { inode: unchanged.inode, changed, ..Default::default() };
-            (unchanged.entry, Fate::Unchanged(stamp))
+            (unchanged.entry, FileResult::Unchanged(stamp))
         });
-        for (entry, fate) in placed.chain(unchanged) {
+        for (entry, result) in placed.chain(unchanged) {
             let asked = self.answering.forget(entry);
-            asked.iter().filter(|_| fate == Fate::Placed).for_each(|asked| self.answering.placed(asked));
+            asked
+                .iter()
+                .filter(|_| result == FileResult::Placed)
+                .for_each(|asked| self.answering.placed(asked));
             let located = asked.map(|asked| asked.located).or_else(|| self.table.take(entry));
-            if let Some(located) = located.filter(|located| self.remove_sources && located.may_go(&fate)) {
+            if let Some(located) = located.filter(|located| self.remove_sources && located.may_go(&result)) {
                 self.removal.remove(located);
             }
         }

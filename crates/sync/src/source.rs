@@ -21,7 +21,7 @@ use towpath_files::{
     FileError, Found, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, SourceTree, Stamp, look,
 };
 
-use super::fate::Fate;
+use super::fate::FileResult;
 use crate::error::{CopyError, LeftOut, RequestFault};
 
 /// Position of a file's bytes.
@@ -57,12 +57,14 @@ impl Located {
     }
 
     /// True if it is superfluous here once it has had its result over there.
-    pub fn may_go(&self, fate: &Fate) -> bool {
-        match fate {
-            Fate::Placed => true,
-            Fate::Dropped | Fate::Lost => false,
+    pub fn may_go(&self, result: &FileResult) -> bool {
+        match result {
+            FileResult::Placed => true,
+            FileResult::Dropped | FileResult::Lost => false,
             // The same file under both names; its device may have another number over there.
-            Fate::Unchanged(there) => (there.inode, there.changed) != (self.stamp.inode, self.stamp.changed),
+            FileResult::Unchanged(there) => {
+                (there.inode, there.changed) != (self.stamp.inode, self.stamp.changed)
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use towpath_content::tree::Decoder;
 use towpath_store::DiskStore;
 
 use crate::error::CopyError;
-use crate::fate::{Fate, Settling};
+use crate::fate::{FileResult, Settling};
 use crate::file::CopyFile;
 use crate::merge::{Destined, Merge};
 use crate::message::violation;
@@ -110,7 +110,7 @@ struct Given {
 }
 
 impl Settling for Given {
-    fn settled(&self, _entry: u64, _fate: Fate) {}
+    fn settled(&self, _entry: u64, _result: FileResult) {}
 }
 
 impl Supplier for Given {
