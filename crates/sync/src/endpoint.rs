@@ -12,10 +12,10 @@ use towpath_store::Store;
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::progress::{Progress, Snapshot};
 
+use super::events::Events;
 use super::message::{Fatal, violation};
 use super::offers::Offers;
 use super::receiving::Receiving;
-use super::talk::Events;
 use super::threads;
 use crate::error::CopyError;
 use crate::host::Host;

@@ -22,12 +22,12 @@
 //! | `watching` | reports of a side that keeps silent |
 //! | `local_copy` | the same within one machine |
 //! | `endpoint`, `sending`, `taking` | state of both endpoints; the sender's part, the receiver's part |
-//! | `hearing` | what the receiver hears, sorted |
-//! | `message` | what the two sides say to each other |
+//! | `hearing` | the sender's messages, sorted by the receiver |
+//! | `message` | the messages between the two sides |
 //! | `source` | the sources read as one tree |
-//! | `sender`, `offers` | tells entries, hears what is asked; what the receiver may fetch |
-//! | `answering`, `reading` | what each ask is answered; reads files for that |
-//! | `sent` | which contents went to a node before |
+//! | `sender`, `offers` | sends entries, receives requests; content that the receiver may fetch |
+//! | `answering`, `reading` | answers to requests; reads files for them |
+//! | `sent` | contents that went to a node before |
 //! | `listed` | the part of a source that may come; pure |
 //! | `placement` | destinations of sources: the habits of cp and rsync; pure |
 //! | `naming` | sources that stand for themselves or for what is in them; pure |
@@ -37,9 +37,9 @@
 //! | `receiving`, `wanted`, `fate` | what its parts share; a file that is asked for; what became of it |
 //! | `file`, `places` | one file on its way, what it is drawn from, and how many there are at once |
 //! | `changed` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
-//! | `supply`, `local`, `remote` | who brings files |
+//! | `supply`, `local`, `remote` | suppliers of files |
 //! | `removal` | removals at the source |
-//! | `talk` | what the person is told |
+//! | `events` | events for the person |
 //! | `threads` | the threads that block, and their end |
 //! | `records` | lists on disk |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
@@ -48,6 +48,7 @@ mod answering;
 mod changed;
 mod endpoint;
 pub mod error;
+mod events;
 mod fate;
 mod file;
 mod finish;
@@ -86,7 +87,6 @@ mod signatures;
 mod source;
 mod supply;
 mod taking;
-mod talk;
 mod threads;
 mod wanted;
 mod watching;

@@ -13,12 +13,12 @@ use towpath_protocol::processors::Processors;
 use towpath_store::hash_open_file;
 use towpath_transfer::{FetchError, Outcome};
 
+use super::events::{Events, failed_at};
 use super::fate::{FileResult, Settling};
 use super::file::CopyFile;
 use super::removal::Removal;
 use super::source::Located;
 use super::supply::Supplier;
-use super::talk::{Events, failed_at};
 use super::threads;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
@@ -229,10 +229,10 @@ mod tests {
     use towpath_store::DiskStore;
 
     use super::*;
+    use crate::events;
     use crate::judge::Changes;
     use crate::receiving::Receiving;
     use crate::source::{SourceStep, Sources};
-    use crate::talk;
     use crate::wanted::Wanted;
     use towpath_api::copy::CopyOptions;
     use towpath_api::copy::{CopyEvent, FailureKind};
@@ -262,7 +262,7 @@ mod tests {
         fs::remove_file(at("source/file")).unwrap();
 
         let store = Arc::new(DiskStore::open(&at("state"), &at("data")).unwrap());
-        let (events, reports) = talk::events(crate::host::plain);
+        let (events, reports) = events::events(crate::host::plain);
         let receiving = Receiving::new(CopyOptions::default(), store, at("resume"), events.clone(), false);
         let wanted = Wanted {
             room: None,
@@ -286,7 +286,7 @@ mod tests {
         drop((receiving, events));
 
         let (person, mut shown) = mpsc::channel(4);
-        assert_eq!(reports.show_to(person).await, talk::Tally { vanished: 1, ..talk::Tally::default() });
+        assert_eq!(reports.show_to(person).await, events::Tally { vanished: 1, ..events::Tally::default() });
         let event = shown.recv().await.unwrap();
         assert!(matches!(event, CopyEvent::Failed { kind: FailureKind::Vanished, .. }), "{event:?}");
     }

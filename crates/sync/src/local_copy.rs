@@ -9,11 +9,11 @@ use towpath_api::copy::{CopyRequest, CopySummary, Mode};
 use towpath_content::tree::Event;
 
 use super::endpoint::{StopOnDrop, blocking, receiving, report_progress};
+use super::events::{Events, failed_to_read, left_out};
 use super::local::LocalSupplier;
 use super::merge::{Destined, Merge};
 use super::naming::names_contents;
 use super::source::{SourceStep, Sources};
-use super::talk::{Events, failed_to_read, left_out};
 use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
 

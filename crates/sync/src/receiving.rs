@@ -15,12 +15,12 @@ use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, ScanOp
 use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
+use super::events::{Events, FailedEntry, failed, left_out, shown_time};
 use super::fate::{FileResult, Settling};
 use super::judge::Changes;
 use super::noted::RoomRecord;
 use super::places::FilePermits;
 use super::records::Records;
-use super::talk::{Events, FailedEntry, failed, left_out, shown_time};
 use super::wanted::{Note, Wanted};
 use crate::error::{CopyError, EntryFault, LeftOut, Obstacle};
 use towpath_content::lock::lock;

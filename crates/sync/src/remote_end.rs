@@ -13,6 +13,7 @@ use towpath_link::tls::has_fast_aes;
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
 
 use super::endpoint::{Endpoint, blocking, peer_config, peer_service, race, set_silence};
+use super::events::{Events, events};
 use super::merge::Destined;
 use super::message::hung_up;
 use super::message::{
@@ -23,7 +24,6 @@ use super::run::GRACE;
 use super::sending::send;
 use super::source::Sources;
 use super::taking::receive;
-use super::talk::{Events, events};
 use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
 use towpath_ssh::channel;

@@ -5,8 +5,8 @@
 
 use std::sync::Mutex;
 
+use super::events::{Events, failed_at};
 use super::source::Located;
-use super::talk::{Events, failed_at};
 use towpath_content::lock::lock;
 
 /// Removals to make, and when.

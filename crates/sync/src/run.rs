@@ -25,6 +25,7 @@ use towpath_protocol::{ControlReceiver, ControlSender, Traffic};
 use super::endpoint::{
     Endpoint, blocking, peer_config, peer_service, race, remote_error, set_silence, silence,
 };
+use super::events::{Events, events};
 use super::local_copy::copy_locally;
 use super::merge::Destined;
 use super::message::hung_up;
@@ -36,7 +37,6 @@ use super::naming::{meant, names_contents};
 use super::sending::send;
 use super::source::Sources;
 use super::taking::receive;
-use super::talk::{Events, events};
 use super::watching::{report_long_login, watch};
 use crate::error::{CopyError, RequestFault};
 use crate::host::Host;

@@ -24,13 +24,13 @@ use towpath_protocol::ControlSender;
 use towpath_store::DiskStore;
 
 use super::answering::{Answering, Scope};
+use super::events::{Events, failed_at, failed_to_read, left_out};
 use super::fate::FileResult;
 use super::message::{Bases, Empty, Message, Settled, internal, violation};
 use super::offers::Offers;
 use super::reading::Ask;
 use super::removal::Removal;
 use super::source::{Located, SourceStep, Sources};
-use super::talk::{Events, failed_at, failed_to_read, left_out};
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 

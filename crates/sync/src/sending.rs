@@ -119,8 +119,8 @@ pub mod tests {
     use towpath_protocol::{ControlSender, Peer, PeerConfig};
 
     use super::super::endpoint::peer_service;
+    use super::super::events::events;
     use super::super::message::{Answer, Settled};
-    use super::super::talk::events;
     use super::*;
     use crate::host::Host;
     use towpath_api::copy::CopyOptions;

@@ -328,8 +328,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::super::endpoint::{peer_config, peer_service};
+    use super::super::events::{EventInbox as Shown, events};
     use super::super::message::{Answer, Answers, Fatal, Message, internal};
-    use super::super::talk::{EventInbox as Shown, events};
     use super::*;
     use crate::host::Host;
     use towpath_api::copy::{CopyOptions, Mode};

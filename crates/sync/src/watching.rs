@@ -8,7 +8,7 @@ use towpath_api::copy::CopyEvent;
 use towpath_protocol::waiting::{WaitReason, WaitReports, report_wait};
 use towpath_protocol::{Arrived, Peer, QUIET, Stall};
 
-use super::talk::Events;
+use super::events::Events;
 
 /// A login may take so long before a word is printed of it.
 const LOGIN: Duration = Duration::from_millis(1500);
@@ -50,13 +50,13 @@ fn stall_text(other: &str) -> String {
 
 impl Events {
     async fn waiting(&self, what: String, seconds: Option<u64>) {
-        self.tell(CopyEvent::Waiting { what, seconds }).await;
+        self.send(CopyEvent::Waiting { what, seconds }).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::talk::events;
+    use super::super::events::events;
     use super::*;
     use crate::host::plain;
 

@@ -321,8 +321,8 @@ pub mod tests {
     use towpath_store::DiskStore;
 
     use super::*;
+    use crate::events::events;
     use crate::judge::Changes;
-    use crate::talk::events;
     use towpath_api::copy::CopyOptions;
 
     /// A file of so many bytes that is to be written below `home`, as an entry of the sender's.

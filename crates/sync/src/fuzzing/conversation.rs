@@ -12,13 +12,13 @@ use towpath_content::tree::Decoder;
 use towpath_store::DiskStore;
 
 use crate::error::CopyError;
+use crate::events::events;
 use crate::fate::{FileResult, Settling};
 use crate::file::CopyFile;
 use crate::merge::{Destined, Merge};
 use crate::message::violation;
 use crate::receiving::Receiving;
 use crate::supply::Supplier;
-use crate::talk::events;
 
 /// Runtime for what waits at the end of a merge, which needs a clock that goes on.
 static RUNTIME: LazyLock<Runtime> =

@@ -27,12 +27,12 @@ use towpath_link::{Connection, Identity};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig};
 
 use super::endpoint::{Endpoint, peer_config, peer_service};
+use super::events::{EventInbox, events};
 use super::merge::Destined;
 use super::message::Message;
 use super::sending::send;
 use super::source::Sources;
 use super::taking::receive;
-use super::talk::{EventInbox, events};
 use crate::error::CopyError;
 use crate::host::Host;
 

@@ -25,6 +25,7 @@ use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, Found, RelPath, ScanOptions, display_name};
 
 use crate::error::{CopyError, LeftOut, Obstacle, RequestFault};
+use crate::events::shown_time;
 use crate::fate::Settling;
 use crate::judge::Changes;
 use crate::listed;
@@ -35,7 +36,6 @@ use crate::receiving::{Receiving, add};
 use crate::records::Records;
 use crate::source::Located;
 use crate::supply::Supplier;
-use crate::talk::shown_time;
 use extras::ExtraNames;
 use links::LinkGroups;
 use privileges::drop_unasked;
