@@ -112,7 +112,8 @@ impl GetUnderWay {
             Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
             None => {
                 let search = get_search::search(service, request, node);
-                let parts = PluginParts { store, allow: Arc::clone(&allow), identity, peer, search };
+                let (allow, way) = (Arc::clone(&allow), None);
+                let parts = PluginParts { store, allow, identity, peer, way, search };
                 registry::build(&service.config().plugins, &parts)
             }
         };

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use towpath_link::Identity;
+use towpath_plugins::registry::Node;
 use towpath_protocol::PeerConfig;
 use towpath_protocol::processors::Processors;
 use towpath_ssh::ciphers::AesHosts;
@@ -29,6 +30,8 @@ pub struct Host {
     pub store: Arc<DiskStore>,
     /// Processors that every chunk passes.
     pub processors: Processors,
+    /// The plugins that contents come by; the way to the other side is each `direct` among them.
+    pub plugins: Node,
     /// Encodings of data that it wishes for, by name.
     pub wishes: Vec<String>,
     /// The folder of resume records.
@@ -60,6 +63,7 @@ impl Host {
             identity: Identity::load_or_create(&folder.join("key")).unwrap(),
             store,
             processors: Processors::default(),
+            plugins: towpath_plugins::registry::default_tree(),
             wishes: Vec::new(),
             resume: state.join("resume"),
             shares: state.join("shares"),

@@ -11,19 +11,13 @@ use std::sync::Arc;
 use towpath_api::copy::CopyOptions;
 use towpath_api::{SearchEffort, Searched, Seconds};
 use towpath_files::is_temporary_name;
-use towpath_reuse::adaptive::{Account, Adaptive, Bottleneck, Effort, Search};
+use towpath_reuse::adaptive::{Account, Bottleneck, Effort, Search};
 use towpath_reuse::disk_search::Scope;
-use towpath_transfer::TransferPlugin;
 
 use super::endpoint::Endpoint;
 
-/// The plugin that searches for what `network` would bring to `destination`, unless the person does
-/// not want that.
-pub fn plugin(
-    endpoint: &Endpoint,
-    destination: &Path,
-    network: &Arc<dyn TransferPlugin>,
-) -> Option<Arc<Adaptive>> {
+/// Search for what would come to `destination` otherwise, unless the person does not want that.
+pub fn of(endpoint: &Endpoint, destination: &Path) -> Option<Search> {
     let options = &endpoint.options;
     if options.no_search || options.whole_file {
         return None;
@@ -31,8 +25,7 @@ pub fn plugin(
     let scope = scope(options, destination)?;
     let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
     let (store, effort) = (Arc::clone(&endpoint.host.store), effort(options.search_effort));
-    let search = Search { store, scope, leave_out, effort };
-    Some(Adaptive::new(Arc::clone(network), search))
+    Some(Search { store, scope, leave_out, effort })
 }
 
 /// Effort of the adaptive plugin's search.

@@ -15,8 +15,9 @@ use towpath_api::copy::{CopySummary, Via};
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_plugins::local::Allow;
-use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover, takeover};
-use towpath_protocol::{ControlReceiver, ControlSender, Peer};
+use towpath_plugins::registry::{self, PluginParts, Tree};
+use towpath_plugins::{Direct, Inspected, Takeover, takeover};
+use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig};
 use towpath_reuse::adaptive::Adaptive;
 use towpath_reuse::disk_search::Scope;
 use towpath_store::Store;
@@ -57,9 +58,7 @@ pub async fn receive(
     let options = &endpoint.options;
     let receiving = receiving(&endpoint.host, options, endpoint.events.clone(), endpoint.is_remote_end);
     let (takeover, connections) = begin_race(endpoint, race.as_mut(), theirs).await?;
-    let known = known(endpoint, &destined.path, Arc::clone(&takeover));
-    let adaptive = search::plugin(endpoint, &destined.path, &known);
-    let root = adaptive.clone().map_or(known, |adaptive| adaptive as Arc<dyn TransferPlugin>);
+    let Tree { root, adaptive, .. } = plugins(endpoint, &destined.path, Arc::clone(&takeover));
     let (session, _hints) = session(endpoint, root);
     let session = Arc::new(session);
     let look = look(&takeover, adaptive.as_ref(), options.limit_rate as f64);
@@ -201,21 +200,28 @@ async fn failed(threads: &mut JoinSet<Result<(), CopyError>>) -> CopyError {
     std::future::pending().await
 }
 
-/// Files that this machine is known to have, and for all others the way to the other side that is best.
-fn known(endpoint: &Endpoint, destination: &Path, takeover: Arc<Takeover>) -> Arc<dyn TransferPlugin> {
+/// The configured plugins, with the best way to the other side.
+fn plugins(endpoint: &Endpoint, destination: &Path, takeover: Arc<Takeover>) -> Tree {
+    let (store, allow) = (Arc::clone(&endpoint.host.store) as Arc<dyn Store>, allow(endpoint, destination));
+    let (identity, peer) = (endpoint.host.identity.clone(), PeerConfig::default());
+    let (way, search) = (Some(takeover as Arc<dyn TransferPlugin>), search::of(endpoint, destination));
+    registry::build(&endpoint.host.plugins, &PluginParts { store, allow, identity, peer, way, search })
+}
+
+/// Objects that this machine has and the copy may draw from.
+fn allow(endpoint: &Endpoint, destination: &Path) -> Allow {
     let store = Arc::clone(&endpoint.host.store);
-    let allow: Allow = match endpoint.is_remote_end {
+    match endpoint.is_remote_end {
+        _ if endpoint.options.whole_file => Arc::new(|_| false),
         // Anyone who may log in here may know what is here (`docs/threat-model.md`).
         true => Arc::new(|_| true),
         false => {
-            let (store, inside) = (Arc::clone(&store), destination.canonicalize().ok());
+            let inside = destination.canonicalize().ok();
             Arc::new(
                 move |oid| matches!(store.locate(oid), Ok(Some((path, _))) if is_open(&path, inside.as_deref())),
             )
         }
-    };
-    let local = Arc::new(Local::new(store as Arc<dyn Store>, allow)) as Arc<dyn TransferPlugin>;
-    Arc::new(Cascade::new(vec![local, takeover]))
+    }
 }
 
 /// True if a pull may draw from a file: the copy gets the mode that the other machine sends, so what only its owner may read
