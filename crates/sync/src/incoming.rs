@@ -233,7 +233,7 @@ mod tests {
     use super::super::endpoint::joined;
     use super::super::file::tests::file_of;
     use super::super::message::{Answer, Asks, Base, Bases, Finer, Message};
-    use super::super::sending::tests::sender_of;
+    use super::super::sender_role::tests::sender_of;
     use super::*;
     use towpath_store::doubles::noise;
 

@@ -21,7 +21,7 @@
 //! | `remote_end` | the same at the end that was started over ssh |
 //! | `watching` | reports of a side that keeps silent |
 //! | `local_copy` | the same within one machine |
-//! | `endpoint`, `sending`, `taking` | state of both endpoints; the sender's part, the receiver's part |
+//! | `endpoint`, `sender_role`, `receiver_role` | state of both endpoints; the part of each |
 //! | `hearing` | the sender's messages, sorted by the receiver |
 //! | `message` | the messages between the two sides |
 //! | `source` | the sources read as one tree |
@@ -72,6 +72,7 @@ mod patching;
 mod placement;
 mod places;
 mod reading;
+mod receiver_role;
 mod receiving;
 mod records;
 mod remote;
@@ -81,12 +82,11 @@ mod removing;
 mod run;
 pub mod search;
 mod sender;
-mod sending;
+mod sender_role;
 mod sent;
 mod signatures;
 mod source;
 mod supply;
-mod taking;
 mod threads;
 mod wanted;
 mod watching;

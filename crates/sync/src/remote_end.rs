@@ -20,10 +20,10 @@ use super::message::{
     Coming, CopyRole, EndReport, Fatal, Message, Ready, SenderRole, Start, VERSION, options, violation,
 };
 use super::offers::Offers;
+use super::receiver_role::receive;
 use super::run::GRACE;
-use super::sending::send;
+use super::sender_role::send;
 use super::source::Sources;
-use super::taking::receive;
 use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
 use towpath_ssh::channel;

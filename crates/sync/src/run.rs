@@ -34,9 +34,9 @@ use super::message::{
     options, violation,
 };
 use super::naming::{meant, names_contents};
-use super::sending::send;
+use super::receiver_role::receive;
+use super::sender_role::send;
 use super::source::Sources;
-use super::taking::receive;
 use super::watching::{report_long_login, watch};
 use crate::error::{CopyError, RequestFault};
 use crate::host::Host;

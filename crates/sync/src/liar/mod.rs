@@ -30,9 +30,9 @@ use super::endpoint::{Endpoint, peer_config, peer_service};
 use super::events::{EventInbox, events};
 use super::merge::Destined;
 use super::message::Message;
-use super::sending::send;
+use super::receiver_role::receive;
+use super::sender_role::send;
 use super::source::Sources;
-use super::taking::receive;
 use crate::error::CopyError;
 use crate::host::Host;
 
