@@ -37,7 +37,7 @@ pub struct FuzzedSender<'a> {
     pub descriptor: &'a [u8],
     /// Contents of files, by the number of their entries; the others can't be had.
     pub contents: HashMap<u64, Vec<u8>>,
-    /// It says that it could not read everything.
+    /// True if it could not read everything.
     pub is_incomplete: bool,
 }
 
@@ -60,12 +60,12 @@ pub fn merge(
 ) -> Result<(CopySummary, Vec<String>), CopyError> {
     let _in_runtime = RUNTIME.enter();
     let store = Arc::clone(&STORE.1);
-    let (told, shown) = events(crate::host::plain);
+    let (events, shown) = events(crate::host::plain);
     let (person, mut complaints) = mpsc::channel(1 << 16);
     let showing = RUNTIME.spawn(shown.show_to(person));
     let result = {
         let resume = receiver.state.to_path_buf();
-        let receiving = Receiving::new(receiver.options, store, resume, told, false);
+        let receiving = Receiving::new(receiver.options, store, resume, events, false);
         let contents = sender.contents;
         let mode = if receiver.is_cp { Mode::Cp } else { Mode::Sync };
         let destined =

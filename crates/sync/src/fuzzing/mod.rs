@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets in `fuzz/`: what the other side of a copy says, and what is made of it. Only there is
+//! Doors for the fuzz targets in `fuzz/`: messages of the other side of a copy, and what is made of them. Only there is
 //! the feature `fuzzing` on.
 
 mod conversation;
@@ -34,12 +34,12 @@ pub fn read_error(bytes: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((error.to_string(), Message::Fatal(Fatal::of(&error)).into_bytes().into()))
 }
 
-/// The options of a copy, as a client says them.
+/// The options of a copy, as a client sends them.
 pub fn read_options(bytes: &[u8]) -> Option<CopyOptions> {
     options::decode(Bytes::copy_from_slice(bytes)).ok()
 }
 
-/// The same as this program says them.
+/// The same as this program sends them.
 pub fn write_options(options: &CopyOptions) -> Vec<u8> {
     options::encode(options).into()
 }

@@ -3,9 +3,9 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | `lying_sender` | what a receiver refuses, or bears without harm |
-//! | `lying_receiver` | what a sender refuses, or bears without harm |
-//! | `floods` | how much of it either side keeps in memory |
+//! | `lying_sender` | lies that a receiver refuses, or bears without harm |
+//! | `lying_receiver` | lies that a sender refuses, or bears without harm |
+//! | `floods` | memory that either side takes for them |
 //! | `measured` | the same in MiB, for docs/results/security.md |
 
 mod floods;
@@ -52,13 +52,13 @@ pub const CARRIERS: [Carrier; 2] = [Carrier::Pipe, Carrier::Tls];
 #[derive(Clone)]
 pub enum Step {
     /// Sends a message.
-    Say(Message),
+    Send(Message),
     /// Sends bytes as if they were a message.
     Raw(Vec<u8>),
     /// Sends so many messages, each made when its turn comes.
     Flood(u64, fn(u64) -> Message),
-    /// Waits until the other side says something of this kind.
-    Hear(fn(&Message) -> bool),
+    /// Waits until the other side sends something of this kind.
+    Recv(fn(&Message) -> bool),
     /// Ends its direction.
     HangUp,
 }
@@ -85,7 +85,7 @@ pub struct Ended {
     pub result: Result<CopySummary, CopyError>,
     pub complaints: Vec<String>,
     /// Messages that the liar waited for.
-    pub heard: Vec<Message>,
+    pub received: Vec<Message>,
 }
 
 impl Scene {
@@ -107,7 +107,7 @@ impl Scene {
         path
     }
 
-    /// The real side, the events that it tells, and the liar's end.
+    /// The real side, its events, and the liar's end.
     async fn endpoints(
         &self,
         carrier: Carrier,
@@ -123,37 +123,37 @@ impl Scene {
         let peer = Peer::start(near, peer_config(&host, &options), Some(peers));
         let liar = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
         let (control, inbox) = peer.control().unwrap();
-        let (events, told) = events(crate::host::plain);
+        let (events, reports) = events(crate::host::plain);
         let (takes_bases, other) = (true, "the liar".into());
         let endpoint =
             Endpoint { host, peer, control, offers, events, options, is_remote_end, takes_bases, other };
-        (endpoint, inbox, told, liar)
+        (endpoint, inbox, reports, liar)
     }
 
     /// A receiver of a pull or push to `destined`, and a sender that follows the script.
     pub async fn receive(&self, carrier: Carrier, is_pull: bool, destined: Destined, lie: &[Step]) -> Ended {
-        let (endpoint, mut inbox, told, liar) = self.endpoints(carrier, !is_pull).await;
-        let mut heard = Vec::new();
+        let (endpoint, mut inbox, reports, liar) = self.endpoints(carrier, !is_pull).await;
+        let mut received = Vec::new();
         let result = {
             let receiving = receive(&endpoint, destined, &mut inbox, None, &[]);
-            with(receiving, tell(&liar, lie, &mut heard)).await
+            with(receiving, follow_script(&liar, lie, &mut received)).await
         };
         drop(endpoint);
-        Ended { result, complaints: complaints(told).await, heard }
+        Ended { result, complaints: complaints(reports).await, received }
     }
 
     /// A sender of what is in `from`, by push or pull, and a receiver that follows the script.
     pub async fn send(&self, carrier: Carrier, is_pull: bool, lie: &[Step]) -> Ended {
-        let (endpoint, mut inbox, told, liar) = self.endpoints(carrier, is_pull).await;
+        let (endpoint, mut inbox, reports, liar) = self.endpoints(carrier, is_pull).await;
         let sources = Sources::open(&[self.path("from")], true, &self.options).unwrap();
         let (_stood_in, stood) = tokio::sync::mpsc::unbounded_channel();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let result = {
             let sending = send(&endpoint, sources, &mut inbox, stood);
-            with(sending, tell(&liar, lie, &mut heard)).await
+            with(sending, follow_script(&liar, lie, &mut received)).await
         };
         drop(endpoint);
-        Ended { result, complaints: complaints(told).await, heard }
+        Ended { result, complaints: complaints(reports).await, received }
     }
 
     /// Destination of a directory's contents: into `to`.
@@ -177,7 +177,7 @@ impl Ended {
     }
 }
 
-/// The real side's end, which comes while the liar talks or hears; the liar never ends by itself.
+/// The real side's end, which comes while the liar sends or receives; the liar never ends by itself.
 async fn with<T>(real: impl Future<Output = T>, liar: impl Future<Output = ()>) -> T {
     let mut liar = std::pin::pin!(liar);
     tokio::select! {
@@ -188,23 +188,23 @@ async fn with<T>(real: impl Future<Output = T>, liar: impl Future<Output = ()>) 
 }
 
 /// Follows a script, then listens to the end.
-async fn tell(liar: &Arc<Peer>, lie: &[Step], all: &mut Vec<Message>) {
+async fn follow_script(liar: &Arc<Peer>, lie: &[Step], all: &mut Vec<Message>) {
     let (control, mut inbox) = liar.control().unwrap();
     let mut control = Some(control);
     for step in lie {
         match step {
-            Step::Say(message) => say(control.as_ref(), message.clone().into_bytes()).await,
-            Step::Raw(bytes) => say(control.as_ref(), Bytes::copy_from_slice(bytes)).await,
+            Step::Send(message) => send_bytes(control.as_ref(), message.clone().into_bytes()).await,
+            Step::Raw(bytes) => send_bytes(control.as_ref(), Bytes::copy_from_slice(bytes)).await,
             Step::Flood(count, message) => {
                 for number in 0..*count {
-                    say(control.as_ref(), message(number).into_bytes()).await;
+                    send_bytes(control.as_ref(), message(number).into_bytes()).await;
                 }
             }
             Step::HangUp => drop(control.take()),
-            Step::Hear(is_it) => {
-                while let Some(heard) = inbox.next().await.map(read) {
-                    if is_it(&heard) {
-                        all.push(heard);
+            Step::Recv(is_it) => {
+                while let Some(received) = inbox.next().await.map(read) {
+                    if is_it(&received) {
+                        all.push(received);
                         break;
                     }
                 }
@@ -215,7 +215,7 @@ async fn tell(liar: &Arc<Peer>, lie: &[Step], all: &mut Vec<Message>) {
     std::future::pending().await
 }
 
-async fn say(control: Option<&ControlSender>, bytes: Bytes) {
+async fn send_bytes(control: Option<&ControlSender>, bytes: Bytes) {
     // The other side may have had enough.
     if let Some(control) = control {
         let _ = control.send(bytes).await;
@@ -226,9 +226,9 @@ fn read(bytes: Bytes) -> Message {
     Message::from_bytes(bytes).unwrap()
 }
 
-async fn complaints(told: EventInbox) -> Vec<String> {
+async fn complaints(reports: EventInbox) -> Vec<String> {
     let (person, mut shown) = tokio::sync::mpsc::channel(1 << 16);
-    tokio::time::timeout(LIMIT, told.show_to(person)).await.unwrap();
+    tokio::time::timeout(LIMIT, reports.show_to(person)).await.unwrap();
     let mut all = Vec::new();
     while let Some(event) = shown.recv().await {
         if let CopyEvent::Failed { path, error, .. } = event {
@@ -268,7 +268,7 @@ pub fn tree(steps: &[Event]) -> Step {
     encoder.push(&dir("")).unwrap();
     steps.iter().for_each(|step| encoder.push(step).unwrap());
     encoder.push(&Event::Leave).unwrap();
-    Step::Say(Message::Entries(encoder.finish().unwrap().into()))
+    Step::Send(Message::Entries(encoder.finish().unwrap().into()))
 }
 
 /// One directory, which is entry 1, with these steps in it: the first is entry 2.
@@ -278,7 +278,7 @@ pub fn one(steps: &[Event]) -> Step {
 
 /// Step that ends the tree.
 pub fn end() -> Step {
-    Step::Say(Message::Entries(Bytes::new()))
+    Step::Send(Message::Entries(Bytes::new()))
 }
 
 /// Everything below a directory, with what files hold, to see whether anything changed.
