@@ -172,7 +172,7 @@ impl Peer {
 
     /// True if the connection was lost because nothing came.
     pub fn was_silent(&self) -> bool {
-        self.shared.with(Session::was_silent)
+        self.shared.with(|session| session.liveness().is_lost())
     }
 
     /// From now on the connection is lost after this long without a byte. The other side must agree:

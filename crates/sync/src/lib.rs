@@ -33,7 +33,8 @@
 //! | `naming` | sources that stand for themselves or for what is in them; pure |
 //! | `judge` | what has to be done about an entry; pure |
 //! | `merge`, `finish` | the receiving walk, and the work at its end |
-//! | `noted`, `removing` | notes on disk until then; removals before they are made |
+//! | `requests` | what the walk asks for, and waits for |
+//! | `noted`, `removing` | what is kept on disk until then; what may go, and what removing it would remove |
 //! | `receiving`, `wanted`, `fate` | what its parts share; a file that is asked for; what became of it |
 //! | `file`, `places` | one file on its way, what it is drawn from, and how many there are at once |
 //! | `changed` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
@@ -79,6 +80,7 @@ mod remote;
 mod remote_end;
 mod removal;
 mod removing;
+mod requests;
 mod run;
 pub mod search;
 mod sender;

@@ -4,22 +4,27 @@
 //! are checked and written, when it fails, or when its bytes came another way: coverage is kept
 //! by byte interval for each object, so a piece that arrives ends the chunks inside it, and the
 //! other way round.
+//!
+//! | module | story |
+//! |---|---|
+//! | `wants` | the wants that have not ended, and how far each is |
+//! | `queue` | those to be asked for, in their order |
+//! | `coverage` | which bytes are there |
 
 mod coverage;
 mod queue;
+mod wants;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::coverage::ByteCoverage;
-use self::queue::WantQueue;
+pub use self::wants::RequestedCost;
+use self::wants::{OpenWants, WantEntry};
 use crate::intervals::Intervals;
 use crate::want::{ObjectKey, ObjectOffset, Outcome, Tag, Want, WantId};
-
-/// Cost of each want besides its bytes, so that empty files are not free.
-const WANT_COST: u64 = 512;
 
 /// Limits of a ledger.
 #[derive(Debug, Clone, Copy)]
@@ -48,43 +53,6 @@ pub enum WantResult {
     Unknown,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WantStage {
-    Queued,
-    Delayed,
-    Requested,
-}
-
-#[derive(Debug)]
-struct WantEntry {
-    want: Want,
-    stage: WantStage,
-    bad: u32,
-    /// Its bytes are being checked.
-    delivered: bool,
-    /// The batch it was last requested in.
-    batch: u64,
-    /// Cost against the window while it is requested.
-    charged: u64,
-}
-
-impl WantEntry {
-    /// From now on it is requested.
-    fn ask(&mut self, batch: u64, charged: u64) -> Want {
-        (self.stage, self.batch, self.charged) = (WantStage::Requested, batch, charged);
-        self.want.clone()
-    }
-
-    /// True if it is to be requested.
-    fn is_queued(&self) -> bool {
-        self.stage == WantStage::Queued && !self.delivered
-    }
-
-    const fn is_piece(&self) -> bool {
-        matches!(self.want.id, WantId::Piece { .. })
-    }
-}
-
 /// Result of a want whose bytes were written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completed {
@@ -104,57 +72,15 @@ fn bytes_of(ranges: &[Range<u64>]) -> u64 {
 #[derive(Debug)]
 pub struct Ledger {
     config: LedgerConfig,
-    wants: HashMap<Tag, WantEntry>,
-    by_id: HashMap<WantId, Tag>,
+    wants: OpenWants,
     coverage: ByteCoverage,
-    queue: WantQueue,
-    requested: RequestedCost,
-    next_tag: Tag,
-    batches: u64,
     last_progress: Instant,
-}
-
-/// Bytes (and per-want costs) that are requested and have not ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RequestedCost {
-    /// Of all wants.
-    pub all: u64,
-    /// Of wants of which all is missing: by them it shows how fast a network is, which the few bytes of
-    /// others do not fill.
-    pub whole: u64,
-}
-
-impl RequestedCost {
-    const fn add(&mut self, cost: u64, is_whole: bool) {
-        self.all += cost;
-        self.whole += if is_whole { cost } else { 0 };
-    }
-
-    const fn take(&mut self, cost: u64, is_whole: bool) {
-        self.all -= cost;
-        self.whole -= if is_whole { cost } else { 0 };
-    }
-}
-
-/// Cost of a want against a plugin's window.
-fn cost(want: &Want) -> u64 {
-    want.missing_len() + WANT_COST
 }
 
 impl Ledger {
     /// An empty ledger.
     pub fn new(config: LedgerConfig, now: Instant) -> Self {
-        Self {
-            config,
-            wants: HashMap::new(),
-            by_id: HashMap::new(),
-            coverage: ByteCoverage::default(),
-            queue: WantQueue::default(),
-            requested: RequestedCost::default(),
-            next_tag: 1,
-            batches: 0,
-            last_progress: now,
-        }
+        Self { config, wants: OpenWants::new(), coverage: ByteCoverage::default(), last_progress: now }
     }
 
     /// Adds a want for `id` at `position`; the same id wanted already gets a further position.
@@ -168,12 +94,9 @@ impl Ledger {
         if self.wants.is_empty() {
             self.last_progress = now;
         }
-        let tag = match self.by_id.get(&id) {
-            Some(&tag) => tag,
-            None => self.open(id, Arc::clone(group)),
-        };
+        let tag = self.wants.open(id, group);
         if self.coverage.add(position, tag, id.len())
-            && let Some(entry) = self.wants.get_mut(&tag)
+            && let Some(entry) = self.wants.get_mut(tag)
         {
             entry.want.positions.push(position);
         }
@@ -182,27 +105,12 @@ impl Ledger {
 
     /// Of a piece that was not requested yet only `part` is missing.
     pub fn narrow(&mut self, tag: Tag, part: Option<Range<u64>>) {
-        if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == WantStage::Queued) {
-            entry.want.part = part;
-        }
-    }
-
-    fn open(&mut self, id: WantId, group: Arc<crate::want::Group>) -> Tag {
-        let tag = self.next_tag;
-        self.next_tag += 1;
-        let want =
-            Want { tag, id, positions: Vec::with_capacity(1), group, origin: None, base: None, part: None };
-        let entry =
-            WantEntry { want, stage: WantStage::Queued, bad: 0, delivered: false, batch: 0, charged: 0 };
-        self.wants.insert(tag, entry);
-        self.by_id.insert(id, tag);
-        self.queue.push(&id, tag);
-        tag
+        self.wants.narrow(tag, part);
     }
 
     /// Cost of what is requested and has not ended.
     pub const fn requested(&self) -> RequestedCost {
-        self.requested
+        self.wants.requested()
     }
 
     /// Bytes that are there.
@@ -213,93 +121,51 @@ impl Ledger {
     /// Takes the next wants to ask for: at least one if any is due, else at most `room` bytes'
     /// and `max` wants' worth.
     pub fn next_batch(&mut self, room: u64, max: usize, now: Instant) -> Vec<Want> {
-        self.wake(now);
-        self.batches += 1;
-        let number = self.batches;
-        let mut batch = Vec::new();
-        let mut used = 0;
-        while batch.len() < max
-            && let Some(first) = self.queue.first(|tag| self.wants.get(tag).is_some_and(WantEntry::is_queued))
-            && let Some(entry) = self.wants.get_mut(&first)
-        {
-            let cost = cost(&entry.want);
-            used += cost;
-            if used > room && !batch.is_empty() {
-                break;
-            }
-            let id = entry.want.id;
-            let want = entry.ask(number, cost);
-            self.requested.add(cost, want.part.is_none());
-            batch.push(want);
-            self.queue.pop(&id);
-        }
-        batch
+        self.wants.next_batch(room, max, now)
     }
 
     /// Takes every chunk that is due. Whoever brings them thus takes what comes: they do not
     /// count as requested against a window.
     pub fn next_chunks(&mut self, now: Instant) -> Vec<Want> {
-        self.wake(now);
-        self.batches += 1;
-        let (wants, batch) = (&mut self.wants, self.batches);
-        let due = self.queue.drain_chunks().filter_map(|tag| {
-            let entry = wants.get_mut(&tag).filter(|entry| entry.is_queued())?;
-            Some(entry.ask(batch, 0))
-        });
-        due.collect()
+        self.wants.next_chunks(now)
     }
 
     /// The number of the last batch.
     pub const fn last_batch(&self) -> u64 {
-        self.batches
-    }
-
-    /// Puts delayed wants that are due back in the queue.
-    fn wake(&mut self, now: Instant) {
-        while let Some(tag) = self.queue.due(now) {
-            if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == WantStage::Delayed) {
-                entry.stage = WantStage::Queued;
-                self.queue.push(&entry.want.id, tag);
-            }
-        }
+        self.wants.last_batch()
     }
 
     /// Time at which the next delayed want is due.
     pub fn next_wake(&self) -> Option<Instant> {
-        self.queue.next_wake()
+        self.wants.next_wake()
     }
 
     /// True if anything could be requested now.
     pub fn has_due(&mut self, now: Instant) -> bool {
-        self.wake(now);
-        self.queue.has_any()
+        self.wants.wake(now).has_any()
     }
 
     /// True if a chunk could be requested now.
     pub fn has_due_chunks(&mut self, now: Instant) -> bool {
-        self.wake(now);
-        self.queue.has_chunks()
+        self.wants.wake(now).has_chunks()
     }
 
     /// Bytes came for `tag` and are to be checked. Returns the want, unless it has ended or other
     /// bytes for it are being checked: then these are a duplicate.
     pub fn delivered(&mut self, tag: Tag) -> Option<&Want> {
-        let entry = self.wants.get_mut(&tag).filter(|entry| !entry.delivered)?;
+        let entry = self.wants.get_mut(tag).filter(|entry| !entry.delivered)?;
         entry.delivered = true;
         Some(&entry.want)
     }
 
     /// True if `tag` was last requested in `batch` and nothing has come for it.
     pub fn is_waiting(&self, tag: Tag, batch: u64) -> bool {
-        let waits = |entry: &WantEntry| {
-            entry.stage == WantStage::Requested && entry.batch == batch && !entry.delivered
-        };
-        self.wants.get(&tag).is_some_and(waits)
+        self.wants.is_waiting(tag, batch)
     }
 
     /// A want that has not ended.
     pub fn get(&self, tag: Tag) -> Option<&Want> {
-        self.wants.get(&tag).map(|entry| &entry.want)
+        self.wants.get(tag).map(|entry| &entry.want)
     }
 
     /// The bytes of `tag` are checked and written to `written`. Returns the positions that they
@@ -321,7 +187,7 @@ impl Ledger {
     /// Takes the positions out that were written; a want without others is closed.
     fn take_positions(&mut self, tag: Tag, written: &[ObjectOffset]) -> Option<(Vec<ObjectOffset>, u64)> {
         let written: HashSet<&ObjectOffset> = written.iter().collect();
-        let entry = self.wants.get_mut(&tag)?;
+        let entry = self.wants.get_mut(tag)?;
         let is_filled = |position: &ObjectOffset| written.contains(position);
         let (filled, rest) = entry.want.positions.iter().copied().partition::<Vec<_>, _>(is_filled);
         let len = entry.want.id.len();
@@ -331,7 +197,7 @@ impl Ledger {
         }
         entry.want.positions = rest;
         filled.iter().for_each(|position| self.coverage.remove(position, tag));
-        self.requeue(tag);
+        self.wants.requeue(tag);
         Some((filled, len))
     }
 
@@ -342,9 +208,9 @@ impl Ledger {
         let candidates: Vec<Tag> = self.coverage.near(object, &range).map(|(_, tag)| tag).collect();
         let mut cancelled = Vec::new();
         for tag in candidates {
-            if self.is_covered(tag) {
-                let was_requested =
-                    self.wants.get(&tag).is_some_and(|entry| entry.stage == WantStage::Requested);
+            let Some(entry) = self.wants.get(tag) else { continue };
+            if self.coverage.covers(&entry.want.positions, entry.want.id.len()) {
+                let was_requested = entry.is_requested();
                 self.close(tag);
                 if was_requested {
                     cancelled.push(tag);
@@ -354,23 +220,11 @@ impl Ledger {
         cancelled
     }
 
-    fn is_covered(&self, tag: Tag) -> bool {
-        let Some(entry) = self.wants.get(&tag) else { return true };
-        let len = entry.want.id.len();
-        len > 0
-            && entry.want.positions.iter().all(|position| {
-                let have = self.coverage.have(position.object);
-                have.is_some_and(|have| have.covers(&(position.offset..position.offset + len)))
-            })
-    }
-
     /// Takes `tag` out of every index.
     fn close(&mut self, tag: Tag) -> Option<Want> {
-        let entry = self.wants.remove(&tag)?;
-        self.requested.take(entry.charged, entry.want.part.is_none());
-        self.by_id.remove(&entry.want.id);
-        entry.want.positions.iter().for_each(|position| self.coverage.remove(position, tag));
-        Some(entry.want)
+        let want = self.wants.close(tag)?;
+        want.positions.iter().for_each(|position| self.coverage.remove(position, tag));
+        Some(want)
     }
 
     /// Bytes that were there turn out wrong (a recipe whose chunks do not make up their piece).
@@ -380,51 +234,32 @@ impl Ledger {
 
     /// Takes note that the delivery for `tag` is wrong. The session remembers who brought it.
     pub fn bad(&mut self, tag: Tag) -> WantResult {
-        let Some(entry) = self.wants.get_mut(&tag) else { return WantResult::Unknown };
+        let Some(entry) = self.wants.get_mut(tag) else { return WantResult::Unknown };
         entry.bad += 1;
         if entry.bad >= self.config.max_bad {
             return self.fail(tag);
         }
-        self.requeue(tag);
+        self.wants.requeue(tag);
         WantResult::Again
     }
 
     /// The part that was delivered for `tag` is of no use, and nobody is to blame: all of it is requested.
     pub fn widen(&mut self, tag: Tag) {
-        self.requeue(tag);
+        self.wants.requeue(tag);
         self.narrow(tag, None);
     }
 
     /// A want ended without bytes. If bytes for it are being checked, that decides.
     pub fn ended(&mut self, tag: Tag, outcome: &Outcome, now: Instant) -> WantResult {
-        if self.wants.get(&tag).is_none_or(|entry| entry.delivered) {
+        if self.wants.get(tag).is_none_or(|entry| entry.delivered) {
             return WantResult::Unknown;
         }
         match outcome {
-            Outcome::RetryLater(delay) => {
-                self.leave_asked(tag, WantStage::Delayed);
-                self.queue.delay(tag, now + *delay);
-            }
-            Outcome::Cancelled => self.requeue(tag),
+            Outcome::RetryLater(delay) => self.wants.delay(tag, now + *delay),
+            Outcome::Cancelled => self.wants.requeue(tag),
             _ => return self.fail(tag),
         }
         WantResult::Again
-    }
-
-    fn requeue(&mut self, tag: Tag) {
-        self.leave_asked(tag, WantStage::Queued);
-        if let Some(id) = self.wants.get(&tag).map(|entry| entry.want.id) {
-            self.queue.push(&id, tag);
-        }
-    }
-
-    fn leave_asked(&mut self, tag: Tag, stage: WantStage) {
-        if let Some(entry) = self.wants.get_mut(&tag) {
-            let (charged, is_whole) = (std::mem::take(&mut entry.charged), entry.want.part.is_none());
-            entry.stage = stage;
-            entry.delivered = false;
-            self.requested.take(charged, is_whole);
-        }
     }
 
     fn fail(&mut self, tag: Tag) -> WantResult {
@@ -435,7 +270,7 @@ impl Ledger {
     pub fn forget(&mut self, object: ObjectKey) -> Vec<Tag> {
         let mut cancelled = Vec::new();
         for (_, tag) in self.coverage.forget(object) {
-            if self.leave(tag, object) == Some(WantStage::Requested) {
+            if self.leave(tag, object) {
                 cancelled.push(tag);
             }
         }
@@ -446,8 +281,8 @@ impl Ledger {
     pub fn take_back_pieces(&mut self, object: ObjectKey) -> Vec<u64> {
         let wants = &self.wants;
         let is_idle = |tag: Tag| {
-            let idle = wants.get(&tag).filter(|entry| entry.is_piece() && !entry.delivered);
-            idle.is_some_and(|entry| entry.stage != WantStage::Requested)
+            let entry = wants.get(tag);
+            entry.is_some_and(|entry| entry.is_piece() && entry.is_idle())
         };
         let idle: Vec<_> = self.coverage.wants(object).filter(|&(_, tag)| is_idle(tag)).collect();
         let mut taken = Vec::new();
@@ -464,28 +299,26 @@ impl Ledger {
     /// Takes a piece back that was last requested in `batch` or before and for which nothing has come. Returns
     /// the positions that it was wanted for; none if it is none of these.
     pub fn take_back_piece(&mut self, tag: Tag, batch: u64) -> Vec<ObjectOffset> {
-        let is_old = |entry: &&WantEntry| entry.is_piece() && entry.batch <= batch && !entry.delivered;
-        if self.wants.get(&tag).filter(is_old).is_none() {
+        let is_old = |entry: &&WantEntry| entry.is_piece() && entry.is_old(batch);
+        if self.wants.get(tag).filter(is_old).is_none() {
             return Vec::new();
         }
         self.close(tag).map_or_else(Vec::new, |want| want.positions)
     }
 
-    /// Takes every position in `object` from a want. One without others is closed: then returns how
-    /// far it was.
-    fn leave(&mut self, tag: Tag, object: ObjectKey) -> Option<WantStage> {
-        let entry = self.wants.get_mut(&tag)?;
+    /// Takes every place in `object` from a want. One without others is closed: then returns whether it was asked.
+    fn leave(&mut self, tag: Tag, object: ObjectKey) -> bool {
+        let Some(entry) = self.wants.get_mut(tag) else { return false };
         entry.want.positions.retain(|position| position.object != object);
-        let (stage, is_over) = (entry.stage, entry.want.positions.is_empty());
-        is_over.then(|| self.close(tag))?;
-        Some(stage)
+        let (was_requested, is_over) = (entry.is_requested(), entry.want.positions.is_empty());
+        is_over && self.close(tag).is_some() && was_requested
     }
 
     /// The parts of `range` that are not there and that no piece which is wanted will fill.
     pub fn gaps_beside_pieces(&self, object: ObjectKey, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut expected = Intervals::default();
         for (offset, tag) in self.coverage.near(object, range) {
-            let entry = self.wants.get(&tag).filter(|entry| entry.is_piece());
+            let entry = self.wants.get(tag).filter(|entry| entry.is_piece());
             entry.into_iter().for_each(|entry| expected.insert(offset..offset + entry.want.id.len()));
         }
         let gaps = self.coverage.gaps(object, range);
@@ -494,8 +327,8 @@ impl Ledger {
 
     /// Bytes of the wants of `object` that are requested.
     pub fn requested_bytes(&self, object: ObjectKey) -> u64 {
-        let entries = self.coverage.wants(object).filter_map(|(_, tag)| self.wants.get(&tag));
-        entries.filter(|entry| entry.stage == WantStage::Requested).map(|entry| entry.want.id.len()).sum()
+        let entries = self.coverage.wants(object).filter_map(|(_, tag)| self.wants.get(tag));
+        entries.filter(|entry| entry.is_requested()).map(|entry| entry.want.id.len()).sum()
     }
 
     /// Time since bytes last came, if that is over the wait limit and any are due.

@@ -17,6 +17,7 @@ use super::folding::NameFolding;
 use super::nodes::NodeMaker;
 use super::place::Overwrite;
 use super::queue::{BeforeNaming, Commits, FlushLimits, Placed, Queued};
+use super::remove::TreeRemover;
 use super::staging::Staged;
 use super::tree::WrittenTree;
 use crate::confine::open_root;
@@ -113,6 +114,11 @@ impl Destination {
     /// Moves things out of the way.
     pub const fn backups(&self) -> BackupMover<'_> {
         BackupMover { to: self }
+    }
+
+    /// Removes what is there.
+    pub fn removal(&self) -> TreeRemover<'_> {
+        TreeRemover { tree: &self.tree, directories: &self.directories }
     }
 
     /// Tells which names the file system takes for one.

@@ -24,7 +24,7 @@
 //! | `nodes` | [`NodeMaker`]: its symbolic links, special files and hard links |
 //! | `present` | what is there already: looked at, listed, its metadata changed |
 //! | `access` | directories that their owner may not use, made accessible meanwhile |
-//! | `remove` | what is there already, removed |
+//! | `remove` | [`TreeRemover`]: what is there already, removed |
 //! | `backup` | [`BackupMover`]: what is there already, moved out of the way |
 //! | `folding` | [`NameFolding`]: file systems that take different names for one |
 //! | `queue` | files that wait for the sync before their rename |
@@ -61,7 +61,7 @@ pub use folding::NameFolding;
 pub use nodes::{NodeMaker, Settled};
 pub use place::Overwrite;
 pub use queue::{BeforeNaming, FlushLimits, Naming, Placed};
-pub use remove::{Removed, Removing};
+pub use remove::{Removed, Removing, TreeRemover};
 pub use single::SingleFile;
 pub use staging::{Staged, is_staging_name};
 

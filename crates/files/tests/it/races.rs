@@ -189,14 +189,14 @@ fn try_once(arena: &Arena, turn: usize) -> Result<Vec<u64>, FileError> {
     let any = Overwrite::ReplaceAny;
     let mut read = Vec::new();
     match kind(turn) {
-        0 => drop(to.remove(&path(&["d"]), &mut ask(|_, _| true))?),
+        0 => drop(to.removal().remove(&path(&["d"]), &mut ask(|_, _| true))?),
         1 => drop(to.backups().rename(&path(&["d"]), &path(&["old-d"]))?),
         2 => drop(to.commit(to.stage_file_for(&g, 0)?, g, &changed, any)?),
         3 => drop(to.nodes().symlink(&g, b"t", &changed, any)?),
         4 => drop(to.nodes().special(&g, &Kind::Fifo, &changed, any)?),
         5 => drop(to.nodes().hard_link(&f, &to.stamp_at(&f)?, &g, any)?),
-        6 => drop(to.remove(&sub, &mut ask(|path, _| !path.as_bytes().ends_with(b"secret")))?),
-        7 => drop(to.remove(&f, &mut ask(|_, _| true))?),
+        6 => drop(to.removal().remove(&sub, &mut ask(|path, _| !path.as_bytes().ends_with(b"secret")))?),
+        7 => drop(to.removal().remove(&f, &mut ask(|_, _| true))?),
         8 => to.backups().rename(&f, &path(&["d", "back", "f"]))?,
         9 => to.backups().rename(&f, &path(&["old", "d", "f"]))?,
         10 => {

@@ -8,14 +8,13 @@ use towpath_content::tree::Kind;
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, RelPath, ScanOptions};
 
+use super::Finish;
 use super::deletions::{RemovalReports, back_up_and_remove};
 use super::rooms::{RoomToMake, refused};
 use crate::error::{CopyError, LeftOut, Stays};
-use crate::merge::Merge;
-use crate::noted::RecordStop;
-use crate::noted::{ExtraRecord, InTheWay, LinkRecord, RoomRecord};
+use crate::noted::{EndNotes, ExtraRecord, InTheWay, LinkRecord, RecordStop, RoomRecord};
 use crate::receiving::Receiving;
-use crate::removing::{is_protected, rehearse};
+use crate::removing::{Removals, is_protected, rehearse};
 use towpath_content::lock::lock;
 
 /// Allowance of what may be removed.
@@ -36,7 +35,7 @@ fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64)
     }
 }
 
-impl Merge {
+impl Finish {
     /// Allowance for the end, once all entries were listed; the person gets a word if nothing may be removed.
     pub(super) fn allowance(&mut self) -> Result<Allowance, CopyError> {
         let total = self.count_removals()?;
@@ -54,13 +53,15 @@ impl Merge {
         let left = Mutex::new(options.max_delete.unwrap_or(u64::MAX));
         // The walk is over: nobody else asks it.
         let over = Filter::new(RuleList::default(), FilterSide::Receiver, false);
-        Ok(Allowance { none, left, filter: Mutex::new(std::mem::replace(&mut self.filter, over)) })
+        let filter = std::mem::replace(&mut self.removals.filter, over);
+        Ok(Allowance { none, left, filter: Mutex::new(filter) })
     }
 
     /// Number of entries that would go: what the source does not have, and what is in directories in the way.
     fn count_removals(&mut self) -> Result<u64, CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        let (filter, spots) = (&mut self.filter, &mut self.spots);
+        let Removals { filter, extras } = &mut self.removals;
+        let EndNotes { spots, links, .. } = &mut self.notes;
         let mut total = 0;
         let mut count = |path: &RelPath, shown: &RelPath, is_reported: bool| {
             let mut here = 0;
@@ -68,7 +69,7 @@ impl Merge {
             let _ = rehearse(&receiving, path, shown, filter, |_, _, _| here += 1);
             total += if is_reported { here } else { below(here) };
         };
-        let counted = self.deletions.for_each(|record: ExtraRecord| {
+        let counted = extras.for_each(|record: ExtraRecord| {
             let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
             count(&path, &shown, true);
             Ok(())
@@ -82,7 +83,7 @@ impl Merge {
         });
         receiving.give_back_rooms(rooms);
         counted.map_err(|RecordStop(error)| error)?;
-        let counted = self.links.for_each(|record: LinkRecord| {
+        let counted = links.for_each(|record: LinkRecord| {
             if InTheWay::from(record.in_the_way) != InTheWay::Nothing {
                 let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
                 count(&path, &shown, false);
@@ -129,7 +130,7 @@ impl Allowance {
         if !there.is_some_and(|there| there.entry.kind == Kind::Directory) {
             return Ok(());
         }
-        if !receiving.options.dry_run && destination.remove_dir(&room.path)? {
+        if !receiving.options.dry_run && destination.removal().remove_dir(&room.path)? {
             return Ok(());
         }
         let mut counted = 0;

@@ -12,23 +12,23 @@ use prost::Message;
 use towpath_api::copy::CopyEvent;
 use towpath_files::{FileError, RelPath};
 
+use super::Finish;
 use super::allowance::Allowance;
 use crate::error::{CopyError, LeftOut};
-use crate::merge::Merge;
 use crate::noted::{ExtraRecord, RecordStop};
 use crate::receiving::Receiving;
 use crate::records::Records;
 use crate::removing::{ShownRemoval, is_protected};
 
-impl Merge {
+impl Finish {
     /// Deletes what only the destination has, as far as that is allowed.
     pub(super) fn delete(&mut self, allowance: &Allowance) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        if self.deletions.len() == 0 || allowance.none().is_some() {
+        if self.removals.extras.len() == 0 || allowance.none().is_some() {
             return Ok(());
         }
-        let spots = &mut self.spots;
-        let deleted = self.deletions.for_each(|record: ExtraRecord| {
+        let spots = &mut self.notes.spots;
+        let deleted = self.removals.extras.for_each(|record: ExtraRecord| {
             receiving.check().map_err(RecordStop)?;
             let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
             if let Err(error) = delete(&receiving, &path, &shown, allowance) {
@@ -83,15 +83,15 @@ pub(super) fn back_up_and_remove(
             noting = moved.push(&record).map(drop);
         }
     };
-    let mut removal = ShownRemoval { path, shown, may, gone: note };
-    let rehearsed = receiving.placing()?.destination.rehearse_removal(path, &mut removal)?;
+    let removal = receiving.placing()?.destination.removal();
+    let rehearsed = removal.rehearse(path, &mut ShownRemoval { path, shown, may, gone: note })?;
     noting.map_err(failed)?;
     rehearsed.failures.iter().for_each(|error| receiving.problem(shown.as_bytes(), error));
     let done = moved.for_each(|record| {
         let path = RelPath::new(record.path.split(|&byte| byte == b'/')).map_err(Failed)?;
         // Entries left in a directory, such as backups, keep it.
         let is_gone = match record.is_dir {
-            true => receiving.placing().map_err(Failed)?.destination.remove_dir(&path).map_err(Failed)?,
+            true => removal.remove_dir(&path).map_err(Failed)?,
             false => receiving.back_up(&path).map_err(Failed)?,
         };
         if is_gone && reports.includes(&record.shown, shown) {
@@ -119,8 +119,8 @@ fn remove(
     };
     let mut removal = ShownRemoval { path, shown, may, gone };
     let removed = match receiving.options.dry_run {
-        true => destination.rehearse_removal(path, &mut removal),
-        false => destination.remove(path, &mut removal),
+        true => destination.removal().rehearse(path, &mut removal),
+        false => destination.removal().remove(path, &mut removal),
     }?;
     removed.failures.iter().for_each(|error| receiving.problem(shown.as_bytes(), error));
     Ok(())

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use towpath_content::tree::Metadata;
 use towpath_files::{BeforeNaming, FileError, Naming, Overwrite, RelPath};
 
+use super::Finish;
 use super::allowance::Allowance;
 use crate::error::{CopyError, Obstacle, Stays};
-use crate::merge::Merge;
 use crate::noted::{InTheWay, RecordStop, Replacement, RoomRecord, StagedFile};
 use crate::receiving::Receiving;
 use crate::wanted::Note;
 use towpath_targets::resume::wait_while_busy;
 
-impl Merge {
+impl Finish {
     /// Puts what waits in the place of directories, as far as that is allowed.
     pub(super) fn make_rooms(&mut self, allowance: &Arc<Allowance>) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        let spots = &mut self.spots;
+        let spots = &mut self.notes.spots;
         let made = receiving.take_rooms().for_each(|record: RoomRecord| {
             receiving.check().map_err(RecordStop)?;
             let entry = record.entry;

@@ -11,8 +11,20 @@ use towpath_content::tree::{Metadata, Owner, Time, Xattr};
 use towpath_files::{FileError, RelPath};
 
 use crate::error::CopyError;
+use crate::records::Records;
 pub use directories::{DirNumber, Directories, ROOT};
 pub use rooms::{InTheWay, Replacement, RoomRecord, StagedFile};
+
+/// What waits for the end of a copy, in the order of the walk.
+#[derive(Default)]
+pub struct EndNotes {
+    /// Where what is noted lies.
+    pub spots: Spots,
+    /// Directories whose metadata is to be set.
+    pub dirs: Records<DirRecord>,
+    /// Further names of files.
+    pub links: Records<LinkRecord>,
+}
 
 /// Position of an entry. No path is kept whole for each: it would make notes of a deep tree as long as it is deep
 /// times wide.

@@ -52,6 +52,15 @@ impl ByteCoverage {
         coverage.have.covers(wanted) && coverage.wants.is_empty()
     }
 
+    /// Whether the `len` bytes of a want, if it has any, are there at each of its places.
+    pub(super) fn covers(&self, positions: &[ObjectOffset], len: u64) -> bool {
+        len > 0
+            && positions.iter().all(|position| {
+                let have = self.have(position.object);
+                have.is_some_and(|have| have.covers(&(position.offset..position.offset + len)))
+            })
+    }
+
     /// Bytes of `object` that are there.
     pub fn have(&self, object: ObjectKey) -> Option<&Intervals> {
         self.objects.get(&object).map(|coverage| &coverage.have)

@@ -1,6 +1,7 @@
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 
+use super::wants::WANT_COST;
 use super::*;
 use crate::want::Group;
 

@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::comparing::Comparison;
-use super::requests::{PartialPiece, RecipeRequest, Sampled};
+use super::requests::{RecipeRequest, Sampled};
 use super::{OnDone, RecipeClaim};
 use crate::intervals::Intervals;
 use crate::object::ObjectInFlight;
@@ -31,8 +31,6 @@ pub(super) struct Active {
     pub(super) switched: u64,
     /// Bytes in the target that may be good.
     pub(super) existing: Intervals,
-    /// Of pieces that did not come whole.
-    pub(super) partial_pieces: Vec<PartialPiece>,
     /// Pieces that may be here and that nobody looked at.
     pub(super) comparison: Comparison,
     /// Pieces being read back, and whether something was written to them since.
@@ -89,7 +87,6 @@ impl Active {
             next_chunk: 0,
             switched: 0,
             existing: Intervals::default(),
-            partial_pieces: Vec::new(),
             comparison: Comparison::default(),
             rechecking: HashMap::new(),
             writing_pieces: HashMap::new(),

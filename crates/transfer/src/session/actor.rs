@@ -17,6 +17,7 @@ use super::calls::PluginCalls;
 use super::events::{Checked, SessionEvent};
 use super::existing::DiskComparer;
 use super::meter::NetworkMeter;
+use super::partial_pieces::PartialPieces;
 use super::questions::Questions;
 use super::requests::Rounds;
 use super::table::ObjectTable;
@@ -62,6 +63,7 @@ impl Actor {
             objects: HashMap::new(),
             ledger: Ledger::new(config.ledger, now),
             meter: NetworkMeter::new(now),
+            partial_pieces: PartialPieces::default(),
             jobs: workers::start(config.workers, &events),
             progress,
         };
@@ -136,7 +138,11 @@ impl Actor {
             SessionEvent::Answered { key, for_proofs: false, result } => self.answered(key, result),
             SessionEvent::Began { key, result } => self.began(key, result),
             SessionEvent::Delivery { delivery, room } => self.table.delivery(delivery, room),
-            SessionEvent::PartialPiece(delivery) => self.table.partial_piece(delivery),
+            SessionEvent::PartialPiece(delivery) => {
+                if let Some(want) = self.table.ledger.get(delivery.tag) {
+                    self.table.partial_pieces.keep(want, &delivery);
+                }
+            }
             SessionEvent::Outcome { tag, outcome } => self.outcome(tag, &outcome),
             SessionEvent::CallEnded { tags, batch, counted } => {
                 if counted {

@@ -43,7 +43,8 @@ impl DiskComparer {
         else {
             return;
         };
-        let (now, network, open) = (table.now(), table.network(), table.ledger.coverage().open_wants(key));
+        let (now, network, open) =
+            (table.meter.now(), table.network(), table.ledger.coverage().open_wants(key));
         begin(table, key, now);
         while open < AHEAD
             && let Some(active) = table.objects.get_mut(&key)
@@ -91,7 +92,7 @@ impl DiskComparer {
 impl ObjectTable {
     /// A piece that may have been here was read.
     pub(super) fn compared(&mut self, key: ObjectKey, index: u64, found: RecipeFound) {
-        let now = self.now();
+        let now = self.meter.now();
         let Some(active) = self.objects.get_mut(&key) else { return };
         let was_written = active.rechecking.remove(&index) == Some(true);
         let range = active.object.piece_range(index);
@@ -125,7 +126,7 @@ impl ObjectTable {
 
     /// Once there is a recipe its chunks take the place of what is not worth waiting for.
     pub(super) fn give_up_comparing(&mut self, key: ObjectKey) {
-        let (now, rate) = (self.now(), self.network().rate);
+        let (now, rate) = (self.meter.now(), self.network().rate);
         let Some(active) = self.objects.get_mut(&key).filter(|active| active.recipe.is_some()) else {
             return;
         };

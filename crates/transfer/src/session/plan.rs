@@ -66,9 +66,9 @@ impl ObjectTable {
         if !gaps.iter().all(is_read_back) {
             let range = chunk.offset..chunk.offset + u64::from(chunk.len);
             let wanted = WantId::Chunk { hash: chunk.hash, len: chunk.len };
-            if let Some(tag) = self.add(key, wanted, chunk.offset, now) {
-                self.take_from_partial_pieces(key, tag, &range);
-            }
+            let tag = self.add(key, wanted, chunk.offset, now);
+            let here = tag.and_then(|tag| self.partial_pieces.chunk(key, tag, &range));
+            here.into_iter().for_each(|delivery| self.delivery(delivery, None));
         }
     }
 

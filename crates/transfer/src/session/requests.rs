@@ -1,18 +1,10 @@
 //! Requests about an object in flight, and what is kept of the answers.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::claim::WrongRecipe;
-use crate::want::{Delivery, ObjectKey};
-
-/// The first bytes of a piece, checked by nobody.
-pub(super) struct PartialPiece {
-    /// Their range in the object.
-    pub(super) range: Range<u64>,
-    pub(super) delivery: Delivery,
-}
+use crate::want::ObjectKey;
 
 /// State of the request for an object's recipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

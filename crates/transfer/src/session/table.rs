@@ -1,11 +1,11 @@
 //! The objects in flight, and what is wanted of them: what comes goes to the workers, what is written is accounted
 //! for, what is complete leaves.
 //!
-//! `plan.rs`, `partial_pieces.rs` and `samples.rs` go on with what is wanted next.
+//! `plan.rs`, `recipes.rs`, `existing.rs` and `samples.rs` go on with what is wanted next.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -13,6 +13,7 @@ use super::active::{Active, ObjectPhase};
 use super::comparing::NetworkRate;
 use super::jobs::Jobs;
 use super::meter::NetworkMeter;
+use super::partial_pieces::PartialPieces;
 use super::work::{Job, WriteTarget};
 use super::{FetchError, Fetched};
 use crate::ledger::Ledger;
@@ -26,16 +27,12 @@ pub(super) struct ObjectTable {
     pub(super) objects: HashMap<ObjectKey, Active>,
     pub(super) ledger: Ledger,
     pub(super) meter: NetworkMeter,
+    pub(super) partial_pieces: PartialPieces,
     pub(super) jobs: Jobs,
     pub(super) progress: Progress,
 }
 
 impl ObjectTable {
-    /// Since the session began.
-    pub(super) fn now(&self) -> Duration {
-        self.meter.now()
-    }
-
     /// State of the network now.
     pub(super) fn network(&mut self) -> NetworkRate {
         let (window, requested, whole) =
@@ -66,7 +63,7 @@ impl ObjectTable {
             asked_as: active.object.oid,
             size,
             missing,
-            read_rate: active.comparison.rate(self.now()),
+            read_rate: active.comparison.rate(self.meter.now()),
             kept: active.comparison.kept(),
             group: &active.object.group,
         })
@@ -157,6 +154,7 @@ impl ObjectTable {
     pub(super) fn finish(&mut self, key: ObjectKey, result: Result<Fetched, FetchError>) {
         let Some(active) = self.objects.remove(&key) else { return };
         active.question.cancel();
+        self.partial_pieces.forget(key);
         let cancelled = self.ledger.forget(key);
         self.root.cancel_chunks(&cancelled);
         if result.is_ok() {

@@ -6,24 +6,78 @@ use std::path::{Path, PathBuf};
 
 use towpath_api::copy::Mode;
 use towpath_content::Oid;
-use towpath_content::tree::{Entry, Kind};
+use towpath_content::tree::{Entry, Kind, Time};
 use towpath_files::{Destination, RelPath};
+use towpath_ssh::patterns::NamePattern;
 
-use super::Merge;
+use super::tree::DestinationTree;
 use crate::error::{CopyError, DestinationFault, RequestFault};
 use crate::message::violation;
 use crate::noted::Renaming;
 use crate::placement::{AskedPlace, Placement, There, place};
 
-impl Merge {
-    /// The first level: what the person named.
-    pub(super) fn first(&mut self, entry: &Entry) -> Result<(), CopyError> {
+/// What the walk is told before it begins.
+pub struct Destined {
+    /// Where to.
+    pub path: PathBuf,
+    /// Whose habits.
+    pub mode: Mode,
+    /// How many sources there may be.
+    pub sources: usize,
+    /// See [`AskedPlace::contents`].
+    pub contents: bool,
+    /// The names that the sources may have, if they are known here: a sender that is not trusted
+    /// gets no others written.
+    pub names: Option<Vec<NamePattern>>,
+}
+
+/// The destination itself, and where in it the sources go.
+pub(super) struct DestinationRoot {
+    pub(super) destined: Destined,
+    /// As the first entry decided.
+    pub(super) placement: Placement,
+    /// The destination's directory was made by this copy.
+    pub(super) is_made: bool,
+    /// When the destination's own directory was changed last, before the copy.
+    before: Option<Time>,
+    /// The same, if that is what it shall have in the end: temporaries come and go in it.
+    pub(super) time: Option<Time>,
+}
+
+impl DestinationRoot {
+    /// A destination that was not looked at.
+    pub(super) const fn new(destined: Destined) -> Self {
+        Self { destined, placement: Placement::Into, is_made: false, before: None, time: None }
+    }
+
+    /// Whether the destination's own directory stands for an entry of the source.
+    pub(super) fn stands_for_entry(&self, renaming: &Renaming) -> bool {
+        match self.placement {
+            Placement::Into => false,
+            Placement::Contents => true,
+            Placement::As => *renaming == Renaming::Below,
+        }
+    }
+
+    /// Nothing changed right in the destination's own directory.
+    pub(super) const fn keep_time(&mut self) {
+        self.time = self.before;
+    }
+
+    /// A source, as the person named it. Opens the destination for the first one, and decides how that calls what comes.
+    pub(super) fn take_source(
+        &mut self,
+        entry: &Entry,
+        is_first: bool,
+        tree: &DestinationTree,
+        renaming: &mut Renaming,
+    ) -> Result<(), CopyError> {
         if let Some(names) = &self.destined.names
             && !names.iter().any(|name| name.matches(&entry.name))
         {
             return Err(CopyError::Unasked { name: entry.name.clone() });
         }
-        if self.entry != 1 {
+        if !is_first {
             return match self.placement {
                 Placement::Into => Ok(()),
                 Placement::As | Placement::Contents => {
@@ -35,15 +89,16 @@ impl Merge {
             return Err(violation("no directory, where what is in one was asked for"));
         }
         let path = self.behind(&entry.kind)?;
-        match self.settle(entry, &path) {
+        *renaming = match self.settle(entry, &path, tree) {
             // Another copy made it in this moment, so that this one finds it there.
-            Err(error) if error.is_in_the_way() && path.is_dir() => self.settle(entry, &path),
+            Err(error) if error.is_in_the_way() && path.is_dir() => self.settle(entry, &path, tree),
             settled => settled,
-        }
+        }?;
+        Ok(())
     }
 
     /// Decides where the first entry goes by what is at the destination now, and opens that.
-    fn settle(&mut self, entry: &Entry, path: &Path) -> Result<(), CopyError> {
+    fn settle(&mut self, entry: &Entry, path: &Path, tree: &DestinationTree) -> Result<Renaming, CopyError> {
         let is_dir = entry.kind == Kind::Directory;
         let there = match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => There::Directory,
@@ -64,14 +119,14 @@ impl Merge {
         let goes_on = self.destined.mode == Mode::Cp
             && is_dir
             && there == There::Directory
-            && self.receiving.is_open(path, &self.key(Placement::As, &entry.name));
+            && tree.receiving.is_open(path, &key(Placement::As, &entry.name));
         let there = if goes_on { There::Nothing } else { there };
         self.placement =
             place(there, asked).map_err(|fault| CopyError::Unfit { path: path.to_path_buf(), fault })?;
-        self.spots.renaming = renaming(self.placement, is_dir, path);
-        let key = self.key(self.placement, &entry.name);
+        let key = key(self.placement, &entry.name);
         let there = if goes_on { There::Directory } else { there };
-        self.open(path, there, is_dir, &key)
+        self.open(path, there, is_dir, (&key, tree))?;
+        Ok(renaming(self.placement, is_dir, path))
     }
 
     /// The path that is written to. A file does not take the place of a device or the like, with `cp` nor of a link: it goes
@@ -91,30 +146,27 @@ impl Merge {
         }
     }
 
-    /// Names what is put where, by the first that is, whatever it contains: what is left of a file is found by what the
-    /// file is. Copies of other things to the same directory have records of their own.
-    fn key(&self, placement: Placement, name: &[u8]) -> Oid {
-        match placement {
-            Placement::As => Oid::of(&[b"copy as ", name].concat()),
-            Placement::Into => Oid::of(&[b"copy into ", name].concat()),
-            Placement::Contents => Oid::of(b"copy into"),
-        }
-    }
-
-    fn open(&mut self, path: &Path, there: There, is_dir: bool, key: &Oid) -> Result<(), CopyError> {
-        let options = self.receiving.write_options();
+    fn open(
+        &mut self,
+        path: &Path,
+        there: There,
+        is_dir: bool,
+        (key, tree): (&Oid, &DestinationTree),
+    ) -> Result<(), CopyError> {
+        let receiving = &tree.receiving;
+        let options = receiving.write_options();
         let failed = CopyError::opening;
         if self.placement == Placement::As && !is_dir {
             let name = path.file_name().ok_or(RequestFault::NoName)?;
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let parent = parent.unwrap_or(Path::new("."));
             let destination = Destination::open(parent, options).map_err(failed)?;
-            let found = destination.look(&RelPath::root(), &self.look).map_err(failed)?;
-            self.root_before = found.map(|found| found.entry.metadata.modified);
-            return self.receiving.open(destination, Some(name), key);
+            let found = destination.look(&RelPath::root(), &tree.look).map_err(failed)?;
+            self.before = found.map(|found| found.entry.metadata.modified);
+            return receiving.open(destination, Some(name), key);
         }
         let destination = match there {
-            There::Nothing if self.options().dry_run => return Ok(()),
+            There::Nothing if receiving.options.dry_run => return Ok(()),
             There::Nothing => {
                 let made =
                     Destination::make(path, self.placement != Placement::Into, options).map_err(failed)?;
@@ -124,11 +176,21 @@ impl Merge {
             _ => Destination::open(path, options).map_err(failed)?,
         };
         if there == There::Nothing && self.placement == Placement::Into {
-            self.receiving.count(|counts| counts.created.directories += 1);
+            receiving.count(|counts| counts.created.directories += 1);
         }
-        let found = destination.look(&RelPath::root(), &self.look).map_err(failed)?;
-        self.root_before = found.map(|found| found.entry.metadata.modified);
-        self.receiving.open(destination, None, key)
+        let found = destination.look(&RelPath::root(), &tree.look).map_err(failed)?;
+        self.before = found.map(|found| found.entry.metadata.modified);
+        receiving.open(destination, None, key)
+    }
+}
+
+/// Names what is put where, by the first that is, whatever it contains: what is left of a file is found by what the
+/// file is. Copies of other things to the same directory have records of their own.
+fn key(placement: Placement, name: &[u8]) -> Oid {
+    match placement {
+        Placement::As => Oid::of(&[b"copy as ", name].concat()),
+        Placement::Into => Oid::of(&[b"copy into ", name].concat()),
+        Placement::Contents => Oid::of(b"copy into"),
     }
 }
 

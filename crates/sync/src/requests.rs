@@ -1,0 +1,115 @@
+//! Files that the walk asks for, and the wait for those that are under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::error::CopyError;
+use crate::fate::Settling;
+use crate::file::CopyFile;
+use crate::places::FilePermit;
+use crate::receiving::Receiving;
+use crate::supply::Supplier;
+use crate::wanted::Wanted;
+
+/// How often it is looked whether all files under way wait for their names.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long the last files' moves are waited for together.
+const MOVES: Duration = Duration::from_millis(1);
+
+/// Asks for files. For the merging thread: it blocks.
+pub struct FileRequests {
+    receiving: Arc<Receiving>,
+    /// Who brings files; nobody, if none are wanted.
+    supplier: Option<Arc<dyn Supplier>>,
+    runtime: Handle,
+}
+
+impl FileRequests {
+    /// Nothing was asked for. Must be made within a runtime.
+    pub fn new(receiving: &Arc<Receiving>, supplier: Option<Arc<dyn Supplier>>) -> Self {
+        if let Some(supplier) = &supplier {
+            receiving.set_settling(Arc::clone(supplier) as Arc<dyn Settling>);
+        }
+        Self { receiving: Arc::clone(receiving), supplier, runtime: Handle::current() }
+    }
+
+    /// Asks for a file; waits while too many are under way.
+    pub fn request(&self, wanted: Wanted) -> Result<(), CopyError> {
+        let receiving = &self.receiving;
+        let Some(supplier) = &self.supplier else { return Ok(()) };
+        if receiving.options.dry_run && wanted.compare.is_none() {
+            receiving.tell_file(&wanted, wanted.size);
+            return Ok(());
+        }
+        let bytes = wanted.bytes_kept();
+        let permit = match receiving.places.try_take(bytes) {
+            Some(permit) => permit,
+            None => {
+                supplier.push()?;
+                match self.runtime.block_on(self.next_permit(bytes)) {
+                    Some(permit) => permit,
+                    None => return receiving.check(),
+                }
+            }
+        };
+        let file = CopyFile::new(receiving, wanted, permit);
+        if file.wanted().compare.is_none() {
+            receiving.tell_file(file.wanted(), file.size());
+            if file.size() == 0 && !supplier.inspects() {
+                file.make_empty();
+                return Ok(());
+            }
+        }
+        supplier.bring(file)
+    }
+
+    /// A permit for a file, once one is free. A batch that is full names its files; one that is not, and waits for what
+    /// can't be asked for, is named as well.
+    async fn next_permit(&self, bytes: usize) -> Option<FilePermit> {
+        let receiving = &self.receiving;
+        let mut taking = std::pin::pin!(receiving.places.take(bytes));
+        loop {
+            // Thousands move while this waits: being woken for each would cost more than looking now and then.
+            match tokio::time::timeout(LOOK, &mut taking).await {
+                Ok(permit) => return permit,
+                Err(_) => receiving.name_if_stuck(),
+            }
+        }
+    }
+
+    /// All entries below this one have been looked at.
+    pub fn considered(&self, entry: u64) -> Result<(), CopyError> {
+        self.supplier.as_ref().map_or(Ok(()), |supplier| supplier.considered(entry))
+    }
+
+    /// Whether anybody brings files.
+    pub const fn has_supplier(&self) -> bool {
+        self.supplier.is_some()
+    }
+
+    /// It is known what only the destination has.
+    pub fn end_walk(&self) -> Result<(), CopyError> {
+        self.supplier.as_ref().map_or(Ok(()), |supplier| supplier.walk_is_over())
+    }
+
+    /// Waits until no file is under way, where so many entries were looked at.
+    pub fn wait_for_all(&self, entries: u64) -> Result<(), CopyError> {
+        let receiving = &self.receiving;
+        if let Some(supplier) = &self.supplier {
+            supplier.considered(entries)?;
+            supplier.push()?;
+        }
+        while receiving.places.taken() > 0 {
+            receiving.check()?;
+            receiving.name_if_stuck();
+            // Thousands move at once: being woken for each costs more than waiting for some.
+            self.runtime.block_on(async {
+                receiving.places.moved().await;
+                tokio::time::sleep(MOVES).await;
+            });
+        }
+        receiving.check()
+    }
+}
