@@ -29,14 +29,14 @@
 //! | `answering`, `reading` | answers to requests; reads files for them |
 //! | `sent` | contents that went to a node before |
 //! | `listed` | the part of a source that may come; pure |
-//! | `placement` | destinations of sources: the habits of cp and rsync; pure |
+//! | `destination_rules` | destinations of sources: the habits of cp and rsync; pure |
 //! | `naming` | sources that stand for themselves or for what is in them; pure |
-//! | `judge` | what has to be done about an entry; pure |
+//! | `decide` | the action for an entry; pure |
 //! | `merge`, `finish` | the receiving walk, and the work at its end |
-//! | `requests` | what the walk asks for, and waits for |
-//! | `noted`, `removing` | what is kept on disk until then; what may go, and what removing it would remove |
-//! | `receiving`, `wanted`, `fate` | what its parts share; a file that is asked for; what became of it |
-//! | `file`, `places` | one file on its way, what it is drawn from, and how many there are at once |
+//! | `requests` | files that the walk requests, and waits for |
+//! | `noted`, `removing` | notes on disk until then; entries that may go, and what removing them would remove |
+//! | `receiving`, `wanted`, `file_result` | state that its parts share; a file that is requested; its result |
+//! | `file`, `file_permits` | one file on its way, what it is drawn from, and how many there are at once |
 //! | `changed` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
 //! | `supply`, `local`, `remote` | suppliers of files |
 //! | `removal` | removals at the source |
@@ -47,18 +47,20 @@
 
 mod answering;
 mod changed;
+mod decide;
+mod destination_rules;
 mod endpoint;
 pub mod error;
 mod events;
-mod fate;
 mod file;
+mod file_permits;
+mod file_result;
 mod finish;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod hearing;
 pub mod host;
 mod incoming;
-mod judge;
 #[cfg(test)]
 mod liar;
 mod listed;
@@ -70,8 +72,6 @@ mod naming;
 mod noted;
 mod offers;
 mod patching;
-mod placement;
-mod places;
 mod reading;
 mod receiver_role;
 mod receiving;

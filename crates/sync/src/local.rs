@@ -14,8 +14,8 @@ use towpath_store::hash_open_file;
 use towpath_transfer::{FetchError, Outcome};
 
 use super::events::{Events, failed_at};
-use super::fate::{FileResult, Settling};
 use super::file::CopyFile;
+use super::file_result::{FileResult, Settling};
 use super::removal::Removal;
 use super::source::Located;
 use super::supply::Supplier;
@@ -229,8 +229,8 @@ mod tests {
     use towpath_store::DiskStore;
 
     use super::*;
+    use crate::decide::Changes;
     use crate::events;
-    use crate::judge::Changes;
     use crate::receiving::Receiving;
     use crate::source::{SourceStep, Sources};
     use crate::wanted::Wanted;

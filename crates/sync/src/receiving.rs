@@ -15,11 +15,11 @@ use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, ScanOp
 use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
+use super::decide::Changes;
 use super::events::{Events, FailedEntry, failed, left_out, shown_time};
-use super::fate::{FileResult, Settling};
-use super::judge::Changes;
+use super::file_permits::FilePermits;
+use super::file_result::{FileResult, Settling};
 use super::noted::RoomRecord;
-use super::places::FilePermits;
 use super::records::Records;
 use super::wanted::{Note, Wanted};
 use crate::error::{CopyError, EntryFault, LeftOut, Obstacle};

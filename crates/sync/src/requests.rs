@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::error::CopyError;
-use crate::fate::Settling;
 use crate::file::CopyFile;
-use crate::places::FilePermit;
+use crate::file_permits::FilePermit;
+use crate::file_result::Settling;
 use crate::receiving::Receiving;
 use crate::supply::Supplier;
 use crate::wanted::Wanted;

@@ -25,7 +25,7 @@ use towpath_store::DiskStore;
 
 use super::answering::{Answering, Scope};
 use super::events::{Events, failed_at, failed_to_read, left_out};
-use super::fate::FileResult;
+use super::file_result::FileResult;
 use super::message::{Bases, Empty, Message, Settled, internal, violation};
 use super::offers::Offers;
 use super::reading::Ask;

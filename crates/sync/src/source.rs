@@ -21,7 +21,7 @@ use towpath_files::{
     FileError, Found, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, SourceTree, Stamp, look,
 };
 
-use super::fate::FileResult;
+use super::file_result::FileResult;
 use crate::error::{CopyError, LeftOut, RequestFault};
 
 /// Position of a file's bytes.

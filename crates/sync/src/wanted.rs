@@ -3,9 +3,9 @@
 use towpath_content::tree::{Metadata, Time};
 use towpath_files::{RelPath, Stamp};
 
-use crate::judge::Changes;
+use crate::decide::Changes;
+use crate::file_permits::FilePermit;
 use crate::noted::{InTheWay, Spot};
-use crate::places::FilePermit;
 use crate::source::Located;
 
 /// Facts of a file when it is requested.

@@ -23,8 +23,8 @@ use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 
 use self::pieces::OlderPieces;
+use super::file_permits::FilePermit;
 use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
-use super::places::FilePermit;
 use super::receiving::Receiving;
 use super::wanted::{Note, Wanted};
 use towpath_content::lock::lock;
@@ -321,8 +321,8 @@ pub mod tests {
     use towpath_store::DiskStore;
 
     use super::*;
+    use crate::decide::Changes;
     use crate::events::events;
-    use crate::judge::Changes;
     use towpath_api::copy::CopyOptions;
 
     /// A file of so many bytes that is to be written below `home`, as an entry of the sender's.

@@ -9,8 +9,8 @@ use towpath_files::{FileError, Naming, Overwrite, RelPath, ScanOptions};
 use super::Finish;
 use super::allowance::Allowance;
 use super::rooms::RoomToMake;
+use crate::decide::Changes;
 use crate::error::CopyError;
-use crate::judge::Changes;
 use crate::noted::{EndNotes, InTheWay, LinkRecord, RecordStop};
 use crate::receiving::{Receiving, add};
 

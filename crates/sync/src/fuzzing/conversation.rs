@@ -13,8 +13,8 @@ use towpath_store::DiskStore;
 
 use crate::error::CopyError;
 use crate::events::events;
-use crate::fate::{FileResult, Settling};
 use crate::file::CopyFile;
+use crate::file_result::{FileResult, Settling};
 use crate::merge::{Destined, Merge};
 use crate::message::violation;
 use crate::receiving::Receiving;

@@ -6,8 +6,8 @@ use towpath_files::metadata::{Differences, differences};
 use towpath_files::{FileError, Found, RelPath};
 
 use super::Merge;
+use crate::decide::{Changes, EntryAction, decide};
 use crate::error::{CopyError, Obstacle};
-use crate::judge::{Changes, Verdict, judge};
 use crate::noted::{InTheWay, Replacement, RoomRecord, Spot};
 use crate::source::Located;
 use crate::wanted::Wanted;
@@ -119,14 +119,14 @@ impl Merge {
         if old.is_some() {
             self.matched += 1;
         }
-        match judge(entry, old, difference, self.options()) {
-            Verdict::LeftAlone => self.receiving.settled(self.entry, false),
-            Verdict::Same => {
+        match decide(entry, old, difference, self.options()) {
+            EntryAction::LeftAlone => self.receiving.settled(self.entry, false),
+            EntryAction::Same => {
                 self.note_first(entry, true)?;
                 self.report.unchanged(entry, shown);
                 old.iter().for_each(|old| self.receiving.unchanged(self.entry, &old.stamp));
             }
-            Verdict::Touch(changes) => {
+            EntryAction::Touch(changes) => {
                 self.report.changed(entry, shown, changes, b'.');
                 self.note_first(entry, true)?;
                 let touch = |old: &Found| {
@@ -137,8 +137,8 @@ impl Merge {
                     self.receiving.unchanged(self.entry, &old.stamp);
                 }
             }
-            Verdict::Make(changes) => return Ok(Some((changes, None))),
-            Verdict::Compare(changes) => {
+            EntryAction::Make(changes) => return Ok(Some((changes, None))),
+            EntryAction::Compare(changes) => {
                 return Ok(Some((Changes { content: true, ..changes }, Some(changes))));
             }
         }

@@ -36,11 +36,11 @@ use towpath_content::tree::{Entry, Event, Kind};
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, Found, RelPath};
 
+use crate::destination_rules::DestinationRule;
 use crate::error::{CopyError, RequestFault};
 use crate::finish::Finish;
 use crate::message::violation;
 use crate::noted::{DirRecord, EndNotes};
-use crate::placement::Placement;
 use crate::receiving::Receiving;
 use crate::removing::Removals;
 use crate::requests::FileRequests;
@@ -191,7 +191,7 @@ impl Merge {
         if is_source {
             self.root.take_source(entry, self.entry == 1, &self.tree, renaming)?;
         }
-        let is_contents = self.root.placement == Placement::Contents;
+        let is_contents = self.root.rule == DestinationRule::Contents;
         let Some(state) = self.stack.state() else {
             return Err(violation("a tree that begins with no directory"));
         };

@@ -6,8 +6,8 @@ use towpath_api::copy::{CopyEvent, Dropped};
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::RelPath;
 
+use crate::decide::Changes;
 use crate::events::shown_time;
-use crate::judge::Changes;
 use crate::receiving::{Receiving, add};
 
 /// Tells and counts entries.

@@ -18,8 +18,8 @@ use towpath_transfer::progress::Progress;
 
 use self::settled::{Settlement, tell_settled};
 use super::changed::Changed;
-use super::fate::{FileResult, Settling};
 use super::file::CopyFile;
+use super::file_result::{FileResult, Settling};
 use super::incoming::Incoming;
 use super::message::hung_up;
 use super::message::{Asks, Base, Bases, Finer, Message, violation};

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use towpath_protocol::{ControlClosed, ControlSender};
 
 use super::TOGETHER;
-use crate::fate::FileResult;
+use crate::file_result::FileResult;
 use crate::message::{Message, Settled, Unchanged};
 
 /// How long news of files that are done with wait for more: so often it is looked whether something urgent came,

@@ -6,7 +6,7 @@ use crate::error::DestinationFault;
 
 /// Kind of what stands at the destination's path; a symbolic link counts as what it points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum There {
+pub enum ExistingKind {
     /// Nothing.
     Nothing,
     /// A directory.
@@ -17,7 +17,7 @@ pub enum There {
 
 /// Request for a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AskedPlace {
+pub struct DestinationQuery {
     /// Program whose habits are followed.
     pub mode: Mode,
     /// Number of sources.
@@ -30,9 +30,9 @@ pub struct AskedPlace {
     pub is_dir: bool,
 }
 
-/// Destination of sources.
+/// Rule by which sources map to the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Placement {
+pub enum DestinationRule {
     /// Into the destination, each under its own name.
     Into,
     /// Contents of the source into the destination.
@@ -41,33 +41,39 @@ pub enum Placement {
     As,
 }
 
-/// Decides.
-pub fn place(there: There, asked: AskedPlace) -> Result<Placement, DestinationFault> {
-    let AskedPlace { mode, sources, contents, slash, is_dir } = asked;
-    match (there, mode) {
-        (There::Other, _) if contents || slash || sources != 1 || is_dir => {
+/// Decides on the rule.
+pub fn rule_for(
+    existing: ExistingKind,
+    query: DestinationQuery,
+) -> Result<DestinationRule, DestinationFault> {
+    let DestinationQuery { mode, sources, contents, slash, is_dir } = query;
+    match (existing, mode) {
+        (ExistingKind::Other, _) if contents || slash || sources != 1 || is_dir => {
             Err(DestinationFault::NotADirectory)
         }
-        (_, _) if contents => Ok(Placement::Contents),
-        (There::Directory, _) => Ok(Placement::Into),
-        (There::Nothing, Mode::Sync) if sources != 1 || slash || is_dir => Ok(Placement::Into),
-        (There::Nothing, Mode::Cp) if sources != 1 || slash && !is_dir => Err(DestinationFault::Missing),
-        (There::Nothing | There::Other, _) => Ok(Placement::As),
+        (_, _) if contents => Ok(DestinationRule::Contents),
+        (ExistingKind::Directory, _) => Ok(DestinationRule::Into),
+        (ExistingKind::Nothing, Mode::Sync) if sources != 1 || slash || is_dir => Ok(DestinationRule::Into),
+        (ExistingKind::Nothing, Mode::Cp) if sources != 1 || slash && !is_dir => {
+            Err(DestinationFault::Missing)
+        }
+        (ExistingKind::Nothing | ExistingKind::Other, _) => Ok(DestinationRule::As),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ExistingKind::{Directory, Nothing, Other};
     use Mode::{Cp, Sync};
-    use There::{Directory, Nothing, Other};
 
     /// Mode, sources, contents, slash, directory; then for nothing, a directory, something else.
-    type Row = (Mode, usize, bool, bool, bool, [Option<Placement>; 3]);
+    type Row = (Mode, usize, bool, bool, bool, [Option<DestinationRule>; 3]);
 
     #[test]
     fn the_habits_of_cp_and_rsync() {
-        let (into, contents, as_) = (Some(Placement::Into), Some(Placement::Contents), Some(Placement::As));
+        let (into, contents, as_) =
+            (Some(DestinationRule::Into), Some(DestinationRule::Contents), Some(DestinationRule::As));
         let rows: [Row; 10] = [
             (Cp, 1, false, false, false, [as_, into, as_]),
             (Cp, 1, false, true, false, [None, into, None]),
@@ -81,9 +87,9 @@ mod tests {
             (Sync, 2, false, false, false, [into, into, None]),
         ];
         for (mode, sources, contents, slash, is_dir, wanted) in rows {
-            let asked = AskedPlace { mode, sources, contents, slash, is_dir };
-            let got = [Nothing, Directory, Other].map(|there| place(there, asked).ok());
-            assert_eq!(got, wanted, "{asked:?}");
+            let query = DestinationQuery { mode, sources, contents, slash, is_dir };
+            let got = [Nothing, Directory, Other].map(|existing| rule_for(existing, query).ok());
+            assert_eq!(got, wanted, "{query:?}");
         }
     }
 }
