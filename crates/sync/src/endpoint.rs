@@ -96,7 +96,7 @@ pub async fn report_progress(
         };
         events.progress(CopyEvent::Progress {
             done: snapshot.done.max(receiving.bytes_done()),
-            expected: receiving.bytes_asked().max(snapshot.expected),
+            expected: receiving.bytes_requested().max(snapshot.expected),
             files_done: snapshot.objects.max(receiving.files_done()),
             files_seen: summary.seen.total(),
             by_source: by_source(&snapshot, other),

@@ -278,7 +278,7 @@ mod tests {
             located: Some(located),
         };
         copy(
-            &CopyFile::new(&receiving, wanted, receiving.places.try_take(0).unwrap()),
+            &CopyFile::new(&receiving, wanted, receiving.permits.try_take(0).unwrap()),
             &Processors::default(),
             &events,
             &RwLock::new(()),

@@ -43,7 +43,7 @@ pub struct Receiving {
     /// Metadata that are applied.
     pub policy: Policy,
     /// Places for files under way.
-    pub places: Arc<FilePermits>,
+    pub permits: Arc<FilePermits>,
     /// First of rsync's letters for a file whose content comes: `<` where it is sent to another
     /// machine, else `>`.
     update: u8,
@@ -57,7 +57,7 @@ pub struct Receiving {
     rooms: Mutex<Records<RoomRecord>>,
     spare: Mutex<Spare>,
     counts: Mutex<CopySummary>,
-    bytes_asked: AtomicU64,
+    bytes_requested: AtomicU64,
     bytes_done: AtomicU64,
     files_done: AtomicU64,
     fatal: Mutex<Option<CopyError>>,
@@ -93,7 +93,7 @@ impl Receiving {
         Arc::new(Self {
             options,
             policy,
-            places: FilePermits::new(UNDER_WAY),
+            permits: FilePermits::new(UNDER_WAY),
             update: if is_pushed { b'<' } else { b'>' },
             events,
             store,
@@ -105,7 +105,7 @@ impl Receiving {
             rooms: Mutex::default(),
             spare: Mutex::default(),
             counts: Mutex::default(),
-            bytes_asked: AtomicU64::new(0),
+            bytes_requested: AtomicU64::new(0),
             bytes_done: AtomicU64::new(0),
             files_done: AtomicU64::new(0),
             fatal: Mutex::default(),
@@ -277,7 +277,7 @@ impl Receiving {
     /// Ends the copy with an error.
     pub fn stop(&self, error: CopyError) {
         lock(&self.fatal).get_or_insert(error);
-        self.places.close();
+        self.permits.close();
         self.stopped.cancel();
     }
 
@@ -321,23 +321,23 @@ impl Receiving {
     }
 
     /// Tells of a change, if that is looked at.
-    pub fn tell(&self, event: CopyEvent) {
+    pub fn report(&self, event: CopyEvent) {
         if !self.options.without_items {
             self.events.item(event);
         }
     }
 
     /// Tells that the content of a file comes.
-    pub fn tell_file(&self, wanted: &Wanted, size: u64) {
+    pub fn report_file(&self, wanted: &Wanted, size: u64) {
         let file = Kind::File { size, oid: None, extents: None };
-        self.tell(CopyEvent::Item {
+        self.report(CopyEvent::Item {
             changes: wanted.changes.letters(self.update, &file, self.options.preserve.times),
             path: wanted.shown.clone(),
             target: None,
             size,
             modified: shown_time(wanted.metadata.modified),
         });
-        self.bytes_asked.fetch_add(size, Ordering::Relaxed);
+        self.bytes_requested.fetch_add(size, Ordering::Relaxed);
         if self.options.dry_run {
             self.count_transferred(size);
         }
@@ -354,7 +354,7 @@ impl Receiving {
     pub fn is_same(&self, wanted: &Wanted, changes: Changes) {
         let file = Kind::File { size: wanted.size, oid: None, extents: None };
         if changes.is_metadata() {
-            self.tell(CopyEvent::Item {
+            self.report(CopyEvent::Item {
                 changes: changes.letters(b'.', &file, self.options.preserve.times),
                 path: wanted.shown.clone(),
                 target: None,
@@ -383,7 +383,7 @@ impl Receiving {
     /// Names what waits for its name, if that is all that holds places.
     pub fn name_if_stuck(&self) {
         if let Some(placing) = self.opened()
-            && self.places.taken() <= placing.waiting()
+            && self.permits.taken() <= placing.waiting()
         {
             self.named(placing.flush());
         }
@@ -415,7 +415,7 @@ impl Receiving {
             }
             self.settled(note.entry, is_placed);
             // Another file may take its place.
-            drop(note.place);
+            drop(note.permit);
         }
     }
 
@@ -469,8 +469,8 @@ impl Receiving {
     }
 
     /// Bytes of files that were asked for.
-    pub fn bytes_asked(&self) -> u64 {
-        self.bytes_asked.load(Ordering::Relaxed)
+    pub fn bytes_requested(&self) -> u64 {
+        self.bytes_requested.load(Ordering::Relaxed)
     }
 
     /// Bytes of files that are in place.

@@ -53,6 +53,6 @@ pub struct Note {
     pub size: u64,
     /// Its time of last modification.
     pub modified: Time,
-    /// Its place among the files under way.
-    pub place: Option<FilePermit>,
+    /// Its permit among the files under way.
+    pub permit: Option<FilePermit>,
 }

@@ -157,7 +157,7 @@ fn report_removal(receiving: &Receiving, shown: &[u8], is_dir: bool) {
         true => counts.deleted.directories += 1,
         false => counts.deleted.files += 1,
     });
-    receiving.tell(CopyEvent::Deleted { path: shown.to_vec(), is_dir });
+    receiving.report(CopyEvent::Deleted { path: shown.to_vec(), is_dir });
 }
 
 /// Error that ends the reading of records about files.

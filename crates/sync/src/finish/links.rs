@@ -59,7 +59,7 @@ fn make_link(
         true => Changes { new: true, ..Changes::default() },
         false => Changes::default(),
     };
-    receiving.tell(CopyEvent::Item {
+    receiving.report(CopyEvent::Item {
         changes: changes.letters(b'h', &file, receiving.options.preserve.times),
         path: room.shown.as_bytes().to_vec(),
         target: Some(shown_first.as_bytes().to_vec()),

@@ -25,17 +25,17 @@ use crate::receiving::Receiving;
 use crate::removing::{Removals, rehearse};
 use crate::requests::FileRequests;
 
-/// What the walk leaves to be done when it is over.
+/// Work that the walk leaves for its end.
 pub struct Finish {
-    /// Where it writes.
+    /// State of the receiving side.
     pub receiving: Arc<Receiving>,
     /// Files under way.
     pub requests: FileRequests,
-    /// What may go from the destination.
+    /// Entries that may go from the destination.
     pub removals: Removals,
-    /// What waits for this moment.
+    /// Notes for this moment.
     pub notes: EndNotes,
-    /// How the destination is looked at.
+    /// Options of looks at the destination.
     pub look: ScanOptions,
     /// Entries that the sender told.
     pub entries: u64,

@@ -79,7 +79,7 @@ fn replace(
             // The one who wrote it may still be about to let go of it.
             let staged = wait_while_busy(|| destination.staging().reopen_for(&room.path, &temp))?;
             let shown = room.shown.as_bytes().to_vec();
-            let note = Note { entry: record.entry, shown, size, modified: metadata.modified, place: None };
+            let note = Note { entry: record.entry, shown, size, modified: metadata.modified, permit: None };
             let named = placing.commit(
                 staged,
                 &room.path,

@@ -40,7 +40,7 @@ impl Merge {
             return Ok(());
         }
         let state = self.make_or_keep(&action, &entry, &mut old, (path, shown))?;
-        // What the person named is there in any case: it says nothing of what is in it.
+        // The person named it, so it is there in any case, which shows nothing of its content.
         if old.is_some() && self.stack.depth() > 1 {
             self.matched += 1;
         }
@@ -110,7 +110,7 @@ impl Merge {
         if !self.tree.collides(path, name)? {
             return Ok(());
         }
-        // What has the name is not superfluous.
+        // The entry that has the name is not superfluous.
         self.is_incomplete = true;
         Err(Obstacle::Collision.to("write", &self.receiving.placing()?.whole_path(path)))
     }
@@ -121,7 +121,7 @@ impl Merge {
         if self.stack.touch() { self.tree.make_dir(&self.stack.path) } else { Ok(()) }
     }
 
-    /// What is in the way of something that is no directory: a directory, if it may go at the end.
+    /// Directory in the way of something that is no directory, if it may go at the end.
     pub(super) fn in_the_way(
         &mut self,
         old: &Found,

@@ -1,4 +1,4 @@
-//! What is no directory: left out, made at once, or asked for.
+//! Entries that are no directories: left out, made at once, or requested.
 
 use towpath_api::copy::Mode;
 use towpath_content::tree::{Entry, Kind};
@@ -104,7 +104,7 @@ impl Merge {
         }
     }
 
-    /// What is to be told of an entry that has to be made, and what if its content turns out to be the same; nothing if it
+    /// Reports of an entry that has to be made, and of its content if that turns out to be the same; nothing if it
     /// is as it should be, which is seen to here.
     fn change_of(
         &mut self,

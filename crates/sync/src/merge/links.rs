@@ -44,7 +44,7 @@ impl LinkGroups {
     }
 }
 
-/// Where the first names of groups are noted. Numbers are the sender's: beyond the first ones this is a file, in which
+/// Notes of the first names of groups. Numbers are the sender's: beyond the first ones this is a file, in which
 /// those that do not come are holes.
 #[derive(Default)]
 struct FirstPlaces {

@@ -57,7 +57,7 @@ use tree::DestinationTree;
 /// Directories told of beforehand as closed.
 const MAX_CLOSED: usize = 64 << 10;
 
-/// How often the sender is told how far this side has come.
+/// Entries between two reports to the sender of how far this side has come.
 const TELL_EVERY: u64 = 1024;
 
 /// The walk.
@@ -184,7 +184,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Where an entry goes, and what it is called; `None` if it is passed over.
+    /// Destination of an entry, and its name; `None` if it is passed over.
     fn locate(&mut self, entry: &Entry) -> Result<Option<(RelPath, RelPath)>, CopyError> {
         let (is_dir, is_source) = (entry.kind == Kind::Directory, self.stack.depth() == 1);
         let renaming = &mut self.notes.spots.renaming;
@@ -214,7 +214,7 @@ impl Merge {
         Ok(self.rules.takes_name(&entry.name, &shown).then_some((path, shown)))
     }
 
-    /// What stands at `path`; nothing, below a directory that is not there.
+    /// Entry at `path`; nothing, below a directory that is not there.
     fn look(&self, path: &RelPath) -> Result<Option<Found>, FileError> {
         let parent_is_new = self.stack.state() == Some(DirState::New);
         if parent_is_new && !path.is_root() { Ok(None) } else { self.tree.look(path) }

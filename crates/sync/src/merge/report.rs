@@ -55,7 +55,7 @@ impl EntryReport {
             Kind::Symlink { target } => Some(target.clone()),
             _ => None,
         };
-        self.receiving.tell(CopyEvent::Item {
+        self.receiving.report(CopyEvent::Item {
             changes: changes.letters(update, &entry.kind, self.receiving.options.preserve.times),
             path: shown_path(shown, &entry.kind),
             target,

@@ -16,13 +16,13 @@ use crate::error::{CopyError, DestinationFault, RequestFault};
 use crate::message::violation;
 use crate::noted::Renaming;
 
-/// What the walk is told before it begins.
+/// Destination of the walk, known before it begins.
 pub struct Destined {
-    /// Where to.
+    /// Path of the destination.
     pub path: PathBuf,
-    /// Whose habits.
+    /// Program whose habits are followed.
     pub mode: Mode,
-    /// How many sources there may be.
+    /// Number of sources that there may be.
     pub sources: usize,
     /// See [`DestinationQuery::contents`].
     pub contents: bool,
@@ -38,7 +38,7 @@ pub(super) struct DestinationRoot {
     pub(super) rule: DestinationRule,
     /// The destination's directory was made by this copy.
     pub(super) is_made: bool,
-    /// When the destination's own directory was changed last, before the copy.
+    /// Time of the last change of the destination's own directory, before the copy.
     before: Option<Time>,
     /// The same, if that is what it shall have in the end: temporaries come and go in it.
     pub(super) time: Option<Time>,
@@ -50,7 +50,7 @@ impl DestinationRoot {
         Self { destined, rule: DestinationRule::Into, is_made: false, before: None, time: None }
     }
 
-    /// Whether the destination's own directory stands for an entry of the source.
+    /// True if the destination's own directory stands for an entry of the source.
     pub(super) fn stands_for_entry(&self, renaming: &Renaming) -> bool {
         match self.rule {
             DestinationRule::Into => false,
@@ -194,7 +194,7 @@ fn key(rule: DestinationRule, name: &[u8]) -> Oid {
     }
 }
 
-/// What is neither file, directory nor link.
+/// Fault of what is neither file, directory nor link.
 fn kind_of(found: FileType) -> DestinationFault {
     match found {
         found if found.is_fifo() => DestinationFault::Fifo,
@@ -203,7 +203,7 @@ fn kind_of(found: FileType) -> DestinationFault {
     }
 }
 
-/// How the destination calls what comes.
+/// Renaming of what comes, at the destination.
 fn renaming(rule: DestinationRule, is_dir: bool, path: &Path) -> Renaming {
     match (rule, path.file_name()) {
         (DestinationRule::As, _) if is_dir => Renaming::Below,

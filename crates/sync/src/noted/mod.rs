@@ -15,10 +15,10 @@ use crate::records::Records;
 pub use directories::{DirNumber, Directories, ROOT};
 pub use rooms::{InTheWay, Replacement, RoomRecord, StagedFile};
 
-/// What waits for the end of a copy, in the order of the walk.
+/// Notes for the end of a copy, in the order of the walk.
 #[derive(Default)]
 pub struct EndNotes {
-    /// Where what is noted lies.
+    /// Positions of what is noted.
     pub spots: Spots,
     /// Directories whose metadata is to be set.
     pub dirs: Records<DirRecord>,

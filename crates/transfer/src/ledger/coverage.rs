@@ -52,7 +52,7 @@ impl ByteCoverage {
         coverage.have.covers(wanted) && coverage.wants.is_empty()
     }
 
-    /// Whether the `len` bytes of a want, if it has any, are there at each of its places.
+    /// True if the `len` bytes of a want, if it has any, are there at each of its positions.
     pub(super) fn covers(&self, positions: &[ObjectOffset], len: u64) -> bool {
         len > 0
             && positions.iter().all(|position| {

@@ -8,10 +8,10 @@ use std::time::Instant;
 use super::queue::WantQueue;
 use crate::want::{Group, Tag, Want, WantId};
 
-/// What each want is taken to cost besides its bytes, so that empty files are not free.
+/// Cost of each want besides its bytes, so that empty files are not free.
 pub(super) const WANT_COST: u64 = 512;
 
-/// How far a want is.
+/// Stage of a want.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WantStage {
     Queued,
@@ -24,13 +24,13 @@ enum WantStage {
 pub(super) struct WantEntry {
     pub(super) want: Want,
     stage: WantStage,
-    /// How often it was delivered wrong.
+    /// Number of wrong deliveries.
     pub(super) bad: u32,
     /// Its bytes are being checked.
     pub(super) delivered: bool,
     /// The batch it was last asked in.
     batch: u64,
-    /// What it counts for against the window while it is asked.
+    /// Cost against the window while it is requested.
     charged: u64,
 }
 
@@ -41,7 +41,7 @@ impl WantEntry {
         self.want.clone()
     }
 
-    /// Whether it is to be asked for.
+    /// True if it is to be requested.
     fn is_queued(&self) -> bool {
         self.stage == WantStage::Queued && !self.delivered
     }
@@ -94,7 +94,7 @@ impl RequestedCost {
     }
 }
 
-/// What a want counts for against a plugin's window.
+/// Cost of a want against a plugin's window.
 fn cost(want: &Want) -> u64 {
     want.missing_len() + WANT_COST
 }
@@ -140,7 +140,7 @@ impl OpenWants {
         tag
     }
 
-    /// Whether all have ended.
+    /// True if all have ended.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -162,7 +162,7 @@ impl OpenWants {
         }
     }
 
-    /// What is asked and has not ended.
+    /// Cost of what is requested and has not ended.
     pub(super) const fn requested(&self) -> RequestedCost {
         self.requested
     }
@@ -210,7 +210,7 @@ impl OpenWants {
         self.batches
     }
 
-    /// Whether `tag` was last asked in `batch` and nothing has come for it.
+    /// True if `tag` was last requested in `batch` and nothing has come for it.
     pub(super) fn is_waiting(&self, tag: Tag, batch: u64) -> bool {
         self.get(tag).is_some_and(|entry| entry.is_waiting(batch))
     }
@@ -227,7 +227,7 @@ impl OpenWants {
         &self.queue
     }
 
-    /// When the next delayed want is due.
+    /// Time at which the next delayed want is due.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         self.queue.next_wake()
     }
