@@ -7,6 +7,8 @@ use towpath_content::tree::{Entry, Kind, Time};
 use towpath_files::metadata::Differences;
 use towpath_files::{Found, Stamp};
 
+use EntryAction::{Compare, LeftAlone, Make, Same, Touch};
+
 /// Action for an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryAction {
@@ -107,60 +109,45 @@ fn kind_letter(kind: &Kind) -> u8 {
     }
 }
 
-/// Decides about `new`. `differences` are those of its metadata from that of `old`, as far as this
+/// Decides about `new`. `metadata` are the differences of its metadata from that of `old`, as far as this
 /// process would change them.
-pub fn decide(
-    new: &Entry,
-    old: Option<&Found>,
-    differences: Differences,
-    options: &CopyOptions,
-) -> EntryAction {
+pub fn decide(new: &Entry, old: Option<&Found>, metadata: Differences, options: &CopyOptions) -> EntryAction {
     let is_dir = new.kind == Kind::Directory;
     let Some(old) = old else {
-        return if options.existing { EntryAction::LeftAlone } else { EntryAction::Make(Changes::NEW) };
+        return if options.existing { LeftAlone } else { Make(Changes::NEW) };
     };
     if options.ignore_existing && !(is_dir && old.entry.kind == Kind::Directory) {
-        return EntryAction::LeftAlone;
+        return LeftAlone;
     }
     if !same_kind(&new.kind, &old.entry.kind) {
-        return EntryAction::Make(Changes::NEW);
+        return Make(Changes::NEW);
     }
-    let changes = Changes::from(differences);
+    let changes = Changes::from(metadata);
     match (&new.kind, &old.entry.kind) {
         (Kind::File { size, .. }, Kind::File { .. }) => {
             if options.update && is_newer(&old.stamp, new) {
-                return EntryAction::LeftAlone;
+                return LeftAlone;
             }
             decide_file(*size, &old.stamp, new.metadata.modified, changes, options)
         }
         (Kind::Directory, _) => touch(changes),
         (new, old) if new == old => touch(changes),
-        _ => EntryAction::Make(Changes {
-            content: true,
-            time: changes.time || !options.preserve.times,
-            ..changes
-        }),
+        _ => Make(Changes { content: true, time: changes.time || !options.preserve.times, ..changes }),
     }
 }
 
-fn decide_file(
-    size: u64,
-    old: &Stamp,
-    modified: Time,
-    changes: Changes,
-    options: &CopyOptions,
-) -> EntryAction {
+fn decide_file(size: u64, old: &Stamp, time: Time, changes: Changes, options: &CopyOptions) -> EntryAction {
     let same_size = size == old.size;
     let is_same = match options.check {
-        Check::Quick => same_size && modified == old.modified,
+        Check::Quick => same_size && time == old.modified,
         Check::SizeOnly => same_size,
         Check::Never => false,
-        Check::Content if same_size => return EntryAction::Compare(changes),
+        Check::Content if same_size => return Compare(changes),
         Check::Content => false,
     };
     match is_same {
         true => touch(changes),
-        false => EntryAction::Make(Changes {
+        false => Make(Changes {
             content: options.check == Check::Content,
             size: !same_size,
             time: changes.time || !options.preserve.times,
@@ -170,7 +157,7 @@ fn decide_file(
 }
 
 fn touch(changes: Changes) -> EntryAction {
-    if changes.is_metadata() { EntryAction::Touch(changes) } else { EntryAction::Same }
+    if changes.is_metadata() { Touch(changes) } else { Same }
 }
 
 fn is_newer(old: &Stamp, new: &Entry) -> bool {
@@ -221,44 +208,40 @@ mod tests {
     #[test]
     fn the_quick_check_goes_by_size_and_time() {
         let options = CopyOptions::default();
-        assert_eq!(decided(&file(5, 7), file(5, 7), &options), EntryAction::Same);
-        let EntryAction::Make(changes) = decided(&file(6, 7), file(5, 7), &options) else {
-            panic!("not made")
-        };
+        assert_eq!(decided(&file(5, 7), file(5, 7), &options), Same);
+        let Make(changes) = decided(&file(6, 7), file(5, 7), &options) else { panic!("not made") };
         assert_eq!(&changes.letters(b'>', &file(6, 7).kind, true), b">f.s.......");
-        let EntryAction::Make(changes) = decided(&file(5, 8), file(5, 7), &options) else {
-            panic!("not made")
-        };
+        let Make(changes) = decided(&file(5, 8), file(5, 7), &options) else { panic!("not made") };
         assert_eq!(&changes.letters(b'>', &file(5, 8).kind, true), b">f..t......");
     }
 
     #[test]
     fn the_other_checks() {
         let check = |check| CopyOptions { check, ..CopyOptions::default() };
-        assert!(matches!(decided(&file(5, 8), file(5, 7), &check(Check::SizeOnly)), EntryAction::Touch(_)));
-        assert!(matches!(decided(&file(5, 7), file(5, 7), &check(Check::Never)), EntryAction::Make(_)));
-        assert!(matches!(decided(&file(5, 7), file(5, 7), &check(Check::Content)), EntryAction::Compare(_)));
-        assert!(matches!(decided(&file(6, 7), file(5, 7), &check(Check::Content)), EntryAction::Make(_)));
+        assert!(matches!(decided(&file(5, 8), file(5, 7), &check(Check::SizeOnly)), Touch(_)));
+        assert!(matches!(decided(&file(5, 7), file(5, 7), &check(Check::Never)), Make(_)));
+        assert!(matches!(decided(&file(5, 7), file(5, 7), &check(Check::Content)), Compare(_)));
+        assert!(matches!(decided(&file(6, 7), file(5, 7), &check(Check::Content)), Make(_)));
     }
 
     #[test]
     fn options_leave_things_alone() {
         let base = CopyOptions::default;
         let update = CopyOptions { update: true, ..base() };
-        assert_eq!(decided(&file(5, 7), file(6, 8), &update), EntryAction::LeftAlone);
-        assert!(matches!(decided(&file(5, 9), file(6, 8), &update), EntryAction::Make(_)));
+        assert_eq!(decided(&file(5, 7), file(6, 8), &update), LeftAlone);
+        assert!(matches!(decided(&file(5, 9), file(6, 8), &update), Make(_)));
         let keep = CopyOptions { ignore_existing: true, ..base() };
-        assert_eq!(decided(&file(5, 7), file(6, 8), &keep), EntryAction::LeftAlone);
-        assert!(matches!(decide(&file(5, 7), None, Differences::default(), &keep), EntryAction::Make(_)));
+        assert_eq!(decided(&file(5, 7), file(6, 8), &keep), LeftAlone);
+        assert!(matches!(decide(&file(5, 7), None, Differences::default(), &keep), Make(_)));
         let existing = CopyOptions { existing: true, ..base() };
-        assert_eq!(decide(&file(5, 7), None, Differences::default(), &existing), EntryAction::LeftAlone);
+        assert_eq!(decide(&file(5, 7), None, Differences::default(), &existing), LeftAlone);
     }
 
     #[test]
     fn metadata_alone_is_touched() {
         let mut old = file(5, 7);
         old.metadata.mode = 0o600;
-        let EntryAction::Touch(changes) = decided(&file(5, 7), old, &CopyOptions::default()) else {
+        let Touch(changes) = decided(&file(5, 7), old, &CopyOptions::default()) else {
             panic!("not touched")
         };
         assert_eq!(&changes.letters(b'.', &file(5, 7).kind, true), b".f...p.....");
@@ -267,11 +250,9 @@ mod tests {
     #[test]
     fn another_kind_is_made_anew() {
         let link = Entry { kind: Kind::Symlink { target: b"t".to_vec() }, ..file(0, 7) };
-        assert_eq!(decided(&link, file(5, 7), &CopyOptions::default()), EntryAction::Make(Changes::NEW));
+        assert_eq!(decided(&link, file(5, 7), &CopyOptions::default()), Make(Changes::NEW));
         let other = Entry { kind: Kind::Symlink { target: b"u".to_vec() }, ..file(0, 7) };
-        let EntryAction::Make(changes) = decided(&other, link, &CopyOptions::default()) else {
-            panic!("not made")
-        };
+        let Make(changes) = decided(&other, link, &CopyOptions::default()) else { panic!("not made") };
         assert_eq!(&changes.letters(b'c', &other.kind, true), b"cLc........");
     }
 }

@@ -42,22 +42,16 @@ pub enum DestinationRule {
 }
 
 /// Decides on the rule.
-pub fn rule_for(
-    existing: ExistingKind,
-    query: DestinationQuery,
-) -> Result<DestinationRule, DestinationFault> {
+pub fn rule_for(there: ExistingKind, query: DestinationQuery) -> Result<DestinationRule, DestinationFault> {
+    use ExistingKind::{Directory, Nothing, Other};
     let DestinationQuery { mode, sources, contents, slash, is_dir } = query;
-    match (existing, mode) {
-        (ExistingKind::Other, _) if contents || slash || sources != 1 || is_dir => {
-            Err(DestinationFault::NotADirectory)
-        }
+    match (there, mode) {
+        (Other, _) if contents || slash || sources != 1 || is_dir => Err(DestinationFault::NotADirectory),
         (_, _) if contents => Ok(DestinationRule::Contents),
-        (ExistingKind::Directory, _) => Ok(DestinationRule::Into),
-        (ExistingKind::Nothing, Mode::Sync) if sources != 1 || slash || is_dir => Ok(DestinationRule::Into),
-        (ExistingKind::Nothing, Mode::Cp) if sources != 1 || slash && !is_dir => {
-            Err(DestinationFault::Missing)
-        }
-        (ExistingKind::Nothing | ExistingKind::Other, _) => Ok(DestinationRule::As),
+        (Directory, _) => Ok(DestinationRule::Into),
+        (Nothing, Mode::Sync) if sources != 1 || slash || is_dir => Ok(DestinationRule::Into),
+        (Nothing, Mode::Cp) if sources != 1 || slash && !is_dir => Err(DestinationFault::Missing),
+        (Nothing | Other, _) => Ok(DestinationRule::As),
     }
 }
 

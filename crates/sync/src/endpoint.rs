@@ -81,11 +81,7 @@ pub async fn blocking<T: Send + 'static>(
 }
 
 /// Reports progress, until it is aborted.
-pub async fn report_progress(
-    receiving: Arc<Receiving>,
-    progress: Option<(Progress, String)>,
-    events: Events,
-) {
+pub async fn show_progress(receiving: Arc<Receiving>, progress: Option<(Progress, String)>, events: Events) {
     let mut ticks = tokio::time::interval(PROGRESS_EVERY);
     loop {
         ticks.tick().await;

@@ -8,7 +8,7 @@ use tokio_util::task::AbortOnDropHandle;
 use towpath_api::copy::{CopyRequest, CopySummary, Mode};
 use towpath_content::tree::Event;
 
-use super::endpoint::{StopOnDrop, blocking, receiving, report_progress};
+use super::endpoint::{StopOnDrop, blocking, receiving, show_progress};
 use super::events::{Events, failed_to_read, left_out};
 use super::local::LocalSupplier;
 use super::merge::{Destined, Merge};
@@ -40,7 +40,7 @@ pub async fn copy_locally(
     let mut merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let _stop = StopOnDrop(Arc::clone(&receiving));
     let reporting =
-        AbortOnDropHandle::new(tokio::spawn(report_progress(Arc::clone(&receiving), None, events.clone())));
+        AbortOnDropHandle::new(tokio::spawn(show_progress(Arc::clone(&receiving), None, events.clone())));
     let avoid = not_into_itself(&paths, destination, contents, request.mode)?;
     let removal = Arc::clone(&supplier);
     let working = blocking(move || {

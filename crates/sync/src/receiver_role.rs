@@ -27,7 +27,7 @@ use towpath_transfer::progress::Snapshot;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
 use super::changed::{Changed, Known, Look};
-use super::endpoint::{Endpoint, StopOnDrop, by_source, joined, receiving, report_progress};
+use super::endpoint::{Endpoint, StopOnDrop, by_source, joined, receiving, show_progress};
 use super::hearing::{Heard, LITTLE, Tellings, hear, hear_beside, take_answers, write_contents};
 use super::merge::{Destined, Merge};
 use super::message::hung_up;
@@ -69,7 +69,7 @@ pub async fn receive(
     let progress = session.progress();
     let _stop = StopOnDrop(Arc::clone(&receiving));
     let shown = Some((progress.clone(), endpoint.other.clone()));
-    let reporting = report_progress(Arc::clone(&receiving), shown, endpoint.events.clone());
+    let reporting = show_progress(Arc::clone(&receiving), shown, endpoint.events.clone());
     let reporting = AbortOnDropHandle::new(tokio::spawn(reporting));
 
     let (entries_in, entries) = mpsc::unbounded_channel();
