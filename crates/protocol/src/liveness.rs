@@ -1,4 +1,4 @@
-//! Whether the other side is still there: when to show it that we are, and when its silence is the
+//! Liveness of the other side: when to show it that we are there, and when its silence is the
 //! end. Pure: handed the time.
 
 use std::time::{Duration, Instant};

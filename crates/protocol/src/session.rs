@@ -80,7 +80,7 @@ impl Session {
     /// else.
     pub fn new(config: SessionConfig, now: Instant) -> Self {
         Self {
-            // Whoever copies sees both ends.
+            // A person who copies sees both ends.
             live: Liveness::new(config.silence, now).watched(config.control),
             greeting: None,
             gets: OpenGets::new(Arc::clone(&config.source)),
@@ -219,7 +219,7 @@ impl Session {
         self.outbox.push(Effect::Closed);
     }
 
-    /// Why the connection ended, if it has.
+    /// Reason why the connection ended, if it has.
     pub fn ended(&self) -> Option<&str> {
         self.end.as_ref().map(|end| end.why.as_deref().unwrap_or("the connection was closed"))
     }
@@ -240,7 +240,7 @@ impl Session {
         self.round_trip.get()
     }
 
-    /// Whether the peer owes data that were asked for.
+    /// True if the peer owes data that were asked for.
     pub fn awaits_data(&self) -> bool {
         !self.gets.is_empty()
     }

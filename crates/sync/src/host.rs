@@ -12,7 +12,7 @@ use towpath_store::DiskStore;
 
 use crate::error::EntryFault;
 
-/// Makes what a person is told of one entry: what happened, and what to do next.
+/// Makes the text that a person reads of one entry: what happened, and what to do next.
 pub type Words = fn(&EntryFault<'_>) -> (String, Option<String>);
 
 /// The plain facts.
@@ -21,14 +21,14 @@ pub fn plain(fault: &EntryFault<'_>) -> (String, Option<String>) {
     (fault.to_string(), None)
 }
 
-/// What a copy needs of the service that it runs in.
+/// Parts of the service that a copy runs in.
 #[derive(Clone)]
 pub struct Host {
     /// Its key.
     pub identity: Identity,
     /// Its store and index.
     pub store: Arc<DiskStore>,
-    /// What every chunk passes.
+    /// Processors that every chunk passes.
     pub processors: Processors,
     /// The plugins that contents come by; the way to the other side is each `direct` among them.
     pub plugins: Node,
@@ -36,18 +36,18 @@ pub struct Host {
     pub wishes: Vec<String>,
     /// The folder of resume records.
     pub resume: PathBuf,
-    /// The folder that says which contents went to which node.
+    /// The folder with the contents that went to each node.
     pub shares: PathBuf,
     /// Hosts over ssh that have instructions for AES.
     pub aes_hosts: AesHosts,
-    /// Whether bases may be found outside of the destination.
+    /// True if bases may be found outside of the destination.
     pub bases_beyond: bool,
-    /// What people are told.
+    /// Texts that people read.
     pub words: Words,
 }
 
 impl Host {
-    /// How its connections behave, whoever dials.
+    /// Settings of its connections, whoever dials.
     pub fn peer_config(&self) -> PeerConfig {
         let (processors, wishes) = (self.processors.clone(), self.wishes.clone());
         PeerConfig { processors, wishes, ..PeerConfig::default() }

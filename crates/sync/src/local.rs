@@ -13,12 +13,12 @@ use towpath_protocol::processors::Processors;
 use towpath_store::hash_open_file;
 use towpath_transfer::{FetchError, Outcome};
 
-use super::fate::{Fate, Settling};
+use super::events::{Events, failed_at};
 use super::file::CopyFile;
+use super::file_result::{FileResult, Settling};
 use super::removal::Removal;
 use super::source::Located;
 use super::supply::Supplier;
-use super::talk::{Events, failed_at};
 use super::threads;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
@@ -26,7 +26,7 @@ use towpath_reuse::candidates::renames::MAX_WAITING;
 
 /// Threads that copy.
 const WORKERS: usize = 4;
-/// How often a file is read that is written to meanwhile.
+/// Times that a file is read which is written to meanwhile.
 const TRIES: usize = 3;
 /// Bytes that inspectors are shown at once.
 const INSPECTED: usize = 256 << 10;
@@ -41,7 +41,7 @@ pub struct LocalSupplier {
     queue: mpsc::Sender<CopyJob>,
     /// New files whose bytes may be at the destination, in a file that is about to be removed.
     waiting: Mutex<Vec<Arc<CopyFile>>>,
-    /// What is removed at the source once it is in place: files asked for, by entry.
+    /// Files to remove at the source once they are in place: those requested, by entry.
     remove: Option<Mutex<HashMap<u64, Located>>>,
     removal: Removal,
     inspects: bool,
@@ -97,10 +97,10 @@ impl LocalSupplier {
 }
 
 impl Settling for LocalSupplier {
-    fn settled(&self, entry: u64, fate: Fate) {
+    fn settled(&self, entry: u64, result: FileResult) {
         let Some(remove) = &self.remove else { return };
         let located = lock(remove).remove(&entry);
-        if let Some(located) = located.filter(|located| located.may_go(&fate)) {
+        if let Some(located) = located.filter(|located| located.may_go(&result)) {
             self.removal.remove(located);
         }
     }
@@ -179,7 +179,7 @@ fn beside(
 ) -> Result<(), FileError> {
     let _turn = turns.read();
     let mut result = begin(file, located, processors);
-    // Whoever writes to it may be done by now.
+    // A writer of it may be done by now.
     for _ in 1..TRIES {
         if !matches!(result, Err(FileError::Changed { .. })) {
             break;
@@ -273,15 +273,15 @@ mod tests {
     use towpath_store::DiskStore;
 
     use super::*;
-    use crate::judge::Changes;
+    use crate::decide::Changes;
+    use crate::events;
     use crate::receiving::Receiving;
     use crate::source::{SourceStep, Sources};
-    use crate::talk;
     use crate::wanted::Wanted;
     use towpath_api::copy::CopyOptions;
     use towpath_api::copy::{CopyEvent, FailureKind};
 
-    /// Where the one file in `dir` is.
+    /// Position of the one file in `dir`.
     fn locate(dir: &std::path::Path) -> Located {
         let mut sources = Sources::open(&[dir.into()], true, &CopyOptions::default()).unwrap();
         let mut found = None;
@@ -297,7 +297,7 @@ mod tests {
 
     /// It counted as a failure, and the exit code was 23 where rsync's is 24.
     #[tokio::test]
-    async fn a_file_that_vanished_since_the_scan_is_told_as_vanished() {
+    async fn a_file_that_vanished_since_the_scan_is_reported_as_vanished() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("source")).unwrap();
@@ -306,7 +306,7 @@ mod tests {
         fs::remove_file(at("source/file")).unwrap();
 
         let store = Arc::new(DiskStore::open(&at("state"), &at("data")).unwrap());
-        let (events, told) = talk::events(crate::host::plain);
+        let (events, reports) = events::events(crate::host::plain);
         let receiving = Receiving::new(CopyOptions::default(), store, at("resume"), events.clone(), false);
         let wanted = Wanted {
             room: None,
@@ -322,7 +322,7 @@ mod tests {
             located: Some(located),
         };
         copy(
-            &CopyFile::new(&receiving, wanted, receiving.places.try_take(0).unwrap()),
+            &CopyFile::new(&receiving, wanted, receiving.permits.try_take(0).unwrap()),
             &Processors::default(),
             &events,
             &RwLock::new(()),
@@ -330,7 +330,7 @@ mod tests {
         drop((receiving, events));
 
         let (person, mut shown) = mpsc::channel(4);
-        assert_eq!(told.show_to(person).await, talk::Tally { vanished: 1, ..talk::Tally::default() });
+        assert_eq!(reports.show_to(person).await, events::Tally { vanished: 1, ..events::Tally::default() });
         let event = shown.recv().await.unwrap();
         assert!(matches!(event, CopyEvent::Failed { kind: FailureKind::Vanished, .. }), "{event:?}");
     }

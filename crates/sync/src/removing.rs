@@ -1,4 +1,4 @@
-//! What only the destination has, what removing it would remove, and what is protected from that.
+//! Entries that only the destination has, removals of them, and what is protected from those.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -9,11 +9,11 @@ use crate::noted::{ExtraRecord, Spot};
 use crate::receiving::Receiving;
 use crate::records::Records;
 
-/// What may go from the destination.
+/// Entries that may go from the destination.
 pub struct Removals {
     /// The rules that protect; they follow the walk.
     pub filter: Filter,
-    /// What only the destination has, to be deleted at the end.
+    /// Entries that only the destination has, to be deleted at the end.
     pub extras: Records<ExtraRecord>,
 }
 
@@ -37,7 +37,7 @@ impl Removals {
         }
     }
 
-    /// Whether something stays that only the destination has.
+    /// True if something stays that only the destination has.
     pub fn protects(&mut self, receiving: &Receiving, path: &RelPath, shown: &RelPath, is_dir: bool) -> bool {
         self.filter.protects(shown, is_dir) || is_backup_dir(receiving, path)
     }
@@ -48,7 +48,7 @@ impl Removals {
         noted.map(drop).map_err(|error| FileError::new("note", Path::new("a deletion"), error))
     }
 
-    /// Whether backups of what is in a directory would stay in it.
+    /// Finds out if backups of what is in a directory would stay in it.
     pub fn leaves_backups(
         &mut self,
         receiving: &Receiving,
@@ -85,9 +85,9 @@ pub fn rehearse(
     receiving.placing()?.destination.removal().rehearse(path, &mut removal)
 }
 
-/// Whether the filter rules keep something below a directory that goes.
+/// True if the filter rules keep something below a directory that goes.
 pub fn is_protected(filter: &mut Filter, path: &RelPath, top: &RelPath, is_dir: bool) -> bool {
-    // The top was asked about when it was found.
+    // The top was checked when it was found.
     path != top && filter.protects_in_deleted(path, is_dir)
 }
 
@@ -97,9 +97,9 @@ pub struct ShownRemoval<'a, G> {
     pub path: &'a RelPath,
     /// The same as people know it.
     pub shown: &'a RelPath,
-    /// Whether something may go.
+    /// True if something may go.
     pub may: &'a mut dyn FnMut(&RelPath, bool) -> bool,
-    /// Is told what is gone.
+    /// Called for what is gone.
     pub gone: G,
 }
 

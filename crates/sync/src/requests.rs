@@ -6,22 +6,22 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::error::CopyError;
-use crate::fate::Settling;
 use crate::file::CopyFile;
-use crate::places::FilePermit;
+use crate::file_permits::FilePermit;
+use crate::file_result::Settling;
 use crate::receiving::Receiving;
 use crate::supply::Supplier;
 use crate::wanted::Wanted;
 
-/// How often it is looked whether all files under way wait for their names.
+/// Interval of looks whether all files under way wait for their names.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the last files' moves are waited for together.
+/// Time that the last files' moves are waited for together.
 const MOVES: Duration = Duration::from_millis(1);
 
 /// Asks for files. For the merging thread: it blocks.
 pub struct FileRequests {
     receiving: Arc<Receiving>,
-    /// Who brings files; nobody, if none are wanted.
+    /// Supplier of files; none, if none are wanted.
     supplier: Option<Arc<dyn Supplier>>,
     runtime: Handle,
 }
@@ -40,11 +40,11 @@ impl FileRequests {
         let receiving = &self.receiving;
         let Some(supplier) = &self.supplier else { return Ok(()) };
         if receiving.options.dry_run && wanted.compare.is_none() {
-            receiving.tell_file(&wanted, wanted.size);
+            receiving.report_file(&wanted, wanted.size);
             return Ok(());
         }
         let bytes = wanted.bytes_kept();
-        let permit = match receiving.places.try_take(bytes) {
+        let permit = match receiving.permits.try_take(bytes) {
             Some(permit) => permit,
             None => {
                 supplier.push()?;
@@ -56,7 +56,7 @@ impl FileRequests {
         };
         let file = CopyFile::new(receiving, wanted, permit);
         if file.wanted().compare.is_none() {
-            receiving.tell_file(file.wanted(), file.size());
+            receiving.report_file(file.wanted(), file.size());
             if file.size() == 0 && !supplier.inspects() {
                 file.make_empty();
                 return Ok(());
@@ -69,7 +69,7 @@ impl FileRequests {
     /// can't be asked for, is named as well.
     async fn next_permit(&self, bytes: usize) -> Option<FilePermit> {
         let receiving = &self.receiving;
-        let mut taking = std::pin::pin!(receiving.places.take(bytes));
+        let mut taking = std::pin::pin!(receiving.permits.take(bytes));
         loop {
             // Thousands move while this waits: being woken for each would cost more than looking now and then.
             match tokio::time::timeout(LOOK, &mut taking).await {
@@ -84,7 +84,7 @@ impl FileRequests {
         self.supplier.as_ref().map_or(Ok(()), |supplier| supplier.considered(entry))
     }
 
-    /// Whether anybody brings files.
+    /// True if anybody brings files.
     pub const fn has_supplier(&self) -> bool {
         self.supplier.is_some()
     }
@@ -113,12 +113,12 @@ impl FileRequests {
             supplier.considered(entries)?;
             supplier.push()?;
         }
-        while receiving.places.taken() > waiting {
+        while receiving.permits.taken() > waiting {
             receiving.check()?;
             receiving.name_if_stuck();
             // Thousands move at once: being woken for each costs more than waiting for some.
             self.runtime.block_on(async {
-                receiving.places.moved().await;
+                receiving.permits.moved().await;
                 tokio::time::sleep(MOVES).await;
             });
         }

@@ -1,4 +1,4 @@
-//! What a copy searches on the receiver's own disk, and what is told of it.
+//! Search of a copy on the receiver's own disk, and reports of it.
 //!
 //! Both sides of a copy are the same person's, who may log in at both: so the search may go beyond the
 //! destination (`docs/threat-model.md`).
@@ -14,21 +14,21 @@ use towpath_files::is_temporary_name;
 use towpath_reuse::adaptive::{Account, Bottleneck, Effort, Search};
 use towpath_reuse::disk_search::Scope;
 
-use super::side::Side;
+use super::endpoint::Endpoint;
 
 /// Search for what would come to `destination` otherwise, unless the person does not want that.
-pub fn of(side: &Side, destination: &Path) -> Option<Search> {
-    let options = &side.options;
+pub fn of(endpoint: &Endpoint, destination: &Path) -> Option<Search> {
+    let options = &endpoint.options;
     if options.no_search || options.whole_file {
         return None;
     }
     let scope = scope(options, destination)?;
     let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
-    let (store, effort) = (Arc::clone(&side.host.store), effort(options.search_effort));
+    let (store, effort) = (Arc::clone(&endpoint.host.store), effort(options.search_effort));
     Some(Search { store, scope, leave_out, effort })
 }
 
-/// How hard the adaptive plugin is to search.
+/// Effort of the adaptive plugin's search.
 pub fn effort(asked: SearchEffort) -> Effort {
     match asked {
         SearchEffort::Some => Effort::Some,
@@ -52,7 +52,7 @@ pub fn scope(options: &CopyOptions, destination: &Path) -> Option<Scope> {
     })
 }
 
-/// What the summary tells.
+/// Search as the summary has it.
 pub fn searched(account: &Account) -> Searched {
     let bottleneck = |bottleneck: Bottleneck| match bottleneck {
         Bottleneck::Network => "network",

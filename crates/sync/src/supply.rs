@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::error::CopyError;
 
-use super::fate::Settling;
 use super::file::CopyFile;
+use super::file_result::Settling;
 
 /// Brings files. Called from the merging thread.
 pub trait Supplier: Settling {

@@ -1,6 +1,6 @@
-//! Every want of a session and what is to be asked next: a state machine that is handed the time.
+//! Every want of a session and what is to be requested next: a state machine that is handed the time.
 //!
-//! A want is *queued*, *delayed* until a moment, or *asked*. It leaves the ledger when its bytes
+//! A want is *queued*, *delayed* until a moment, or *requested*. It leaves the ledger when its bytes
 //! are checked and written, when it fails, or when its bytes came another way: coverage is kept
 //! by byte interval for each object, so a piece that arrives ends the chunks inside it, and the
 //! other way round.
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::coverage::ByteCoverage;
-pub use self::wants::AskedCost;
+pub use self::wants::RequestedCost;
 use self::wants::{OpenWants, WantEntry};
 use crate::intervals::Intervals;
 use crate::want::{ObjectKey, ObjectOffset, Outcome, Tag, Want, WantId};
@@ -42,10 +42,10 @@ impl Default for LedgerConfig {
     }
 }
 
-/// What is to become of a want that ended without its bytes.
+/// Next step for a want that ended without its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WantFate {
-    /// It will be asked again.
+pub enum WantResult {
+    /// It will be requested again.
     Again,
     /// It has failed. What that means to the objects it belongs to is not the ledger's to say.
     Failed(Box<Want>),
@@ -53,14 +53,14 @@ pub enum WantFate {
     Unknown,
 }
 
-/// What became of a want whose bytes were written.
+/// Result of a want whose bytes were written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completed {
-    /// The places that they filled.
+    /// The positions that they filled.
     pub filled: Vec<ObjectOffset>,
-    /// Bytes that were not there before, over all places.
+    /// Bytes that were not there before, over all positions.
     pub fresh: u64,
-    /// Wants that need not be brought any more and were asked.
+    /// Wants that need not be brought any more and were requested.
     pub cancelled: Vec<Tag>,
 }
 
@@ -83,11 +83,11 @@ impl Ledger {
         Self { config, wants: OpenWants::new(), coverage: ByteCoverage::default(), last_progress: now }
     }
 
-    /// Adds a want for `id` at `place`; the same id wanted already gets a further place.
+    /// Adds a want for `id` at `position`; the same id wanted already gets a further position.
     pub fn add(
         &mut self,
         id: WantId,
-        place: ObjectOffset,
+        position: ObjectOffset,
         group: &Arc<crate::want::Group>,
         now: Instant,
     ) -> Tag {
@@ -95,25 +95,25 @@ impl Ledger {
             self.last_progress = now;
         }
         let tag = self.wants.open(id, group);
-        if self.coverage.add(place, tag, id.len())
+        if self.coverage.add(position, tag, id.len())
             && let Some(entry) = self.wants.get_mut(tag)
         {
-            entry.want.places.push(place);
+            entry.want.positions.push(position);
         }
         tag
     }
 
-    /// Of a piece that was not asked yet only `part` is missing.
+    /// Of a piece that was not requested yet only `part` is missing.
     pub fn narrow(&mut self, tag: Tag, part: Option<Range<u64>>) {
         self.wants.narrow(tag, part);
     }
 
-    /// What is asked and has not ended.
-    pub const fn asked(&self) -> AskedCost {
-        self.wants.asked()
+    /// Cost of what is requested and has not ended.
+    pub const fn requested(&self) -> RequestedCost {
+        self.wants.requested()
     }
 
-    /// Which bytes are there.
+    /// Bytes that are there.
     pub const fn coverage(&self) -> &ByteCoverage {
         &self.coverage
     }
@@ -124,8 +124,8 @@ impl Ledger {
         self.wants.next_batch(room, max, now)
     }
 
-    /// Takes every chunk that is due. Whoever is asked for them thus takes what comes: they do not
-    /// count as asked against a window.
+    /// Takes every chunk that is due. Whoever brings them thus takes what comes: they do not
+    /// count as requested against a window.
     pub fn next_chunks(&mut self, now: Instant) -> Vec<Want> {
         self.wants.next_chunks(now)
     }
@@ -135,17 +135,17 @@ impl Ledger {
         self.wants.last_batch()
     }
 
-    /// When the next delayed want is due.
+    /// Time at which the next delayed want is due.
     pub fn next_wake(&self) -> Option<Instant> {
         self.wants.next_wake()
     }
 
-    /// Whether anything could be asked now.
+    /// True if anything could be requested now.
     pub fn has_due(&mut self, now: Instant) -> bool {
         self.wants.wake(now).has_any()
     }
 
-    /// Whether a chunk could be asked now.
+    /// True if a chunk could be requested now.
     pub fn has_due_chunks(&mut self, now: Instant) -> bool {
         self.wants.wake(now).has_chunks()
     }
@@ -158,7 +158,7 @@ impl Ledger {
         Some(&entry.want)
     }
 
-    /// Whether `tag` was last asked in `batch` and nothing has come for it.
+    /// True if `tag` was last requested in `batch` and nothing has come for it.
     pub fn is_waiting(&self, tag: Tag, batch: u64) -> bool {
         self.wants.is_waiting(tag, batch)
     }
@@ -168,51 +168,51 @@ impl Ledger {
         self.wants.get(tag).map(|entry| &entry.want)
     }
 
-    /// The bytes of `tag` are checked and written to `written`. Returns the places that they
+    /// The bytes of `tag` are checked and written to `written`. Returns the positions that they
     /// filled, how many bytes are new there, and wants that are covered by now and need not be
-    /// brought. A place that the want got while its bytes were on their way to the others is still to
+    /// brought. A position that the want got while its bytes were on their way to the others is still to
     /// be filled.
     pub fn done(&mut self, tag: Tag, written: &[ObjectOffset], now: Instant) -> Completed {
         self.last_progress = now;
         let mut done = Completed::default();
-        let Some((places, len)) = self.take_places(tag, written) else { return done };
-        for place in &places {
-            let range = place.offset..place.offset + len;
-            done.fresh += bytes_of(&self.coverage.gaps(place.object, &range));
-            done.cancelled.extend(self.cover(place.object, range));
+        let Some((positions, len)) = self.take_positions(tag, written) else { return done };
+        for position in &positions {
+            let range = position.offset..position.offset + len;
+            done.fresh += bytes_of(&self.coverage.gaps(position.object, &range));
+            done.cancelled.extend(self.cover(position.object, range));
         }
-        Completed { filled: places, ..done }
+        Completed { filled: positions, ..done }
     }
 
-    /// Takes the places out that were written; a want without others is closed.
-    fn take_places(&mut self, tag: Tag, written: &[ObjectOffset]) -> Option<(Vec<ObjectOffset>, u64)> {
+    /// Takes the positions out that were written; a want without others is closed.
+    fn take_positions(&mut self, tag: Tag, written: &[ObjectOffset]) -> Option<(Vec<ObjectOffset>, u64)> {
         let written: HashSet<&ObjectOffset> = written.iter().collect();
         let entry = self.wants.get_mut(tag)?;
-        let is_filled = |place: &ObjectOffset| written.contains(place);
-        let (filled, rest) = entry.want.places.iter().copied().partition::<Vec<_>, _>(is_filled);
+        let is_filled = |position: &ObjectOffset| written.contains(position);
+        let (filled, rest) = entry.want.positions.iter().copied().partition::<Vec<_>, _>(is_filled);
         let len = entry.want.id.len();
         if rest.is_empty() {
             self.close(tag);
             return Some((filled, len));
         }
-        entry.want.places = rest;
-        filled.iter().for_each(|place| self.coverage.remove(place, tag));
+        entry.want.positions = rest;
+        filled.iter().for_each(|position| self.coverage.remove(position, tag));
         self.wants.requeue(tag);
         Some((filled, len))
     }
 
     /// Bytes of `object` are there (found, checked and written without a want). Returns wants that
-    /// need not be brought any more; those that were asked are to be cancelled.
+    /// need not be brought any more; those that were requested are to be cancelled.
     pub fn cover(&mut self, object: ObjectKey, range: Range<u64>) -> Vec<Tag> {
         self.coverage.cover(object, range.clone());
         let candidates: Vec<Tag> = self.coverage.near(object, &range).map(|(_, tag)| tag).collect();
         let mut cancelled = Vec::new();
         for tag in candidates {
             let Some(entry) = self.wants.get(tag) else { continue };
-            if self.coverage.covers(&entry.want.places, entry.want.id.len()) {
-                let was_asked = entry.is_asked();
+            if self.coverage.covers(&entry.want.positions, entry.want.id.len()) {
+                let was_requested = entry.is_requested();
                 self.close(tag);
-                if was_asked {
+                if was_requested {
                     cancelled.push(tag);
                 }
             }
@@ -223,7 +223,7 @@ impl Ledger {
     /// Takes `tag` out of every index.
     fn close(&mut self, tag: Tag) -> Option<Want> {
         let want = self.wants.close(tag)?;
-        want.places.iter().for_each(|place| self.coverage.remove(place, tag));
+        want.positions.iter().for_each(|position| self.coverage.remove(position, tag));
         Some(want)
     }
 
@@ -232,41 +232,41 @@ impl Ledger {
         self.coverage.uncover(object, range);
     }
 
-    /// What was delivered for `tag` is wrong. Who brought it is the session's to remember.
-    pub fn bad(&mut self, tag: Tag) -> WantFate {
-        let Some(entry) = self.wants.get_mut(tag) else { return WantFate::Unknown };
+    /// Takes note that the delivery for `tag` is wrong. The session remembers who brought it.
+    pub fn bad(&mut self, tag: Tag) -> WantResult {
+        let Some(entry) = self.wants.get_mut(tag) else { return WantResult::Unknown };
         entry.bad += 1;
         if entry.bad >= self.config.max_bad {
             return self.fail(tag);
         }
         self.wants.requeue(tag);
-        WantFate::Again
+        WantResult::Again
     }
 
-    /// The part that was delivered for `tag` is of no use, and nobody is to blame: all of it is asked for.
+    /// The part that was delivered for `tag` is of no use, and nobody is to blame: all of it is requested.
     pub fn widen(&mut self, tag: Tag) {
         self.wants.requeue(tag);
         self.narrow(tag, None);
     }
 
     /// A want ended without bytes. If bytes for it are being checked, that decides.
-    pub fn ended(&mut self, tag: Tag, outcome: &Outcome, now: Instant) -> WantFate {
+    pub fn ended(&mut self, tag: Tag, outcome: &Outcome, now: Instant) -> WantResult {
         if self.wants.get(tag).is_none_or(|entry| entry.delivered) {
-            return WantFate::Unknown;
+            return WantResult::Unknown;
         }
         match outcome {
             Outcome::RetryLater(delay) => self.wants.delay(tag, now + *delay),
             Outcome::Cancelled => self.wants.requeue(tag),
             _ => return self.fail(tag),
         }
-        WantFate::Again
+        WantResult::Again
     }
 
-    fn fail(&mut self, tag: Tag) -> WantFate {
-        self.close(tag).map_or(WantFate::Unknown, |want| WantFate::Failed(Box::new(want)))
+    fn fail(&mut self, tag: Tag) -> WantResult {
+        self.close(tag).map_or(WantResult::Unknown, |want| WantResult::Failed(Box::new(want)))
     }
 
-    /// Forgets an object; returns wants of nobody else that were asked, to be cancelled.
+    /// Forgets an object; returns wants of nobody else that were requested, to be cancelled.
     pub fn forget(&mut self, object: ObjectKey) -> Vec<Tag> {
         let mut cancelled = Vec::new();
         for (_, tag) in self.coverage.forget(object) {
@@ -277,7 +277,7 @@ impl Ledger {
         cancelled
     }
 
-    /// Takes back the pieces of `object` that nobody is asked for: something else is wanted there. Returns which.
+    /// Takes back the pieces of `object` that are not requested of anybody: something else is wanted there. Returns which.
     pub fn take_back_pieces(&mut self, object: ObjectKey) -> Vec<u64> {
         let wants = &self.wants;
         let is_idle = |tag: Tag| {
@@ -296,22 +296,22 @@ impl Ledger {
         taken
     }
 
-    /// Takes a piece back that was last asked in `batch` or before and for which nothing has come. Returns
-    /// the places that it was wanted for; none if it is none of these.
+    /// Takes a piece back that was last requested in `batch` or before and for which nothing has come. Returns
+    /// the positions that it was wanted for; none if it is none of these.
     pub fn take_back_piece(&mut self, tag: Tag, batch: u64) -> Vec<ObjectOffset> {
         let is_old = |entry: &&WantEntry| entry.is_piece() && entry.is_old(batch);
         if self.wants.get(tag).filter(is_old).is_none() {
             return Vec::new();
         }
-        self.close(tag).map_or_else(Vec::new, |want| want.places)
+        self.close(tag).map_or_else(Vec::new, |want| want.positions)
     }
 
     /// Takes every place in `object` from a want. One without others is closed: then returns whether it was asked.
     fn leave(&mut self, tag: Tag, object: ObjectKey) -> bool {
         let Some(entry) = self.wants.get_mut(tag) else { return false };
-        entry.want.places.retain(|place| place.object != object);
-        let (was_asked, is_over) = (entry.is_asked(), entry.want.places.is_empty());
-        is_over && self.close(tag).is_some() && was_asked
+        entry.want.positions.retain(|position| position.object != object);
+        let (was_requested, is_over) = (entry.is_requested(), entry.want.positions.is_empty());
+        is_over && self.close(tag).is_some() && was_requested
     }
 
     /// The parts of `range` that are not there and that no piece which is wanted will fill.
@@ -325,13 +325,13 @@ impl Ledger {
         gaps.iter().flat_map(|gap| expected.gaps(gap)).collect()
     }
 
-    /// Bytes of the wants of `object` that are asked.
-    pub fn asked_bytes(&self, object: ObjectKey) -> u64 {
+    /// Bytes of the wants of `object` that are requested.
+    pub fn requested_bytes(&self, object: ObjectKey) -> u64 {
         let entries = self.coverage.wants(object).filter_map(|(_, tag)| self.wants.get(tag));
-        entries.filter(|entry| entry.is_asked()).map(|entry| entry.want.id.len()).sum()
+        entries.filter(|entry| entry.is_requested()).map(|entry| entry.want.id.len()).sum()
     }
 
-    /// How long it has been since bytes last came, if that is over the patience and any are due.
+    /// Time since bytes last came, if that is over the wait limit and any are due.
     pub fn stalled(&self, now: Instant) -> Option<Duration> {
         let waited = now.saturating_duration_since(self.last_progress);
         (!self.wants.is_empty() && waited >= self.config.wait_limit).then_some(waited)

@@ -20,18 +20,18 @@ use crate::stamp::Stamp;
 /// Failures that are told; more are only seen in that the removal is not complete.
 const TOLD: usize = 64;
 
-/// What became of a removal.
+/// Result of a removal.
 #[derive(Debug, Default)]
 pub struct Removed {
-    /// How many entries are gone.
+    /// Number of entries that are gone.
     pub entries: u64,
     /// True if something stays, because it was to be kept or could not be removed.
     pub kept: bool,
-    /// Why entries could not be removed: the first few.
+    /// Errors of entries that could not be removed: the first few.
     pub failures: Vec<FileError>,
 }
 
-/// Who decides what is removed, and is told.
+/// Decisions on what is removed, and reports of it.
 pub trait Removing {
     /// Asked before anything is done to an entry: a directory before what is in it, and if that is
     /// to be kept nothing in it is asked about.

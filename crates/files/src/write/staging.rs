@@ -33,7 +33,7 @@ pub(super) struct Staging {
     dir: OwnedFd,
     /// For messages only.
     path: PathBuf,
-    /// Whether names are folded here, once that was tried.
+    /// True if names are folded here, once that was tried.
     folds: OnceLock<bool>,
     /// The next temporary's name: only this user gets in here, so names need not be hard to guess, but
     /// should be others than those of an earlier run.
@@ -127,7 +127,7 @@ impl Staging {
         &self.name
     }
 
-    /// Where a temporary is.
+    /// Position of a temporary.
     pub(super) fn at<'a>(&'a self, name: &'a str) -> PlaceAt<'a> {
         PlaceAt { dir: self.dir.as_fd(), name: name.as_bytes() }
     }
@@ -214,7 +214,7 @@ impl Staging {
     }
 }
 
-/// What could not be removed, if it is not the reading of the directory that failed.
+/// Error about what could not be removed, if it is not the reading of the directory that failed.
 struct Leftover(Errno, Option<PathBuf>);
 
 impl From<Errno> for Leftover {

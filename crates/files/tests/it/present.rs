@@ -1,4 +1,4 @@
-//! What a destination has already: looked at, listed, kept accessible meanwhile, moved away.
+//! Entries of a destination: looked at, listed, kept accessible meanwhile, moved away.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

@@ -17,7 +17,7 @@ use towpath_files::{
 use crate::support::{acl, ask, everything, metadata, names_in, path};
 
 const TRIES: usize = 3000;
-/// When a busy machine has still not let the two meet.
+/// Tries after which a busy machine has still not let the two meet.
 const MOST_TRIES: usize = 100 * TRIES;
 
 /// Swaps the names of `dst/d`, a directory, and `dst/evil`, a link out of the tree, until told to
@@ -165,7 +165,7 @@ fn repair(dir: &fs::File) {
     }
 }
 
-/// How many kinds of operations there are, and which one it is in this turn: what moves `d`
+/// Number of kinds of operations, and the one of this turn: what moves `d`
 /// itself is rare, what makes files (in a staging directory of its own) less frequent than the rest.
 const KINDS: usize = 14;
 

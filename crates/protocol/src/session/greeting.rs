@@ -42,7 +42,7 @@ impl Greeting {
         let greeting = Self::of(hello);
         let in_parts = greeting.in_parts;
         let asked = |ours: &dyn Encoding| wished(ours.wish());
-        // Whoever takes compressed data in parts has nothing against them where they are quicker.
+        // A peer that takes compressed data in parts has nothing against them where they are quicker.
         let own_choice = |ours: &dyn Encoding| in_parts && ours.capability() == compression::CAPABILITY;
         let taken = || config.processors.encodings().filter(|(_, ours)| has(ours.capability()));
         let agreed = |number, is_asked| Encoded { number, is_asked, in_parts };

@@ -198,7 +198,7 @@ fn wants(oid: Oid, data: &[u8]) -> Vec<Want> {
     let want = |index| Want {
         tag: index,
         id: WantId::Piece { oid, layout, index },
-        places: Vec::new(),
+        positions: Vec::new(),
         group: Arc::default(),
         origin: None,
         base: None,

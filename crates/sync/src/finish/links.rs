@@ -9,8 +9,8 @@ use towpath_files::{FileError, Naming, Overwrite, RelPath, ScanOptions};
 use super::Finish;
 use super::allowance::Allowance;
 use super::rooms::RoomToMake;
+use crate::decide::Changes;
 use crate::error::CopyError;
-use crate::judge::Changes;
 use crate::noted::{EndNotes, InTheWay, LinkRecord, RecordStop};
 use crate::receiving::{Receiving, add};
 
@@ -59,7 +59,7 @@ fn make_link(
         true => Changes { new: true, ..Changes::default() },
         false => Changes::default(),
     };
-    receiving.tell(CopyEvent::Item {
+    receiving.report(CopyEvent::Item {
         changes: changes.letters(b'h', &file, receiving.options.preserve.times),
         path: room.shown.as_bytes().to_vec(),
         target: Some(shown_first.as_bytes().to_vec()),

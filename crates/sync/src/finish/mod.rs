@@ -25,17 +25,17 @@ use crate::receiving::Receiving;
 use crate::removing::{Removals, rehearse};
 use crate::requests::FileRequests;
 
-/// What the walk leaves to be done when it is over.
+/// Work that the walk leaves for its end.
 pub struct Finish {
-    /// Where it writes.
+    /// State of the receiving side.
     pub receiving: Arc<Receiving>,
     /// Files under way.
     pub requests: FileRequests,
-    /// What may go from the destination.
+    /// Entries that may go from the destination.
     pub removals: Removals,
-    /// What waits for this moment.
+    /// Notes for this moment.
     pub notes: EndNotes,
-    /// How the destination is looked at.
+    /// Options of looks at the destination.
     pub look: ScanOptions,
     /// Entries that the sender told.
     pub entries: u64,
@@ -70,7 +70,7 @@ impl Finish {
         let root = placing.destination.look(&RelPath::root(), &self.look).map_err(CopyError::destination)?;
         let now = root.map(|root| root.stamp.modified);
         if let Some(modified) = self.root_time.filter(|modified| now != Some(*modified)) {
-            // Whose directory it is not can't; it matters little.
+            // Only the owner of a directory can; it matters little.
             let _ = placing.destination.set_dir_time(&RelPath::root(), modified);
         }
         placing.destination.sync().map_err(CopyError::destination)?;
@@ -90,7 +90,7 @@ impl Finish {
         let noted = extras.for_each(|record: ExtraRecord| {
             let Some(placing) = receiving.opened().filter(|_| record.is_dir) else { return Ok(()) };
             let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
-            // What can't be read is told when it is to be deleted.
+            // Errors of reading come when it is to be deleted.
             let _ = rehearse(&receiving, &path, &shown, filter, |path, _, is_dir| {
                 if !is_dir && let Ok(Some(found)) = placing.destination.look(path, &look) {
                     receiving.is_spare(path.clone(), found.stamp);

@@ -7,8 +7,8 @@ use towpath_files::{FileError, Found, RelPath};
 
 use super::Merge;
 use super::stack::{DirFrame, DirState};
+use crate::decide::{Changes, EntryAction, decide};
 use crate::error::Obstacle;
-use crate::judge::{Changes, Verdict, judge};
 use crate::noted::{InTheWay, RoomRecord};
 
 impl Merge {
@@ -34,13 +34,13 @@ impl Merge {
         let difference = old.as_ref().map_or_else(Differences::default, |old| {
             differences(&entry.kind, &entry.metadata, &old.entry.metadata, &self.receiving.policy)
         });
-        let verdict = judge(&entry, old.as_ref(), difference, self.options());
-        if matches!(verdict, Verdict::LeftAlone) && !is_made {
+        let action = decide(&entry, old.as_ref(), difference, self.options());
+        if matches!(action, EntryAction::LeftAlone) && !is_made {
             self.stack.enter_bare(DirState::Skipped);
             return Ok(());
         }
-        let state = self.make_or_keep(&verdict, &entry, &mut old, (path, shown))?;
-        // What the person named is there in any case: it says nothing of what is in it.
+        let state = self.make_or_keep(&action, &entry, &mut old, (path, shown))?;
+        // The person named it, so it is there in any case, which shows nothing of its content.
         if old.is_some() && self.stack.depth() > 1 {
             self.matched += 1;
         }
@@ -50,7 +50,7 @@ impl Merge {
         let frame = DirFrame {
             is_below: !path.is_root(),
             names: if is_compared { self.tree.names_to_compare(path)? } else { None },
-            is_changed: state == DirState::New || matches!(verdict, Verdict::Touch(_)),
+            is_changed: state == DirState::New || matches!(action, EntryAction::Touch(_)),
             is_writable: state == DirState::New,
             ..DirFrame::new(name, state, entry.metadata)
         };
@@ -61,13 +61,13 @@ impl Merge {
     /// Does what was decided about a directory that is gone into.
     fn make_or_keep(
         &mut self,
-        verdict: &Verdict,
+        action: &EntryAction,
         entry: &Entry,
         old: &mut Option<Found>,
         (path, shown): (&RelPath, &RelPath),
     ) -> Result<DirState, FileError> {
-        match *verdict {
-            Verdict::Make(changes) => {
+        match *action {
+            EntryAction::Make(changes) => {
                 self.touch_parent()?;
                 match old.take() {
                     Some(_) => self.tree.replace_by_dir(path)?,
@@ -77,15 +77,15 @@ impl Merge {
                 self.report.created(entry);
                 Ok(DirState::New)
             }
-            Verdict::Touch(changes) => {
+            EntryAction::Touch(changes) => {
                 self.report.changed(entry, shown, changes, b'.');
                 Ok(DirState::Existing)
             }
-            Verdict::LeftAlone => {
+            EntryAction::LeftAlone => {
                 self.report.changed(entry, shown, Changes { new: true, ..Changes::default() }, b'c');
                 Ok(DirState::New)
             }
-            Verdict::Same | Verdict::Compare(_) => {
+            EntryAction::Same | EntryAction::Compare(_) => {
                 self.report.unchanged(entry, shown);
                 Ok(DirState::Existing)
             }
@@ -110,7 +110,7 @@ impl Merge {
         if !self.tree.collides(path, name)? {
             return Ok(());
         }
-        // What has the name is not superfluous.
+        // The entry that has the name is not superfluous.
         self.is_incomplete = true;
         Err(Obstacle::Collision.to("write", &self.receiving.placing()?.whole_path(path)))
     }
@@ -121,7 +121,7 @@ impl Merge {
         if self.stack.touch() { self.tree.make_dir(&self.stack.path) } else { Ok(()) }
     }
 
-    /// What is in the way of something that is no directory: a directory, if it may go at the end.
+    /// Directory in the way of something that is no directory, if it may go at the end.
     pub(super) fn in_the_way(
         &mut self,
         old: &Found,

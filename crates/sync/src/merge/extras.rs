@@ -1,4 +1,4 @@
-//! What only the destination has: noted, to be deleted at the end.
+//! Entries that only the destination has: noted, to be deleted at the end.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What is no directory: left out, made at once, or asked for.
+//! Entries that are no directories: left out, made at once, or requested.
 
 use towpath_api::copy::Mode;
 use towpath_content::tree::{Entry, Kind};
@@ -6,8 +6,8 @@ use towpath_files::metadata::{Differences, differences};
 use towpath_files::{FileError, Found, RelPath};
 
 use super::Merge;
+use crate::decide::{Changes, EntryAction, decide};
 use crate::error::{CopyError, Obstacle};
-use crate::judge::{Changes, Verdict, judge};
 use crate::noted::{InTheWay, Replacement, RoomRecord, Spot};
 use crate::source::Located;
 use crate::wanted::Wanted;
@@ -104,7 +104,7 @@ impl Merge {
         }
     }
 
-    /// What is to be told of an entry that has to be made, and what if its content turns out to be the same; nothing if it
+    /// Reports of an entry that has to be made, and of its content if that turns out to be the same; nothing if it
     /// is as it should be, which is seen to here.
     fn change_of(
         &mut self,
@@ -119,14 +119,14 @@ impl Merge {
         if old.is_some() {
             self.matched += 1;
         }
-        match judge(entry, old, difference, self.options()) {
-            Verdict::LeftAlone => self.receiving.settled(self.entry, false),
-            Verdict::Same => {
+        match decide(entry, old, difference, self.options()) {
+            EntryAction::LeftAlone => self.receiving.settled(self.entry, false),
+            EntryAction::Same => {
                 self.note_first(entry, true)?;
                 self.report.unchanged(entry, shown);
                 old.iter().for_each(|old| self.receiving.unchanged(self.entry, &old.stamp));
             }
-            Verdict::Touch(changes) => {
+            EntryAction::Touch(changes) => {
                 self.report.changed(entry, shown, changes, b'.');
                 self.note_first(entry, true)?;
                 let touch = |old: &Found| {
@@ -137,8 +137,8 @@ impl Merge {
                     self.receiving.unchanged(self.entry, &old.stamp);
                 }
             }
-            Verdict::Make(changes) => return Ok(Some((changes, None))),
-            Verdict::Compare(changes) => {
+            EntryAction::Make(changes) => return Ok(Some((changes, None))),
+            EntryAction::Compare(changes) => {
                 return Ok(Some((Changes { content: true, ..changes }, Some(changes))));
             }
         }

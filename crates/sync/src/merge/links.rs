@@ -44,7 +44,7 @@ impl LinkGroups {
     }
 }
 
-/// Where the first names of groups are noted. Numbers are the sender's: beyond the first ones this is a file, in which
+/// Notes of the first names of groups. Numbers are the sender's: beyond the first ones this is a file, in which
 /// those that do not come are holes.
 #[derive(Default)]
 struct FirstPlaces {
@@ -103,13 +103,13 @@ impl Merge {
     ) -> Result<(), FileError> {
         if let Some(old) = old {
             let (first_path, _) = self.notes.spots.paths(&first.spot)?;
-            let there = match self.look(&first_path) {
+            let first_found = match self.look(&first_path) {
                 // A real run would have made way for the directories on the way there.
                 Err(_) if self.options().dry_run => None,
-                there => there?,
+                found => found?,
             };
             self.matched += 1;
-            if first.is_kept && there.is_some_and(|there| there.stamp.same_file(&old.stamp)) {
+            if first.is_kept && first_found.is_some_and(|found| found.stamp.same_file(&old.stamp)) {
                 self.report.unchanged(entry, shown);
                 self.receiving.unchanged(self.entry, &old.stamp);
                 return Ok(());

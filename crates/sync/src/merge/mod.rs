@@ -36,11 +36,11 @@ use towpath_content::tree::{Entry, Event, Kind};
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, Found, RelPath};
 
+use crate::destination_rules::DestinationRule;
 use crate::error::{CopyError, RequestFault};
 use crate::finish::Finish;
 use crate::message::violation;
 use crate::noted::{DirRecord, EndNotes};
-use crate::placement::Placement;
 use crate::receiving::Receiving;
 use crate::removing::Removals;
 use crate::requests::FileRequests;
@@ -57,7 +57,7 @@ use tree::DestinationTree;
 /// Directories told of beforehand as closed.
 const MAX_CLOSED: usize = 64 << 10;
 
-/// How often the sender is told how far this side has come.
+/// Entries between two reports to the sender of how far this side has come.
 const TELL_EVERY: u64 = 1024;
 
 /// The walk.
@@ -184,14 +184,14 @@ impl Merge {
         Ok(())
     }
 
-    /// Where an entry goes, and what it is called; `None` if it is passed over.
+    /// Destination of an entry, and its name; `None` if it is passed over.
     fn locate(&mut self, entry: &Entry) -> Result<Option<(RelPath, RelPath)>, CopyError> {
         let (is_dir, is_source) = (entry.kind == Kind::Directory, self.stack.depth() == 1);
         let renaming = &mut self.notes.spots.renaming;
         if is_source {
             self.root.take_source(entry, self.entry == 1, &self.tree, renaming)?;
         }
-        let is_contents = self.root.placement == Placement::Contents;
+        let is_contents = self.root.rule == DestinationRule::Contents;
         let Some(state) = self.stack.state() else {
             return Err(violation("a tree that begins with no directory"));
         };
@@ -214,7 +214,7 @@ impl Merge {
         Ok(self.rules.takes_name(&entry.name, &shown).then_some((path, shown)))
     }
 
-    /// What stands at `path`; nothing, below a directory that is not there.
+    /// Entry at `path`; nothing, below a directory that is not there.
     fn look(&self, path: &RelPath) -> Result<Option<Found>, FileError> {
         let parent_is_new = self.stack.state() == Some(DirState::New);
         if parent_is_new && !path.is_root() { Ok(None) } else { self.tree.look(path) }
@@ -255,7 +255,7 @@ impl Merge {
         noted.map(drop).map_err(|error| CopyError::system("note", Path::new("a directory"), error))
     }
 
-    /// Brings the copy to its end; every entry was told. Blocks until all files are in place.
+    /// Brings the copy to its end; every entry was listed. Blocks until all files are in place.
     pub fn finish(self) -> Result<(), CopyError> {
         let finish = Finish {
             receiving: self.receiving,

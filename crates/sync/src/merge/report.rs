@@ -6,9 +6,9 @@ use towpath_api::copy::{CopyEvent, Dropped};
 use towpath_content::tree::{Entry, Kind};
 use towpath_files::RelPath;
 
-use crate::judge::Changes;
+use crate::decide::Changes;
+use crate::events::shown_time;
 use crate::receiving::{Receiving, add};
-use crate::talk::shown_time;
 
 /// Tells and counts entries.
 pub(super) struct EntryReport {
@@ -55,7 +55,7 @@ impl EntryReport {
             Kind::Symlink { target } => Some(target.clone()),
             _ => None,
         };
-        self.receiving.tell(CopyEvent::Item {
+        self.receiving.report(CopyEvent::Item {
             changes: changes.letters(update, &entry.kind, self.receiving.options.preserve.times),
             path: shown_path(shown, &entry.kind),
             target,

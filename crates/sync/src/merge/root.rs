@@ -11,20 +11,20 @@ use towpath_files::{Destination, RelPath};
 use towpath_ssh::patterns::NamePattern;
 
 use super::tree::DestinationTree;
+use crate::destination_rules::{DestinationQuery, DestinationRule, ExistingKind, rule_for};
 use crate::error::{CopyError, DestinationFault, RequestFault};
 use crate::message::violation;
 use crate::noted::Renaming;
-use crate::placement::{AskedPlace, Placement, There, place};
 
-/// What the walk is told before it begins.
+/// Destination of the walk, known before it begins.
 pub struct Destined {
-    /// Where to.
+    /// Path of the destination.
     pub path: PathBuf,
-    /// Whose habits.
+    /// Program whose habits are followed.
     pub mode: Mode,
-    /// How many sources there may be.
+    /// Number of sources that there may be.
     pub sources: usize,
-    /// See [`AskedPlace::contents`].
+    /// See [`DestinationQuery::contents`].
     pub contents: bool,
     /// The names that the sources may have, if they are known here: a sender that is not trusted
     /// gets no others written.
@@ -35,10 +35,10 @@ pub struct Destined {
 pub(super) struct DestinationRoot {
     pub(super) destined: Destined,
     /// As the first entry decided.
-    pub(super) placement: Placement,
+    pub(super) rule: DestinationRule,
     /// The destination's directory was made by this copy.
     pub(super) is_made: bool,
-    /// When the destination's own directory was changed last, before the copy.
+    /// Time of the last change of the destination's own directory, before the copy.
     before: Option<Time>,
     /// The same, if that is what it shall have in the end: temporaries come and go in it.
     pub(super) time: Option<Time>,
@@ -47,15 +47,15 @@ pub(super) struct DestinationRoot {
 impl DestinationRoot {
     /// A destination that was not looked at.
     pub(super) const fn new(destined: Destined) -> Self {
-        Self { destined, placement: Placement::Into, is_made: false, before: None, time: None }
+        Self { destined, rule: DestinationRule::Into, is_made: false, before: None, time: None }
     }
 
-    /// Whether the destination's own directory stands for an entry of the source.
+    /// True if the destination's own directory stands for an entry of the source.
     pub(super) fn stands_for_entry(&self, renaming: &Renaming) -> bool {
-        match self.placement {
-            Placement::Into => false,
-            Placement::Contents => true,
-            Placement::As => *renaming == Renaming::Below,
+        match self.rule {
+            DestinationRule::Into => false,
+            DestinationRule::Contents => true,
+            DestinationRule::As => *renaming == Renaming::Below,
         }
     }
 
@@ -78,9 +78,9 @@ impl DestinationRoot {
             return Err(CopyError::Unasked { name: entry.name.clone() });
         }
         if !is_first {
-            return match self.placement {
-                Placement::Into => Ok(()),
-                Placement::As | Placement::Contents => {
+            return match self.rule {
+                DestinationRule::Into => Ok(()),
+                DestinationRule::As | DestinationRule::Contents => {
                     Err(violation("a second source, where one was asked for"))
                 }
             };
@@ -100,15 +100,15 @@ impl DestinationRoot {
     /// Decides where the first entry goes by what is at the destination now, and opens that.
     fn settle(&mut self, entry: &Entry, path: &Path, tree: &DestinationTree) -> Result<Renaming, CopyError> {
         let is_dir = entry.kind == Kind::Directory;
-        let there = match std::fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => There::Directory,
-            Ok(_) => There::Other,
+        let existing = match std::fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => ExistingKind::Directory,
+            Ok(_) => ExistingKind::Other,
             // A link that leads nowhere is something that can be replaced.
-            Err(_) if path.symlink_metadata().is_ok() => There::Other,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => There::Nothing,
+            Err(_) if path.symlink_metadata().is_ok() => ExistingKind::Other,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => ExistingKind::Nothing,
             Err(error) => return Err(CopyError::system("look at", path, error)),
         };
-        let asked = AskedPlace {
+        let query = DestinationQuery {
             mode: self.destined.mode,
             sources: self.destined.sources,
             contents: self.destined.contents,
@@ -118,15 +118,15 @@ impl DestinationRoot {
         // An interrupted copy made the directory that it goes on with now.
         let goes_on = self.destined.mode == Mode::Cp
             && is_dir
-            && there == There::Directory
-            && tree.receiving.is_open(path, &key(Placement::As, &entry.name));
-        let there = if goes_on { There::Nothing } else { there };
-        self.placement =
-            place(there, asked).map_err(|fault| CopyError::Unfit { path: path.to_path_buf(), fault })?;
-        let key = key(self.placement, &entry.name);
-        let there = if goes_on { There::Directory } else { there };
-        self.open(path, there, is_dir, (&key, tree))?;
-        Ok(renaming(self.placement, is_dir, path))
+            && existing == ExistingKind::Directory
+            && tree.receiving.is_open(path, &key(DestinationRule::As, &entry.name));
+        let existing = if goes_on { ExistingKind::Nothing } else { existing };
+        self.rule = rule_for(existing, query)
+            .map_err(|fault| CopyError::Unfit { path: path.to_path_buf(), fault })?;
+        let key = key(self.rule, &entry.name);
+        let existing = if goes_on { ExistingKind::Directory } else { existing };
+        self.open(path, existing, is_dir, (&key, tree))?;
+        Ok(renaming(self.rule, is_dir, path))
     }
 
     /// The path that is written to. A file does not take the place of a device or the like, with `cp` nor of a link: it goes
@@ -149,14 +149,14 @@ impl DestinationRoot {
     fn open(
         &mut self,
         path: &Path,
-        there: There,
+        existing: ExistingKind,
         is_dir: bool,
         (key, tree): (&Oid, &DestinationTree),
     ) -> Result<(), CopyError> {
         let receiving = &tree.receiving;
         let options = receiving.write_options();
         let failed = CopyError::opening;
-        if self.placement == Placement::As && !is_dir {
+        if self.rule == DestinationRule::As && !is_dir {
             let name = path.file_name().ok_or(RequestFault::NoName)?;
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let parent = parent.unwrap_or(Path::new("."));
@@ -165,17 +165,17 @@ impl DestinationRoot {
             self.before = found.map(|found| found.entry.metadata.modified);
             return receiving.open(destination, Some(name), key);
         }
-        let destination = match there {
-            There::Nothing if receiving.options.dry_run => return Ok(()),
-            There::Nothing => {
+        let destination = match existing {
+            ExistingKind::Nothing if receiving.options.dry_run => return Ok(()),
+            ExistingKind::Nothing => {
                 let made =
-                    Destination::make(path, self.placement != Placement::Into, options).map_err(failed)?;
+                    Destination::make(path, self.rule != DestinationRule::Into, options).map_err(failed)?;
                 self.is_made = true;
                 made
             }
             _ => Destination::open(path, options).map_err(failed)?,
         };
-        if there == There::Nothing && self.placement == Placement::Into {
+        if existing == ExistingKind::Nothing && self.rule == DestinationRule::Into {
             receiving.count(|counts| counts.created.directories += 1);
         }
         let found = destination.look(&RelPath::root(), &tree.look).map_err(failed)?;
@@ -186,15 +186,15 @@ impl DestinationRoot {
 
 /// Names what is put where, by the first that is, whatever it contains: what is left of a file is found by what the
 /// file is. Copies of other things to the same directory have records of their own.
-fn key(placement: Placement, name: &[u8]) -> Oid {
-    match placement {
-        Placement::As => Oid::of(&[b"copy as ", name].concat()),
-        Placement::Into => Oid::of(&[b"copy into ", name].concat()),
-        Placement::Contents => Oid::of(b"copy into"),
+fn key(rule: DestinationRule, name: &[u8]) -> Oid {
+    match rule {
+        DestinationRule::As => Oid::of(&[b"copy as ", name].concat()),
+        DestinationRule::Into => Oid::of(&[b"copy into ", name].concat()),
+        DestinationRule::Contents => Oid::of(b"copy into"),
     }
 }
 
-/// What is neither file, directory nor link.
+/// Fault of what is neither file, directory nor link.
 fn kind_of(found: FileType) -> DestinationFault {
     match found {
         found if found.is_fifo() => DestinationFault::Fifo,
@@ -203,11 +203,11 @@ fn kind_of(found: FileType) -> DestinationFault {
     }
 }
 
-/// How the destination calls what comes.
-fn renaming(placement: Placement, is_dir: bool, path: &Path) -> Renaming {
-    match (placement, path.file_name()) {
-        (Placement::As, _) if is_dir => Renaming::Below,
-        (Placement::As, Some(name)) => Renaming::As(name.as_encoded_bytes().to_vec()),
+/// Renaming of what comes, at the destination.
+fn renaming(rule: DestinationRule, is_dir: bool, path: &Path) -> Renaming {
+    match (rule, path.file_name()) {
+        (DestinationRule::As, _) if is_dir => Renaming::Below,
+        (DestinationRule::As, Some(name)) => Renaming::As(name.as_encoded_bytes().to_vec()),
         _ => Renaming::Nothing,
     }
 }

@@ -17,7 +17,7 @@ use crate::receiving::Receiving;
 /// Bytes of a path below the transfer's root, at most: four times what the system takes at once.
 const MAX_PATH: usize = 16 << 10;
 
-/// What is asked for of a sender's tree.
+/// Rules for the entries of a sender's tree.
 pub(super) struct EntryRules {
     receiving: Arc<Receiving>,
     /// The person's own rules, asked again about every entry that a stranger sends.
@@ -27,14 +27,14 @@ pub(super) struct EntryRules {
 }
 
 impl EntryRules {
-    /// What the copy's options ask for.
+    /// Rules of the copy's options.
     pub(super) fn new(receiving: &Arc<Receiving>, checker: Option<Filter>) -> Result<Self, CopyError> {
         let options = &receiving.options;
         let (requested, rewrite) = (RequestedPaths::new(options)?, Rewrite::new(options)?);
         Ok(Self { receiving: Arc::clone(receiving), checker, requested, rewrite })
     }
 
-    /// Whether an entry may be told at all; `is_contents` as with [`RequestedPaths::covers`].
+    /// True if an entry may come at all; `is_contents` as with [`RequestedPaths::covers`].
     pub(super) fn covers(&mut self, shown: &RelPath, is_dir: bool, is_contents: bool) -> bool {
         if let Some(checker) = &mut self.checker
             && !shown.is_root()
@@ -50,7 +50,7 @@ impl EntryRules {
         covers
     }
 
-    /// Whether an entry can have its name here.
+    /// True if an entry can have its name here.
     pub(super) fn takes_name(&self, name: &[u8], shown: &RelPath) -> bool {
         if shown.as_bytes().len() > MAX_PATH {
             self.receiving.leave_out(&shown.as_bytes()[..1024], LeftOut::LongPath(MAX_PATH));

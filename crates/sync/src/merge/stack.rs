@@ -13,7 +13,7 @@ use crate::noted::{DirNumber, Directories, ROOT, Spot};
 /// Bytes of attributes of the directories that the walk is in, at most: it keeps them until it leaves.
 const MAX_OPEN_ATTRIBUTES: usize = 8 << 20;
 
-/// Where the walk is.
+/// Position of the walk.
 #[derive(Default)]
 pub(super) struct DirStack {
     frames: Vec<DirFrame>,
@@ -31,7 +31,7 @@ pub(super) struct DirFrame {
     pub(super) name: Vec<u8>,
     /// The destination has it below another directory, not as its root.
     pub(super) is_below: bool,
-    /// Where it is noted, if something in it was.
+    /// Number of its note, if something in it was noted.
     pub(super) number: Option<DirNumber>,
     pub(super) state: DirState,
     pub(super) metadata: Metadata,
@@ -56,7 +56,7 @@ pub(super) enum DirState {
 }
 
 impl DirStack {
-    /// How many there are.
+    /// Number of directories.
     pub(super) const fn depth(&self) -> usize {
         self.frames.len()
     }

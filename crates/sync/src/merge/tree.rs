@@ -11,7 +11,7 @@ use crate::receiving::Receiving;
 /// The destination. Nothing is in it, in a dry run to one that is not there.
 pub(super) struct DestinationTree {
     pub(super) receiving: Arc<Receiving>,
-    /// How it is looked at.
+    /// Options of looks at it.
     pub(super) look: ScanOptions,
 }
 
@@ -24,12 +24,12 @@ impl DestinationTree {
         Self { receiving: Arc::clone(receiving), look }
     }
 
-    /// What stands at `path`.
+    /// Entry at `path`.
     pub(super) fn look(&self, path: &RelPath) -> Result<Option<Found>, FileError> {
         self.receiving.opened().map_or(Ok(None), |placing| placing.destination.look(path, &self.look))
     }
 
-    /// What is in a directory, if it is to be compared with the source's.
+    /// Names in a directory, if it is to be compared with the source's.
     pub(super) fn names_to_compare(&self, path: &RelPath) -> Result<Option<ExtraNames>, FileError> {
         let Some(placing) = self.receiving.opened().filter(|_| self.receiving.options.delete) else {
             return Ok(None);
@@ -38,7 +38,7 @@ impl DestinationTree {
         ExtraNames::new(names).map(Some).map_err(|error| FileError::new("read", placing.path(), error))
     }
 
-    /// Whether nothing is in a directory.
+    /// True if nothing is in a directory.
     pub(super) fn is_empty(&self, path: &RelPath) -> Result<bool, FileError> {
         let placing = self.receiving.placing()?;
         let mut names = placing.destination.names(path, &self.look)?;
@@ -46,7 +46,7 @@ impl DestinationTree {
         Ok(first.is_none())
     }
 
-    /// Whether what stands at `path` is not called `name`: a file system that does not tell case or Unicode forms apart
+    /// True if what stands at `path` is not called `name`: a file system that does not tell case or Unicode forms apart
     /// finds another entry there.
     pub(super) fn collides(&self, path: &RelPath, name: &[u8]) -> Result<bool, FileError> {
         let Some(placing) = self.receiving.opened() else { return Ok(false) };

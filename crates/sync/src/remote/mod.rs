@@ -18,8 +18,8 @@ use towpath_transfer::progress::Progress;
 
 use self::settled::{Settlement, tell_settled};
 use super::changed::Changed;
-use super::fate::{Fate, Settling};
 use super::file::CopyFile;
+use super::file_result::{FileResult, Settling};
 use super::incoming::Incoming;
 use super::message::hung_up;
 use super::message::{Asks, Base, Bases, Finer, Message, violation};
@@ -211,8 +211,8 @@ impl RemoteSupplier {
 }
 
 impl Settling for RemoteSupplier {
-    fn settled(&self, entry: u64, fate: Fate) {
-        let _ = self.done.send(Settlement::Settled(entry, fate));
+    fn settled(&self, entry: u64, result: FileResult) {
+        let _ = self.done.send(Settlement::Settled(entry, result));
     }
 }
 

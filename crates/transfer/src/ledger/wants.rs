@@ -8,15 +8,15 @@ use std::time::Instant;
 use super::queue::WantQueue;
 use crate::want::{Group, Tag, Want, WantId};
 
-/// What each want is taken to cost besides its bytes, so that empty files are not free.
+/// Cost of each want besides its bytes, so that empty files are not free.
 pub(super) const WANT_COST: u64 = 512;
 
-/// How far a want is.
+/// Stage of a want.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WantStage {
     Queued,
     Delayed,
-    Asked,
+    Requested,
 }
 
 /// A want that has not ended.
@@ -24,41 +24,41 @@ enum WantStage {
 pub(super) struct WantEntry {
     pub(super) want: Want,
     stage: WantStage,
-    /// How often it was delivered wrong.
+    /// Number of wrong deliveries.
     pub(super) bad: u32,
     /// Its bytes are being checked.
     pub(super) delivered: bool,
     /// The batch it was last asked in.
     batch: u64,
-    /// What it counts for against the window while it is asked.
+    /// Cost against the window while it is requested.
     charged: u64,
 }
 
 impl WantEntry {
     /// From now on it is asked.
     fn ask(&mut self, batch: u64, charged: u64) -> Want {
-        (self.stage, self.batch, self.charged) = (WantStage::Asked, batch, charged);
+        (self.stage, self.batch, self.charged) = (WantStage::Requested, batch, charged);
         self.want.clone()
     }
 
-    /// Whether it is to be asked for.
+    /// True if it is to be requested.
     fn is_queued(&self) -> bool {
         self.stage == WantStage::Queued && !self.delivered
     }
 
     /// It was asked, and has not ended.
-    pub(super) fn is_asked(&self) -> bool {
-        self.stage == WantStage::Asked
+    pub(super) fn is_requested(&self) -> bool {
+        self.stage == WantStage::Requested
     }
 
     /// Nobody is asked for it, and nothing came for it.
     pub(super) fn is_idle(&self) -> bool {
-        !self.is_asked() && !self.delivered
+        !self.is_requested() && !self.delivered
     }
 
     /// It was last asked in `batch`, and nothing came for it.
     fn is_waiting(&self, batch: u64) -> bool {
-        self.is_asked() && self.batch == batch && !self.delivered
+        self.is_requested() && self.batch == batch && !self.delivered
     }
 
     /// It was not asked after `batch`, and nothing came for it.
@@ -74,7 +74,7 @@ impl WantEntry {
 
 /// Bytes (and per-want costs) that are asked and have not ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AskedCost {
+pub struct RequestedCost {
     /// Of all wants.
     pub all: u64,
     /// Of wants of which all is missing: by them it shows how fast a network is, which the few bytes of
@@ -82,7 +82,7 @@ pub struct AskedCost {
     pub whole: u64,
 }
 
-impl AskedCost {
+impl RequestedCost {
     const fn add(&mut self, cost: u64, is_whole: bool) {
         self.all += cost;
         self.whole += if is_whole { cost } else { 0 };
@@ -94,7 +94,7 @@ impl AskedCost {
     }
 }
 
-/// What a want counts for against a plugin's window.
+/// Cost of a want against a plugin's window.
 fn cost(want: &Want) -> u64 {
     want.missing_len() + WANT_COST
 }
@@ -105,7 +105,7 @@ pub(super) struct OpenWants {
     entries: HashMap<Tag, WantEntry>,
     by_id: HashMap<WantId, Tag>,
     queue: WantQueue,
-    asked: AskedCost,
+    requested: RequestedCost,
     next_tag: Tag,
     batches: u64,
 }
@@ -117,7 +117,7 @@ impl OpenWants {
             entries: HashMap::new(),
             by_id: HashMap::new(),
             queue: WantQueue::default(),
-            asked: AskedCost::default(),
+            requested: RequestedCost::default(),
             next_tag: 1,
             batches: 0,
         }
@@ -130,8 +130,8 @@ impl OpenWants {
         }
         let tag = self.next_tag;
         self.next_tag += 1;
-        let (places, group) = (Vec::with_capacity(1), Arc::clone(group));
-        let want = Want { tag, id, places, group, origin: None, base: None, part: None };
+        let (positions, group) = (Vec::with_capacity(1), Arc::clone(group));
+        let want = Want { tag, id, positions, group, origin: None, base: None, part: None };
         let entry =
             WantEntry { want, stage: WantStage::Queued, bad: 0, delivered: false, batch: 0, charged: 0 };
         self.entries.insert(tag, entry);
@@ -140,7 +140,7 @@ impl OpenWants {
         tag
     }
 
-    /// Whether all have ended.
+    /// True if all have ended.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -162,9 +162,9 @@ impl OpenWants {
         }
     }
 
-    /// What is asked and has not ended.
-    pub(super) const fn asked(&self) -> AskedCost {
-        self.asked
+    /// Cost of what is requested and has not ended.
+    pub(super) const fn requested(&self) -> RequestedCost {
+        self.requested
     }
 
     /// See [`super::Ledger::next_batch`].
@@ -186,7 +186,7 @@ impl OpenWants {
             }
             let id = entry.want.id;
             let want = entry.ask(number, cost);
-            self.asked.add(cost, want.part.is_none());
+            self.requested.add(cost, want.part.is_none());
             batch.push(want);
             self.queue.pop(&id);
         }
@@ -210,7 +210,7 @@ impl OpenWants {
         self.batches
     }
 
-    /// Whether `tag` was last asked in `batch` and nothing has come for it.
+    /// True if `tag` was last requested in `batch` and nothing has come for it.
     pub(super) fn is_waiting(&self, tag: Tag, batch: u64) -> bool {
         self.get(tag).is_some_and(|entry| entry.is_waiting(batch))
     }
@@ -227,7 +227,7 @@ impl OpenWants {
         &self.queue
     }
 
-    /// When the next delayed want is due.
+    /// Time at which the next delayed want is due.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         self.queue.next_wake()
     }
@@ -251,14 +251,14 @@ impl OpenWants {
             let (charged, is_whole) = (std::mem::take(&mut entry.charged), entry.want.part.is_none());
             entry.stage = stage;
             entry.delivered = false;
-            self.asked.take(charged, is_whole);
+            self.requested.take(charged, is_whole);
         }
     }
 
     /// A want has ended.
     pub(super) fn close(&mut self, tag: Tag) -> Option<Want> {
         let entry = self.entries.remove(&tag)?;
-        self.asked.take(entry.charged, entry.want.part.is_none());
+        self.requested.take(entry.charged, entry.want.part.is_none());
         self.by_id.remove(&entry.want.id);
         Some(entry.want)
     }

@@ -11,7 +11,7 @@ use crate::want::{Delivery, ObjectKey, Payload, Tag, Want, WantId};
 
 /// The first bytes of a piece, checked by nobody.
 struct PartialPiece {
-    /// Where they lie in the object.
+    /// Their range in the object.
     range: Range<u64>,
     delivery: Delivery,
 }
@@ -29,9 +29,9 @@ impl PartialPieces {
             return;
         }
         let len = (delivery.payload.bytes().len() as u64).min(want.id.len());
-        for place in &want.places {
-            let (range, delivery) = (place.offset..place.offset + len, delivery.clone());
-            self.objects.entry(place.object).or_default().push(PartialPiece { range, delivery });
+        for position in &want.positions {
+            let (range, delivery) = (position.offset..position.offset + len, delivery.clone());
+            self.objects.entry(position.object).or_default().push(PartialPiece { range, delivery });
         }
     }
 

@@ -1,9 +1,9 @@
 //! From an older version in its own place to one that is followed: when pieces are found to be shifted, and the
-//! root plugin thinks it worth it, the object's samples are asked for. Until they come nothing more is compared.
+//! root plugin thinks it worth it, the object's samples are requested. Until they come nothing more is compared.
 
 use super::active::{Active, ObjectPhase};
-use super::asked::Sampled;
 use super::questions::Questions;
+use super::requests::Sampled;
 use super::table::ObjectTable;
 use crate::following::{SAMPLE_LEN, sample_count};
 use crate::plugin::Query;
@@ -25,7 +25,7 @@ impl ObjectTable {
             return;
         }
         let query = Query { coverage: facts.group.coverage, samples: true, ..Query::about(facts.oid) };
-        let now = self.gauge.now();
+        let now = self.meter.now();
         let Some(active) = self.objects.get_mut(&key) else { return };
         active.sampled = Sampled::Now;
         active.comparison.follow(Some(0), now);
@@ -34,7 +34,7 @@ impl ObjectTable {
 
     /// Some of an object's samples came; true if the object goes on by them.
     pub(super) fn samples(&mut self, key: ObjectKey, first: u64, bytes: &[u8]) -> bool {
-        let now = self.gauge.now();
+        let now = self.meter.now();
         let Some(active) = self.objects.get_mut(&key).filter(|active| active.sampled == Sampled::Now) else {
             return false;
         };
@@ -45,7 +45,7 @@ impl ObjectTable {
         let pieces = active.object.followed().as_ref().map_or(0, |followed| followed.samples.pieces());
         active.comparison.follow(Some(pieces), now);
         if first == 0 {
-            // What was not in its place may be here all the same.
+            // Pieces that were not in their place may be here all the same.
             let again = self.ledger.take_back_pieces(key);
             let comparison = self.objects.get_mut(&key).map(|active| &mut active.comparison);
             comparison.into_iter().for_each(|it| again.iter().for_each(|index| it.add(*index)));
@@ -55,7 +55,7 @@ impl ObjectTable {
 
     /// No more come: what has none is compared where it should lie.
     pub(super) fn sampled(&mut self, key: ObjectKey) {
-        let now = self.gauge.now();
+        let now = self.meter.now();
         let Some(active) = self.objects.get_mut(&key) else { return };
         active.sampled = Sampled::Over;
         active.comparison.follow(None, now);
