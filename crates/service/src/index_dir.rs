@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rayon::prelude::*;
-use serde::Serialize;
-use towpath_api::{ApiError, ErrorKind, Event, Progress, Seconds};
+use towpath_api::{ApiError, ErrorKind, Event, Indexed, Progress, Seconds};
 use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
 use towpath_files::{
@@ -42,23 +41,6 @@ const BATCH_DIRS: usize = 64;
 const MIN_CUT: u64 = 4 << 10;
 /// Larger files are read one at a time, each on all cores.
 const MAX_SIDE_BY_SIDE: u64 = 1 << 20;
-
-/// Counts of what was indexed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Indexed {
-    /// Files in the index now.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Number of them that were in it before, unchanged, and not read.
-    pub unchanged: u64,
-    /// Bytes that were read.
-    pub read: u64,
-    /// Files that could not be read, each reported by an event.
-    pub failed: u64,
-    /// Time that it took.
-    pub seconds: Seconds,
-}
 
 /// Indexes the trees at `roots`; what happens goes to `tell`. What was indexed when it is cancelled stays.
 pub fn index(

@@ -87,7 +87,9 @@ pub struct Service {
     pub(crate) admission: Admission,
     config: Live,
     writable: Option<Arc<Writable>>,
-    send_pace: Arc<Pace>,
+    pub(crate) send_pace: Arc<Pace>,
+    /// Held by whoever indexes.
+    pub(crate) indexing: tokio::sync::Mutex<()>,
     peers: Arc<PeerService>,
     pub(crate) listening: tokio::sync::OnceCell<Listening>,
     /// Told when the configuration was replaced.
@@ -133,6 +135,7 @@ impl Service {
             config,
             writable: options.writable,
             send_pace,
+            indexing: tokio::sync::Mutex::default(),
             open_puts,
             transfers,
             sessions: Sessions::default(),

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`place`] | where things are: here, or at a host |
 //! | [`channel`] | the way there: ssh, and a pipe through it |
+//! | [`handed`] | what a process is handed that makes a copy for another one |
 //! | [`race`] | TLS connections beside it, of which the first takes over |
 //! | [`addresses`] | where this machine listens and can be reached |
 //! | [`patterns`] | paths of the started side: its home, and names with wildcards |
@@ -13,6 +14,7 @@
 pub mod addresses;
 pub mod channel;
 pub mod error;
+pub mod handed;
 pub mod patterns;
 pub mod place;
 pub mod race;

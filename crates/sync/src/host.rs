@@ -36,6 +36,8 @@ pub struct Host {
     pub shares: PathBuf,
     /// Whether bases may be found outside of the destination.
     pub bases_beyond: bool,
+    /// Mode bits that new files do not get, if not those of this process.
+    pub umask: Option<u32>,
     /// What people are told.
     pub words: Words,
 }
@@ -61,6 +63,7 @@ impl Host {
             resume: state.join("resume"),
             shares: state.join("shares"),
             bases_beyond: true,
+            umask: None,
             words: plain,
         })
     }

@@ -167,7 +167,7 @@ impl Merge {
         let look = ScanOptions { xattrs, acls, files: false, ..ScanOptions::default() };
         Ok(Self {
             runtime: Handle::current(),
-            rewrite: Rewrite::new(options)?,
+            rewrite: Rewrite::new(options, receiving.policy.umask())?,
             filter: Filter::new(rules, FilterSide::Receiver, options.delete_excluded),
             checker,
             asked: listed::RequestedPaths::new(options)?,
