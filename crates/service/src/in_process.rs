@@ -24,8 +24,8 @@ use crate::metrics::{Direction, Watch};
 use crate::open_session::Open;
 use crate::parts::{self, Part};
 use crate::state::{Service, parse_name};
-use crate::{content, copy, get, index_dir, put};
-use towpath_reuse::disk_search::Cancel;
+use crate::{content, copy, get, put};
+use towpath_indexing::{Cancel, IndexHost, Rhythm, index, keep_fresh};
 use towpath_words as words;
 
 impl Service {
@@ -65,6 +65,16 @@ impl Service {
         let put::SharedPut { reading, mut failures, .. } = put::put(self, path, Holder::Pinned).await?;
         let read = reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
         Ok((read, std::iter::from_fn(|| failures.try_recv().ok()).collect()))
+    }
+
+    /// Keeps the directories that are configured in the index. Never ends.
+    pub async fn keep_indexed(self: Arc<Self>) {
+        let reconfigured = Arc::clone(&self.reconfigured);
+        keep_fresh(self.index_host(), self.config.clone(), reconfigured, Rhythm::default()).await;
+    }
+
+    fn index_host(&self) -> IndexHost {
+        IndexHost { home: self.home.clone(), store: Arc::clone(&self.store) }
     }
 
     /// Goes on reading what was put and not completely read when the last daemon ended.
@@ -330,7 +340,7 @@ impl Api for InProcess {
             let _ended = CancelOnDrop(cancel.clone());
             self.blocking(move |service| {
                 let report = &mut |event| drop(events.blocking_send(event));
-                index_dir::index(service, &request.directories, &cancel, report)
+                index(&service.index_host(), &request.directories, &cancel, report)
             })
             .await
         })

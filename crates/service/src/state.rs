@@ -85,7 +85,7 @@ pub struct Service {
     pub(crate) connection_limits: Arc<ConnectionLimits>,
     pub(crate) fetches: Arc<Fetches>,
     pub(crate) admission: Admission,
-    config: Live,
+    pub(crate) config: Live,
     writable: Option<Arc<Writable>>,
     pub(crate) send_pace: Arc<Pace>,
     /// Held by whoever indexes.
@@ -93,7 +93,7 @@ pub struct Service {
     peers: Arc<PeerService>,
     pub(crate) listening: tokio::sync::OnceCell<Listening>,
     /// Told when the configuration was replaced.
-    pub(crate) reconfigured: tokio::sync::Notify,
+    pub(crate) reconfigured: Arc<tokio::sync::Notify>,
 }
 
 impl Service {
@@ -144,7 +144,7 @@ impl Service {
             trimmed: Mutex::default(),
             peers,
             listening,
-            reconfigured: tokio::sync::Notify::new(),
+            reconfigured: Arc::default(),
         }))
     }
 
