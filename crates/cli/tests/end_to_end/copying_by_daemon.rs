@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use crate::environment::{Machine, PATIENCE, Running, TOW, TestEnvironment, soon};
 use crate::machinery::descendants;
 use crate::runner::{situations, skip};
+use crate::running::metrics;
 use crate::sshd::{Route, Way};
 use crate::trees::{assert_same, assert_same_bytes, file};
 
@@ -163,6 +164,9 @@ fn a_copy_by_a_daemon_ends_with_its_caller() {
         let running = half(&route, "sync");
         running.kill();
         assert_idle(route.caller(), &daemon, open);
+        let samples = metrics(route.caller());
+        let count = |what: &str| samples[&format!("towpath_transfers_{what}_total{{direction=\"copy\"}}")];
+        assert_eq!((count("begun"), count("done"), count("failed")), (1, 0, 1));
         route.wait_for_the_other_side();
         let running = half(&route, "sync");
         running.interrupt();
