@@ -399,14 +399,14 @@ impl SourceReader<'_> {
 
     /// Only what is listed, and the directories on the way there.
     fn listed(&mut self, listed: &[Vec<u8>]) -> Result<(), CopyError> {
-        let paths = super::listed::paths(listed)?;
+        let listed = super::listed::list(listed)?;
         let tree = self.open(&self.root.path)?;
         let mut root = self.root.found.entry.clone();
         root.name.clone_from(&self.root.name);
         (self.each)(SourceStep::Walk(Event::Enter(root), None))?;
         let mut open = RelPath::root();
         let mut whole: Option<RelPath> = None;
-        for path in paths.iter().filter(|path| !path.is_root()) {
+        for path in listed.paths().iter().filter(|path| !path.is_root()) {
             if whole.as_ref().is_some_and(|whole| is_below(path, whole)) {
                 continue;
             }
