@@ -38,9 +38,10 @@ use tokio::sync::mpsc;
 pub use client::Client;
 use copy::{CopyEvent, CopyRequest, CopySummary};
 pub use messages::{
-    ApiError, Chunk, ContentRequest, DescriptorRequest, ErrorKind, Event, Fetch, FetchState, GcReply,
-    GcRequest, GetRequest, Held, ListRequest, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem,
-    Progress, PutKind, PutReply, PutRequest, SearchEffort, Searched, Seconds, Status, Summary, TransferEvent,
+    ApiError, Chunk, ContentRequest, DescriptorRequest, EntryKind, ErrorKind, Event, Fetch, FetchState,
+    GcReply, GcRequest, GetRequest, Held, ListRequest, ListedEntry, MAX_BOUNDARIES, Object, OpenPutRequest,
+    PartReply, Problem, Progress, PutKind, PutReply, PutRequest, SearchEffort, Searched, Seconds, Status,
+    Summary, TransferEvent,
 };
 pub use parts::Parts;
 

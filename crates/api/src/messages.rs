@@ -127,6 +127,15 @@ pub struct GetRequest {
     /// Effort of the search where probably nothing is found.
     #[serde(default)]
     pub search_effort: SearchEffort,
+    /// Only tell what it holds, as [`Event::Entry`]; nothing is written.
+    #[serde(default)]
+    pub list: bool,
+    /// Paths in the tree: only these, each under its last name in the destination. Empty: all of it.
+    #[serde(default, with = "crate::paths::list", skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathBuf>,
+    /// Rules on what of the tree is left out, in their order, as rsync's `--filter` takes them.
+    #[serde(default, with = "crate::paths::bytes", skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<Vec<u8>>,
 }
 
 /// Effort of searching the disk where probably nothing is found.
@@ -218,6 +227,8 @@ pub enum Event {
         /// Why.
         error: String,
     },
+    /// An entry of what a ticket names ([`GetRequest::list`]).
+    Entry(ListedEntry),
     /// The end.
     Summary(Summary),
     /// The end of a request that failed.
@@ -251,6 +262,60 @@ pub struct TransferEvent {
     /// The event.
     #[serde(flatten)]
     pub event: Event,
+}
+
+/// An entry of what a ticket names: a file's own, or one of a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedEntry {
+    /// Its path in the tree; of a single file its name, empty if it has none.
+    #[serde(with = "crate::paths")]
+    pub path: PathBuf,
+    /// Its kind.
+    pub kind: EntryKind,
+    /// Permission bits, if they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+    /// Bytes, of a file, if they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Its time of last modification, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified: Option<FileTime>,
+    /// Target of a symbolic link.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::paths::option")]
+    pub target: Option<PathBuf>,
+    /// Its sender could not read it, or does not let it out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
+}
+
+/// Kind of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A Unix-domain socket's name.
+    Socket,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+/// A time of last modification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FileTime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// And nanoseconds.
+    pub nanos: u32,
 }
 
 /// Progress of a transfer.

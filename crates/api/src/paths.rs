@@ -1,6 +1,6 @@
 //! Paths in JSON: text, or the list of its bytes for a path that is not UTF-8.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -72,6 +72,22 @@ pub mod list {
     }
 }
 
+/// The same for a list of words that need not be text.
+pub mod bytes {
+    use super::*;
+
+    /// Writes words.
+    pub fn serialize<S: Serializer>(words: &[Vec<u8>], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(words.iter().map(|word| PathForm::from(Path::new(OsStr::from_bytes(word)))))
+    }
+
+    /// Reads words.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<u8>>, D::Error> {
+        let forms = Vec::<PathForm>::deserialize(deserializer)?;
+        Ok(forms.into_iter().map(|form| PathBuf::from(form).into_os_string().into_vec()).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,9 +102,14 @@ mod tests {
             assert_eq!(serde_json::from_str::<PutRequest>(json).unwrap(), request);
         }
         let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
-        let request = GetRequest { search: vec![path(b"/a"), path(b"/\xff")], ..GetRequest::default() };
+        let request = GetRequest {
+            search: vec![path(b"/a"), path(b"/\xff")],
+            filters: vec![b"- a".to_vec(), b"- \xff".to_vec()],
+            ..GetRequest::default()
+        };
         let json = serde_json::to_string(&request).unwrap();
         assert!(json.contains(r#""search":["/a",[47,255]]"#), "{json}");
+        assert!(json.contains(r#""filters":["- a",[45,32,255]]"#), "{json}");
         assert_eq!(serde_json::from_str::<GetRequest>(&json).unwrap(), request);
     }
 }

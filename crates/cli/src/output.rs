@@ -16,6 +16,7 @@ use towpath_api::{ApiError, ErrorKind, Event, Fetch, Progress, PutReply, Summary
 use towpath_service::{display_name, display_text};
 
 use crate::bar::{self, RateMeter, from_network};
+use crate::listing;
 use crate::receivers::Receivers;
 
 /// Exit status for a command line that can't be understood.
@@ -132,6 +133,7 @@ impl Output {
             // ssh asks for a password: that is what is waited for, and the line is its own.
             Event::Waiting { .. } if is_typed_blindly() => {}
             Event::Waiting { what, seconds } => self.print(&waiting(what, *seconds)),
+            Event::Entry(entry) => self.line(&listing::line(entry)),
             Event::Summary(_) | Event::Failed(_) => {}
             Event::Fetch(fetch) => self.fetch(fetch),
             Event::Session { .. } | Event::Alive | Event::Missed { .. } => {}
@@ -193,6 +195,18 @@ impl Output {
             self.object(&Event::Summary(summary.clone()));
         } else {
             self.print(&describe(summary));
+        }
+        if summary.failed > 0 { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS }
+    }
+
+    /// Shows the end of a list.
+    pub fn list_end(&self, summary: &Summary) -> ExitCode {
+        match self.json {
+            true => self.object(&Event::Summary(summary.clone())),
+            false => {
+                let entries = counted(summary.entries, "entry", "entries");
+                self.print(&format!("tow: {entries}, {} in files", HumanBytes(summary.bytes)));
+            }
         }
         if summary.failed > 0 { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS }
     }

@@ -18,6 +18,9 @@
 //! | `tree_put` | trees that an application describes itself |
 //! | `getting` | a get under way: what its ticket says, and the plugins it draws from |
 //! | `get`, `get_tree` | objects out of a session into files |
+//! | `get_list` | what a ticket names, told and not fetched |
+//! | `selecting` | the part of a tree that a get asks for |
+//! | `tree_place` | the place of a tree, or of paths in it, and what an interrupted get left there |
 //! | `get_search` | what a get may search on this machine's disk |
 //! | `sessions`, `open_session` | leases that live as long as their application |
 //! | `in_flight`, `arriving`, `content` | objects as streams; each crosses the network once |
@@ -51,6 +54,7 @@ mod fresh;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod get;
+mod get_list;
 mod get_search;
 mod get_tree;
 mod getting;
@@ -68,11 +72,13 @@ mod parts;
 mod put;
 mod put_tree;
 mod read_budget;
+mod selecting;
 pub mod server;
 mod sessions;
 pub mod shares;
 pub mod state;
 mod transfers;
+mod tree_place;
 mod tree_put;
 mod waiting;
 

@@ -12,6 +12,7 @@
 //! | `trees` | files and trees: making them, and comparing all that must arrive |
 //! | `arriving` | what is sent arrives identical |
 //! | `destinations` | where it goes, and what is never overwritten |
+//! | `getting_parts` | what a ticket holds, and a part of that |
 //! | `interruptions` | either side killed at any time; the same command goes on |
 //! | `interrupting` | every command is interrupted at moments drawn from a seed |
 //! | `streams` | `something \| tow put -`, followed while it grows |
@@ -65,6 +66,7 @@ mod daemon_killed;
 mod daemons;
 mod destinations;
 mod environment;
+mod getting_parts;
 mod help;
 mod indexing;
 mod interrupting;
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         bad_clients::SITUATIONS,
         arriving::SITUATIONS,
         destinations::SITUATIONS,
+        getting_parts::SITUATIONS,
         second_time::SITUATIONS,
         indexing::SITUATIONS,
         searching::SITUATIONS,

@@ -255,6 +255,11 @@ fn answers_are_as_the_file_says() {
     let request =
         json!({ "ticket": ticket, "output": checker.daemon.dir.path().join("out"), "directory": "/" });
     checker.call("POST", "/v1/get", "/v1/get", Some(request.clone())).with(200);
+    let list = json!({ "ticket": ticket, "directory": "/", "list": true });
+    let told = checker.call("POST", "/v1/get", "/v1/get", Some(list)).with(200).events();
+    assert!(told.iter().any(|event| event["event"] == "entry" && event["path"] == "a file"), "{told:?}");
+    let part = json!({ "ticket": ticket, "directory": "/", "paths": ["x", [255]], "filters": ["- *.o"] });
+    checker.call("POST", "/v1/get", "/v1/get", Some(part)).with(200);
     checker.call("POST", "/v1/get", "/v1/get", Some(json!({ "ticket": "x", "directory": "/" }))).with(200);
     for path in ["/v1/content", "/v1/chunks"] {
         checker.call("GET", path, &format!("{path}{query}"), None).with(200);
