@@ -19,6 +19,15 @@ pub struct PutRequest {
     /// structure. Empty: it is cut by its content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub boundaries: Vec<u64>,
+    /// Further paths, absolute: all of them become one tree, each under its last name.
+    #[serde(default, with = "crate::paths::list", skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<PathBuf>,
+    /// Rules on what is left out, in their order, as rsync's `--filter` takes them.
+    #[serde(default, with = "crate::paths::bytes", skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<Vec<u8>>,
+    /// What receivers call it, one path component; absent: its own name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// Boundaries of chunks that one request may name. Parts of a put can have more.

@@ -12,13 +12,13 @@ use towpath_api::copy::FileTime;
 use towpath_api::{ApiError, EntryKind, ErrorKind, Event, GetRequest, ListedEntry, Seconds, Summary};
 use towpath_content::pieces::Layout;
 use towpath_content::tree::{self, Entry, Kind, LEFT_OUT, Time};
-use towpath_files::{RelPath, Selection};
+use towpath_files::{FileError, RelPath, Selection};
 use towpath_store::{About, ObjectKind};
 use towpath_targets::spool::{FailOnDrop, Spool, SpoolReader};
 use towpath_transfer::{Group, Session, Target};
 
 use crate::get_tree::decode;
-use crate::getting::{Failure, GetUnderWay, summarize};
+use crate::getting::{GetUnderWay, summarize};
 use crate::selecting::{Missing, os_path, selection};
 use crate::state::Service;
 use crate::waiting;
@@ -49,20 +49,13 @@ async fn tell(
 ) -> Result<Summary, ApiError> {
     let (about, layout) = get.describe(false).await?;
     let selection = selection(request, &about, None)?;
-    match about.kind {
-        ObjectKind::Tree => descriptor(get, layout, selection, events).await,
-        ObjectKind::Blob => {
-            let entry = single(&about, layout.filter(|_| !get.oid.is_live()).map(|layout| layout.size()));
-            let summary = Summary {
-                oid: get.oid.to_string(),
-                bytes: entry.size.unwrap_or(0),
-                entries: 1,
-                ..Summary::default()
-            };
-            let _ = events.send(Event::Entry(entry)).await;
-            Ok(summary)
-        }
+    if about.kind == ObjectKind::Tree {
+        return descriptor(get, layout, selection, events).await;
     }
+    let entry = single(&about, layout.filter(|_| !get.oid.is_live()).map(|layout| layout.size()));
+    let (oid, bytes) = (get.oid.to_string(), entry.size.unwrap_or(0));
+    let _ = events.send(Event::Entry(entry)).await;
+    Ok(Summary { oid, bytes, entries: 1, ..Summary::default() })
 }
 
 /// A file's own entry.
@@ -93,14 +86,9 @@ async fn descriptor(
     let session = Session::start(Arc::clone(&get.for_tree), get.context.clone(), get.config);
     let target = Arc::clone(&spool) as Arc<dyn Target>;
     let fetched = session.fetch(get.request(target, layout, Group::default())).await;
-    if fetched.is_err() {
-        spool.fail();
-    }
+    let fetched = fetched.inspect_err(|_| spool.fail());
     let told = telling.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
-    let fetched = fetched.map_err(|error| match Failure::from(error) {
-        Failure::Error(error) => error,
-        Failure::StartedOver => words::fetch(&towpath_transfer::FetchError::StartedOver),
-    })?;
+    let fetched = fetched.map_err(|error| words::fetch(&error))?;
     let (mut summary, missing) = told?;
     missing.tell(events, &mut summary, true).await?;
     summarize(&session.progress().snapshot(), &mut summary);
@@ -117,22 +105,25 @@ fn entries(
     let mut summary = Summary::default();
     decode(reader, |step| {
         let Some(located) = step else { return Ok(()) };
-        let (tree::Event::Enter(entry) | tree::Event::Leaf(entry)) = &located.event else {
-            return selection.next(&located.event).map(drop).map_err(|error| words::file(&error));
-        };
-        let is_root = selection.depth() == 0;
-        let path = if is_root { Ok(RelPath::root()) } else { selection.at().join(&entry.name) };
-        let path = path.map_err(|error| words::file(&error))?;
-        let place = selection.next(&located.event).map_err(|error| words::file(&error))?;
-        if is_root || place.is_none() {
+        let Some(entry) = wanted(&mut selection, &located.event).map_err(|error| words::file(&error))? else {
             return Ok(());
-        }
-        let entry = listed(os_path(path.as_bytes()), entry);
+        };
         summary.entries += 1;
         summary.bytes = summary.bytes.saturating_add(entry.size.unwrap_or(0));
         events.blocking_send(Event::Entry(entry)).map_err(|_| gone())
     })?;
     Ok((summary, Missing::of(&selection)))
+}
+
+/// The entry that an event begins, if it is wanted and not the root.
+fn wanted(selection: &mut Selection, event: &tree::Event) -> Result<Option<ListedEntry>, FileError> {
+    let (tree::Event::Enter(entry) | tree::Event::Leaf(entry)) = event else {
+        return selection.next(event).map(|_| None);
+    };
+    let is_root = selection.depth() == 0;
+    let path = if is_root { RelPath::root() } else { selection.at().join(&entry.name)? };
+    let is_wanted = selection.next(event)?.is_some() && !is_root;
+    Ok(is_wanted.then(|| listed(os_path(path.as_bytes()), entry)))
 }
 
 /// Nobody listens any more.

@@ -13,6 +13,7 @@
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`shares`] | what was shared before, so that the same command gives the same ticket |
 //! | `put`, `put_tree` | files, trees and streams into the store |
+//! | [`put_source`] | paths that become one object, and the filters on them |
 //! | `boundaries` | where an application says that chunks end |
 //! | `open_puts`, `parts` | puts whose bytes come in parts: those that are open, and what happens to them |
 //! | `tree_put` | trees that an application describes itself |
@@ -70,6 +71,7 @@ mod open_puts;
 mod open_session;
 mod parts;
 mod put;
+pub mod put_source;
 mod put_tree;
 mod read_budget;
 mod selecting;
@@ -83,5 +85,6 @@ mod tree_put;
 mod waiting;
 
 pub use in_process::InProcess;
+pub use put_source::PutSource;
 pub use state::{Options, Service};
 pub use towpath_files::{display_name, display_text, filter};

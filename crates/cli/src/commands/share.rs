@@ -8,19 +8,26 @@ use std::process::ExitCode;
 use clap::Args;
 use towpath_api::{ApiError, ErrorKind, Event};
 use towpath_config::{Config, ConfigRate};
-use towpath_service::Options;
+use towpath_service::{Options, PutSource};
 
+use super::filter_rules::FilterFlags;
 use super::{Context, parse_address, parse_rate};
 
-/// Serve a file or a directory until interrupted; its ticket is a line on standard output
+/// Serve files or directories until interrupted; their one ticket is a line on standard output
 ///
-/// The file is not copied. The ticket comes at once, also while a large file or a tree is still
+/// Nothing is copied. The ticket comes at once, also while a large file or a tree is still
 /// being read; a receiver follows. The same command gives the same ticket again as long as the
 /// content is the same, so that an interrupted transfer can go on.
 #[derive(Debug, Args)]
 pub struct ShareCommand {
-    /// File or directory to serve
-    path: PathBuf,
+    /// Files or directories to serve; several are one tree, each under its last name
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    /// What receivers call it [default: its own name; shared, of several]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    filters: FilterFlags<true>,
     /// Address to listen on, as in 192.0.2.1:7000 [default: all addresses, the port
     /// of last time]
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
@@ -36,10 +43,10 @@ impl ShareCommand {
         let mut config = Config::default();
         config.general.limit_rate = ConfigRate(self.limit_rate);
         let service = context.embedded(Options { config, ..Options::default() })?;
-        let user = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
-        service.listen(user.as_os_str().as_bytes(), self.listen.as_slice()).await?;
+        let source = PutSource::new(&self.paths, &self.filters.lines, self.name)?;
+        service.listen(source.key().as_os_str().as_bytes(), self.listen.as_slice()).await?;
         let mut fetches = service.watch_fetches();
-        let mut shared = service.share(&self.path).await?;
+        let mut shared = service.share(source).await?;
         service.accept_peers();
         context.output.ticket(&shared.reply);
         context.output.print("tow: serving until interrupted; fetch with: tow get TICKET");

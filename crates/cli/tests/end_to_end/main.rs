@@ -13,6 +13,7 @@
 //! | `arriving` | what is sent arrives identical |
 //! | `destinations` | where it goes, and what is never overwritten |
 //! | `getting_parts` | what a ticket holds, and a part of that |
+//! | `sharing_parts` | several paths under one ticket, and what filters keep at home |
 //! | `interruptions` | either side killed at any time; the same command goes on |
 //! | `interrupting` | every command is interrupted at moments drawn from a seed |
 //! | `streams` | `something \| tow put -`, followed while it grows |
@@ -85,6 +86,7 @@ mod runner;
 mod running;
 mod searching;
 mod second_time;
+mod sharing_parts;
 mod small;
 mod sshd;
 mod streams;
@@ -117,6 +119,7 @@ fn main() -> ExitCode {
         arriving::SITUATIONS,
         destinations::SITUATIONS,
         getting_parts::SITUATIONS,
+        sharing_parts::SITUATIONS,
         second_time::SITUATIONS,
         indexing::SITUATIONS,
         searching::SITUATIONS,

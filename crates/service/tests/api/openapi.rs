@@ -225,6 +225,10 @@ fn answers_are_as_the_file_says() {
         checker.call("POST", path, path, Some(json!({ "path": file, "session": name }))).with(200).json();
     checker.call("POST", path, path, Some(json!({ "path": file, "boundaries": [9, 1000] }))).with(200);
     checker.call("POST", path, path, Some(json!({ "path": file, "boundaries": [9, 9] }))).with(400);
+    let other = checker.daemon.file("another", &bytes);
+    let several =
+        json!({ "path": file, "more": [other], "filters": ["- *.o", [45, 32, 255]], "name": "both" });
+    checker.call("POST", path, path, Some(several)).with(200);
     checker.call("POST", path, path, Some(json!({ "path": "/nowhere at all" }))).with(404);
     let path = "/v1/put-to-end";
     checker.call("POST", path, path, Some(json!({ "path": file }))).with(200);
