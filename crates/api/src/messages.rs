@@ -233,7 +233,7 @@ pub enum Event {
     FileFailed {
         /// Its path in the tree, made printable.
         path: String,
-        /// Why.
+        /// Error of it.
         error: String,
     },
     /// An entry of what a ticket names ([`GetRequest::list`]).
@@ -469,6 +469,11 @@ impl Seconds {
     /// From a duration, rounded to milliseconds.
     pub const fn from_duration(duration: std::time::Duration) -> Self {
         Self(duration.as_millis() as u64)
+    }
+
+    /// As a number of milliseconds.
+    pub const fn as_millis(self) -> u64 {
+        self.0
     }
 
     /// As a number of seconds.

@@ -27,10 +27,11 @@ use towpath_content::NodeId;
 use towpath_link::pipe::{self, PipeError, Role};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
+use crate::address::Remote;
+use crate::ciphers::{self, AesHosts};
 use crate::error::{CommandFault, CommandOrigin, RSH_VARIABLE, SshError, SshWay};
-use crate::place::Remote;
 
-/// What starts a command on another machine, unless `-e` or [`RSH_VARIABLE`] says otherwise.
+/// Command that starts one on another machine, unless `-e` or [`RSH_VARIABLE`] says otherwise.
 const RSH: &str = "ssh";
 /// The command's only argument.
 const ARGUMENT: &str = "remote";
@@ -38,7 +39,7 @@ const ARGUMENT: &str = "remote";
 const OPEN_LIMIT: Duration = Duration::from_secs(600);
 /// From start to hello at the remote side, whose ssh is through already.
 const HELLO_LIMIT: Duration = Duration::from_secs(30);
-/// How long ssh has to end after the pipe did.
+/// Time that ssh has to end after the pipe did.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// The command that starts a command on another machine, in words.
@@ -46,10 +47,12 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 pub struct Rsh {
     program: OsString,
     arguments: Vec<OsString>,
+    /// Nobody chose it: it is plain ssh.
+    is_default: bool,
 }
 
 impl Rsh {
-    /// What `-e` names, else what `TOW_RSH` does, else ssh.
+    /// Command that `-e` names, else `TOW_RSH`, else ssh.
     pub fn choose(option: Option<&OsStr>) -> Result<Self, SshError> {
         let variable = std::env::var_os(RSH_VARIABLE).filter(|value| !value.is_empty());
         let (command, from) = match (option, &variable) {
@@ -57,7 +60,18 @@ impl Rsh {
             (None, Some(variable)) => (&**variable, CommandOrigin::Variable),
             (None, None) => (OsStr::new(RSH), CommandOrigin::Default),
         };
-        Self::parse(command).map_err(|fault| SshError::Command { from, fault })
+        let rsh = Self::parse(command).map_err(|fault| SshError::Command { from, fault })?;
+        Ok(Self { is_default: from == CommandOrigin::Default, ..rsh })
+    }
+
+    /// The same with a cipher that is quicker between here and `remote`, if nobody chose otherwise.
+    pub async fn with_quick_cipher(mut self, remote: &Remote, hosts: &AesHosts) -> Self {
+        if self.is_default
+            && let Some(option) = ciphers::option(&self.program, remote, hosts).await
+        {
+            self.arguments.extend(["-o".into(), option]);
+        }
+        self
     }
 
     /// Splits a command into words as rsync does: at spaces, but for those in quotes, single or
@@ -66,7 +80,7 @@ impl Rsh {
         let mut words = words(command.as_bytes())?.into_iter().map(OsString::from_vec);
         let program = words.next().filter(|program| !program.is_empty());
         let program = program.ok_or(CommandFault::Empty)?;
-        Ok(Self { program, arguments: words.collect() })
+        Ok(Self { program, arguments: words.collect(), is_default: false })
     }
 
     /// The whole command line. `tow_path` is given to the other side's shell as it is, as rsync
@@ -148,12 +162,12 @@ impl Channel {
         }
     }
 
-    /// The other side. Its node id is told, not proved: as good as ssh.
+    /// The other side. Its node id is claimed, not proved: as good as ssh.
     pub const fn peer(&self) -> &Arc<Peer> {
         &self.peer
     }
 
-    /// Why the connection ended before the copy did. Closes it.
+    /// Error by which the connection ended before the copy did. Closes it.
     pub async fn failure(&mut self) -> SshError {
         let why = self.peer.ended().unwrap_or_else(|| "no answer".into());
         self.peer.close(&why);
@@ -174,7 +188,7 @@ impl Channel {
     }
 }
 
-/// How a child ended; `None` if it does not.
+/// Exit status of a child; `None` if it does not end.
 async fn ended(child: &mut Child) -> Option<ExitStatus> {
     tokio::time::timeout(END_LIMIT, child.wait()).await.ok()?.ok()
 }
@@ -187,7 +201,7 @@ fn not_started(program: &OsStr, source: io::Error) -> SshError {
     }
 }
 
-/// The first bytes of the other side tell most, then how the command ended.
+/// The first bytes of the other side explain most, then how the command ended.
 async fn not_opened(way: SshWay, child: &mut Child, source: PipeError) -> SshError {
     use PipeError::{NotTowpath, SameRole, Version};
     if matches!(source, NotTowpath { .. } | Version { .. } | SameRole) {
@@ -274,7 +288,7 @@ fn not_a_pipe() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Place;
+    use crate::address::Address;
 
     fn split(command: &str) -> Result<Vec<String>, CommandFault> {
         Ok(words(command.as_bytes())?.into_iter().map(|word| String::from_utf8(word).unwrap()).collect())
@@ -306,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_command_line_has_nothing_of_the_copy() {
-        let Ok(Place::Remote(remote)) = Place::parse(OsStr::new("me@[::1]:a path")) else { panic!() };
+        let Ok(Address::Remote(remote)) = Address::parse(OsStr::new("me@[::1]:a path")) else { panic!() };
         let rsh = Rsh::parse(OsStr::new("ssh -p 22")).unwrap();
         let command = rsh.command(&remote, OsStr::new("sudo tow"));
         let words: Vec<_> = command.as_std().get_args().collect();

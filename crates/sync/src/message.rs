@@ -1,7 +1,7 @@
-//! What the two sides of a copy say to each other over the control stream of the connection: one
+//! Messages of the two sides of a copy over the control stream of the connection: one
 //! Protocol Buffers message at a time (`docs/formats/copy.md`).
 //!
-//! The side that was started (over ssh) is told what to do by `Start`. Then one side is the
+//! The remote end, started over ssh, gets its task by `Start`. Then one side is the
 //! sender, which has the source, and the other the receiver, which has the destination. Entries
 //! are numbered from 0 in the order in which the sender's tree descriptor has them.
 
@@ -17,18 +17,24 @@ const MAX_UNPACKED: u64 = 256 << 10;
 
 /// Parts that a message may have, each list by the numbers of its fields: an empty part takes a hundred times its
 /// bytes once it is read.
-const MOST_PARTS: [(&[u32], usize); 7] = [
+const MOST_PARTS: [(&[u32], usize); 10] = [
     (&[1, 2, 1], 100_000), // sources of a start
     (&[1, 5], 256),        // addresses of both, and those that an error names
     (&[2, 1], 256),
     (&[3, 9], 256),
-    (&[8, 1], 256),  // answers
-    (&[9, 3], 1024), // unchanged files
-    (&[14, 1], 128), // bases
+    (&[8, 1], 256),              // answers
+    (&[9, 3], 1024),             // unchanged files
+    (&[10, 4, 5], MOST_SOURCES), // sources in an event, and in a summary
+    (&[11, 1, 12], MOST_LISTED),
+    (&[11, 1, 13, 14], MOST_LISTED), // bottlenecks
+    (&[14, 1], 128),                 // bases
 ];
 
+/// Sources that an event about progress names.
+pub const MOST_SOURCES: usize = 64;
+
 /// The version of these messages.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -37,13 +43,13 @@ struct Envelope {
     message: Option<Message>,
 }
 
-/// What may be said.
+/// A message.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Message {
-    /// Client to the started side: what to do.
+    /// Client to the remote end: what to do.
     #[prost(message, tag = "1")]
     Start(Start),
-    /// The started side is ready and can be dialled at these addresses.
+    /// The remote end is ready and can be dialled at these addresses.
     #[prost(message, tag = "2")]
     Ready(Ready),
     /// The copy as a whole can't go on.
@@ -52,7 +58,7 @@ pub enum Message {
     /// Sender: the next bytes of the live tree descriptor; none at its end.
     #[prost(bytes = "bytes", tag = "4")]
     Entries(Bytes),
-    /// Sender: the tree could not be read completely; what is not told may still be there.
+    /// Sender: the tree could not be read completely; entries that did not come may still be there.
     #[prost(message, tag = "5")]
     Incomplete(Empty),
     /// Receiver: all entries below this number have been looked at.
@@ -67,16 +73,16 @@ pub enum Message {
     /// Receiver: these files are done with.
     #[prost(message, tag = "9")]
     Settled(Settled),
-    /// Started side: an event for the person at the client, as JSON.
-    #[prost(bytes = "bytes", tag = "10")]
-    Event(Bytes),
-    /// Receiver, when all is in place: its summary, as JSON.
-    #[prost(bytes = "bytes", tag = "11")]
-    Finished(Bytes),
-    /// Sender: this entry, a directory that is about to come, is told without what is in it.
+    /// Started side: an event for the person at the client.
+    #[prost(message, tag = "10")]
+    Event(CopyReport),
+    /// Receiver, when all is in place: its summary.
+    #[prost(message, tag = "11")]
+    Finished(EndReport),
+    /// Sender: this entry, a directory that is about to come, comes without what is in it.
     #[prost(uint64, tag = "12")]
     Closed(u64),
-    /// Client to the started side, before `Start`: the front of the options, in parts.
+    /// Client to the remote end, before `Start`: the front of the options, in parts.
     #[prost(bytes = "bytes", tag = "13")]
     More(Bytes),
     /// Receiver, before the `Asks` for these files: what it has of them, signed.
@@ -85,7 +91,7 @@ pub enum Message {
     /// Sender: the next bytes of a file that comes as deltas of parts.
     #[prost(message, tag = "15")]
     Delta(Delta),
-    /// Sender: one of the messages above, as a zstd frame that tells its length.
+    /// Sender: one of the messages above, as a zstd frame with its length.
     #[prost(bytes = "bytes", tag = "16")]
     Packed(Bytes),
     /// Receiver, over the control stream of another connection: contents are to come this way.
@@ -100,19 +106,19 @@ pub enum Message {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Empty {}
 
-/// What the started side is to do.
+/// Task of the remote end.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Start {
     /// [`VERSION`].
     #[prost(uint32, tag = "1")]
     pub version: u32,
-    /// Which side of the copy it is.
+    /// Role of it in the copy.
     #[prost(oneof = "CopyRole", tags = "2, 3")]
     pub role: Option<CopyRole>,
     /// The options as [`options::encode`] writes them, without what came in `More` before.
     #[prost(bytes = "bytes", tag = "4")]
     pub options: Bytes,
-    /// Where the client can be dialled.
+    /// Addresses at which the client can be dialled.
     #[prost(string, repeated, tag = "5")]
     pub addresses: Vec<String>,
     /// As a sender, the client takes `Bases` and can pack.
@@ -120,7 +126,7 @@ pub struct Start {
     pub takes_bases: bool,
 }
 
-/// The started side's part in a copy.
+/// The remote end's part in a copy.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum CopyRole {
     /// It sends.
@@ -131,35 +137,35 @@ pub enum CopyRole {
     Receiver(ReceiverRole),
 }
 
-/// What a sender reads.
+/// Sources that a sender reads.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SenderRole {
     /// Paths, with wildcards.
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub sources: Vec<Bytes>,
-    /// What is in the only source is meant, not the source itself.
+    /// True if what is in the only source is meant, not the source itself.
     #[prost(bool, tag = "2")]
     pub is_contents: bool,
 }
 
-/// Where a receiver writes, and what.
+/// Destination that a receiver writes to, and what comes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ReceiverRole {
-    /// Where to.
+    /// Path of the destination.
     #[prost(bytes = "bytes", tag = "1")]
     pub destination: Bytes,
     /// The copy is `tow cp`; else `tow sync`.
     #[prost(bool, tag = "2")]
     pub is_cp: bool,
-    /// What comes.
+    /// Sources that come.
     #[prost(oneof = "Coming", tags = "3, 4")]
     pub coming: Option<Coming>,
 }
 
-/// What comes to a receiver.
+/// Sources that come to a receiver.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Coming {
-    /// What is in one directory.
+    /// Contents of one directory.
     #[prost(message, tag = "3")]
     Contents(Empty),
     /// So many sources under their own names.
@@ -167,18 +173,21 @@ pub enum Coming {
     Sources(u32),
 }
 
-/// The started side can begin.
+/// The remote end can begin.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ready {
-    /// Where it can be dialled.
+    /// Addresses at which it can be dialled.
     #[prost(string, repeated, tag = "1")]
     pub addresses: Vec<String>,
-    /// How many sources there are, if it is the sender: wildcards may stand for several.
+    /// Number of sources, if it is the sender: wildcards may stand for several.
     #[prost(uint32, tag = "2")]
     pub sources: u32,
     /// As a sender, it takes `Bases` and can pack.
     #[prost(bool, tag = "3")]
     pub takes_bases: bool,
+    /// Its machine has instructions for AES-GCM: the next copy may ask ssh for it.
+    #[prost(bool, tag = "4")]
+    pub has_aes: bool,
 }
 
 /// Files that are wanted.
@@ -201,7 +210,7 @@ pub struct Asks {
     pub takes_outlines: u32,
 }
 
-/// Older versions of files that are about to be asked for.
+/// Older versions of files that are about to be requested.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Bases {
     /// One of each entry.
@@ -209,7 +218,7 @@ pub struct Bases {
     pub bases: Vec<Base>,
 }
 
-/// What the receiver has in a file's place, or takes for its older version.
+/// File that the receiver has in a file's place, or takes for its older version.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Base {
     /// The entry.
@@ -230,7 +239,7 @@ pub struct Base {
     /// Instead: it has so many parts, whose signatures follow the ask as [`Finer`].
     #[prost(uint32, tag = "6")]
     pub parts: u32,
-    /// Said with `parts`: so many of them follow at once, the others when a part is said that wants one.
+    /// Set with `parts`: so many of them follow at once, the others when a part is sent that wants one.
     #[prost(uint32, tag = "7")]
     pub ahead: u32,
 }
@@ -247,23 +256,23 @@ pub struct Delta {
     /// They are the part's last.
     #[prost(bool, tag = "3")]
     pub is_last: bool,
-    /// Said with the last: the delta is one zstd frame that tells its length.
+    /// Set with the last: the delta is one zstd frame with its length.
     #[prost(bool, tag = "4")]
     pub is_packed: bool,
     /// No more of the file comes so: the receiver should fetch it.
     #[prost(bool, tag = "5")]
     pub is_given_up: bool,
-    /// Said with the last: the delta has no literals. They come later, in the order of the outlines, each as a delta of
+    /// Set with the last: the delta has no literals. They come later, in the order of the outlines, each as a delta of
     /// what the receiver signs in answer.
     #[prost(bool, tag = "6")]
     pub is_outline: bool,
     /// Said with an outline: so many more of this part may follow, each of the literals of the one before.
     #[prost(uint32, tag = "7")]
     pub further: u32,
-    /// Said with the last: it is of the literals of the first outline that waits for its own, not of the next part.
+    /// Set with the last: it is of the literals of the first outline that waits for its own, not of the next part.
     #[prost(bool, tag = "8")]
     pub is_rest: bool,
-    /// Said with the last: the receiver should tell the signature of the next part whose one was not told.
+    /// Set with the last: the receiver should send the signature of the next part whose one was not sent.
     #[prost(bool, tag = "9")]
     pub wants_next: bool,
 }
@@ -274,7 +283,7 @@ pub struct Finer {
     /// The entry.
     #[prost(uint64, tag = "1")]
     pub entry: u64,
-    /// The signature of what the outline does not copy, or of the next part whose one was not told; none: no more of the
+    /// The signature of what the outline does not copy, or of the next part whose one was not sent; none: no more of the
     /// file should come so.
     #[prost(bytes = "bytes", tag = "2")]
     pub signature: Bytes,
@@ -283,12 +292,12 @@ pub struct Finer {
 /// Names of contents.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Answers {
-    /// One for each file asked for, in any order.
+    /// One for each requested file, in any order.
     #[prost(message, repeated, tag = "1")]
     pub answers: Vec<Answer>,
 }
 
-/// The name of one file's content. Why there is none is told by an event, to the person.
+/// The name of one file's content. If there is none, an event gives the reason to the person.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Answer {
     /// The entry.
@@ -318,16 +327,16 @@ pub struct Answer {
     /// The content comes in `Delta` messages, as deltas of so many parts.
     #[prost(uint32, tag = "9")]
     pub parts: u32,
-    /// What comes, as `content` or as its parts, are zstd frames with the named base as their prefix.
+    /// True if what comes, as `content` or as its parts, are zstd frames with the named base as their prefix.
     #[prost(bool, tag = "10")]
     pub is_patch: bool,
-    /// The named base is not here: the file should be asked for again, with signatures or without.
+    /// The named base is not here: the file should be requested again, with signatures or without.
     #[prost(bool, tag = "11")]
     pub lacks_base: bool,
-    /// The content is that of the named base; `oid` is not said.
+    /// The content is that of the named base; `oid` is not set.
     #[prost(bool, tag = "12")]
     pub is_same: bool,
-    /// It was said before, over a connection that was lost, and may have come all the same.
+    /// It was sent before, over a connection that was lost, and may have come all the same.
     #[prost(bool, tag = "13")]
     pub is_again: bool,
 }
@@ -351,12 +360,12 @@ pub struct Settled {
     /// They were the same already.
     #[prost(message, repeated, tag = "3")]
     pub unchanged: Vec<Unchanged>,
-    /// They could not be read to the end; the sender tells why.
+    /// They could not be read to the end; the sender reports why.
     #[prost(uint64, repeated, tag = "4")]
     pub lost: Vec<u64>,
 }
 
-/// A file that was the same already, and what tells whether it is the sender's own.
+/// A file that was the same already, and the facts that show whether it is the sender's own.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Unchanged {
     /// The entry.
@@ -392,7 +401,7 @@ impl Message {
         Self::read(bytes).map(|(message, _)| message)
     }
 
-    /// Reads a message, and tells how many bytes stay in memory as long as any part of it is kept: its fields share
+    /// Reads a message, and returns how many bytes stay in memory as long as any part of it is kept: its fields share
     /// them.
     pub fn read(bytes: Bytes) -> Result<(Self, usize), CopyError> {
         let len = bytes.len();
@@ -424,7 +433,7 @@ pub fn violation(what: &str) -> CopyError {
     CopyError::Violation { what: what.to_owned() }
 }
 
-/// What should not be possible.
+/// An error that should not be possible.
 pub fn internal(what: &str) -> CopyError {
     CopyError::Internal { what: what.to_owned() }
 }
@@ -434,10 +443,15 @@ pub const fn hung_up() -> CopyError {
     CopyError::HungUp
 }
 
+#[macro_use]
+mod same;
 mod fatal;
 pub mod options;
+mod report;
 
 pub use fatal::Fatal;
+use report::MOST_LISTED;
+pub use report::{CopyReport, EndReport};
 
 #[cfg(test)]
 mod tests;

@@ -53,6 +53,7 @@
 mod applications;
 mod arriving;
 mod bad_clients;
+mod ciphers;
 mod confined;
 mod copying_beside;
 mod copying_faults;
@@ -61,6 +62,7 @@ mod copying_flags_remote;
 mod copying_interrupted;
 mod copying_like_rsync;
 mod copying_remote;
+mod copying_renamed;
 mod copying_swapped;
 mod copying_unchanged;
 mod daemon_killed;
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
         copying_interrupted::SITUATIONS,
         copying_beside::SITUATIONS,
         copying_faults::SITUATIONS,
+        copying_renamed::SITUATIONS,
         copying_swapped::SITUATIONS,
         copying_remote::SITUATIONS,
         confined::SITUATIONS,
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
         small::SITUATIONS,
         receivers::SITUATIONS,
         waiting::SITUATIONS,
+        ciphers::SITUATIONS,
         copying_flags::SITUATIONS,
         copying_flags_remote::SITUATIONS,
         copying_like_rsync::SITUATIONS,

@@ -34,13 +34,13 @@ use towpath_store::{DiskStore, Store};
 
 use self::bases::Bases;
 use self::replies::{Reply, hashed};
+use super::events::Events;
 use super::message::{Answer, Answers, Asks, Base, Delta, Message, violation};
 use super::offers::Offers;
 use super::reading::{Ask, Read, Signed, UnreadFile, read, read_changed, read_patched};
 use super::sent::SentTo;
 use super::signatures::Signatures;
 use super::source::Located;
-use super::talk::Events;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::policy::pack_backoff::PackBackoff;

@@ -7,10 +7,10 @@ use towpath_content::tree::Time;
 use towpath_store::FileRecord;
 
 use super::{Answering, Asked, INLINE};
+use crate::events::FailedEntry;
 use crate::message::Answer;
 use crate::reading::{Ask, OlderFile, Read, Signed, UnreadFile, now};
 use crate::source::Located;
-use crate::talk::FailedEntry;
 use towpath_content::lock::lock;
 use towpath_reuse::delta::deltas;
 use towpath_targets::index_record::store_stamp;

@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets in `fuzz/`: what the other side of a copy says, and what is made of it. Only there is
+//! Doors for the fuzz targets in `fuzz/`: messages of the other side of a copy, and what is made of them. Only there is
 //! the feature `fuzzing` on.
 
 mod conversation;
@@ -7,14 +7,19 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::message::{Fatal, Message, options};
+use super::message::{EndReport, Fatal, Message, options};
 pub use conversation::{FuzzedReceiver, FuzzedSender, merge};
-use towpath_api::copy::CopyOptions;
+use towpath_api::copy::{CopyEvent, CopyOptions};
 use towpath_reuse::delta::{patches, refine};
 
-/// A message as this program would say it.
+/// A message as this program would send it.
 pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {
-    Some(Message::from_bytes(Bytes::copy_from_slice(bytes)).ok()?.into_bytes().into())
+    let message = match Message::from_bytes(Bytes::copy_from_slice(bytes)).ok()? {
+        Message::Event(report) => Message::Event(CopyEvent::try_from(report).ok()?.into()),
+        Message::Finished(finished) => Message::Finished(EndReport::with(finished.into_summary())),
+        message => message,
+    };
+    Some(message.into_bytes().into())
 }
 
 /// The bytes of a message, packed if that makes them fewer.
@@ -22,19 +27,19 @@ pub fn pack_message(bytes: &[u8]) -> Vec<u8> {
     Message::pack(Bytes::copy_from_slice(bytes), 1).into()
 }
 
-/// What a message that ends a copy says, as this program would show it and say it.
+/// Error in a message that ends a copy, as this program would show it and send it.
 pub fn read_error(bytes: &[u8]) -> Option<(String, Vec<u8>)> {
     let Ok(Message::Fatal(fatal)) = Message::from_bytes(Bytes::copy_from_slice(bytes)) else { return None };
     let error = fatal.error()?;
     Some((error.to_string(), Message::Fatal(Fatal::of(&error)).into_bytes().into()))
 }
 
-/// The options of a copy, as a client says them.
+/// The options of a copy, as a client sends them.
 pub fn read_options(bytes: &[u8]) -> Option<CopyOptions> {
     options::decode(Bytes::copy_from_slice(bytes)).ok()
 }
 
-/// The same as this program says them.
+/// The same as this program sends them.
 pub fn write_options(options: &CopyOptions) -> Vec<u8> {
     options::encode(options).into()
 }
@@ -44,7 +49,7 @@ pub fn sign_rest(outlines: &[Vec<u8>], base: &[u8], further: u32) -> Option<Vec<
     refine::sign(outlines, base, further)
 }
 
-/// What outlines make of `base` with literals that are `delta`.
+/// Bytes that outlines make of `base` with literals that are `delta`.
 pub fn apply_outlines(outlines: &[Vec<u8>], delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     refine::apply(outlines, delta, base, len)
 }
@@ -54,7 +59,7 @@ pub fn make_patch(base: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     patches::patch(base, target, 1)
 }
 
-/// What a patch makes of `base`.
+/// Bytes that a patch makes of `base`.
 pub fn apply_patch(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     patches::apply(patch, base, len)
 }
@@ -64,7 +69,7 @@ pub fn parts(old: u64, new: u64) -> Option<u64> {
     patches::parts(old, new)
 }
 
-/// What one of them is a patch of.
+/// Base that one of them is a patch of.
 pub fn base_of(old: u64, new: u64, count: u64, index: u64) -> Option<Range<u64>> {
     patches::base_of(old, new, count, index)
 }

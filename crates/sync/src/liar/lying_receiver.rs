@@ -1,5 +1,5 @@
-//! What a receiver may try with a sender: each rule of `docs/formats/copy.md` ("What must be refused") that a receiver can
-//! break, broken.
+//! Lies that a receiver may try with a sender: each rule of `docs/formats/copy.md` ("What must be refused") that a
+//! receiver can break, broken.
 
 use std::fs;
 
@@ -8,7 +8,8 @@ use towpath_content::Oid;
 use towpath_store::hash_open_file;
 
 use super::super::message::{
-    Answers, Asks, Base, Bases, Delta, Empty, Fatal, Finer, Message, Ready, Settled, Start, Unchanged,
+    Answers, Asks, Base, Bases, CopyReport, Delta, Empty, EndReport, Fatal, Finer, Message, Ready, Settled,
+    Start, Unchanged,
 };
 use super::{CARRIERS, Carrier, End, Scene, Step};
 
@@ -17,41 +18,46 @@ const FILE: u64 = 2;
 
 type Lie = (&'static str, Vec<Step>, End);
 
-fn says(message: Message) -> Step {
-    Step::Say(message)
+fn sends(message: Message) -> Step {
+    Step::Send(message)
 }
 
 fn asks(entries: &[u64]) -> Step {
-    says(Message::Asks(Asks { entries: entries.to_vec(), ..Asks::default() }))
+    sends(Message::Asks(Asks { entries: entries.to_vec(), ..Asks::default() }))
 }
 
 fn base(change: fn(&mut Base)) -> Step {
     let mut base = Base { entry: FILE, ..Base::default() };
     change(&mut base);
-    says(Message::Bases(Bases { bases: vec![base] }))
+    sends(Message::Bases(Bases { bases: vec![base] }))
 }
 
 fn settled(change: fn(&mut Settled)) -> Step {
     let mut settled = Settled::default();
     change(&mut settled);
-    says(Message::Settled(settled))
+    sends(Message::Settled(settled))
 }
 
-fn hears_the_tree() -> Step {
-    Step::Hear(|heard| matches!(heard, Message::Entries(bytes) if bytes.is_empty()))
+fn receives_the_tree() -> Step {
+    Step::Recv(|received| matches!(received, Message::Entries(bytes) if bytes.is_empty()))
 }
 
-fn hears_an_answer() -> Step {
-    Step::Hear(|heard| matches!(heard, Message::Answers(_)))
+fn receives_an_answer() -> Step {
+    Step::Recv(|received| matches!(received, Message::Answers(_)))
 }
 
 fn finished() -> Step {
-    says(Message::Finished(Bytes::from_static(b"{}")))
+    sends(Message::Finished(EndReport::default()))
+}
+
+/// A summary with 1025 nameless sources.
+fn many_sources() -> Vec<u8> {
+    [&b"\x5a\x85\x10\x0a\x82\x10"[..], &b"\x62\x00".repeat(1025)].concat()
 }
 
 fn messages() -> Vec<Lie> {
     let unasked = "a message that a receiver does not send";
-    let one_of = |name, message: Message| (name, vec![says(message)], End::Error(unasked));
+    let one_of = |name, message: Message| (name, vec![sends(message)], End::Error(unasked));
     vec![
         ("no message", vec![Step::Raw(b"\x0fnonsense".to_vec())], End::Error("does not understand")),
         ("an unknown message", vec![Step::Raw(vec![0x98, 6, 1])], End::Error("an unknown message")),
@@ -64,15 +70,11 @@ fn messages() -> Vec<Lie> {
         one_of("ready", Message::Ready(Ready::default())),
         one_of("more", Message::More(Bytes::new())),
         one_of("carry on the first connection", Message::Carry(Empty {})),
-        ("an event that is none", vec![says(Message::Event(Bytes::from_static(b"{")))], End::Error("event")),
-        (
-            "a summary that is none",
-            vec![says(Message::Finished(Bytes::from_static(b"[")))],
-            End::Error("summary"),
-        ),
+        ("an event that is none", vec![sends(Message::Event(CopyReport::default()))], End::Error("event")),
+        ("a summary of too many sources", vec![Step::Raw(many_sources())], End::Error("too many parts")),
         (
             "an error that is none",
-            vec![says(Message::Fatal(Fatal::default()))],
+            vec![sends(Message::Fatal(Fatal::default()))],
             End::Error("an error that can't be read"),
         ),
         ("hanging up", vec![Step::HangUp], End::Error("hung up")),
@@ -80,76 +82,80 @@ fn messages() -> Vec<Lie> {
 }
 
 fn files() -> Vec<Lie> {
-    let untold = "a file that was not told of";
-    let told = |steps: Vec<Step>| [vec![hears_the_tree()], steps].concat();
+    let unsent = "a file that was not told of";
+    let after_tree = |steps: Vec<Step>| [vec![receives_the_tree()], steps].concat();
     let many: Vec<u64> = (0..129).collect();
-    let considered = says(Message::Considered(4));
-    let signature = || says(Message::Finer(Finer { entry: FILE, signature: Bytes::from_static(b"x") }));
+    let considered = sends(Message::Considered(4));
+    let signature = || sends(Message::Finer(Finer { entry: FILE, signature: Bytes::from_static(b"x") }));
     vec![
-        ("a file that was not told", told(vec![asks(&[99])]), End::Error(untold)),
-        ("the root", told(vec![asks(&[0])]), End::Error(untold)),
-        ("a directory", told(vec![asks(&[1])]), End::Error(untold)),
-        ("a file twice", told(vec![asks(&[FILE]), asks(&[FILE])]), End::Error(untold)),
-        ("a file twice in one ask", told(vec![asks(&[FILE, FILE])]), End::Error(untold)),
-        ("a file that was considered", told(vec![considered, asks(&[FILE])]), End::Error(untold)),
-        ("too many at once", told(vec![asks(&many)]), End::Error(untold)),
+        ("a file that was not told", after_tree(vec![asks(&[99])]), End::Error(unsent)),
+        ("the root", after_tree(vec![asks(&[0])]), End::Error(unsent)),
+        ("a directory", after_tree(vec![asks(&[1])]), End::Error(unsent)),
+        ("a file twice", after_tree(vec![asks(&[FILE]), asks(&[FILE])]), End::Error(unsent)),
+        ("a file twice in one ask", after_tree(vec![asks(&[FILE, FILE])]), End::Error(unsent)),
+        ("a file that was considered", after_tree(vec![considered, asks(&[FILE])]), End::Error(unsent)),
+        ("too many at once", after_tree(vec![asks(&many)]), End::Error(unsent)),
         (
             "considered beyond the tree",
-            told(vec![says(Message::Considered(5))]),
+            after_tree(vec![sends(Message::Considered(5))]),
             End::Error("entries that were not told of"),
         ),
         (
             "a signature that nobody waits for",
-            told(vec![signature()]),
+            after_tree(vec![signature()]),
             End::Error("a signature that nobody waits for"),
         ),
-        ("two bases", told(vec![base(|_| {}), base(|_| {})]), End::Error("bases that are none, or too many")),
+        (
+            "two bases",
+            after_tree(vec![base(|_| {}), base(|_| {})]),
+            End::Error("bases that are none, or too many"),
+        ),
         (
             "too many parts",
-            told(vec![base(|it| (it.parts, it.ahead) = (17, 1))]),
+            after_tree(vec![base(|it| (it.parts, it.ahead) = (17, 1))]),
             End::Error("bases that are none"),
         ),
         (
             "parts of which none is signed",
-            told(vec![base(|it| it.parts = 2)]),
+            after_tree(vec![base(|it| it.parts = 2)]),
             End::Error("bases that are none"),
         ),
         (
             "more signed than there are",
-            told(vec![base(|it| (it.parts, it.ahead) = (2, 3))]),
+            after_tree(vec![base(|it| (it.parts, it.ahead) = (2, 3))]),
             End::Error("bases that are none"),
         ),
         (
             "a name that is none",
-            told(vec![base(|it| it.oid = Bytes::from_static(&[0; 34]))]),
+            after_tree(vec![base(|it| it.oid = Bytes::from_static(&[0; 34]))]),
             End::Error("bases that are none"),
         ),
         (
             "too many settled",
-            told(vec![settled(|it| it.placed = vec![1; 1025])]),
+            after_tree(vec![settled(|it| it.placed = vec![1; 1025])]),
             End::Error("more files settled"),
         ),
         (
             "a signature that is none",
-            told(vec![
+            after_tree(vec![
                 base(|it| it.signature = Bytes::from_static(b"none")),
                 asks(&[FILE]),
-                hears_an_answer(),
+                receives_an_answer(),
                 finished(),
             ]),
             End::Harmless,
         ),
         (
             "packing without end",
-            told(vec![
-                says(Message::Asks(Asks {
+            after_tree(vec![
+                sends(Message::Asks(Asks {
                     entries: vec![FILE],
                     inline: u32::MAX,
                     pack: u32::MAX,
                     takes_outlines: u32::MAX,
                     ..Asks::default()
                 })),
-                hears_an_answer(),
+                receives_an_answer(),
                 finished(),
             ]),
             End::Harmless,
@@ -157,18 +163,18 @@ fn files() -> Vec<Lie> {
     ]
 }
 
-/// What is settled that was never asked for, or is not what it was.
+/// Files are settled that were never requested, or are not what they were.
 fn removals() -> Vec<Lie> {
-    let told = |step: Step| vec![hears_the_tree(), step, finished()];
+    let after_tree = |step: Step| vec![receives_the_tree(), step, finished()];
     vec![
-        ("the root", told(settled(|it| it.placed = vec![0, 1])), End::Harmless),
-        ("beyond the tree", told(settled(|it| it.placed = vec![99, u64::MAX])), End::Harmless),
-        ("given up", told(settled(|it| it.dropped = vec![FILE, 3])), End::Harmless),
-        ("lost", told(settled(|it| it.lost = vec![1, 99])), End::Harmless),
+        ("the root", after_tree(settled(|it| it.placed = vec![0, 1])), End::Harmless),
+        ("beyond the tree", after_tree(settled(|it| it.placed = vec![99, u64::MAX])), End::Harmless),
+        ("given up", after_tree(settled(|it| it.dropped = vec![FILE, 3])), End::Harmless),
+        ("lost", after_tree(settled(|it| it.lost = vec![1, 99])), End::Harmless),
     ]
 }
 
-async fn tell_all(lies: Vec<Lie>, removes: bool) -> usize {
+async fn run_all(lies: Vec<Lie>, removes: bool) -> usize {
     for carrier in CARRIERS {
         for (name, steps, wanted) in &lies {
             let mut scene = Scene::new();
@@ -185,17 +191,17 @@ async fn tell_all(lies: Vec<Lie>, removes: bool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_no_receiver_sends_end_the_copy() {
-    assert_eq!(tell_all(messages(), false).await, 15);
+    assert_eq!(run_all(messages(), false).await, 15);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_were_not_told_or_not_so_are_refused() {
-    assert_eq!(tell_all(files(), true).await, 17);
+    assert_eq!(run_all(files(), true).await, 17);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_not_asked_for_is_not_removed() {
-    assert_eq!(tell_all(removals(), true).await, 4);
+    assert_eq!(run_all(removals(), true).await, 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,38 +214,40 @@ async fn a_file_that_is_the_receivers_own_is_not_removed() {
     let same =
         Unchanged { entry: FILE, inode: seen.ino(), seconds: seen.ctime(), nanos: seen.ctime_nsec() as u32 };
     let steps = [
-        hears_the_tree(),
-        says(Message::Settled(Settled { unchanged: vec![same], ..Settled::default() })),
+        receives_the_tree(),
+        sends(Message::Settled(Settled { unchanged: vec![same], ..Settled::default() })),
         finished(),
     ];
     scene.send(Carrier::Pipe, false, &steps).await.assert("the same file", End::Harmless);
     assert!(file.exists());
 }
 
-/// What a receiver that names guesses as bases is answered: whether one of them is here.
+/// Answers to a receiver that names guesses as bases: whether one of them is here.
 async fn guess(is_pull: bool, went_before: bool) -> bool {
     let scene = Scene::new();
     scene.file("from/file", &[b'x'; 9000]);
     let secret = scene.file("secret/pin", &[b'4'; 8000]);
-    let (side, _inbox, _told, liar) = scene.sides(Carrier::Pipe, is_pull).await;
+    let (endpoint, _inbox, _reports, liar) = scene.endpoints(Carrier::Pipe, is_pull).await;
     let hashed = hash_open_file(&fs::File::open(&secret).unwrap(), &secret).unwrap();
     let oid = hashed.oid;
     let record =
         towpath_store::FileRecord::new(secret.parent().unwrap(), secret.file_name().unwrap(), hashed);
-    side.host.store.remember(&[record]).unwrap();
+    endpoint.host.store.remember(&[record]).unwrap();
     if went_before {
-        super::super::sent::SentTo::new(&side.host.shares, &liar.node()).add(&oid, 8000);
-        super::super::sent::SentTo::new(&side.host.shares, &side.peer.node()).add(&oid, 8000);
+        super::super::sent::SentTo::new(&endpoint.host.shares, &liar.node()).add(&oid, 8000);
+        super::super::sent::SentTo::new(&endpoint.host.shares, &endpoint.peer.node()).add(&oid, 8000);
     }
-    drop(side);
-    let named = says(Message::Bases(Bases {
+    drop(endpoint);
+    let named = sends(Message::Bases(Bases {
         bases: vec![Base { entry: FILE, oid: oid.to_bytes().to_vec().into(), ..Base::default() }],
     }));
-    let steps = [hears_the_tree(), named, asks(&[FILE]), hears_an_answer(), finished()];
+    let steps = [receives_the_tree(), named, asks(&[FILE]), receives_an_answer(), finished()];
     let ended = scene.send(Carrier::Pipe, is_pull, &steps).await;
-    let Some(Message::Answers(told)) = ended.heard.last() else { panic!("no answer: {:?}", ended.result) };
-    assert_ne!(told.answers[0].is_patch, told.answers[0].lacks_base);
-    told.answers[0].is_patch
+    let Some(Message::Answers(batch)) = ended.received.last() else {
+        panic!("no answer: {:?}", ended.result)
+    };
+    assert_ne!(batch.answers[0].is_patch, batch.answers[0].lacks_base);
+    batch.answers[0].is_patch
 }
 
 /// F3 of the reading of November 2026.
@@ -256,9 +264,10 @@ async fn one_base_is_named_of_a_file() {
     scene.file("from/file", &[b'x'; 9000]);
     let named = |guess: &[u8]| {
         let oid = Oid::of(guess).to_bytes().to_vec().into();
-        says(Message::Bases(Bases { bases: vec![Base { entry: FILE, oid, ..Base::default() }] }))
+        sends(Message::Bases(Bases { bases: vec![Base { entry: FILE, oid, ..Base::default() }] }))
     };
-    let steps = [hears_the_tree(), named(b"1"), asks(&[FILE]), hears_an_answer(), named(b"2"), asks(&[FILE])];
+    let steps =
+        [receives_the_tree(), named(b"1"), asks(&[FILE]), receives_an_answer(), named(b"2"), asks(&[FILE])];
     let ended = scene.send(Carrier::Pipe, true, &steps).await;
     ended.assert("a second guess", End::Error("a file that was not told of"));
 }

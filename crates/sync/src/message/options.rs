@@ -1,5 +1,5 @@
-//! The options of a copy as they are written (`docs/formats/copy.md`, "Options"): what is not said is not asked for,
-//! and of alternatives one is said.
+//! The options of a copy as they are written (`docs/formats/copy.md`, "Options"): what is not set is not requested,
+//! and of alternatives one is set.
 
 use bytes::Bytes;
 use prost::{Message as _, Oneof};
@@ -129,7 +129,7 @@ enum WrittenVia {
     Tls = 2,
 }
 
-/// What of the destination's machine serves as a source of bytes; nothing does if none is said.
+/// Reuse of what the destination's machine has as a source of bytes; nothing if it is not set.
 #[derive(Clone, PartialEq, Oneof)]
 enum Reuse {
     #[prost(message, tag = "14")]
@@ -184,7 +184,7 @@ pub fn decode(bytes: Bytes) -> Result<CopyOptions, CopyError> {
     }
     let unread = || violation("options that can't be read");
     let written = WrittenOptions::decode(bytes.clone()).map_err(|_| unread())?;
-    // An option that is not known would be passed over, and what was asked for not done.
+    // An option that is not known would be passed over, and what was requested not done.
     if written.encoded_len() != bytes.len() {
         return Err(violation("an option that this program does not know"));
     }
@@ -327,44 +327,8 @@ impl WrittenItems {
     }
 }
 
-/// Two forms of the same alternatives.
-macro_rules! same {
-    ($written:ident, $known:ident: $($name:ident),*) => {
-        impl From<$known> for $written {
-            fn from(it: $known) -> Self {
-                match it { $($known::$name => Self::$name),* }
-            }
-        }
-
-        impl From<$written> for $known {
-            fn from(it: $written) -> Self {
-                match it { $($written::$name => Self::$name),* }
-            }
-        }
-    };
-}
-
 same!(WrittenCheck, Check: Quick, SizeOnly, Never, Content);
 same!(WrittenVia, Via: Both, Ssh, Tls);
-
-/// Two structs with the same fields.
-macro_rules! same_fields {
-    ($written:ident, $known:ident: $($name:ident),*) => {
-        impl From<$known> for $written {
-            fn from(it: $known) -> Self {
-                let $known { $($name),* } = it;
-                Self { $($name),* }
-            }
-        }
-
-        impl From<$written> for $known {
-            fn from(it: $written) -> Self {
-                let $written { $($name),* } = it;
-                Self { $($name),* }
-            }
-        }
-    };
-}
 
 same_fields!(
     WrittenPreserve, Preserve: links, perms, special_bits, times, owner, group, numeric_ids, devices, specials,
