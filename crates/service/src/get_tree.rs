@@ -16,7 +16,6 @@
 mod file;
 mod writer;
 
-use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +23,7 @@ use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, Summary};
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
-use towpath_content::tree::{self, Decoder, Entry, Kind, Located, Metadata};
+use towpath_content::tree::{self, Entry, Kind, Located, Metadata};
 use towpath_files::metadata::umask;
 use towpath_files::{
     Destination, FileError, RelPath, Selected, Selection, WriteOptions, display_name, of_file,
@@ -37,14 +36,12 @@ use crate::selecting::Missing;
 use crate::state::Service;
 use crate::tree_place::{TreePlace, is_there};
 use towpath_content::lock::lock;
+use towpath_targets::descriptor::{DescriptorEnd, follow};
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
 use towpath_targets::spool::{FailOnDrop, Spool, SpoolReader};
 use towpath_words as words;
 use writer::TreeWriter;
-
-/// Bytes of the descriptor read at once.
-const PART: usize = 64 << 10;
 
 /// Fetches what is wanted of the tree to where it goes, or goes on with what was interrupted.
 pub(crate) async fn run(
@@ -277,39 +274,24 @@ impl TreeTarget {
 /// Decodes a descriptor to its end. `visit` gets its events, and `None` when the next one may take a
 /// while.
 pub(crate) fn decode(
-    mut reader: SpoolReader,
-    mut visit: impl FnMut(Option<Located>) -> Result<(), ApiError>,
+    reader: SpoolReader,
+    visit: impl FnMut(Option<Located>) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
-    let bad = |error: towpath_content::DecodeError| {
-        ApiError::new(ErrorKind::Corrupt, format!("the sender's tree descriptor is not valid: {error}"))
-    };
-    let (mut decoder, mut part) = (Decoder::new(), vec![0; PART]);
-    loop {
-        let read = reader.read(&mut part).map_err(|error| {
+    follow(reader, visit).map_err(|end| match end {
+        DescriptorEnd::Stopped(error) => error,
+        DescriptorEnd::Invalid(error) => {
+            ApiError::new(ErrorKind::Corrupt, format!("the sender's tree descriptor is not valid: {error}"))
+        }
+        DescriptorEnd::CutOff(error) => {
             ApiError::new(ErrorKind::Failed, format!("the tree's descriptor did not come whole: {error}"))
-        })?;
-        let mut rest = &part[..read];
-        loop {
-            let taken = decoder.feed(rest);
-            rest = &rest[taken..];
-            while let Some(located) = decoder.next_event().map_err(bad)? {
-                visit(Some(located))?;
-            }
-            visit(None)?;
-            if rest.is_empty() {
-                break;
-            }
         }
-        if read == 0 {
-            return decoder.finish().map_err(bad);
-        }
-    }
+    })
 }
 
 /// The metadata that a get takes: a stranger chose the mode, so the receiver's umask holds, and attributes are not kept.
-fn taken(metadata: Metadata) -> Metadata {
+pub(crate) fn taken(metadata: Metadata) -> Metadata {
     Metadata { mode: metadata.mode & !umask(), xattrs: Vec::new(), ..metadata }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
