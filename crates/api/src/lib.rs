@@ -39,9 +39,9 @@ pub use client::Client;
 use copy::{CopyEvent, CopyRequest, CopySummary};
 pub use messages::{
     ApiError, Chunk, ContentRequest, DescriptorRequest, EntryKind, ErrorKind, Event, Fetch, FetchState,
-    GcReply, GcRequest, GetRequest, Held, ListRequest, ListedEntry, MAX_BOUNDARIES, Object, OpenPutRequest,
-    PartReply, Problem, Progress, PutKind, PutReply, PutRequest, SearchEffort, Searched, Seconds, Status,
-    Summary, TransferEvent,
+    GcReply, GcRequest, GetRequest, GetUpdate, Held, ListRequest, ListedEntry, MAX_BOUNDARIES, Object,
+    OpenPutRequest, PartReply, Problem, Progress, PutKind, PutReply, PutRequest, SearchEffort, Searched,
+    Seconds, Status, Summary, TransferEvent, UpdateCounts,
 };
 pub use parts::Parts;
 

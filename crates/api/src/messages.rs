@@ -145,6 +145,34 @@ pub struct GetRequest {
     /// Rules on what of the tree is left out, in their order, as rsync's `--filter` takes them.
     #[serde(default, with = "crate::paths::bytes", skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Vec<u8>>,
+    /// Make what is at the destination equal to the tree; absent: nothing that is there is changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<GetUpdate>,
+}
+
+/// Update of a tree that is at the destination, as `tow sync` does it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GetUpdate {
+    /// Change nothing, tell what would be.
+    pub dry_run: bool,
+    /// Compare contents, not size and time.
+    pub checksum: bool,
+    /// Remove what the tree does not have.
+    pub delete: bool,
+    /// Entries to remove at most; absent: half of what is at the destination.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_delete: Option<u64>,
+    /// Remove more than that, and directories in the way of files.
+    pub force: bool,
+    /// Keep what would be replaced or removed, under another name.
+    pub backup: bool,
+    /// The end of that name.
+    #[serde(with = "crate::paths")]
+    pub suffix: PathBuf,
+    /// A directory for it, relative to the destination.
+    #[serde(skip_serializing_if = "Option::is_none", with = "crate::paths::option")]
+    pub backup_dir: Option<PathBuf>,
 }
 
 /// Effort of searching the disk where probably nothing is found.
@@ -238,6 +266,24 @@ pub enum Event {
     },
     /// An entry of what a ticket names ([`GetRequest::list`]).
     Entry(ListedEntry),
+    /// An entry at the destination was made or changed, or would be ([`GetRequest::update`]).
+    Item {
+        /// Changes, as rsync's `%i` has them: `YXcstpoguax`.
+        changes: String,
+        /// Below the destination; directories end with a slash.
+        #[serde(with = "crate::paths")]
+        path: PathBuf,
+        /// Bytes of its content.
+        size: u64,
+    },
+    /// An entry at the destination was removed, or would be.
+    Deleted {
+        /// Below the destination.
+        #[serde(with = "crate::paths")]
+        path: PathBuf,
+        /// It was a directory.
+        is_dir: bool,
+    },
     /// The end.
     Summary(Summary),
     /// The end of a request that failed.
@@ -414,8 +460,27 @@ pub struct Summary {
     /// Search of the disk, if it could be searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
+    /// What an update did; absent for other gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated: Option<UpdateCounts>,
     /// Seconds it took.
     pub seconds: Seconds,
+}
+
+/// Changes that an update made, or would make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UpdateCounts {
+    /// Nothing was changed: these are what would be.
+    pub dry_run: bool,
+    /// Entries that were not there before.
+    pub created: u64,
+    /// Files whose content was brought up to date, new ones included.
+    pub transferred: u64,
+    /// Entries that were removed.
+    pub deleted: u64,
+    /// `max_delete`, or the guard of half the destination, stopped removals.
+    pub max_delete_reached: bool,
 }
 
 impl Summary {

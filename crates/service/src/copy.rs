@@ -46,7 +46,7 @@ fn writable(places: &Places, writes: &Writes) -> Writable {
     }
 }
 
-fn host(service: &Service) -> Arc<Host> {
+pub(crate) fn host(service: &Service) -> Arc<Host> {
     let config = service.config();
     Arc::new(Host {
         identity: service.identity.clone(),

@@ -19,11 +19,12 @@ use towpath_transfer::{FetchError, Group, Target};
 use crate::content;
 use crate::get_list;
 use crate::get_tree;
+use crate::get_update;
 use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
 use crate::selecting::{is_part, selection};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
-use crate::tree_place::{TreePlace, tree_place};
+use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
 use towpath_sync::search::searched;
 use towpath_words as words;
@@ -136,6 +137,9 @@ impl GetUnderWay {
     ) -> Result<(), Failure> {
         let described = self.describe(true).await;
         let (about, layout) = described.map_err(|error| what_changed(error, "what the ticket names"))?;
+        if let Some(update) = &request.update {
+            return get_update::run(self, (request, update), (about, layout), events, summary).await;
+        }
         let (place, renamed) = match request.paths.is_empty() {
             true => (TreePlace::New(self.destination(request, &about)?), None),
             false => tree_place(self, request)?,
@@ -279,18 +283,4 @@ fn what_changed(error: ApiError, name: &str) -> ApiError {
         Some(rest) if !name.is_empty() => ApiError { message: format!("{name} was changed{rest}"), ..error },
         _ => error,
     }
-}
-
-/// Under its own name in `directory`.
-fn named(directory: &Path, about: &About) -> Result<PathBuf, ApiError> {
-    if towpath_files::names::check_name(&about.name).is_err() {
-        let message = "the object has no name of its own that is safe to use";
-        return Err(ApiError::new(ErrorKind::Usage, message).hint("choose one with -o"));
-    }
-    // Shells and programs read such files unasked.
-    if about.name.starts_with(b".") {
-        let message = format!("the sender calls it {}, a hidden name", display_name(&about.name));
-        return Err(ApiError::new(ErrorKind::Usage, message).hint("if you want that name, give it with -o"));
-    }
-    Ok(directory.join(OsStr::from_bytes(&about.name)))
 }

@@ -20,6 +20,7 @@
 //! | `getting` | a get under way: what its ticket says, and the plugins it draws from |
 //! | `get`, `get_tree` | objects out of a session into files |
 //! | `get_list` | what a ticket names, told and not fetched |
+//! | `get_update` | a tree at the destination made equal to that of a ticket |
 //! | `selecting` | the part of a tree that a get asks for |
 //! | `tree_place` | the place of a tree, or of paths in it, and what an interrupted get left there |
 //! | `get_search` | what a get may search on this machine's disk |
@@ -58,6 +59,7 @@ pub mod get;
 mod get_list;
 mod get_search;
 mod get_tree;
+mod get_update;
 mod getting;
 pub mod grants;
 mod in_flight;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use towpath_api::{ApiError, ErrorKind, GetRequest};
 use towpath_content::Oid;
 use towpath_files::{Selection, display_name};
+use towpath_store::About;
 use towpath_targets::resume::Record;
 
 use crate::getting::GetUnderWay;
@@ -116,4 +117,18 @@ pub(crate) fn is_there(path: &Path) -> ApiError {
     let message = format!("{} is already there", display_name(path.as_os_str().as_bytes()));
     ApiError::new(ErrorKind::Exists, message)
         .hint("choose another directory with -o, or remove what is there")
+}
+
+/// Under its own name in `directory`.
+pub(crate) fn named(directory: &Path, about: &About) -> Result<PathBuf, ApiError> {
+    if towpath_files::names::check_name(&about.name).is_err() {
+        let message = "the object has no name of its own that is safe to use";
+        return Err(ApiError::new(ErrorKind::Usage, message).hint("choose one with -o"));
+    }
+    // Shells and programs read such files unasked.
+    if about.name.starts_with(b".") {
+        let message = format!("the sender calls it {}, a hidden name", display_name(&about.name));
+        return Err(ApiError::new(ErrorKind::Usage, message).hint("if you want that name, give it with -o"));
+    }
+    Ok(directory.join(OsStr::from_bytes(&about.name)))
 }

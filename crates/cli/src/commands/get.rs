@@ -15,8 +15,9 @@ use towpath_api::{
 use towpath_service::{Options, get};
 
 use super::filter_rules::FilterFlags;
+use super::update_flags::{UpdateFlags, change};
 use super::{Context, parse_rate, sync_flags};
-use crate::copy_output::{Explained, explanation};
+use crate::copy_output::{Explained, explanation, line};
 
 /// The longest ticket read from standard input.
 const MAX_TICKET: u64 = 64 << 10;
@@ -27,8 +28,8 @@ const PART: usize = 256 << 10;
 
 /// Fetch what a ticket names: a file or a tree
 ///
-/// Nothing is overwritten: the destination must not be there. Interrupted in any way, the same
-/// command goes on; only what is missing crosses the network.
+/// Nothing is overwritten: the destination must not be there, but with --update. Interrupted in any way,
+/// the same command goes on; only what is missing crosses the network.
 #[derive(Debug, Args)]
 pub struct GetCommand {
     /// The ticket, or the OID of an object on this machine; `-` reads it from standard input, which
@@ -46,6 +47,8 @@ pub struct GetCommand {
     /// entry
     #[arg(long, conflicts_with = "output")]
     list: bool,
+    #[command(flatten)]
+    update: UpdateFlags,
     #[command(flatten)]
     filters: FilterFlags<false>,
     /// Draw from anything that the service knows on this machine, not only from what this sender sent
@@ -99,10 +102,13 @@ impl GetCommand {
         let request = self.request()?;
         let mut interrupts = context.signals.interrupts();
         let (events, mut inbox) = mpsc::channel(16);
-        let output = std::sync::Arc::clone(&context.output);
+        let (output, shown) = (std::sync::Arc::clone(&context.output), self.update.shown(context.verbose));
         let showing = tokio::spawn(async move {
             while let Some(event) = inbox.recv().await {
-                output.event(&event);
+                match change(&event).filter(|_| !output.is_json()) {
+                    Some(change) => line(&shown, &change).iter().for_each(|line| output.result_line(line)),
+                    None => output.event(&event),
+                }
             }
         });
         let work = self.fetch(context, request, events, to_stdout);
@@ -164,8 +170,9 @@ impl GetCommand {
         // However it is written, it is the same place to the record of an interrupted transfer.
         let output = self.output.as_ref().map(|path| here.join(path).components().collect());
         let is_part = !(self.paths.is_empty() && self.filters.lines.is_empty());
-        if is_part && self.goes_to_stdout() {
-            return Err(usage("standard output takes a whole file: leave paths and filters out".into()));
+        if self.goes_to_stdout() && (is_part || self.update.request.is_some()) {
+            let message = "standard output takes a whole file: leave paths, filters and --update out";
+            return Err(usage(message.into()));
         }
         Ok(GetRequest {
             ticket,
@@ -182,6 +189,7 @@ impl GetCommand {
             list: self.list,
             paths: self.paths.clone(),
             filters: self.filters.lines.clone(),
+            update: self.update.request.clone(),
         })
     }
 }

@@ -14,6 +14,7 @@
 //! | `destinations` | where it goes, and what is never overwritten |
 //! | `getting_parts` | what a ticket holds, and a part of that |
 //! | `sharing_parts` | several paths under one ticket, and what filters keep at home |
+//! | `updating` | what is there becomes equal to a ticket's tree |
 //! | `interruptions` | either side killed at any time; the same command goes on |
 //! | `interrupting` | every command is interrupted at moments drawn from a seed |
 //! | `streams` | `something \| tow put -`, followed while it grows |
@@ -93,6 +94,7 @@ mod small;
 mod sshd;
 mod streams;
 mod trees;
+mod updating;
 mod waiting;
 
 use std::process::ExitCode;
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         destinations::SITUATIONS,
         getting_parts::SITUATIONS,
         sharing_parts::SITUATIONS,
+        updating::SITUATIONS,
         second_time::SITUATIONS,
         indexing::SITUATIONS,
         searching::SITUATIONS,

@@ -265,6 +265,22 @@ fn answers_are_as_the_file_says() {
     let part = json!({ "ticket": ticket, "directory": "/", "paths": ["x", [255]], "filters": ["- *.o"] });
     checker.call("POST", "/v1/get", "/v1/get", Some(part)).with(200);
     checker.call("POST", "/v1/get", "/v1/get", Some(json!({ "ticket": "x", "directory": "/" }))).with(200);
+    let both = checker.call(
+        "POST",
+        "/v1/put",
+        "/v1/put",
+        Some(json!({ "path": file, "more": [other], "name": "both" })),
+    );
+    let copy = checker.daemon.dir.path().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::write(copy.join("extra"), "x").unwrap();
+    let update = json!({ "delete": true, "force": true, "suffix": "~" });
+    let update =
+        json!({ "ticket": both.json()["ticket"], "output": copy, "directory": "/", "update": update });
+    let told = checker.call("POST", "/v1/get", "/v1/get", Some(update)).with(200).events();
+    for event in ["item", "deleted"] {
+        assert!(told.iter().any(|told| told["event"] == event), "{told:?}");
+    }
     for path in ["/v1/content", "/v1/chunks"] {
         checker.call("GET", path, &format!("{path}{query}"), None).with(200);
         checker.call("POST", path, path, Some(json!({ "ticket": ticket, "timeout": 5 }))).with(200);
