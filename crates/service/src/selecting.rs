@@ -83,10 +83,9 @@ impl Missing {
         if !is_part || came > 0 || summary.failed == 0 {
             return Ok(());
         }
-        let (kind, message) = match summary.entries {
-            0 => (ErrorKind::NotFound, "nothing that was asked for is in the tree"),
-            _ => (ErrorKind::Failed, "nothing that was asked for could be had"),
-        };
-        Err(ApiError::new(kind, message).hint(WHERE))
+        Err(match summary.entries {
+            0 => ApiError::new(ErrorKind::NotFound, "nothing that was asked for is in the tree").hint(WHERE),
+            _ => ApiError::new(ErrorKind::Failed, "nothing that was asked for could be had"),
+        })
     }
 }
