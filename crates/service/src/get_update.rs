@@ -139,7 +139,7 @@ async fn copy(
         let fetched = session.fetch(get.request(target, layout, Group::default())).await;
         fetched.map_err(Failure::from)
     };
-    let host = host(&get.service);
+    let host = host(&get.service, None);
     let copying = async {
         let to = destination.to_path_buf();
         let copied = copy_described(&host, (tree, Arc::clone(session)), options, to, person).await;

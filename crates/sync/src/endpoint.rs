@@ -69,7 +69,7 @@ pub fn by_source(snapshot: &Snapshot, other: &str) -> BTreeMap<String, u64> {
 /// The receiving side of a copy, not begun. `is_pushed`: the person is at the other side.
 pub fn receiving(host: &Arc<Host>, options: &CopyOptions, events: Events, is_pushed: bool) -> Arc<Receiving> {
     let store = Arc::clone(&host.store);
-    Receiving::new(options.clone(), store, host.resume.clone(), events, is_pushed)
+    Receiving::new(options.clone(), store, host.resume.clone(), events, is_pushed, host.umask)
 }
 
 /// Does work that may block on a thread of its own.
