@@ -79,21 +79,24 @@ fn destination(request: &GetRequest, about: &About) -> Result<PathBuf, ApiError>
         None => named(&request.directory, about)?,
     };
     let is_missing = destination.symlink_metadata().is_err();
-    if destination.is_dir() || is_missing && !is_part {
-        return Ok(destination);
+    match destination.is_dir() || is_missing && !is_part {
+        true => Ok(destination),
+        false => Err(no_directory(&destination, is_part)),
     }
-    let shown = display_name(destination.as_os_str().as_encoded_bytes());
-    let hint = if is_part {
-        "paths are updated in a directory that is there"
-    } else {
-        "remove it, or choose another place"
-    };
-    Err(usage(format!("{shown} is no directory")).hint(hint))
 }
 
-/// As a get takes a tree, and as the person wants what is there treated.
-fn options(request: &GetRequest, update: &GetUpdate) -> CopyOptions {
-    let preserve = Preserve {
+fn no_directory(destination: &Path, is_part: bool) -> ApiError {
+    let shown = display_name(destination.as_os_str().as_encoded_bytes());
+    let hint = match is_part {
+        true => "paths are updated in a directory that is there",
+        false => "remove it, or choose another place",
+    };
+    usage(format!("{shown} is no directory")).hint(hint)
+}
+
+/// What a ticket's tree carries of metadata.
+fn preserved() -> Preserve {
+    Preserve {
         owner: false,
         group: false,
         acls: false,
@@ -102,10 +105,14 @@ fn options(request: &GetRequest, update: &GetUpdate) -> CopyOptions {
         devices: false,
         specials: false,
         ..Preserve::default()
-    };
+    }
+}
+
+/// As a get takes a tree, and as the person wants what is there treated.
+fn options(request: &GetRequest, update: &GetUpdate) -> CopyOptions {
     let bytes = |path: &PathBuf| path.as_os_str().as_encoded_bytes().to_vec();
     CopyOptions {
-        preserve,
+        preserve: preserved(),
         check: if update.checksum { Check::Content } else { Check::Quick },
         dry_run: update.dry_run,
         delete: update.delete,
