@@ -18,10 +18,11 @@ use super::file::CopyFile;
 use super::incoming::{Incoming, apply_patch, read, sign_part};
 use super::message::{Answer, Base, violation};
 use crate::error::CopyError;
+use towpath_content::delta::exchange::PatchParts;
+use towpath_content::delta::exchange::parts as deltas;
+use towpath_content::delta::exchange::refine;
 use towpath_content::lock::lock;
-use towpath_reuse::delta::deltas;
 use towpath_reuse::delta::patches;
-use towpath_reuse::delta::refine;
 use towpath_reuse::policy::network::Network;
 
 /// Bytes of signatures on their way, of files that were not answered; further ones are asked for as they are.
@@ -141,7 +142,7 @@ impl Changed {
             }
             let is_guess = file.has_guessed_base();
             if may_name
-                && patches::parts(old, new).is_some()
+                && PatchParts::new(old, new).is_some()
                 && let Some(oid) = file.old_oid()
             {
                 lock(&self.signed).insert(*entry, Told { oid: Some(oid), ..Told::default() });
@@ -212,7 +213,7 @@ impl Changed {
             return Err(violation("parts that are too many or too long"));
         }
         let Some((base, old)) = file.base() else { return Ok(None) };
-        if is_patch && parts > 1 && patches::parts(old, size) != Some(parts) {
+        if is_patch && parts > 1 && PatchParts::new(old, size).map(|it| it.count()) != Some(parts) {
             return Err(violation("more or fewer parts than a patch has"));
         }
         Ok(Some(Incoming::new(file, oid, (base, old), (parts, signed), is_patch)))

@@ -13,9 +13,10 @@ use towpath_content::Oid;
 use super::file::CopyFile;
 use super::message::{Delta, violation};
 use crate::error::CopyError;
-use towpath_reuse::delta::deltas::{self, PART};
+use towpath_content::delta::exchange::PatchParts;
+use towpath_content::delta::exchange::parts::{self as deltas, MAX_PART_LEN};
+use towpath_content::delta::exchange::refine;
 use towpath_reuse::delta::patches;
-use towpath_reuse::delta::refine;
 
 /// Bytes that a delta may have more than what it makes: it may not shrink, and ops take a few.
 const ROOM: u64 = 1 << 20;
@@ -140,7 +141,7 @@ impl Incoming {
             return Ok(Taken::Nothing);
         }
         let is_whole = self.is_patch && self.turns.parts == 1;
-        let most = if is_whole { self.file.size() + ROOM } else { PART + ROOM };
+        let most = if is_whole { self.file.size() + ROOM } else { MAX_PART_LEN + ROOM };
         if (self.delta.len() + run.bytes.len()) as u64 > most {
             return Err(violation("a delta that is longer than what it makes"));
         }
@@ -195,10 +196,10 @@ impl Incoming {
         len: u64,
     ) -> Option<Vec<u8>> {
         if self.is_patch {
-            let around = patches::base_of(self.old, self.file.size(), self.turns.parts, index)?;
+            let around = PatchParts::new(self.old, self.file.size())?.base(index)?;
             return patches::apply(came, &read(&self.base, &around)?, len);
         }
-        let unpacked = if is_packed { Some(deltas::unpack(came)?) } else { None };
+        let unpacked = if is_packed { Some(towpath_reuse::delta::unpack(came)?) } else { None };
         let delta = unpacked.as_deref().unwrap_or(came);
         let base = self.base_of(index)?;
         refine::apply(outlines, delta, &base, len)

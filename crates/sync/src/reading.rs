@@ -16,7 +16,8 @@ use towpath_store::{FileRecord, MAX_SPAN, Stamp, State, Store, StoreError, hash_
 
 use super::source::Located;
 use crate::error::EntryFault;
-use towpath_reuse::delta::deltas;
+use towpath_content::delta::exchange::PatchParts;
+use towpath_content::delta::exchange::parts as deltas;
 use towpath_reuse::delta::patches;
 use towpath_targets::index_record::store_stamp;
 
@@ -206,7 +207,7 @@ impl OlderFile {
     fn find(oid: &Oid, new: u64, store: &dyn Store) -> Option<Self> {
         let have = store.have(oid).ok().filter(|have| have.state == State::Complete)?;
         let size = have.layout.size();
-        Some(Self { oid: *oid, size, new, parts: patches::parts(size, new)? })
+        Some(Self { oid: *oid, size, new, parts: PatchParts::new(size, new)?.count() })
     }
 
     fn read(&self, range: Range<u64>, store: &dyn Store) -> Option<Vec<u8>> {
@@ -222,7 +223,7 @@ impl OlderFile {
 
     /// A part of the new version as a patch.
     pub fn patch(&self, index: u64, file: &File, store: &dyn Store, level: i32) -> Option<Vec<u8>> {
-        let base = self.read(patches::base_of(self.size, self.new, self.parts, index)?, store)?;
+        let base = self.read(PatchParts::new(self.size, self.new)?.base(index)?, store)?;
         patches::patch(&base, &part_of(file, deltas::part(self.new, self.parts, index)?)?, level)
     }
 }

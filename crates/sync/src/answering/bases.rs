@@ -7,7 +7,7 @@ use towpath_content::Oid;
 
 use crate::message::Base;
 use crate::reading::Signed;
-use towpath_reuse::delta::deltas;
+use towpath_content::delta::exchange::parts as deltas;
 
 /// Bytes of signatures of files that were not answered yet, at most.
 const MOST_BASES: usize = 16 << 20;

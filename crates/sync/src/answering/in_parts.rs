@@ -14,8 +14,8 @@ use crate::message::{Delta, Message};
 use crate::patching::make_all;
 use crate::reading::{OlderFile, Signed, part_of};
 use crate::source::Located;
-use towpath_reuse::delta::deltas;
-use towpath_reuse::delta::refine::{self, Split};
+use towpath_content::delta::exchange::parts as deltas;
+use towpath_content::delta::exchange::refine::{self, Split};
 use towpath_reuse::policy::compression_level::likes_outlines;
 
 /// Bytes of outlines of one file that are held until the receiver answers, at most: it holds no more.

@@ -11,8 +11,8 @@ use crate::message::Answer;
 use crate::reading::{Ask, OlderFile, Read, Signed, UnreadFile, now};
 use crate::source::Located;
 use crate::talk::FailedEntry;
+use towpath_content::delta::exchange::parts as deltas;
 use towpath_content::lock::lock;
-use towpath_reuse::delta::deltas;
 use towpath_targets::index_record::store_stamp;
 
 /// What goes to the receiver for one file that was read.

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use super::message::{Fatal, Message, options};
 pub use conversation::{FuzzedReceiver, FuzzedSender, merge};
 use towpath_api::copy::CopyOptions;
-use towpath_reuse::delta::{patches, refine};
+use towpath_content::delta::exchange::{PatchParts, refine};
+use towpath_reuse::delta::patches;
 
 /// A message as this program would say it.
 pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -61,10 +62,10 @@ pub fn apply_patch(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
 
 /// In how many parts a file comes as patches.
 pub fn parts(old: u64, new: u64) -> Option<u64> {
-    patches::parts(old, new)
+    PatchParts::new(old, new).map(|it| it.count())
 }
 
 /// What one of them is a patch of.
 pub fn base_of(old: u64, new: u64, count: u64, index: u64) -> Option<Range<u64>> {
-    patches::base_of(old, new, count, index)
+    PatchParts::new(old, new).filter(|it| it.count() == count)?.base(index)
 }

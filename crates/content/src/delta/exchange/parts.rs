@@ -1,20 +1,15 @@
-//! A file that replaces an older version, as a delta of that: signed where the old one lies, made where the
-//! new one does.
-//!
-//! A large file is cut into parts, as many of the old version as of the new one, and each is a delta of
-//! its counterpart (`docs/formats/delta.md`): both sides hold one part at a time. A signature is a claim and
-//! so is a delta; what is made of one counts if it hashes to the file's name. Pure.
+//! Cutting of a file and its base into parts, each of which is a delta of its counterpart: signed where the base lies, made where
+//! the file does. Both sides hold one part at a time.
 
 use std::ops::Range;
 
-use towpath_content::delta::{Delta, MAX_BLOCK_LEN, MAX_TARGET_LEN, Signature, diff};
-use towpath_protocol::packing;
+use crate::delta::{Delta, MAX_BLOCK_LEN, MAX_TARGET_LEN, Signature, diff};
 
 /// Bytes of a part, at most.
-pub const PART: u64 = MAX_TARGET_LEN as u64;
+pub const MAX_PART_LEN: u64 = MAX_TARGET_LEN as u64;
 /// Bytes of most parts: the literals of the first one travel while others are signed. What moved from one to another is a
 /// literal, so that shorter ones would cost more than they save.
-const USUAL_PART: u64 = PART / 2;
+const USUAL_PART: u64 = MAX_PART_LEN / 2;
 /// Parts of a file: a larger one comes as pieces, or as chunks if those are found.
 pub const MAX_PARTS: u64 = 16;
 /// Bytes of the shortest block: of a shorter one the sum is dearer than packed bytes.
@@ -29,13 +24,11 @@ const MOST_DOUBLED: u32 = 4096;
 /// Bytes of a signature before its sums, and of each of those, at most.
 const SIGNATURE_HEAD: u64 = 64;
 const SUM: u64 = 12;
-/// A delta of a part has at most this many times the part's bytes: ops are few.
-const MOST_UNPACKED: u64 = 2 * PART;
 
 /// Into how many parts a file is cut; none if it is too large.
 pub fn parts(base_len: u64, new: u64) -> Option<u64> {
     let larger = base_len.max(new);
-    let fewest = larger.div_ceil(PART).max(1);
+    let fewest = larger.div_ceil(MAX_PART_LEN).max(1);
     (fewest <= MAX_PARTS).then(|| larger.div_ceil(USUAL_PART).clamp(fewest, MAX_PARTS))
 }
 
@@ -44,7 +37,7 @@ pub fn part(size: u64, count: u64, index: u64) -> Option<Range<u64>> {
     // A file of so many parts at most; a longer one's are too long.
     let at = |index: u64| size.checked_mul(index).map(|bytes| bytes / count);
     let range = at(index)?..at(index + 1)?;
-    (range.end - range.start <= PART).then_some(range)
+    (range.end - range.start <= MAX_PART_LEN).then_some(range)
 }
 
 /// Bytes of a block: so long that signature and wasted literals are about as much where changes are few.
@@ -87,16 +80,10 @@ pub fn apply(delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     Delta::from_bytes(delta).ok()?.apply(base, usize::try_from(len).ok()?).ok()
 }
 
-/// Takes a delta of a part out of its packing.
-pub fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
-    packing::unpack(packed, MOST_UNPACKED)
-}
-
 #[cfg(test)]
 mod tests {
-    use towpath_store::doubles::noise;
-
     use super::*;
+    use crate::delta::tests::noise;
 
     #[test]
     fn parts_cover_a_file_without_gaps() {
@@ -104,10 +91,10 @@ mod tests {
             (0, 0, Some(1)),
             (1, USUAL_PART, Some(1)),
             (1, USUAL_PART + 1, Some(2)),
-            (3 * PART, 5, Some(6)),
-            (9 * PART, 5, Some(MAX_PARTS)),
-            (MAX_PARTS * PART, 0, Some(MAX_PARTS)),
-            (MAX_PARTS * PART + 1, 0, None),
+            (3 * MAX_PART_LEN, 5, Some(6)),
+            (9 * MAX_PART_LEN, 5, Some(MAX_PARTS)),
+            (MAX_PARTS * MAX_PART_LEN, 0, Some(MAX_PARTS)),
+            (MAX_PARTS * MAX_PART_LEN + 1, 0, None),
             (0, u64::MAX, None),
         ] {
             assert_eq!(parts(base_len, new), count, "{base_len} {new}");
@@ -121,7 +108,7 @@ mod tests {
                 assert_eq!(end, size);
             }
         }
-        assert_eq!(part(PART + 1, 1, 0), None, "it grew");
+        assert_eq!(part(MAX_PART_LEN + 1, 1, 0), None, "it grew");
         assert_eq!(part(u64::MAX, 3, 2), None);
     }
 
@@ -145,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_changed_file_is_made_again_of_little() {
-        let base = noise(1, 200_000);
+        let base = noise(&[1], 200_000);
         let target = [&base[..50_000], b"new", &base[50_100..]].concat();
         let signature = sign(&base, 200_000, target.len() as u64, false).unwrap();
         assert!(signature.len() as u64 <= signature_len(200_000, 200_000, false));
@@ -156,7 +143,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_large_file_are_made_again_of_little() {
-        let base = noise(1, 20 << 20);
+        let base = noise(&[1], 20 << 20);
         let half = base.len() / 2;
         let target = [&base[..half], b"something new", &base[half..]].concat();
         let (base_len, new) = (base.len() as u64, target.len() as u64);
@@ -173,7 +160,7 @@ mod tests {
 
     #[test]
     fn lies_make_nothing() {
-        let base = noise(1, 100_000);
+        let base = noise(&[1], 100_000);
         assert_eq!(make(b"no signature", &base), None);
         let delta = make(&sign(&base, 100_000, 100_000, false).unwrap(), &base).unwrap();
         assert_eq!(apply(&delta, &base[1000..], 100_000), None);

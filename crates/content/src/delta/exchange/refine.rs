@@ -13,9 +13,9 @@
 //! trip and a signature. The second one signs all that is not copied: a short stretch between two changes may have no whole
 //! block. A third one only has to find how far a copy goes beyond its last block. Pure.
 
-use towpath_content::delta::{CopyOps, Delta, Signature, Unmatched, refined_block_len};
+use crate::delta::{CopyOps, Delta, Signature, Unmatched, refined_block_len};
 
-use super::deltas;
+use super::parts;
 
 /// Outlines of a part, at most.
 pub const MOST_OUTLINES: usize = 2;
@@ -118,7 +118,7 @@ pub fn apply(outlines: &[Vec<u8>], delta: &[u8], base: &[u8], len: u64) -> Optio
     let outlines = read(outlines)?;
     let mut rests = rests(&outlines, base.len())?;
     let made = outlines.last().map_or(len, |outline| outline.literals() as u64);
-    let mut made = deltas::apply(delta, &rests.pop()?.bytes(base), made)?;
+    let mut made = parts::apply(delta, &rests.pop()?.bytes(base), made)?;
     for (number, outline) in outlines.iter().enumerate().rev() {
         let len = match number.checked_sub(1) {
             Some(before) => outlines[before].literals(),
@@ -132,7 +132,11 @@ pub fn apply(outlines: &[Vec<u8>], delta: &[u8], base: &[u8], len: u64) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_store::doubles::noise;
+    use crate::delta::tests::noise as seeded;
+
+    fn noise(seed: u64, len: usize) -> Vec<u8> {
+        seeded(&seed.to_le_bytes(), len)
+    }
 
     /// A base, and the same with `len` new bytes in every `spacing`.
     fn edited(spacing: usize, len: usize) -> (Vec<u8>, Vec<u8>) {
@@ -145,20 +149,20 @@ mod tests {
     }
 
     fn delta(base: &[u8], target: &[u8]) -> Vec<u8> {
-        deltas::make(&deltas::sign(base, 20 << 20, target.len() as u64, true).unwrap(), target).unwrap()
+        parts::make(&parts::sign(base, 20 << 20, target.len() as u64, true).unwrap(), target).unwrap()
     }
 
     /// Bytes that come and bytes that go for what was made of `base` in as many steps as the sender likes, and the steps.
     fn in_steps(base: &[u8], target: &[u8], most: usize) -> (usize, usize, usize) {
-        let mut signature = deltas::sign(base, 50 << 20, target.len() as u64, true).unwrap();
+        let mut signature = parts::sign(base, 50 << 20, target.len() as u64, true).unwrap();
         let (mut outlines, mut left, mut down, mut up) = (Vec::new(), target.to_vec(), 0, signature.len());
         loop {
-            let made = deltas::make(&signature, &left).unwrap();
+            let made = parts::make(&signature, &left).unwrap();
             let Some(step) = split(&made, made.len(), outlines.len(), most) else {
                 assert_eq!(apply(&outlines, &made, base, target.len() as u64).unwrap(), target);
                 return (down + made.len(), up, outlines.len() + 1);
             };
-            left = step.outline.literals_of(&left, deltas::region_len(&signature).unwrap()).unwrap();
+            left = step.outline.literals_of(&left, parts::region_len(&signature).unwrap()).unwrap();
             outlines.push(step.outline.to_bytes());
             signature = sign(&outlines, base, step.further).unwrap();
             down += outlines.last().unwrap().len();
@@ -195,7 +199,7 @@ mod tests {
         let literals = outline.literals_of(&target, base.len()).unwrap();
         let outlines = [outline.to_bytes()];
         let signature = sign(&outlines, &base, 0).unwrap();
-        let finer = deltas::make(&signature, &literals).unwrap();
+        let finer = parts::make(&signature, &literals).unwrap();
         let both = outlines[0].len() + signature.len() + finer.len();
         assert!(2 * both < whole.len(), "{both} {}", whole.len());
         let len = target.len() as u64;
