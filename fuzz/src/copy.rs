@@ -43,7 +43,7 @@ pub fn copy_options(data: &[u8]) {
 pub fn copy_finer(data: &[u8]) {
     let mut source = Source::new(data);
     let outlines: Vec<Vec<u8>> = (0..source.below(4)).map(|_| source.run().to_vec()).collect();
-    let further = source.number() as u32;
+    let further = source.number() as usize;
     let (len, delta) = (source.number(), source.run());
     let base = [&seeds::content::base(), noise(source.below(1 << 16) as usize)].concat();
     for base in [&base[..], &seeds::content::base(), source.rest()] {

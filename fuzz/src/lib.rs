@@ -69,6 +69,8 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::content::delta_signatures,
     },
     Target { name: "delta_outline", run: content::delta_outline, seeds: seeds::content::outlines },
+    Target { name: "delta_exchange", run: content::delta_exchange, seeds: seeds::content::exchange_messages },
+    Target { name: "delta_requester", run: content::delta_requester, seeds: seeds::content::exchanges },
     Target { name: "recipe_node", run: recipes::recipe_node, seeds: seeds::content::recipe_nodes },
     Target { name: "recipe_root", run: recipes::recipe_root, seeds: seeds::content::recipe_roots },
     Target { name: "recipe_walk", run: recipes::recipe_walk, seeds: recipes::seeds },

@@ -20,7 +20,6 @@ use super::message::{Answer, Base, violation};
 use crate::error::CopyError;
 use towpath_content::delta::exchange::PatchParts;
 use towpath_content::delta::exchange::parts as deltas;
-use towpath_content::delta::exchange::refine;
 use towpath_content::lock::lock;
 use towpath_reuse::delta::patches;
 use towpath_reuse::policy::network::Network;
@@ -119,7 +118,7 @@ impl Changed {
     /// How many outlines may precede a part's delta where that saves much.
     pub fn takes_outlines(&self) -> u32 {
         let is_liked = self.is_understood && self.network().likes_outlines();
-        if is_liked { refine::MOST_OUTLINES as u32 } else { 0 }
+        if is_liked { towpath_content::delta::exchange::MAX_OUTLINES as u32 } else { 0 }
     }
 
     /// Names or signs what lies in the place of files that are about to be asked for, where that pays; with

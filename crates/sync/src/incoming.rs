@@ -65,8 +65,10 @@ impl Turns {
     fn put_off(&mut self, index: u64, outlines: Vec<Vec<u8>>) -> Result<(), CopyError> {
         self.outlined.push_back((index, outlines));
         let held = self.outlined.iter().flat_map(|(_, outlines)| outlines).map(Vec::len).sum::<usize>();
-        let is_deep =
-            self.outlined.back().is_some_and(|(_, outlines)| outlines.len() > refine::MOST_OUTLINES);
+        let is_deep = self
+            .outlined
+            .back()
+            .is_some_and(|(_, outlines)| outlines.len() > towpath_content::delta::exchange::MAX_OUTLINES);
         match is_deep || held > MOST_OUTLINED {
             true => Err(violation("more outlines than a part may have")),
             false => Ok(()),
@@ -170,7 +172,8 @@ impl Incoming {
         outlines.push(outline);
         self.turns.put_off(index, outlines)?;
         let (base, waiting) = (self.base_of(index), self.turns.outlined.back());
-        let signature = base.zip(waiting).and_then(|(base, (_, all))| refine::sign(all, &base, run.further));
+        let signature =
+            base.zip(waiting).and_then(|(base, (_, all))| refine::sign(all, &base, run.further as usize));
         Ok(signature.map_or(Taken::Nothing, Taken::Outline))
     }
 
@@ -356,7 +359,9 @@ mod tests {
         assert!(turns.take(false).is_err());
         turns.sign().unwrap();
         assert!(turns.sign().is_err());
-        assert!(turns.put_off(0, vec![Vec::new(); refine::MOST_OUTLINES + 1]).is_err());
+        assert!(
+            turns.put_off(0, vec![Vec::new(); towpath_content::delta::exchange::MAX_OUTLINES + 1]).is_err()
+        );
         turns.outlined.clear();
         turns.put_off(0, vec![vec![0; MOST_OUTLINED]]).unwrap();
         assert!(turns.put_off(0, vec![vec![0]]).is_err());

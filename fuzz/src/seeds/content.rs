@@ -2,6 +2,7 @@
 
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::codec::Writer;
+use towpath_content::delta::exchange::{Base, DeltaRun, DeltaStep, NextSignature, Reply, Request, StepOf};
 use towpath_content::delta::{Delta, Signature, diff};
 use towpath_content::live::Statement;
 use towpath_content::pieces::{Layout, MIN_LOG2, PieceTree};
@@ -145,6 +146,49 @@ pub fn delta_signatures() -> Vec<Vec<u8>> {
 pub fn outlines() -> Vec<Vec<u8>> {
     let outline = |delta: Vec<u8>| Delta::from_bytes(&delta).expect("a delta").split().0.to_bytes();
     deltas().into_iter().map(outline).collect()
+}
+
+fn requests() -> Vec<Request> {
+    let signature = delta_signatures().remove(0);
+    let bases = [Base::Signature(signature), Base::Named(CONTENT), Base::Parts { count: 2, ahead: 1 }];
+    bases.map(|base| Request { base, is_guess: false, outlines: 2 }).into()
+}
+
+/// Steps with the bytes of a delta, of an outline, of a patch.
+fn steps() -> Vec<(DeltaStep, Vec<u8>)> {
+    let of = StepOf::NextPart { wants_signature: false };
+    let patch = towpath_content::delta::patch::make(&base(), &target()).expect("files in the limits");
+    vec![
+        (DeltaStep::Delta { of, is_packed: false }, deltas().remove(0)),
+        (DeltaStep::Outline { of, further: 1 }, outlines().remove(0)),
+        (DeltaStep::Patch, patch),
+    ]
+}
+
+pub fn exchange_messages() -> Vec<Vec<u8>> {
+    let mut all: Vec<_> = requests().iter().map(Request::to_bytes).collect();
+    all.extend(
+        [NextSignature::GivenUp, NextSignature::Signed(delta_signatures().remove(0))].map(|it| it.to_bytes()),
+    );
+    let replies =
+        [Reply::Same, Reply::UnknownBase, Reply::GivenUp, Reply::Whole(deltas().remove(0)), Reply::InParts];
+    all.extend(replies.map(|it| it.to_bytes()));
+    all.extend([DeltaRun::More(b"front"), DeltaRun::GivenUp].map(|it| it.to_bytes()));
+    all.extend(steps().iter().map(|(step, bytes)| DeltaRun::Last(*step, bytes).to_bytes()));
+    all
+}
+
+/// A request, the file's bytes, a reply and a step with each.
+pub fn exchanges() -> Vec<Vec<u8>> {
+    let pairs = requests()
+        .into_iter()
+        .flat_map(|request| steps().into_iter().map(move |step| (request.clone(), step)));
+    let told = |(request, (step, bytes)): (Request, (DeltaStep, Vec<u8>))| {
+        let head = Written::default().run(&request.to_bytes()).number(target().len() as u64);
+        let head = head.run(&Reply::InParts.to_bytes()).run(&DeltaRun::More(&bytes[..1]).to_bytes());
+        head.run(&DeltaRun::Last(step, &bytes[1..]).to_bytes()).done()
+    };
+    pairs.map(told).collect()
 }
 
 /// Proofs of runs in objects of some pieces.

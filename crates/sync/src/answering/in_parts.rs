@@ -194,7 +194,8 @@ impl<'a> InParts<'a> {
                 part.bytes += said.len();
                 part.outlines.push((outline, region));
                 self.await_signatures(Some(part), &delta);
-                return answering.say_part(Delta { is_outline: true, further, ..delta }, said);
+                return answering
+                    .say_part(Delta { is_outline: true, further: further as u32, ..delta }, said);
             }
         }
         self.await_signatures(None, &delta);

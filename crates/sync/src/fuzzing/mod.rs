@@ -41,7 +41,7 @@ pub fn write_options(options: &CopyOptions) -> Vec<u8> {
 }
 
 /// The signature of what outlines leave of `base`.
-pub fn sign_rest(outlines: &[Vec<u8>], base: &[u8], further: u32) -> Option<Vec<u8>> {
+pub fn sign_rest(outlines: &[Vec<u8>], base: &[u8], further: usize) -> Option<Vec<u8>> {
     refine::sign(outlines, base, further)
 }
 

@@ -80,10 +80,59 @@ pub fn apply(delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     Delta::from_bytes(delta).ok()?.apply(base, usize::try_from(len).ok()?).ok()
 }
 
+/// True if no part of a file of so many bytes, cut into `count`, is too long.
+pub const fn fit(size: u64, count: u64) -> bool {
+    count > 0 && size.div_ceil(count) <= MAX_PART_LEN
+}
+
+/// True if a guess that made a delta or patch of so many bytes of a part is none that a search would better. The first part tells.
+pub const fn proves_right(index: u64, made: usize, target: u64) -> bool {
+    index > 0 || made as u64 <= target / 2
+}
+
+/// A base that is signed in parts, for a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignedParts {
+    base_len: u64,
+    size: u64,
+    count: u64,
+}
+
+impl SignedParts {
+    /// Of a base and a file of so many bytes; none if a part would be too long.
+    pub const fn new(base_len: u64, size: u64, count: u64) -> Option<Self> {
+        match fit(base_len, count) && fit(size, count) {
+            true => Some(Self { base_len, size, count }),
+            false => None,
+        }
+    }
+
+    /// Number of parts.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes of the base that are part `index`.
+    pub fn base(&self, index: u64) -> Option<Range<u64>> {
+        part(self.base_len, self.count, index)
+    }
+
+    /// Bytes of the file that are part `index`.
+    pub fn target(&self, index: u64) -> Option<Range<u64>> {
+        part(self.size, self.count, index)
+    }
+
+    /// The signature of part `index` of the base, which has these bytes. `in_steps`: its delta may come in steps.
+    pub fn sign(&self, index: u64, bytes: &[u8], in_steps: bool) -> Option<Vec<u8>> {
+        let target = self.target(index)?;
+        sign(bytes, self.base_len, target.end - target.start, in_steps)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::tests::noise;
     use super::*;
-    use crate::delta::tests::noise;
 
     #[test]
     fn parts_cover_a_file_without_gaps() {
@@ -132,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_changed_file_is_made_again_of_little() {
-        let base = noise(&[1], 200_000);
+        let base = noise(1, 200_000);
         let target = [&base[..50_000], b"new", &base[50_100..]].concat();
         let signature = sign(&base, 200_000, target.len() as u64, false).unwrap();
         assert!(signature.len() as u64 <= signature_len(200_000, 200_000, false));
@@ -143,7 +192,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_large_file_are_made_again_of_little() {
-        let base = noise(&[1], 20 << 20);
+        let base = noise(1, 20 << 20);
         let half = base.len() / 2;
         let target = [&base[..half], b"something new", &base[half..]].concat();
         let (base_len, new) = (base.len() as u64, target.len() as u64);
@@ -160,7 +209,7 @@ mod tests {
 
     #[test]
     fn lies_make_nothing() {
-        let base = noise(&[1], 100_000);
+        let base = noise(1, 100_000);
         assert_eq!(make(b"no signature", &base), None);
         let delta = make(&sign(&base, 100_000, 100_000, false).unwrap(), &base).unwrap();
         assert_eq!(apply(&delta, &base[1000..], 100_000), None);
