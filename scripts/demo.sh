@@ -37,9 +37,6 @@ listing() {
         find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
 }
 start_daemon() {
-    # A daemon writes nothing below /dev unless its configuration names it.
-    mkdir -p "$work/$1"
-    printf 'write_below = ["%s"]\n' "$work" > "$work/$1/config.toml"
     TOW_HOME=$work/$1 "$tow" -q daemon --listen 127.0.0.1:0 &
     daemons+=($!)
     for _ in $(seq 100); do

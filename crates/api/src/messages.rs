@@ -397,6 +397,11 @@ impl Seconds {
         Self(duration.as_millis() as u64)
     }
 
+    /// As a number of milliseconds.
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
     /// As a number of seconds.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / 1000.0

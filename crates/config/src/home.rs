@@ -100,6 +100,11 @@ impl Home {
         self.state.join("shares")
     }
 
+    /// Hosts that were reached over ssh and have instructions for AES.
+    pub fn aes_hosts(&self) -> PathBuf {
+        self.state.join("aes-hosts")
+    }
+
     /// The folder of the daemon's socket.
     pub fn runtime(&self) -> &Path {
         &self.runtime

@@ -11,8 +11,8 @@ const SYSTEM: [&str; 16] = [
     "/bin", "/boot", "/dev", "/efi", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/proc", "/root",
     "/run", "/sbin", "/sys", "/usr",
 ];
-/// In a folder of the system's, but a person's: removable disks, and folders of sessions.
-const WITHIN_SYSTEM: [&str; 2] = ["/run/media", "/run/user"];
+/// In a folder of the system's, but a person's: removable disks, folders of sessions, and memory that is used as a disk.
+const WITHIN_SYSTEM: [&str; 3] = ["/run/media", "/run/user", "/dev/shm"];
 
 /// What this process writes whatever its work is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -258,6 +258,8 @@ mod tests {
             ("/opt/x", true),
             ("/root/x", true),
             ("/run/media/ann/disk/x", true),
+            ("/dev/shm/x", true),
+            ("/dev/null", false),
             ("/etc/cron.d/x", false),
             ("/usr/bin/x", false),
             ("/run/systemd/system/x", false),

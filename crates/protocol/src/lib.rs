@@ -43,6 +43,7 @@
 //! | [`packing`] | bytes as zstd frames, unpacked in bounded memory |
 //! | [`counting`] | parts of a message counted before it is decoded |
 //! | [`pace`] | a limit on bytes per second |
+//! | [`stall`], [`waiting`] | whether a connection has stalled; what is reported to whoever waits |
 //!
 //! A connection is dropped for anything the protocol does not allow, with a `Goodbye` that says
 //! why; the other connections of the service do not notice.
@@ -80,6 +81,7 @@ mod shared;
 pub mod stall;
 pub mod step;
 mod turns;
+pub mod waiting;
 pub mod wire;
 mod writer;
 

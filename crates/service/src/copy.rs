@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use towpath_api::ApiError;
 use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary};
+use towpath_ssh::ciphers::AesHosts;
 pub use towpath_sync::{CopyError, threads_ended};
 use towpath_sync::{Host, Writes};
 
@@ -54,6 +55,7 @@ fn host(service: &Service) -> Arc<Host> {
         wishes: config.processors.wishes(),
         resume: service.home.resume(),
         shares: service.home.shares(),
+        aes_hosts: AesHosts::new(service.home.aes_hosts()),
         bases_beyond: config.general.bases_beyond == Switch::On,
         words: copies::entry,
     })

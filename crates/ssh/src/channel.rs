@@ -27,6 +27,7 @@ use towpath_content::NodeId;
 use towpath_link::pipe::{self, PipeError, Role};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
+use crate::ciphers::{self, AesHosts};
 use crate::error::{CommandFault, CommandOrigin, RSH_VARIABLE, SshError, SshWay};
 use crate::place::Remote;
 
@@ -46,6 +47,8 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 pub struct Rsh {
     program: OsString,
     arguments: Vec<OsString>,
+    /// Nobody chose it: it is plain ssh.
+    is_default: bool,
 }
 
 impl Rsh {
@@ -57,7 +60,18 @@ impl Rsh {
             (None, Some(variable)) => (&**variable, CommandOrigin::Variable),
             (None, None) => (OsStr::new(RSH), CommandOrigin::Default),
         };
-        Self::parse(command).map_err(|fault| SshError::Command { from, fault })
+        let rsh = Self::parse(command).map_err(|fault| SshError::Command { from, fault })?;
+        Ok(Self { is_default: from == CommandOrigin::Default, ..rsh })
+    }
+
+    /// The same with a cipher that is quicker between here and `remote`, if nobody chose otherwise.
+    pub async fn with_quick_cipher(mut self, remote: &Remote, hosts: &AesHosts) -> Self {
+        if self.is_default
+            && let Some(option) = ciphers::option(&self.program, remote, hosts).await
+        {
+            self.arguments.extend(["-o".into(), option]);
+        }
+        self
     }
 
     /// Splits a command into words as rsync does: at spaces, but for those in quotes, single or
@@ -66,7 +80,7 @@ impl Rsh {
         let mut words = words(command.as_bytes())?.into_iter().map(OsString::from_vec);
         let program = words.next().filter(|program| !program.is_empty());
         let program = program.ok_or(CommandFault::Empty)?;
-        Ok(Self { program, arguments: words.collect() })
+        Ok(Self { program, arguments: words.collect(), is_default: false })
     }
 
     /// The whole command line. `tow_path` is given to the other side's shell as it is, as rsync

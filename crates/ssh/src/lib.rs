@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`place`] | where things are: here, or at a host |
 //! | [`channel`] | the way there: ssh, and a pipe through it |
+//! | [`ciphers`] | ssh's cipher, where another one is quicker |
 //! | [`race`] | TLS connections beside it, of which the first takes over |
 //! | [`addresses`] | where this machine listens and can be reached |
 //! | [`patterns`] | paths of the started side: its home, and names with wildcards |
@@ -12,6 +13,7 @@
 
 pub mod addresses;
 pub mod channel;
+pub mod ciphers;
 pub mod error;
 pub mod patterns;
 pub mod place;

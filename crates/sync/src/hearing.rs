@@ -115,7 +115,7 @@ pub async fn hear(
                 }
                 Message::Answers(told) => tellings.answers(told.answers, kept).await?,
                 Message::Delta(run) => tellings.delta(run, kept).await?,
-                Message::Event(json) if !side.is_started => side.events.pass(&json, &side.other).await?,
+                Message::Event(report) if !side.is_started => side.events.pass(report, &side.other).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal, &side.other)),
                 _ => return Err(violation("a message that a sender does not send")),
             }

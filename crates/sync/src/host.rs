@@ -6,6 +6,7 @@ use std::sync::Arc;
 use towpath_link::Identity;
 use towpath_protocol::PeerConfig;
 use towpath_protocol::processors::Processors;
+use towpath_ssh::ciphers::AesHosts;
 use towpath_store::DiskStore;
 
 use crate::error::EntryFault;
@@ -34,6 +35,8 @@ pub struct Host {
     pub resume: PathBuf,
     /// The folder that says which contents went to which node.
     pub shares: PathBuf,
+    /// Hosts over ssh that have instructions for AES.
+    pub aes_hosts: AesHosts,
     /// Whether bases may be found outside of the destination.
     pub bases_beyond: bool,
     /// What people are told.
@@ -60,6 +63,7 @@ impl Host {
             wishes: Vec::new(),
             resume: state.join("resume"),
             shares: state.join("shares"),
+            aes_hosts: AesHosts::new(state.join("aes-hosts")),
             bases_beyond: true,
             words: plain,
         })

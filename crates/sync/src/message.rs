@@ -17,18 +17,24 @@ const MAX_UNPACKED: u64 = 256 << 10;
 
 /// Parts that a message may have, each list by the numbers of its fields: an empty part takes a hundred times its
 /// bytes once it is read.
-const MOST_PARTS: [(&[u32], usize); 7] = [
+const MOST_PARTS: [(&[u32], usize); 10] = [
     (&[1, 2, 1], 100_000), // sources of a start
     (&[1, 5], 256),        // addresses of both, and those that an error names
     (&[2, 1], 256),
     (&[3, 9], 256),
-    (&[8, 1], 256),  // answers
-    (&[9, 3], 1024), // unchanged files
-    (&[14, 1], 128), // bases
+    (&[8, 1], 256),              // answers
+    (&[9, 3], 1024),             // unchanged files
+    (&[10, 4, 5], MOST_SOURCES), // sources in an event, and in a summary
+    (&[11, 1, 12], MOST_LISTED),
+    (&[11, 1, 13, 14], MOST_LISTED), // bottlenecks
+    (&[14, 1], 128),                 // bases
 ];
 
+/// Sources that an event about progress tells of.
+pub const MOST_SOURCES: usize = 64;
+
 /// The version of these messages.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -67,12 +73,12 @@ pub enum Message {
     /// Receiver: these files are done with.
     #[prost(message, tag = "9")]
     Settled(Settled),
-    /// Started side: an event for the person at the client, as JSON.
-    #[prost(bytes = "bytes", tag = "10")]
-    Event(Bytes),
-    /// Receiver, when all is in place: its summary, as JSON.
-    #[prost(bytes = "bytes", tag = "11")]
-    Finished(Bytes),
+    /// Started side: an event for the person at the client.
+    #[prost(message, tag = "10")]
+    Event(CopyReport),
+    /// Receiver, when all is in place: its summary.
+    #[prost(message, tag = "11")]
+    Finished(EndReport),
     /// Sender: this entry, a directory that is about to come, is told without what is in it.
     #[prost(uint64, tag = "12")]
     Closed(u64),
@@ -179,6 +185,9 @@ pub struct Ready {
     /// As a sender, it takes `Bases` and can pack.
     #[prost(bool, tag = "3")]
     pub takes_bases: bool,
+    /// Its machine has instructions for AES-GCM: the next copy may ask ssh for it.
+    #[prost(bool, tag = "4")]
+    pub has_aes: bool,
 }
 
 /// Files that are wanted.
@@ -434,10 +443,15 @@ pub const fn hung_up() -> CopyError {
     CopyError::HungUp
 }
 
+#[macro_use]
+mod same;
 mod fatal;
 pub mod options;
+mod report;
 
 pub use fatal::Fatal;
+use report::MOST_LISTED;
+pub use report::{CopyReport, EndReport};
 
 #[cfg(test)]
 mod tests;

@@ -25,8 +25,8 @@ use towpath_protocol::{ControlReceiver, ControlSender, Traffic};
 use super::merge::Destined;
 use super::message::hung_up;
 use super::message::{
-    Coming, CopyRole, Empty, Fatal, Message, Ready, ReceiverRole, SenderRole, Start, VERSION, options,
-    violation,
+    Coming, CopyRole, Empty, EndReport, Fatal, Message, Ready, ReceiverRole, SenderRole, Start, VERSION,
+    options, violation,
 };
 use super::naming::{meant, names_contents};
 use super::sending::send;
@@ -139,7 +139,7 @@ async fn start(
 ) -> Result<Started, CopyError> {
     let options = request.options.clone();
     let (offers, peers) = peer_service(host);
-    let rsh = Rsh::choose(request.rsh.as_deref())?;
+    let rsh = Rsh::choose(request.rsh.as_deref())?.with_quick_cipher(remote, &host.aes_hosts).await;
     let config = peer_config(host, &options);
     let traffic = Arc::clone(&config.traffic);
     let opening = Channel::open(
@@ -161,12 +161,13 @@ async fn start(
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
-    let Ready { addresses, sources, takes_bases } =
+    let Ready { addresses, sources, takes_bases, has_aes } =
         match agree(&control, &mut inbox, message, &options, &events, &other).await {
             Ok(ready) => ready,
             Err(error) if error.is_unreachable() => return Err(channel.failure().await.into()),
             Err(error) => return Err(error),
         };
+    host.aes_hosts.keep(remote, has_aes);
     let theirs = addresses.iter().filter_map(|address| address.parse().ok()).collect();
     set_silence(&peer, &options);
     let host = Arc::clone(host);
@@ -205,7 +206,7 @@ async fn agree(
     loop {
         match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
             Message::Ready(ready) => return Ok(ready),
-            Message::Event(json) => events.pass(&json, other).await?,
+            Message::Event(report) => events.pass(report, other).await?,
             Message::Fatal(fatal) => return Err(told_error(&fatal, other)),
             _ => return Err(violation("something before it was ready")),
         }
@@ -290,7 +291,7 @@ async fn pull(
     let received = receive(&started.side, destined, &mut started.inbox, race, &started.theirs).await;
     if received.is_ok() {
         // The sender may have files to remove, and something to tell of it.
-        let _ = started.side.control.send(Message::Finished(Bytes::from_static(b"{}")).into_bytes()).await;
+        let _ = started.side.control.send(Message::Finished(EndReport::default()).into_bytes()).await;
         let _ = tokio::time::timeout(GRACE, last_words(&started.side, &mut started.inbox)).await;
     }
     finish(started, received).await
@@ -299,8 +300,8 @@ async fn pull(
 /// What the other side says until it hangs up.
 async fn last_words(side: &Side, inbox: &mut ControlReceiver) {
     while let Some(message) = inbox.next().await {
-        if let Ok(Message::Event(json)) = Message::from_bytes(message) {
-            let _ = side.events.pass(&json, &side.other).await;
+        if let Ok(Message::Event(report)) = Message::from_bytes(message) {
+            let _ = side.events.pass(report, &side.other).await;
         }
     }
 }

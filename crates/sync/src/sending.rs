@@ -10,7 +10,7 @@ use towpath_protocol::ControlReceiver;
 
 use super::answering::Scope;
 use super::message::hung_up;
-use super::message::{Asks, Empty, Message, violation};
+use super::message::{Asks, Empty, Message};
 use super::reading::Ask;
 use super::sender::Sender;
 use super::sent::SentTo;
@@ -47,12 +47,8 @@ pub async fn send(
         loop {
             let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
             match message {
-                Message::Finished(json) => {
-                    // serde's words would quote the other side.
-                    return serde_json::from_slice(&json)
-                        .map_err(|_| violation("a summary that can't be read"));
-                }
-                Message::Event(json) => side.events.pass(&json, &side.other).await?,
+                Message::Finished(finished) => return Ok(finished.into_summary()),
+                Message::Event(report) => side.events.pass(report, &side.other).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal, &side.other)),
                 // Contents that go with their names would go past the inspectors.
                 Message::Bases(_) | Message::Finer(_) if side.host.processors.inspect_any() => {}

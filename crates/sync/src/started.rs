@@ -9,12 +9,13 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use towpath_api::copy::{CopyOptions, CopySummary, Mode};
+use towpath_link::tls::has_fast_aes;
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
 
 use super::merge::Destined;
 use super::message::hung_up;
 use super::message::{
-    Coming, CopyRole, Fatal, Message, Ready, SenderRole, Start, VERSION, options, violation,
+    Coming, CopyRole, EndReport, Fatal, Message, Ready, SenderRole, Start, VERSION, options, violation,
 };
 use super::offers::Offers;
 use super::run::GRACE;
@@ -59,7 +60,7 @@ pub async fn serve_stdio(
         serving.await?
     };
     let message = match serving.await {
-        Ok(Some(summary)) => Some(Message::Finished(serde_json::to_vec(&summary).unwrap_or_default().into())),
+        Ok(Some(summary)) => Some(Message::Finished(EndReport::with(summary))),
         Ok(None) => None,
         Err(error) => Some(Message::Fatal(Fatal::of(&error))),
     };
@@ -217,7 +218,7 @@ async fn serve(
     };
     let (config, ssh) = (peer_config(host, &options), SshConnection::from_env());
     let (mut race, addresses) = race(host, options.via, peers, peer.node(), config, ssh).await?;
-    let ready = Ready { addresses, sources: count as u32, takes_bases: true };
+    let ready = Ready { addresses, sources: count as u32, takes_bases: true, has_aes: has_fast_aes() };
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;
     set_silence(peer, &options);
     let theirs: Vec<_> = theirs.iter().filter_map(|address| address.parse().ok()).collect();

@@ -5,19 +5,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
 use towpath_api::copy::{CopyEvent, FailureKind, FileTime};
 use towpath_content::tree::Time;
 use towpath_files::FileError;
 use towpath_protocol::ControlSender;
 
-use super::message::{Message, violation};
+use super::message::{CopyReport, MOST_SOURCES, Message};
 use crate::error::CopyError;
 use crate::error::{EntryFault, LeftOut};
 use crate::host::Words;
 
-/// The longest text of an event; a byte of it may take four in JSON.
+/// The longest text of an event.
 const LONGEST: usize = 8 << 10;
 /// Changes of entries told and not shown yet.
 const WAITING: usize = 512;
@@ -25,8 +24,6 @@ const WAITING: usize = 512;
 const MOST_FAILURES: usize = 8 << 20;
 /// What an event takes besides its texts.
 const COST: usize = 256;
-/// Sources that are told of in an event about progress.
-const MOST_SOURCES: usize = 64;
 
 /// A time as events have it.
 pub const fn shown_time(time: Time) -> FileTime {
@@ -107,10 +104,9 @@ impl Events {
         let _ = self.failures.send(event);
     }
 
-    /// Hands on an event that the other side told, as JSON.
-    pub async fn pass(&self, json: &[u8], other: &str) -> Result<(), CopyError> {
-        // serde's words would quote the other side.
-        let mut event = serde_json::from_slice(json).map_err(|_| violation("an event that can't be read"))?;
+    /// Hands on an event that the other side reported.
+    pub async fn pass(&self, report: CopyReport, other: &str) -> Result<(), CopyError> {
+        let mut event = report.try_into()?;
         shorten(&mut event);
         if let CopyEvent::Failed { error, .. } = &mut event {
             *error = at(other, std::mem::take(error));
@@ -174,9 +170,7 @@ impl EventInbox {
     pub async fn send_to(mut self, control: ControlSender) {
         while let Some(mut event) = self.next().await {
             shorten(&mut event);
-            if let Ok(json) = serde_json::to_vec(&event) {
-                let _ = control.send(Message::Event(Bytes::from(json)).into_bytes()).await;
-            }
+            let _ = control.send(Message::Event(event.into()).into_bytes()).await;
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use towpath_api::copy::CopyEvent;
+use towpath_protocol::waiting::{WaitReason, WaitReports, report_wait};
 use towpath_protocol::{Arrived, Peer, QUIET, Stall};
 
 use super::talk::Events;
@@ -14,40 +15,25 @@ const LOGIN: Duration = Duration::from_millis(1500);
 /// How often is looked.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Whether a stall is to be told: once. It is handed the time.
-#[derive(Debug, Default)]
-struct StallWatch {
-    stall: Stall,
-    is_told: bool,
-}
-
-impl StallWatch {
-    /// How long nothing came, if that is to be told now. A side that is there sends a ping twice a second.
-    fn look(&mut self, now: Instant, heard: Arrived) -> Option<Duration> {
-        let quiet = self.stall.look(now, heard.bytes, 0, heard.listens);
-        let was_told = std::mem::replace(&mut self.is_told, quiet.is_some());
-        quiet.filter(|_| !was_told)
-    }
-}
-
 /// Does `login`, and tells that `other` is waited for if that takes long.
 pub async fn told<T>(login: impl Future<Output = T>, other: &str, events: &Events) -> T {
-    let mut login = std::pin::pin!(login);
-    tokio::select! {
-        done = &mut login => return done,
-        () = tokio::time::sleep(LOGIN) => {}
-    }
-    events.waiting(format!("ssh to {other}"), None).await;
-    login.await
+    report_wait(login, LOGIN, events.waiting(format!("ssh to {other}"), None)).await
 }
 
-/// Tells each time that nothing comes of `other`, which is given up after `silence`; until the connection has ended.
+/// Tells each time that nothing comes of `other`, which is given up after `silence`; until the connection has ended. A
+/// side that is there sends a ping twice a second.
 pub async fn watch(peer: Weak<Peer>, other: String, silence: Duration, events: Events) {
-    let (mut watch, mut ticks) = (StallWatch::default(), tokio::time::interval(LOOK_EVERY));
+    let (mut stall, mut reports) = (Stall::default(), WaitReports::default());
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
     while let Some(heard) = heard(&peer) {
-        if let Some(quiet) = watch.look(Instant::now(), heard) {
-            let left = silence.saturating_sub(quiet).as_secs_f64().round() as u64;
-            events.waiting(words(&other), Some(left)).await;
+        let now = Instant::now();
+        let quiet = stall.look(now, heard.bytes, 0, heard.listens);
+        let obstacle = quiet.map(|already| WaitReason { what: words(&other), already });
+        if let (Some(waited), Some(WaitReason { what, .. })) =
+            (reports.look(now, obstacle.as_ref()), obstacle)
+        {
+            let left = silence.saturating_sub(waited).as_secs_f64().round() as u64;
+            events.waiting(what, Some(left)).await;
         }
         ticks.tick().await;
     }
@@ -73,19 +59,6 @@ mod tests {
     use super::super::talk::events;
     use super::*;
     use crate::host::plain;
-
-    #[test]
-    fn a_side_that_falls_silent_is_told_of_once() {
-        let (mut watch, start) = (StallWatch::default(), Instant::now());
-        let mut look = |second, bytes| {
-            let heard = Arrived { bytes, listens: true, awaits_data: false };
-            watch.look(start + Duration::from_secs(second), heard)
-        };
-        assert_eq!((look(0, 9), look(1, 9)), (None, None));
-        assert_eq!((look(2, 9), look(3, 9)), (Some(QUIET), None));
-        assert_eq!((look(9, 10), look(10, 10)), (None, None));
-        assert_eq!(look(11, 10), Some(QUIET), "another stall");
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_login_that_takes_long_is_told_of() {

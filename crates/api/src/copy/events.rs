@@ -1,7 +1,7 @@
 //! Events of a copy while it goes on, and its summary.
 //!
-//! [`CopyEvent`]s cross the wire from a remote receiver and are what `--json` prints, one object a
-//! line. Names are bytes: as text where they are UTF-8, else as the list of their bytes.
+//! [`CopyEvent`]s are what `--json` prints, one object a line. Names are bytes: as text where they are UTF-8, else as
+//! the list of their bytes.
 
 use std::collections::BTreeMap;
 

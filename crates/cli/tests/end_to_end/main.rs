@@ -51,6 +51,7 @@
 mod applications;
 mod arriving;
 mod bad_clients;
+mod ciphers;
 mod confined;
 mod copying_beside;
 mod copying_faults;
@@ -121,6 +122,7 @@ fn main() -> ExitCode {
         small::SITUATIONS,
         receivers::SITUATIONS,
         waiting::SITUATIONS,
+        ciphers::SITUATIONS,
         copying_flags::SITUATIONS,
         copying_flags_remote::SITUATIONS,
         copying_like_rsync::SITUATIONS,

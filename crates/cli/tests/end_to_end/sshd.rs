@@ -71,6 +71,13 @@ impl Sshd {
     pub fn rsh(&self) -> String {
         format!("ssh -F '{}'", self.dir.join("ssh_config").display())
     }
+
+    /// One more line in the configuration of ssh.
+    pub fn configure_client(&self, line: &str) {
+        let path = self.dir.join("ssh_config");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(path, format!("{text}{line}\n")).unwrap();
+    }
 }
 
 fn configure(dir: &Path, port: u16) {

@@ -79,7 +79,7 @@ pub enum HandshakeError {
 /// TLS as an initiator who wants to talk to `expected`.
 pub(crate) fn client_config(identity: &Identity, expected: NodeId) -> Result<ClientConfig, rustls::Error> {
     let verifier = Arc::new(verify::ExpectNode { expected });
-    let mut config = ClientConfig::builder_with_provider(Arc::new(crypto(fast_aes())))
+    let mut config = ClientConfig::builder_with_provider(Arc::new(crypto(has_fast_aes())))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous() // The library's word for anything but the web's certificates.
         .with_custom_certificate_verifier(verifier)
@@ -92,7 +92,7 @@ pub(crate) fn client_config(identity: &Identity, expected: NodeId) -> Result<Cli
 
 /// TLS as a responder who lets anyone with a key speak.
 pub(crate) fn server_config(identity: &Identity) -> Result<ServerConfig, rustls::Error> {
-    let mut config = ServerConfig::builder_with_provider(Arc::new(crypto(fast_aes())))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(crypto(has_fast_aes())))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(Arc::new(verify::AnyNode))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified(identity)?)));
@@ -130,7 +130,7 @@ fn suites(fast_aes: bool) -> Vec<SupportedCipherSuite> {
 }
 
 /// True if the CPU has instructions for AES-GCM; without them ChaCha20 is several times faster.
-fn fast_aes() -> bool {
+pub fn has_fast_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::is_x86_feature_detected!("aes") && std::is_x86_feature_detected!("pclmulqdq");
     #[cfg(target_arch = "aarch64")]

@@ -7,15 +7,20 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::message::{Fatal, Message, options};
+use super::message::{EndReport, Fatal, Message, options};
 pub use conversation::{FuzzedReceiver, FuzzedSender, merge};
-use towpath_api::copy::CopyOptions;
+use towpath_api::copy::{CopyEvent, CopyOptions};
 use towpath_content::delta::exchange::{PatchParts, refine};
 use towpath_reuse::delta::patches;
 
-/// A message as this program would say it.
+/// A message as this program would send it.
 pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {
-    Some(Message::from_bytes(Bytes::copy_from_slice(bytes)).ok()?.into_bytes().into())
+    let message = match Message::from_bytes(Bytes::copy_from_slice(bytes)).ok()? {
+        Message::Event(report) => Message::Event(CopyEvent::try_from(report).ok()?.into()),
+        Message::Finished(finished) => Message::Finished(EndReport::with(finished.into_summary())),
+        message => message,
+    };
+    Some(message.into_bytes().into())
 }
 
 /// The bytes of a message, packed if that makes them fewer.

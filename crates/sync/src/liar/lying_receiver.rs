@@ -8,7 +8,8 @@ use towpath_content::Oid;
 use towpath_store::hash_open_file;
 
 use super::super::message::{
-    Answers, Asks, Base, Bases, Delta, Empty, Fatal, Finer, Message, Ready, Settled, Start, Unchanged,
+    Answers, Asks, Base, Bases, CopyReport, Delta, Empty, EndReport, Fatal, Finer, Message, Ready, Settled,
+    Start, Unchanged,
 };
 use super::{CARRIERS, Carrier, End, Scene, Step};
 
@@ -46,7 +47,12 @@ fn hears_an_answer() -> Step {
 }
 
 fn finished() -> Step {
-    says(Message::Finished(Bytes::from_static(b"{}")))
+    says(Message::Finished(EndReport::default()))
+}
+
+/// A summary with 1025 nameless sources.
+fn many_sources() -> Vec<u8> {
+    [&b"\x5a\x85\x10\x0a\x82\x10"[..], &b"\x62\x00".repeat(1025)].concat()
 }
 
 fn messages() -> Vec<Lie> {
@@ -64,12 +70,8 @@ fn messages() -> Vec<Lie> {
         one_of("ready", Message::Ready(Ready::default())),
         one_of("more", Message::More(Bytes::new())),
         one_of("carry on the first connection", Message::Carry(Empty {})),
-        ("an event that is none", vec![says(Message::Event(Bytes::from_static(b"{")))], End::Error("event")),
-        (
-            "a summary that is none",
-            vec![says(Message::Finished(Bytes::from_static(b"[")))],
-            End::Error("summary"),
-        ),
+        ("an event that is none", vec![says(Message::Event(CopyReport::default()))], End::Error("event")),
+        ("a summary of too many sources", vec![Step::Raw(many_sources())], End::Error("too many parts")),
         (
             "an error that is none",
             vec![says(Message::Fatal(Fatal::default()))],

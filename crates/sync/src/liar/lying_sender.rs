@@ -12,7 +12,8 @@ use towpath_protocol::packing;
 
 use super::super::merge::Destined;
 use super::super::message::{
-    Answer, Answers, Asks, Base, Bases, Delta, Empty, Fatal, Finer, Message, Ready, Settled, Start, internal,
+    Answer, Answers, Asks, Base, Bases, CopyReport, Delta, Empty, EndReport, Fatal, Finer, Message, Ready,
+    Settled, Start, internal,
 };
 use super::{CARRIERS, Carrier, End, Ended, Scene, Step, dir, end, entry, leaf, one, snapshot, tree};
 use towpath_ssh::patterns::Requested;
@@ -82,10 +83,10 @@ fn messages() -> Vec<Lie> {
         one_of("start", Message::Start(Start::default())),
         one_of("ready", Message::Ready(Ready::default())),
         one_of("more", Message::More(Bytes::new())),
-        one_of("finished", Message::Finished(Bytes::from_static(b"{}"))),
+        one_of("finished", Message::Finished(EndReport::default())),
         (
             "an event that is none",
-            vec![Step::Say(Message::Event(Bytes::from_static(b"{")))],
+            vec![Step::Say(Message::Event(CopyReport::default()))],
             End::Error("event"),
         ),
         ("hanging up", vec![one(&[]), Step::HangUp], End::Error("hung up")),
@@ -272,7 +273,7 @@ async fn deltas_that_lie_end_the_copy() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pusher_tells_its_receiver_no_events() {
-    let event = Step::Say(Message::Event(Bytes::from_static(b"{}")));
+    let event = Step::Say(Message::Event(CopyReport::default()));
     assert_eq!(
         tell_all(vec![("an event", vec![event], End::Error("a sender does not send"))], false).await,
         1

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use towpath_api::copy::{CopyEvent, FailureKind};
 use towpath_content::tree::{Event, Xattr};
 
-use super::super::message::{Answer, Answers, Asks, Base, Bases, Finer, Message, Settled};
+use super::super::message::{Answer, Answers, Asks, Base, Bases, EndReport, Finer, Message, Settled};
 use super::floods::bloated;
 use super::{Carrier, Scene, Step, dir, end, leaf, one};
 
@@ -45,7 +45,7 @@ const FLOODS: [Flood; 13] = [
 ];
 
 fn finished() -> Step {
-    Step::Say(Message::Finished(Bytes::from_static(b"{}")))
+    Step::Say(Message::Finished(EndReport::default()))
 }
 
 fn hears_the_tree() -> Step {
@@ -111,7 +111,7 @@ fn complaint(_: u64) -> Message {
         hint: None,
         kind: FailureKind::Vanished,
     };
-    Message::Event(serde_json::to_vec(&event).unwrap().into())
+    Message::Event(event.into())
 }
 
 /// A line of `/proc/self/status`, in KiB.

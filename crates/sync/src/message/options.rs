@@ -327,44 +327,8 @@ impl WrittenItems {
     }
 }
 
-/// Two forms of the same alternatives.
-macro_rules! same {
-    ($written:ident, $known:ident: $($name:ident),*) => {
-        impl From<$known> for $written {
-            fn from(it: $known) -> Self {
-                match it { $($known::$name => Self::$name),* }
-            }
-        }
-
-        impl From<$written> for $known {
-            fn from(it: $written) -> Self {
-                match it { $($written::$name => Self::$name),* }
-            }
-        }
-    };
-}
-
 same!(WrittenCheck, Check: Quick, SizeOnly, Never, Content);
 same!(WrittenVia, Via: Both, Ssh, Tls);
-
-/// Two structs with the same fields.
-macro_rules! same_fields {
-    ($written:ident, $known:ident: $($name:ident),*) => {
-        impl From<$known> for $written {
-            fn from(it: $known) -> Self {
-                let $known { $($name),* } = it;
-                Self { $($name),* }
-            }
-        }
-
-        impl From<$written> for $known {
-            fn from(it: $written) -> Self {
-                let $written { $($name),* } = it;
-                Self { $($name),* }
-            }
-        }
-    };
-}
 
 same_fields!(
     WrittenPreserve, Preserve: links, perms, special_bits, times, owner, group, numeric_ids, devices, specials,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use towpath_api::copy::{CopyOptions, Via};
+use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FileTime, Via};
 use towpath_content::Oid;
 use towpath_content::node_id::hex;
 use towpath_files::FileError;
@@ -90,14 +90,15 @@ fn answers() -> [(&'static str, Message); 9] {
 }
 
 fn messages() -> Vec<(&'static str, Message)> {
-    let json = Bytes::from_static;
+    let of = Bytes::from_static;
     let rest = [
         (
-            "ready: a sender that takes bases",
+            "ready: a sender that takes bases and has AES",
             Message::Ready(Ready {
                 addresses: vec!["[2001:db8::1]:7001".into()],
                 sources: 2,
                 takes_bases: true,
+                has_aes: true,
             }),
         ),
         (
@@ -143,8 +144,28 @@ fn messages() -> Vec<(&'static str, Message)> {
                 lost: vec![4],
             }),
         ),
-        ("event", Message::Event(json(br#"{"event":"deleted","path":"old","is_dir":false}"#))),
-        ("finished", Message::Finished(json(br#"{"transferred":1}"#))),
+        (
+            "event: old was deleted",
+            Message::Event(CopyEvent::Deleted { path: b"old".to_vec(), is_dir: false }.into()),
+        ),
+        (
+            "event: a, new, of 7 bytes, of the last nanosecond before 1970",
+            Message::Event(
+                CopyEvent::Item {
+                    changes: *b">f+++++++++",
+                    path: b"a".to_vec(),
+                    target: None,
+                    size: 7,
+                    modified: FileTime { seconds: -1, nanos: 999_999_999 },
+                }
+                .into(),
+            ),
+        ),
+        (
+            "finished: one file was transferred",
+            Message::Finished(EndReport::with(CopySummary { transferred: 1, ..CopySummary::default() })),
+        ),
+        ("finished: the other side keeps its own summary", Message::Finished(EndReport::default())),
         ("closed: entry 7", Message::Closed(7)),
         ("carry: contents are to come over this connection", Message::Carry(Empty {})),
         (
@@ -179,14 +200,14 @@ fn messages() -> Vec<(&'static str, Message)> {
         (
             "bases: of entry 305, of one part, of a file that may be quite another one",
             Message::Bases(Bases {
-                bases: vec![Base { entry: 305, signature: json(b"one"), is_guess: true, ..Base::default() }],
+                bases: vec![Base { entry: 305, signature: of(b"one"), is_guess: true, ..Base::default() }],
             }),
         ),
         (
             "delta: the last bytes of a part of entry 303, packed",
             Message::Delta(Delta {
                 entry: 303,
-                bytes: json(b"frame"),
+                bytes: of(b"frame"),
                 is_last: true,
                 is_packed: true,
                 ..Delta::default()
@@ -200,7 +221,7 @@ fn messages() -> Vec<(&'static str, Message)> {
             "delta: the last bytes of an outline of entry 303",
             Message::Delta(Delta {
                 entry: 303,
-                bytes: json(b"outline"),
+                bytes: of(b"outline"),
                 is_last: true,
                 is_outline: true,
                 ..Delta::default()
@@ -210,7 +231,7 @@ fn messages() -> Vec<(&'static str, Message)> {
             "delta: the last bytes of an outline of entry 303, which another one may follow",
             Message::Delta(Delta {
                 entry: 303,
-                bytes: json(b"outline"),
+                bytes: of(b"outline"),
                 is_last: true,
                 is_outline: true,
                 further: 1,
@@ -221,7 +242,7 @@ fn messages() -> Vec<(&'static str, Message)> {
             "delta: the last bytes of an outline of entry 303, with which the next signature is wanted",
             Message::Delta(Delta {
                 entry: 303,
-                bytes: json(b"outline"),
+                bytes: of(b"outline"),
                 is_last: true,
                 is_outline: true,
                 wants_next: true,
@@ -232,7 +253,7 @@ fn messages() -> Vec<(&'static str, Message)> {
             "delta: the last bytes of the literals of an outline of entry 303",
             Message::Delta(Delta {
                 entry: 303,
-                bytes: json(b"literals"),
+                bytes: of(b"literals"),
                 is_last: true,
                 is_rest: true,
                 ..Delta::default()
@@ -240,7 +261,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         ),
         (
             "finer: the signature of what the outline leaves",
-            Message::Finer(Finer { entry: 303, signature: json(b"signature") }),
+            Message::Finer(Finer { entry: 303, signature: of(b"signature") }),
         ),
         (
             "finer: no more of entry 303 should come so",
