@@ -4,14 +4,14 @@ use towpath_content::chunking::Parameters;
 use towpath_content::codec::{Reader, Writer};
 use towpath_content::delta::exchange::{
     Base, DeltaRun, MAX_OUTLINED_LEN, NextSignature, REQUESTER_HOLDS, RESPONDER_HOLDS, Reply, Request,
-    Requester, RequesterAction, Responder, ResponderAction,
+    Requester, RequesterAction, Responder, ResponderAction, refine,
 };
 use towpath_content::delta::{self, CopyOps, Delta, Signature, Unmatched, refined_block_len};
 use towpath_content::live::Statement;
 use towpath_content::pieces::{self, Layout};
 use towpath_content::{Hint, Oid, Ticket, tree};
 
-use crate::input::Source;
+use crate::input::{Source, noise};
 use crate::seeds;
 
 /// A ticket's line of text.
@@ -164,6 +164,27 @@ fn makes_what_it_came_from(outline: CopyOps, base: &[u8]) {
         if let Ok(target) = delta.apply(base, len) {
             assert_eq!(outline.literals_of(&target, base.len()), Ok(literals));
             return;
+        }
+    }
+}
+
+/// Outlines of a part, the literals of the last one as a delta, and the part that they are of: with its length and
+/// that of what they make.
+pub fn delta_refine(data: &[u8]) {
+    let mut source = Source::new(data);
+    let outlines: Vec<Vec<u8>> = (0..source.below(4)).map(|_| source.run().to_vec()).collect();
+    let further = source.number() as usize;
+    let (len, delta) = (source.number(), source.run());
+    let base = [&seeds::content::base(), noise(source.below(1 << 16) as usize)].concat();
+    for base in [&base[..], &seeds::content::base(), source.rest()] {
+        for further in [0, 1, further] {
+            if let Some(signature) = refine::sign(&outlines, base, further) {
+                let signed = Signature::from_bytes(&signature).expect("a signature");
+                assert!(signed.region_len() <= base.len());
+            }
+        }
+        if let Some(made) = refine::apply(&outlines, delta, base, len) {
+            assert_eq!(made.len() as u64, len);
         }
     }
 }

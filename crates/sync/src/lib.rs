@@ -27,6 +27,7 @@
 //! | `source` | the sources read as one tree |
 //! | `sender`, `offers` | tells entries, hears what is asked; what the receiver may fetch |
 //! | `answering`, `reading` | what each ask is answered; reads files for that |
+//! | `exchange`, `patching`, `signatures` | files that go as what they have over an older version; [`towpath_content::delta::exchange`] decides |
 //! | `sent` | which contents went to a node before |
 //! | `listed` | which part of a source may come; pure |
 //! | `placement` | where sources go: the habits of cp and rsync; pure |
@@ -47,6 +48,7 @@
 mod answering;
 mod changed;
 pub mod error;
+mod exchange;
 mod fate;
 mod file;
 mod finish;

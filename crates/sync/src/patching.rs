@@ -12,12 +12,12 @@ use crate::error::CopyError;
 const EASY: i32 = 1;
 
 /// Makes `count` parts by `make`, which is told a part and a level of zstd, at most `hardest`; `say` is handed
-/// them in order. False: one could not be made. Blocks.
+/// them in order until it wants no more. False: one could not be made. Blocks.
 pub fn make_all<T: Send>(
     count: u64,
     hardest: i32,
     make: impl Fn(u64, i32) -> Option<T> + Sync,
-    mut say: impl FnMut(T) -> Result<(), CopyError>,
+    mut say: impl FnMut(T) -> Result<bool, CopyError>,
 ) -> Result<bool, CopyError> {
     let together = rayon::current_num_threads() as u64;
     let batch = |start: u64| start..count.min(start + together);
@@ -31,16 +31,19 @@ pub fn make_all<T: Send>(
     for start in (0..count).step_by(together as usize) {
         let Some((ready, _)) = next else { return Ok(false) };
         let following = batch(start + together);
-        let mut said = (Ok(()), Duration::ZERO);
+        let mut said = (Ok(true), Duration::ZERO);
         // Not on a thread of the pool, as it waits for the network.
         next = std::thread::scope(|scope| {
             let making = scope.spawn(|| made(following, level));
             let started = Instant::now();
-            said.0 = ready.into_iter().try_for_each(&mut say);
+            said.0 =
+                ready.into_iter().map(&mut say).find(|said| !matches!(said, Ok(true))).unwrap_or(Ok(true));
             said.1 = started.elapsed();
             making.join().ok().flatten()
         });
-        said.0?;
+        if !said.0? {
+            return Ok(true);
+        }
         let making = next.as_ref().map_or(Duration::ZERO, |(_, making)| *making);
         level = next_level(making, said.1, hardest);
     }
@@ -65,7 +68,7 @@ mod tests {
             let make = |part, _| Some(vec![part as u8]);
             let is_made = make_all(count, 9, make, |patch| {
                 said.extend(patch);
-                Ok(())
+                Ok(true)
             });
             assert!(is_made.unwrap());
             assert_eq!(said, (0..count as u8).collect::<Vec<_>>());
@@ -75,8 +78,9 @@ mod tests {
     #[test]
     fn what_can_not_be_made_or_said_is_the_end() {
         let fails_at = |at| move |part, _| (part != at).then_some(());
-        assert!(!make_all(50, 9, fails_at(0), |_| Ok(())).unwrap());
-        assert!(!make_all(50, 9, fails_at(40), |_| Ok(())).unwrap());
+        assert!(!make_all(50, 9, fails_at(0), |_| Ok(true)).unwrap());
+        assert!(!make_all(50, 9, fails_at(40), |_| Ok(true)).unwrap());
+        assert!(make_all(50, 9, fails_at(40), |_| Ok(false)).unwrap(), "no more was wanted");
         let refuse = |_| Err(CopyError::HungUp);
         assert!(make_all(50, 9, |_, _| Some(()), refuse).is_err());
     }
@@ -90,7 +94,7 @@ mod tests {
         };
         let slowly = |_| {
             std::thread::sleep(Duration::from_millis(5));
-            Ok(())
+            Ok(true)
         };
         let count = 8 * rayon::current_num_threads() as u64;
         make_all(count, 9, make, slowly).unwrap();

@@ -214,14 +214,14 @@ impl Sender {
     /// Handles what the receiver says; `asks` leads to [`Self::answer_all`].
     pub fn hear(&self, message: Message, asks: &mpsc::UnboundedSender<Vec<Ask>>) -> Result<(), CopyError> {
         match message {
-            Message::Bases(Bases { bases }) => self.answering.take_bases(bases),
+            Message::Bases(Bases { bases }) => self.answering.take_bases(&bases),
             Message::Asks(wanted) => {
                 // Now, as the next message may say that these entries are no longer of interest.
                 let located = self.answering.locate(wanted, |entry| self.table.take(entry));
                 let _ = asks.send(located.ok_or_else(|| violation("a file that was not told of"))?);
                 Ok(())
             }
-            Message::Finer(finer) => self.answering.signatures().answered(finer),
+            Message::NextSignature(signature) => self.answering.signatures().recv(&signature),
             Message::Considered(entry) => {
                 if entry > self.entries.load(Ordering::Relaxed) {
                     return Err(violation("entries that were not told of"));

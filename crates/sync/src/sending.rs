@@ -51,7 +51,7 @@ pub async fn send(
                 Message::Event(report) => side.events.pass(report, &side.other).await?,
                 Message::Fatal(fatal) => return Err(told_error(&fatal, &side.other)),
                 // Contents that go with their names would go past the inspectors.
-                Message::Bases(_) | Message::Finer(_) if side.host.processors.inspect_any() => {}
+                Message::Bases(_) | Message::NextSignature(_) if side.host.processors.inspect_any() => {}
                 Message::Asks(wanted) if side.host.processors.inspect_any() => {
                     sender.hear(Message::Asks(Asks { inline: 0, ..wanted }), &asks)?;
                 }

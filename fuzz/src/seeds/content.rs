@@ -2,8 +2,10 @@
 
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::codec::Writer;
-use towpath_content::delta::exchange::{Base, DeltaRun, DeltaStep, NextSignature, Reply, Request, StepOf};
-use towpath_content::delta::{Delta, Signature, diff};
+use towpath_content::delta::exchange::{
+    Base, DeltaRun, DeltaStep, NextSignature, Reply, Request, StepOf, refine,
+};
+use towpath_content::delta::{CopyOps, Delta, Signature, diff};
 use towpath_content::live::Statement;
 use towpath_content::pieces::{Layout, MIN_LOG2, PieceTree};
 use towpath_content::recipe::{NodeHash, RecipeBuilder, Root};
@@ -146,6 +148,30 @@ pub fn delta_signatures() -> Vec<Vec<u8>> {
 pub fn outlines() -> Vec<Vec<u8>> {
     let outline = |delta: Vec<u8>| Delta::from_bytes(&delta).expect("a delta").split().0.to_bytes();
     deltas().into_iter().map(outline).collect()
+}
+
+/// One outline and two, and the literals that they leave as a delta.
+pub fn refined() -> Vec<Vec<u8>> {
+    let (base, target) = (base(), target());
+    let signature = Signature::of(&base, 128, target.len()).expect("a region in the limits");
+    let split = |delta: Delta| -> (CopyOps, Vec<u8>) { delta.split() };
+    let (first, literals) = split(diff(&signature, &target).expect("a target in the limits"));
+    let first = first.to_bytes();
+    let one = vec![first.clone()];
+    let finer = refine::sign(&one, &base, 1).expect("an outline of it");
+    let finer = Signature::from_bytes(&finer).expect("a signature");
+    let delta = diff(&finer, &literals).expect("literals in the limits");
+    let (second, rest) = split(delta.clone());
+    let two = vec![first, second.to_bytes()];
+    let last = refine::sign(&two, &base, 0).expect("outlines of it");
+    let last =
+        diff(&Signature::from_bytes(&last).expect("a signature"), &rest).expect("literals in the limits");
+    let told = |outlines: &[Vec<u8>], delta: &Delta| {
+        let head = Written::default().number(outlines.len() as u64).runs(outlines.iter().map(Vec::as_slice));
+        let head = head.number(0).number(target.len() as u64).run(&delta.to_bytes());
+        head.number(0).rest(&base).done()
+    };
+    vec![told(&one, &delta), told(&two, &last), told(&[], &delta)]
 }
 
 fn requests() -> Vec<Request> {

@@ -7,7 +7,7 @@ use towpath_content::delta::patch as correction;
 use towpath_protocol::packing;
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
 
-/// Bytes of a file and its base together, at most, for a receiver that takes no parts.
+/// Bytes of a part and its base together, at most.
 const MOST_HELD: u64 = 128 << 20;
 
 /// The first byte of a patch: the form of the rest.
@@ -27,8 +27,8 @@ const MOST_WINDOW: u32 = 27;
 /// and forgets most of a base.
 const MOST_TABLE: u32 = 24;
 
-/// True if a file of `new` bytes may be one patch of one of `base_len`: both are held.
-pub const fn may_be_whole(base_len: u64, new: u64) -> bool {
+/// True if so many bytes may be a patch of one of `base_len`: both are held.
+const fn may_be_whole(base_len: u64, new: u64) -> bool {
     base_len.saturating_add(new) <= MOST_HELD
 }
 

@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use towpath_content::delta::exchange::DeltaRun;
 use towpath_protocol::{ControlClosed, ControlSender, Delivered};
 
 use super::Answering;
 use crate::error::CopyError;
 use crate::message::hung_up;
-use crate::message::{Answer, Answers, Delta, Message};
+use crate::message::{Answer, Answers, DeltaMessage, Message};
 use crate::reading::Ask;
 use towpath_content::lock::lock;
 use towpath_reuse::policy::compression_level::compression_level;
@@ -18,8 +19,6 @@ use towpath_reuse::policy::compression_level::compression_level;
 /// Bytes of answers in one message, and what each takes besides its content, at most.
 const MESSAGE_BYTES: usize = 192 << 10;
 const ANSWER_COST: usize = 96;
-/// Bytes of a delta in one message.
-const DELTA_BYTES: usize = 128 << 10;
 
 impl Answering {
     /// Blocks while the connection takes no more.
@@ -92,33 +91,17 @@ impl Answering {
         let mut asked = lock(&self.asked);
         let again = asked.iter_mut().filter_map(|(&entry, asked)| {
             let (inline, located) = (asked.beside.take()?, asked.located.clone());
-            let (base, older, in_parts, is_guess) = (None, None, false, false);
-            Some(Ask {
-                entry,
-                compare: false,
-                inline,
-                is_again: true,
-                base,
-                older,
-                in_parts,
-                is_guess,
-                located,
-            })
+            Some(Ask { entry, compare: false, inline, is_again: true, request: None, located })
         });
         again.collect()
     }
 
-    /// One part's delta, in runs that messages take; `last` is what is said with the last one.
-    pub(super) fn say_part(&self, last: Delta, bytes: Vec<u8>) -> Result<(), CopyError> {
-        let bytes = Bytes::from(bytes);
-        for start in (0..bytes.len()).step_by(DELTA_BYTES) {
-            let end = bytes.len().min(start + DELTA_BYTES);
-            let is_last = end == bytes.len();
-            let run = if is_last { last.clone() } else { Delta { entry: last.entry, ..Delta::default() } };
-            let run = Delta { bytes: bytes.slice(start..end), is_last, ..run };
-            self.say_at_rate(Message::Delta(run).into_bytes())?;
-        }
-        Ok(())
+    /// A run of a file that goes in parts.
+    pub(super) fn say_run(&self, entry: u64, run: &DeltaRun<'_>) -> Result<(), CopyError> {
+        // They may come as soon as it was sent.
+        self.signatures.expect(entry, run.wanted() as u64);
+        let bytes = run.to_bytes().into();
+        self.say_at_rate(Message::Delta(DeltaMessage { entry, bytes }).into_bytes())
     }
 
     /// Answers in messages that a control stream takes, contents on the better way.
@@ -164,7 +147,7 @@ fn in_messages(
 ) -> Result<(), CopyError> {
     let (mut message, mut bytes) = (Vec::new(), 0);
     for answer in answers {
-        let cost = answer.content.len() + ANSWER_COST;
+        let cost = answer.content.len() + answer.reply.len() + ANSWER_COST;
         if bytes + cost > MESSAGE_BYTES {
             say(std::mem::take(&mut message))?;
             bytes = 0;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use towpath_content::Oid;
+use towpath_content::delta::exchange::Request;
 use towpath_protocol::ControlSender;
 use towpath_protocol::processors::Processors;
 use towpath_transfer::Session;
@@ -22,7 +23,7 @@ use super::fate::{Fate, Settling};
 use super::file::CopyFile;
 use super::incoming::Incoming;
 use super::message::hung_up;
-use super::message::{Asks, Base, Bases, Finer, Message, violation};
+use super::message::{Asks, Bases, DeltaMessage, Message, violation};
 use super::supply::Supplier;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
@@ -139,42 +140,37 @@ impl RemoteSupplier {
         asks.entries.extend(older);
     }
 
-    /// Tells the sender what lies in the place of files that are about to be asked for; returns those whose parts are to
-    /// be signed behind that.
-    fn say_bases(&self, files: &[(u64, Arc<CopyFile>)], must_sign: bool) -> Result<Vec<Base>, CopyError> {
-        let (mut bases, mut bytes, mut in_parts) = (Vec::new(), 0, Vec::new());
-        for base in self.changed.sign(files, must_sign) {
-            if base.parts > 0 {
-                in_parts.push(base.clone());
-            }
+    /// Tells the sender what lies in the place of files that are about to be asked for.
+    fn say_bases(&self, requests: &[(u64, Request)]) -> Result<(), CopyError> {
+        let (mut bases, mut bytes) = (Vec::new(), 0);
+        for (entry, request) in requests {
             // Files asked for together are so few that what has no signature fits.
-            let cost = if base.signature.is_empty() { 0 } else { base.signature.len() + BASE_COST };
+            let signature = request.base.signature_len();
+            let cost = if signature == 0 { 0 } else { signature + BASE_COST };
             if bytes + cost > BASES_BYTES {
                 self.say(Message::Bases(Bases { bases: std::mem::take(&mut bases) }))?;
                 bytes = 0;
             }
             bytes += cost;
-            bases.push(base);
+            bases.push(DeltaMessage { entry: *entry, bytes: request.to_bytes().into() });
         }
-        if !bases.is_empty() {
-            self.say(Message::Bases(Bases { bases }))?;
-        }
-        Ok(in_parts)
+        if bases.is_empty() { Ok(()) } else { self.say(Message::Bases(Bases { bases })) }
     }
 
     /// Asks for files, after telling what lies in their places.
     fn ask(&self, asks: Asks, must_sign: bool) -> Result<(), CopyError> {
         let files = self.files(&asks.entries);
-        let in_parts = self.say_bases(&files, must_sign)?;
+        let requests = self.changed.requests(&files, must_sign);
+        self.say_bases(&requests)?;
         let pack = self.changed.pack_level(self.compress);
         let inline = if self.compress && pack == 0 { 0 } else { INLINE };
-        let takes_outlines = self.changed.takes_outlines();
         let _first = lock(&self.signing);
-        self.say(Message::Asks(Asks { inline, pack, takes_outlines, ..asks }))?;
-        for base in in_parts {
-            let file = files.iter().find(|(entry, _)| *entry == base.entry);
-            let say = |signature| self.say(Message::Finer(Finer { entry: base.entry, signature }));
-            file.map_or(Ok(()), |(_, file)| self.changed.sign_first(&base, file, say))?;
+        self.say(Message::Asks(Asks { inline, pack, ..asks }))?;
+        for (entry, request) in requests {
+            if let Some((_, file)) = files.iter().find(|(number, _)| *number == entry) {
+                let say = |signature| self.say_signature_now(entry, &signature);
+                self.changed.sign_ahead(&request.base, file, say)?;
+            }
         }
         Ok(())
     }

@@ -110,6 +110,11 @@ impl Base {
     pub const fn ahead(&self) -> u64 {
         if let Self::Parts { ahead, .. } = self { *ahead } else { 0 }
     }
+
+    /// Bytes of the signature.
+    pub const fn signature_len(&self) -> usize {
+        if let Self::Signature(signature) = self { signature.len() } else { 0 }
+    }
 }
 
 impl DeltaStep {

@@ -68,7 +68,7 @@ pub use messages::{Base, DeltaRun, DeltaStep, NextSignature, Reply, Request, Ste
 pub use parts::SignedParts;
 pub use patch_parts::PatchParts;
 pub use requester::{Requester, RequesterAction, RequesterEnd};
-pub use responder::{Responder, ResponderAction};
+pub use responder::{Responder, ResponderAction, SMALL};
 
 use parts::MAX_PART_LEN;
 

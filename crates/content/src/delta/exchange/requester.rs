@@ -292,6 +292,11 @@ impl Requester {
         let _ = self.go_on(part, ReceivedParts::finish);
     }
 
+    /// The file is not wanted so any more. Signatures that are owed are refused.
+    pub fn abandon(&mut self) {
+        self.give_up();
+    }
+
     /// Bytes that are held until the next message.
     pub fn held(&self) -> usize {
         let RequesterState::Receiving(receiving) = &self.state else { return 0 };

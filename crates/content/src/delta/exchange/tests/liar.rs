@@ -155,6 +155,24 @@ fn steps_that_make_nothing_are_given_up_and_refuse_the_signatures_that_they_want
 }
 
 #[test]
+fn a_file_that_can_not_be_written_is_abandoned_and_its_signatures_are_refused() {
+    let base = noise(1, 200_000);
+    let scene = Scene::of(&base, &base, Describe::Parts { count: 2, ahead: 1 });
+    let request = scene.request();
+    let mut requester = Requester::new(&request, base.len() as u64);
+    requester.recv_reply(Reply::InParts, base.len() as u64).unwrap();
+    let signature = SignedParts::new(200_000, 200_000, 2).unwrap().sign(0, &base[..100_000], false).unwrap();
+    let made = parts::make(&signature, &base[..100_000]).unwrap();
+    requester.recv_run(DeltaRun::Last(delta(part(true)), &made), false).unwrap();
+    assert_eq!(requester.poll(), RequesterAction::Read(0..100_000));
+    requester.read(Some(base[..100_000].to_vec()));
+    assert!(matches!(requester.poll(), RequesterAction::Write { offset: 0, .. }));
+    requester.abandon();
+    assert_eq!(requester.poll(), RequesterAction::Send(NextSignature::GivenUp));
+    assert_eq!(requester.poll(), RequesterAction::End(RequesterEnd::GivenUp));
+}
+
+#[test]
 fn what_comes_behind_the_end_is_refused_or_passed_over() {
     let mut requester = Requester::new(&request(signed()), SIZE);
     requester.recv_reply(Reply::GivenUp, SIZE).unwrap();
