@@ -53,7 +53,7 @@ static SERVICE: LazyLock<(Arc<Service>, Oid)> = LazyLock::new(|| {
     (Arc::new(Service::new(Arc::new(store), Arc::new(Keys))), oid)
 });
 
-/// What a stranger sends: messages as they are, or such as are likely to mean something.
+/// Messages of a stranger: as they are, or such as are likely to mean something.
 pub fn direct_answering(data: &[u8]) {
     let (mut source, (service, oid)) = (Source::new(data), &*SERVICE);
     let mut stranger = Stranger {

@@ -79,7 +79,7 @@ pub fn tree_block(data: &[u8]) {
     let _ = tree::oids_in_block(data);
 }
 
-/// How an object is cut.
+/// Parameters by which an object is cut.
 pub fn chunking_parameters(data: &[u8]) {
     if let Ok(parameters) = Parameters::from_bytes(data) {
         assert_eq!(parameters.to_bytes(), data);

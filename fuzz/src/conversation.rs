@@ -12,7 +12,7 @@ use towpath_service::fuzzing::{FuzzedReceiver, FuzzedSender, merge};
 
 use crate::input::Source;
 
-/// What lies somewhere.
+/// Thing that lies somewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Thing {
     Dir,
@@ -67,7 +67,7 @@ pub fn copy_conversation(data: &[u8]) {
     check(&before, &asked, &lies, &after, &options, is_incomplete, ended.is_ok());
 }
 
-/// What may be there afterwards.
+/// Checks what is there afterwards.
 fn check(
     before: &Tree,
     asked: &Tree,
@@ -94,7 +94,7 @@ fn check(
     if let Some(most) = options.max_delete {
         assert!(gone.len() as u64 <= most, "{gone:?} are more than {most}");
     }
-    // What failed keeps its old version.
+    // A failed entry keeps its old version.
     for path in lies {
         if let Some(old @ Thing::File(_)) = before.get(path) {
             assert!(after.get(path) == Some(old), "{path} was replaced by a lie");

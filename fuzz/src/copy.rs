@@ -21,7 +21,7 @@ pub fn copy_message(data: &[u8]) {
     }
 }
 
-/// Why the other side gave up.
+/// Error by which the other side gave up.
 pub fn copy_error(data: &[u8]) {
     let Some((shown, said)) = fuzzing::read_error(data) else { return };
     // Two paths of 8 KiB, a byte of which takes ten when it is shown, and texts of 4 KiB.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Where they lie.
+/// Folder that they lie in.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
 /// Bytes of a file, at most: it is for cases, not for what a fuzzer collects in a night.
 const LONGEST: u64 = 64 << 10;

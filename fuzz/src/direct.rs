@@ -62,7 +62,7 @@ fn expected_len(header: &DataHeader) -> usize {
     header.offset as usize % (wire::MAX_PAYLOAD + 1)
 }
 
-/// What is made of a frame is no longer than it, or than was expected.
+/// Checks that what is made of a frame is no longer than it, or than was expected.
 fn is_bounded(incoming: &Incoming, len: usize) {
     match incoming {
         Incoming::Data { header, payload: Some(payload) } if header.encoding > 0 => {

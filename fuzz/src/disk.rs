@@ -1,4 +1,4 @@
-//! What lies in this service's own folders, where a crash or a full disk may have damaged it.
+//! Files in this service's own folders, where a crash or a full disk may have damaged them.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -43,7 +43,7 @@ pub fn chunk_entries(data: &[u8]) {
     assert!(found.iter().eq(kept.iter().filter(prefix)));
 }
 
-/// What an interrupted transfer left.
+/// Record of what an interrupted transfer left.
 pub fn resume_record(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Some((temp, parts)) = fuzzing::resume_record(text, &seeds::content::CONTENT) {
@@ -52,7 +52,7 @@ pub fn resume_record(data: &[u8]) {
     }
 }
 
-/// What a path was shared as.
+/// Record of a shared path.
 pub fn share_record(data: &[u8]) {
     if let Some(share) = fuzzing::share_record(data) {
         assert_eq!(share.oid.to_string().parse::<Oid>(), Ok(share.oid));

@@ -35,7 +35,7 @@ pub fn chmod(data: &[u8]) {
                 let may_execute = is_dir || mode & 0o111 != 0;
                 let has_same_x = |mode: u32| (is_dir || mode & 0o111 != 0) == may_execute;
                 let one_by_one = parts.iter().try_fold(mode, |mode, part| {
-                    // What `X` asks is whether it held before any change.
+                    // The question of `X` is whether it held before any change.
                     has_same_x(mode).then(|| part.apply(mode, is_dir))
                 });
                 assert!(one_by_one.is_none_or(|mode| mode == changed));

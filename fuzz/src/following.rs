@@ -3,7 +3,7 @@
 use std::io;
 
 use towpath_content::pieces::Layout;
-use towpath_transfer::following::{Following, Likeness, Older, SAMPLE_LEN, Samples, sample, sample_count};
+use towpath_transfer::following::{Following, PieceMatch, Older, SAMPLE_LEN, Samples, sample, sample_count};
 
 use crate::input::{Source, Written, noise};
 
@@ -50,28 +50,28 @@ pub fn samples(data: &[u8]) {
     }
     let mut following = Following::default();
     for index in 0..layout.count() {
-        let Some(told) = samples.of(index) else {
+        let Some(sent) = samples.of(index) else {
             assert!(index >= samples.pieces());
             continue;
         };
         let range = layout.range(index);
-        assert_eq!(told.len(), sample_count(range.end - range.start) * SAMPLE_LEN);
+        assert_eq!(sent.len(), sample_count(range.end - range.start) * SAMPLE_LEN);
         let mut piece = vec![0; (range.end - range.start) as usize];
-        if let Some(likeness) = following.find(range.start, told, &older, &mut piece) {
-            is_made_so(&likeness, range.start, &older, &piece);
+        if let Some(piece_match) = following.find(range.start, sent, &older, &mut piece) {
+            is_made_so(&piece_match, range.start, &older, &piece);
         }
     }
 }
 
-/// What is said to be missing lies in the piece, and where nothing is, the piece was read.
-fn is_made_so(likeness: &Likeness, start: u64, older: &Kept, piece: &[u8]) {
-    let missing = &likeness.missing;
+/// Checks that what is said to be missing lies in the piece, and that the piece was read where nothing is.
+fn is_made_so(piece_match: &PieceMatch, start: u64, older: &Kept, piece: &[u8]) {
+    let missing = &piece_match.missing;
     assert!(missing.start <= missing.end && missing.end <= piece.len() as u64);
     let mut made = piece.to_vec();
-    let is_read = likeness.read(start, older, &mut made).is_ok();
+    let is_read = piece_match.read(start, older, &mut made).is_ok();
     if missing.is_empty() {
         assert!(is_read && made == piece);
-        assert!(!likeness.is_in_place() || older.bytes[start as usize..].starts_with(piece));
+        assert!(!piece_match.is_in_place() || older.bytes[start as usize..].starts_with(piece));
     }
 }
 
@@ -91,7 +91,7 @@ fn older(source: &mut Source<'_>) -> Kept {
 pub fn seeds() -> Vec<Vec<u8>> {
     let object = noise((LONGEST - 1) as usize);
     let layout = Layout::of(object.len() as u64).expect("a small object");
-    let told = |head: Written| {
+    let sent = |head: Written| {
         let runs = (0..layout.count()).fold(head, |written, index| {
             let (range, mut samples) = (layout.range(index), Vec::new());
             sample(&object[range.start as usize..range.end as usize], &mut samples);
@@ -102,5 +102,5 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let head = |len: u64| Written::default().number(LONGEST - 1).number(len).number(u64::MAX);
     let edited =
         head(LONGEST - 1).number(2).number(100_000).run(b"some inserted").number(400_000).run(&[7; 500]);
-    vec![told(head(LONGEST - 1).number(0)), told(head(300_000).number(0)), told(edited)]
+    vec![sent(head(LONGEST - 1).number(0)), sent(head(300_000).number(0)), sent(edited)]
 }

@@ -1,4 +1,4 @@
-//! What the other side of a copy says as JSON: events and a summary.
+//! JSON that the other side of a copy sends: events and a summary.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use towpath_api::copy::{CopyEvent, CopySummary};
 
-/// What is taken is told again in the same words.
+/// Checks that what is read is written again in the same words.
 fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(data: &[u8]) -> Option<T> {
     let value: T = serde_json::from_slice(data).ok()?;
     let told = serde_json::to_vec(&value).expect("what was read can be told");
@@ -21,7 +21,7 @@ pub fn copy_event(data: &[u8]) {
     }
 }
 
-/// What a copy did.
+/// Summary of what a copy did.
 pub fn copy_summary(data: &[u8]) {
     let Some(summary) = read::<CopySummary>(data) else { return };
     for counts in [summary.seen, summary.created, summary.deleted] {

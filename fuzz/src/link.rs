@@ -30,7 +30,7 @@ pub fn frame(data: &[u8]) {
     }
 }
 
-/// What comes through a pipe: a hello, then frames.
+/// Bytes that come through a pipe: a hello, then frames.
 pub fn pipe(data: &[u8]) {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime =
@@ -66,7 +66,7 @@ pub fn tls_record(data: &[u8]) {
     assert!(fuzzing::open(data).0.len() <= data.len());
 }
 
-/// What the other end of a connection may encrypt: each run is the inside of a record, its type and padding included.
+/// Records that a connection's other end may encrypt: each run is the inside of one, its type and padding included.
 pub fn tls_opening(data: &[u8]) {
     let (mut source, mut inner) = (Source::new(data), Vec::new());
     while !source.is_empty() && inner.len() < 64 {
@@ -85,7 +85,7 @@ pub fn tls_opening(data: &[u8]) {
     }
 }
 
-/// What the content of such records is, up to one that ends the connection; and whether that was wrong.
+/// Content of such records, up to one that ends the connection; and whether that was wrong.
 fn insides(inner: &[&[u8]]) -> (Vec<u8>, bool) {
     let (mut content, mut idle) = (Vec::new(), 0);
     for inner in inner {

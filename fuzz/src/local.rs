@@ -1,4 +1,4 @@
-//! What programs of this machine say to the local API.
+//! Requests that programs of this machine send to the local API.
 
 use towpath_service::fuzzing;
 

@@ -27,7 +27,7 @@ const SIZE: u64 = 600 << 10;
 const MOST_STEPS: usize = 500;
 const OBJECT: Oid = seeds::content::CONTENT;
 
-/// What happens, one thing after the other.
+/// Events that happen, one after the other.
 pub fn direct_session(data: &[u8]) {
     let mut source = Source::new(data);
     let mut side = Side::new(source.byte());
@@ -109,7 +109,7 @@ impl Side {
             let origin = (kind & 3 == 3).then_some(Origin { oid: OBJECT, offset: index * 100 });
             let part = (kind & 5 == 4).then_some(1..100);
             let base = (kind & 7 == 7).then(base);
-            Want { tag: self.next_tag, id, places: Vec::new(), group: Arc::default(), origin, base, part }
+            Want { tag: self.next_tag, id, positions: Vec::new(), group: Arc::default(), origin, base, part }
         };
         (0..1 + source.below(5)).map(|_| want(source)).collect()
     }

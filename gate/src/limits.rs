@@ -5,11 +5,11 @@ use std::path::Path;
 
 /// A figure as it is now, with what it counts.
 pub struct Figure {
-    /// How `limits.toml` calls it.
+    /// Name of it in `limits.toml`.
     pub name: &'static str,
-    /// What is counted.
+    /// Count of them.
     pub value: usize,
-    /// What it counts, one line each, or the worst of it.
+    /// Things counted, one line each, or the worst of it.
     pub places: Vec<String>,
 }
 

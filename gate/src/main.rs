@@ -91,7 +91,7 @@ fn figures(root: &Path) -> Result<Vec<Figure>, String> {
 fn print(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Who reads may have seen enough.
+        // The reader may have seen enough.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("standard output: {error}")),
         _ => Ok(()),
     }

@@ -59,7 +59,7 @@ struct Found {
     functions: Vec<(usize, String)>,
     /// Methods and place of each public trait.
     traits: Vec<(usize, String)>,
-    /// Where types of each name are, outside of tests.
+    /// Files with types of each name, outside of tests.
     types: BTreeMap<String, Vec<String>>,
     /// Functions of tests that call something called `sleep`.
     sleeping: Vec<String>,
@@ -140,18 +140,18 @@ impl<'a> Visit<'a> for Reader<'_> {
     }
 }
 
-/// Whether a file is one of those that measure, which read the clock.
+/// True if a file is one of those that measure, which read the clock.
 fn is_bench(path: &str) -> bool {
     path.contains("/benches/")
 }
 
-/// Whether a test's time is tokio's, which passes as soon as everything waits.
+/// True if a test's time is tokio's, which passes as soon as everything waits.
 fn is_simulated(attributes: &[Attribute]) -> bool {
     let lists = attributes.iter().filter_map(|attribute| attribute.meta.require_list().ok());
     lists.map(|list| list.tokens.to_string()).any(|tokens| tokens.contains("start_paused"))
 }
 
-/// What a function of a test calls, what it hands to macros left out.
+/// Calls of a test's function, what it hands to macros left out.
 #[derive(Default)]
 struct Calls {
     sleeps: bool,

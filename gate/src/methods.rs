@@ -9,7 +9,7 @@ use syn::{Ident, ImplItem, Item, ItemImpl, Type};
 use crate::limits::Figure;
 use crate::source::{Source, SourceFile, is_for_tests};
 
-/// How many types are listed.
+/// Types that are listed.
 const LISTED: usize = 10;
 
 /// The type that has most, of all crates.

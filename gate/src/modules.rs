@@ -13,7 +13,7 @@ use crate::source::{Source, SourceFile, is_for_tests};
 
 type Module = Vec<String>;
 
-/// Which module of a crate uses which others.
+/// Modules of a crate, and which others each uses.
 pub struct Uses(BTreeMap<Module, BTreeSet<Module>>);
 
 /// Top modules in circles, files in the largest circle, and lines of the largest crate.
@@ -180,7 +180,7 @@ impl<'a> Visit<'a> for Collector {
     }
 
     fn visit_item_use(&mut self, item: &'a ItemUse) {
-        // What is passed on belongs to those who use it from here.
+        // Re-exports belong to those who use them from here.
         if matches!(item.vis, Visibility::Inherited) {
             let paths = leaves(&item.tree);
             self.found.extend(paths.iter().filter_map(|(_, path)| absolute(&self.module, path)));

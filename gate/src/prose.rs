@@ -72,7 +72,7 @@ fn split(text: &str) -> Vec<String> {
     sentences
 }
 
-/// What an item of a list says, of a line that begins one.
+/// Text of a list's item, of a line that begins one.
 fn item(line: &str) -> Option<&str> {
     let numbered = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let numbered = numbered.strip_prefix(". ").filter(|_| line.starts_with(|c: char| c.is_ascii_digit()));

@@ -19,7 +19,7 @@ pub struct SourceFile {
     pub path: String,
     /// Names from the crate's root: `["copy", "merge"]`, none for the root itself.
     pub module: Vec<String>,
-    /// Whether all of it is for tests, benches included.
+    /// True if all of it is for tests, benches included.
     pub is_test: bool,
     /// The number of its lines.
     pub lines: usize,
@@ -96,7 +96,7 @@ fn mark_tests(files: &mut [SourceFile]) {
     }
 }
 
-/// Whether an item is only there in tests: `#[cfg(test)]`, `#[test]`, `#[tokio::test]`.
+/// True if an item is only there in tests: `#[cfg(test)]`, `#[test]`, `#[tokio::test]`.
 pub fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) => {
@@ -125,7 +125,7 @@ fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// What a folder holds, in the order of the names.
+/// Entries of a folder, in the order of the names.
 pub fn children(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |error| format!("{}: {error}", folder.display());
     let entries = std::fs::read_dir(folder).map_err(failed)?;

@@ -38,7 +38,7 @@ const LIMITS: &str = "/sys/fs/cgroup/blkio";
 const READ_LIMIT: &str = "blkio.throttle.read_bps_device";
 const WRITE_LIMIT: &str = "blkio.throttle.write_bps_device";
 
-/// What is no disk at all.
+/// File system without a disk.
 pub const TMPFS: &str = "tmpfs";
 
 #[derive(Deserialize)]
@@ -112,7 +112,7 @@ impl Disk {
         }
     }
 
-    /// Whether what is read comes from the disk rather than from memory.
+    /// True if reads come from the disk rather than from memory.
     pub fn is_limited(&self) -> bool {
         !self.limits.is_empty()
     }

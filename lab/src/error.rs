@@ -1,11 +1,11 @@
-//! What keeps a lab from being made, and what to do about it.
+//! Errors that keep a lab from being made, and what to do about them.
 
 use std::io;
 use std::path::Path;
 
 use thiserror::Error;
 
-/// Why something in the lab did not work.
+/// Reason why something in the lab did not work.
 #[derive(Debug, Error)]
 pub enum LabError {
     /// Namespaces and devices are root's.
@@ -19,17 +19,17 @@ pub enum LabError {
     /// A program that sets something up.
     #[error("`{command}` failed: {said}")]
     Command {
-        /// What was run.
+        /// Command that was run.
         command: String,
-        /// What it said.
+        /// Its output.
         said: String,
     },
     /// A system call or a file.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// Step that was tried.
         what: String,
-        /// Why it failed.
+        /// Error of the system.
         source: io::Error,
     },
     /// The scenario asks for something that the lab does not have.
@@ -41,7 +41,7 @@ pub enum LabError {
     /// The lab did not do what it was asked for.
     #[error("lab `{lab}`: {said}")]
     Refused {
-        /// Which lab.
+        /// Name of the lab.
         lab: String,
         /// Its answer.
         said: String,

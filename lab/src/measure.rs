@@ -20,9 +20,9 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use thiserror::Error;
 use wait4::Wait4;
 
-/// How often a server's children are counted.
+/// Interval at which a server's children are counted.
 const TICK: Duration = Duration::from_millis(20);
-/// What is asked to end has this long to do so, then it is killed.
+/// Time that a process asked to end has to do so, before it is killed.
 const LAST_ORDERS: Duration = Duration::from_secs(5);
 /// A server's children that have nothing to do any more end within this time.
 const SETTLING: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ const FORGET_PEAK: &str = "5";
 /// that were waited for.
 const CPU_FIELDS: Range<usize> = 11..15;
 
-/// Why a process told nothing.
+/// Reason why a process told nothing.
 #[derive(Debug, Error)]
 pub enum ProcessError {
     /// It did not start.
@@ -42,7 +42,7 @@ pub enum ProcessError {
     Start {
         /// Its name.
         program: String,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// It was still running.
@@ -53,16 +53,16 @@ pub enum ProcessError {
     Wait(io::Error),
 }
 
-/// What a process took.
+/// Time and memory that a process took.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessEnd {
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
     /// CPU time of it and of the descendants that were waited for.
     pub cpu: Duration,
     /// Bytes of memory of the largest of them at its highest.
     pub peak: u64,
-    /// When.
+    /// Time of its end.
     pub at: Instant,
 }
 
@@ -102,7 +102,7 @@ impl Process {
         self.pid.as_raw_pid().unsigned_abs()
     }
 
-    /// What it took, if it has ended.
+    /// Usage of it, if it has ended.
     pub fn try_wait(&mut self) -> Result<Option<ProcessEnd>, ProcessError> {
         match self.wait_until(Instant::now()) {
             Ok(ended) => Ok(Some(ended)),
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_is_stopped_tells_what_it_took() {
-        // Who runs this in the background may have it ignore SIGINT, which a shell then can't change.
+        // A person who runs this in the background may have it ignore SIGINT, which a shell then can't change.
         let process = talking_shell("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done");
         let ended = process.stop(Signal::TERM, 1).unwrap();
         assert_eq!(ended.status.code(), Some(7));

@@ -12,7 +12,7 @@ use toml::Value;
 
 use crate::error::LabError;
 
-/// Where `ip netns` keeps the names.
+/// Folder where `ip netns` keeps the names.
 const NAMES: &str = "/run/netns";
 
 /// A namespace by its name.
@@ -43,7 +43,7 @@ impl Namespace {
         run(Command::new("ip").args(["netns", "del", &self.0])).map(drop)
     }
 
-    /// What runs `program` in it.
+    /// Command that runs `program` in it.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.0]).arg(program);

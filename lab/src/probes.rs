@@ -1,4 +1,4 @@
-//! What a link does to real traffic, seen from its two ends: the time of a ping, the rate of a TCP
+//! Effects of a link on real traffic, seen from its two ends: the time of a ping, the rate of a TCP
 //! connection of iperf3, the losses among numbered datagrams.
 
 use std::io;
@@ -21,12 +21,12 @@ const RECEIVE_BUFFER: usize = 64 << 20;
 /// Nothing came for so long: nothing will.
 const SILENCE: Duration = Duration::from_secs(1);
 /// In seconds, for a program beyond what it was told to take.
-const PATIENCE: u64 = 30;
-/// How often it is tried to reach an iperf3 that was just started.
+const WAIT_LIMIT: u64 = 30;
+/// Times that it is tried to reach an iperf3 that was just started.
 const TRIES: u32 = 20;
 const PORT: u16 = 7001;
 
-/// What was seen of losses.
+/// Losses that were seen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Losses {
     /// The lost part of the datagrams.
@@ -38,7 +38,7 @@ pub struct Losses {
 /// The median time of so many pings.
 pub fn round_trip(lab: &Lab, from: &str, to: &str, count: u32) -> Result<Duration, LabError> {
     let mut command = lab.command(from, "timeout");
-    command.args([&PATIENCE.to_string(), "ping", "-n", "-i", "0.02", "-c", &count.to_string()]);
+    command.args([&WAIT_LIMIT.to_string(), "ping", "-n", "-i", "0.02", "-c", &count.to_string()]);
     let output = command.arg(lab.address(to).to_string()).output();
     let output = output.map_err(LabError::tried("running `ping`"))?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -60,7 +60,7 @@ pub fn tcp_rate(lab: &Lab, from: &str, to: &str, warm_up: u32, time: u32) -> Res
     let mut server = lab.command(to, "iperf3");
     server.args(["-s", "-1", "-J", "-i", "0.5"]).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut server = server.spawn().map_err(tried)?;
-    let limit = u64::from(warm_up + time) + PATIENCE;
+    let limit = u64::from(warm_up + time) + WAIT_LIMIT;
     let connect = || {
         let mut client = lab.command(from, "timeout");
         client.args([

@@ -215,7 +215,7 @@ pub enum Event {
     FileFailed {
         /// Its path in the tree, made printable.
         path: String,
-        /// Why.
+        /// Error of it.
         error: String,
     },
     /// The end.

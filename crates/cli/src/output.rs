@@ -233,7 +233,7 @@ fn width() -> usize {
     columns.unwrap_or(80) - 1
 }
 
-/// Whether what is typed at the terminal does not show.
+/// True if what is typed at the terminal does not show.
 fn is_typed_blindly() -> bool {
     let attributes = rustix::termios::tcgetattr(std::io::stderr());
     attributes.is_ok_and(|attributes| !attributes.local_modes.contains(rustix::termios::LocalModes::ECHO))
@@ -252,7 +252,7 @@ pub fn of_path(path: &str, error: &str) -> String {
     }
 }
 
-/// Whether `whole` is the path, or one that ends with it.
+/// True if `whole` is the path, or one that ends with it.
 fn is_below(whole: &str, path: &str) -> bool {
     whole
         .strip_suffix(path)

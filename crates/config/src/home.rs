@@ -1,4 +1,4 @@
-//! Where state, keys, index and socket lie.
+//! Folders of state, keys, index and socket.
 //!
 //! Under `$TOW_HOME` if it is set, else where the XDG Base Directory Specification says. Pure:
 //! the environment is handed in, so that a test is not the machine's.
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Why there is no place for a service.
+/// Reason why there is no place for a service.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NoHome {
     /// Neither `TOW_HOME` nor `HOME` is set.
@@ -75,7 +75,7 @@ impl Home {
         self.config.join("node.key")
     }
 
-    /// How the daemon runs, if its owner says so.
+    /// Configuration by the owner, if there is any.
     pub fn config_file(&self) -> &Path {
         &self.config_file
     }
@@ -95,7 +95,7 @@ impl Home {
         self.state.join("resume")
     }
 
-    /// What was shared before.
+    /// Folder of what was shared before.
     pub fn shares(&self) -> PathBuf {
         self.state.join("shares")
     }

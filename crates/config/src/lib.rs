@@ -54,10 +54,10 @@ const ALL_WRITE: u32 = 0o002;
 /// The mode of a folder in which nobody may replace what is somebody else's, as `/tmp` is.
 const STICKY: u32 = 0o1000;
 
-/// How the service runs.
+/// Configuration of the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// What stands at the top of the file.
+    /// Settings at the top of the file.
     pub general: General,
     /// `[store]`
     pub store: StoreSettings,
@@ -113,7 +113,7 @@ impl Config {
         Ok(config)
     }
 
-    /// How much may stay in the store that nobody holds a lease of.
+    /// Limit of the store's content that nobody holds a lease of.
     pub const fn cache_policy(&self) -> CachePolicy {
         CachePolicy { owned_bytes: self.store.cache.0, referred_files: self.store.referred_files.0 }
     }
@@ -162,13 +162,13 @@ fn read(path: &Path) -> std::io::Result<Result<String, ConfigError>> {
     }
 }
 
-/// Whether others than its owner may write to it. A group with the number of the owner is the one that
+/// True if others than its owner may write to it. A group with the number of the owner is the one that
 /// many systems give to each user alone, and let write by default.
 const fn others_write(mode: u32, owner: u32, group: u32) -> bool {
     mode & ALL_WRITE != 0 || (mode & GROUP_WRITES != 0 && group != owner)
 }
 
-/// Who else may change the opened file, which was found at `path`; `None` if nobody.
+/// User or group that may change the opened file, which was found at `path`; `None` if nobody else.
 fn exposed(path: &Path, file: &Metadata) -> std::io::Result<Option<String>> {
     let own = rustix::process::geteuid().as_raw();
     let is_trusted = |metadata: &Metadata| metadata.uid() == own || metadata.uid() == 0;
@@ -335,7 +335,7 @@ mod tests {
         let error = Config::load(&file).unwrap_err().to_string();
         assert!(error.contains("config.toml") && error.contains("chmod go-w"), "{error}");
         set(&file, 0o644);
-        // Whoever writes to its folder may put another file there; where that is sticky they may not.
+        // Writers of its folder may put another file there; where that is sticky they may not.
         for (mode, is_refused) in [(0o777, true), (0o702, true), (0o1777, false), (0o700, false)] {
             set(dir.path(), mode);
             assert_eq!(Config::load(&file).is_err(), is_refused, "{mode:o}");

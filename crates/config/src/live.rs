@@ -15,7 +15,7 @@ impl Live {
         Self(Arc::new(RwLock::new(Arc::new(config))))
     }
 
-    /// What holds now.
+    /// Configuration that holds now.
     pub fn get(&self) -> Arc<Config> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -50,7 +50,7 @@ fn known(plugin: &Plugin) -> String {
     }
 }
 
-/// What a setting takes.
+/// Value that a setting takes.
 pub(super) fn right(kind: FieldKind) -> String {
     match kind {
         FieldKind::Number { least, most, .. } => format!("a whole number from {least} to {most}"),

@@ -18,13 +18,13 @@ pub(super) struct Shown {
     pub(super) name: &'static str,
     /// Its documentation, a line for each line there.
     pub(super) about: &'static [&'static str],
-    /// What it takes.
+    /// Kind of value that it takes.
     pub(super) kind: String,
     /// Its value in TOML; `None` if it is absent.
     pub(super) value: Option<String>,
     /// A value to show when it is absent.
     pub(super) example: &'static str,
-    /// Whether it takes effect when the configuration is read again.
+    /// True if it takes effect when the configuration is read again.
     pub(super) is_live: bool,
 }
 
@@ -162,7 +162,7 @@ settings! {
 }
 
 impl ProcessorSettings {
-    /// Whether compression may be used at all.
+    /// True if compression may be used at all.
     pub fn compresses(&self) -> bool {
         self.compression != Compression::Never
     }
@@ -173,7 +173,7 @@ impl ProcessorSettings {
         is_always.then(|| COMPRESS.to_owned()).into_iter().collect()
     }
 
-    /// What is refused, and said of what is served.
+    /// Rules for what is refused, and said of what is served.
     pub fn rules(&self) -> Rules {
         Rules {
             names: self.refuse_names.clone(),

@@ -160,7 +160,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)
     }
 
-    /// What a file in the repository must contain; `UPDATE_SNAPSHOTS=1` writes it anew.
+    /// Compares with a file in the repository; `UPDATE_SNAPSHOTS=1` writes it anew.
     fn assert_agreed(file: &str, before: &str, now: &str, after: &str) {
         let path = repository(file);
         let text = std::fs::read_to_string(&path).unwrap_or_else(|_| format!("{before}{after}"));

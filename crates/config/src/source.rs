@@ -11,7 +11,7 @@ use towpath_files::display_name;
 
 use super::value::{self, ConfigSetting};
 
-/// What is wrong with a configuration.
+/// Error of a configuration.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{}{}: {problem}", display_name(.file.as_os_str().as_encoded_bytes()), place(*.line, .field))]
 pub struct ConfigError {
@@ -21,7 +21,7 @@ pub struct ConfigError {
     pub line: usize,
     /// The field; empty if it is about none.
     pub field: String,
-    /// What is wrong, and what would be right.
+    /// Fault, and what would be right.
     pub problem: String,
 }
 

@@ -13,7 +13,7 @@ pub(super) trait ConfigSetting: Sized {
     /// A value of this kind, in TOML.
     const EXAMPLE: &'static str;
 
-    /// What is right, as in "a whole number".
+    /// Kind of right value, as in "a whole number".
     fn kind() -> String;
 
     /// Understands a value; the error is what it is not, and what would be right.
@@ -31,7 +31,7 @@ pub struct Bytes(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConfigRate(pub u64);
 
-/// How many, at least one.
+/// Number of something, at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count(pub u64);
 
@@ -39,33 +39,33 @@ pub struct Count(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConfigSeconds(pub u64);
 
-/// How much is logged.
+/// Detail of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
-    /// What went wrong for good.
+    /// Errors for good.
     Error,
-    /// What someone should look at.
+    /// Warnings that someone should look at.
     Warn,
-    /// What happens.
+    /// Events.
     Info,
-    /// What happens on each connection.
+    /// Events on each connection.
     Debug,
     /// Everything.
     Trace,
 }
 
-/// When what crosses networks is compressed.
+/// Compression of what crosses networks: when it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// Not even if the other side asks.
     Never,
-    /// When either side asks.
+    /// Used when either side asks.
     Asked,
     /// This side asks.
     Always,
 }
 
-/// Whether something is done.
+/// Switch of something that is done or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {
     /// It is.
@@ -74,7 +74,7 @@ pub enum Switch {
     Off,
 }
 
-/// What a sender says of an object, for the rules of other hosts.
+/// Label of an object by its sender, for the rules of other hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label(String);
 

@@ -1,4 +1,4 @@
-//! Where the threads of a runtime wait until it is known what they may write.
+//! Gate at which the threads of a runtime wait until it is known what they may write.
 //!
 //! The far end of a copy learns from the first message what it is to write. What reads that message
 //! starts a thread for answers before: with [`Gate::pass`] as the first thing that such threads do,
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::{ConfinementError, Enforced, Limits, Writable};
 use towpath_content::lock::lock;
 
-/// How long threads have to come to the gate; they are on their way.
+/// Time that threads have to come to the gate; they are on their way.
 const WAIT_LIMIT: Duration = Duration::from_secs(10);
 
 /// A gate that is opened once.
@@ -25,7 +25,7 @@ pub struct Gate {
 struct GateState {
     /// Threads before the gate.
     waiting: usize,
-    /// What they take with them; known once the gate is opened.
+    /// Limits that they take with them; known once the gate is opened.
     opened: Option<Option<Arc<Limits>>>,
     /// One that could not take its limits.
     failure: Option<ConfinementError>,
@@ -58,7 +58,7 @@ impl Gate {
         drop(state);
         self.changed.notify_all();
         if !is_confined {
-            // Whoever opened the gate ends the work, and this process with it.
+            // The one that opened the gate ends the work, and this process with it.
             loop {
                 std::thread::park();
             }

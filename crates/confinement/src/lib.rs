@@ -1,4 +1,4 @@
-//! What this process may still do once it knows its work: a fault in what reads a stranger's bytes
+//! Rights that this process keeps once it knows its work: a fault in what reads a stranger's bytes
 //! then reaches no further than the work itself (`docs/design/confinement.md`).
 //!
 //! ```text
@@ -41,7 +41,7 @@ pub use writable::{Places, Writable};
 /// The environment variable that switches it off, as the configuration can.
 pub const VARIABLE: &str = "TOW_SANDBOX";
 
-/// Whether this process is to be confined: `variable` comes before what is configured. Only a plain
+/// True if this process is to be confined: `variable` comes before what is configured. Only a plain
 /// "off" switches it off.
 pub fn is_wanted(variable: Option<&OsStr>, configured: Switch) -> bool {
     match variable.filter(|value| !value.is_empty()) {
@@ -50,7 +50,7 @@ pub fn is_wanted(variable: Option<&OsStr>, configured: Switch) -> bool {
     }
 }
 
-/// What the daemon of this home may write, whose `write_below` is `listed`: a look at the root
+/// Paths that the daemon of this home may write, whose `write_below` is `listed`: a look at the root
 /// directory and at the environment.
 pub fn of_daemon(home: &Home, listed: &[Directory]) -> Writable {
     let listed: Vec<PathBuf> = listed.iter().map(|directory| directory.0.clone()).collect();
@@ -59,7 +59,7 @@ pub fn of_daemon(home: &Home, listed: &[Directory]) -> Writable {
     Writable::of_daemon(&Places::of(home), home.runtime(), &listed, person, &writable::top_folders())
 }
 
-/// How much of the limits on writing the kernel enforces.
+/// Extent to which the kernel enforces the limits on writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enforced {
     /// All that was asked for.
@@ -83,19 +83,19 @@ impl fmt::Display for Enforced {
     }
 }
 
-/// Why a process could not be confined.
+/// Reason why a process could not be confined.
 #[derive(Debug, Error)]
 pub enum ConfinementError {
     /// The kernel has Landlock, but did not take the limits.
     #[error("the kernel did not take the limits on writing")]
     Limits {
-        /// What it said.
+        /// Error of the kernel's interface.
         source: landlock::RulesetError,
     },
     /// The kernel did not take the list of refused calls.
     #[error("the kernel did not take the list of refused system calls")]
     Calls {
-        /// What it said.
+        /// Error of the filter.
         source: seccompiler::Error,
     },
     /// There are threads that don't wait at the [`Gate`], which no limits would hold for.
@@ -109,9 +109,9 @@ pub enum ConfinementError {
     /// Anything else that the system refused.
     #[error("{what}")]
     Io {
-        /// What was being done.
+        /// Step that failed.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
 }

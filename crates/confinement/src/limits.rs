@@ -10,13 +10,13 @@ use landlock::{
 
 use super::{ConfinementError, Enforced, Writable};
 
-/// What is limited. Reading is not: a receiver searches the disk for what is to come.
+/// Accesses that are limited. Reading is not: a receiver searches the disk for what is to come.
 fn limited() -> BitFlags<AccessFs> {
-    // What later kernels add to it is about sockets.
+    // Later kernels' additions to it are about sockets.
     AccessFs::from_write(ABI::V5) | AccessFs::Execute
 }
 
-/// What temporaries need that never get a name that lasts.
+/// Access that temporaries need that never get a name that lasts.
 const NAMELESS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | RemoveFile});
 
 /// The limits of one kind of work, ready to be put on threads.
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::Places;
 
-    /// What a confined thread finds; `None` on a kernel that enforces nothing, which is said.
+    /// Findings of a confined thread; `None` on a kernel that enforces nothing, which is said.
     fn confined<T: Send>(writable: &Writable, work: impl FnOnce() -> T + Send) -> Option<T> {
         let limits = Limits::new(writable).unwrap();
         std::thread::scope(|scope| {

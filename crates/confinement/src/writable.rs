@@ -1,11 +1,11 @@
-//! What a kind of work may write. Decided from paths alone; how they lead through links is looked
+//! Paths that a kind of work may write. Decided from paths alone; how they lead through links is looked
 //! up once, before.
 
 use std::path::{Component, Path, PathBuf};
 
 use towpath_config::Home;
 
-/// Where nothing arrives that a person asks for, and where what is written becomes the system's own.
+/// System directories: nothing arrives there that a person asks for, and what is written becomes the system's own.
 /// A daemon leaves them alone unless its configuration names them.
 const SYSTEM: [&str; 16] = [
     "/bin", "/boot", "/dev", "/efi", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/proc", "/root",
@@ -14,12 +14,12 @@ const SYSTEM: [&str; 16] = [
 /// In a folder of the system's, but a person's: removable disks, folders of sessions, and memory that is used as a disk.
 const WITHIN_SYSTEM: [&str; 3] = ["/run/media", "/run/user", "/dev/shm"];
 
-/// What this process writes whatever its work is.
+/// Paths that this process writes whatever its work is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
     /// Its own folders: state, index, objects. Not that of its key and its configuration.
     pub own: Vec<PathBuf>,
-    /// Where the system keeps temporaries.
+    /// Directory of the system's temporaries.
     pub temporary: PathBuf,
 }
 
@@ -30,7 +30,7 @@ impl Places {
     }
 }
 
-/// What may be written: everything else may only be read.
+/// Paths that may be written: everything else may only be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Writable {
     /// In and below these everything may be done.
@@ -95,7 +95,7 @@ impl Writable {
         self
     }
 
-    /// Whether a new file at `path` may be made: where links lead now, and where the kernel will look.
+    /// True if a new file at `path` may be made: where links lead now, and where the kernel will look.
     pub fn takes(&self, path: &Path) -> bool {
         let path = landing(path);
         self.wholly.iter().any(|folder| path.starts_with(landing(folder)))
@@ -127,7 +127,7 @@ fn is_system(folder: &Path) -> bool {
     SYSTEM.iter().any(|system| folder.starts_with(system))
 }
 
-/// Whether a path leads out of the directory that it is relative to.
+/// True if a path leads out of the directory that it is relative to.
 fn leaves(path: &Path) -> bool {
     !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
@@ -145,7 +145,7 @@ fn existing(path: &Path) -> PathBuf {
     path.ancestors().find(|path| path.is_dir()).unwrap_or(path).into()
 }
 
-/// Where a path leads: through links to directories, and as it is written where nothing is yet. A link
+/// Target of a path: through links to directories, and as it is written where nothing is yet. A link
 /// to anything else is what lies there, as it is replaced and not followed.
 fn landing(path: &Path) -> PathBuf {
     let here = match path.is_absolute() {
@@ -177,7 +177,7 @@ mod tests {
         Places { own: vec!["/own".into()], temporary: "/temporary".into() }
     }
 
-    /// What it may write besides its own, below `root`.
+    /// Paths that it may write besides its own, below `root`.
     fn besides(writable: &Writable, root: &Path) -> Vec<String> {
         let below = |path: &PathBuf| path.strip_prefix(root).ok().map(|path| path.display().to_string());
         let mut found: Vec<_> = writable.wholly().iter().filter_map(below).collect();

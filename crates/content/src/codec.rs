@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-/// Why a byte string is not a valid encoding. Facts only; callers add which input it was.
+/// Reason why a byte string is not a valid encoding. Facts only; callers add which input it was.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The input ended inside a field.

@@ -33,7 +33,7 @@ pub const VALUE_LEN: usize = 32;
 /// The value of one piece or of a larger aligned subtree: a node of the object's BLAKE3 tree.
 pub type Value = [u8; VALUE_LEN];
 
-/// Why a proof or a piece was not accepted.
+/// Reason why a proof or a piece was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PieceError {
     /// The run does not lie inside the object or is empty.

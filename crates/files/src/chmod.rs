@@ -17,7 +17,7 @@ pub struct Chmod {
     items: Vec<Item>,
 }
 
-/// Why a text is not a list of changes.
+/// Error of a text that is not a list of changes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("--chmod: \"{}\" changes no modes; write D755, F644, u+rwX, go-w or g=u", display_name(item.as_bytes()))]
 pub struct ChmodError {
@@ -138,7 +138,7 @@ fn octal(kind: ClauseKind, digits: &[u8]) -> Option<Item> {
 struct Who {
     /// `0o100` for user, `0o010` for group, `0o001` for others.
     classes: u32,
-    /// What `s` means for them.
+    /// Meaning of `s` for them.
     special: u32,
 }
 
@@ -155,7 +155,7 @@ impl Who {
     }
 }
 
-/// What stands behind the operator.
+/// Text behind the operator.
 #[derive(Debug, Clone, Copy, Default)]
 struct ChangedBits {
     /// Read, write and execute bits of one class.

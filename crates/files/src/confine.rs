@@ -14,12 +14,12 @@ use crate::path::RelPath;
 
 /// Bytes of path per `openat2`, below the kernel's `PATH_MAX` of 4096 with its NUL.
 const MAX_STEP: usize = 4000;
-/// How often a lookup that raced with a rename elsewhere is tried again before walking.
+/// Times that a lookup which raced with a rename elsewhere is tried again before walking.
 const RETRIES: usize = 16;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// What happens to a symbolic link on the way.
+/// Treatment of a symbolic link on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Links {
     /// It is refused with `ELOOP`.

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::confine::{self, Links};
 use crate::path::RelPath;
 
-/// How many directories stay open besides the root.
+/// Directories that stay open besides the root.
 const HELD: usize = 64;
 
 type HeldDir = (RelPath, Arc<OwnedFd>);

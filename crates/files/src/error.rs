@@ -1,4 +1,4 @@
-//! What can go wrong with a file, one variant per different next step of the caller.
+//! Errors with files, one variant per different next step of the caller.
 
 use std::borrow::Cow;
 use std::io;
@@ -9,94 +9,94 @@ use thiserror::Error;
 
 use crate::names::display_path;
 
-/// Why something could not be done with a file. Every variant tells what was attempted (`op`), on
-/// which path, and what the system said.
+/// Error of something that could not be done with a file. Every variant has the attempted step (`op`), the
+/// path, and the system's error.
 #[derive(Debug, Error)]
 pub enum FileError {
     /// Something is already there. Ask for another name, or for leave to overwrite.
     #[error("{}: already there", display_path(.path))]
     Exists {
-        /// What was attempted.
+        /// Attempted step.
         op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Something other than a directory stands where one is needed.
     #[error("{}: not a directory", display_path(.path))]
     NotADirectory {
-        /// What was attempted.
+        /// Attempted step.
         op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The name, or a symbolic link on the way, would lead out of the tree. Never retry.
     #[error("{}: would leave the tree ({})", display_path(.path), reason(.source))]
     OutsideTree {
-        /// What was attempted.
+        /// Attempted step.
         op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
-        /// What the system said, or what is wrong with the name.
+        /// Error of the system, or the fault of the name.
         source: io::Error,
     },
     /// The disk or the quota is full. Free some space and resume.
     #[error("{}: no space left", display_path(.path))]
     NoSpace {
-        /// What was attempted.
+        /// Attempted step.
         op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// It is gone. When reading: skip it.
     #[error("{}: no such file or directory", display_path(.path))]
     Vanished {
-        /// What was attempted.
+        /// Attempted step.
         op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Not allowed to this user, or on a read-only file system.
     #[error("{}: {}", display_path(.path), reason(.source))]
     Permission {
-        /// What was attempted.
+        /// Attempted step.
         op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// It is no longer the file or directory that was seen before. Look at it anew.
     #[error("{}: changed meanwhile ({})", display_path(.path), reason(.source))]
     Changed {
-        /// What was attempted.
+        /// Attempted step.
         op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
-        /// How it differs.
+        /// Difference.
         source: io::Error,
     },
     /// Another transfer is using it, or this one has not finished with it. Wait.
     #[error("{}: in use", display_path(.path))]
     Busy {
-        /// What was attempted.
+        /// Attempted step.
         op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
-        /// What is in the way.
+        /// Obstacle in the way.
         source: io::Error,
     },
     /// The directory is nested deeper than a tree descriptor may be; it is left out.
     #[error("{op} {}: {}", display_path(.path), reason(.source))]
     TooDeep {
-        /// What was attempted.
+        /// Attempted step.
         op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
@@ -107,26 +107,26 @@ pub enum FileError {
     /// What could be done without it was done.
     #[error("{op} {}: not possible on this file system ({})", display_path(.path), reason(.source))]
     Unsupported {
-        /// What was attempted.
+        /// Attempted step.
         op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// Anything else the system said.
     #[error("{op} {}: {}", display_path(.path), reason(.source))]
     Io {
-        /// What was attempted.
+        /// Attempted step.
         op: Cow<'static, str>,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// What the system said, without its number.
+/// Text of the system's error, without its number.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error ").next().unwrap_or_default();
@@ -179,7 +179,7 @@ impl FileError {
         self.parts().1
     }
 
-    /// What was attempted.
+    /// Attempted step.
     pub fn op(&self) -> &str {
         self.parts().0
     }

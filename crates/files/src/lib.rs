@@ -56,6 +56,6 @@ pub use sparse::data_extents;
 pub use stamp::Stamp;
 pub use write::{
     BackupMover, BeforeNaming, Destination, FileBody, FlushLimits, Made, NameFolding, Naming, NodeMaker,
-    Overwrite, Placed, Removed, Removing, Settled, SingleFile, Staged, StagingArea, WriteOptions,
-    is_staging_name, is_temporary_name, of_file,
+    Overwrite, Placed, Removed, Removing, Settled, SingleFile, Staged, StagingArea, TreeRemover,
+    WriteOptions, is_staging_name, is_temporary_name, of_file,
 };

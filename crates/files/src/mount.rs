@@ -1,4 +1,4 @@
-//! Which mounted file system something lies in: renames do not cross from one to another.
+//! Mounted file systems and what lies in them: renames do not cross from one to another.
 
 use std::os::fd::AsFd;
 

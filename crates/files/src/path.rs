@@ -77,7 +77,7 @@ impl RelPath {
         self.joined.split(|&b| b == b'/').filter(|name| !name.is_empty())
     }
 
-    /// How many names there are.
+    /// Number of names.
     pub fn depth(&self) -> usize {
         let slashes = self.joined.iter().filter(|&&b| b == b'/').count();
         if self.is_root() { 0 } else { slashes + 1 }

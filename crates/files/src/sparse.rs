@@ -12,7 +12,7 @@ use towpath_content::tree::Extent;
 /// Aligned runs of this many zero bytes become holes: the block size of the usual file systems.
 pub const HOLE_BLOCK: usize = 4096;
 
-/// Where the data of a file of `size` bytes lie, if it has holes and at most `limit` runs of data.
+/// Positions of the data of a file of `size` bytes, if it has holes and at most `limit` runs of data.
 ///
 /// `None` means "send all bytes": no holes, too many runs, or a file system that cannot tell. The
 /// answer saves time and space and is no promise: the file may change while it is looked at.

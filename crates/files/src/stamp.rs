@@ -1,4 +1,4 @@
-//! What a file looked like when it was seen, to tell later whether it is still the same.
+//! Stamp of a file when it was seen, to tell later whether it is still the same.
 
 use rustix::fs::Stat;
 use towpath_content::tree::Time;

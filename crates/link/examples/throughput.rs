@@ -1,4 +1,4 @@
-//! How fast frames go through this machine, and what a GiB of them costs in CPU time.
+//! Rate at which frames go through this machine, and the CPU time of a GiB of them.
 //!
 //! `cargo run --release -p towpath-link --example throughput [GiB] [bytes of payload a frame]`: both
 //! ends in one process on two threads; over loopback with TLS, and without it for comparison.

@@ -250,7 +250,7 @@ mod tests {
             path_info(near.as_fd()).unwrap().unsent_bytes
         };
         let (few, many) = (unsent(Some(16 << 10)), unsent(None));
-        // What one call hands over is taken as a whole, in the kernel's blocks.
+        // The bytes of one call are taken as a whole, in the kernel's blocks.
         assert!(few <= 128 << 10 && few < many, "{few} and {many}");
     }
 

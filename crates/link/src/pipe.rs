@@ -29,7 +29,7 @@ pub enum Role {
     Responder,
 }
 
-/// Why a pipe did not become a connection.
+/// Reason why a pipe did not become a connection.
 #[derive(Debug, Error)]
 pub enum PipeError {
     /// Something else than Towpath speaks at the other end: often a login script that prints.

@@ -33,7 +33,7 @@ impl TransferPlugin for Cascade {
         self.plugins.iter().map(|plugin| plugin.window()).max().unwrap_or(0)
     }
 
-    /// That of the last: the others are asked first since they are near.
+    /// State of the last one's path: the others are asked first since they are near.
     fn path(&self) -> PathState {
         self.plugins.last().map(|plugin| plugin.path()).unwrap_or_default()
     }

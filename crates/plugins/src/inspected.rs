@@ -114,7 +114,7 @@ impl ExpectedBytes {
                 (*oid, layout.range(*index).start, (!oid.is_live()).then(|| layout.size()))
             }
             WantId::Chunk { hash, .. } | WantId::Block { hash, .. } => {
-                let offset = want.places.first().map_or(0, |place| place.offset);
+                let offset = want.positions.first().map_or(0, |place| place.offset);
                 let nameless = Origin { oid: Oid::Blake3(*hash), offset };
                 let Origin { oid, offset } = want.origin.unwrap_or(nameless);
                 (oid, offset, want.group.size)

@@ -216,7 +216,7 @@ mod tests {
         let want = |oid: Oid| Want {
             tag: 1,
             id: WantId::Piece { oid, layout: Layout::of(1).unwrap(), index: 0 },
-            places: Vec::new(),
+            positions: Vec::new(),
             group: Arc::default(),
             origin: None,
             base: None,

@@ -98,6 +98,8 @@ pub struct PluginParts {
     pub identity: Identity,
     /// Configuration of connections to peers.
     pub peer: PeerConfig,
+    /// The way to the other service that stands already, as in a copy; else each `direct` dials.
+    pub way: Option<Arc<dyn TransferPlugin>>,
     /// Search of this machine's disk, if any is allowed.
     pub search: Option<Search>,
 }
@@ -171,6 +173,9 @@ pub const PLUGINS: &[Plugin] = &[
             },
         ],
         build: |node, builder| {
+            if let Some(way) = builder.parts.way.clone() {
+                return builder.remote(way);
+            }
             let seconds = |name| Duration::from_secs(node.number(name));
             let mut config = DirectConfig { peer: builder.parts.peer.clone(), ..DirectConfig::default() };
             let count = |name| usize::try_from(node.number(name)).unwrap_or(1);
@@ -359,13 +364,18 @@ mod tests {
     }
 
     fn tree(node: &Node) -> Tree {
-        let identity = Identity::generate().unwrap();
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let search = None;
-        build(
-            node,
-            &PluginParts { store, allow: Arc::new(|_| true), identity, peer: PeerConfig::default(), search },
-        )
+        build(node, &parts())
+    }
+
+    fn parts() -> PluginParts {
+        PluginParts {
+            store: Arc::new(MemoryStore::new()),
+            allow: Arc::new(|_| true),
+            identity: Identity::generate().unwrap(),
+            peer: PeerConfig::default(),
+            way: None,
+            search: None,
+        }
     }
 
     #[test]
@@ -401,6 +411,13 @@ mod tests {
         assert_eq!(built.root.window(), built.remote[0].window());
     }
 
+    #[test]
+    fn a_way_that_stands_takes_the_place_of_those_that_would_be_dialled() {
+        let way: Arc<dyn TransferPlugin> = Arc::new(Cascade::new(Vec::new()));
+        let built = build(&default_tree(), &PluginParts { way: Some(Arc::clone(&way)), ..parts() });
+        assert!(Arc::ptr_eq(&built.remote[0], &way));
+    }
+
     #[tokio::test]
     async fn what_may_search_the_disk_does() {
         let dir = tempfile::tempdir().unwrap();
@@ -411,10 +428,7 @@ mod tests {
             leave_out: Arc::new(|_| false),
             effort: towpath_reuse::adaptive::Effort::Some,
         };
-        let identity = Identity::generate().unwrap();
-        let (allow, peer): (Allow, _) = (Arc::new(|_| true), PeerConfig::default());
-        let built =
-            build(&default_tree(), &PluginParts { store, allow, identity, peer, search: Some(search) });
+        let built = build(&default_tree(), &PluginParts { store, search: Some(search), ..parts() });
         assert_eq!((built.root.name(), built.remote.len(), built.local.len()), ("adaptive", 1, 1));
         assert!(built.adaptive.is_some() && built.root.takes_all_chunks());
     }

@@ -46,7 +46,7 @@ async fn main() -> Result<(), Failure> {
         tokio::spawn(async move {
             let until = start + Duration::from_secs(seconds);
             while Instant::now() < until {
-                // Whoever is thrown out comes again.
+                // A stranger that is thrown out comes again.
                 let _ = flood(from, address, node, until, load).await;
                 sleep(Duration::from_millis(200)).await;
             }

@@ -28,7 +28,7 @@ pub enum Decision {
     Refuse(&'static str),
 }
 
-/// Why nothing is served under a root that was not proved.
+/// Reason why nothing is served under a root that was not proved.
 pub const NOT_PROVED: &str = "the ticket is not known here or its secret was not proved";
 
 /// Decides about one request.

@@ -128,7 +128,7 @@ impl QuestionAnswer {
                 self.go_on(AnswerStage::Values { oid, left })
             }
             (false, None) if self.question.recipe => self.go_on(AnswerStage::Recipe { oid }),
-            // What processors look at goes through them piece by piece, and so not like this.
+            // Objects for processors go through them piece by piece, and so not like this.
             (false, None) if self.question.samples && !serving.processors().inspect_any() => {
                 self.go_on(AnswerStage::Samples { oid, left: 0..have.layout.count() })
             }

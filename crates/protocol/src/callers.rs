@@ -152,7 +152,7 @@ impl Callers {
                 Caller::Wants(_) => return None,
                 Caller::Answers { end, .. } => return Some(Act::End(end, result)),
             },
-            // Whoever looks at the session sees it.
+            // The one that looks at the session sees it.
             Effect::Closed => return None,
             Effect::Delivery { request, delivery } => Later::Deliver(self.wants(request)?, delivery),
             Effect::Answer { request, answer } => match self.waiting.get(&request)? {

@@ -27,7 +27,7 @@ const SHORT: usize = 128 << 10;
 pub const OVERHEAD: usize = 64;
 /// Messages that the window has room for, at most.
 const MESSAGES: usize = WINDOW / OVERHEAD;
-/// Why a peer that does not keep to the window is left.
+/// Reason why a peer that does not keep to the window is left.
 const OVER_WINDOW: &str = "sent more on the control stream than its window allows";
 
 /// Nothing more can be sent: the connection is gone, or the peer has no control stream.

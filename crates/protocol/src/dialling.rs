@@ -1,4 +1,4 @@
-//! Whether to dial: a connection that stands is used, one that was lost is dialled again after a
+//! Decision to dial: a connection that stands is used, one that was lost is dialled again after a
 //! wait that grows until a connection proves useful. Pure: handed the time, the facts and the dice.
 
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Whether the other side is still there: when to show it that we are, and when its silence is the
+//! Liveness of the other side: when to show it that we are there, and when its silence is the
 //! end. Pure: handed the time.
 
 use std::time::{Duration, Instant};
@@ -17,12 +17,13 @@ pub struct Liveness {
     is_watched: bool,
     received: Instant,
     spoke: Instant,
+    is_lost: bool,
 }
 
 impl Liveness {
     /// A connection that begins at `now` and is lost after `silence` without a byte.
     pub fn new(silence: Duration, now: Instant) -> Self {
-        Self { silence: silence.min(FOREVER), is_watched: false, received: now, spoke: now }
+        Self { silence: silence.min(FOREVER), is_watched: false, received: now, spoke: now, is_lost: false }
     }
 
     /// Somebody at the other side wants to see within a second or two that nothing comes.
@@ -65,6 +66,17 @@ impl Liveness {
     /// Time at which the connection is lost if nothing comes.
     pub fn lost_at(&self) -> Instant {
         self.received + self.silence
+    }
+
+    /// Whether nothing came for too long, which is noted.
+    pub fn lose(&mut self, now: Instant) -> bool {
+        self.is_lost |= now >= self.lost_at();
+        self.is_lost
+    }
+
+    /// True if the connection was lost because nothing came.
+    pub const fn is_lost(&self) -> bool {
+        self.is_lost
     }
 }
 

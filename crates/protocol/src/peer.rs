@@ -172,7 +172,7 @@ impl Peer {
 
     /// True if the connection was lost because nothing came.
     pub fn was_silent(&self) -> bool {
-        self.shared.with(Session::was_silent)
+        self.shared.with(|session| session.liveness().is_lost())
     }
 
     /// From now on the connection is lost after this long without a byte. The other side must agree:
@@ -181,7 +181,7 @@ impl Peer {
         self.shared.change(|callers| callers.session().liveness_mut().set_silence(silence));
     }
 
-    /// What came on this connection, to see a stall by.
+    /// Amount that came on this connection, to see a stall by.
     pub fn heard(&self) -> Arrived {
         let (bytes, listens) =
             (self.shared.heard.load(Ordering::Relaxed), self.shared.listens.load(Ordering::Relaxed));
@@ -237,7 +237,7 @@ impl Peer {
         self.shared.measured.clone().cancelled_owned()
     }
 
-    /// Why the connection ended, if it has.
+    /// Reason why the connection ended, if it has.
     pub fn ended(&self) -> Option<String> {
         let is_over = || self.shared.token.is_cancelled().then(|| "the connection was closed".into());
         self.shared.ended().or_else(is_over)

@@ -64,12 +64,12 @@ pub trait Processor: Send + Sync {
 
 /// Lets chunks pass or refuses them, in words for people.
 pub trait Inspector: Send + Sync {
-    /// Whether an object may pass at all: asked before any of its bytes are read or asked for.
+    /// Checks that an object may pass at all: called before any of its bytes are read or requested.
     fn admit(&self, _object: &Object<'_>) -> Result<(), String> {
         Ok(())
     }
 
-    /// Whether these bytes of it, from `offset` on, may pass.
+    /// Checks that these bytes of it, from `offset` on, may pass.
     fn inspect(&self, _object: &Object<'_>, _offset: u64, _bytes: &[u8]) -> Result<(), String> {
         Ok(())
     }

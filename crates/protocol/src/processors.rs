@@ -94,20 +94,20 @@ impl Processors {
         self.0.iter().filter_map(|processor| Some((processor.name(), processor.inspector()?)))
     }
 
-    /// Whether an object may pass.
+    /// Checks that an object may pass.
     pub fn admit(&self, object: &Object<'_>) -> Result<(), Outcome> {
         self.inspectors()
             .try_for_each(|(name, inspector)| inspector.admit(object).map_err(|why| refused(name, &why)))
     }
 
-    /// Whether these bytes may pass.
+    /// Checks that these bytes may pass.
     pub fn inspect(&self, object: &Object<'_>, offset: u64, bytes: &[u8]) -> Result<(), Outcome> {
         self.inspectors().try_for_each(|(name, inspector)| {
             inspector.inspect(object, offset, bytes).map_err(|why| refused(name, &why))
         })
     }
 
-    /// Whether an object that rides along, in a ticket or a descriptor, may pass.
+    /// Checks that an object that rides along, in a ticket or a descriptor, may pass.
     pub fn pass_whole(&self, oid: &Oid, name: &[u8], content: &[u8]) -> Result<(), Outcome> {
         let metadata = Metadata::default();
         let object = Object { oid, name, size: Some(content.len() as u64), metadata: &metadata };

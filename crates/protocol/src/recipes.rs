@@ -34,7 +34,7 @@ impl RecipeSending {
         while len + MAX_NODE_LEN <= MAX_RECIPE_PART
             && let Some(hash) = self.nodes.pop()
         {
-            // Whatever is in the way, the recipe can be had anew.
+            // The recipe can be had anew, if anything is in the way.
             let node = self.node(&hash).map_err(|_| Outcome::NotHere)?;
             len += node.len();
             nodes.push(node);

@@ -26,7 +26,7 @@ impl Served {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Why something of it could not be sent.
+    /// Reason why something of it could not be sent.
     pub fn last_error(&self) -> Option<String> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

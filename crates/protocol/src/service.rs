@@ -209,7 +209,7 @@ impl Serving {
         Some(content)
     }
 
-    /// Whether block `block` of `root` mentions `oid`; `None` if the block can't be had.
+    /// True if block `block` of `root` mentions `oid`; `None` if the block can't be had.
     fn mentions(&mut self, root: &Oid, block: u64, oid: &Oid) -> Option<bool> {
         if let Some(known) = self.blocks.mentions(root, block, oid) {
             return Some(known);
@@ -263,7 +263,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Whether a block mentions `oid`; `None` if it is not known.
+    /// True if a block mentions `oid`; `None` if it is not known.
     fn mentions(&self, root: &Oid, block: u64, oid: &Oid) -> Option<bool> {
         Some(self.known.get(&(*root, block))?.contains(oid))
     }

@@ -1,4 +1,4 @@
-//! Whether a connection that stands has stalled: how long nothing came though something was due. Pure: handed the time.
+//! Stalls of a connection that stands: how long nothing came though something was due. Pure: handed the time.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ pub const QUIET: Duration = Duration::from_secs(2);
 /// Gaps up to this long are the network's way, if they come again and again.
 const LONGEST_GAP: Duration = Duration::from_secs(5);
 
-/// What came on a connection so far, and what is due.
+/// Amounts that came on a connection so far, and what is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Arrived {
     /// Bytes, also of a frame that is not whole yet.
@@ -41,7 +41,7 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// How long nothing came, if that is a stall. Up to `idle` bytes between two looks are nothing.
+    /// Time that nothing came, if that is a stall. Up to `idle` bytes between two looks are nothing.
     pub fn look(&mut self, now: Instant, bytes: u64, idle: u64, is_due: bool) -> Option<Duration> {
         let came = bytes.saturating_sub(self.bytes);
         self.bytes = bytes;

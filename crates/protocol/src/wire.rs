@@ -326,7 +326,7 @@ pub struct RequestOnly {
     pub request: u32,
 }
 
-/// Why the connection is about to be closed.
+/// Reason why the connection is about to be closed.
 #[derive(Clone, PartialEq, Message)]
 pub struct Goodbye {
     /// For people.

@@ -103,7 +103,7 @@ impl WriterQueues {
         if passing.as_mut().now_or_never().is_some() {
             return Ok(());
         }
-        // What went before it does not wait with it.
+        // Frames before it do not wait with it.
         writer.flush().await?;
         let mut due = keep_alive();
         loop {

@@ -46,7 +46,7 @@ pub struct Admitted {
 }
 
 impl AdmittedCounts {
-    /// Why a transfer of this much memory can't begin.
+    /// Reason why a transfer of this much memory can't begin.
     fn obstacle(&self, limits: &Limits, memory: u64) -> Option<(String, &'static str)> {
         if self.is_ending {
             return Some(("the service is ending".into(), "try again when it is back"));
@@ -144,7 +144,7 @@ impl Drop for Admitted {
 /// The disk that `place`, or the nearest folder above it that is there, lies on.
 fn check_disk(directory: &Path, wanted: u64) -> Result<(), ApiError> {
     let there = directory.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok());
-    // What can't be looked at can't be written to either, and whoever tries says so better.
+    // A path that can't be looked at can't be written to either, and whoever tries says so better.
     let Some(disk) = there else { return Ok(()) };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     if free >= wanted {

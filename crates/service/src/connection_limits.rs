@@ -24,7 +24,7 @@ use self::table::{ConnectionTable, Handshake};
 use towpath_config::Live;
 use towpath_content::lock::lock;
 
-/// Why a connection was not let in.
+/// Reason why a connection was not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Excess {
     /// Too many in all.
@@ -142,7 +142,7 @@ impl ConnectionLimits {
 #[derive(Debug)]
 pub(crate) struct HandshakePermit {
     permit: ConnectionPermit,
-    /// Why it is turned away, if it is.
+    /// Reason why it is turned away, if it is.
     excess: Option<Excess>,
 }
 

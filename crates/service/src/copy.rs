@@ -52,6 +52,7 @@ fn host(service: &Service) -> Arc<Host> {
         identity: service.identity.clone(),
         store: Arc::clone(&service.store),
         processors: service.processors().clone(),
+        plugins: config.plugins.clone(),
         wishes: config.processors.wishes(),
         resume: service.home.resume(),
         shares: service.home.shares(),

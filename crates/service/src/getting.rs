@@ -65,7 +65,7 @@ pub(crate) struct GetUnderWay {
     _hints: watch::Sender<Vec<towpath_content::Hint>>,
 }
 
-/// Why one attempt did not finish.
+/// Reason why one attempt did not finish.
 pub(crate) enum Failure {
     /// The producer of a live object began anew; what is here is kept.
     StartedOver,
@@ -112,7 +112,8 @@ impl GetUnderWay {
             Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
             None => {
                 let search = get_search::search(service, request, node);
-                let parts = PluginParts { store, allow: Arc::clone(&allow), identity, peer, search };
+                let (allow, way) = (Arc::clone(&allow), None);
+                let parts = PluginParts { store, allow, identity, peer, way, search };
                 registry::build(&service.config().plugins, &parts)
             }
         };
@@ -120,7 +121,7 @@ impl GetUnderWay {
         let preferred = |plugin: Arc<dyn TransferPlugin>| -> Arc<dyn TransferPlugin> {
             Arc::new(Preferred::new(plugin, Arc::clone(&turn), request.require_encryption))
         };
-        // Whatever brings it, it passes the processors.
+        // Every plugin's objects pass the processors.
         let wrap = |plugin| Inspected::wrap(preferred(plugin), service.processors());
         let for_tree = Inspected::wrap_tree(preferred(Arc::clone(&bare.root)), service.processors());
         let plugins = Tree {
@@ -218,7 +219,7 @@ impl GetUnderWay {
     pub(crate) async fn describe(&self, eager: bool) -> Result<(About, Option<Layout>), ApiError> {
         let (wait_limit, start) = (self.config.ledger.wait_limit, Instant::now());
         loop {
-            // Whoever accepts a connection and says nothing is not waited for any longer, either.
+            // A peer that accepts a connection and says nothing is not waited for any longer, either.
             let asking = self.ask_any(&self.plugins.remote, eager);
             let answer = tokio::time::timeout(wait_limit.saturating_sub(start.elapsed()), asking).await;
             let outcome = match answer.unwrap_or(Err(Outcome::RetryLater(Duration::ZERO))) {

@@ -120,7 +120,7 @@ fn run<T>(
     let mut indexer =
         Indexer { store, cancel, report, indexed, batch: Vec::new(), dirs: 0, reported_at: Instant::now() };
     let done = index(&mut indexer);
-    // What was indexed stays, also if that ended early.
+    // Indexed files stay, also if that ended early.
     store.chunk_index().flush().map_err(|error| words::store(&error))?;
     Ok((done?, Indexed { seconds: Seconds::from_duration(started.elapsed()), ..indexer.indexed }))
 }

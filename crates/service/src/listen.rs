@@ -200,7 +200,7 @@ async fn serve(
     }
 }
 
-/// Why a peer has to go that has shown no right to anything; never completes for one that has.
+/// Reason why a peer has to go that has shown no right to anything; never completes for one that has.
 async fn overstayed(permit: &ConnectionPermit, peer: &Peer, wait_limit: Duration) -> &'static str {
     let showing = tokio::time::timeout(wait_limit, peer.until_known());
     let shown = tokio::select! {

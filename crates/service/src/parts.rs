@@ -81,7 +81,7 @@ pub(crate) async fn append(
         return Err(ApiError::new(ErrorKind::Usage, message).hint("send what is between them first"));
     };
     loop {
-        // What has come is handed on at once: a slow producer is followed, not waited for.
+        // All that has come is handed on at once: a slow producer is followed, not waited for.
         let mut bytes = Vec::with_capacity(READ as usize);
         let read = (&mut part).take(READ).read_buf(&mut bytes).await;
         let read = read.map_err(|error| {

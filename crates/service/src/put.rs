@@ -372,7 +372,7 @@ fn plan_blocking(
         true => boundaries.refuse()?,
         false => boundaries.check_size(size)?,
     }
-    // What was interrupted before all was read goes on under its name.
+    // A put interrupted before all was read goes on under its name.
     let bound = known.as_ref().map(|known| binding(service, &known.oid));
     if let (Some(share), Some(None)) = (&known, bound)
         && share.oid.is_live()

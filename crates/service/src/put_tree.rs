@@ -61,7 +61,7 @@ impl PutReport {
 
     /// Tells of a path that was left out.
     pub(crate) fn left_out(&self, path: String, why: String) {
-        // Whoever put it may not want to know.
+        // The one that put it may not want to know.
         let _ = self.failures.send((path, why));
     }
 }
@@ -128,7 +128,7 @@ struct DescriptorBuilder<'a> {
     open: Vec<Vec<u8>>,
     /// The last entry of the innermost of them.
     last: Option<Vec<u8>>,
-    /// That directory is an entry without content.
+    /// True if that directory is an entry without content.
     is_closed: bool,
 }
 
@@ -356,7 +356,7 @@ pub(crate) const fn special(kind: &Kind) -> Option<&'static str> {
     }
 }
 
-/// Why one of these is left out.
+/// Reason why one of these is left out.
 pub(crate) fn not_carried(what: &str) -> String {
     format!("{what} is left out, as tickets carry none")
 }

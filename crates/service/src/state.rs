@@ -304,7 +304,7 @@ impl Service {
         let about = Some(have.about).filter(|about| is_small && about.kind == ObjectKind::Blob)?;
         let mut content = Vec::new();
         self.store.read_piece(&oid, 0, &mut content).ok()?;
-        // What a processor refuses to let out is refused when it is asked for, as larger objects are.
+        // Objects that a processor refuses to let out are refused when they are asked for, as larger objects are.
         let passes = self.processors().pass_whole(&oid, &about.name, &content);
         passes.ok()?;
         let enclosed = Enclosed { name: about.name, mode: about.mode, modified: about.modified, content };

@@ -129,7 +129,7 @@ async fn a_hundred_silent_connections_that_are_renewed_keep_nobody_with_a_ticket
     for at in 0..100u8 {
         let (mut is_over, hung_up) = (is_over.clone(), hung_up.clone());
         silent.spawn(async move {
-            // Whoever is hung up on comes again.
+            // A stranger that is hung up on comes again.
             for _ in 0..2000 {
                 if let Ok(stream) = connect([127, 0, 0, 2 + at % 2].into(), address).await {
                     let _ = timeout(LIMIT, stream.readable()).await;
@@ -156,7 +156,7 @@ async fn a_hundred_silent_connections_that_are_renewed_keep_nobody_with_a_ticket
     silent.shutdown().await;
 }
 
-/// Whoever is hung up on in this test is so at once: none of them waits until its time is over.
+/// Strangers that are hung up on in this test are so at once: none of them waits until its time is over.
 #[tokio::test]
 async fn the_oldest_of_those_who_say_nothing_goes_for_whoever_comes() {
     let scene = scene(|config| config.limits.handshakes = Count(3)).await;

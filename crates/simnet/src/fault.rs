@@ -1,4 +1,4 @@
-//! What befalls single messages, whatever their link is like.
+//! Faults of single messages, whatever their link is like.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::node::ConnectionId;
 pub struct Passing<'a> {
     /// Counts all messages of the simulation, in the order in which they were sent.
     pub number: u64,
-    /// When it is sent.
+    /// Time at which it is sent.
     pub now: Duration,
     /// The host that sends it.
     pub from: usize,
@@ -21,7 +21,7 @@ pub struct Passing<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What befalls it.
+/// Fault of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum NetFault {
     /// Nothing.

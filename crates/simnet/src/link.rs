@@ -1,4 +1,4 @@
-//! What becomes of a packet on one direction of a link: a state machine handed the time.
+//! Fate of a packet on one direction of a link: a state machine handed the time.
 //!
 //! A packet arrives. It is dropped if the bytes still waiting for the link would exceed the queue.
 //! It leaves when the link is free and has clocked it out. It may be lost. It is delivered one
@@ -13,12 +13,12 @@ const SMALLEST_QUEUE: u64 = 64 << 10;
 /// A default queue holds what the link carries in this time, at least.
 const SHORTEST_QUEUE: Duration = Duration::from_millis(20);
 
-/// How long a queue is.
+/// Length of a queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LinkQueue {
     /// Bytes.
     Bytes(u64),
-    /// What the link carries in this time.
+    /// Bytes that the link carries in this time.
     Time(Duration),
 }
 
@@ -51,14 +51,14 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
-    /// How long the link takes to clock out `bytes`.
+    /// Time that the link takes to clock out `bytes`.
     pub fn clocking(&self, bytes: u64) -> Duration {
         let Some(rate) = self.rate.filter(|&rate| rate > 0) else { return Duration::ZERO };
         let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(rate);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How long the last byte of a full queue waits.
+    /// Time that the last byte of a full queue waits.
     fn longest_wait(&self) -> Duration {
         match self.queue {
             Some(LinkQueue::Time(time)) => time,
@@ -68,7 +68,7 @@ impl LinkConfig {
     }
 }
 
-/// What becomes of a packet.
+/// Result for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketFate {
     /// It arrives at this time.
@@ -98,7 +98,7 @@ pub struct Counters {
 #[derive(Debug, Clone)]
 pub struct Link {
     config: LinkConfig,
-    /// When all that was queued has been clocked out.
+    /// Time at which all that was queued has been clocked out.
     free: Duration,
     /// No packet arrives before one that came earlier, also when the delay shrinks.
     last_arrival: Duration,
@@ -125,12 +125,12 @@ impl Link {
         self.config = config;
     }
 
-    /// What went over it so far.
+    /// Counters of what went over it so far.
     pub const fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// When a packet of `len` bytes would find room in the queue: `now`, or later. An idle link has
+    /// Time at which a packet of `len` bytes would find room in the queue: `now`, or later. An idle link has
     /// room for any packet.
     pub fn room_at(&self, now: Duration, len: u64) -> Duration {
         if self.config.rate.is_none() || self.config.cut || self.free <= now {

@@ -1,4 +1,4 @@
-//! What a node is told and what it can do: the border between a pure state machine under test and
+//! Events of a node and its actions: the border between a pure state machine under test and
 //! the simulated network.
 
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub trait SimNode {
     fn wake(&mut self, _net: &mut Net) {}
 }
 
-/// What a node asks for while it handles an event; it happens when it returns.
+/// Actions that a node requests while it handles an event; they happen when it returns.
 pub struct Net {
     now: Duration,
     base: Instant,
@@ -40,7 +40,7 @@ pub struct Net {
     pub(crate) actions: Vec<Action>,
 }
 
-/// What a node asked for.
+/// Action that a node requested.
 pub(crate) enum Action {
     Connect { connection: ConnectionId, to: usize },
     Send { connection: ConnectionId, message: Vec<u8> },

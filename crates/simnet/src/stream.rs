@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use crate::routes::Hop;
 
-/// What the head of a message takes on a link (TCP and IP).
+/// Size of a message's head on a link (TCP and IP).
 pub(crate) const HEAD: u64 = 40;
 /// No message is sent again sooner than this.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 /// Nor later than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// How far a connection is.
+/// Progress of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineState {
     Opening,
@@ -29,10 +29,10 @@ pub(crate) enum LineState {
 /// A connection between two hosts.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Who dialled, and whom.
+    /// Ends: the one that dialled, and the other.
     pub(crate) ends: [usize; 2],
     pub(crate) state: LineState,
-    /// When it was asked for.
+    /// Time at which it was requested.
     pub(crate) since: Duration,
     /// From the first end, and from the second.
     pub(crate) directions: [StreamDirection; 2],
@@ -41,19 +41,19 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Which end a host is.
+    /// End that a host is.
     pub(crate) fn side(&self, host: usize) -> Option<usize> {
         self.ends.iter().position(|&end| end == host)
     }
 
-    /// How long to wait before the message is sent again that was sent this often.
+    /// Time to wait before the message is sent again that was sent this often.
     pub(crate) fn wait(&self, attempt: u32) -> Duration {
         let factor = 1u32.checked_shl(attempt).unwrap_or(u32::MAX);
         self.round_trip.max(SHORTEST_WAIT).saturating_mul(factor).min(LONGEST_WAIT)
     }
 }
 
-/// What a message is to its connection.
+/// Role of a message in its connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SentContent {
     /// The first message: asks for the connection.
@@ -100,7 +100,7 @@ impl StreamDirection {
         self.stalled_from.get_or_insert(self.sent);
     }
 
-    /// Whether a message arrives; one without a number came after the stall, if there was one.
+    /// True if a message arrives; one without a number came after the stall, if there was one.
     pub(crate) fn lets_through(&self, number: Option<u64>) -> bool {
         self.stalled_from.is_none_or(|from| number.is_some_and(|number| number < from))
     }

@@ -20,7 +20,7 @@ use crate::routes::{Hop, Routes};
 use crate::scenario::{LinkChange, LinkSpec, LinkWay, Scenario};
 use crate::stream::{Connection, HEAD, LineState, SentContent, StreamDirection};
 
-/// What the head of a datagram takes on a link (UDP and IP).
+/// Size of a datagram's head on a link (UDP and IP).
 const DATAGRAM_HEAD: u64 = 28;
 /// A host that does not answer for so long cannot be reached.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -177,7 +177,7 @@ impl<N: SimNode> World<N> {
         self.messages
     }
 
-    /// What went over a link, forth and back.
+    /// Counters of what went over a link, forth and back.
     pub fn counters(&self, link: usize) -> [Counters; 2] {
         [self.directions[link * 2].link.counters(), self.directions[link * 2 + 1].link.counters()]
     }

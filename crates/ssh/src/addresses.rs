@@ -1,4 +1,4 @@
-//! Where this machine listens, and under which addresses others may reach it.
+//! Addresses that this machine listens on, and under which others may reach it.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

@@ -27,11 +27,11 @@ use towpath_content::NodeId;
 use towpath_link::pipe::{self, PipeError, Role};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
+use crate::address::Remote;
 use crate::ciphers::{self, AesHosts};
 use crate::error::{CommandFault, CommandOrigin, RSH_VARIABLE, SshError, SshWay};
-use crate::place::Remote;
 
-/// What starts a command on another machine, unless `-e` or [`RSH_VARIABLE`] says otherwise.
+/// Command that starts one on another machine, unless `-e` or [`RSH_VARIABLE`] says otherwise.
 const RSH: &str = "ssh";
 /// The command's only argument.
 const ARGUMENT: &str = "remote";
@@ -39,7 +39,7 @@ const ARGUMENT: &str = "remote";
 const OPEN_LIMIT: Duration = Duration::from_secs(600);
 /// From start to hello at the remote side, whose ssh is through already.
 const HELLO_LIMIT: Duration = Duration::from_secs(30);
-/// How long ssh has to end after the pipe did.
+/// Time that ssh has to end after the pipe did.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// The command that starts a command on another machine, in words.
@@ -52,7 +52,7 @@ pub struct Rsh {
 }
 
 impl Rsh {
-    /// What `-e` names, else what `TOW_RSH` does, else ssh.
+    /// Command that `-e` names, else `TOW_RSH`, else ssh.
     pub fn choose(option: Option<&OsStr>) -> Result<Self, SshError> {
         let variable = std::env::var_os(RSH_VARIABLE).filter(|value| !value.is_empty());
         let (command, from) = match (option, &variable) {
@@ -162,12 +162,12 @@ impl Channel {
         }
     }
 
-    /// The other side. Its node id is told, not proved: as good as ssh.
+    /// The other side. Its node id is claimed, not proved: as good as ssh.
     pub const fn peer(&self) -> &Arc<Peer> {
         &self.peer
     }
 
-    /// Why the connection ended before the copy did. Closes it.
+    /// Error by which the connection ended before the copy did. Closes it.
     pub async fn failure(&mut self) -> SshError {
         let why = self.peer.ended().unwrap_or_else(|| "no answer".into());
         self.peer.close(&why);
@@ -188,7 +188,7 @@ impl Channel {
     }
 }
 
-/// How a child ended; `None` if it does not.
+/// Exit status of a child; `None` if it does not end.
 async fn ended(child: &mut Child) -> Option<ExitStatus> {
     tokio::time::timeout(END_LIMIT, child.wait()).await.ok()?.ok()
 }
@@ -201,7 +201,7 @@ fn not_started(program: &OsStr, source: io::Error) -> SshError {
     }
 }
 
-/// The first bytes of the other side tell most, then how the command ended.
+/// The first bytes of the other side explain most, then how the command ended.
 async fn not_opened(way: SshWay, child: &mut Child, source: PipeError) -> SshError {
     use PipeError::{NotTowpath, SameRole, Version};
     if matches!(source, NotTowpath { .. } | Version { .. } | SameRole) {
@@ -288,7 +288,7 @@ fn not_a_pipe() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Place;
+    use crate::address::Address;
 
     fn split(command: &str) -> Result<Vec<String>, CommandFault> {
         Ok(words(command.as_bytes())?.into_iter().map(|word| String::from_utf8(word).unwrap()).collect())
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_command_line_has_nothing_of_the_copy() {
-        let Ok(Place::Remote(remote)) = Place::parse(OsStr::new("me@[::1]:a path")) else { panic!() };
+        let Ok(Address::Remote(remote)) = Address::parse(OsStr::new("me@[::1]:a path")) else { panic!() };
         let rsh = Rsh::parse(OsStr::new("ssh -p 22")).unwrap();
         let command = rsh.command(&remote, OsStr::new("sudo tow"));
         let words: Vec<_> = command.as_std().get_args().collect();

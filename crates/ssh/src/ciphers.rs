@@ -1,8 +1,8 @@
 //! Choice of ssh's cipher: AES-GCM where both machines have the instructions for it, since it takes half the time of
 //! ChaCha20, which ssh would take. Whoever configured ciphers keeps them, and so does another command than plain ssh.
 //!
-//! What the other machine has is known only after the first copy, and is kept for the next one: an empty file for each
-//! host and login.
+//! The other machine's instructions are known only after the first copy, and kept for the next one: an empty file for
+//! each host and login.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -15,7 +15,7 @@ use tokio::process::Command;
 use towpath_content::Oid;
 use towpath_link::tls::has_fast_aes;
 
-use crate::place::Remote;
+use crate::address::Remote;
 
 /// The cipher that is preferred.
 const PREFERRED: &str = "aes128-gcm@openssh.com";

@@ -1,4 +1,4 @@
-//! What can go wrong on the way to another machine: a variant for each different next step.
+//! Errors on the way to another machine: a variant for each different next step.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -17,23 +17,23 @@ use towpath_link::tcp::BindError;
 /// The variable that names the command which reaches other machines.
 pub const RSH_VARIABLE: &str = "TOW_RSH";
 
-/// Why the other machine, or what was named there, can't be had.
+/// Error about the other machine, or what was named there, that can't be had.
 #[derive(Debug, thiserror::Error)]
 pub enum SshError {
     /// A source or destination that can't be read. Name another.
     #[error("{}: {fault}", shown(named))]
-    Place {
+    Address {
         /// As the person wrote it.
         named: OsString,
-        /// What is wrong with it.
-        fault: PlaceFault,
+        /// Fault of the name.
+        fault: AddressFault,
     },
     /// The command that is to reach other machines is none. Correct it.
     #[error("{from}: {fault}")]
     Command {
-        /// Who said it.
+        /// Origin of the command.
         from: CommandOrigin,
-        /// What is wrong with it.
+        /// Fault of the command.
         fault: CommandFault,
     },
     /// A path that ends in no name, among several or with `cp`. Ask for what is in it.
@@ -65,7 +65,7 @@ pub enum SshError {
     NotStarted {
         /// The program.
         program: OsString,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The command was started without a pipe.
@@ -76,25 +76,25 @@ pub enum SshError {
     NotOpened {
         /// The way to it.
         way: SshWay,
-        /// What came instead.
+        /// Error about what came instead.
         source: PipeError,
     },
-    /// The command ended, whose status tells why: ssh's own, or that of what it started there.
+    /// The command ended, whose status shows why: ssh's own, or that of what it started there.
     #[error("{} to {} ended: {status}", shown(way.program()), shown(&way.host))]
     Ended {
         /// The way to the other side.
         way: SshWay,
-        /// How it ended.
+        /// Exit status.
         status: ExitStatus,
         /// The other side had said hello.
         was_there: bool,
     },
-    /// The other side said nothing for too long. Look after that machine, then go on.
+    /// The other side sent nothing for too long. Look after that machine, then go on.
     #[error("{}: {why}", shown(host))]
     Silent {
         /// The other machine.
         host: OsString,
-        /// How the connection ended.
+        /// Error that ended the connection.
         why: String,
     },
     /// The connection was lost otherwise. Go on.
@@ -102,71 +102,71 @@ pub enum SshError {
     Lost {
         /// The other machine.
         host: OsString,
-        /// How the connection ended.
+        /// Error that ended the connection.
         why: String,
     },
     /// This process was to be the other side, and has no pipe to the first one.
     #[error("standard input and output")]
     NoStdio {
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// This process is the other side, and the first one did not say hello.
     #[error("no hello")]
     NoHello {
-        /// What came instead.
+        /// Error about what came instead.
         source: PipeError,
     },
     /// No connections can come from elsewhere.
     #[error("no listener")]
     NotListening {
-        /// Why.
+        /// Error of the listener.
         #[from]
         source: BindError,
     },
     /// A listener does not know its own address.
     #[error("a listener without an address")]
     NoAddress {
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// No connection beside ssh's stands, where no other may be used. Let them through, or go over ssh.
     #[error("no TLS connection within {limit:?}")]
     NoConnection {
-        /// How long it was tried.
+        /// Time for which it was tried.
         limit: Duration,
-        /// What was dialled.
+        /// Addresses that were dialled.
         tried: Vec<SocketAddr>,
-        /// How dialling failed last, if it did.
+        /// Error of the last dial that failed, if one did.
         last: Option<Arc<dyn Error + Send + Sync>>,
     },
 }
 
-/// What is wrong with the name of a source or a destination.
+/// Fault of the name of a source or a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlaceFault {
+pub enum AddressFault {
     /// It is a URL.
     Url,
     /// It is written as rsync's daemons are.
     Daemon,
     /// The user or host is nothing.
-    Empty(PlacePart),
+    Empty(AddressPart),
     /// It would be an option of ssh.
-    Option(PlacePart),
+    Option(AddressPart),
     /// It has a space or a control character in it.
-    Space(PlacePart),
+    Space(AddressPart),
 }
 
 /// A part of `[user@]host:path`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlacePart {
+pub enum AddressPart {
     /// Before the at sign.
     User,
     /// Behind it.
     Host,
 }
 
-/// Who said which command reaches other machines.
+/// Origin of the command that reaches other machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandOrigin {
     /// The option `-e`.
@@ -177,7 +177,7 @@ pub enum CommandOrigin {
     Default,
 }
 
-/// What is wrong with that command.
+/// Fault of that command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandFault {
     /// There is none.
@@ -186,7 +186,7 @@ pub enum CommandFault {
     OpenQuote(char),
 }
 
-/// How the other machine is reached.
+/// Way by which the other machine is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SshWay {
     /// The other machine.
@@ -204,7 +204,7 @@ impl SshWay {
     }
 }
 
-impl Display for PlaceFault {
+impl Display for AddressFault {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url => f.write_str("a URL"),
@@ -216,7 +216,7 @@ impl Display for PlaceFault {
     }
 }
 
-impl Display for PlacePart {
+impl Display for AddressPart {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::User => "user",

@@ -1,4 +1,4 @@
-//! Paths of the side that was started, as people write them for scp and rsync: relative to the home
+//! Paths of the remote end, as people write them for scp and rsync: relative to the home
 //! directory, and with wildcards, which no shell expands here.
 
 use std::ffi::OsStr;
@@ -25,7 +25,7 @@ pub enum NamePattern {
 }
 
 impl NamePattern {
-    /// Whether a source may have this name.
+    /// True if a source may have this name.
     pub fn matches(&self, name: &[u8]) -> bool {
         match self {
             Self::Exact(exact) => exact == name,
@@ -34,7 +34,7 @@ impl NamePattern {
     }
 }
 
-/// What may come from another machine, as the paths tell that were typed for it: a sender can only leave
+/// Sources that may come from another machine, as the paths were typed: a sender can only leave
 /// things out.
 #[derive(Debug, Clone)]
 pub struct Requested {
@@ -52,18 +52,18 @@ impl Requested {
         Ok(Self { names, paths: paths.len(), is_wild })
     }
 
-    /// How many sources there may be: several where a wildcard stands, whatever it proves to match.
+    /// Number of sources that there may be: several where a wildcard stands, whatever it proves to match.
     pub fn sources(&self) -> usize {
         if self.is_wild { self.paths.max(2) } else { self.paths }
     }
 
-    /// Whether a sender may say that it has so many.
+    /// True if a sender may announce this many.
     pub const fn allows(&self, sources: usize) -> bool {
         if self.is_wild { sources >= self.paths } else { sources == self.paths }
     }
 }
 
-/// Whether a path ends in no name: nothing (the home directory of the other side), the root, `.` and `..`.
+/// True if a path ends in no name: nothing (the home directory of the other side), the root, `.` and `..`.
 pub fn is_nameless(path: &[u8]) -> bool {
     Path::new(OsStr::from_bytes(path)).file_name().is_none()
 }
@@ -99,7 +99,7 @@ pub fn here(path: &[u8]) -> PathBuf {
     }
 }
 
-/// What a path of this side stands for: itself if that is there, else what its wildcards match.
+/// Paths that a path of this side stands for: itself if that is there, else what its wildcards match.
 pub fn expand(path: &[u8]) -> Result<Vec<PathBuf>, SshError> {
     let literal = here(path);
     let text = literal.as_os_str().as_bytes();
@@ -121,7 +121,7 @@ pub fn expand(path: &[u8]) -> Result<Vec<PathBuf>, SshError> {
     Ok(found)
 }
 
-/// What is called `name` in these directories, sorted; none if that is too much to look at.
+/// Entries called `name` in these directories, sorted; none if that is too much to look at.
 fn step(directories: &[PathBuf], name: &[u8], left: &mut usize) -> Option<Vec<PathBuf>> {
     let Some(pattern) = ShellPattern::new(name) else {
         let named = directories.iter().map(|directory| directory.join(OsStr::from_bytes(name)));

@@ -1,7 +1,7 @@
 //! TLS connections beside ssh's pipe, dialled from both sides: whichever stands first takes the
 //! data over, since it is faster than a pipe through two more processes.
 //!
-//! Each side listens, tells the other where (over the control stream), and dials what it was told.
+//! Each side listens, sends its addresses to the other (over the control stream), and dials those received.
 //! The side that asks for data chooses: the first connection on which the other one has said hello
 //! is offered to its [`Takeover`], further ones are closed. The side that only answers keeps what
 //! it has. Node ids came over ssh, so only the other side of this copy gets in.
@@ -23,9 +23,9 @@ use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service
 use crate::addresses::{bind, interfaces};
 use crate::error::SshError;
 
-/// How long a copy that may use nothing else waits for a connection.
+/// Time that a copy which may use nothing else waits for a connection.
 pub const STAND_LIMIT: Duration = Duration::from_secs(30);
-/// Addresses told, and dialled.
+/// Addresses sent, and dialled.
 pub const MAX_ADDRESSES: usize = 16;
 
 /// Handshakes at once; further callers wait in the kernel.
@@ -36,17 +36,17 @@ const MAX_STANDING: usize = 4;
 const MAX_FAILURES: u32 = 5;
 /// A connection that was lost sooner counts as failed.
 const HELD: Duration = Duration::from_secs(10);
-/// How long the other side has for its hello.
+/// Time that the other side has for its hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What sshd says of its connection, on the remote side.
+/// Addresses of sshd's connection, on the remote side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SshConnection {
-    /// Where ssh came from, as seen here.
+    /// Address that ssh came from, as seen here.
     pub client: IpAddr,
-    /// Where it came to.
+    /// Address that it came to.
     pub server: IpAddr,
 }
 
@@ -77,9 +77,9 @@ pub struct Race {
 }
 
 /// The control stream of a connection that stands.
-pub type Stood = (ControlSender, ControlReceiver);
+pub type NewConnection = (ControlSender, ControlReceiver);
 
-/// How far the search is.
+/// Progress of the search.
 #[derive(Debug, Clone, Default)]
 struct RaceStatus {
     stands: bool,
@@ -89,7 +89,7 @@ struct RaceStatus {
 
 impl Race {
     /// Listens on every interface for `peer` alone, whose requests `service` answers. `ssh` is
-    /// given on the remote side. Returns the addresses to tell the other side, best first.
+    /// given on the remote side. Returns the addresses to send to the other side, best first.
     pub async fn listen(
         identity: &Identity,
         service: Arc<Service>,
@@ -99,28 +99,28 @@ impl Race {
     ) -> Result<(Self, Vec<SocketAddr>), SshError> {
         let listener = bind(identity, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)).await?;
         let local = listener.address().map_err(|source| SshError::NoAddress { source })?;
-        let told = to_tell(local, interfaces(local.is_ipv4()), ssh);
+        let addresses = addresses_to_send(local, interfaces(local.is_ipv4()), ssh);
         let token = CancellationToken::new();
         let other = Other { peer, service, config: PeerConfig { control: true, ..config } };
         let (came_in, came) = mpsc::channel(MAX_STANDING);
         tokio::spawn(accept(listener, other.clone(), came_in.clone(), token.clone()));
         let (status_in, status) = watch::channel(RaceStatus::default());
         let racer = Racer { identity: identity.clone(), other, ssh, came, came_in, status: status_in };
-        Ok((Self { racer: Some(racer), status, token: token.clone(), _end: token.drop_guard() }, told))
+        Ok((Self { racer: Some(racer), status, token: token.clone(), _end: token.drop_guard() }, addresses))
     }
 
-    /// Begins to dial what the other side told. The side that asks for data gives its `takeover`; `stood`
+    /// Begins to dial the addresses that the other side sent. The side that asks for data gives its `takeover`; `new_connections`
     /// gets the control stream of each connection that stands. Once only.
     pub fn run(
         &mut self,
         theirs: &[SocketAddr],
         takeover: Option<Arc<Takeover>>,
-        stood: mpsc::UnboundedSender<Stood>,
+        new_connections: mpsc::UnboundedSender<NewConnection>,
     ) {
         if let Some(racer) = self.racer.take() {
             let token = self.token.clone();
-            let theirs = to_dial(theirs, racer.ssh);
-            tokio::spawn(async move { racer.run(theirs, takeover, stood, token).await });
+            let theirs = addresses_to_dial(theirs, racer.ssh);
+            tokio::spawn(async move { racer.run(theirs, takeover, new_connections, token).await });
         }
     }
 
@@ -160,10 +160,10 @@ impl Other {
 }
 
 async fn accept(listener: Listener, other: Other, came: mpsc::Sender<Arc<Peer>>, token: CancellationToken) {
-    let places = Arc::new(Semaphore::new(MAX_PENDING));
+    let slots = Arc::new(Semaphore::new(MAX_PENDING));
     let work = async {
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
             let pending = match listener.accept().await {
                 Ok(pending) => pending,
                 Err(error) => {
@@ -179,7 +179,7 @@ async fn accept(listener: Listener, other: Other, came: mpsc::Sender<Arc<Peer>>,
                     shaken = shaking => shaken,
                     () = token.cancelled() => return,
                 };
-                drop(place);
+                drop(slot);
                 match shaken {
                     // One too many is closed by being dropped.
                     Ok(connection) if connection.peer == other.peer => {
@@ -213,13 +213,13 @@ impl Racer {
         mut self,
         theirs: Vec<SocketAddr>,
         takeover: Option<Arc<Takeover>>,
-        stood: mpsc::UnboundedSender<Stood>,
+        new_connections: mpsc::UnboundedSender<NewConnection>,
         token: CancellationToken,
     ) {
         self.status.send_modify(|status| status.tried.clone_from(&theirs));
         let mut standing = Vec::new();
         tokio::select! {
-            () = self.search(&theirs, takeover, &stood, &mut standing) => {}
+            () = self.search(&theirs, takeover, &new_connections, &mut standing) => {}
             () = token.cancelled() => {}
         }
         standing.iter().for_each(|peer: &Arc<Peer>| peer.close("the copy has ended"));
@@ -230,7 +230,7 @@ impl Racer {
         &mut self,
         theirs: &[SocketAddr],
         takeover: Option<Arc<Takeover>>,
-        stood: &mpsc::UnboundedSender<Stood>,
+        new_connections: &mpsc::UnboundedSender<NewConnection>,
         standing: &mut Vec<Arc<Peer>>,
     ) {
         let mut attempts = Attempts::new();
@@ -240,10 +240,10 @@ impl Racer {
             if let Some(takeover) = &takeover {
                 takeover.offer(Arc::new(Direct::over(Arc::clone(&peer), self.identity.clone())));
             }
-            tell(stood, &peer);
+            announce(new_connections, &peer);
             standing.push(peer);
             self.status.send_modify(|status| status.stands = true);
-            self.keep(takeover.is_some(), stood, standing).await;
+            self.keep(takeover.is_some(), new_connections, standing).await;
             self.status.send_modify(|status| status.stands = false);
             attempts.lost(since.elapsed());
         }
@@ -278,7 +278,7 @@ impl Racer {
     async fn keep(
         &mut self,
         chooses: bool,
-        stood: &mpsc::UnboundedSender<Stood>,
+        new_connections: &mpsc::UnboundedSender<NewConnection>,
         standing: &mut Vec<Arc<Peer>>,
     ) {
         while let Some(first) = standing.first() {
@@ -288,7 +288,7 @@ impl Racer {
                 Some(further) = self.came.recv() => match chooses || standing.len() >= MAX_STANDING {
                     true => further.close("another connection stands"),
                     false => {
-                        tell(stood, &further);
+                        announce(new_connections, &further);
                         standing.push(further);
                     }
                 },
@@ -297,9 +297,9 @@ impl Racer {
     }
 }
 
-fn tell(stood: &mpsc::UnboundedSender<Stood>, peer: &Peer) {
-    // Who does not listen goes on over ssh.
-    peer.control().into_iter().for_each(|stream| drop(stood.send(stream)));
+fn announce(new_connections: &mpsc::UnboundedSender<NewConnection>, peer: &Peer) {
+    // A peer that does not listen goes on over ssh.
+    peer.control().into_iter().for_each(|stream| drop(new_connections.send(stream)));
 }
 
 /// The first connection. A side that chooses waits for the other one's hello, for only then was it
@@ -325,7 +325,7 @@ async fn greeted(peer: Arc<Peer>) -> Option<Arc<Peer>> {
     (greeted == Ok(true)).then_some(peer)
 }
 
-/// When to dial, and when to give it up.
+/// Times to dial, and to give it up.
 struct Attempts {
     backoff: Backoff,
     failures: u32,
@@ -336,7 +336,7 @@ impl Attempts {
         Self { backoff: Backoff::new(BackoffConfig::default()), failures: 0 }
     }
 
-    /// How long to wait before the next round; `None` if there have been enough.
+    /// Time to wait before the next round; `None` if there have been enough.
     fn next(&mut self) -> Option<Duration> {
         self.failures += 1;
         match self.failures {
@@ -361,25 +361,31 @@ fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// What the other side is told: first where ssh came to, then the interfaces. Loopback addresses
-/// mean something there only if ssh came from one. If nothing is left, the port alone is told.
-fn to_tell(local: SocketAddr, interfaces: Vec<IpAddr>, ssh: Option<SshConnection>) -> Vec<SocketAddr> {
+/// Addresses to send to the other side: first where ssh came to, then the interfaces. Loopback addresses
+/// mean something there only if ssh came from one. If nothing is left, the port alone is sent.
+fn addresses_to_send(
+    local: SocketAddr,
+    interfaces: Vec<IpAddr>,
+    ssh: Option<SshConnection>,
+) -> Vec<SocketAddr> {
     let is_near = ssh.is_some_and(|ssh| ssh.client.is_loopback());
     let others = interfaces.into_iter().filter(|ip| is_near || !ip.is_loopback());
     let fits = |ip: &IpAddr| ip.is_ipv4() || local.is_ipv6();
-    let told = distinct(ssh.map(|ssh| ssh.server).into_iter().chain(others).filter(fits), local.port());
-    if told.is_empty() { vec![local] } else { told }
+    let addresses = distinct(ssh.map(|ssh| ssh.server).into_iter().chain(others).filter(fits), local.port());
+    if addresses.is_empty() { vec![local] } else { addresses }
 }
 
-/// What to dial of what the other side told. On the remote side where ssh came from goes first,
+/// Addresses to dial among those received. On the remote side where ssh came from goes first,
 /// and what lies on this machine only if ssh came from it.
-fn to_dial(told: &[SocketAddr], ssh: Option<SshConnection>) -> Vec<SocketAddr> {
-    let Some(port) = told.first().map(SocketAddr::port).filter(|&port| port != 0) else { return Vec::new() };
+fn addresses_to_dial(addresses: &[SocketAddr], ssh: Option<SshConnection>) -> Vec<SocketAddr> {
+    let Some(port) = addresses.first().map(SocketAddr::port).filter(|&port| port != 0) else {
+        return Vec::new();
+    };
     let is_near = ssh.is_none_or(|ssh| ssh.client.is_loopback());
     let may = |ip: &IpAddr| is_dialable(*ip) && (is_near || !ip.is_loopback());
-    let told =
-        told.iter().filter(|address| address.port() == port).map(|address| address.ip().to_canonical());
-    distinct(ssh.map(|ssh| ssh.client).into_iter().chain(told.filter(may)), port)
+    let addresses =
+        addresses.iter().filter(|address| address.port() == port).map(|address| address.ip().to_canonical());
+    distinct(ssh.map(|ssh| ssh.client).into_iter().chain(addresses.filter(may)), port)
 }
 
 /// A peer's word is not enough to send anything to all hosts of a network, or to those services
@@ -437,34 +443,46 @@ mod tests {
     fn the_address_that_ssh_knows_is_told_first_and_loopback_only_to_the_same_machine() {
         let local = at(&["::"])[0];
         let all = ips(&["10.0.0.1", "192.0.2.9", "2001:db8::9", "127.0.0.1", "::1"]);
-        assert_eq!(to_tell(local, all.clone(), None), at(&["10.0.0.1", "192.0.2.9", "2001:db8::9"]));
         assert_eq!(
-            to_tell(local, all.clone(), ssh("192.0.2.1", "192.0.2.9")),
+            addresses_to_send(local, all.clone(), None),
+            at(&["10.0.0.1", "192.0.2.9", "2001:db8::9"])
+        );
+        assert_eq!(
+            addresses_to_send(local, all.clone(), ssh("192.0.2.1", "192.0.2.9")),
             at(&["192.0.2.9", "10.0.0.1", "2001:db8::9"])
         );
-        let near = to_tell(local, all.clone(), ssh("127.0.0.1", "127.0.0.1"));
+        let near = addresses_to_send(local, all.clone(), ssh("127.0.0.1", "127.0.0.1"));
         assert_eq!(near, at(&["127.0.0.1", "10.0.0.1", "192.0.2.9", "2001:db8::9", "::1"]));
         let only_v4 = at(&["0.0.0.0"])[0];
-        assert_eq!(to_tell(only_v4, all, ssh("2001:db8::1", "2001:db8::9")), at(&["10.0.0.1", "192.0.2.9"]));
-        assert_eq!(to_tell(local, ips(&["127.0.0.1"]), None), [local], "the port alone");
+        assert_eq!(
+            addresses_to_send(only_v4, all, ssh("2001:db8::1", "2001:db8::9")),
+            at(&["10.0.0.1", "192.0.2.9"])
+        );
+        assert_eq!(addresses_to_send(local, ips(&["127.0.0.1"]), None), [local], "the port alone");
     }
 
     #[test]
     fn where_ssh_came_from_is_dialled_first_and_odd_addresses_never() {
         let odd =
             at(&["0.0.0.0", "::", "169.254.169.254", "224.0.0.1", "255.255.255.255", "fe80::1", "ff02::1"]);
-        assert_eq!(to_dial(&odd, None), []);
-        assert_eq!(to_dial(&odd, ssh("192.0.2.1", "192.0.2.9")), at(&["192.0.2.1"]));
-        let told = at(&["10.0.0.1", "127.0.0.1", "::1", "::ffff:127.0.0.1", "192.0.2.1"]);
-        assert_eq!(to_dial(&told, ssh("192.0.2.1", "192.0.2.9")), at(&["192.0.2.1", "10.0.0.1"]));
-        assert_eq!(to_dial(&told, ssh("::1", "::1")), at(&["::1", "10.0.0.1", "127.0.0.1", "192.0.2.1"]));
-        assert_eq!(to_dial(&told, None).len(), 4);
-        assert_eq!(to_dial(&[], ssh("192.0.2.1", "192.0.2.9")), [], "without a port");
+        assert_eq!(addresses_to_dial(&odd, None), []);
+        assert_eq!(addresses_to_dial(&odd, ssh("192.0.2.1", "192.0.2.9")), at(&["192.0.2.1"]));
+        let addresses = at(&["10.0.0.1", "127.0.0.1", "::1", "::ffff:127.0.0.1", "192.0.2.1"]);
+        assert_eq!(
+            addresses_to_dial(&addresses, ssh("192.0.2.1", "192.0.2.9")),
+            at(&["192.0.2.1", "10.0.0.1"])
+        );
+        assert_eq!(
+            addresses_to_dial(&addresses, ssh("::1", "::1")),
+            at(&["::1", "10.0.0.1", "127.0.0.1", "192.0.2.1"])
+        );
+        assert_eq!(addresses_to_dial(&addresses, None).len(), 4);
+        assert_eq!(addresses_to_dial(&[], ssh("192.0.2.1", "192.0.2.9")), [], "without a port");
         let many: Vec<SocketAddr> = (1..100).map(|n| SocketAddr::new([192, 0, 2, n].into(), 7)).collect();
-        assert_eq!(to_dial(&many, None).len(), MAX_ADDRESSES);
+        assert_eq!(addresses_to_dial(&many, None).len(), MAX_ADDRESSES);
         let mut ports = many[..3].to_vec();
         ports[1].set_port(22);
-        assert_eq!(to_dial(&ports, None), [many[0], many[2]], "one listener has one port");
+        assert_eq!(addresses_to_dial(&ports, None), [many[0], many[2]], "one listener has one port");
     }
 
     #[test]

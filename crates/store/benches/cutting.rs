@@ -1,4 +1,4 @@
-//! How fast a file in the page cache is cut into chunks that are hashed, and what that takes of the processor.
+//! Rate at which a file in the page cache is cut into chunks that are hashed, and its cost in processor time.
 //!
 //! `cargo bench -p towpath-store --bench cutting [-- DIR]`; the file of 1 GiB is made in DIR, by default /tmp.
 

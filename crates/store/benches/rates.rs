@@ -1,4 +1,4 @@
-//! How fast the disk store records, looks up, hashes and reads.
+//! Rates at which the disk store records, looks up, hashes and reads.
 //!
 //! `cargo bench -p towpath-store [-- DIR]`; DIR says which disk, by default the one with /tmp. The
 //! files are looked at by their stamps alone, so the rows need no real files.

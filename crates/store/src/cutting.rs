@@ -46,7 +46,7 @@ const BATCH: usize = 256;
 pub struct CutScan {
     /// The stamp, the same before and after.
     pub stamp: Stamp,
-    /// Whether the stamp was settled when the content was read.
+    /// True if the stamp was settled when the content was read.
     pub settled: bool,
 }
 
@@ -158,11 +158,11 @@ fn place(offset: &mut u64, len: u32) -> (u64, u32) {
 /// Part of a file in memory.
 struct CutWindow {
     memory: Vec<u8>,
-    /// Where in memory a window begins; before it is room for what was left of the one before.
+    /// Start of a window in memory; before it is room for the rest of the one before.
     front: usize,
     /// The bytes that are to be cut.
     bytes: Range<usize>,
-    /// Where they lie in the file.
+    /// Their position in the file.
     offset: u64,
 }
 
@@ -294,7 +294,7 @@ mod tests {
     use crate::doubles::noise;
     use crate::hashing::hash_open_file;
 
-    /// What a chunker finds that goes from the begin to the end.
+    /// Chunks that a chunker finds that goes from the begin to the end.
     fn sequential(parameters: &Parameters, data: &[u8]) -> Vec<Descriptor> {
         let (mut chunker, mut rest) = (parameters.chunker().unwrap(), data);
         let (mut found, mut offset) = (Vec::new(), 0);

@@ -80,7 +80,7 @@ pub enum Call {
     EndSession,
 }
 
-/// What happens to a call.
+/// Fault of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// It does nothing and returns [`StoreError::Io`].
@@ -102,7 +102,7 @@ struct FaultRule {
 #[derive(Debug, Default)]
 struct Script {
     rules: Vec<FaultRule>,
-    /// How often stalled calls were told to go on.
+    /// Times that stalled calls were told to go on.
     resumed: usize,
     stalled: usize,
 }

@@ -1,11 +1,11 @@
-//! What can go wrong in a store, one variant per different next step.
+//! Errors of a store, one variant per different next step.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Why a store could not do what was asked.
+/// Error of a store that could not do what was asked.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// No such object or chunk here. Ask another source.
@@ -24,21 +24,21 @@ pub enum StoreError {
     /// Bytes that the store itself owns no longer match their hash. The entry is forgotten.
     #[error("damaged in the store: {what}")]
     Corrupt {
-        /// What was found damaged.
+        /// Damaged thing.
         what: String,
     },
     /// The request makes no sense: a run outside the object, data for a put that is not open.
     #[error("refused: {why}")]
     Refused {
-        /// What is wrong with it.
+        /// Fault of it.
         why: &'static str,
     },
     /// The disk or its index failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was attempted, with its path.
+        /// Attempted step, with its path.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }

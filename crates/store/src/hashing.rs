@@ -29,7 +29,7 @@ const WINDOW: u64 = 16 << 20;
 /// Bytes a thread reads at a time: still in its cache when they are hashed.
 const READ: usize = 256 << 10;
 
-/// Where a buffer should begin: copying from the page cache to a little beyond a page's begin, which
+/// Alignment of a buffer's begin: copying from the page cache to a little beyond a page's begin, which
 /// is where allocators like to put large blocks, takes some processors three times as long.
 pub(crate) const ALIGN: usize = 64;
 
@@ -96,14 +96,14 @@ impl PieceHasher {
     }
 }
 
-/// What one pass over a file found.
+/// Findings of one pass over a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hashed {
     /// The content's name.
     pub oid: Oid,
     /// The stamp, the same before and after.
     pub stamp: Stamp,
-    /// Whether the stamp was settled when the content was read.
+    /// True if the stamp was settled when the content was read.
     pub settled: bool,
     /// The values of the pieces in [`Layout::of`] the size, if there is more than one.
     pub values: Option<Vec<Value>>,
@@ -236,7 +236,7 @@ pub(crate) fn append_range(file: &File, range: Range<u64>, buf: &mut Vec<u8>) ->
 
 /// Replaces the contents of `buf` with a range of the file.
 pub(crate) fn read_range(file: &File, range: Range<u64>, buf: &mut Vec<u8>) -> io::Result<()> {
-    // What the buffer held is overwritten, so it is not cleared first.
+    // The buffer's old bytes are overwritten, so it is not cleared first.
     buf.resize((range.end - range.start) as usize, 0);
     file.read_exact_at(buf, range.start)
 }

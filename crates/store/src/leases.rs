@@ -10,7 +10,7 @@ use towpath_content::ticket::Secret;
 use crate::error::StoreError;
 use crate::seam::{About, ObjectKind, Store};
 
-/// Who holds a lease.
+/// Holder of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Holder {
     /// Nobody in particular: it holds until [`Leases::done`], across restarts.
@@ -23,7 +23,7 @@ pub enum Holder {
 /// A put that holds its object: until it is given back, the object stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// What the ticket names: a live or a content OID. One lease per name.
+    /// Name in the ticket: a live or a content OID. One lease per name.
     pub oid: Oid,
     /// The content OID, once known.
     pub content: Option<Oid>,
@@ -33,9 +33,9 @@ pub struct Lease {
     pub secret: Secret,
     /// The file or directory that was put, if it was one.
     pub path: Option<PathBuf>,
-    /// What the put said.
+    /// Description that the put gave.
     pub about: About,
-    /// When, in seconds since 1970.
+    /// Time of the lease, in seconds since 1970.
     pub created: u64,
     /// Until when.
     pub holder: Holder,

@@ -1,4 +1,4 @@
-//! Where Towpath keeps objects (DOT's storage plugins, `papers/dot.txt` §4.3).
+//! Stores, where Towpath keeps objects (DOT's storage plugins, `papers/dot.txt` §4.3).
 //!
 //! [`Store`] is the seam: what every way of keeping objects must do, with its contract in prose.
 //! [`conformance`] examines any implementation. [`MemoryStore`] keeps everything in memory;

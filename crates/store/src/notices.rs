@@ -1,4 +1,4 @@
-//! Who is told of what: versions to wait for, announced partials, listeners to new objects.
+//! Waiters and listeners: versions to wait for, announced partials, listeners to new objects.
 //!
 //! Versions are kept per stripe of names, not per name, so that they take the same memory for ten
 //! objects as for ten million. Two names in one stripe wake each other's waiters now and then, who

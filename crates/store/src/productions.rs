@@ -20,10 +20,10 @@ use crate::seam::{About, Availability, Descriptors, State};
 use crate::spans::OUTSIDE;
 use towpath_content::lock::lock;
 
-/// How many productions that were given up are remembered as such.
+/// Given-up productions that are remembered as such.
 const ABANDONED: usize = 4096;
 
-/// Where a store keeps the bytes of a production.
+/// Storage for the bytes of a production.
 pub(crate) trait ProductionBody: Send + Sync {
     /// Writes all of `data` at `offset`, or fails and may be asked again.
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError>;
@@ -41,7 +41,7 @@ pub(crate) struct Production<B> {
     cuts: Mutex<Cuts>,
 }
 
-/// What a production came to.
+/// Result of a production.
 pub(crate) struct Finished {
     pub(crate) oid: Oid,
     pub(crate) layout: Layout,
@@ -101,7 +101,7 @@ impl<B: ProductionBody> Production<B> {
         Ok(Finished { oid, layout, values })
     }
 
-    /// What can be had now.
+    /// Bytes that can be had now.
     pub(crate) fn have(&self) -> Result<Availability, StoreError> {
         let whole = lock(&self.values).len() as u64;
         let layout = Layout::live(whole * LIVE_PIECE).map_err(|_| TOO_LONG)?;
@@ -202,7 +202,7 @@ impl<B: ProductionBody> Productions<B> {
         Some(production)
     }
 
-    /// What can be had of an object that is being put or was given up.
+    /// Availability of an object that is being put or was given up.
     pub(crate) fn have(&self, live: &Oid) -> Result<Option<Availability>, StoreError> {
         if let Some(production) = self.get(live) {
             return production.have().map(Some);

@@ -70,12 +70,12 @@ fn explain(error: BuildError<StoreError>) -> StoreError {
     }
 }
 
-/// What failed in a pass over an object: what took the chunks, or else the reading.
+/// Failure in a pass over an object: that of what took the chunks, or else of the reading.
 pub(crate) fn failure_of(error: io::Error, reading: impl FnOnce(io::Error) -> StoreError) -> StoreError {
     error.downcast::<StoreError>().unwrap_or_else(reading)
 }
 
-/// Where an application said that chunks end.
+/// Chunk ends that an application gave.
 #[derive(Debug, Default)]
 pub(crate) struct Cuts {
     /// Ascending, without 0.

@@ -31,7 +31,7 @@ use towpath_content::tree::Time;
 use crate::error::StoreError;
 use crate::spans::{self, OUTSIDE};
 
-/// How an object is to be read.
+/// Way in which an object is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ObjectKind {
     /// Plain bytes.
@@ -41,11 +41,11 @@ pub enum ObjectKind {
     Tree,
 }
 
-/// What a put says of its object besides the bytes; travels with a description, never with the
+/// Description that a put gives of its object besides the bytes; travels with a description, never with the
 /// OID. A receiver treats it as a stranger's word.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct About {
-    /// How to read it.
+    /// Way in which it is to be read.
     pub kind: ObjectKind,
     /// A name for people: one path component, raw bytes; empty if there is none.
     pub name: Vec<u8>,
@@ -55,7 +55,7 @@ pub struct About {
     pub modified: Option<Time>,
 }
 
-/// How much of an object there is.
+/// Amount of an object that there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// All of it.
@@ -74,21 +74,21 @@ pub enum State {
     Abandoned,
 }
 
-/// What can be had of an object at one moment.
+/// Availability of an object at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Availability {
-    /// How much there is.
+    /// Amount that there is.
     pub state: State,
     /// The layout; for a live object the size so far, in whole pieces, until it is bound. Before
     /// the first piece that size is 0, so go by `pieces`, not by the layout's count.
     pub layout: Layout,
     /// Indexes of the pieces that can be read now, ascending, apart, not empty.
     pub pieces: Vec<Range<u64>>,
-    /// What the put said.
+    /// Description that the put gave.
     pub about: About,
 }
 
-/// What [`Store::get_descriptors`] returns for a run of pieces.
+/// Result of [`Store::get_descriptors`] for a run of pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Descriptors {
     /// A proof that leads to the content OID (`pieces::verify`).
@@ -99,7 +99,7 @@ pub enum Descriptors {
 
 /// An object that is being received: readable piece by piece while it grows.
 pub trait Partial: Send + Sync {
-    /// Which pieces can be read now, and how the object is cut.
+    /// Pieces that can be read now, and the object's layout.
     fn available(&self) -> (Layout, Vec<Range<u64>>);
     /// The proof of a run; `NotYet` unless all that it needs is known.
     fn proof(&self, run: Range<u64>) -> Result<Vec<u8>, StoreError>;
@@ -109,10 +109,10 @@ pub trait Partial: Send + Sync {
 
 /// A recipe that a store has: its root, and the nodes below it by name.
 ///
-/// What is handed out was checked against its name. It stays readable while this is held, also when
+/// Nodes handed out were checked against their names. They stay readable while this is held, also when
 /// the store forgets the recipe meanwhile.
 pub trait RecipeNodes: Send + Sync {
-    /// Which object, cut how, and the name of the top node.
+    /// Object, layout, and the name of the top node.
     fn root(&self) -> &Root;
     /// The bytes of a node; `None` if the recipe has none of that name. An error means that the
     /// recipe cannot be read to its end; ask [`Store::recipe`] anew.
@@ -151,7 +151,7 @@ pub trait Store: Send + Sync {
     /// Gives a put up; its bytes are dropped and its state becomes [`State::Abandoned`].
     fn put_abort(&self, live: &Oid);
 
-    /// What can be had of `oid` now.
+    /// Availability of `oid` now.
     fn have(&self, oid: &Oid) -> Result<Availability, StoreError>;
 
     /// A counter that [`Store::wait_change`] compares: it grows with each change of `oid`.
@@ -178,7 +178,7 @@ pub trait Store: Send + Sync {
         read_pieces(self, oid, range, buf)
     }
 
-    /// How to build a complete object from chunks. It is made by reading the object, unless it was
+    /// Recipe of a complete object, to build it from chunks. It is made by reading the object, unless it was
     /// made before and kept; whoever asks meanwhile waits for the same one.
     ///
     /// `NotHere` if there is none to be had: of objects that are unknown, partial, or still being put,

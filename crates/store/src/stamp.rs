@@ -1,4 +1,4 @@
-//! When a file counts as unchanged: the stamp, and when not even an equal one is believed.
+//! Stamps of files, by which a file counts as unchanged, and when not even an equal one is believed.
 //!
 //! A stamp is what the file system says of a file without its content being read. Two equal
 //! stamps mean equal content, with one exception: file systems date changes by a clock that
@@ -15,14 +15,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Stat};
 
-/// How long a fresh time is distrusted: twice the slowest usual tick of Linux (10 ms at 100 Hz).
+/// Time for which a fresh stamp is distrusted: twice the slowest usual tick of Linux (10 ms at 100 Hz).
 pub const TICK: Duration = Duration::from_millis(20);
 /// The same where times are whole seconds, as on FAT, which counts in steps of two.
 pub const COARSE_TICK: Duration = Duration::from_secs(3);
 
 const NANOS: i64 = 1_000_000_000;
 
-/// What the file system says of a file's identity, length and age.
+/// The file system's record of a file's identity, length and age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stamp {
     /// Device the file is on.

@@ -1,4 +1,4 @@
-//! What can go wrong with a copy: a variant for each different next step. [`CopyError`] ends it, a [`EntryFault`] is one
+//! Errors of a copy: a variant for each different next step. [`CopyError`] ends it, a [`EntryFault`] is one
 //! entry's, and the others go on.
 
 use std::borrow::Cow;
@@ -16,10 +16,10 @@ use towpath_ssh::SshError;
 use towpath_store::StoreError;
 use towpath_transfer::{FetchError, in_seconds};
 
-/// Why a copy as a whole can't go on. Cloned for all who wait for it.
+/// Reason why a copy as a whole can't go on. Cloned for all who wait for it.
 #[derive(Debug, Clone, Error)]
 pub enum CopyError {
-    /// What was asked for can't be. Ask for something else.
+    /// Request that can't be. Ask for something else.
     #[error("{0}")]
     Request(RequestFault),
     /// Sources can't go where they are to. Name another destination, or see to what is there.
@@ -27,7 +27,7 @@ pub enum CopyError {
     Unfit {
         /// The destination.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the destination.
         fault: DestinationFault,
     },
     /// The other machine, or what was named there, can't be had.
@@ -45,11 +45,11 @@ pub enum CopyError {
     /// The system refused something else.
     #[error("{doing} {}: {}", shown(path), reason(source))]
     System {
-        /// What was attempted.
+        /// Step that was attempted.
         doing: Cow<'static, str>,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: Arc<io::Error>,
     },
     /// The destination's disk is full. Free some space, then go on.
@@ -66,9 +66,9 @@ pub enum CopyError {
     /// Nothing came for too long. See that the sender runs, then go on.
     #[error("nothing came for {}{}", in_seconds(*waited), trouble.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
     Stalled {
-        /// How long.
+        /// Time that was waited.
         waited: Duration,
-        /// What is in the way.
+        /// Trouble that is in the way.
         trouble: Option<String>,
     },
     /// The session that files came by was ended.
@@ -77,7 +77,7 @@ pub enum CopyError {
     /// A person or a program gave the copy up.
     #[error("the copy was given up")]
     GivenUp,
-    /// The sender sent something under a name that nobody asked for. Do not use it.
+    /// The sender sent something under a name that nobody requested. Do not use it.
     #[error("the sender sent {}, which nobody asked for", display_name(name))]
     Unasked {
         /// The name.
@@ -89,36 +89,36 @@ pub enum CopyError {
     /// The other side does not keep to what is agreed. Use the same version on both.
     #[error("the other side sent what this program does not understand: {what}")]
     Violation {
-        /// What it said.
+        /// Message of the other side.
         what: String,
     },
-    /// What should not be possible.
+    /// Fault that should not be possible.
     #[error("{what}")]
     Internal {
-        /// What happened.
+        /// Event that happened.
         what: String,
     },
     /// This process can't limit itself to what the copy writes. Do without, if that may be.
     #[error("can't confine this process: {why}")]
     NotConfined {
-        /// What the system said.
+        /// Error of the system.
         why: String,
     },
     /// The other side, which is called so, ended it.
     #[error("{other}: {}", display_text(&error.to_string()))]
     Elsewhere {
-        /// What the person calls the other side.
+        /// Name by which the person calls the other side.
         other: String,
-        /// Why it did.
+        /// Error that ended it.
         #[source]
         error: Box<CopyError>,
     },
 }
 
-/// What can't be asked for.
+/// Request that can't be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestFault {
-    /// Deletions, where a list of files tells only a part of the source.
+    /// Deletions, where a list of files names only a part of the source.
     DeletionByList,
     /// Deletions without what is below directories.
     DeletionAtTop,
@@ -130,9 +130,9 @@ pub enum RequestFault {
     SeveralMachines,
     /// No source.
     NoSource,
-    /// What is in a directory, together with other sources.
+    /// Contents of a directory, together with other sources.
     ContentsAndOthers,
-    /// What is in several directories.
+    /// Contents of several directories.
     SeveralContents,
     /// Two sources of this name.
     SameName(Vec<u8>),
@@ -150,7 +150,7 @@ pub enum RequestFault {
     Chown(String),
 }
 
-/// What is wrong with a destination.
+/// Fault of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DestinationFault {
     /// No directory, where one is needed.
@@ -167,7 +167,7 @@ pub enum DestinationFault {
     DeadLink,
 }
 
-/// Why one entry was not copied.
+/// Reason why one entry was not copied.
 #[derive(Debug)]
 pub enum EntryFault<'a> {
     /// It can't be read or written.
@@ -176,19 +176,19 @@ pub enum EntryFault<'a> {
     Store(&'a StoreError),
     /// It can't be fetched.
     Fetch(&'a FetchError),
-    /// It, or something that was asked for, is left out.
+    /// It, or something that was requested, is left out.
     LeftOut(LeftOut),
     /// So many more failed than can be named.
     More(u64),
 }
 
-/// What keeps an entry from its place though the system would allow it: the cause in a [`FileError`].
+/// Obstacle that keeps an entry from its place though the system would allow it: the cause in a [`FileError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Obstacle {
     /// It would be copied onto itself.
     #[error("source and destination are the same file")]
     SameFile,
-    /// The sender told of a further name before the first.
+    /// The sender sent a further name before the first.
     #[error("a hard link without a first name")]
     NoFirstName,
     /// It and the directories around it have too many attributes.
@@ -214,22 +214,22 @@ pub enum Obstacle {
     Stays(Stays),
 }
 
-/// Why a directory, or everything, stays at the destination.
+/// Reason why a directory, or everything, stays at the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stays {
-    /// Filters say so.
+    /// Filters protect it.
     Protected,
     /// It is not empty.
     NotEmpty,
     /// More is in it than may be removed.
     Limited,
-    /// The sender could not tell everything.
+    /// The sender could not list everything.
     Incomplete,
     /// Most of the destination would be removed.
     Guarded,
 }
 
-/// What is left out, and why.
+/// Entry that is left out, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftOut {
     /// A symbolic link.
@@ -242,13 +242,13 @@ pub enum LeftOut {
     Socket,
     /// A device.
     Device,
-    /// A directory, where only files were asked for.
+    /// A directory, where only files were requested.
     Directory,
     /// The destination, which lies in a source.
     Destination,
-    /// What the filters leave out, and the sender sent.
+    /// Entries that the filters leave out, and the sender sent.
     Filtered,
-    /// What nobody asked for, and the sender sent.
+    /// Entries that nobody requested, and the sender sent.
     Unasked,
     /// Something with a path of more bytes than this, and all below it.
     LongPath(usize),
@@ -268,7 +268,7 @@ impl Obstacle {
         FileError::new(op, path, io::Error::other(self))
     }
 
-    /// What is behind an error, if it is one of these.
+    /// Obstacle behind an error, if it is one of these.
     pub fn of(error: &FileError) -> Option<Self> {
         std::error::Error::source(error)?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref().copied()
     }
@@ -295,7 +295,7 @@ impl CopyError {
         Self::System { doing: doing.into(), path: path.into(), source: Arc::new(error) }
     }
 
-    /// Whether something stands where the copy was to make something.
+    /// True if something stands where the copy was to make something.
     pub(crate) fn is_in_the_way(&self) -> bool {
         match self {
             Self::Unfit { .. } => true,
@@ -307,7 +307,7 @@ impl CopyError {
         }
     }
 
-    /// Whether the other side can't be reached.
+    /// True if the other side can't be reached.
     pub(crate) fn is_unreachable(&self) -> bool {
         match self {
             Self::HungUp => true,

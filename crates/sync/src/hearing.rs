@@ -8,13 +8,13 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use towpath_protocol::{ControlReceiver, ControlSender};
 
+use super::endpoint::{Endpoint, remote_error};
 use super::message::hung_up;
 use super::message::{Answer, DeltaMessage, Empty, Message, violation};
 use super::remote::RemoteSupplier;
-use super::side::{Side, told_error};
 use crate::error::CopyError;
 use towpath_content::lock::lock;
-use towpath_ssh::race::Stood;
+use towpath_ssh::race::NewConnection;
 
 /// Bytes told by a sender and not looked at, at most: one that keeps to its window has 16 MiB of descriptor on the way,
 /// and as many entries as directories that it told as closed.
@@ -91,7 +91,7 @@ impl Tellings {
 
 /// Sorts what the sender says; waits only while many contents are to be written. Returns when it is over.
 pub async fn hear(
-    side: &Side,
+    endpoint: &Endpoint,
     inbox: &mut ControlReceiver,
     entries: mpsc::UnboundedSender<Heard>,
     tellings: &Tellings,
@@ -115,8 +115,10 @@ pub async fn hear(
                 }
                 Message::Answers(told) => tellings.answers(told.answers, kept).await?,
                 Message::Delta(run) => tellings.delta(run, kept).await?,
-                Message::Event(report) if !side.is_started => side.events.pass(report, &side.other).await?,
-                Message::Fatal(fatal) => return Err(told_error(&fatal, &side.other)),
+                Message::Event(report) if !endpoint.is_remote_end => {
+                    endpoint.events.pass(report, &endpoint.other).await?
+                }
+                Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
                 _ => return Err(violation("a message that a sender does not send")),
             }
         }
@@ -131,7 +133,7 @@ pub async fn hear(
 /// Lets contents come over one connection after the other that stands, and takes them; `way` becomes the last one, which ends
 /// with it. Returns when the sender breaks the protocol.
 pub async fn hear_beside(
-    mut stood: mpsc::UnboundedReceiver<Stood>,
+    mut stood: mpsc::UnboundedReceiver<NewConnection>,
     tellings: &Tellings,
     way: &mut Option<ControlSender>,
 ) -> CopyError {
@@ -206,7 +208,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(20);
 
-    async fn beside() -> (Stood, Arc<Peer>) {
+    async fn beside() -> (NewConnection, Arc<Peer>) {
         let config = PeerConfig { control: true, ..PeerConfig::default() };
         let [one, other] = connected([1, 2].map(|id| NodeId([id; 32])))
             .await

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use towpath_link::Identity;
+use towpath_plugins::registry::Node;
 use towpath_protocol::PeerConfig;
 use towpath_protocol::processors::Processors;
 use towpath_ssh::ciphers::AesHosts;
@@ -11,7 +12,7 @@ use towpath_store::DiskStore;
 
 use crate::error::EntryFault;
 
-/// Makes what a person is told of one entry: what happened, and what to do next.
+/// Makes the text that a person reads of one entry: what happened, and what to do next.
 pub type Words = fn(&EntryFault<'_>) -> (String, Option<String>);
 
 /// The plain facts.
@@ -20,31 +21,33 @@ pub fn plain(fault: &EntryFault<'_>) -> (String, Option<String>) {
     (fault.to_string(), None)
 }
 
-/// What a copy needs of the service that it runs in.
+/// Parts of the service that a copy runs in.
 #[derive(Clone)]
 pub struct Host {
     /// Its key.
     pub identity: Identity,
     /// Its store and index.
     pub store: Arc<DiskStore>,
-    /// What every chunk passes.
+    /// Processors that every chunk passes.
     pub processors: Processors,
+    /// The plugins that contents come by; the way to the other side is each `direct` among them.
+    pub plugins: Node,
     /// Encodings of data that it wishes for, by name.
     pub wishes: Vec<String>,
     /// The folder of resume records.
     pub resume: PathBuf,
-    /// The folder that says which contents went to which node.
+    /// The folder with the contents that went to each node.
     pub shares: PathBuf,
     /// Hosts over ssh that have instructions for AES.
     pub aes_hosts: AesHosts,
-    /// Whether bases may be found outside of the destination.
+    /// True if bases may be found outside of the destination.
     pub bases_beyond: bool,
-    /// What people are told.
+    /// Texts that people read.
     pub words: Words,
 }
 
 impl Host {
-    /// How its connections behave, whoever dials.
+    /// Settings of its connections, whoever dials.
     pub fn peer_config(&self) -> PeerConfig {
         let (processors, wishes) = (self.processors.clone(), self.wishes.clone());
         PeerConfig { processors, wishes, ..PeerConfig::default() }
@@ -60,6 +63,7 @@ impl Host {
             identity: Identity::load_or_create(&folder.join("key")).unwrap(),
             store,
             processors: Processors::default(),
+            plugins: towpath_plugins::registry::default_tree(),
             wishes: Vec::new(),
             resume: state.join("resume"),
             shares: state.join("shares"),

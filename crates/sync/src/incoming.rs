@@ -93,10 +93,10 @@ mod tests {
     use towpath_protocol::ControlReceiver;
     use towpath_store::doubles::noise;
 
+    use super::super::endpoint::joined;
     use super::super::file::tests::file_of;
     use super::super::message::{Asks, Bases, DeltaMessage, Message};
-    use super::super::sending::tests::telling;
-    use super::super::side::joined;
+    use super::super::sender_role::tests::sender_of;
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(60);
@@ -119,11 +119,11 @@ mod tests {
         std::fs::create_dir(&from).unwrap();
         std::fs::write(from.join("file"), new).unwrap();
         std::fs::write(&base, old).unwrap();
-        let (sender, mut inbox, _connection) = telling(home.path(), from).await;
+        let (sender, mut inbox, _connection) = sender_of(home.path(), from).await;
         let (asks, asked) = tokio::sync::mpsc::unbounded_channel();
         let answering = Arc::clone(&sender);
         let answering = tokio::task::spawn_blocking(move || answering.answer_all(asked));
-        let hear = |message| sender.hear(message, &asks).unwrap();
+        let hear = |message| sender.recv(message, &asks).unwrap();
         let mut signed = 0;
         let mut sign = |signature: NextSignature| {
             let signature = if signed == give_up_at { NextSignature::GivenUp } else { signature };

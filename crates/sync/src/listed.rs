@@ -1,4 +1,4 @@
-//! What may come, when only a part of a source was asked for: a list of names (`--files-from`), or
+//! Entries that may come when only a part of a source was requested: a list of names (`--files-from`), or
 //! no directories (`--no-r`). A sender that is not trusted gets nothing else written.
 
 use towpath_api::copy::CopyOptions;
@@ -6,7 +6,7 @@ use towpath_files::RelPath;
 
 use crate::error::CopyError;
 
-/// The part of the source that was asked for.
+/// The part of the source that was requested.
 #[derive(Debug, Clone)]
 pub struct RequestedPaths {
     /// Sorted by their names.
@@ -15,13 +15,13 @@ pub struct RequestedPaths {
 }
 
 impl RequestedPaths {
-    /// What the options ask for.
+    /// Entries that the options ask for.
     pub fn new(options: &CopyOptions) -> Result<Self, CopyError> {
         let listed = options.files_from.as_ref().map(|listed| paths(listed)).transpose()?;
         Ok(Self { listed, recursive: options.recursive })
     }
 
-    /// Whether an entry was asked for; `path` is below the transfer's root, which has the source's
+    /// True if an entry was requested; `path` is below the transfer's root, which has the source's
     /// own name first unless `is_contents`.
     pub fn covers(&self, path: &RelPath, is_dir: bool, is_contents: bool) -> bool {
         let Some(listed) = &self.listed else {
@@ -56,7 +56,7 @@ fn begins(path: &RelPath, names: &[&[u8]]) -> bool {
     path.names().take(names.len()).eq(names.iter().copied())
 }
 
-/// Whether a directory on the way to `names` is listed.
+/// True if a directory on the way to `names` is listed.
 fn is_below(listed: &[RelPath], names: &[&[u8]]) -> bool {
     (0..names.len())
         .any(|depth| listed.binary_search_by(|one| one.names().cmp(names[..depth].iter().copied())).is_ok())
@@ -66,53 +66,53 @@ fn is_below(listed: &[RelPath], names: &[&[u8]]) -> bool {
 mod tests {
     use super::*;
 
-    fn asked(listed: Option<&[&str]>, recursive: bool) -> RequestedPaths {
+    fn requested(listed: Option<&[&str]>, recursive: bool) -> RequestedPaths {
         let files_from = listed.map(|list| list.iter().map(|name| name.as_bytes().to_vec()).collect());
         RequestedPaths::new(&CopyOptions { files_from, recursive, ..CopyOptions::default() }).unwrap()
     }
 
-    fn covers(asked: &RequestedPaths, path: &str, is_dir: bool) -> bool {
+    fn covers(requested: &RequestedPaths, path: &str, is_dir: bool) -> bool {
         let path = RelPath::new(path.split('/').filter(|name| !name.is_empty())).unwrap();
-        asked.covers(&path, is_dir, true)
+        requested.covers(&path, is_dir, true)
     }
 
     #[test]
     fn only_what_is_listed_and_the_way_there() {
-        let asked = asked(Some(&["a/b", "c", "./d//e/f"]), false);
+        let requested = requested(Some(&["a/b", "c", "./d//e/f"]), false);
         for (path, is_dir) in
             [("", true), ("a", true), ("a/b", false), ("c", true), ("d/e/f", false), ("d/e", true)]
         {
-            assert!(covers(&asked, path, is_dir), "{path}");
+            assert!(covers(&requested, path, is_dir), "{path}");
         }
         for (path, is_dir) in
             [("a", false), ("a/c", false), ("a/b/x", false), ("c/x", false), ("d/e/g", true), ("z", true)]
         {
-            assert!(!covers(&asked, path, is_dir), "{path}");
+            assert!(!covers(&requested, path, is_dir), "{path}");
         }
     }
 
     #[test]
     fn a_listed_directory_has_its_contents_with_r() {
-        let asked = asked(Some(&["a/b"]), true);
-        assert!(covers(&asked, "a/b/x/y", false));
-        assert!(!covers(&asked, "a/x", false));
+        let requested = requested(Some(&["a/b"]), true);
+        assert!(covers(&requested, "a/b/x/y", false));
+        assert!(!covers(&requested, "a/x", false));
     }
 
     #[test]
     fn without_r_there_are_no_directories() {
-        let asked = asked(None, false);
-        assert!(covers(&asked, "f", false) && covers(&asked, "", true));
-        assert!(!covers(&asked, "d", true) && !covers(&asked, "d/f", false));
+        let requested = requested(None, false);
+        assert!(covers(&requested, "f", false) && covers(&requested, "", true));
+        assert!(!covers(&requested, "d", true) && !covers(&requested, "d/f", false));
         let named = RelPath::new(["file"]).unwrap();
-        assert!(asked.covers(&named, false, false));
+        assert!(requested.covers(&named, false, false));
     }
 
     #[test]
     fn the_sources_own_name_is_not_listed() {
-        let asked = asked(Some(&["b"]), false);
+        let requested = requested(Some(&["b"]), false);
         let path = |names: &[&str]| RelPath::new(names).unwrap();
-        assert!(asked.covers(&path(&["src"]), true, false));
-        assert!(asked.covers(&path(&["src", "b"]), false, false));
-        assert!(!asked.covers(&path(&["src", "c"]), false, false));
+        assert!(requested.covers(&path(&["src"]), true, false));
+        assert!(requested.covers(&path(&["src", "b"]), false, false));
+        assert!(!requested.covers(&path(&["src", "c"]), false, false));
     }
 }

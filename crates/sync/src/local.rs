@@ -13,29 +13,35 @@ use towpath_protocol::processors::Processors;
 use towpath_store::hash_open_file;
 use towpath_transfer::{FetchError, Outcome};
 
-use super::fate::{Fate, Settling};
+use super::events::{Events, failed_at};
 use super::file::CopyFile;
+use super::file_result::{FileResult, Settling};
 use super::removal::Removal;
 use super::source::Located;
 use super::supply::Supplier;
-use super::talk::{Events, failed_at};
 use super::threads;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
+use towpath_reuse::candidates::renames::MAX_WAITING;
 
 /// Threads that copy.
 const WORKERS: usize = 4;
-/// How often a file is read that is written to meanwhile.
+/// Times that a file is read which is written to meanwhile.
 const TRIES: usize = 3;
 /// Bytes that inspectors are shown at once.
 const INSPECTED: usize = 256 << 10;
 /// Files that wait for one of them.
 const WAITING: usize = 256;
 
+/// A file to be copied, and whether it may take the name of one that is about to be removed.
+type CopyJob = (Arc<CopyFile>, bool);
+
 /// Copies files on threads of its own.
 pub struct LocalSupplier {
-    queue: mpsc::Sender<Arc<CopyFile>>,
-    /// What is removed at the source once it is in place: files asked for, by entry.
+    queue: mpsc::Sender<CopyJob>,
+    /// New files whose bytes may be at the destination, in a file that is about to be removed.
+    waiting: Mutex<Vec<Arc<CopyFile>>>,
+    /// Files to remove at the source once they are in place: those requested, by entry.
     remove: Option<Mutex<HashMap<u64, Located>>>,
     removal: Removal,
     inspects: bool,
@@ -48,14 +54,15 @@ impl LocalSupplier {
         let (queue, inbox) = mpsc::channel(WAITING);
         let (inbox, turns) = (Arc::new(Mutex::new(inbox)), Arc::new(RwLock::new(())));
         for _ in 0..WORKERS {
-            let inbox: Arc<Mutex<mpsc::Receiver<Arc<CopyFile>>>> = Arc::clone(&inbox);
+            let inbox: Arc<Mutex<mpsc::Receiver<CopyJob>>> = Arc::clone(&inbox);
             let (events, processors, turns) = (events.clone(), processors.clone(), Arc::clone(&turns));
             threads::spawn(move || {
                 loop {
                     let next = lock(&inbox).blocking_recv();
-                    let Some(file) = next else { return };
+                    let Some((file, may_rename)) = next else { return };
                     match file.is_given_up() {
                         true => file.drop_it(),
+                        false if may_rename && rename(&file) => {}
                         false => copy(&file, &processors, &events, &turns),
                     }
                 }
@@ -63,6 +70,7 @@ impl LocalSupplier {
         }
         Arc::new(Self {
             queue,
+            waiting: Mutex::default(),
             remove: remove_sources.then(Mutex::default),
             removal: Removal::new(events),
             inspects: processors.inspect_any(),
@@ -76,6 +84,12 @@ impl LocalSupplier {
         }
     }
 
+    fn queue(&self, job: CopyJob) {
+        if let Err(mpsc::error::SendError((file, _))) = self.queue.blocking_send(job) {
+            file.drop_it();
+        }
+    }
+
     /// The source has been read: names that other entries depended on may go.
     pub fn source_is_read(&self) {
         self.removal.source_is_read();
@@ -83,10 +97,10 @@ impl LocalSupplier {
 }
 
 impl Settling for LocalSupplier {
-    fn settled(&self, entry: u64, fate: Fate) {
+    fn settled(&self, entry: u64, result: FileResult) {
         let Some(remove) = &self.remove else { return };
         let located = lock(remove).remove(&entry);
-        if let Some(located) = located.filter(|located| located.may_go(&fate)) {
+        if let Some(located) = located.filter(|located| located.may_go(&result)) {
             self.removal.remove(located);
         }
     }
@@ -94,9 +108,13 @@ impl Settling for LocalSupplier {
 
 impl Supplier for LocalSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
-        if let Err(mpsc::error::SendError(file)) = self.queue.blocking_send(file) {
-            file.drop_it();
+        let mut waiting = lock(&self.waiting);
+        if !self.inspects && file.old_names().may_be() && waiting.len() < MAX_WAITING {
+            waiting.push(file);
+            return Ok(());
         }
+        drop(waiting);
+        self.queue((file, false));
         Ok(())
     }
 
@@ -109,12 +127,38 @@ impl Supplier for LocalSupplier {
     }
 
     fn walk_is_over(&self) -> Result<(), CopyError> {
+        let all = std::mem::take(&mut *lock(&self.waiting));
+        let (waiting, new) = all.into_iter().partition(|file| file.old_names().are_known());
+        *lock(&self.waiting) = waiting;
+        new.into_iter().for_each(|file| self.queue((file, false)));
+        Ok(())
+    }
+
+    fn waiting(&self) -> usize {
+        lock(&self.waiting).len()
+    }
+
+    fn bring_waiting(&self, may_rename: bool) -> Result<(), CopyError> {
+        let waiting = std::mem::take(&mut *lock(&self.waiting));
+        waiting.into_iter().for_each(|file| self.queue((file, may_rename)));
         Ok(())
     }
 
     fn push(&self) -> Result<(), CopyError> {
         Ok(())
     }
+}
+
+/// Gives a file of the destination its new name instead of copying it. False: there is none with its bytes, or it
+/// can't be had so, and what is in the way is met again when it is copied.
+fn rename(file: &CopyFile) -> bool {
+    let renamed = || {
+        let source = file.wanted().located.as_ref()?.open().ok()?;
+        let seen = Stamp::of(&source).ok()?;
+        file.learn(seen.size, seen.modified);
+        file.old_names().take(&source, &seen).ok()
+    };
+    renamed() == Some(true)
 }
 
 /// Copies a file beside others; alone, where there is not room for all of them at once: as many as fit are copied.
@@ -135,7 +179,7 @@ fn beside(
 ) -> Result<(), FileError> {
     let _turn = turns.read();
     let mut result = begin(file, located, processors);
-    // Whoever writes to it may be done by now.
+    // A writer of it may be done by now.
     for _ in 1..TRIES {
         if !matches!(result, Err(FileError::Changed { .. })) {
             break;
@@ -229,15 +273,15 @@ mod tests {
     use towpath_store::DiskStore;
 
     use super::*;
-    use crate::judge::Changes;
+    use crate::decide::Changes;
+    use crate::events;
     use crate::receiving::Receiving;
     use crate::source::{SourceStep, Sources};
-    use crate::talk;
     use crate::wanted::Wanted;
     use towpath_api::copy::CopyOptions;
     use towpath_api::copy::{CopyEvent, FailureKind};
 
-    /// Where the one file in `dir` is.
+    /// Position of the one file in `dir`.
     fn locate(dir: &std::path::Path) -> Located {
         let mut sources = Sources::open(&[dir.into()], true, &CopyOptions::default()).unwrap();
         let mut found = None;
@@ -253,7 +297,7 @@ mod tests {
 
     /// It counted as a failure, and the exit code was 23 where rsync's is 24.
     #[tokio::test]
-    async fn a_file_that_vanished_since_the_scan_is_told_as_vanished() {
+    async fn a_file_that_vanished_since_the_scan_is_reported_as_vanished() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("source")).unwrap();
@@ -262,7 +306,7 @@ mod tests {
         fs::remove_file(at("source/file")).unwrap();
 
         let store = Arc::new(DiskStore::open(&at("state"), &at("data")).unwrap());
-        let (events, told) = talk::events(crate::host::plain);
+        let (events, reports) = events::events(crate::host::plain);
         let receiving = Receiving::new(CopyOptions::default(), store, at("resume"), events.clone(), false);
         let wanted = Wanted {
             room: None,
@@ -278,7 +322,7 @@ mod tests {
             located: Some(located),
         };
         copy(
-            &CopyFile::new(&receiving, wanted, receiving.places.try_take(0).unwrap()),
+            &CopyFile::new(&receiving, wanted, receiving.permits.try_take(0).unwrap()),
             &Processors::default(),
             &events,
             &RwLock::new(()),
@@ -286,7 +330,7 @@ mod tests {
         drop((receiving, events));
 
         let (person, mut shown) = mpsc::channel(4);
-        assert_eq!(told.show_to(person).await, talk::Tally { vanished: 1, ..talk::Tally::default() });
+        assert_eq!(reports.show_to(person).await, events::Tally { vanished: 1, ..events::Tally::default() });
         let event = shown.recv().await.unwrap();
         assert!(matches!(event, CopyEvent::Failed { kind: FailureKind::Vanished, .. }), "{event:?}");
     }

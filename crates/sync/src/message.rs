@@ -1,7 +1,7 @@
-//! What the two sides of a copy say to each other over the control stream of the connection: one
+//! Messages of the two sides of a copy over the control stream of the connection: one
 //! Protocol Buffers message at a time (`docs/formats/copy.md`).
 //!
-//! The side that was started (over ssh) is told what to do by `Start`. Then one side is the
+//! The remote end, started over ssh, gets its task by `Start`. Then one side is the
 //! sender, which has the source, and the other the receiver, which has the destination. Entries
 //! are numbered from 0 in the order in which the sender's tree descriptor has them.
 
@@ -31,7 +31,7 @@ const MOST_PARTS: [(&[u32], usize); 10] = [
     (&[14, 1], 128),                 // bases
 ];
 
-/// Sources that an event about progress tells of.
+/// Sources that an event about progress names.
 pub const MOST_SOURCES: usize = 64;
 
 /// The version of these messages.
@@ -44,13 +44,13 @@ struct Envelope {
     message: Option<Message>,
 }
 
-/// What may be said.
+/// A message.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Message {
-    /// Client to the started side: what to do.
+    /// Client to the remote end: what to do.
     #[prost(message, tag = "1")]
     Start(Start),
-    /// The started side is ready and can be dialled at these addresses.
+    /// The remote end is ready and can be dialled at these addresses.
     #[prost(message, tag = "2")]
     Ready(Ready),
     /// The copy as a whole can't go on.
@@ -59,7 +59,7 @@ pub enum Message {
     /// Sender: the next bytes of the live tree descriptor; none at its end.
     #[prost(bytes = "bytes", tag = "4")]
     Entries(Bytes),
-    /// Sender: the tree could not be read completely; what is not told may still be there.
+    /// Sender: the tree could not be read completely; entries that did not come may still be there.
     #[prost(message, tag = "5")]
     Incomplete(Empty),
     /// Receiver: all entries below this number have been looked at.
@@ -80,10 +80,10 @@ pub enum Message {
     /// Receiver, when all is in place: its summary.
     #[prost(message, tag = "11")]
     Finished(EndReport),
-    /// Sender: this entry, a directory that is about to come, is told without what is in it.
+    /// Sender: this entry, a directory that is about to come, comes without what is in it.
     #[prost(uint64, tag = "12")]
     Closed(u64),
-    /// Client to the started side, before `Start`: the front of the options, in parts.
+    /// Client to the remote end, before `Start`: the front of the options, in parts.
     #[prost(bytes = "bytes", tag = "13")]
     More(Bytes),
     /// Receiver, before the `Asks` for these files: what it has of them.
@@ -92,7 +92,7 @@ pub enum Message {
     /// Sender: the next bytes of a file that comes in parts.
     #[prost(message, tag = "15")]
     Delta(DeltaMessage),
-    /// Sender: one of the messages above, as a zstd frame that tells its length.
+    /// Sender: one of the messages above, as a zstd frame with its length.
     #[prost(bytes = "bytes", tag = "16")]
     Packed(Bytes),
     /// Receiver, over the control stream of another connection: contents are to come this way.
@@ -107,19 +107,19 @@ pub enum Message {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Empty {}
 
-/// What the started side is to do.
+/// Task of the remote end.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Start {
     /// [`VERSION`].
     #[prost(uint32, tag = "1")]
     pub version: u32,
-    /// Which side of the copy it is.
+    /// Role of it in the copy.
     #[prost(oneof = "CopyRole", tags = "2, 3")]
     pub role: Option<CopyRole>,
     /// The options as [`options::encode`] writes them, without what came in `More` before.
     #[prost(bytes = "bytes", tag = "4")]
     pub options: Bytes,
-    /// Where the client can be dialled.
+    /// Addresses at which the client can be dialled.
     #[prost(string, repeated, tag = "5")]
     pub addresses: Vec<String>,
     /// As a sender, the client takes `Bases` and can pack.
@@ -127,7 +127,7 @@ pub struct Start {
     pub takes_bases: bool,
 }
 
-/// The started side's part in a copy.
+/// The remote end's part in a copy.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum CopyRole {
     /// It sends.
@@ -138,35 +138,35 @@ pub enum CopyRole {
     Receiver(ReceiverRole),
 }
 
-/// What a sender reads.
+/// Sources that a sender reads.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SenderRole {
     /// Paths, with wildcards.
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub sources: Vec<Bytes>,
-    /// What is in the only source is meant, not the source itself.
+    /// True if what is in the only source is meant, not the source itself.
     #[prost(bool, tag = "2")]
     pub is_contents: bool,
 }
 
-/// Where a receiver writes, and what.
+/// Destination that a receiver writes to, and what comes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ReceiverRole {
-    /// Where to.
+    /// Path of the destination.
     #[prost(bytes = "bytes", tag = "1")]
     pub destination: Bytes,
     /// The copy is `tow cp`; else `tow sync`.
     #[prost(bool, tag = "2")]
     pub is_cp: bool,
-    /// What comes.
+    /// Sources that come.
     #[prost(oneof = "Coming", tags = "3, 4")]
     pub coming: Option<Coming>,
 }
 
-/// What comes to a receiver.
+/// Sources that come to a receiver.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Coming {
-    /// What is in one directory.
+    /// Contents of one directory.
     #[prost(message, tag = "3")]
     Contents(Empty),
     /// So many sources under their own names.
@@ -174,13 +174,13 @@ pub enum Coming {
     Sources(u32),
 }
 
-/// The started side can begin.
+/// The remote end can begin.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ready {
-    /// Where it can be dialled.
+    /// Addresses at which it can be dialled.
     #[prost(string, repeated, tag = "1")]
     pub addresses: Vec<String>,
-    /// How many sources there are, if it is the sender: wildcards may stand for several.
+    /// Number of sources, if it is the sender: wildcards may stand for several.
     #[prost(uint32, tag = "2")]
     pub sources: u32,
     /// As a sender, it takes `Bases` and can pack.
@@ -208,7 +208,7 @@ pub struct Asks {
     pub pack: u32,
 }
 
-/// Older versions of files that are about to be asked for.
+/// Older versions of files that are about to be requested.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Bases {
     /// A request of each entry.
@@ -230,12 +230,12 @@ pub struct DeltaMessage {
 /// Names of contents.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Answers {
-    /// One for each file asked for, in any order.
+    /// One for each requested file, in any order.
     #[prost(message, repeated, tag = "1")]
     pub answers: Vec<Answer>,
 }
 
-/// The name of one file's content. Why there is none is told by an event, to the person.
+/// The name of one file's content. If there is none, an event gives the reason to the person.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Answer {
     /// The entry.
@@ -259,10 +259,10 @@ pub struct Answer {
     /// All of it, of a little file; nothing more is to be fetched then.
     #[prost(bytes = "bytes", tag = "7")]
     pub content: Bytes,
-    /// What is replied to the request that told of its base; empty if none did.
+    /// Reply to the request that described its base; empty if none did.
     #[prost(bytes = "bytes", tag = "8")]
     pub reply: Bytes,
-    /// It was said before, over a connection that was lost, and may have come all the same.
+    /// It was sent before, over a connection that was lost, and may have come all the same.
     #[prost(bool, tag = "9")]
     pub is_again: bool,
 }
@@ -299,12 +299,12 @@ pub struct Settled {
     /// They were the same already.
     #[prost(message, repeated, tag = "3")]
     pub unchanged: Vec<Unchanged>,
-    /// They could not be read to the end; the sender tells why.
+    /// They could not be read to the end; the sender reports why.
     #[prost(uint64, repeated, tag = "4")]
     pub lost: Vec<u64>,
 }
 
-/// A file that was the same already, and what tells whether it is the sender's own.
+/// A file that was the same already, and the facts that show whether it is the sender's own.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Unchanged {
     /// The entry.
@@ -340,7 +340,7 @@ impl Message {
         Self::read(bytes).map(|(message, _)| message)
     }
 
-    /// Reads a message, and tells how many bytes stay in memory as long as any part of it is kept: its fields share
+    /// Reads a message, and returns how many bytes stay in memory as long as any part of it is kept: its fields share
     /// them.
     pub fn read(bytes: Bytes) -> Result<(Self, usize), CopyError> {
         let len = bytes.len();
@@ -372,7 +372,7 @@ pub fn violation(what: &str) -> CopyError {
     CopyError::Violation { what: what.to_owned() }
 }
 
-/// What should not be possible.
+/// An error that should not be possible.
 pub fn internal(what: &str) -> CopyError {
     CopyError::Internal { what: what.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! Whether a source stands for itself or for what is in it: the habits of cp and rsync.
+//! Sources that stand for themselves or for what is in them: the habits of cp and rsync.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +20,7 @@ pub fn meant(mode: Mode, is_listed: bool, sources: &[OsString]) -> Vec<OsString>
     }
 }
 
-/// Whether the one source names what is in it; an error if one of several does.
+/// True if the one source names what is in it; an error if one of several does.
 pub fn names_contents(mode: Mode, sources: &[&[u8]]) -> Result<bool, CopyError> {
     let is_contents = |path: &[u8]| {
         path.ends_with(b"/") || path.ends_with(b"/.") || path.ends_with(b"/..") || patterns::is_nameless(path)

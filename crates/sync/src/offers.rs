@@ -1,4 +1,4 @@
-//! What the other side of a copy may fetch: the direct plugin asks this before it sends a piece.
+//! Content that the other side of a copy may fetch: the direct plugin asks this before it sends a piece.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use towpath_protocol::Issuer;
 
 use towpath_content::lock::lock;
 
-/// What was named in an answer and is not settled.
+/// Content that was named in an answer and is not settled.
 pub struct Offers {
     identity: Identity,
     offered: Mutex<HashMap<Oid, usize>>,
@@ -27,7 +27,7 @@ impl Offers {
         *lock(&self.offered).entry(oid).or_default() += 1;
     }
 
-    /// Whether an answer that is not settled names this.
+    /// True if an answer that is not settled names this.
     pub fn has(&self, oid: &Oid) -> bool {
         lock(&self.offered).contains_key(oid)
     }

@@ -1,4 +1,4 @@
-//! What all parts of the receiving side of a copy share: where it writes, what it has done so far,
+//! State that all parts of the receiving side of a copy share: where it writes, what it has done so far,
 //! and what went wrong.
 
 use std::ffi::OsStr;
@@ -15,12 +15,12 @@ use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, ScanOp
 use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
-use super::fate::{Fate, Settling};
-use super::judge::Changes;
+use super::decide::Changes;
+use super::events::{Events, FailedEntry, failed, left_out, shown_time};
+use super::file_permits::FilePermits;
+use super::file_result::{FileResult, Settling};
 use super::noted::RoomRecord;
-use super::places::FilePermits;
 use super::records::Records;
-use super::talk::{Events, FailedEntry, failed, left_out, shown_time};
 use super::wanted::{Note, Wanted};
 use crate::error::{CopyError, EntryFault, LeftOut, Obstacle};
 use towpath_content::lock::lock;
@@ -28,7 +28,7 @@ use towpath_reuse::candidates::renames::Spare;
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
 
-/// Files asked for and not in place. More than the destination names in one batch
+/// Files requested and not in place. More than the destination names in one batch
 /// ([`FlushLimits`]): those that wait for their names hold places, and must not hold all.
 const UNDER_WAY: usize = 2 * NAMED_TOGETHER;
 /// Directories in the way of something else: what waits for their places waits for the end of the copy.
@@ -38,12 +38,12 @@ const NAMED_TOGETHER: usize = 4096;
 
 /// The receiving side of one copy.
 pub struct Receiving {
-    /// What is asked for.
+    /// Options of the copy.
     pub options: CopyOptions,
-    /// What of the metadata is applied.
+    /// Metadata that are applied.
     pub policy: Policy,
     /// Places for files under way.
-    pub places: Arc<FilePermits>,
+    pub permits: Arc<FilePermits>,
     /// First of rsync's letters for a file whose content comes: `<` where it is sent to another
     /// machine, else `>`.
     update: u8,
@@ -57,7 +57,7 @@ pub struct Receiving {
     rooms: Mutex<Records<RoomRecord>>,
     spare: Mutex<Spare>,
     counts: Mutex<CopySummary>,
-    bytes_asked: AtomicU64,
+    bytes_requested: AtomicU64,
     bytes_done: AtomicU64,
     files_done: AtomicU64,
     fatal: Mutex<Option<CopyError>>,
@@ -77,7 +77,7 @@ impl Receiving {
         let preserve = &options.preserve;
         let policy = Policy {
             modes: preserve.perms,
-            // What the sender gives unasked is taken off each entry (`merge::privileges`); what --chmod gives is asked for.
+            // Rights that a sender gives unasked are taken off each entry (`merge::privileges`); those by --chmod are not.
             special_bits: true,
             times: preserve.times,
             // Renaming files within their directories changes these; so it is with rsync.
@@ -93,7 +93,7 @@ impl Receiving {
         Arc::new(Self {
             options,
             policy,
-            places: FilePermits::new(UNDER_WAY),
+            permits: FilePermits::new(UNDER_WAY),
             update: if is_pushed { b'<' } else { b'>' },
             events,
             store,
@@ -105,7 +105,7 @@ impl Receiving {
             rooms: Mutex::default(),
             spare: Mutex::default(),
             counts: Mutex::default(),
-            bytes_asked: AtomicU64::new(0),
+            bytes_requested: AtomicU64::new(0),
             bytes_done: AtomicU64::new(0),
             files_done: AtomicU64::new(0),
             fatal: Mutex::default(),
@@ -113,7 +113,7 @@ impl Receiving {
         })
     }
 
-    /// Who is told what became of files; set once, before the first is asked for.
+    /// Sets the receiver of files' results: once, before the first is requested.
     pub fn set_settling(&self, settling: Arc<dyn Settling>) {
         let _ = self.settling.set(settling);
     }
@@ -138,17 +138,17 @@ impl Receiving {
         Ok(())
     }
 
-    /// Whether a copy with this key to the directory `path` was interrupted.
+    /// True if a copy with this key to the directory `path` was interrupted.
     pub fn is_open(&self, path: &Path, key: &Oid) -> bool {
         path.canonicalize().is_ok_and(|path| Record::is_one_open(&self.resume, &path, key))
     }
 
-    /// Where it writes. Nowhere, in a dry run to a destination that is not there.
+    /// Destination that it writes to. None, in a dry run to a destination that is not there.
     pub fn placing(&self) -> Result<&Placing<Note>, FileError> {
         self.placing.get().ok_or_else(|| FileError::new("write", Path::new("."), rustix::io::Errno::NOENT))
     }
 
-    /// Where it writes, if that is open.
+    /// Destination that it writes to, if that is open.
     pub fn opened(&self) -> Option<&Placing<Note>> {
         self.placing.get()
     }
@@ -169,12 +169,12 @@ impl Receiving {
         Ok(())
     }
 
-    /// Whether something was written, or is about to be.
+    /// True if something was written, or is about to be.
     pub fn has_staging(&self) -> bool {
         *lock(&self.has_staging)
     }
 
-    /// Moves what is at `path` out of the way, if backups are asked for; false if nothing was there.
+    /// Moves what is at `path` out of the way, if backups were requested; false if nothing was there.
     pub fn back_up(&self, path: &RelPath) -> Result<bool, FileError> {
         self.back_up_by(path, |from, path, other, to| match other {
             None => from.backups().rename(path, to),
@@ -214,7 +214,7 @@ impl Receiving {
         }
     }
 
-    /// Where backups go; found out, and made, when the first one comes.
+    /// Directory of backups; found out, and made, when the first one comes.
     fn backups(&self) -> Result<&Backups, FileError> {
         if let Some(backups) = self.backups.get() {
             return Ok(backups);
@@ -253,7 +253,17 @@ impl Receiving {
         lock(&self.spare).add(path, stamp);
     }
 
-    /// Looks for the bytes of a new file under an old name, and tells the index if they are there.
+    /// Files that only the destination has, and that may be one of this size and time.
+    pub fn spares(&self, size: u64, modified: Time) -> Vec<(RelPath, Stamp)> {
+        lock(&self.spare).guesses(size, modified)
+    }
+
+    /// Takes one of them for good. False: another file took it.
+    pub fn take_spare(&self, path: &RelPath, stamp: &Stamp) -> bool {
+        lock(&self.spare).take(path, stamp)
+    }
+
+    /// Looks for the bytes of a new file under an old name, and informs the index if they are there.
     pub fn find_renamed(&self, oid: &Oid, size: u64, modified: Time) {
         let guesses = lock(&self.spare).guesses(size, modified);
         let Some(placing) = self.opened() else { return };
@@ -269,7 +279,7 @@ impl Receiving {
         }
     }
 
-    /// What makes going on useless, if anything.
+    /// Error that makes going on useless, if any.
     pub fn check(&self) -> Result<(), CopyError> {
         lock(&self.fatal).clone().map_or(Ok(()), Err)
     }
@@ -277,7 +287,7 @@ impl Receiving {
     /// Ends the copy with an error.
     pub fn stop(&self, error: CopyError) {
         lock(&self.fatal).get_or_insert(error);
-        self.places.close();
+        self.permits.close();
         self.stopped.cancel();
     }
 
@@ -321,23 +331,23 @@ impl Receiving {
     }
 
     /// Tells of a change, if that is looked at.
-    pub fn tell(&self, event: CopyEvent) {
+    pub fn report(&self, event: CopyEvent) {
         if !self.options.without_items {
             self.events.item(event);
         }
     }
 
     /// Tells that the content of a file comes.
-    pub fn tell_file(&self, wanted: &Wanted, size: u64) {
+    pub fn report_file(&self, wanted: &Wanted, size: u64) {
         let file = Kind::File { size, oid: None, extents: None };
-        self.tell(CopyEvent::Item {
+        self.report(CopyEvent::Item {
             changes: wanted.changes.letters(self.update, &file, self.options.preserve.times),
             path: wanted.shown.clone(),
             target: None,
             size,
             modified: shown_time(wanted.metadata.modified),
         });
-        self.bytes_asked.fetch_add(size, Ordering::Relaxed);
+        self.bytes_requested.fetch_add(size, Ordering::Relaxed);
         if self.options.dry_run {
             self.count_transferred(size);
         }
@@ -354,7 +364,7 @@ impl Receiving {
     pub fn is_same(&self, wanted: &Wanted, changes: Changes) {
         let file = Kind::File { size: wanted.size, oid: None, extents: None };
         if changes.is_metadata() {
-            self.tell(CopyEvent::Item {
+            self.report(CopyEvent::Item {
                 changes: changes.letters(b'.', &file, self.options.preserve.times),
                 path: wanted.shown.clone(),
                 target: None,
@@ -369,12 +379,12 @@ impl Receiving {
             }
         }
         match &wanted.old {
-            Some(old) => self.meets(wanted.entry, Fate::Unchanged(*old)),
+            Some(old) => self.settle_as(wanted.entry, FileResult::Unchanged(*old)),
             None => self.settled(wanted.entry, false),
         }
     }
 
-    /// How the destination is to be written.
+    /// Options of writing the destination.
     pub fn write_options(&self) -> WriteOptions {
         let flush = FlushLimits { files: NAMED_TOGETHER, ..FlushLimits::default() };
         WriteOptions { resume: true, policy: self.policy, flush }
@@ -383,7 +393,7 @@ impl Receiving {
     /// Names what waits for its name, if that is all that holds places.
     pub fn name_if_stuck(&self) {
         if let Some(placing) = self.opened()
-            && self.places.taken() <= placing.waiting()
+            && self.permits.taken() <= placing.waiting()
         {
             self.named(placing.flush());
         }
@@ -415,11 +425,11 @@ impl Receiving {
             }
             self.settled(note.entry, is_placed);
             // Another file may take its place.
-            drop(note.place);
+            drop(note.permit);
         }
     }
 
-    /// Whether another copy made the very file meanwhile, as far as the quick check goes. A copy that compares contents
+    /// True if another copy made the very file meanwhile, as far as the quick check goes. A copy that compares contents
     /// takes its name for somebody else's, as `cp` does.
     fn is_there_meanwhile(&self, path: &RelPath, note: &Note) -> bool {
         let Some(placing) = self.opened().filter(|_| self.options.check == Check::Quick) else {
@@ -432,34 +442,34 @@ impl Receiving {
                     && found.entry.metadata.modified == note.modified
             })
         });
-        // Where case makes no difference it may be another entry's.
+        // Another entry may have the name where case makes no difference.
         is_same && placing.destination.folding().folds(path).is_ok_and(|folds| !folds)
     }
 
     /// Nothing more is needed of a file.
     pub fn settled(&self, entry: u64, is_placed: bool) {
-        self.meets(entry, if is_placed { Fate::Placed } else { Fate::Dropped });
+        self.settle_as(entry, if is_placed { FileResult::Placed } else { FileResult::Dropped });
     }
 
     /// Nothing is needed of an entry that was not asked for: what is here is the same. Its sender
     /// cares only if it is to remove it.
     pub fn unchanged(&self, entry: u64, here: &Stamp) {
         if self.options.remove_source_files {
-            self.meets(entry, Fate::Unchanged(*here));
+            self.settle_as(entry, FileResult::Unchanged(*here));
         }
     }
 
     /// Its source could not be read to the end.
     pub fn lost(&self, entry: u64) {
-        self.meets(entry, Fate::Lost);
+        self.settle_as(entry, FileResult::Lost);
     }
 
-    fn meets(&self, entry: u64, fate: Fate) {
+    fn settle_as(&self, entry: u64, result: FileResult) {
         // A dry run lets nothing go at the source either.
-        let lets_go = matches!(fate, Fate::Placed | Fate::Unchanged(_));
-        let fate = if self.options.dry_run && lets_go { Fate::Dropped } else { fate };
+        let lets_go = matches!(result, FileResult::Placed | FileResult::Unchanged(_));
+        let result = if self.options.dry_run && lets_go { FileResult::Dropped } else { result };
         if let Some(settling) = self.settling.get() {
-            settling.settled(entry, fate);
+            settling.settled(entry, result);
         }
     }
 
@@ -469,8 +479,8 @@ impl Receiving {
     }
 
     /// Bytes of files that were asked for.
-    pub fn bytes_asked(&self) -> u64 {
-        self.bytes_asked.load(Ordering::Relaxed)
+    pub fn bytes_requested(&self) -> u64 {
+        self.bytes_requested.load(Ordering::Relaxed)
     }
 
     /// Bytes of files that are in place.
@@ -483,13 +493,13 @@ impl Receiving {
         self.files_done.load(Ordering::Relaxed)
     }
 
-    /// What was done so far.
+    /// Summary of what was done so far.
     pub fn summary(&self) -> CopySummary {
         lock(&self.counts).clone()
     }
 }
 
-/// Where backups go.
+/// Directory of backups.
 enum Backups {
     /// Beside what they are of.
     Beside,

@@ -50,7 +50,7 @@ impl<M: Message + Default> Records<M> {
         Ok(at)
     }
 
-    /// How many there are.
+    /// Number of records.
     pub const fn len(&self) -> u64 {
         self.count
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_a_limit_that_is_told() {
+    fn a_list_has_a_limit_that_is_an_error() {
         let mut records = Records { written: MOST + 1, ..Records::default() };
         let error = records.push(&Named { name: Vec::new() }).unwrap_err();
         assert!(error.to_string().contains("1 GiB of notes"), "{error}");
@@ -195,7 +195,7 @@ mod tests {
         records.for_each(&mut note).unwrap();
         assert!(read == [b"one"] && records.file.is_none());
         let error = no_place(Path::new("/x"), &io::ErrorKind::PermissionDenied.into());
-        let told = "no notes can be kept in /x (permission denied); TMPDIR names another folder";
-        assert_eq!(error.to_string(), told);
+        let expected = "no notes can be kept in /x (permission denied); TMPDIR names another folder";
+        assert_eq!(error.to_string(), expected);
     }
 }

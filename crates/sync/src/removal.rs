@@ -5,11 +5,11 @@
 
 use std::sync::Mutex;
 
+use super::events::{Events, failed_at};
 use super::source::Located;
-use super::talk::{Events, failed_at};
 use towpath_content::lock::lock;
 
-/// What is to be removed, and when.
+/// Removals to make, and when.
 pub struct Removal {
     events: Events,
     /// None once the source has been read.

@@ -1,8 +1,8 @@
 //! A copy from its beginning to its end, at the person's side. A copy to or from another machine
-//! starts a side there, whose story `started` tells.
+//! starts a remote end there (`remote_end`).
 //!
 //! ```text
-//!   person's side                         started side
+//!   person's side                         remote end  
 //!   ssh host tow remote  ───────────────► serve_stdio
 //!   Start (what to do)   ───────────────►
 //!                        ◄─────────────── Ready
@@ -22,6 +22,11 @@ use towpath_api::Seconds;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopyRequest, CopySummary, Mode};
 use towpath_protocol::{ControlReceiver, ControlSender, Traffic};
 
+use super::endpoint::{
+    Endpoint, blocking, peer_config, peer_service, race, remote_error, set_silence, silence,
+};
+use super::events::{Events, events};
+use super::local_copy::copy_locally;
 use super::merge::Destined;
 use super::message::hung_up;
 use super::message::{
@@ -29,27 +34,24 @@ use super::message::{
     options, violation,
 };
 use super::naming::{meant, names_contents};
-use super::sending::send;
-use super::side::{Side, blocking, peer_config, peer_service, race, set_silence, silence, told_error};
+use super::receiver_role::receive;
+use super::sender_role::send;
 use super::source::Sources;
-use super::taking::receive;
-use super::talk::{Events, events};
-use super::watching::{told, watch};
-use super::within::within;
+use super::watching::{report_long_login, watch};
 use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
+use towpath_ssh::address::{Address, Remote};
 use towpath_ssh::channel::{Channel, Rsh};
 use towpath_ssh::patterns::Requested;
-use towpath_ssh::place::{Place, Remote};
 use towpath_ssh::race::Race;
 
-/// How long a side whose person is gone may take to end.
+/// Time that a side whose person is gone may take to end.
 pub const GRACE: Duration = Duration::from_secs(5);
 
 /// Bytes of options in one message.
 const PART: usize = 128 << 10;
 
-/// Copies what the request names, and tells `person` how it goes. The summary counts the failures of
+/// Copies what the request names, and sends `person` its events. The summary counts the failures of
 /// single entries; an error ended the copy as a whole.
 pub async fn run(
     host: &Arc<Host>,
@@ -58,26 +60,27 @@ pub async fn run(
 ) -> Result<CopySummary, CopyError> {
     let start = Instant::now();
     check(&request.options)?;
-    let destination = Place::parse(&request.destination)?;
+    let destination = Address::parse(&request.destination)?;
     let sources = meant(request.mode, request.options.files_from.is_some(), &request.sources);
-    let sources: Vec<Place> = sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
-    let remote = sources.iter().filter(|source| matches!(source, Place::Remote(_))).count();
-    let (events, told) = events(host.words);
-    let tally = tokio::spawn(told.show_to(person));
+    let sources: Vec<Address> =
+        sources.iter().map(|source| Address::parse(source)).collect::<Result<_, _>>()?;
+    let remote = sources.iter().filter(|source| matches!(source, Address::Remote(_))).count();
+    let (events, reports) = events(host.words);
+    let tally = tokio::spawn(reports.show_to(person));
     let result = match &destination {
-        Place::Remote(_) if remote > 0 => {
+        Address::Remote(_) if remote > 0 => {
             drop(events);
             Err(RequestFault::BothElsewhere.into())
         }
-        Place::Remote(remote) => {
+        Address::Remote(remote) => {
             let paths = sources.into_iter().filter_map(local).collect();
             push(host, &request, paths, remote, events).await
         }
-        Place::Local(path) if remote == 0 => {
+        Address::Local(path) if remote == 0 => {
             let paths = sources.into_iter().filter_map(local).collect();
-            within(host, &request, paths, path, events).await
+            copy_locally(host, &request, paths, path, events).await
         }
-        Place::Local(path) => pull(host, &request, &sources, path, events).await,
+        Address::Local(path) => pull(host, &request, &sources, path, events).await,
     };
     let tally = tally.await.unwrap_or_default();
     let mut summary = result?;
@@ -88,7 +91,7 @@ pub async fn run(
     Ok(summary)
 }
 
-/// What can be said without looking at anything.
+/// Faults that show without looking at anything.
 fn check(options: &CopyOptions) -> Result<(), CopyError> {
     if options.delete && options.files_from.is_some() {
         return Err(RequestFault::DeletionByList.into());
@@ -99,14 +102,14 @@ fn check(options: &CopyOptions) -> Result<(), CopyError> {
     Ok(())
 }
 
-fn local(place: Place) -> Option<PathBuf> {
-    match place {
-        Place::Local(path) => Some(path),
-        Place::Remote(_) => None,
+fn local(address: Address) -> Option<PathBuf> {
+    match address {
+        Address::Local(path) => Some(path),
+        Address::Remote(_) => None,
     }
 }
 
-/// What of the options concerns the other side: names of this machine's directories do not.
+/// Options that concern the other side: names of this machine's directories do not.
 fn for_the_other(options: &CopyOptions, is_sender: bool) -> CopyOptions {
     let mut options = options.clone();
     if is_sender {
@@ -116,12 +119,12 @@ fn for_the_other(options: &CopyOptions, is_sender: bool) -> CopyOptions {
 }
 
 /// The connection to the other side and all that hangs on it, at the person's side.
-struct Started {
+struct RemoteEnd {
     channel: Channel,
-    side: Side,
+    endpoint: Endpoint,
     inbox: ControlReceiver,
     race: Option<Race>,
-    /// What it said: its addresses, and how many sources there are.
+    /// Hello of the other side: its addresses, and how many sources there are.
     theirs: Vec<std::net::SocketAddr>,
     sources: usize,
     traffic: Arc<Traffic>,
@@ -129,14 +132,14 @@ struct Started {
     _watching: AbortOnDropHandle<()>,
 }
 
-/// Starts the other side, tells it what to do, and waits until it is ready.
-async fn start(
+/// Starts the remote end, sends it its task, and waits until it is ready.
+async fn start_remote_end(
     host: &Arc<Host>,
     request: &CopyRequest,
     remote: &Remote,
     events: Events,
     mut message: Start,
-) -> Result<Started, CopyError> {
+) -> Result<RemoteEnd, CopyError> {
     let options = request.options.clone();
     let (offers, peers) = peer_service(host);
     let rsh = Rsh::choose(request.rsh.as_deref())?.with_quick_cipher(remote, &host.aes_hosts).await;
@@ -151,7 +154,7 @@ async fn start(
         config.clone(),
     );
     let other = remote.display();
-    let mut channel = told(opening, &other, &events).await?;
+    let mut channel = report_long_login(opening, &other, &events).await?;
     let peer = Arc::clone(channel.peer());
     let watching = watch(Arc::downgrade(&peer), other.clone(), silence(&options), events.clone());
     let watching = AbortOnDropHandle::new(tokio::spawn(watching));
@@ -171,11 +174,12 @@ async fn start(
     let theirs = addresses.iter().filter_map(|address| address.parse().ok()).collect();
     set_silence(&peer, &options);
     let host = Arc::clone(host);
-    let is_started = false;
-    let side = Side { host, peer, control, offers, events, options, is_started, takes_bases, other };
-    Ok(Started {
+    let is_remote_end = false;
+    let endpoint =
+        Endpoint { host, peer, control, offers, events, options, is_remote_end, takes_bases, other };
+    Ok(RemoteEnd {
         channel,
-        side,
+        endpoint,
         inbox,
         race,
         theirs,
@@ -185,7 +189,7 @@ async fn start(
     })
 }
 
-/// Tells the other side what to do, and waits until it is ready.
+/// Sends the other side its task, and waits until it is ready.
 async fn agree(
     control: &ControlSender,
     inbox: &mut ControlReceiver,
@@ -207,7 +211,7 @@ async fn agree(
         match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
             Message::Ready(ready) => return Ok(ready),
             Message::Event(report) => events.pass(report, other).await?,
-            Message::Fatal(fatal) => return Err(told_error(&fatal, other)),
+            Message::Fatal(fatal) => return Err(remote_error(&fatal, other)),
             _ => return Err(violation("something before it was ready")),
         }
     }
@@ -235,26 +239,26 @@ async fn push(
         takes_bases: true,
         ..Start::default()
     };
-    let mut started = start(host, request, remote, events, message).await?;
-    let (stood_in, stood) = mpsc::unbounded_channel();
-    if let Some(race) = &mut started.race {
-        race.run(&started.theirs, None, stood_in);
+    let mut remote_end = start_remote_end(host, request, remote, events, message).await?;
+    let (connections_in, connections) = mpsc::unbounded_channel();
+    if let Some(race) = &mut remote_end.race {
+        race.run(&remote_end.theirs, None, connections_in);
     }
-    let sent = send(&started.side, sources, &mut started.inbox, stood).await;
-    finish(started, sent).await
+    let sent = send(&remote_end.endpoint, sources, &mut remote_end.inbox, connections).await;
+    finish(remote_end, sent).await
 }
 
 /// Sources on another machine to here.
 async fn pull(
     host: &Arc<Host>,
     request: &CopyRequest,
-    sources: &[Place],
+    sources: &[Address],
     destination: &Path,
     events: Events,
 ) -> Result<CopySummary, CopyError> {
     let mut remotes = sources.iter().map(|source| match source {
-        Place::Remote(remote) => Ok(remote),
-        Place::Local(_) => Err(RequestFault::BothSides),
+        Address::Remote(remote) => Ok(remote),
+        Address::Local(_) => Err(RequestFault::BothSides),
     });
     let first = remotes.next().ok_or(RequestFault::NoSource)??;
     let mut paths = vec![first.path()];
@@ -275,9 +279,9 @@ async fn pull(
         takes_bases: true,
         ..Start::default()
     };
-    let mut started = start(host, request, first, events, message).await?;
-    if !requested.allows(started.sources) {
-        return finish(started, Err(violation("another number of sources than was asked for"))).await;
+    let mut remote_end = start_remote_end(host, request, first, events, message).await?;
+    if !requested.allows(remote_end.sources) {
+        return finish(remote_end, Err(violation("another number of sources than was asked for"))).await;
     }
     // Nothing of it is the sender's word.
     let destined = Destined {
@@ -287,44 +291,45 @@ async fn pull(
         contents,
         names: requested.names,
     };
-    let race = started.race.take();
-    let received = receive(&started.side, destined, &mut started.inbox, race, &started.theirs).await;
+    let race = remote_end.race.take();
+    let received =
+        receive(&remote_end.endpoint, destined, &mut remote_end.inbox, race, &remote_end.theirs).await;
     if received.is_ok() {
-        // The sender may have files to remove, and something to tell of it.
-        let _ = started.side.control.send(Message::Finished(EndReport::default()).into_bytes()).await;
-        let _ = tokio::time::timeout(GRACE, last_words(&started.side, &mut started.inbox)).await;
+        // The sender may have files to remove, and something to report.
+        let _ = remote_end.endpoint.control.send(Message::Finished(EndReport::default()).into_bytes()).await;
+        let _ = tokio::time::timeout(GRACE, drain(&remote_end.endpoint, &mut remote_end.inbox)).await;
     }
-    finish(started, received).await
+    finish(remote_end, received).await
 }
 
-/// What the other side says until it hangs up.
-async fn last_words(side: &Side, inbox: &mut ControlReceiver) {
+/// Handles what the other side sends until it hangs up.
+async fn drain(endpoint: &Endpoint, inbox: &mut ControlReceiver) {
     while let Some(message) = inbox.next().await {
         if let Ok(Message::Event(report)) = Message::from_bytes(message) {
-            let _ = side.events.pass(report, &side.other).await;
+            let _ = endpoint.events.pass(report, &endpoint.other).await;
         }
     }
 }
 
 /// Ends the connection, and explains why it ended if it did by itself.
 async fn finish(
-    mut started: Started,
+    mut remote_end: RemoteEnd,
     result: Result<CopySummary, CopyError>,
 ) -> Result<CopySummary, CopyError> {
     match result {
         Ok(mut summary) => {
-            (summary.sent, summary.received) = (started.traffic.sent(), started.traffic.received());
-            started.channel.close().await;
+            (summary.sent, summary.received) = (remote_end.traffic.sent(), remote_end.traffic.received());
+            remote_end.channel.close().await;
             Ok(summary)
         }
-        Err(error) if error.is_unreachable() && started.side.peer.ended().is_some() => {
-            Err(started.channel.failure().await.into())
+        Err(error) if error.is_unreachable() && remote_end.endpoint.peer.ended().is_some() => {
+            Err(remote_end.channel.failure().await.into())
         }
         Err(error) => {
-            // What happened is for the person, who is here; it may name what lies here.
-            let told = Message::Fatal(Fatal::of(&CopyError::GivenUp));
-            let _ = started.side.control.send(told.into_bytes()).await;
-            started.channel.close().await;
+            // The error is for the person, who is here; it may name what lies here.
+            let last = Message::Fatal(Fatal::of(&CopyError::GivenUp));
+            let _ = remote_end.endpoint.control.send(last.into_bytes()).await;
+            remote_end.channel.close().await;
             Err(error)
         }
     }

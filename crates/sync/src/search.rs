@@ -1,4 +1,4 @@
-//! What a copy searches on the receiver's own disk, and what is told of it.
+//! Search of a copy on the receiver's own disk, and reports of it.
 //!
 //! Both sides of a copy are the same person's, who may log in at both: so the search may go beyond the
 //! destination (`docs/threat-model.md`).
@@ -11,27 +11,24 @@ use std::sync::Arc;
 use towpath_api::copy::CopyOptions;
 use towpath_api::{SearchEffort, Searched, Seconds};
 use towpath_files::is_temporary_name;
-use towpath_reuse::adaptive::{Account, Adaptive, Bottleneck, Effort, Search};
+use towpath_reuse::adaptive::{Account, Bottleneck, Effort, Search};
 use towpath_reuse::disk_search::Scope;
-use towpath_transfer::TransferPlugin;
 
-use super::side::Side;
+use super::endpoint::Endpoint;
 
-/// The plugin that searches for what `network` would bring to `destination`, unless the person does
-/// not want that.
-pub fn plugin(side: &Side, destination: &Path, network: &Arc<dyn TransferPlugin>) -> Option<Arc<Adaptive>> {
-    let options = &side.options;
+/// Search for what would come to `destination` otherwise, unless the person does not want that.
+pub fn of(endpoint: &Endpoint, destination: &Path) -> Option<Search> {
+    let options = &endpoint.options;
     if options.no_search || options.whole_file {
         return None;
     }
     let scope = scope(options, destination)?;
     let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
-    let (store, effort) = (Arc::clone(&side.host.store), effort(options.search_effort));
-    let search = Search { store, scope, leave_out, effort };
-    Some(Adaptive::new(Arc::clone(network), search))
+    let (store, effort) = (Arc::clone(&endpoint.host.store), effort(options.search_effort));
+    Some(Search { store, scope, leave_out, effort })
 }
 
-/// How hard the adaptive plugin is to search.
+/// Effort of the adaptive plugin's search.
 pub fn effort(asked: SearchEffort) -> Effort {
     match asked {
         SearchEffort::Some => Effort::Some,
@@ -55,7 +52,7 @@ pub fn scope(options: &CopyOptions, destination: &Path) -> Option<Scope> {
     })
 }
 
-/// What the summary tells.
+/// Search as the summary has it.
 pub fn searched(account: &Account) -> Searched {
     let bottleneck = |bottleneck: Bottleneck| match bottleneck {
         Bottleneck::Network => "network",

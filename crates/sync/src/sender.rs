@@ -1,5 +1,5 @@
-//! The sending side of a copy to another machine: tells what is there, and names the content of
-//! the files that the receiver asks for.
+//! The sending side of a copy to another machine: sends its entries, and names the content of
+//! the files that the receiver requests.
 //!
 //! ```text
 //!   scan thread ── live tree descriptor ──────► control stream
@@ -8,9 +8,8 @@
 //!      Table ──────────────────────────────► Answering: index, hash ──► answers
 //! ```
 //!
-//! A file that nobody asks for is not opened. How what is asked for is read and answered is the story of
-//! `answering`. The bytes themselves are fetched by the receiver through the direct plugin; `Offers` says
-//! that it may.
+//! A file that nobody requests is not opened. Requests are read and answered in `answering`. The bytes
+//! themselves are fetched by the receiver through the direct plugin, as `Offers` allows.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,13 +24,13 @@ use towpath_protocol::ControlSender;
 use towpath_store::DiskStore;
 
 use super::answering::{Answering, Scope};
-use super::fate::Fate;
+use super::events::{Events, failed_at, failed_to_read, left_out};
+use super::file_result::FileResult;
 use super::message::{Bases, Empty, Message, Settled, internal, violation};
 use super::offers::Offers;
 use super::reading::Ask;
 use super::removal::Removal;
 use super::source::{Located, SourceStep, Sources};
-use super::talk::{Events, failed_at, failed_to_read, left_out};
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 
@@ -42,7 +41,7 @@ const WINDOW_BYTES: u64 = 16 << 20;
 /// Files in a `Settled`.
 const MOST_SETTLED: usize = 1024;
 
-/// Where the files are that the receiver may still ask for.
+/// Positions of the files that the receiver may still ask for.
 #[derive(Default)]
 struct EntryTable {
     state: Mutex<TableState>,
@@ -53,17 +52,17 @@ struct EntryTable {
 struct TableState {
     /// Entries that the receiver has considered: all before this one.
     considered: u64,
-    /// The entries told and not considered, one after the other.
+    /// The entries sent and not considered, one after the other.
     ahead: VecDeque<Ahead>,
     bytes_ahead: u64,
     is_over: bool,
 }
 
-/// An entry that was told.
+/// An entry that was sent.
 struct Ahead {
     /// In the descriptor.
     bytes: u64,
-    /// For a file that was not asked for yet.
+    /// For a file that was not requested yet.
     located: Option<Located>,
 }
 
@@ -91,7 +90,7 @@ impl EntryTable {
         state.ahead.get_mut(usize::try_from(at).ok()?)?.located.take()
     }
 
-    /// All entries before this one, which was told, are of no interest any more.
+    /// All entries before this one, which was sent, are of no interest any more.
     fn consider(&self, entry: u64) {
         let mut state = lock(&self.state);
         while state.considered < entry
@@ -121,7 +120,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that speaks over `control`, to a receiver that can unpack or can't. Must be made within a runtime.
+    /// A sender over `control`, to a receiver that can unpack or can't. Must be made within a runtime.
     pub fn new(
         store: (Arc<DiskStore>, Scope),
         offers: Arc<Offers>,
@@ -140,14 +139,14 @@ impl Sender {
         })
     }
 
-    /// Reads the sources and tells them; returns at the end of the tree, when the receiver may
+    /// Reads the sources and sends their entries; returns at the end of the tree, when the receiver may
     /// still be asking. Blocks.
-    pub fn tell(&self, mut sources: Sources) -> Result<(), CopyError> {
+    pub fn send_tree(&self, mut sources: Sources) -> Result<(), CopyError> {
         let mut encoder = Encoder::new(true);
         let mut is_incomplete = false;
         sources.read(&mut |step| match step {
             SourceStep::Walk(event, located) => self.walk(&mut encoder, &event, located),
-            SourceStep::Closed => self.say(Message::Closed(self.entries.load(Ordering::Relaxed))),
+            SourceStep::Closed => self.send(Message::Closed(self.entries.load(Ordering::Relaxed))),
             SourceStep::Failed { path, error, is_named } => {
                 is_incomplete = true;
                 self.events.failure_in_order(failed_to_read(&path, &error, is_named));
@@ -161,10 +160,10 @@ impl Sender {
         self.removal.source_is_read();
         let rest = encoder.finish().map_err(|error| internal(&error.to_string()))?;
         if is_incomplete {
-            self.say(Message::Incomplete(Empty {}))?;
+            self.send(Message::Incomplete(Empty {}))?;
         }
-        self.say_entries(rest)?;
-        self.say(Message::Entries(Bytes::new()))
+        self.send_entries(rest)?;
+        self.send(Message::Entries(Bytes::new()))
     }
 
     fn walk(&self, encoder: &mut Encoder, event: &Event, located: Option<Located>) -> Result<(), CopyError> {
@@ -176,10 +175,10 @@ impl Sender {
                 return Err(internal("the copy is over"));
             }
         }
-        self.say_entries(finished)
+        self.send_entries(finished)
     }
 
-    fn say_entries(&self, bytes: Vec<u8>) -> Result<(), CopyError> {
+    fn send_entries(&self, bytes: Vec<u8>) -> Result<(), CopyError> {
         let bytes = Bytes::from(bytes);
         // One block a message, so that a message never exceeds what the control stream takes.
         let block = towpath_content::tree::BLOCK;
@@ -188,11 +187,11 @@ impl Sender {
             .try_for_each(|at| self.answering.say_entries(bytes.slice(at..bytes.len().min(at + block))))
     }
 
-    fn say(&self, message: Message) -> Result<(), CopyError> {
+    fn send(&self, message: Message) -> Result<(), CopyError> {
         self.answering.say(message)
     }
 
-    /// Answers what the receiver asks until it says no more. Blocks.
+    /// Answers the receiver's requests until their end. Blocks.
     pub fn answer_all(&self, asks: mpsc::UnboundedReceiver<Vec<Ask>>) -> Result<(), CopyError> {
         self.answering.answer_all(asks)
     }
@@ -211,12 +210,12 @@ impl Sender {
         }
     }
 
-    /// Handles what the receiver says; `asks` leads to [`Self::answer_all`].
-    pub fn hear(&self, message: Message, asks: &mpsc::UnboundedSender<Vec<Ask>>) -> Result<(), CopyError> {
+    /// Handles a message of the receiver; `asks` leads to [`Self::answer_all`].
+    pub fn recv(&self, message: Message, asks: &mpsc::UnboundedSender<Vec<Ask>>) -> Result<(), CopyError> {
         match message {
             Message::Bases(Bases { bases }) => self.answering.take_bases(&bases),
             Message::Asks(wanted) => {
-                // Now, as the next message may say that these entries are no longer of interest.
+                // Now, as these entries may be of no interest after the next message.
                 let located = self.answering.locate(wanted, |entry| self.table.take(entry));
                 let _ = asks.send(located.ok_or_else(|| violation("a file that was not told of"))?);
                 Ok(())
@@ -246,25 +245,28 @@ impl Sender {
             self.answering.forget(entry);
         }
         let lost = settled.lost.into_iter().filter_map(|entry| self.answering.forget(entry));
-        lost.filter(|asked| !asked.is_told).for_each(|asked| self.tell_lost(&asked.located));
-        let placed = settled.placed.into_iter().map(|entry| (entry, Fate::Placed));
+        lost.filter(|asked| !asked.is_told).for_each(|asked| self.report_lost(&asked.located));
+        let placed = settled.placed.into_iter().map(|entry| (entry, FileResult::Placed));
         let unchanged = settled.unchanged.into_iter().map(|unchanged| {
             let changed = Time { seconds: unchanged.seconds, nanos: unchanged.nanos };
             let stamp = towpath_files::Stamp { inode: unchanged.inode, changed, ..Default::default() };
-            (unchanged.entry, Fate::Unchanged(stamp))
+            (unchanged.entry, FileResult::Unchanged(stamp))
         });
-        for (entry, fate) in placed.chain(unchanged) {
+        for (entry, result) in placed.chain(unchanged) {
             let asked = self.answering.forget(entry);
-            asked.iter().filter(|_| fate == Fate::Placed).for_each(|asked| self.answering.placed(asked));
+            asked
+                .iter()
+                .filter(|_| result == FileResult::Placed)
+                .for_each(|asked| self.answering.placed(asked));
             let located = asked.map(|asked| asked.located).or_else(|| self.table.take(entry));
-            if let Some(located) = located.filter(|located| self.remove_sources && located.may_go(&fate)) {
+            if let Some(located) = located.filter(|located| self.remove_sources && located.may_go(&result)) {
                 self.removal.remove(located);
             }
         }
     }
 
     /// A file that was named and could not be read to the end.
-    fn tell_lost(&self, located: &Located) {
+    fn report_lost(&self, located: &Located) {
         let path = located.whole_path();
         let error = match located.open() {
             Err(error) => error,

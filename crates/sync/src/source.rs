@@ -6,7 +6,7 @@
 //!   └── b            sorted, with all that is in it
 //! ```
 //!
-//! What is read is told in the order of a tree descriptor; files come with the way back to them.
+//! Entries are sent as they are read, in the order of a tree descriptor; files come with the way back to them.
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
@@ -21,19 +21,19 @@ use towpath_files::{
     FileError, Found, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, SourceTree, Stamp, look,
 };
 
-use super::fate::Fate;
+use super::file_result::FileResult;
 use crate::error::{CopyError, LeftOut, RequestFault};
 
-/// Where the bytes of a file are.
+/// Position of a file's bytes.
 #[derive(Debug, Clone)]
 pub struct Located {
     tree: Arc<SourceTree>,
     base: Arc<Path>,
     /// Below the tree's root.
     path: RelPath,
-    /// What it looked like when the scan saw it.
+    /// Stamp of what it looked like when the scan saw it.
     pub stamp: Stamp,
-    /// How many names it has.
+    /// Number of its names.
     pub links: u64,
     /// It takes less room than it has bytes.
     pub is_sparse: bool,
@@ -56,13 +56,15 @@ impl Located {
         self.path.below(&self.base)
     }
 
-    /// Whether it is superfluous here once it has met its fate over there.
-    pub fn may_go(&self, fate: &Fate) -> bool {
-        match fate {
-            Fate::Placed => true,
-            Fate::Dropped | Fate::Lost => false,
+    /// True if it is superfluous here once it has had its result over there.
+    pub fn may_go(&self, result: &FileResult) -> bool {
+        match result {
+            FileResult::Placed => true,
+            FileResult::Dropped | FileResult::Lost => false,
             // The same file under both names; its device may have another number over there.
-            Fate::Unchanged(there) => (there.inode, there.changed) != (self.stamp.inode, self.stamp.changed),
+            FileResult::Unchanged(there) => {
+                (there.inode, there.changed) != (self.stamp.inode, self.stamp.changed)
+            }
         }
     }
 
@@ -84,18 +86,18 @@ pub enum SourceStep {
     Failed {
         /// Its path as a person knows it.
         path: PathBuf,
-        /// Why.
+        /// Error of it.
         error: FileError,
         /// The person named it. Then it never was there; else it may have vanished since its directory was read.
         is_named: bool,
     },
-    /// The directory told next is another file system, and what is in it is not told.
+    /// The directory that comes next is another file system, and its content does not come.
     Closed,
     /// A directory that is not entered.
     Skipped {
         /// Its path as a person knows it.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         why: LeftOut,
     },
 }
@@ -103,7 +105,7 @@ pub enum SourceStep {
 /// All sources of a copy.
 pub struct Sources {
     roots: Vec<SourceRoot>,
-    /// Sources that could not be looked at; told when the others are read.
+    /// Sources that could not be looked at; reported when the others are read.
     missing: Vec<(PathBuf, FileError)>,
     scan: ScanOptions,
     options: CopyOptions,
@@ -118,13 +120,13 @@ struct SourceRoot {
     /// The name it has in the tree.
     name: Vec<u8>,
     found: Found,
-    /// What it is filtered as: below the transfer's root, under its own name or (a directory
+    /// Path that it is filtered as: below the transfer's root, under its own name or (a directory
     /// whose contents are copied) under none.
     shown: RelPath,
 }
 
 impl Sources {
-    /// Where the copy itself goes below the directory `base`, if it does.
+    /// Destination of the copy itself below the directory `base`, if it is there.
     fn avoided_below(&self, base: &Path) -> Option<RelPath> {
         let below = self.avoid.as_ref()?.strip_prefix(base).ok()?;
         RelPath::new(below.iter().map(OsStr::as_bytes)).ok().filter(|path| !path.is_root())
@@ -265,7 +267,7 @@ impl Prune for Below<'_> {
         if !is_dir && self.filter.is_empty() {
             return true;
         }
-        // What is nested too deeply for a path is told by the scan itself.
+        // Entries nested too deeply for a path are reported by the scan itself.
         let Ok(path) = dir.join(name) else { return true };
         let Some(shown) = self.path(&path) else { return true };
         if !self.filter.shows(&shown, is_dir) {
@@ -325,14 +327,14 @@ impl SourceReader<'_> {
         if self.sources.scan.hard_links {
             self.links.number(&mut found);
         }
-        self.tell_incomplete(&mut found, path)?;
+        self.report_incomplete(&mut found, path)?;
         found.entry.name.clone_from(&self.root.name);
         let located = Located::of((&tree, &base), name, &found);
         (self.each)(SourceStep::Walk(Event::Leaf(found.entry), Some(located)))
     }
 
-    /// Attributes that could not be read are left out and told, as a scan does.
-    fn tell_incomplete(&mut self, found: &mut Found, path: &Path) -> Result<(), CopyError> {
+    /// Attributes that could not be read are left out and reported, as a scan does.
+    fn report_incomplete(&mut self, found: &mut Found, path: &Path) -> Result<(), CopyError> {
         match found.incomplete.take() {
             Some(error) => {
                 (self.each)(SourceStep::Failed { path: path.into(), error: *error, is_named: false })
@@ -469,7 +471,7 @@ impl SourceReader<'_> {
                 return Ok(false);
             }
         };
-        self.tell_incomplete(&mut found, &shown)?;
+        self.report_incomplete(&mut found, &shown)?;
         let is_dir = found.entry.kind == Kind::Directory;
         if !self.filter.shows(path, is_dir) {
             return Ok(false);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::error::CopyError;
 
-use super::fate::Settling;
 use super::file::CopyFile;
+use super::file_result::Settling;
 
 /// Brings files. Called from the merging thread.
 pub trait Supplier: Settling {
@@ -21,6 +21,16 @@ pub trait Supplier: Settling {
 
     /// The walk is over: it is known what only the destination has.
     fn walk_is_over(&self) -> Result<(), CopyError>;
+
+    /// Files that wait until it is known whether anything is removed from the destination.
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    /// Begins to bring those, which may take the names of files that are about to be removed if `may_rename`.
+    fn bring_waiting(&self, _may_rename: bool) -> Result<(), CopyError> {
+        Ok(())
+    }
 
     /// No more is asked for at the moment: what was only noted is to be sent.
     fn push(&self) -> Result<(), CopyError>;

@@ -1,36 +1,36 @@
-//! A file that is asked for, and what is noted of it until it has its name.
+//! A file that is requested, and the note of it until it has its name.
 
 use towpath_content::tree::{Metadata, Time};
 use towpath_files::{RelPath, Stamp};
 
-use crate::judge::Changes;
+use crate::decide::Changes;
+use crate::file_permits::FilePermit;
 use crate::noted::{InTheWay, Spot};
-use crate::places::FilePermit;
 use crate::source::Located;
 
-/// What is known of a file when it is asked for.
+/// Facts of a file when it is requested.
 pub struct Wanted {
     /// Its number in the sender's tree.
     pub entry: u64,
-    /// Where it goes.
+    /// Path that it goes to.
     pub path: RelPath,
     /// Its path below the transfer's root, for people.
     pub shown: Vec<u8>,
-    /// What it shall be like.
+    /// Metadata that it shall have.
     pub metadata: Metadata,
     /// Bytes, as the scan saw them.
     pub size: u64,
     /// The regular file in its place.
     pub old: Option<Stamp>,
-    /// Whether anything is in its place that a rename replaces.
+    /// True if anything is in its place that a rename replaces.
     pub replaces: bool,
     /// A directory is in its place: where, and whether it must be empty to go.
     pub room: Option<(Spot, InTheWay)>,
     /// Its content may be the same: these changes would be left.
     pub compare: Option<Changes>,
-    /// What is told of it once it is known to be different.
+    /// Changes that are reported of it once it is known to be different.
     pub changes: Changes,
-    /// Where it is, if that is on this machine.
+    /// Position of it, if that is on this machine.
     pub located: Option<Located>,
 }
 
@@ -43,7 +43,7 @@ impl Wanted {
     }
 }
 
-/// What is to be done when a file has its name.
+/// Note of what is to be done when a file has its name.
 pub struct Note {
     /// See [`Wanted::entry`].
     pub entry: u64,
@@ -53,6 +53,6 @@ pub struct Note {
     pub size: u64,
     /// Its time of last modification.
     pub modified: Time,
-    /// Its place among the files under way.
-    pub place: Option<FilePermit>,
+    /// Its permit among the files under way.
+    pub permit: Option<FilePermit>,
 }

@@ -1,4 +1,4 @@
-//! Whoever waits for the other machine is told so, for what, and how long it will be tried: ssh may ask for a password
+//! Reports to whoever waits for the other machine: for what, and how long it will be tried. ssh may ask for a password
 //! or take its time, and a side that answered may fall silent while the connection stands.
 
 use std::sync::{Arc, Weak};
@@ -8,27 +8,27 @@ use towpath_api::copy::CopyEvent;
 use towpath_protocol::waiting::{WaitReason, WaitReports, report_wait};
 use towpath_protocol::{Arrived, Peer, QUIET, Stall};
 
-use super::talk::Events;
+use super::events::Events;
 
-/// A login may take so long before a word is said of it.
+/// A login may take so long before a word is printed of it.
 const LOGIN: Duration = Duration::from_millis(1500);
-/// How often is looked.
+/// Interval of looks.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Does `login`, and tells that `other` is waited for if that takes long.
-pub async fn told<T>(login: impl Future<Output = T>, other: &str, events: &Events) -> T {
+/// Does `login`, and reports that `other` is waited for if that takes long.
+pub async fn report_long_login<T>(login: impl Future<Output = T>, other: &str, events: &Events) -> T {
     report_wait(login, LOGIN, events.waiting(format!("ssh to {other}"), None)).await
 }
 
-/// Tells each time that nothing comes of `other`, which is given up after `silence`; until the connection has ended. A
+/// Reports each time that nothing comes of `other`, which is given up after `silence`; until the connection has ended. A
 /// side that is there sends a ping twice a second.
 pub async fn watch(peer: Weak<Peer>, other: String, silence: Duration, events: Events) {
     let (mut stall, mut reports) = (Stall::default(), WaitReports::default());
     let mut ticks = tokio::time::interval(LOOK_EVERY);
-    while let Some(heard) = heard(&peer) {
+    while let Some(arrived) = arrived(&peer) {
         let now = Instant::now();
-        let quiet = stall.look(now, heard.bytes, 0, heard.listens);
-        let obstacle = quiet.map(|already| WaitReason { what: words(&other), already });
+        let quiet = stall.look(now, arrived.bytes, 0, arrived.listens);
+        let obstacle = quiet.map(|already| WaitReason { what: stall_text(&other), already });
         if let (Some(waited), Some(WaitReason { what, .. })) =
             (reports.look(now, obstacle.as_ref()), obstacle)
         {
@@ -39,35 +39,35 @@ pub async fn watch(peer: Weak<Peer>, other: String, silence: Duration, events: E
     }
 }
 
-fn heard(peer: &Weak<Peer>) -> Option<Arrived> {
+fn arrived(peer: &Weak<Peer>) -> Option<Arrived> {
     let peer: Arc<Peer> = peer.upgrade()?;
     peer.ended().is_none().then(|| peer.heard())
 }
 
-fn words(other: &str) -> String {
+fn stall_text(other: &str) -> String {
     format!("{other}: nothing came for {} s", QUIET.as_secs())
 }
 
 impl Events {
     async fn waiting(&self, what: String, seconds: Option<u64>) {
-        self.tell(CopyEvent::Waiting { what, seconds }).await;
+        self.send(CopyEvent::Waiting { what, seconds }).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::talk::events;
+    use super::super::events::events;
     use super::*;
     use crate::host::plain;
 
     #[tokio::test(start_paused = true)]
-    async fn a_login_that_takes_long_is_told_of() {
-        let (events, told_of) = events(plain);
-        told(std::future::ready(()), "box", &events).await;
-        told(tokio::time::sleep(3 * LOGIN), "box", &events).await;
+    async fn a_login_that_takes_long_is_reported() {
+        let (events, reports) = events(plain);
+        report_long_login(std::future::ready(()), "box", &events).await;
+        report_long_login(tokio::time::sleep(3 * LOGIN), "box", &events).await;
         drop(events);
         let (person, mut shown) = tokio::sync::mpsc::channel(8);
-        told_of.show_to(person).await;
+        reports.show_to(person).await;
         let waiting = CopyEvent::Waiting { what: "ssh to box".into(), seconds: None };
         assert_eq!((shown.recv().await, shown.recv().await), (Some(waiting), None));
     }

@@ -52,7 +52,7 @@ impl FileTarget {
         self.partial.take_failure().map(|error| of_file(&error, &self.path).unwrap_or(error))
     }
 
-    /// What was brought is of no use, as another get brought the same: nothing of it stays.
+    /// Drops what was brought, as another get brought the same: nothing of it stays.
     pub fn discard(&self) {
         let Some(temp) = lock(&self.temp).take() else { return };
         if let Err(error) = std::fs::remove_file(self.path.with_file_name(&temp)) {

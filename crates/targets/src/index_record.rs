@@ -1,4 +1,4 @@
-//! What the index is told of a file that was just written, so that its bytes need not come again.
+//! Records in the index of a file that was just written, so that its bytes need not come again.
 
 use std::path::Path;
 

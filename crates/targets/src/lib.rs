@@ -1,5 +1,5 @@
-//! Where what comes is written: files on their way to their places, what an interruption leaves of
-//! them, and what the index is told of them.
+//! Targets that received bytes are written to: files on their way to their places, what an interruption leaves of
+//! them, and their records in the index.
 //!
 //! | module | story |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! What all targets of a session have that write a file: the temporary it grows in, and what the
-//! disk said when it did not. The session is told the kind of that alone; the whole error, with its
+//! State that all targets of a session have that write a file: the temporary it grows in, and the error of the
+//! disk when it failed. The session gets the kind of that alone; the whole error, with its
 //! path, waits here for whoever ends the file.
 
 use std::io;
@@ -26,12 +26,12 @@ impl PartialFile {
         let _ = self.body.set(body.clone());
     }
 
-    /// Whether it has a temporary.
+    /// True if it has a temporary.
     pub fn is_begun(&self) -> bool {
         self.body.get().is_some()
     }
 
-    /// Where bytes were in the temporary when it was begun.
+    /// Ranges of bytes that were in the temporary when it was begun.
     pub fn existing(&self) -> &[Range<u64>] {
         self.existing.get().map_or(&[], Vec::as_slice)
     }
@@ -45,7 +45,7 @@ impl PartialFile {
         })
     }
 
-    /// What went wrong last.
+    /// Error that was the last.
     pub fn take_failure(&self) -> Option<FileError> {
         lock(&self.failure).take()
     }

@@ -20,18 +20,18 @@ use crate::index_record::store_stamp;
 use crate::resume::{Record, wait_while_busy};
 use towpath_content::lock::lock;
 
-/// How long complete files may wait for the sync that gives them their names.
+/// Time that complete files may wait for the sync that gives them their names.
 const NAME_EVERY: Duration = Duration::from_secs(2);
 /// Such syncs take one part in so many of the time.
 const SYNC_SHARE: u32 = 10;
 
 /// A tree's destination, with its resume record and the index.
 pub struct Placing<T> {
-    /// Where the tree is written.
+    /// Destination that the tree is written to.
     pub destination: Destination,
     /// The destination's path without symlinks, under which its files are indexed.
     pub base: PathBuf,
-    /// What an interruption leaves.
+    /// Record that an interruption leaves.
     pub record: Record,
     store: Arc<DiskStore>,
     /// Files committed and not named yet.
@@ -48,11 +48,11 @@ struct Committed<T> {
 pub struct Named<T> {
     /// Its path in the tree.
     pub path: RelPath,
-    /// What the caller said of it.
+    /// Note that the caller gave with it.
     pub note: T,
-    /// What it looks like under its name.
+    /// Stamp of what it looks like under its name.
     pub outcome: Result<Stamp, FileError>,
-    /// What of its metadata could not be set.
+    /// Error of metadata that could not be set.
     pub lacking: Option<FileError>,
 }
 
@@ -101,7 +101,7 @@ impl<T> Placing<T> {
         Ok(named)
     }
 
-    /// What an interruption left of the file that `key` names, made `size` long, and where bytes are
+    /// Rest that an interruption left of the file that `key` names, made `size` long, and where bytes are
     /// in it; `reopen` opens it by its name.
     pub fn left_of(
         &self,
@@ -165,7 +165,7 @@ impl<T> Placing<T> {
         named
     }
 
-    /// How many files wait for their names.
+    /// Number of files that wait for their names.
     pub fn waiting(&self) -> usize {
         lock(&self.committed).len()
     }
@@ -189,7 +189,7 @@ impl<T> Placing<T> {
         Some(FileRecord::new(dir, name, hash_open_file(&file, &whole).ok()?))
     }
 
-    /// Whether the file at `path`, which was `seen`, has this very content. Reads it unless the
+    /// True if the file at `path`, which was `seen`, has this very content. Reads it unless the
     /// index knows it.
     pub fn holds(&self, path: &RelPath, seen: &Stamp, oid: &Oid) -> bool {
         let found = self.known(path, seen).or_else(|| Some(self.hash(path, seen)?.oid));

@@ -1,4 +1,4 @@
-//! What an interrupted transfer left, and where: a record per destination in the state folder.
+//! Rest of an interrupted transfer: a record per destination in the state folder.
 //!
 //! The record says which object was on its way to which destination and what its temporaries are
 //! called. It is written before the first byte and removed after the last sync, and it is trusted
@@ -22,11 +22,11 @@ use towpath_content::lock::lock;
 
 /// The extension of the file for small files' temporaries.
 const SMALL: &str = "small.jsonl";
-/// How long a get that was just given up may still hold its temporaries: it syncs what came.
+/// Time that a get which was just given up may still hold its temporaries: it syncs what came.
 const LETTING_GO: Duration = Duration::from_secs(5);
 /// The same of a copy: it syncs nothing, and others may go on beside it meanwhile.
 const ENDING: Duration = Duration::from_secs(1);
-/// How many copies to one destination have a record each.
+/// Number of copies to one destination that have a record each.
 const AT_ONCE: usize = 64;
 
 /// The record of one destination, open for appending.
@@ -51,7 +51,7 @@ struct Small {
     waiting: HashMap<String, Oid>,
 }
 
-/// What a record says that an interrupted transfer left.
+/// Left-over files of an interrupted transfer, as a record has them.
 #[derive(Debug, Default)]
 pub struct Left {
     /// See [`Record`].
@@ -118,7 +118,7 @@ impl Record {
         }
     }
 
-    /// What is on record in `file`, or a new record there.
+    /// Record in `file`, or a new record there.
     fn of(file: PathBuf, held: Option<fs::File>, destination: &Path, oid: &Oid) -> io::Result<Self> {
         let mut text = fs::read_to_string(&file).unwrap_or_default();
         text += &fs::read_to_string(file.with_extension(SMALL)).unwrap_or_default();
@@ -137,7 +137,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Whether a transfer of `oid` to `destination` was begun and has not come to its end.
+    /// True if a transfer of `oid` to `destination` was begun and has not come to its end.
     pub fn is_open(folder: &Path, destination: &Path, oid: &Oid) -> bool {
         let text = fs::read_to_string(Self::file(folder, destination)).unwrap_or_default();
         Left::of(&text, oid).is_some()
@@ -178,7 +178,7 @@ impl Record {
         lock(&self.parts).remove(oid)
     }
 
-    /// Whether an earlier run left a temporary of this file.
+    /// True if an earlier run left a temporary of this file.
     pub fn has_part(&self, oid: &Oid) -> bool {
         lock(&self.parts).contains_key(oid)
     }
@@ -255,7 +255,7 @@ fn held(path: &Path) -> io::Result<Option<fs::File>> {
         Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
         Err(error) => return Err(error.into()),
     }
-    // Whoever held it until now may have removed it.
+    // The one that held it until now may have removed it.
     let is_the_same =
         path.metadata().is_ok_and(|found| found.ino() == file.metadata().map_or(0, |own| own.ino()));
     Ok(is_the_same.then_some(file))
@@ -323,7 +323,7 @@ mod tests {
         drop(again);
         assert_eq!(open(&oid).temp(), None);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        // That one was interrupted, and so were very many.
+        // This record's copy was interrupted, and so were very many.
         for number in 0..100u8 {
             open(&Oid::of(&[number])).set_temp("t").unwrap();
         }

@@ -40,7 +40,7 @@ struct SpoolState {
     end: Option<SpoolEnd>,
 }
 
-/// What a reader without a thread finds.
+/// Finding of a reader without a thread.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// These bytes can be read.
@@ -135,7 +135,7 @@ impl Spool {
         Ok(bytes)
     }
 
-    /// Whether all of the object is here.
+    /// True if all of the object is here.
     pub fn is_whole(&self) -> bool {
         matches!(self.lock().end, Some(SpoolEnd::Complete(_)))
     }

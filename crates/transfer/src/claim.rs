@@ -24,7 +24,7 @@ pub struct RecipeChunk {
     pub hash: [u8; 32],
     /// Its bytes.
     pub len: u32,
-    /// Where it begins in the object.
+    /// Begin in the object.
     pub offset: u64,
 }
 
@@ -33,12 +33,12 @@ pub struct RecipeChunk {
 pub struct RecipeClaim {
     /// The chunks, in order and without gaps.
     pub chunks: Vec<RecipeChunk>,
-    /// Who is to blame if they do not make up the object.
+    /// Maker, to blame if they do not make up the object.
     pub maker: Arc<str>,
 }
 
 impl RecipeClaim {
-    /// Whether the chunks could make up an object of `size` bytes: without gaps, none empty, none
+    /// True if the chunks could make up an object of `size` bytes: without gaps, none empty, none
     /// longer than any chunk may be.
     pub fn builds(&self, size: u64) -> bool {
         let mut end = 0;
@@ -52,7 +52,7 @@ impl RecipeClaim {
     }
 }
 
-/// Why a recipe is not used.
+/// Reason why a recipe is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WrongRecipe {
     /// The root is missing, malformed or comes twice.
@@ -76,7 +76,7 @@ pub enum WrongRecipe {
 }
 
 impl WrongRecipe {
-    /// Whether its maker is to blame.
+    /// True if its maker is to blame.
     pub const fn blames_maker(&self) -> bool {
         !matches!(self, Self::TooManyChunks)
     }
@@ -97,7 +97,7 @@ type Lookup = Box<dyn FnMut(&NodeHash) -> Result<Option<Vec<u8>>, Infallible> + 
 struct ClaimReading {
     maker: Arc<str>,
     walk: RecipeWalk<Lookup>,
-    /// Where the walk looks nodes up: whatever it needs next must come next.
+    /// Nodes that the walk looks up: whatever it needs next must come next.
     nodes: Arc<Mutex<VecDeque<Bytes>>>,
 }
 
@@ -166,7 +166,7 @@ impl RecipeReader {
         }
     }
 
-    /// Who sent it, as far as anything has come.
+    /// Source that sent it, as far as anything has come.
     pub fn maker(&self) -> Option<&Arc<str>> {
         self.reading.as_ref().map(|reading| &reading.maker)
     }

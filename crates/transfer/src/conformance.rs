@@ -38,10 +38,10 @@ use crate::want::{ObjectOffset, Origin, Tag, Want, WantId};
 
 /// Bytes of a piece of the objects that the checks ask for.
 pub const PIECE: usize = 1 << pieces::MIN_LOG2;
-/// How long a check may take.
+/// Time that a check may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a plugin must be able to bring.
+/// Objects that a plugin must be able to bring.
 #[derive(Debug, Clone)]
 pub struct Fixture {
     /// The objects' bytes, one or more. The first one is the root; a plugin that asks for a right to each object
@@ -132,9 +132,9 @@ fn piece<'a>(data: &'a [u8], layout: &Layout, index: u64) -> &'a [u8] {
 
 fn want(tag: Tag, data: &[u8], index: u64) -> Want {
     let layout = layout_of(data);
-    let places = vec![ObjectOffset { object: 1, offset: layout.range(index).start }];
+    let positions = vec![ObjectOffset { object: 1, offset: layout.range(index).start }];
     let id = WantId::Piece { oid: Oid::of(data), layout, index };
-    Want { tag, id, places, group: Arc::default(), origin: None, base: None, part: None }
+    Want { tag, id, positions, group: Arc::default(), origin: None, base: None, part: None }
 }
 
 /// A want for some bytes of an object as a chunk.
@@ -142,11 +142,11 @@ fn chunk(tag: Tag, data: &[u8], span: Range<usize>) -> Want {
     let (oid, offset) = (Oid::of(data), span.start as u64);
     let bytes = &data[span];
     let id = WantId::Chunk { hash: *Oid::of(bytes).digest(), len: bytes.len() as u32 };
-    let places = vec![ObjectOffset { object: 1, offset }];
+    let positions = vec![ObjectOffset { object: 1, offset }];
     Want {
         tag,
         id,
-        places,
+        positions,
         group: Arc::default(),
         origin: Some(Origin { oid, offset }),
         base: None,

@@ -1,4 +1,4 @@
-//! Where in an older version an object's pieces lie: it is followed from one piece to the next, through what
+//! Positions of an object's pieces in an older version: it is followed from one piece to the next, through what
 //! was inserted and removed, by a few bytes of the object here and there. Pure, but for the bytes of the older
 //! version that it is handed a way to read.
 //!
@@ -20,7 +20,7 @@ pub const EVERY: u64 = 8 << 10;
 /// Bytes of a sample: by chance no two are alike.
 pub const SAMPLE_LEN: usize = 16;
 
-/// How far around a sample is searched at first; doubled with each piece of which nothing was found.
+/// Distance around a sample that is searched at first; doubled with each piece of which nothing was found.
 const REACH: u64 = 128 << 10;
 const FARTHEST: u64 = 4 << 20;
 /// Samples of one piece that are searched: the last ones, if one occurs more than once.
@@ -29,7 +29,7 @@ const TRIES: usize = 3;
 /// for ever.
 const SEARCHED: u64 = 2;
 
-/// How many samples a piece of `len` bytes has: none of a rest that is shorter than one.
+/// Number of samples of a piece of `len` bytes: none of a rest that is shorter than one.
 pub const fn sample_count(len: u64) -> usize {
     match len.checked_sub(SAMPLE_LEN as u64) {
         Some(last) => (last / EVERY) as usize + 1,
@@ -90,24 +90,24 @@ impl Samples {
 
 /// An older version of an object.
 pub trait Older: Send + Sync {
-    /// How many bytes it has.
+    /// Its number of bytes.
     fn size(&self) -> u64;
     /// Reads some of them.
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 }
 
-/// How a piece is likely made: of two runs of the older version, and of what is missing between them.
+/// Likely making of a piece: of two runs of the older version, and of what is missing between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Likeness {
-    /// What is missing, within the piece. Nothing if it is empty.
+pub struct PieceMatch {
+    /// Missing bytes, within the piece. Nothing if it is empty.
     pub missing: Range<u64>,
-    /// How much further on in the older version lies what is in front of that.
+    /// Shift of what is in front of that: its distance further on in the older version.
     before: i64,
     /// And what is behind it.
     after: i64,
 }
 
-impl Likeness {
+impl PieceMatch {
     /// True if all of the piece lies in the older version, at its own place.
     pub const fn is_in_place(&self) -> bool {
         self.missing.start >= self.missing.end && self.before == 0 && self.after == 0
@@ -125,7 +125,7 @@ impl Likeness {
 /// Follows one object through its older version. Pieces come in any order, but best in their own.
 #[derive(Debug)]
 pub struct Following {
-    /// How much further on in the older version the last piece ended.
+    /// Shift at which the last piece ended.
     shift: i64,
     reach: u64,
     searched: u64,
@@ -147,7 +147,7 @@ impl Following {
         samples: &[u8],
         older: &dyn Older,
         buf: &mut [u8],
-    ) -> Option<Likeness> {
+    ) -> Option<PieceMatch> {
         let samples = samples.as_chunks::<SAMPLE_LEN>().0;
         let (before, len) = (self.shift, buf.len() as u64);
         let here = read_run(older, moved(start, before), buf);
@@ -160,17 +160,17 @@ impl Following {
         };
         if front == len {
             self.reach = REACH;
-            return Some(Likeness { missing: len..len, before, after: before });
+            return Some(PieceMatch { missing: len..len, before, after: before });
         }
         let tail =
             if good < samples.len() { self.find_tail(start, good, samples, older, buf, &here) } else { len };
         self.reach = if front > 0 || tail < len { REACH } else { (2 * self.reach).min(FARTHEST) };
         if front == 0 && tail == 0 {
             // All of it, though elsewhere than the last piece: that is read now.
-            let likeness = Likeness { missing: 0..0, before: self.shift, after: self.shift };
-            return likeness.read(start, older, buf).is_ok().then_some(likeness);
+            let piece_match = PieceMatch { missing: 0..0, before: self.shift, after: self.shift };
+            return piece_match.read(start, older, buf).is_ok().then_some(piece_match);
         }
-        (front > 0 || tail < len).then_some(Likeness { missing: front..tail, before, after: self.shift })
+        (front > 0 || tail < len).then_some(PieceMatch { missing: front..tail, before, after: self.shift })
     }
 
     /// From where on the piece is found again behind a change. `buf` has `here` of it, where it would be
@@ -228,9 +228,9 @@ impl Following {
         let mut window = vec![0; to.checked_sub(from)? as usize];
         self.searched += window.len() as u64;
         older.read(from, &mut window).ok()?;
-        let mut places = memmem::find_iter(&window, sample);
-        let first = places.next()?;
-        places.next().is_none().then_some(from + first as u64)
+        let mut positions = memmem::find_iter(&window, sample);
+        let first = positions.next()?;
+        positions.next().is_none().then_some(from + first as u64)
     }
 }
 
@@ -258,7 +258,7 @@ fn read_run(older: &dyn Older, offset: i64, buf: &mut [u8]) -> Range<usize> {
     }
 }
 
-/// Whether sample `at` lies in its place in `buf`, of which `here` was read.
+/// True if sample `at` lies in its place in `buf`, of which `here` was read.
 fn is_at(buf: &[u8], here: &Range<usize>, at: usize, sample: &[u8]) -> bool {
     let from = at * EVERY as usize;
     let to = from + SAMPLE_LEN;

@@ -47,7 +47,7 @@ impl Intervals {
         }
     }
 
-    /// Whether all of `range` is in; the empty range always is.
+    /// True if all of `range` is in; the empty range always is.
     pub fn covers(&self, range: &Range<u64>) -> bool {
         range.is_empty()
             || self.map.range(..=range.start).next_back().is_some_and(|(_, &end)| range.end <= end)
@@ -71,12 +71,12 @@ impl Intervals {
         gaps
     }
 
-    /// Where the interval that begins at 0 ends.
+    /// End of the interval that begins at 0.
     pub fn prefix(&self) -> u64 {
         self.map.get(&0).copied().unwrap_or(0)
     }
 
-    /// Where the interval that holds the byte `at` ends; `at` itself if none does.
+    /// End of the interval that holds the byte `at`; `at` itself if none does.
     pub fn end_of(&self, at: u64) -> u64 {
         self.map.range(..=at).next_back().map_or(at, |(_, &end)| end.max(at))
     }
@@ -92,7 +92,7 @@ impl Intervals {
         self.map.last_key_value().map(|(_, &end)| end - 1)
     }
 
-    /// How many bytes are in.
+    /// Number of bytes that are in.
     pub fn len(&self) -> u64 {
         self.map.iter().map(|(start, end)| end - start).sum()
     }

@@ -1,25 +1,30 @@
-//! Every want of a session and what is to be asked next: a state machine that is handed the time.
+//! Every want of a session and what is to be requested next: a state machine that is handed the time.
 //!
-//! A want is *queued*, *delayed* until a moment, or *asked*. It leaves the ledger when its bytes
+//! A want is *queued*, *delayed* until a moment, or *requested*. It leaves the ledger when its bytes
 //! are checked and written, when it fails, or when its bytes came another way: coverage is kept
 //! by byte interval for each object, so a piece that arrives ends the chunks inside it, and the
 //! other way round.
+//!
+//! | module | story |
+//! |---|---|
+//! | `wants` | the wants that have not ended, and how far each is |
+//! | `queue` | those to be asked for, in their order |
+//! | `coverage` | which bytes are there |
 
 mod coverage;
 mod queue;
+mod wants;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::coverage::ByteCoverage;
-use self::queue::WantQueue;
+pub use self::wants::RequestedCost;
+use self::wants::{OpenWants, WantEntry};
 use crate::intervals::Intervals;
 use crate::want::{ObjectKey, ObjectOffset, Outcome, Tag, Want, WantId};
-
-/// What each want is taken to cost besides its bytes, so that empty files are not free.
-const WANT_COST: u64 = 512;
 
 /// Limits of a ledger.
 #[derive(Debug, Clone, Copy)]
@@ -37,10 +42,10 @@ impl Default for LedgerConfig {
     }
 }
 
-/// What is to become of a want that ended without its bytes.
+/// Next step for a want that ended without its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WantFate {
-    /// It will be asked again.
+pub enum WantResult {
+    /// It will be requested again.
     Again,
     /// It has failed. What that means to the objects it belongs to is not the ledger's to say.
     Failed(Box<Want>),
@@ -48,51 +53,14 @@ pub enum WantFate {
     Unknown,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WantStage {
-    Queued,
-    Delayed,
-    Asked,
-}
-
-#[derive(Debug)]
-struct WantEntry {
-    want: Want,
-    stage: WantStage,
-    bad: u32,
-    /// Its bytes are being checked.
-    delivered: bool,
-    /// The batch it was last asked in.
-    batch: u64,
-    /// What it counts for against the window while it is asked.
-    charged: u64,
-}
-
-impl WantEntry {
-    /// From now on it is asked.
-    fn ask(&mut self, batch: u64, charged: u64) -> Want {
-        (self.stage, self.batch, self.charged) = (WantStage::Asked, batch, charged);
-        self.want.clone()
-    }
-
-    /// Whether it is to be asked for.
-    fn is_queued(&self) -> bool {
-        self.stage == WantStage::Queued && !self.delivered
-    }
-
-    const fn is_piece(&self) -> bool {
-        matches!(self.want.id, WantId::Piece { .. })
-    }
-}
-
-/// What became of a want whose bytes were written.
+/// Result of a want whose bytes were written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completed {
-    /// The places that they filled.
+    /// The positions that they filled.
     pub filled: Vec<ObjectOffset>,
-    /// Bytes that were not there before, over all places.
+    /// Bytes that were not there before, over all positions.
     pub fresh: u64,
-    /// Wants that need not be brought any more and were asked.
+    /// Wants that need not be brought any more and were requested.
     pub cancelled: Vec<Tag>,
 }
 
@@ -104,108 +72,48 @@ fn bytes_of(ranges: &[Range<u64>]) -> u64 {
 #[derive(Debug)]
 pub struct Ledger {
     config: LedgerConfig,
-    wants: HashMap<Tag, WantEntry>,
-    by_id: HashMap<WantId, Tag>,
+    wants: OpenWants,
     coverage: ByteCoverage,
-    queue: WantQueue,
-    asked: AskedCost,
-    next_tag: Tag,
-    batches: u64,
     last_progress: Instant,
-}
-
-/// Bytes (and per-want costs) that are asked and have not ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AskedCost {
-    /// Of all wants.
-    pub all: u64,
-    /// Of wants of which all is missing: by them it shows how fast a network is, which the few bytes of
-    /// others do not fill.
-    pub whole: u64,
-}
-
-impl AskedCost {
-    const fn add(&mut self, cost: u64, is_whole: bool) {
-        self.all += cost;
-        self.whole += if is_whole { cost } else { 0 };
-    }
-
-    const fn take(&mut self, cost: u64, is_whole: bool) {
-        self.all -= cost;
-        self.whole -= if is_whole { cost } else { 0 };
-    }
-}
-
-/// What a want counts for against a plugin's window.
-fn cost(want: &Want) -> u64 {
-    want.missing_len() + WANT_COST
 }
 
 impl Ledger {
     /// An empty ledger.
     pub fn new(config: LedgerConfig, now: Instant) -> Self {
-        Self {
-            config,
-            wants: HashMap::new(),
-            by_id: HashMap::new(),
-            coverage: ByteCoverage::default(),
-            queue: WantQueue::default(),
-            asked: AskedCost::default(),
-            next_tag: 1,
-            batches: 0,
-            last_progress: now,
-        }
+        Self { config, wants: OpenWants::new(), coverage: ByteCoverage::default(), last_progress: now }
     }
 
-    /// Adds a want for `id` at `place`; the same id wanted already gets a further place.
+    /// Adds a want for `id` at `position`; the same id wanted already gets a further position.
     pub fn add(
         &mut self,
         id: WantId,
-        place: ObjectOffset,
+        position: ObjectOffset,
         group: &Arc<crate::want::Group>,
         now: Instant,
     ) -> Tag {
         if self.wants.is_empty() {
             self.last_progress = now;
         }
-        let tag = match self.by_id.get(&id) {
-            Some(&tag) => tag,
-            None => self.open(id, Arc::clone(group)),
-        };
-        if self.coverage.add(place, tag, id.len())
-            && let Some(entry) = self.wants.get_mut(&tag)
+        let tag = self.wants.open(id, group);
+        if self.coverage.add(position, tag, id.len())
+            && let Some(entry) = self.wants.get_mut(tag)
         {
-            entry.want.places.push(place);
+            entry.want.positions.push(position);
         }
         tag
     }
 
-    /// Of a piece that was not asked yet only `part` is missing.
+    /// Of a piece that was not requested yet only `part` is missing.
     pub fn narrow(&mut self, tag: Tag, part: Option<Range<u64>>) {
-        if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == WantStage::Queued) {
-            entry.want.part = part;
-        }
+        self.wants.narrow(tag, part);
     }
 
-    fn open(&mut self, id: WantId, group: Arc<crate::want::Group>) -> Tag {
-        let tag = self.next_tag;
-        self.next_tag += 1;
-        let want =
-            Want { tag, id, places: Vec::with_capacity(1), group, origin: None, base: None, part: None };
-        let entry =
-            WantEntry { want, stage: WantStage::Queued, bad: 0, delivered: false, batch: 0, charged: 0 };
-        self.wants.insert(tag, entry);
-        self.by_id.insert(id, tag);
-        self.queue.push(&id, tag);
-        tag
+    /// Cost of what is requested and has not ended.
+    pub const fn requested(&self) -> RequestedCost {
+        self.wants.requested()
     }
 
-    /// What is asked and has not ended.
-    pub const fn asked(&self) -> AskedCost {
-        self.asked
-    }
-
-    /// Which bytes are there.
+    /// Bytes that are there.
     pub const fn coverage(&self) -> &ByteCoverage {
         &self.coverage
     }
@@ -213,138 +121,98 @@ impl Ledger {
     /// Takes the next wants to ask for: at least one if any is due, else at most `room` bytes'
     /// and `max` wants' worth.
     pub fn next_batch(&mut self, room: u64, max: usize, now: Instant) -> Vec<Want> {
-        self.wake(now);
-        self.batches += 1;
-        let number = self.batches;
-        let mut batch = Vec::new();
-        let mut used = 0;
-        while batch.len() < max
-            && let Some(first) = self.queue.first(|tag| self.wants.get(tag).is_some_and(WantEntry::is_queued))
-            && let Some(entry) = self.wants.get_mut(&first)
-        {
-            let cost = cost(&entry.want);
-            used += cost;
-            if used > room && !batch.is_empty() {
-                break;
-            }
-            let id = entry.want.id;
-            let want = entry.ask(number, cost);
-            self.asked.add(cost, want.part.is_none());
-            batch.push(want);
-            self.queue.pop(&id);
-        }
-        batch
+        self.wants.next_batch(room, max, now)
     }
 
-    /// Takes every chunk that is due. Whoever is asked for them thus takes what comes: they do not
-    /// count as asked against a window.
+    /// Takes every chunk that is due. Whoever brings them thus takes what comes: they do not
+    /// count as requested against a window.
     pub fn next_chunks(&mut self, now: Instant) -> Vec<Want> {
-        self.wake(now);
-        self.batches += 1;
-        let (wants, batch) = (&mut self.wants, self.batches);
-        let due = self.queue.drain_chunks().filter_map(|tag| {
-            let entry = wants.get_mut(&tag).filter(|entry| entry.is_queued())?;
-            Some(entry.ask(batch, 0))
-        });
-        due.collect()
+        self.wants.next_chunks(now)
     }
 
     /// The number of the last batch.
     pub const fn last_batch(&self) -> u64 {
-        self.batches
+        self.wants.last_batch()
     }
 
-    /// Puts delayed wants that are due back in the queue.
-    fn wake(&mut self, now: Instant) {
-        while let Some(tag) = self.queue.due(now) {
-            if let Some(entry) = self.wants.get_mut(&tag).filter(|entry| entry.stage == WantStage::Delayed) {
-                entry.stage = WantStage::Queued;
-                self.queue.push(&entry.want.id, tag);
-            }
-        }
-    }
-
-    /// When the next delayed want is due.
+    /// Time at which the next delayed want is due.
     pub fn next_wake(&self) -> Option<Instant> {
-        self.queue.next_wake()
+        self.wants.next_wake()
     }
 
-    /// Whether anything could be asked now.
+    /// True if anything could be requested now.
     pub fn has_due(&mut self, now: Instant) -> bool {
-        self.wake(now);
-        self.queue.has_any()
+        self.wants.wake(now).has_any()
     }
 
-    /// Whether a chunk could be asked now.
+    /// True if a chunk could be requested now.
     pub fn has_due_chunks(&mut self, now: Instant) -> bool {
-        self.wake(now);
-        self.queue.has_chunks()
+        self.wants.wake(now).has_chunks()
     }
 
     /// Bytes came for `tag` and are to be checked. Returns the want, unless it has ended or other
     /// bytes for it are being checked: then these are a duplicate.
     pub fn delivered(&mut self, tag: Tag) -> Option<&Want> {
-        let entry = self.wants.get_mut(&tag).filter(|entry| !entry.delivered)?;
+        let entry = self.wants.get_mut(tag).filter(|entry| !entry.delivered)?;
         entry.delivered = true;
         Some(&entry.want)
     }
 
-    /// Whether `tag` was last asked in `batch` and nothing has come for it.
+    /// True if `tag` was last requested in `batch` and nothing has come for it.
     pub fn is_waiting(&self, tag: Tag, batch: u64) -> bool {
-        let waits =
-            |entry: &WantEntry| entry.stage == WantStage::Asked && entry.batch == batch && !entry.delivered;
-        self.wants.get(&tag).is_some_and(waits)
+        self.wants.is_waiting(tag, batch)
     }
 
     /// A want that has not ended.
     pub fn get(&self, tag: Tag) -> Option<&Want> {
-        self.wants.get(&tag).map(|entry| &entry.want)
+        self.wants.get(tag).map(|entry| &entry.want)
     }
 
-    /// The bytes of `tag` are checked and written to `written`. Returns the places that they
+    /// The bytes of `tag` are checked and written to `written`. Returns the positions that they
     /// filled, how many bytes are new there, and wants that are covered by now and need not be
-    /// brought. A place that the want got while its bytes were on their way to the others is still to
+    /// brought. A position that the want got while its bytes were on their way to the others is still to
     /// be filled.
     pub fn done(&mut self, tag: Tag, written: &[ObjectOffset], now: Instant) -> Completed {
         self.last_progress = now;
         let mut done = Completed::default();
-        let Some((places, len)) = self.take_places(tag, written) else { return done };
-        for place in &places {
-            let range = place.offset..place.offset + len;
-            done.fresh += bytes_of(&self.coverage.gaps(place.object, &range));
-            done.cancelled.extend(self.cover(place.object, range));
+        let Some((positions, len)) = self.take_positions(tag, written) else { return done };
+        for position in &positions {
+            let range = position.offset..position.offset + len;
+            done.fresh += bytes_of(&self.coverage.gaps(position.object, &range));
+            done.cancelled.extend(self.cover(position.object, range));
         }
-        Completed { filled: places, ..done }
+        Completed { filled: positions, ..done }
     }
 
-    /// Takes the places out that were written; a want without others is closed.
-    fn take_places(&mut self, tag: Tag, written: &[ObjectOffset]) -> Option<(Vec<ObjectOffset>, u64)> {
+    /// Takes the positions out that were written; a want without others is closed.
+    fn take_positions(&mut self, tag: Tag, written: &[ObjectOffset]) -> Option<(Vec<ObjectOffset>, u64)> {
         let written: HashSet<&ObjectOffset> = written.iter().collect();
-        let entry = self.wants.get_mut(&tag)?;
-        let is_filled = |place: &ObjectOffset| written.contains(place);
-        let (filled, rest) = entry.want.places.iter().copied().partition::<Vec<_>, _>(is_filled);
+        let entry = self.wants.get_mut(tag)?;
+        let is_filled = |position: &ObjectOffset| written.contains(position);
+        let (filled, rest) = entry.want.positions.iter().copied().partition::<Vec<_>, _>(is_filled);
         let len = entry.want.id.len();
         if rest.is_empty() {
             self.close(tag);
             return Some((filled, len));
         }
-        entry.want.places = rest;
-        filled.iter().for_each(|place| self.coverage.remove(place, tag));
-        self.requeue(tag);
+        entry.want.positions = rest;
+        filled.iter().for_each(|position| self.coverage.remove(position, tag));
+        self.wants.requeue(tag);
         Some((filled, len))
     }
 
     /// Bytes of `object` are there (found, checked and written without a want). Returns wants that
-    /// need not be brought any more; those that were asked are to be cancelled.
+    /// need not be brought any more; those that were requested are to be cancelled.
     pub fn cover(&mut self, object: ObjectKey, range: Range<u64>) -> Vec<Tag> {
         self.coverage.cover(object, range.clone());
         let candidates: Vec<Tag> = self.coverage.near(object, &range).map(|(_, tag)| tag).collect();
         let mut cancelled = Vec::new();
         for tag in candidates {
-            if self.is_covered(tag) {
-                let was_asked = self.wants.get(&tag).is_some_and(|entry| entry.stage == WantStage::Asked);
+            let Some(entry) = self.wants.get(tag) else { continue };
+            if self.coverage.covers(&entry.want.positions, entry.want.id.len()) {
+                let was_requested = entry.is_requested();
                 self.close(tag);
-                if was_asked {
+                if was_requested {
                     cancelled.push(tag);
                 }
             }
@@ -352,23 +220,11 @@ impl Ledger {
         cancelled
     }
 
-    fn is_covered(&self, tag: Tag) -> bool {
-        let Some(entry) = self.wants.get(&tag) else { return true };
-        let len = entry.want.id.len();
-        len > 0
-            && entry.want.places.iter().all(|place| {
-                let have = self.coverage.have(place.object);
-                have.is_some_and(|have| have.covers(&(place.offset..place.offset + len)))
-            })
-    }
-
     /// Takes `tag` out of every index.
     fn close(&mut self, tag: Tag) -> Option<Want> {
-        let entry = self.wants.remove(&tag)?;
-        self.asked.take(entry.charged, entry.want.part.is_none());
-        self.by_id.remove(&entry.want.id);
-        entry.want.places.iter().for_each(|place| self.coverage.remove(place, tag));
-        Some(entry.want)
+        let want = self.wants.close(tag)?;
+        want.positions.iter().for_each(|position| self.coverage.remove(position, tag));
+        Some(want)
     }
 
     /// Bytes that were there turn out wrong (a recipe whose chunks do not make up their piece).
@@ -376,76 +232,57 @@ impl Ledger {
         self.coverage.uncover(object, range);
     }
 
-    /// What was delivered for `tag` is wrong. Who brought it is the session's to remember.
-    pub fn bad(&mut self, tag: Tag) -> WantFate {
-        let Some(entry) = self.wants.get_mut(&tag) else { return WantFate::Unknown };
+    /// Takes note that the delivery for `tag` is wrong. The session remembers who brought it.
+    pub fn bad(&mut self, tag: Tag) -> WantResult {
+        let Some(entry) = self.wants.get_mut(tag) else { return WantResult::Unknown };
         entry.bad += 1;
         if entry.bad >= self.config.max_bad {
             return self.fail(tag);
         }
-        self.requeue(tag);
-        WantFate::Again
+        self.wants.requeue(tag);
+        WantResult::Again
     }
 
-    /// The part that was delivered for `tag` is of no use, and nobody is to blame: all of it is asked for.
+    /// The part that was delivered for `tag` is of no use, and nobody is to blame: all of it is requested.
     pub fn widen(&mut self, tag: Tag) {
-        self.requeue(tag);
+        self.wants.requeue(tag);
         self.narrow(tag, None);
     }
 
     /// A want ended without bytes. If bytes for it are being checked, that decides.
-    pub fn ended(&mut self, tag: Tag, outcome: &Outcome, now: Instant) -> WantFate {
-        if self.wants.get(&tag).is_none_or(|entry| entry.delivered) {
-            return WantFate::Unknown;
+    pub fn ended(&mut self, tag: Tag, outcome: &Outcome, now: Instant) -> WantResult {
+        if self.wants.get(tag).is_none_or(|entry| entry.delivered) {
+            return WantResult::Unknown;
         }
         match outcome {
-            Outcome::RetryLater(delay) => {
-                self.leave_asked(tag, WantStage::Delayed);
-                self.queue.delay(tag, now + *delay);
-            }
-            Outcome::Cancelled => self.requeue(tag),
+            Outcome::RetryLater(delay) => self.wants.delay(tag, now + *delay),
+            Outcome::Cancelled => self.wants.requeue(tag),
             _ => return self.fail(tag),
         }
-        WantFate::Again
+        WantResult::Again
     }
 
-    fn requeue(&mut self, tag: Tag) {
-        self.leave_asked(tag, WantStage::Queued);
-        if let Some(id) = self.wants.get(&tag).map(|entry| entry.want.id) {
-            self.queue.push(&id, tag);
-        }
+    fn fail(&mut self, tag: Tag) -> WantResult {
+        self.close(tag).map_or(WantResult::Unknown, |want| WantResult::Failed(Box::new(want)))
     }
 
-    fn leave_asked(&mut self, tag: Tag, stage: WantStage) {
-        if let Some(entry) = self.wants.get_mut(&tag) {
-            let (charged, is_whole) = (std::mem::take(&mut entry.charged), entry.want.part.is_none());
-            entry.stage = stage;
-            entry.delivered = false;
-            self.asked.take(charged, is_whole);
-        }
-    }
-
-    fn fail(&mut self, tag: Tag) -> WantFate {
-        self.close(tag).map_or(WantFate::Unknown, |want| WantFate::Failed(Box::new(want)))
-    }
-
-    /// Forgets an object; returns wants of nobody else that were asked, to be cancelled.
+    /// Forgets an object; returns wants of nobody else that were requested, to be cancelled.
     pub fn forget(&mut self, object: ObjectKey) -> Vec<Tag> {
         let mut cancelled = Vec::new();
         for (_, tag) in self.coverage.forget(object) {
-            if self.leave(tag, object) == Some(WantStage::Asked) {
+            if self.leave(tag, object) {
                 cancelled.push(tag);
             }
         }
         cancelled
     }
 
-    /// Takes back the pieces of `object` that nobody is asked for: something else is wanted there. Returns which.
+    /// Takes back the pieces of `object` that are not requested of anybody: something else is wanted there. Returns which.
     pub fn take_back_pieces(&mut self, object: ObjectKey) -> Vec<u64> {
         let wants = &self.wants;
         let is_idle = |tag: Tag| {
-            let entry = wants.get(&tag);
-            entry.is_some_and(|entry| entry.is_piece() && entry.stage != WantStage::Asked && !entry.delivered)
+            let entry = wants.get(tag);
+            entry.is_some_and(|entry| entry.is_piece() && entry.is_idle())
         };
         let idle: Vec<_> = self.coverage.wants(object).filter(|&(_, tag)| is_idle(tag)).collect();
         let mut taken = Vec::new();
@@ -459,44 +296,42 @@ impl Ledger {
         taken
     }
 
-    /// Takes a piece back that was last asked in `batch` or before and for which nothing has come. Returns
-    /// the places that it was wanted for; none if it is none of these.
+    /// Takes a piece back that was last requested in `batch` or before and for which nothing has come. Returns
+    /// the positions that it was wanted for; none if it is none of these.
     pub fn take_back_piece(&mut self, tag: Tag, batch: u64) -> Vec<ObjectOffset> {
-        let is_old = |entry: &&WantEntry| entry.is_piece() && entry.batch <= batch && !entry.delivered;
-        if self.wants.get(&tag).filter(is_old).is_none() {
+        let is_old = |entry: &&WantEntry| entry.is_piece() && entry.is_old(batch);
+        if self.wants.get(tag).filter(is_old).is_none() {
             return Vec::new();
         }
-        self.close(tag).map_or_else(Vec::new, |want| want.places)
+        self.close(tag).map_or_else(Vec::new, |want| want.positions)
     }
 
-    /// Takes every place in `object` from a want. One without others is closed: then returns how
-    /// far it was.
-    fn leave(&mut self, tag: Tag, object: ObjectKey) -> Option<WantStage> {
-        let entry = self.wants.get_mut(&tag)?;
-        entry.want.places.retain(|place| place.object != object);
-        let (stage, is_over) = (entry.stage, entry.want.places.is_empty());
-        is_over.then(|| self.close(tag))?;
-        Some(stage)
+    /// Takes every place in `object` from a want. One without others is closed: then returns whether it was asked.
+    fn leave(&mut self, tag: Tag, object: ObjectKey) -> bool {
+        let Some(entry) = self.wants.get_mut(tag) else { return false };
+        entry.want.positions.retain(|position| position.object != object);
+        let (was_requested, is_over) = (entry.is_requested(), entry.want.positions.is_empty());
+        is_over && self.close(tag).is_some() && was_requested
     }
 
     /// The parts of `range` that are not there and that no piece which is wanted will fill.
     pub fn gaps_beside_pieces(&self, object: ObjectKey, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut expected = Intervals::default();
         for (offset, tag) in self.coverage.near(object, range) {
-            let entry = self.wants.get(&tag).filter(|entry| entry.is_piece());
+            let entry = self.wants.get(tag).filter(|entry| entry.is_piece());
             entry.into_iter().for_each(|entry| expected.insert(offset..offset + entry.want.id.len()));
         }
         let gaps = self.coverage.gaps(object, range);
         gaps.iter().flat_map(|gap| expected.gaps(gap)).collect()
     }
 
-    /// Bytes of the wants of `object` that are asked.
-    pub fn asked_bytes(&self, object: ObjectKey) -> u64 {
-        let entries = self.coverage.wants(object).filter_map(|(_, tag)| self.wants.get(&tag));
-        entries.filter(|entry| entry.stage == WantStage::Asked).map(|entry| entry.want.id.len()).sum()
+    /// Bytes of the wants of `object` that are requested.
+    pub fn requested_bytes(&self, object: ObjectKey) -> u64 {
+        let entries = self.coverage.wants(object).filter_map(|(_, tag)| self.wants.get(tag));
+        entries.filter(|entry| entry.is_requested()).map(|entry| entry.want.id.len()).sum()
     }
 
-    /// How long it has been since bytes last came, if that is over the patience and any are due.
+    /// Time since bytes last came, if that is over the wait limit and any are due.
     pub fn stalled(&self, now: Instant) -> Option<Duration> {
         let waited = now.saturating_duration_since(self.last_progress);
         (!self.wants.is_empty() && waited >= self.config.wait_limit).then_some(waited)

@@ -1,4 +1,4 @@
-//! How objects get here: the transfer plugin seam (DOT's transfer plugins, `papers/dot.txt` §4.2)
+//! Transfer of objects to here: the transfer plugin seam (DOT's transfer plugins, `papers/dot.txt` §4.2)
 //! and the session that asks plugins for wants, checks what they deliver, and writes it.
 //!
 //! ```text
@@ -10,18 +10,18 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | [`want`] | what is asked for, what comes back, how each want ends |
+//! | [`want`] | requests for content, deliveries, and the end of each want |
 //! | [`plugin`] | the [`TransferPlugin`] trait and its contract |
 //! | [`claim`] | recipes as their makers claim them, checked as they come: pure |
-//! | [`following`] | where in an older version an object's pieces lie, by samples of it |
-//! | [`intervals`] | which bytes of an object are there |
-//! | [`ledger`] | every want's state; decides what to ask next: pure, handed the time |
-//! | [`metadata`] | what a source says of an object besides its bytes |
+//! | [`following`] | positions of an object's pieces in an older version, by samples of it |
+//! | [`intervals`] | the bytes of an object that are there |
+//! | [`ledger`] | every want's state; decides what to request next: pure, handed the time |
+//! | [`metadata`] | a source's metadata of an object, besides its bytes |
 //! | [`object`] | one object on its way: known piece values, checks |
-//! | [`target`] | where checked bytes go |
+//! | [`target`] | targets of checked bytes |
 //! | [`session`] | the actor around the ledger, with its workers |
 //! | [`progress`] | bytes by source, for people and programs |
-//! | [`rate`] | how fast a network or a disk is, as it shows: pure |
+//! | [`rate`] | measured rates of networks and disks: pure |
 //! | [`conformance`] | the examination every plugin passes |
 //!
 //! Decisions live in [`ledger`]; no socket, clock or file is used there.

@@ -1,4 +1,4 @@
-//! What a source says of an object besides its bytes, for the plugins and processors of the
+//! Metadata that a source gives of an object besides its bytes, for the plugins and processors of the
 //! receiving side (`papers/dot.txt` §7): keys and values, few and short. Whoever does not know a
 //! key passes over it.
 
@@ -17,7 +17,7 @@ pub const MAX_VALUE: usize = 1024;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metadata(BTreeMap<String, Vec<u8>>);
 
-/// Why a key and its value can't be taken.
+/// Error of a key and its value that can't be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MetadataError {
     /// Over [`MAX_KEYS`].

@@ -13,11 +13,11 @@ use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout, MIN_LOG2, PieceError, Value};
 use towpath_store::About;
 
-use crate::following::{Following, Likeness, Samples};
+use crate::following::{Following, PieceMatch, Samples};
 use crate::target::Target;
 use crate::want::{Group, ObjectKey, Proof};
 
-/// Why bytes were not taken for what they were said to be.
+/// Reason why bytes were not taken for what they were said to be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CheckError {
     /// The bytes do not have the piece's or chunk's hash.
@@ -43,11 +43,11 @@ pub enum CheckError {
 pub struct ObjectInFlight {
     /// Its name within the session.
     pub key: ObjectKey,
-    /// What was asked for.
+    /// Object that was requested.
     pub oid: Oid,
-    /// Which file it belongs to.
+    /// File that it belongs to.
     pub group: Arc<Group>,
-    /// Where its bytes go.
+    /// Target of its bytes.
     pub target: Arc<dyn Target>,
     known: Mutex<KnownPieces>,
     writing: Mutex<()>,
@@ -56,12 +56,12 @@ pub struct ObjectInFlight {
 
 /// An object that is drawn from an older version, too.
 pub struct Followed {
-    /// What is known of it to find it there.
+    /// Samples to find it there.
     pub samples: Samples,
-    /// Where it was found last.
+    /// Position where it was found last.
     pub following: Following,
-    /// How pieces are made of which a part is wanted.
-    pub likenesses: HashMap<u64, Likeness>,
+    /// Making of pieces of which a part is wanted.
+    pub piece_matches: HashMap<u64, PieceMatch>,
 }
 
 #[derive(Default)]
@@ -75,7 +75,7 @@ struct KnownPieces {
 }
 
 impl ObjectInFlight {
-    /// An object of which nothing is known but what was asked.
+    /// An object of which nothing is known but its name.
     pub fn new(key: ObjectKey, oid: Oid, group: Arc<Group>, target: Arc<dyn Target>) -> Self {
         let content = (!oid.is_live()).then_some(oid);
         let known = Mutex::new(KnownPieces { content, ..KnownPieces::default() });
@@ -88,7 +88,7 @@ impl ObjectInFlight {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known to draw it from an older version, if it is.
+    /// Knowledge to draw it from an older version, if it is.
     pub fn followed(&self) -> MutexGuard<'_, Option<Followed>> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,7 +100,7 @@ impl ObjectInFlight {
         let followed = followed.get_or_insert_with(|| Followed {
             samples: Samples::new(layout),
             following: Following::default(),
-            likenesses: HashMap::new(),
+            piece_matches: HashMap::new(),
         });
         followed.samples.learn(first, bytes)
     }
@@ -119,12 +119,12 @@ impl ObjectInFlight {
         self.with(|known| known.content)
     }
 
-    /// What its source said of it, as far as it was asked.
+    /// Description by its source, as far as it was asked.
     pub fn about(&self) -> About {
         self.with(|known| known.about.clone())
     }
 
-    /// Its source said what it is.
+    /// Its source described it.
     pub fn set_about(&self, about: About) {
         self.with(|known| known.about = about);
     }

@@ -10,7 +10,7 @@
 //!   either delivered to the sink or given one [`Outcome`]. Duplicates of a delivery are legal;
 //!   order is free.
 //! * **Nothing is trusted.** The session checks every delivery; a plugin hands on what it got.
-//!   It never delivers under a tag it was not asked for.
+//!   It never delivers under a tag that was not requested.
 //! * **The sink is bounded.** `deliver` waits while the receiving side is behind; a plugin that
 //!   respects it needs no buffers of its own. [`Sink::backpressure`] tells how far behind.
 //! * **Cancellation is acknowledged.** After [`TransferPlugin::cancel_chunks`] each named want
@@ -42,17 +42,17 @@ use towpath_store::About;
 use crate::metadata::Metadata;
 use crate::want::{Coverage, Delivery, Group, Outcome, Proof, Tag, Want};
 
-/// What this machine is called as a source, in progress and results.
+/// Name of this machine as a source, in progress and results.
 pub const THIS_MACHINE: &str = "this machine";
 
 /// A boxed future, so that the seam can be a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where a transfer may draw from, and by what right. Sources come and go in mid-transfer, so
+/// Sources that a transfer may draw from, and by what right. Sources come and go in mid-transfer, so
 /// the hints are a stream of lists.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// What the ticket names: the object itself, or the tree that mentions it.
+    /// Name in the ticket: the object itself, or the tree that mentions it.
     pub root: Oid,
     /// The ticket's issuer, whose signature live objects need.
     pub node: Option<NodeId>,
@@ -65,7 +65,7 @@ pub struct Context {
 /// A question about an object.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// Which object.
+    /// Object that is asked about.
     pub oid: Oid,
     /// The right to it, unless it is the ticket's own.
     pub coverage: Option<Coverage>,
@@ -85,7 +85,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// What is it? Nothing else.
+    /// Asks what it is, and nothing else.
     pub const fn about(oid: Oid) -> Self {
         Self { oid, coverage: None, proofs: None, follow: false, recipe: false, eager: false, samples: false }
     }
@@ -96,25 +96,25 @@ impl Query {
 pub enum Description {
     /// The object is known: always the first answer.
     Object {
-        /// What the source says of it besides bytes.
+        /// Description of it besides bytes.
         about: About,
         /// Its layout; `None` while it is live.
         layout: Option<Layout>,
-        /// What the source's processors say of it.
+        /// Metadata from the source's processors.
         metadata: Metadata,
     },
-    /// Values of pieces that were asked for.
+    /// Values of pieces that were requested.
     Proof(Proof),
     /// A statement about a live object, with its signature.
     Live {
-        /// What is stated.
+        /// Statement about the live object.
         statement: Statement,
         /// Ed25519 signature of the ticket's node over [`Statement::message`].
         signature: Vec<u8>,
     },
-    /// A part of the recipe that was asked for.
+    /// A part of the recipe that was requested.
     Recipe(RecipePart),
-    /// Samples that were asked for, in runs of any size: a claim that nobody can check.
+    /// Samples that were requested, in runs of any size: a claim that nobody can check.
     Samples {
         /// The first of the pieces that they are of.
         first: u64,
@@ -126,7 +126,7 @@ pub enum Description {
 /// A part of an object's recipe (`docs/formats/recipe.md`), a claim that nobody has checked yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecipePart {
-    /// Who is to blame if the recipe is wrong: the source, by the name it has in deliveries.
+    /// Source to blame if the recipe is wrong, by the name it has in deliveries.
     pub maker: Arc<str>,
     /// The root's bytes, in the first part and in no other.
     pub root: Option<Bytes>,
@@ -135,18 +135,18 @@ pub struct RecipePart {
     pub nodes: Vec<Bytes>,
 }
 
-/// What is known of an object that may be built by a recipe, as [`TransferPlugin::wants_recipe`]
-/// is told.
+/// Facts of an object that may be built by a recipe, as [`TransferPlugin::wants_recipe`]
+/// gets them.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectFacts<'a> {
     /// The object's content.
     pub oid: Oid,
-    /// The name by which some of its pieces may have been asked for: a live object's, before its content
+    /// The name by which some of its pieces may have been requested: a live object's, before its content
     /// was known.
     pub asked_as: Oid,
     /// Its bytes.
     pub size: u64,
-    /// Bytes of it that are not here and that nobody was asked for.
+    /// Bytes of it that are not here and not requested of anybody.
     pub missing: u64,
     /// Bytes a second at which what lies in its place was read and hashed; 0 if nothing was.
     pub read_rate: f64,
@@ -156,7 +156,7 @@ pub struct ObjectFacts<'a> {
     pub group: &'a Group,
 }
 
-/// How far behind the receiving side is, in bytes (dsync §4).
+/// Amount that the receiving side is behind, in bytes (dsync §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
     /// Delivered and not written yet.
@@ -165,7 +165,7 @@ pub struct Backlog {
     pub receive_queue: u64,
 }
 
-/// What a plugin knows of the way that its bytes come.
+/// State of the path that a plugin's bytes come by, as far as it knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathState {
     /// The round trip; zero if it is not known, or there is none.
@@ -176,11 +176,11 @@ pub struct PathState {
     pub receive_queue: u64,
     /// Bytes that came so far, also of chunks that are not whole yet.
     pub arrived: u64,
-    /// Bytes that were asked for are due, and this side is ready to read them.
+    /// Bytes that were requested are due, and this side is ready to read them.
     pub is_due: bool,
 }
 
-/// Where a plugin puts what it obtained.
+/// Destination of what a plugin obtained.
 pub trait Sink: Send + Sync {
     /// Hands over bytes; waits while the receiving side is behind.
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()>;
@@ -189,11 +189,11 @@ pub trait Sink: Send + Sync {
     fn partial_piece(&self, _delivery: Delivery) {}
     /// Ends a want that was not delivered.
     fn outcome(&self, tag: Tag, outcome: Outcome);
-    /// How far behind the receiving side is.
+    /// Amount that the receiving side is behind.
     fn backpressure(&self) -> Backlog;
 }
 
-/// How a plugin likes to be asked.
+/// Order in which a plugin likes to get requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// In small batches, as many bytes as its window says.
@@ -212,22 +212,22 @@ pub trait TransferPlugin: Send + Sync {
         None
     }
 
-    /// How it likes to be asked.
+    /// Order in which it likes to get requests.
     fn style(&self) -> Style {
         self.inner().map_or(Style::Batches, |inner| inner.style())
     }
 
-    /// Bytes of wants it likes to have under way in all; 0 if it likes no more to be asked for now, which
+    /// Bytes of wants it likes to have under way in all; 0 if it likes no more requests now, which
     /// is looked at again when something happens, and twice a second.
     fn window(&self) -> u64;
 
-    /// Whether all that it brings and asks crosses networks encrypted, as far as it can tell itself,
+    /// True if all that it brings and asks crosses networks encrypted, as far as it can tell itself,
     /// or crosses none. What something else protects, such as ssh, it can't tell.
     fn is_encrypted(&self) -> bool {
         self.inner().is_some_and(|inner| inner.is_encrypted())
     }
 
-    /// Nothing more is needed of it: whoever gave is told `how` that ended, if that is possible. Others who
+    /// Nothing more is needed of it: whoever gave gets `how` that ended, if that is possible. Others who
     /// use the same way must not be disturbed.
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
         match self.inner() {
@@ -249,12 +249,12 @@ pub trait TransferPlugin: Send + Sync {
         self.inner().map(|inner| inner.path()).unwrap_or_default()
     }
 
-    /// What keeps it from delivering at the moment, in words for people.
+    /// Trouble that keeps it from delivering at the moment, in words for people.
     fn last_error(&self) -> Option<String> {
         self.inner()?.last_error()
     }
 
-    /// Whether the rest of an object is better drawn chunk by chunk, as its recipe says: then the
+    /// True if the rest of an object is better drawn chunk by chunk, as its recipe says: then the
     /// session asks for the recipe, once, and if it gets one wants chunks where it wanted pieces. Asked
     /// time and again while the object's pieces are under way, so the answer must be quick; it may
     /// differ from one time to the next.
@@ -262,13 +262,13 @@ pub trait TransferPlugin: Send + Sync {
         self.inner().is_some_and(|inner| inner.wants_recipe(facts))
     }
 
-    /// Whether the rest of an object is better drawn from an older version that lies in its place, by samples
+    /// True if the rest of an object is better drawn from an older version that lies in its place, by samples
     /// of the object: then the session asks for these, once. Asked as [`Self::wants_recipe`] is, and before it.
     fn wants_samples(&self, facts: &ObjectFacts<'_>) -> bool {
         self.inner().is_some_and(|inner| inner.wants_samples(facts))
     }
 
-    /// Whether chunks that are wanted come all at once and in one call, whatever the window says,
+    /// True if chunks that are wanted come all at once and in one call, whatever the window says,
     /// rather than in batches like the rest: for a plugin that chooses among them itself.
     fn takes_all_chunks(&self) -> bool {
         self.inner().is_some_and(|inner| inner.takes_all_chunks())

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a transfer has done so far. Bytes are those of objects, checked and written.
+/// Results of a transfer so far. Bytes are those of objects, checked and written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Bytes of all objects asked for so far, as far as their sizes are known.
+    /// Bytes of all objects requested so far, as far as their sizes are known.
     pub expected: u64,
     /// Bytes that are there.
     pub done: u64,
@@ -18,7 +18,7 @@ pub struct Snapshot {
     pub zeros: u64,
     /// Objects complete.
     pub objects: u64,
-    /// What keeps the transfer from going on, if anything does.
+    /// Trouble that keeps the transfer from going on, if anything does.
     pub last_error: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Progress {
         });
     }
 
-    /// Counts bytes that came once and fill `fresh` ones in all places together.
+    /// Counts bytes that came once and fill `fresh` ones in all positions together.
     pub(crate) fn came(&self, source: &Arc<str>, once: u64, fresh: u64, zeros: bool) {
         match zeros {
             true => self.with(|snapshot| (snapshot.done += once, snapshot.zeros += once)),

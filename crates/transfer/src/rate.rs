@@ -1,4 +1,4 @@
-//! How fast something brings bytes, as it shows: moving averages of what was measured (dsync §6.2.1).
+//! Rates at which something brings bytes: moving averages of what was measured (dsync §6.2.1).
 //! Pure: handed the time.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 const ALPHA: f64 = 0.2;
 /// Arrivals are gathered for so long, seconds, before they count as one measurement.
 const INTERVAL: f64 = 0.05;
-/// What came in less tells nothing.
+/// Shortest time, in seconds, that a measurement needs to be of use.
 const SHORTEST: f64 = 0.005;
 
 /// An exponentially weighted moving average that begins with an assumption.
@@ -41,13 +41,13 @@ impl Average {
     }
 }
 
-/// Bytes a second that a network or a disk brings while it is asked for something.
+/// Bytes a second that a network or a disk brings while something is requested of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
     average: Average,
-    /// Since when it is asked and nothing came.
+    /// Since when something is requested and nothing came.
     since: Option<f64>,
-    /// Bytes and seconds of the open interval. Time in which nothing was asked does not count.
+    /// Bytes and seconds of the open interval. Time in which nothing was requested does not count.
     gathered: (u64, f64),
 }
 
@@ -63,7 +63,7 @@ impl Rate {
         self.since.get_or_insert(now.as_secs_f64());
     }
 
-    /// Bytes came; `is_idle` if nothing is asked any more.
+    /// Bytes came; `is_idle` if nothing is requested any more.
     pub fn arrived(&mut self, now: Duration, bytes: u64, is_idle: bool) {
         let now = now.as_secs_f64();
         let Some(since) = self.since else { return };

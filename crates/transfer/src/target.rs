@@ -1,4 +1,4 @@
-//! Where a session puts checked bytes: a file beside its final name, an object in the store.
+//! Targets of a session's checked bytes: a file beside its final name, an object in the store.
 
 use std::io;
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub trait Target: Send + Sync {
         None
     }
 
-    /// Whether its bytes are used before it is complete. Then they come as pieces: chunks of a recipe are
+    /// True if its bytes are used before it is complete. Then they come as pieces: chunks of a recipe are
     /// a claim until the pieces that they fill are checked.
     fn is_read_early(&self) -> bool {
         false
@@ -44,12 +44,12 @@ pub trait Target: Send + Sync {
         self.read(offset, buf)
     }
 
-    /// What it replaces, if that can be read anywhere, also while the target is written to.
+    /// Older version that it replaces, if that can be read anywhere, also while the target is written to.
     fn older(&self) -> Option<&dyn Older> {
         None
     }
 
-    /// Whether [`Self::older`] lies on a disk that reading it would have to wait for.
+    /// True if [`Self::older`] lies on a disk that reading it would have to wait for.
     fn older_is_cold(&self) -> bool {
         false
     }

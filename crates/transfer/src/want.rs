@@ -1,4 +1,4 @@
-//! What a session asks plugins for, what they bring, and how each want ends.
+//! Wants of a session, the deliveries of plugins, and how each want ends.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -16,16 +16,16 @@ pub type Tag = u64;
 /// Names an object within its session; never used twice.
 pub type ObjectKey = u64;
 
-/// What is wanted, by its content.
+/// Content that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WantId {
     /// A piece of an object, checked by its value in the object's BLAKE3 tree.
     Piece {
         /// The object, content or live.
         oid: Oid,
-        /// How it is cut.
+        /// Layout of the object.
         layout: Layout,
-        /// Which piece.
+        /// Number of the piece.
         index: u64,
     },
     /// A chunk that a recipe names, wherever it is found.
@@ -59,7 +59,7 @@ impl WantId {
     }
 }
 
-/// One place where wanted bytes belong.
+/// One position where wanted bytes belong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ObjectOffset {
     /// The object.
@@ -68,7 +68,7 @@ pub struct ObjectOffset {
     pub offset: u64,
 }
 
-/// Where the right to an object comes from when it is not the ticket's own: block `block` of the
+/// Origin of the right to an object when it is not the ticket's own: block `block` of the
 /// ticket's tree descriptor mentions it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Coverage {
@@ -76,7 +76,7 @@ pub struct Coverage {
     pub block: u64,
 }
 
-/// What is known of the file that a want belongs to: dsync's metadata group (`papers/dsync.txt`
+/// Facts of the file that a want belongs to: dsync's metadata group (`papers/dsync.txt`
 /// §5.2), by which plugins order their search.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Group {
@@ -86,13 +86,13 @@ pub struct Group {
     pub size: Option<u64>,
     /// Its modification time, if known.
     pub modified: Option<Time>,
-    /// Where it will lie on this machine, if it will be a file.
+    /// Path that it will have on this machine, if it will be a file.
     pub destination: Option<PathBuf>,
     /// See [`Coverage`].
     pub coverage: Option<Coverage>,
 }
 
-/// Where a chunk lies in an object that the source of the object can be asked for: whoever has the
+/// Position of a chunk in an object for which the object's source can be asked: whoever has the
 /// right to the object has it to its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Origin {
@@ -102,7 +102,7 @@ pub struct Origin {
     pub offset: u64,
 }
 
-/// What this machine has that likely resembles a run of wanted chunks: a source that knows how may
+/// Base on this machine that likely resembles a run of wanted chunks: a source that knows how may
 /// take its signature and answer with a delta (`docs/formats/delta.md`). A guess: whoever does not know
 /// what to do with it leaves it out, and what is made of it is checked like anything else.
 #[derive(Debug, PartialEq, Eq)]
@@ -113,18 +113,18 @@ pub struct SignedBase {
     pub signature: Bytes,
 }
 
-/// One thing to bring, with every place it belongs.
+/// One thing to bring, with every position it belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Want {
     /// Named so in deliveries and outcomes.
     pub tag: Tag,
-    /// What.
+    /// Content that is wanted.
     pub id: WantId,
-    /// Where it belongs, one place or more.
-    pub places: Vec<ObjectOffset>,
-    /// Which file it is part of.
+    /// Positions that it belongs to, one or more.
+    pub positions: Vec<ObjectOffset>,
+    /// File that it is part of.
     pub group: Arc<Group>,
-    /// Of a chunk: a place of which it can be asked for as a run of bytes, in the file of `group`.
+    /// Of a chunk: a position at which it can be requested as a run of bytes, in the file of `group`.
     pub origin: Option<Origin>,
     /// Of a chunk with `origin`: what likely resembles it. Chunks that follow each other in the object
     /// may have one together.
@@ -175,21 +175,21 @@ impl Payload {
 /// Bytes that a source brought, not checked yet.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// Which want.
+    /// Want that was delivered.
     pub tag: Tag,
     /// The bytes.
     pub payload: Payload,
     /// For a piece whose value the session may not know yet.
     pub proof: Option<Arc<Proof>>,
-    /// Who brought them, as shown to people: `peer 1a2b3c4d`, `this machine`.
+    /// Source of the bytes, as shown to people: `peer 1a2b3c4d`, `this machine`.
     pub source: Arc<str>,
-    /// When the source was asked, and when the last byte came.
+    /// Time of the request to the source, and of the last byte.
     pub timing: (Instant, Instant),
     /// Bytes of them that did not have to come, because they were made of the want's [`SignedBase`].
     pub saved: u64,
 }
 
-/// How a want ended, if not by its delivery.
+/// End of a want, if not by its delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// This source does not have it. Asking again is of no use unless something changes.

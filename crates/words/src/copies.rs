@@ -1,4 +1,4 @@
-//! What ended a copy, and what became of its single entries, as people are told.
+//! Texts of what ended a copy, and of the results of its single entries, for people.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::{AGAIN, FREE_SPACE, ssh};
 /// Bytes of the other side's words that are shown.
 const MOST_WORDS: usize = 4 << 10;
 
-/// Why a copy as a whole ended.
+/// Reason why a copy as a whole ended.
 pub fn copy(error: &CopyError) -> ApiError {
     let said = |kind| ApiError::new(kind, error.to_string());
     match error {
@@ -46,7 +46,7 @@ pub fn copy(error: &CopyError) -> ApiError {
     }
 }
 
-/// Why one entry was not copied: what happened, and what to do next.
+/// Reason why one entry was not copied: what happened, and what to do next.
 pub fn entry(fault: &EntryFault<'_>) -> (String, Option<String>) {
     let ApiError { message, hint, .. } = match fault {
         EntryFault::File(error) => obstacle(error).unwrap_or_else(|| super::source(error)),
@@ -148,7 +148,7 @@ fn opening(error: &FileError) -> ApiError {
     }
 }
 
-/// What keeps an entry from its place; if only leave does, who gives that.
+/// Obstacle that keeps an entry from its place; if only leave does, who gives that.
 fn obstacle(error: &FileError) -> Option<ApiError> {
     let why = match Obstacle::of(error)? {
         obstacle @ Obstacle::FullDirectory => format!("{obstacle}; --force or --delete removes it"),

@@ -1,4 +1,4 @@
-//! What went wrong, in the words of the local API: what happened, to which path or peer, and what
+//! Texts of errors, in the words of the local API: what happened, to which path or peer, and what
 //! to do next. The crates below tell facts; this is the one place that speaks to people.
 //!
 //! | module | story |
@@ -17,7 +17,7 @@ use towpath_files::{FileError, display_name, reason};
 use towpath_store::StoreError;
 use towpath_transfer::{FetchError, Outcome};
 
-/// What to do about most of what ends a transfer.
+/// Advice on most of what ends a transfer.
 const AGAIN: &str = "run the same command again: it goes on where it was";
 /// And about a full disk.
 const FREE_SPACE: &str = "free some space and run the same command again";
@@ -98,7 +98,7 @@ fn io_kind(error: &std::io::Error) -> ErrorKind {
     }
 }
 
-/// Why an object could not be fetched.
+/// Reason why an object could not be fetched.
 pub fn fetch(error: &FetchError) -> ApiError {
     let message = error.to_string();
     match error {

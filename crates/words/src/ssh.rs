@@ -1,4 +1,4 @@
-//! What went wrong on the way to another machine, as people are told: what happened, and what to do next.
+//! Texts of errors on the way to another machine, for people: what happened, and what to do next.
 
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,16 +9,16 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_files::display_name;
 use towpath_link::pipe::PipeError;
 use towpath_link::tcp::BindError;
-use towpath_ssh::error::{PlaceFault, SshError, SshWay};
+use towpath_ssh::error::{AddressFault, SshError, SshWay};
 use towpath_sync::error::chain;
 
 use super::AGAIN;
 
-/// Why the other machine, or what was named there, can't be had.
+/// Reason why the other machine, or what was named there, can't be had.
 pub fn ssh(error: &SshError) -> ApiError {
     let said = |kind, message: String| ApiError::new(kind, message);
     match error {
-        SshError::Place { named, fault } => place(&display_name(named.as_bytes()), *fault),
+        SshError::Address { named, fault } => address(&display_name(named.as_bytes()), *fault),
         SshError::Command { .. } => said(ErrorKind::Usage, error.to_string()),
         SshError::Nameless { path } => {
             let shown = if path.is_empty() { "the home directory".into() } else { display_name(path) };
@@ -58,7 +58,7 @@ pub fn ssh(error: &SshError) -> ApiError {
     }
 }
 
-/// Why there is no listener.
+/// Reason why there is no listener.
 pub fn bind(error: &BindError) -> ApiError {
     let detail = match error {
         BindError::Io { source, .. } => format!("{error}: {source}"),
@@ -67,19 +67,19 @@ pub fn bind(error: &BindError) -> ApiError {
     ApiError::new(ErrorKind::Failed, detail).hint("choose another address with --listen")
 }
 
-/// What was named is no place; `shown` is its name.
-fn place(shown: &str, fault: PlaceFault) -> ApiError {
+/// Error about a name that is no place; `shown` is the name.
+fn address(shown: &str, fault: AddressFault) -> ApiError {
     let wrong = match fault {
-        PlaceFault::Daemon => "tow does not speak to rsync daemons".into(),
-        PlaceFault::Url => "URLs are not read here".into(),
-        PlaceFault::Option(_) => format!("{fault}, which ssh would take for an option"),
-        PlaceFault::Empty(_) | PlaceFault::Space(_) => fault.to_string(),
+        AddressFault::Daemon => "tow does not speak to rsync daemons".into(),
+        AddressFault::Url => "URLs are not read here".into(),
+        AddressFault::Option(_) => format!("{fault}, which ssh would take for an option"),
+        AddressFault::Empty(_) | AddressFault::Space(_) => fault.to_string(),
     };
     ApiError::new(ErrorKind::Usage, format!("{shown}: {wrong}")).hint(match fault {
-        PlaceFault::Daemon => {
+        AddressFault::Daemon => {
             "write [user@]host:path to go over ssh, with an IPv6 address in brackets; or use rsync for this one"
         }
-        PlaceFault::Url => "ssh reaches [user@]host:path; a port goes into ~/.ssh/config or -e 'ssh -p PORT'",
+        AddressFault::Url => "ssh reaches [user@]host:path; a port goes into ~/.ssh/config or -e 'ssh -p PORT'",
         _ => "a file of this name on this machine is written ./NAME",
     })
 }
@@ -89,7 +89,7 @@ fn dialled(tried: &[SocketAddr]) -> String {
     if tried.is_empty() { "no address to dial".into() } else { format!("tried {}", tried.join(", ")) }
 }
 
-/// What errors speak of.
+/// Subject of the errors.
 struct ShownWay {
     host: String,
     tow: String,
@@ -106,7 +106,7 @@ impl ShownWay {
     }
 }
 
-/// What the other side's first bytes tell.
+/// Error about the other side's first bytes.
 fn not_opened(way: &ShownWay, error: &PipeError) -> ApiError {
     let ShownWay { host, tow, command, .. } = way;
     let failed = ApiError::new(ErrorKind::Failed, format!("{host}: {error}"));
@@ -124,7 +124,7 @@ fn not_opened(way: &ShownWay, error: &PipeError) -> ApiError {
     }
 }
 
-/// What the exit status of ssh tells, before the other side answered or after.
+/// Error by the exit status of ssh, before the other side answered or after.
 fn ended(way: &ShownWay, status: ExitStatus, was_there: bool) -> ApiError {
     let ShownWay { host, tow, rsh, command } = way;
     let (kind, message, hint) = match status.code() {
@@ -166,9 +166,9 @@ mod tests {
     use std::io;
     use std::time::Duration;
 
+    use towpath_ssh::address::Address;
     use towpath_ssh::channel::Rsh;
     use towpath_ssh::patterns::Requested;
-    use towpath_ssh::place::Place;
 
     use super::*;
 
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_is_no_place_says_how_one_is_written() {
-        let of = |named: &str| ssh(&Place::parse(OsStr::new(named)).unwrap_err());
+        let of = |named: &str| ssh(&Address::parse(OsStr::new(named)).unwrap_err());
         for (named, words) in [
             ("-oProxyCommand=id:x", "the host begins with '-', which ssh would take for an option"),
             ("@host:x", "@host:x: the user is empty"),

@@ -68,7 +68,7 @@ fn failed(doing: &str, path: &Path, source: io::Error) -> StoreError {
     StoreError::Io { what: format!("{doing} {}", path.display()), source }
 }
 
-/// What is asked of the objects in memory, and of the files if it is not there.
+/// Result from the objects in memory, and from the files if it is not there.
 fn or<T>(here: Result<T, StoreError>, file: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     match here {
         Err(StoreError::NotHere) => file(),

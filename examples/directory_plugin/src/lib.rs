@@ -160,7 +160,7 @@ impl Files {
         Ok(())
     }
 
-    /// What was known of a file, or what its bytes tell; `None` if it cannot be read.
+    /// Hashes that were known of a file, or that its bytes tell; `None` if it cannot be read.
     fn learn(&self, path: &Path, stamp: Stamp) -> Option<Known> {
         let before = self.known().get(path).filter(|known| known.stamp == stamp).cloned();
         before.or_else(|| Some(Known { stamp, tree: Arc::new(hash(path, stamp.size).ok()??) }))

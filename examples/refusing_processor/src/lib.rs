@@ -19,7 +19,7 @@ use towpath_protocol::processor::{Inspector, Object, Processor};
 /// The key under which a sender's rules say how a file may be used.
 pub const LABEL: &str = "label";
 
-/// What is refused.
+/// Rules for what is refused.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// Names that end so, whatever their case.

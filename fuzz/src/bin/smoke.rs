@@ -19,11 +19,11 @@ use towpath_fuzz::{TARGETS, Target};
 
 /// Bytes of the longest random input.
 const LONGEST: u64 = 600;
-/// What all targets take together, unless that would be less or more than this many seconds for each.
+/// Time that all targets take together, unless that would be less or more than this many seconds for each.
 const ALL: Duration = Duration::from_secs(50);
 const LEAST: f64 = 1.0;
 const MOST: f64 = 2.0;
-/// What takes longer has no end: the slowest inputs take some milliseconds.
+/// Time after which an input has no end: the slowest inputs take some milliseconds.
 const ENDLESS: Duration = Duration::from_secs(60);
 
 /// A small generator of random numbers (xorshift64*): the same seed, the same run.

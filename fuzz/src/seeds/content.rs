@@ -125,7 +125,7 @@ pub fn base() -> Vec<u8> {
     numbers.chain([0; 300]).collect()
 }
 
-/// What resembles it.
+/// Object that resembles it.
 pub fn target() -> Vec<u8> {
     let base = base();
     [&base[..300], b"inserted", &base[300..500], &base[640..], &base[..100]].concat()

@@ -1,4 +1,4 @@
-//! What the other side of a copy may say.
+//! Messages that the other side of a copy may send.
 
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind, FileTime};
 use towpath_service::fuzzing;

@@ -67,7 +67,7 @@ pub fn packed() -> Vec<Vec<u8>> {
     vec![pack(&[0; 1000]), pack(&b"all work and no play ".repeat(50)), pack(&vec![7; 256 << 10])]
 }
 
-/// What a connection carries in one direction: a hello, then one of everything; packed data with and without their
+/// Streams of a connection in one direction: a hello, then one of everything; packed data with and without their
 /// lengths.
 pub fn streams() -> Vec<Vec<u8>> {
     [&[][..], &[PARTS.to_owned()]].map(stream).to_vec()

@@ -15,7 +15,7 @@ pub fn pipes() -> Vec<Vec<u8>> {
     vec![[hello(1), frames().concat()].concat(), hello(0), b"Last login: today".to_vec()]
 }
 
-/// What lies in records: content, padded content, a change of keys, a goodbye.
+/// Insides of records: content, padded content, a change of keys, a goodbye.
 fn insides() -> Vec<&'static [u8]> {
     vec![b"content\x17", b"\x18\0\0\x01\x01\x16", b"more\x17\0\0\0", b"\x17", b"\x01\0\x15"]
 }

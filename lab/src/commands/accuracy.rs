@@ -37,7 +37,7 @@ pub struct AccuracyArgs {
     only: String,
 }
 
-/// What a link is asked to be.
+/// Rate that a link is asked to have.
 #[derive(Debug, Clone, Copy)]
 struct RateSetting {
     rate: &'static str,

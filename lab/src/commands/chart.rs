@@ -20,25 +20,25 @@ pub struct ChartArgs {
     /// A column; may be given several times
     #[arg(long = "column", required = true, value_name = "NAME")]
     columns: Vec<String>,
-    /// What stands above the picture
+    /// Title above the picture
     #[arg(long, value_name = "TEXT")]
     title: String,
-    /// What the numbers are
+    /// Unit of the numbers
     #[arg(long, value_name = "TEXT", default_value = "bytes")]
     unit: String,
 }
 
-/// Why nothing was drawn.
+/// Reason why nothing was drawn.
 #[derive(Debug, Error)]
 #[error("{path}: {source}")]
 pub struct PageError {
     /// The page.
     path: PathBuf,
-    /// What is wrong.
+    /// Fault.
     source: Cause,
 }
 
-/// What is wrong with a page.
+/// Fault of a page.
 #[derive(Debug, Error)]
 enum Cause {
     /// It can't be read, or the picture not be written.

@@ -20,10 +20,10 @@ pub struct DataArgs {
     store: StoreArgs,
 }
 
-/// Where data lie.
+/// Folder of the data.
 #[derive(Debug, clap::Args)]
 pub struct StoreArgs {
-    /// Where data are kept between runs
+    /// Folder of data that are kept between runs
     #[arg(long, value_name = "DIR", default_value = "target/lab-data")]
     cache: PathBuf,
 }

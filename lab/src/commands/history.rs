@@ -16,23 +16,23 @@ pub struct HistoryArgs {
     runs: PathBuf,
 }
 
-/// Why nothing was drawn.
+/// Reason why nothing was drawn.
 #[derive(Debug, Error)]
 pub enum DrawHistoryError {
     /// The file of runs.
     #[error("{path}: {source}")]
     Read {
-        /// Which.
+        /// Path of it.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// Its lines.
     #[error("{path}: {source}")]
     Runs {
-        /// Which file.
+        /// File with the fault.
         path: PathBuf,
-        /// What is wrong.
+        /// Fault.
         source: HistoryError,
     },
     /// Standard output.

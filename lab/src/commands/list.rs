@@ -12,7 +12,7 @@ use crate::error::LabError;
 /// List scenarios and what each is about
 #[derive(Debug, Parser)]
 pub struct ListArgs {
-    /// Where they lie
+    /// Folder that they lie in
     #[arg(value_name = "DIR", default_value = "lab/scenarios")]
     dir: PathBuf,
 }

@@ -21,7 +21,7 @@ pub struct ReportArgs {
     /// NAME.jsonl of its runs
     #[arg(required = true, value_name = "ROWS.jsonl")]
     rows: Vec<PathBuf>,
-    /// Where the results go
+    /// Folder of the results
     #[arg(long, value_name = "DIR", default_value = "docs/results/lab")]
     out: PathBuf,
 }

@@ -28,10 +28,10 @@ pub struct RunArgs {
     /// Run what [run.short] says: less data, fewer cases
     #[arg(long)]
     short: bool,
-    /// Where the results go
+    /// Folder of the results
     #[arg(long, value_name = "DIR", default_value = "docs/results/lab")]
     out: PathBuf,
-    /// How often each transfer is repeated
+    /// Number of repetitions of each transfer
     #[arg(long, value_name = "N")]
     runs: Option<u32>,
     /// Only this program; may be given several times [default: those of the scenario]
@@ -50,7 +50,7 @@ pub struct RunArgs {
     store: super::data::StoreArgs,
 }
 
-/// Why a run was not begun or not finished.
+/// Reason why a run was not begun or not finished.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// Its `[run]` table, or the words that change it.
@@ -58,7 +58,7 @@ pub enum RunError {
     Plan {
         /// Of which file.
         path: PathBuf,
-        /// What is wrong.
+        /// Fault.
         source: PlanError,
     },
     /// `tow` is not there.
@@ -70,7 +70,7 @@ pub enum RunError {
     /// Some transfers did not succeed.
     #[error("{failed} of {all} transfers failed; the table tells why")]
     Failed {
-        /// How many.
+        /// Number of them.
         failed: usize,
         /// Of how many.
         all: usize,
@@ -151,7 +151,7 @@ fn changes(args: &RunArgs) -> PlannedChanges {
     }
 }
 
-/// Whether all that a program needs is here; what is not is named.
+/// True if all that a program needs is here; names what is not.
 fn is_here(chosen: &Chosen) -> bool {
     let missing = programs::missing(chosen.program);
     for need in &missing {
@@ -184,7 +184,7 @@ pub(super) fn name_of(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What was typed, without where this program lies.
+/// Command line as typed, without this program's path.
 pub(super) fn command_line() -> String {
     let words: Vec<String> = env::args().skip(1).map(|word| quoted(&word)).collect();
     format!("towpath-lab {}", words.join(" "))

@@ -10,7 +10,7 @@ pub struct SetArgs {
     lab: String,
     /// A link by its name in the scenario (link0, link1, ... where it has none)
     link: String,
-    /// Which way first, if not both: `forth` or `back`; then `rate=10mbit`, `delay=20ms`, `loss=1%`,
+    /// Direction first, if not both: `forth` or `back`; then `rate=10mbit`, `delay=20ms`, `loss=1%`,
     /// `burst=3`, `queue=256k`, `overhead=14`, `cut=true`
     #[arg(required = true, value_name = "[forth|back] KEY=VALUE")]
     words: Vec<String>,

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What becomes of times.
+/// Treatment of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
     /// They are those of the original.

@@ -1,4 +1,4 @@
-//! What must be the same at the end: names, kinds and contents. Times, owners and modes are left out,
+//! Digest of what must be the same at the end: names, kinds and contents. Times, owners and modes are left out,
 //! since not every program carries them.
 
 use std::fs::{self, File};
@@ -9,18 +9,18 @@ use std::path::Path;
 /// A BLAKE3 hash of a file's bytes, or of all that is in a tree.
 pub type Digest = blake3::Hash;
 
-/// What is in a file or a tree.
+/// Content of a file or a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DigestContent {
     /// All of it.
     pub digest: Digest,
     /// Bytes of its files.
     pub bytes: u64,
-    /// How many they are.
+    /// Number of files.
     pub files: u64,
 }
 
-/// What kinds of entries are called in a tree's digest.
+/// Kinds of entries in a tree's digest.
 const DIRECTORY: &[u8] = b"d";
 const FILE: &[u8] = b"f";
 const LINK: &[u8] = b"l";

@@ -18,7 +18,7 @@ const LONG_EDIT: f64 = 11e3;
 const LONGER_EDIT: f64 = 16e3;
 /// Multiples of these, without their whole parts, are spread evenly, also as pairs (Roberts' R2 sequence).
 const SPREAD: [f64; 2] = [0.754_877_666_246_692_7, 0.569_840_290_998_053_2];
-/// How many words a text is made of.
+/// Number of words that a text is made of.
 const WORDS: u64 = 4096;
 /// A changed file differs in so many bytes in its middle, and has so many more.
 const CHANGE: u64 = 64;
@@ -145,7 +145,7 @@ pub fn files(root: &Path, kind: Files, count: u64, random: &mut Random) -> io::R
     Ok(())
 }
 
-/// How many files a directory has, and below how many bytes they stay.
+/// Number of files in a directory, and the bytes below which they stay.
 const fn shape(kind: Files) -> (u64, u64) {
     match kind {
         Files::Small => (100, 16 << 10),
@@ -268,7 +268,7 @@ mod tests {
         assert!(old.len().abs_diff(new.len()) < len as usize / 100);
     }
 
-    /// What an ideal tool would have to send: the runs of the new file that the old one lacks.
+    /// Bytes that an ideal tool would have to send: the runs of the new file that the old one lacks.
     #[test]
     fn long_edits_leave_as_much_missing_as_they_should() {
         let dir = tempfile::tempdir().unwrap();

@@ -4,18 +4,18 @@ use towpath_simnet::units;
 
 use super::DataError;
 
-/// What a whole line asks for.
+/// Request of a whole line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// What is transferred.
+    /// Data to transfer.
     pub spec: Spec,
-    /// Where the older version lies, if there is one.
+    /// Place of the older version, if there is one.
     pub place: LinePlace,
     /// Files at the receiver that have nothing to do with it.
     pub useless: u64,
 }
 
-/// What a line asks for, wherever its older version lies.
+/// Request of a line, wherever its older version lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Spec {
     /// A random file of so many bytes.
@@ -26,27 +26,27 @@ pub enum Spec {
     Similar {
         /// Bytes of the older one.
         bytes: u64,
-        /// How alike in thousandths, with few long edits; many short ones if it is absent.
+        /// Likeness in thousandths, with few long edits; many short ones if it is absent.
         share: Option<u32>,
     },
     /// A tree of odd things.
     OddTree,
     /// A tree of so many files.
     Files {
-        /// How large they are.
+        /// Kind of file sizes.
         kind: Files,
-        /// How many.
+        /// Number of files.
         count: u64,
-        /// What the receiver has of it.
+        /// Older tree that the receiver has of it.
         older: OlderTree,
     },
     /// A package, the older version that the receiver has, and whether they are unpacked.
     Package {
         /// Its name.
         name: String,
-        /// What is transferred.
+        /// Version to transfer.
         version: String,
-        /// What the receiver has.
+        /// Version that the receiver has.
         older: Option<String>,
         /// As a tree.
         is_unpacked: bool,
@@ -72,7 +72,7 @@ impl Files {
     }
 }
 
-/// What the receiver has of a tree.
+/// Older tree that the receiver has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OlderTree {
     /// Nothing.
@@ -83,14 +83,14 @@ pub enum OlderTree {
     Changed(u64),
 }
 
-/// Where the older version lies.
+/// Place of the older version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinePlace {
-    /// Where the new one shall be.
+    /// The place where the new one shall be.
     Destination,
     /// Under the same name in a directory beside the destination's.
     Sibling,
-    /// Where the new one shall be, and at the sender too.
+    /// The place where the new one shall be, and at the sender too.
     Both,
     /// Under another name in the destination's directory.
     Renamed,

@@ -13,7 +13,7 @@ use super::{DataError, at};
 /// The manifest of this repository.
 const MANIFEST: &str = include_str!("../../data.toml");
 
-/// Which program fetches a package.
+/// Program that fetches a package.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Tool {
@@ -26,9 +26,9 @@ enum Tool {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
-    /// How scenarios call it.
+    /// Name in scenarios.
     pub name: String,
-    /// Which version.
+    /// Version.
     pub version: String,
     tool: Tool,
     package: String,
@@ -91,7 +91,7 @@ impl Package {
         fs::rename(&fetched, path).map_err(at(path))
     }
 
-    /// Whether a file is this package.
+    /// Checks that a file is this package.
     pub fn check(&self, path: &Path) -> Result<(), DataError> {
         let found = sha256(path).map_err(at(path))?;
         match found == self.sha256 {

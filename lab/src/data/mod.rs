@@ -1,4 +1,4 @@
-//! What is transferred: published packages, and what a seeded generator makes.
+//! Data to transfer: published packages, and what a seeded generator makes.
 //!
 //! A scenario names data by a line of words:
 //!
@@ -40,7 +40,7 @@ pub use line::{Line, LinePlace};
 pub use manifest::{Manifest, Package};
 pub use store::DataStore;
 
-/// Why there are no data.
+/// Reason why there are no data.
 #[derive(Debug, Error)]
 pub enum DataError {
     /// The line is not understood.
@@ -56,7 +56,7 @@ pub enum DataError {
         name: String,
         /// The version.
         version: String,
-        /// What there is.
+        /// Names that there are.
         known: String,
     },
     /// A tool failed.
@@ -64,13 +64,13 @@ pub enum DataError {
     Tool {
         /// As it could be typed.
         command: String,
-        /// What it said.
+        /// Output of the program.
         what: String,
     },
-    /// What came is not what was recorded.
+    /// The file that came is not the recorded one.
     #[error("{package}: its SHA-256 is {found}, not {expected} as lab/data.toml has it")]
     Hash {
-        /// Which.
+        /// Package with the fault.
         package: String,
         /// Of what came.
         found: String,
@@ -83,9 +83,9 @@ pub enum DataError {
     /// The disk.
     #[error("{path}: {source}")]
     Io {
-        /// Where.
+        /// Path of it.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -105,14 +105,14 @@ pub struct Data {
     pub source: PathBuf,
     /// An older version, which the receiver has.
     pub older: Option<PathBuf>,
-    /// Whether what the receiver has keeps its times.
+    /// True if the receiver's version keeps its times.
     pub keeps_times: bool,
-    /// Where it has it.
+    /// Place where it has it.
     pub place: LinePlace,
     /// Files that it has besides.
     pub useless: Option<PathBuf>,
-    /// Whether it is a directory.
+    /// True if it is a directory.
     pub is_tree: bool,
-    /// What a right result has too.
+    /// Content that a right result has too.
     pub content: DigestContent,
 }

@@ -40,7 +40,7 @@ impl DataStore {
         self.manifest.packages()
     }
 
-    /// What a line names: fetched or made unless it is here, and read once, so that it is in memory.
+    /// Data of a line: fetched or made unless they are here, and read once, so that they are in memory.
     pub fn get(&self, name: &str) -> Result<Data, DataError> {
         let Line { spec, place, useless } = Line::parse(name)?;
         let (source, older) = match &spec {

@@ -21,12 +21,12 @@ use super::tun::TunEnd;
 const TICK: Duration = Duration::from_micros(150);
 /// Reads in a row before it is looked at what is due.
 const BATCH: usize = 256;
-/// How much later than asked the kernel may wake a thread up, in nanoseconds.
+/// Time that the kernel may wake a thread up later than asked, in nanoseconds.
 const TIMER_SLACK: u64 = 1000;
 /// The emulator is the network: on a busy machine it comes before the programs that use it.
 const NICE: i32 = -20;
 
-/// What a direction works on.
+/// Things that a direction works on.
 pub struct LinkDirection {
     /// Packets come from here.
     pub from: TunEnd,
@@ -50,13 +50,13 @@ struct Carrier {
     start: Instant,
     buffer: Box<[u8]>,
     on_the_way: VecDeque<OnTheWay>,
-    /// When it was last looked at what came.
+    /// Time of the last look at what came.
     looked: Duration,
-    /// Whether packets came, or went, at the last look.
+    /// True if packets came, or went, at the last look.
     is_busy: bool,
 }
 
-/// What ended a wait.
+/// Events that ended a wait.
 #[derive(Default)]
 struct Waited {
     has_packets: bool,
@@ -90,7 +90,7 @@ impl Carrier {
     fn round(&mut self) -> io::Result<bool> {
         let last = self.looked;
         let paused = self.pause();
-        // What waits after a pause may have come at any time in it. The model is told the start, so
+        // Packets that wait after a pause may have come at any time in it. The model is told the start, so
         // that a link that always has something to do is never idle.
         let waited = if paused { self.wait(Some(Duration::ZERO))? } else { Waited::default() };
         if waited.is_over {

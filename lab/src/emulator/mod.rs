@@ -28,7 +28,7 @@ use self::direction::LinkDirection;
 use self::tun::TunEnd;
 use crate::namespace::Namespace;
 
-/// Why a link can't be changed.
+/// Reason why a link can't be changed.
 pub const PLAIN: &str = "nothing is asked of this link, so that it is a plain one without an emulator: give it \
                          a rate, a delay or a queue in the scenario, and it can be changed";
 
@@ -99,7 +99,7 @@ impl Emulator {
         true
     }
 
-    /// What went over each link so far, forth and back.
+    /// Counters of what went over each link so far, forth and back.
     pub fn counters(&self) -> Vec<Option<[Counters; 2]>> {
         let read = |ways: &[RunningLink; 2]| [ways[0].lock().counters(), ways[1].lock().counters()];
         self.links.iter().map(|link| link.as_ref().map(read)).collect()

@@ -34,18 +34,18 @@ pub struct Packet {
     pieces: Option<PacketPieces>,
 }
 
-/// How a super-packet is cut.
+/// Pieces that a super-packet is cut into.
 #[derive(Debug, Clone, Copy)]
 struct PacketPieces {
-    /// Where its transport header begins.
+    /// Begin of its transport header.
     transport: usize,
-    /// Where its data begin.
+    /// Begin of its data.
     data: usize,
     /// Data bytes of each packet but the last.
     size: usize,
 }
 
-/// What has to be written to a device to hand over some of a packet's pieces.
+/// Buffers to write to a device to hand over some of a packet's pieces.
 pub struct Slice<'a> {
     header: [u8; LONGEST_HEADER],
     header_len: usize,
@@ -60,12 +60,12 @@ impl Slice<'_> {
 }
 
 impl Packet {
-    /// What was read from a device; `None` if that is no packet.
+    /// Packet that was read from a device; `None` if it is none.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         (bytes.len() > VNET).then(|| Self { pieces: PacketPieces::find(bytes), bytes: bytes.into() })
     }
 
-    /// How many packets of the link it stands for.
+    /// Number of the link's packets that it stands for.
     pub fn count(&self) -> usize {
         self.pieces.map_or(1, |pieces| (self.bytes.len() - pieces.data).div_ceil(pieces.size))
     }
@@ -79,7 +79,7 @@ impl Packet {
         len as u64
     }
 
-    /// What hands over these packets at once.
+    /// Slice that hands over these packets at once.
     pub fn slice(&self, range: Range<usize>) -> Slice<'_> {
         let mut header = [0; LONGEST_HEADER];
         match self.pieces {
@@ -104,7 +104,7 @@ impl Packet {
 }
 
 impl PacketPieces {
-    /// How a packet is cut; `None` if it is not, or is of a kind that the devices were not told to send.
+    /// Pieces of a packet; `None` if it is not cut, or is of a kind that the devices were not told to send.
     fn find(bytes: &[u8]) -> Option<Self> {
         let native = |at: usize| usize::from(u16::from_ne_bytes([bytes[at], bytes[at + 1]]));
         let (size, transport) = (native(4), VNET + native(6));

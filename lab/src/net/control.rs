@@ -22,7 +22,7 @@ use crate::error::LabError;
 /// The longest line.
 const LONGEST: u64 = 4096;
 /// For a line, and for its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WAIT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Answers until it is dropped.
 pub(super) struct NetControl {
@@ -43,7 +43,7 @@ impl NetControl {
         let told = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
             for stream in listener.incoming().take_while(|_| !told.load(Ordering::Relaxed)) {
-                // Who does not hear the answer has gone.
+                // A client that does not read the answer has gone.
                 let _ = stream.and_then(|stream| answer(&stream, &links, &emulator));
             }
         });
@@ -66,7 +66,7 @@ pub fn set(lab: &str, link: &str, way: &str, params: &[String]) -> Result<(), La
     let line = format!("{link} {way} {}\n", params.join(" "));
     let ask = || {
         let mut stream = UnixStream::connect(registry::socket(lab))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(WAIT_LIMIT))?;
         stream.write_all(line.as_bytes())?;
         let mut said = String::new();
         stream.take(LONGEST).read_to_string(&mut said)?;
@@ -83,7 +83,7 @@ pub fn set(lab: &str, link: &str, way: &str, params: &[String]) -> Result<(), La
 }
 
 fn answer(mut stream: &UnixStream, links: &[String], emulator: &Emulator) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(WAIT_LIMIT))?;
     let mut line = String::new();
     BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
     match read(&line, links) {

@@ -109,7 +109,7 @@ impl Lab {
         self.registration.name()
     }
 
-    /// What runs a program in a host.
+    /// Command that runs a program in a host.
     ///
     /// # Panics
     /// If the scenario has no such host, as do all that take a host.
@@ -127,7 +127,7 @@ impl Lab {
         self.plan.addresses(self.index(host))
     }
 
-    /// Where a host keeps files: on its disk if the scenario gives it one, or else in a temporary
+    /// Folder of a host's files: on its disk if the scenario gives it one, or else in a temporary
     /// directory. It is removed with the lab.
     pub fn directory(&self, host: &str) -> &Path {
         &self.directories[self.index(host)]
@@ -142,7 +142,7 @@ impl Lab {
         }
     }
 
-    /// What went over each link so far: forth, back.
+    /// Counters of what went over each link so far: forth, back.
     pub fn counters(&self) -> Result<Vec<[Counters; 2]>, LabError> {
         let both = self.emulator.counters().into_iter().zip(&self.plain);
         let read = |(emulated, plain): (Option<_>, &Option<Veth>)| match plain {
@@ -158,7 +158,7 @@ impl Lab {
         self.emulator.cpu()
     }
 
-    /// Whether a host's disk is only as fast as the scenario says.
+    /// True if a host's disk is only as fast as the scenario says.
     pub fn has_slow_disk(&self) -> bool {
         self.disks.iter().any(Disk::is_limited)
     }
@@ -179,7 +179,7 @@ impl Lab {
     }
 }
 
-/// Whether this process may make a lab.
+/// Checks that this process may make a lab.
 pub fn check_rights() -> Result<(), LabError> {
     if !rustix::process::geteuid().is_root() {
         return Err(LabError::NotRoot);

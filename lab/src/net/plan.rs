@@ -1,4 +1,4 @@
-//! Who has which address, and which way leads where: decided before anything is made.
+//! Addresses of hosts, and the ways between them: decided before anything is made.
 //!
 //! Every host has a primary address that all others know. Every link is a network of its own, so
 //! that a host has an address for each of its links too. Routes go along the fewest hops; what a host
@@ -51,7 +51,7 @@ impl NetPlan {
         format!("link{link}")
     }
 
-    /// What `ip -batch` has to do in a host's namespace.
+    /// Lines for `ip -batch` in a host's namespace.
     pub fn batch(&self, host: usize) -> String {
         let mut lines = String::new();
         let mut line = |text: String| writeln!(lines, "{text}").unwrap_or_default();

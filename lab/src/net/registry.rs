@@ -1,4 +1,4 @@
-//! Which labs there are on this machine, and how nothing of them is left behind.
+//! Labs that there are on this machine, and how nothing of them is left behind.
 //!
 //! A lab is a directory here. As long as its process lives, that holds a lock on the file `owner` in
 //! it; the kernel gives the lock up when the process ends in whatever way. So a lab whose lock is free
@@ -24,7 +24,7 @@ use crate::namespace::{Namespace, run};
 const LABS: &str = "/run/towpath-lab";
 /// Before the names of their namespaces.
 const PREFIX: &str = "towpath";
-/// What still runs in a lab has this time to end by itself when it is told to.
+/// Time that what still runs in a lab has to end by itself when it is told to.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The labs of this process that are up.
@@ -60,7 +60,7 @@ impl Registration {
         &self.name
     }
 
-    /// Where its socket is.
+    /// Path of its socket.
     pub fn socket(&self) -> PathBuf {
         socket(&self.name)
     }
@@ -87,7 +87,7 @@ impl Drop for Registration {
     }
 }
 
-/// When this process is told to end (^C, a closed terminal, `kill`), its labs are taken down before.
+/// Takes down this process's labs when it is told to end (^C, a closed terminal, `kill`), before it does.
 pub fn remove_on_signals() -> Result<(), LabError> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(LabError::tried("catching signals"))?;
     thread::spawn(move || {

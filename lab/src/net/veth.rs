@@ -28,7 +28,7 @@ pub struct Veth {
 }
 
 impl Veth {
-    /// Whether a link of a scenario can be such a pair: nothing is asked of it, now or later.
+    /// True if a link of a scenario can be such a pair: nothing is asked of it, now or later.
     pub fn is_enough(scenario: &Scenario, index: usize, link: &LinkSpec) -> bool {
         let is_plain = |config: &LinkConfig| *config == LinkConfig::default();
         let is_changed = scenario.changes.iter().any(|change| change.link == index);
@@ -44,7 +44,7 @@ impl Veth {
         Ok(Self { hosts: [first.clone(), second.clone()], device })
     }
 
-    /// What went over it so far: forth, back.
+    /// Counters of what went over it so far: forth, back.
     pub fn counters(&self) -> io::Result<[Counters; 2]> {
         let sent = |host: &Namespace| {
             let table = host.enter(|| fs::read_to_string(DEVICES))??;
@@ -54,7 +54,7 @@ impl Veth {
     }
 }
 
-/// What a device has sent, from the kernel's table of all.
+/// Counters of what a device has sent, from the kernel's table of all.
 fn counters(table: &str, device: &str) -> Option<Counters> {
     let mut lines = table.lines().filter_map(|line| line.split_once(':'));
     let (_, numbers) = lines.find(|(name, _)| name.trim() == device)?;

@@ -9,7 +9,7 @@ use super::{Need, Program, ProgramError, need, web};
 const WGET: [Need; 2] = [Need::Program("wget", "wget"), web::NGINX];
 const ARIA2: [Need; 2] = [Need::Program("aria2c", "aria2"), web::NGINX];
 
-/// Which of them.
+/// Program that downloads.
 pub enum Download {
     /// On one connection.
     Wget,

@@ -46,21 +46,21 @@ pub const ALL: &[&dyn Program] = &[
 
 /// A program that can transfer.
 pub trait Program: Sync {
-    /// How scenarios and tables call it.
+    /// Name in scenarios and tables.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a line.
+    /// Description of it, in a line.
     fn about(&self) -> &'static str;
 
-    /// What must be on this machine.
+    /// Needs that must be on this machine.
     fn needs(&self) -> &'static [Need];
 
-    /// Whether it carries trees, not files alone.
+    /// True if it carries trees, not files alone.
     fn carries_trees(&self) -> bool {
         true
     }
 
-    /// What it makes of an older version that the receiver has.
+    /// Treatment of an older version that the receiver has.
     fn older(&self) -> OldVersion {
         OldVersion::Unused
     }
@@ -68,7 +68,7 @@ pub trait Program: Sync {
     /// Starts the sender's side, and waits until it serves.
     fn serve(&self, sender: &SenderHost) -> Result<Server, ProgramError>;
 
-    /// What the receiver runs: when it has ended, the data are at its destination. `contact` is what the
+    /// Command of the receiver: when it has ended, the data are at its destination. `contact` is what the
     /// server told.
     fn receive(
         &self,
@@ -77,22 +77,22 @@ pub trait Program: Sync {
         receiver: &ReceiverHost,
     ) -> Result<Command, ProgramError>;
 
-    /// What the receiver's standard output tells of the transfer.
+    /// Summary of the transfer in the receiver's standard output.
     fn summary(&self, _output: &str) -> Option<ProgramSummary> {
         None
     }
 }
 
-/// What a program tells of a transfer.
+/// Report of a program on a transfer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProgramSummary {
-    /// Where its bytes came from.
+    /// Sources that its bytes came from.
     pub sources: BTreeMap<String, u64>,
     /// All that it told, in its own words.
     pub told: Value,
 }
 
-/// What a program makes of an older version that the receiver has.
+/// Treatment of an older version that the receiver has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OldVersion {
     /// Nothing: it starts with an empty destination.
@@ -113,7 +113,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// Where it is.
+    /// Path of it, if it is there.
     pub fn find(self) -> Option<PathBuf> {
         match self {
             Self::Program(name, _) => place::find(name),
@@ -121,7 +121,7 @@ impl Need {
         }
     }
 
-    /// What it is called.
+    /// Name of it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Program(name, _) | Self::PythonModule(name, _) => name,
@@ -136,7 +136,7 @@ impl Need {
     }
 }
 
-/// Why a transfer did not begin.
+/// Reason why a transfer did not begin.
 #[derive(Debug, Error)]
 pub enum ProgramError {
     /// Something is not installed.
@@ -158,9 +158,9 @@ pub enum ProgramError {
     /// Its preparation.
     #[error("{what}: {source}")]
     Prepare {
-        /// What should have been done.
+        /// Step that should have been done.
         what: String,
-        /// Why it was not.
+        /// Error of the system.
         source: io::Error,
     },
     /// Starting or ending it.
@@ -173,7 +173,7 @@ pub fn find(name: &str) -> Option<&'static dyn Program> {
     ALL.iter().copied().find(|program| program.name() == name)
 }
 
-/// What of its needs is not there.
+/// Needs of it that are not there.
 pub fn missing(program: &dyn Program) -> Vec<Need> {
     program.needs().iter().copied().filter(|need| need.find().is_none()).collect()
 }

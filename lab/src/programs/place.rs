@@ -1,4 +1,4 @@
-//! Where a program runs: a host, directories of its own, and servers that are waited for.
+//! Place where a program runs: a host, directories of its own, and servers that are waited for.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,14 +16,14 @@ use rustix::process::Signal;
 use super::{ProgramError, prepare};
 use crate::measure::{Process, ProcessEnd, ProcessError, descendants};
 
-/// Where system administration's programs lie, which not everybody's PATH names.
+/// Folders of system administration's programs, which not everybody's PATH names.
 const MORE_PATHS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 /// Hides directories, in the name space of mounts that `ip netns exec` makes for each program, and becomes
 /// the program.
 const HIDE: &str =
     "while [ \"$1\" != -- ]; do mount -t tmpfs none \"$1\" || exit; shift; done; shift; exec \"$0\" \"$@\"";
 /// A server serves within this time, or something is wrong.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_LIMIT: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(5);
 /// Bytes of a log that an error tells.
 const LOG_END: usize = 400;
@@ -34,7 +34,7 @@ const LISTENING: &str = "0A";
 pub trait Hosts {
     /// A command that will run on this host.
     fn command(&self, host: &str, program: &OsStr) -> Command;
-    /// Where the others reach it.
+    /// Address at which the others reach it.
     fn address(&self, host: &str) -> Ipv4Addr;
 }
 
@@ -42,7 +42,7 @@ pub trait Hosts {
 pub struct PlaceSide<'a> {
     /// The machines.
     pub hosts: &'a dyn Hosts,
-    /// Which of them.
+    /// Host.
     pub host: &'a str,
     /// Its private directory, fresh.
     pub dir: PathBuf,
@@ -82,19 +82,19 @@ impl PlaceSide<'_> {
         Ok(home)
     }
 
-    /// Where `tow` keeps what is its own: hidden in the home, as everywhere.
+    /// Folder in which `tow` keeps what is its own: hidden in the home, as everywhere.
     pub fn own(&self) -> Result<PathBuf, ProgramError> {
         let own = self.home()?.join(".towpath");
         fs::create_dir_all(&own).map_err(|error| prepare(own.display().to_string(), error))?;
         Ok(own)
     }
 
-    /// What a command of this name printed.
+    /// File with the output of a command of this name.
     pub fn output(&self, name: &str) -> PathBuf {
         self.dir.join(format!("{name}.out"))
     }
 
-    /// What it complained of.
+    /// File with its complaints.
     pub fn errors(&self, name: &str) -> PathBuf {
         self.dir.join(format!("{name}.err"))
     }
@@ -137,7 +137,7 @@ impl SenderHost<'_> {
 pub struct ReceiverHost<'a> {
     /// The host.
     pub side: PlaceSide<'a>,
-    /// Where they shall be: nothing is there, or the older version if the program updates it.
+    /// Destination: nothing is there, or the older version if the program updates it.
     pub destination: PathBuf,
     /// An older version, if the program reads it elsewhere.
     pub older: Option<&'a Path>,
@@ -150,7 +150,7 @@ pub struct Server {
     idle: usize,
     /// CPU time that is not the transfer's.
     before: Duration,
-    /// What a receiver must know: a ticket, an address, a path.
+    /// Contact that a receiver must know: a ticket, an address, a path.
     pub contact: String,
 }
 
@@ -164,7 +164,7 @@ impl Server {
         mut ready: impl FnMut(u32) -> Option<String>,
     ) -> Result<Self, ProgramError> {
         let mut process = Process::start(command)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_LIMIT;
         loop {
             if let Some(contact) = ready(process.id()) {
                 let idle = descendants(process.id()).len();
@@ -177,7 +177,7 @@ impl Server {
         }
     }
 
-    /// What it has done so far does not count, once what it does for others is over.
+    /// Forgets what it has done so far, once what it does for others is over.
     pub fn forget(&mut self) {
         self.process.settle(self.idle);
         self.before = self.process.cpu();
@@ -203,7 +203,7 @@ pub fn free_port() -> Result<u16, ProgramError> {
     port.map(|address| address.port()).map_err(|error| prepare("a free port", error))
 }
 
-/// Whether something listens on a port in the network of process `id`.
+/// True if something listens on a port in the network of process `id`.
 pub fn is_listening(id: u32, port: u16) -> bool {
     let is_it = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);
@@ -216,7 +216,7 @@ pub fn is_listening(id: u32, port: u16) -> bool {
     })
 }
 
-/// Where a program lies.
+/// Path of a program.
 pub fn find(name: &str) -> Option<PathBuf> {
     let paths = env::var_os("PATH").unwrap_or_default();
     let more = MORE_PATHS.iter().map(PathBuf::from);

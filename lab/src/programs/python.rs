@@ -1,4 +1,4 @@
-//! Which Python has a module. Distributions install modules for their own, which may not be the first
+//! Choice of the Python that has a module. Distributions install modules for their own, which may not be the first
 //! in PATH.
 
 use std::path::PathBuf;

@@ -10,7 +10,7 @@ use super::{Need, OldVersion, Program, ProgramError, need, sshd};
 const RSYNC: Need = Need::Program("rsync", "rsync");
 const OVER_SSH: [Need; 4] = [RSYNC, sshd::NEEDS[0], sshd::NEEDS[1], sshd::NEEDS[2]];
 
-/// How it reaches the sender.
+/// Transport by which it reaches the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
     /// Its own protocol, in clear.
@@ -23,7 +23,7 @@ pub enum Over {
 
 /// One of them.
 pub struct Rsync {
-    /// Which.
+    /// Transport.
     pub over: Over,
 }
 

@@ -11,9 +11,9 @@ use rustix::process::Signal;
 use super::place::{SenderHost, Server, find, free_port, is_listening};
 use super::{Need, ProgramError, need, prepare};
 
-/// What ssh calls the sender.
+/// Name of the sender for ssh.
 pub const HOST: &str = "sender";
-/// What ssh needs.
+/// Needs of ssh.
 pub const NEEDS: [Need; 3] = [
     Need::Program("sshd", "openssh-server"),
     Need::Program("ssh", "openssh-client"),
@@ -92,7 +92,7 @@ fn client_config(
     Ok(lines.join("\n"))
 }
 
-/// Who runs this, and may log in.
+/// User who runs this, and may log in.
 fn user() -> Result<String, ProgramError> {
     let id = find("id").unwrap_or_else(|| "id".into());
     let output = Command::new(id).arg("-un").output().map_err(|error| prepare("id -un", error))?;

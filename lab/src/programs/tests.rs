@@ -37,7 +37,7 @@ fn side(dir: &Path, name: &'static str) -> PlaceSide<'static> {
     PlaceSide { hosts: &Here, host: name, dir, tow, hidden: Vec::new() }
 }
 
-/// Whether the program can be tried; in CI, those on which the project itself leans must be there.
+/// True if the program can be tried; in CI, those on which the project itself leans must be there.
 fn is_here(program: &dyn Program) -> bool {
     let needs_tow = program.name().starts_with("tow-");
     let is_here = missing(program).is_empty() && (!needs_tow || tow().is_some());

@@ -52,7 +52,7 @@ impl Program for TowCopy {
         let tow = sender.side.tow.display();
         let remote = format!("HOME='{}' TOW_HOME='{}' '{tow}'", home.display(), own.display());
         let mut source = format!("{}:{}", sshd::HOST, sender.source.display());
-        // What is in it, not the directory itself.
+        // The content of the directory, not the directory itself.
         if sender.source.is_dir() {
             source.push_str(if self.command == "cp" { "/." } else { "/" });
         }

@@ -11,17 +11,17 @@ use serde::Deserialize;
 use super::place::{ReceiverHost, SenderHost, Server, end_of};
 use super::{Need, Program, ProgramError, ProgramSummary, prepare};
 
-/// What a daemon says when it can be spoken to.
+/// Line that a daemon prints when it can be spoken to.
 const READY: &str = "local API at";
-/// How `tow ls --json` writes the name of what was put, and that of its content once this is hashed.
+/// Text by which `tow ls --json` has the name of what was put, and that of its content once this is hashed.
 const LIVE: &str = r#""oid":"live:"#;
 const HASHED: &str = r#""content":"#;
-/// How often, and after what pause, it is asked, as `tow put` can't be told to wait: a minute in all, and
+/// Number of questions, and the pause between, as `tow put` can't be told to wait: a minute in all, and
 /// longer on a slow machine.
 const LOOKS: u32 = 1200;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Who serves.
+/// Server of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
     /// `tow share`, which reads the source while it is fetched.
@@ -32,7 +32,7 @@ pub enum From {
 
 /// One of the two.
 pub struct TowGet {
-    /// Which.
+    /// Server.
     pub from: From,
 }
 

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::place::{SenderHost, Server, free_port, is_listening};
 use super::{Need, ProgramError, need};
 
-/// What it needs.
+/// Its need.
 pub const NGINX: Need = Need::Program("nginx", "nginx-light");
 
 /// Serves the files of a directory.

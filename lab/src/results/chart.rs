@@ -18,7 +18,7 @@ const NAMES: u32 = 210;
 /// Width of one entry of the legend.
 const LEGEND_ENTRY: i32 = 180;
 
-/// Why a table can't be drawn.
+/// Reason why a table can't be drawn.
 #[derive(Debug, Error)]
 pub enum ChartError {
     /// There is no such table.
@@ -27,9 +27,9 @@ pub enum ChartError {
     /// The table is another one.
     #[error("the table has no column `{wanted}`; it has: {known}")]
     NoColumn {
-        /// What was asked for.
+        /// Name that was asked for.
         wanted: String,
-        /// What there is.
+        /// Names that there are.
         known: String,
     },
     /// There is nothing to see.
@@ -40,11 +40,11 @@ pub enum ChartError {
     Draw(String),
 }
 
-/// What is drawn.
+/// Picture to draw.
 pub struct Chart<'a> {
-    /// What stands above it.
+    /// Title above it.
     pub title: &'a str,
-    /// What its numbers are.
+    /// Unit of its numbers.
     pub unit: &'a str,
     /// Part of the heading above the table.
     pub under: &'a str,

@@ -17,7 +17,7 @@ const HEAD: u32 = 40;
 const COLUMNS: usize = 2;
 const GREY: RGBColor = RGBColor(215, 215, 215);
 
-/// Why no history can be drawn.
+/// Reason why no history can be drawn.
 #[derive(Debug, Error)]
 pub enum HistoryError {
     /// A line of another form.

@@ -1,4 +1,4 @@
-//! What came out: a row for every transfer, and from the rows a table and a plot.
+//! Results: a row for every transfer, and from the rows a table and a plot.
 
 mod chart;
 mod history;
@@ -23,15 +23,15 @@ pub use history::{History, HistoryError};
 pub use provenance::Provenance;
 pub use summary::ResultSummary;
 
-/// Why results could not be written.
+/// Reason why results could not be written.
 #[derive(Debug, Error)]
 pub enum ResultsError {
     /// A file.
     #[error("{path}: {source}")]
     Io {
-        /// Which.
+        /// Path of it.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// The plot.
@@ -48,19 +48,19 @@ pub struct Row {
     pub case: String,
     /// Seconds to the sender's first neighbour and back, as the scenario has them.
     pub round_trip: f64,
-    /// Which program.
+    /// Program.
     pub program: String,
-    /// What was transferred.
+    /// Data that were transferred.
     pub data: String,
     /// Bytes of its content.
     pub bytes: u64,
-    /// How many files it is.
+    /// Number of files.
     pub files: u64,
     /// Counted from 1.
     pub run: u32,
-    /// What the receiver ran, without the lab's words around it.
+    /// Command that the receiver ran, without the lab's words around it.
     pub command: String,
-    /// What it took, or why there is no result.
+    /// Measurement, or the reason why there is no result.
     #[serde(flatten)]
     pub outcome: RunOutcome,
     /// Of what, when and where.
@@ -68,7 +68,7 @@ pub struct Row {
     pub provenance: Provenance,
 }
 
-/// How a transfer ended.
+/// End of a transfer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {
@@ -78,7 +78,7 @@ pub enum RunOutcome {
     Error(String),
 }
 
-/// What a transfer took.
+/// Measurement of a transfer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measured {
     /// Until the last receiver had it.
@@ -115,7 +115,7 @@ impl Measured {
     }
 }
 
-/// What one side took.
+/// Usage of one side.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU time.
@@ -133,7 +133,7 @@ impl Usage {
 }
 
 impl Row {
-    /// What was measured, if it succeeded.
+    /// Measurement, if it succeeded.
     pub fn measured(&self) -> Option<&Measured> {
         match &self.outcome {
             RunOutcome::Measured(measured) => Some(measured),
@@ -141,7 +141,7 @@ impl Row {
         }
     }
 
-    /// Why it did not.
+    /// Reason why it did not.
     pub fn error(&self) -> Option<&str> {
         match &self.outcome {
             RunOutcome::Measured(_) => None,
@@ -150,7 +150,7 @@ impl Row {
     }
 }
 
-/// What a plot shows, where it is neither seconds over size nor bars.
+/// Axis of a plot, where it is neither seconds over size nor bars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Axis {
     /// Throughput over the round-trip time.
@@ -164,13 +164,13 @@ pub enum Axis {
     Rate,
 }
 
-/// What tables and plots are about.
+/// Subject of tables and plots.
 pub struct ReportAbout<'a> {
-    /// What the scenario shows.
+    /// Description of the scenario.
     pub text: &'a str,
-    /// What was typed.
+    /// Command as typed.
     pub command: &'a str,
-    /// Whom each program is compared with.
+    /// Program that each is compared with.
     pub against: &'a BTreeMap<String, String>,
     /// See there.
     pub plot: Option<Axis>,
@@ -221,7 +221,7 @@ impl Report {
         Ok(text)
     }
 
-    /// Where a file of this scenario lies.
+    /// Path of a file of this scenario.
     pub fn path(&self, ending: &str) -> PathBuf {
         self.dir.join(format!("{}.{ending}", self.name))
     }

@@ -37,7 +37,7 @@ pub(super) const COLOURS: [RGBColor; 10] = [
 
 /// Draws it as SVG.
 pub fn draw(name: &str, about: &ReportAbout, summary: &ResultSummary) -> Result<String, String> {
-    // What has no place on the axis is in the table.
+    // Points without a place on the axis are in the table.
     let has_place = |point: &Point| about.plot != Some(Axis::Rate) || rate(point) > 0.0;
     let points: Vec<Point> = summary.points().filter(has_place).collect();
     let names = distinct(points.iter().map(|point| panel(about.plot, point)));
@@ -83,7 +83,7 @@ pub fn draw(name: &str, about: &ReportAbout, summary: &ResultSummary) -> Result<
     Ok(svg)
 }
 
-/// Which panel a point is drawn in: that of its case, without what the horizontal axis tells.
+/// Panel that a point is drawn in: that of its case, without what the horizontal axis tells.
 fn panel(plot: Option<Axis>, point: &Point) -> String {
     match plot {
         None => point.case.to_owned(),
@@ -100,7 +100,7 @@ fn panel(plot: Option<Axis>, point: &Point) -> String {
     }
 }
 
-/// What a horizontal axis by decades means.
+/// Scale of a horizontal axis by decades.
 #[derive(Clone, Copy)]
 struct Scale {
     name: &'static str,

@@ -17,7 +17,7 @@ pub struct Provenance {
     pub date: String,
     /// Cores, kernel and congestion control.
     pub machine: String,
-    /// What was run: a program built for speed, or one for tests.
+    /// Build that was run: a program built for speed, or one for tests.
     pub build: String,
 }
 

@@ -7,7 +7,7 @@ use super::{Measured, Row};
 pub struct ResultGroup<'a> {
     /// The case.
     pub case: &'a str,
-    /// What was transferred.
+    /// Data that were transferred.
     pub data: &'a str,
     /// Its bytes.
     pub bytes: u64,
@@ -26,7 +26,7 @@ pub struct ResultGroup<'a> {
 pub struct Point<'a> {
     /// The case.
     pub case: &'a str,
-    /// What was transferred.
+    /// Data that were transferred.
     pub data: &'a str,
     /// Its bytes.
     pub bytes: u64,
@@ -75,7 +75,7 @@ impl<'a> ResultSummary<'a> {
         Self { groups }
     }
 
-    /// What can be drawn.
+    /// Points that can be drawn.
     pub fn points(&self) -> impl Iterator<Item = Point<'a>> {
         self.groups.iter().filter_map(ResultGroup::point)
     }
@@ -90,7 +90,7 @@ impl<'a> ResultSummary<'a> {
         distinct(self.groups.iter().map(|group| group.data))
     }
 
-    /// How many times the other's seconds a program takes with the same data in the same case.
+    /// Times of the other's seconds that a program takes with the same data in the same case.
     pub fn ratio(&self, group: &ResultGroup, other: &str) -> Option<f64> {
         let is_peer = |it: &&ResultGroup| (it.case, it.data, it.program) == (group.case, group.data, other);
         let peer = self.groups.iter().find(is_peer)?;
@@ -114,7 +114,7 @@ impl<'a> ResultGroup<'a> {
         median(self.measured().map(of).collect())
     }
 
-    /// Why the first of those that failed did.
+    /// Error of the first of those that failed.
     pub fn error(&self) -> Option<&'a str> {
         self.rows.iter().find_map(|row| row.error())
     }

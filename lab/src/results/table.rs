@@ -5,13 +5,13 @@ use std::fmt::Write;
 use super::summary::{ResultGroup, ResultSummary};
 use super::{Measured, ReportAbout, Row};
 
-/// What stands above the tables.
+/// Head above the tables.
 pub struct TableHead<'a> {
     /// The scenario.
     pub name: &'a str,
-    /// What it shows.
+    /// Subject of it.
     pub about: &'a ReportAbout<'a>,
-    /// Whether there is a plot.
+    /// True if there is a plot.
     pub has_plot: bool,
 }
 
@@ -71,7 +71,7 @@ fn seconds(group: &ResultGroup) -> String {
     }
 }
 
-/// What a transfer costs, and how it compares.
+/// Costs of a transfer, and how it compares.
 fn costs(summary: &ResultSummary, about: &ReportAbout) -> String {
     let names =
         ["case", "data", "program", "seconds", "Mbit/s", "CPU s/GiB", "memory", "on the wire", "compared"];

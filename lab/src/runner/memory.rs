@@ -25,7 +25,7 @@ impl MemorySampler {
         Ok(Self { dir, _registration: registration })
     }
 
-    /// Where it is.
+    /// Path of it.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

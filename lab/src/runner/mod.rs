@@ -29,11 +29,11 @@ pub struct LabRun<'a> {
     pub name: &'a str,
     /// Its text.
     pub scenario: &'a Scenario,
-    /// What of it.
+    /// Plan of it.
     pub plan: &'a Plan,
     /// The program `tow`.
     pub tow: &'a Path,
-    /// Where data lie.
+    /// Store of the data.
     pub store: &'a DataStore,
     /// For every row.
     pub provenance: &'a Provenance,

@@ -40,7 +40,7 @@ use crate::results::Axis;
 const DEFAULT_RUNS: u32 = 3;
 const DEFAULT_LIMIT: Duration = Duration::from_secs(300);
 
-/// What is wrong with a `[run]` table or the words that change it.
+/// Fault of a `[run]` table or the words that change it.
 #[derive(Debug, Error)]
 pub enum PlanError {
     /// There is none.
@@ -54,9 +54,9 @@ pub enum PlanError {
     Unknown {
         /// Of what.
         kind: &'static str,
-        /// Which.
+        /// Name with the fault.
         name: String,
-        /// What could have been meant.
+        /// Names that could have been meant.
         known: String,
     },
     /// Data.
@@ -92,7 +92,7 @@ struct Variation {
     at: Option<String>,
 }
 
-/// Whom the tables compare with.
+/// Program that the tables compare with.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Against {
@@ -103,17 +103,17 @@ enum Against {
 /// A program as a scenario has it run.
 #[derive(Clone)]
 pub struct Chosen {
-    /// How tables call it.
+    /// Name in tables.
     pub name: String,
-    /// What it is.
+    /// Program.
     pub program: &'static dyn Program,
     /// More words for the receiver's command.
     pub args: Vec<String>,
     /// It is killed when this part of the data has been sent, and started again.
     pub interrupt: Option<f64>,
-    /// What stands in `tow`'s configuration, at both sides.
+    /// Configuration of `tow`, at both sides.
     pub config: Option<String>,
-    /// Where the older version lies for it, if not where the data say.
+    /// Place of the older version for it, if not where the data say.
     pub at: Option<LinePlace>,
 }
 
@@ -135,7 +135,7 @@ struct RunFields {
     short: PlannedChanges,
 }
 
-/// What takes the place of the scenario's own.
+/// Changes that take the place of the scenario's own.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedChanges {
@@ -143,7 +143,7 @@ pub struct PlannedChanges {
     pub programs: Option<Vec<String>>,
     /// Lines that name data.
     pub data: Option<Vec<String>>,
-    /// How often.
+    /// Number of runs.
     pub runs: Option<u32>,
     /// For one transfer.
     pub limit: Option<String>,
@@ -151,32 +151,32 @@ pub struct PlannedChanges {
     pub cases: Option<Vec<String>>,
 }
 
-/// What will be done.
+/// Plan of what will be done.
 pub struct Plan {
-    /// Who has the data.
+    /// Host that has the data.
     pub from: String,
-    /// Who wants them.
+    /// Hosts that want them.
     pub to: Vec<String>,
     /// In turn.
     pub programs: Vec<Chosen>,
-    /// Whom the tables compare each with, by name.
+    /// Program that the tables compare each with, by name.
     pub against: BTreeMap<String, String>,
     /// All is kept in memory.
     pub is_in_memory: bool,
-    /// What the plot's axes are, if that does not follow from what was run.
+    /// Axes of the plot, if they do not follow from what was run.
     pub plot: Option<Axis>,
     /// Lines that name data.
     pub data: Vec<String>,
-    /// How often.
+    /// Number of runs.
     pub runs: u32,
     /// For one transfer.
     pub limit: Duration,
-    /// Which cases.
+    /// Cases to run.
     pub cases: Vec<Case>,
 }
 
 impl Plan {
-    /// What a scenario says, in its short form if asked for, with further changes.
+    /// Plan of a scenario, in its short form if asked for, with further changes.
     pub fn of(scenario: &Scenario, is_short: bool, changes: &PlannedChanges) -> Result<Self, PlanError> {
         if scenario.run.is_empty() {
             return Err(PlanError::NoRun);
@@ -246,7 +246,7 @@ fn choose_program(name: &str, known: &[Chosen]) -> Result<Chosen, PlanError> {
     }
 }
 
-/// Whom each is compared with; nobody with himself.
+/// Program that each is compared with; none with itself.
 fn compare(against: Option<Against>, programs: &[Chosen]) -> BTreeMap<String, String> {
     match against {
         None => BTreeMap::new(),
@@ -258,7 +258,7 @@ fn compare(against: Option<Against>, programs: &[Chosen]) -> BTreeMap<String, St
     }
 }
 
-/// What the first that says something says.
+/// Value of the first that has one.
 fn first<T>(changes: &[&PlannedChanges], of: impl Fn(&PlannedChanges) -> Option<T>) -> Option<T> {
     changes.iter().find_map(|it| of(it))
 }

@@ -25,10 +25,10 @@ use crate::programs::{
 };
 use crate::results::{Measured, Usage};
 
-/// How often it is asked how much was sent.
+/// Interval of looks at how much was sent.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Why a transfer has no result.
+/// Reason why a transfer has no result.
 #[derive(Debug, Error)]
 pub enum TransferError {
     /// There is no network.
@@ -54,15 +54,15 @@ pub enum TransferError {
     /// It says that all is well, and it is not.
     #[error("WRONG RESULT at {host}: it is not what was sent")]
     Wrong {
-        /// Where.
+        /// Host.
         host: String,
     },
     /// The result can't be read, or something before it.
     #[error("{path}: {source}")]
     Io {
-        /// What.
+        /// Path of it.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -82,21 +82,21 @@ impl Hosts for Lab {
     }
 }
 
-/// What one row is about.
+/// Subject of one row.
 pub struct LabTransfer<'a> {
     /// The run that it belongs to.
     pub run: &'a LabRun<'a>,
     /// The links.
     pub case: &'a Case,
-    /// What is transferred.
+    /// Data to transfer.
     pub data: &'a Data,
     /// By whom.
     pub chosen: &'a Chosen,
-    /// What the first receiver ran, once it does.
+    /// Command that the first receiver ran, once it does.
     pub command: String,
 }
 
-/// What the network had done at a moment.
+/// Meters of the network at a moment.
 struct Meters {
     counters: Vec<[Counters; 2]>,
     cpu: Duration,
@@ -172,7 +172,7 @@ impl<'a> LabTransfer<'a> {
         Ok(side)
     }
 
-    /// Where the receiver has the older version.
+    /// Place where the receiver has the older version.
     fn place(&self) -> LinePlace {
         self.chosen.at.unwrap_or(self.data.place)
     }
@@ -216,7 +216,7 @@ impl<'a> LabTransfer<'a> {
         Ok(ReceiverHost { side, destination, older: read })
     }
 
-    /// What the receivers run.
+    /// Commands of the receivers.
     fn commands(
         &self,
         server: &Server,
@@ -251,7 +251,7 @@ impl<'a> LabTransfer<'a> {
         Ok(())
     }
 
-    /// What only the sender has, and would be found by a search of this machine's disk.
+    /// Paths that only the sender has, and that a search of this machine's disk would find.
     fn hidden(&self, own: &Path) -> Vec<PathBuf> {
         if self.chosen.program.older() == OldVersion::Read {
             return Vec::new();
@@ -288,7 +288,7 @@ impl<'a> LabTransfer<'a> {
         Ok(ends)
     }
 
-    /// Whether every receiver has what was sent.
+    /// Checks that every receiver has what was sent.
     fn check(&self, receivers: &[ReceiverHost]) -> Result<(), TransferError> {
         for receiver in receivers {
             let found = digest(&receiver.destination).map_err(at(&receiver.destination))?;
@@ -321,7 +321,7 @@ impl<'a> LabTransfer<'a> {
         total
     }
 
-    /// What the receivers' programs told.
+    /// Summaries of the receivers' programs.
     fn summaries(&self, receivers: &[ReceiverHost]) -> Vec<ProgramSummary> {
         let output = |receiver: &ReceiverHost| fs::read_to_string(receiver.side.output("tow")).ok();
         receivers.iter().filter_map(|it| self.chosen.program.summary(&output(it)?)).collect()
@@ -351,13 +351,13 @@ fn said(receiver: &ReceiverHost) -> String {
     log.map_or_else(|| "it said nothing".into(), |path| end_of(&path))
 }
 
-/// What runs in the host, as it could be typed there.
+/// Command that runs in the host, as it could be typed there.
 fn words(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let inside = words.iter().position(|word| word == "exec").map_or(0, |at| (at + 2).min(words.len()));
     let words = &words[inside..];
-    // What hides other hosts' directories is of no interest.
+    // The part that hides other hosts' directories is of no interest.
     match words.iter().position(|word| word == "--") {
         Some(end) if words.first().is_some_and(|word| word == "sh") => {
             [&words[3..4], &words[end + 1..]].concat().join(" ")

@@ -20,7 +20,7 @@ situations![
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_towpath-lab");
 
-/// Whether anything bears this lab's name.
+/// True if anything bears this lab's name.
 fn is_left(lab: &str) -> bool {
     let prefix = format!("towpath-{lab}-");
     let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();

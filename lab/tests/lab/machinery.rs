@@ -14,8 +14,8 @@ use towpath_simnet::scenario::Scenario;
 use crate::runner::skip;
 
 /// For what takes a moment on a quiet machine.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Where the receiving end listens.
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
+/// Port on which the receiving end listens.
 const PORT: u16 = 7000;
 
 /// Ends the situation if labs can't be had here.
@@ -47,7 +47,7 @@ pub fn up(text: &str) -> Lab {
     Lab::up(&scenario, &scenario.cases[0]).unwrap()
 }
 
-/// What `ping` tells.
+/// Report of `ping`.
 #[derive(Debug, PartialEq)]
 pub struct Pings {
     pub sent: u64,
@@ -69,7 +69,7 @@ pub fn ping(lab: &Lab, from: &str, to: Ipv4Addr, count: u32) -> Pings {
 /// for the last one two round trips only, so on a busy machine it may take another go.
 pub fn answered(lab: &Lab, from: &str, to: Ipv4Addr, count: u32) -> (Pings, Vec<u64>) {
     let packets = || lab.counters().unwrap().into_iter().map(|link| total(link).packets).collect::<Vec<_>>();
-    // What is late is not to be counted in the next go.
+    // Late packets are not to be counted in the next go.
     let pause = Duration::from_millis(200);
     look_every(pause, &format!("{from} to {to}: all of {count} pings come back"), || {
         let before = packets();
@@ -110,7 +110,7 @@ fn look_every<T>(pause: Duration, what: &str, look: impl Fn() -> Option<T>) -> T
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(start.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
+        assert!(start.elapsed() < WAIT_LIMIT, "{what}: not after {WAIT_LIMIT:?}");
         thread::sleep(pause);
     }
 }

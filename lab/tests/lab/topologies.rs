@@ -22,7 +22,7 @@ situations![
     a_disk_that_cannot_be_is_named,
 ];
 
-/// Where the kernel takes how fast a device may be read.
+/// File where the kernel takes how fast a device may be read.
 const READ_LIMIT: &str = "/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device";
 
 fn leaves_of_a_star_reach_each_other_through_the_centre() {
@@ -95,7 +95,7 @@ fn settings_of_a_case_hold_in_every_host() {
     }
 }
 
-/// What is said when this scenario's lab is to be made.
+/// Refusal to make this scenario's lab.
 fn refusal(text: &str) -> String {
     need_lab();
     let scenario = scenario(text);

@@ -127,11 +127,12 @@ impl Context {
         Ok(configured.unwrap_or_default())
     }
 
-    /// The service in this process. Of the configuration only what keeps things from others counts: what may not pass
-    /// this host may not do so because no daemon runs.
+    /// The service in this process. Of the configuration only two things count: what may not pass this host may not do
+    /// so because no daemon runs, and a person's plugins are those of all commands.
     fn embedded(&self, mut options: Options) -> Result<Arc<Service>, ApiError> {
         let configured = self.configured()?;
         options.config.processors = configured.processors;
+        options.config.plugins = configured.plugins;
         options.config.general.bases_beyond = configured.general.bases_beyond;
         Service::open(self.home.clone(), options)
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::environment::{PATIENCE, Running, TestEnvironment, soon, until_stopped};
+use crate::environment::{Running, TestEnvironment, WAIT_LIMIT, soon, until_stopped};
 use crate::local_client::LocalClient;
 use crate::runner::{say as report, situations};
 use crate::trees::bytes;
@@ -63,7 +63,7 @@ fn compare(bad: impl FnOnce(&LocalClient, &str, &dyn Fn())) {
         assert!(beside < alone * 4 + ALLOWANCE, "alone {alone:?}, beside those who are bad {beside:?}");
     });
     let status = || daemon.json("GET /v1/status", &Value::Null).unwrap();
-    let clean = soon(PATIENCE, || {
+    let clean = soon(WAIT_LIMIT, || {
         let status = status();
         let is_clean = ["sessions", "open_puts", "gets"].iter().all(|name| status[name] == 0);
         (is_clean && sockets(&running) <= before).then_some(())
@@ -115,7 +115,7 @@ fn a_thousand_who_stall_keep_nobody_from_reading() {
         let call = if number % 2 == 0 { "content" } else { "chunks" };
         let request = format!("GET /v1/{call}?ticket={ticket} HTTP/1.1\r\nHost: tow\r\n\r\n");
         let mut stream = say(&daemon, &request);
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
         let mut status = [0; 12];
         stream.read_exact(&mut status).unwrap();
         assert_eq!(&status, b"HTTP/1.1 200");

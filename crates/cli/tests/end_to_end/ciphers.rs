@@ -39,7 +39,7 @@ fn prepared() -> TestEnvironment {
     env
 }
 
-/// Whether this machine, which is both, has the instructions.
+/// True if this machine, which is both, has the instructions.
 fn has_aes() -> bool {
     fs::read_to_string("/proc/cpuinfo").unwrap().split_whitespace().any(|word| word == "aes")
 }

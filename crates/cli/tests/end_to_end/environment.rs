@@ -18,7 +18,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// No wait is longer.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const WAIT_LIMIT: Duration = Duration::from_secs(90);
 /// How often somebody looks whether something is so: sooner at first.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOK_EVERY_AT_FIRST: Duration = Duration::from_millis(1);
@@ -281,7 +281,7 @@ impl Running {
 
     /// Looks again and again until `look` sees something.
     pub fn wait_until<T>(&mut self, what: &str, mut look: impl FnMut(&mut Self) -> Option<T>) -> T {
-        let seen = soon(PATIENCE, || {
+        let seen = soon(WAIT_LIMIT, || {
             // In this order: what it said right before it ended counts.
             let has_ended = self.child.try_wait().unwrap().is_some();
             let seen = look(self);
@@ -341,12 +341,12 @@ impl Running {
         self.kill();
     }
 
-    /// Whether it still runs.
+    /// True if it still runs.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Whether it ends within this time; waits no longer than that.
+    /// True if it ends within this time; waits no longer than that.
     pub fn ends_within(&self, time: Duration) -> bool {
         // One that was waited for has no number any more.
         let Ok(process) = pidfd_open(self.pid(), PidfdFlags::empty()) else { return true };
@@ -363,7 +363,7 @@ impl Running {
     pub fn end_watched(mut self, mut look: impl FnMut(&Self)) -> Ended {
         let start = Instant::now();
         while !self.ends_within(LOOK_EVERY) {
-            assert!(start.elapsed() < PATIENCE, "does not end: {}", self.describe());
+            assert!(start.elapsed() < WAIT_LIMIT, "does not end: {}", self.describe());
             look(&self);
         }
         let status = self.child.wait().unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::environment::{Call, PATIENCE, Running, TestEnvironment, soon};
+use crate::environment::{Call, Running, TestEnvironment, WAIT_LIMIT, soon};
 use crate::runner::situations;
 use crate::sshd::{Route, Way};
 use crate::trees::file;
@@ -31,7 +31,7 @@ const SIGNALS: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 fn wait_until_it_listens(running: &mut Running) {
     // Their numbers are 1, 2 and 15; the lowest bit is signal 1's.
     const THEM: u64 = 0x4003;
-    let listens = soon(PATIENCE, || {
+    let listens = soon(WAIT_LIMIT, || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", running.id())).unwrap_or_default();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);

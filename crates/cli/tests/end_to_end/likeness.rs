@@ -226,13 +226,13 @@ fn linked(items: &[String]) -> impl Iterator<Item = &str> {
     links.flat_map(|item| item[12..].split(" => ").map(str::trim))
 }
 
-/// Whether there is an rsync to compare with.
+/// True if there is an rsync to compare with.
 pub fn has_rsync() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| Command::new("rsync").arg("--version").output().is_ok())
 }
 
-/// Whether owners, devices and mounts can be had.
+/// True if owners, devices and mounts can be had.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

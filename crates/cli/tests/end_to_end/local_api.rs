@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::environment::{Machine, PATIENCE, TestEnvironment, first_line};
+use crate::environment::{Machine, TestEnvironment, WAIT_LIMIT, first_line};
 use crate::local_client::LocalClient;
 use crate::machinery::tool;
 use crate::runner::{say, situations};
@@ -88,7 +88,7 @@ fn a_killed_application_takes_its_puts_along() {
     drop(application);
     let start = Instant::now();
     while !listed().is_empty() {
-        assert!(start.elapsed() < PATIENCE, "its lease did not end");
+        assert!(start.elapsed() < WAIT_LIMIT, "its lease did not end");
     }
     assert!(path.exists(), "the file itself stays");
 }

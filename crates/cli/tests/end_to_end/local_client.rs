@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::environment::{Machine, PATIENCE};
+use crate::environment::{Machine, WAIT_LIMIT};
 
 /// The way to a daemon's socket; each call has a connection of its own.
 #[derive(Clone)]
@@ -22,8 +22,8 @@ impl LocalClient {
     /// A connection on which nothing was said yet.
     pub fn connect(&self) -> io::Result<UnixStream> {
         let stream = UnixStream::connect(&self.0)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(WAIT_LIMIT))?;
+        stream.set_write_timeout(Some(WAIT_LIMIT))?;
         Ok(stream)
     }
 
@@ -118,7 +118,7 @@ impl Answer {
         Ok(body)
     }
 
-    /// Whether the body came to its end.
+    /// True if the body came to its end.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }

@@ -29,7 +29,7 @@ pub fn tool(name: &str) -> PathBuf {
     }
 }
 
-/// Whether the tests run as root.
+/// True if the tests run as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -113,7 +113,7 @@ impl Process {
         Some(Self { id, name, parent: rest[1].parse().ok()?, started: rest[19].parse().ok()? })
     }
 
-    /// Whether it still runs.
+    /// True if it still runs.
     pub fn runs(&self) -> bool {
         Self::read(self.id).is_some_and(|now| now.started == self.started)
     }

@@ -60,6 +60,7 @@ mod copying_flags_remote;
 mod copying_interrupted;
 mod copying_like_rsync;
 mod copying_remote;
+mod copying_renamed;
 mod copying_swapped;
 mod copying_unchanged;
 mod daemon_killed;
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         copying_interrupted::SITUATIONS,
         copying_beside::SITUATIONS,
         copying_faults::SITUATIONS,
+        copying_renamed::SITUATIONS,
         copying_swapped::SITUATIONS,
         copying_remote::SITUATIONS,
         confined::SITUATIONS,

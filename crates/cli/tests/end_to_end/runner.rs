@@ -95,7 +95,7 @@ fn run_one(situation: Situation) -> Outcome {
     let thread = named.spawn(move || catch_unwind(situation.run)).unwrap();
     let outcome = match thread.join().and_then(|caught| caught) {
         Ok(()) => Outcome::Passed,
-        Err(payload) => judge(payload),
+        Err(payload) => take_result(payload),
     };
     let seconds = start.elapsed().as_secs_f64();
     match &outcome {
@@ -106,7 +106,7 @@ fn run_one(situation: Situation) -> Outcome {
     outcome
 }
 
-fn judge(payload: Box<dyn Any + Send>) -> Outcome {
+fn take_result(payload: Box<dyn Any + Send>) -> Outcome {
     payload.downcast::<Skipped>().map_or(Outcome::Failed, |skipped| Outcome::Skipped(skipped.0))
 }
 

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::environment::{Call, Machine, PATIENCE, TOW, TestEnvironment, soon};
+use crate::environment::{Call, Machine, TOW, TestEnvironment, WAIT_LIMIT, soon};
 use crate::machinery::{descendants, give_to_nobody, is_root, tool, unprivileged};
 
 /// What the other machine is called.
@@ -52,7 +52,7 @@ impl Sshd {
         let mut command = Command::new(sshd);
         command.args(["-D", "-e", "-f"]).arg(dir.join("sshd_config")).stdin(Stdio::null()).stderr(log);
         let mut this = Self { child: command.spawn().unwrap(), dir: dir.into() };
-        let listens = soon(PATIENCE, || {
+        let listens = soon(WAIT_LIMIT, || {
             let has_ended = this.child.try_wait().unwrap().is_some();
             let log = fs::read_to_string(dir.join("log")).unwrap();
             let (listens, is_taken) = (log.contains("Server listening"), has_ended && log.contains("in use"));
@@ -163,7 +163,7 @@ impl<'a> Route<'a> {
     /// Waits until nothing runs at the other side.
     pub fn wait_for_the_other_side(&self) {
         let Some(sshd) = &self.sshd else { return };
-        let alone = soon(PATIENCE, || descendants(sshd.id()).is_empty().then_some(()));
+        let alone = soon(WAIT_LIMIT, || descendants(sshd.id()).is_empty().then_some(()));
         alone.expect("something runs on at the other side");
     }
 

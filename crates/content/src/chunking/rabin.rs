@@ -66,7 +66,7 @@ impl RabinRule {
             if print & self.mask == BREAK {
                 return self.min + at;
             }
-            // What leaves needs nothing of the fingerprint, so it is at hand when that is.
+            // The byte that leaves needs nothing of the fingerprint, so it is at hand when that is.
             print = enter(print, *entering) ^ LEAVING[usize::from(*leaving)];
         }
         bytes.len()

@@ -96,7 +96,7 @@ proptest! {
         let mut found = Vec::new();
         cutter.chain(&data, 0, data.len(), true, |start, end| found.push(end - start));
         prop_assert_eq!(&found, &expected);
-        // What shows of a front alone holds for the whole.
+        // A front's chunks hold for the whole.
         let mut early = Vec::new();
         let front = &data[..until.min(data.len())];
         cutter.chain(front, 0, front.len(), false, |start, end| early.push(end - start));

@@ -58,7 +58,7 @@ impl HashWindow {
             return None;
         }
         self.spent = find(&self.held);
-        // What was taken behind the chunk goes back, so that the next one needs no copy.
+        // Bytes taken behind the chunk go back, so that the next one needs no copy.
         if let Some(used) = self.spent.checked_sub(before) {
             self.held.truncate(self.spent);
             *input = &all[used..];

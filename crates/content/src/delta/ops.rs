@@ -31,7 +31,7 @@ pub struct Delta {
     literals: Vec<u8>,
 }
 
-/// Why a delta does not make the target that was asked for: whoever made it is to blame, or the base
+/// Reason why a delta does not make the target that was asked for: whoever made it is to blame, or the base
 /// is another than the signed one. Ask for the bytes themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ApplyError {

@@ -24,7 +24,7 @@ const STRIDE: usize = 8;
 /// Of so many bytes so many must be equal for the last displacement to be tried again.
 const PROBE: usize = 8;
 const LEAST_EQUAL: u32 = 6;
-/// What an equal byte adds to a match, and one that differs takes away.
+/// Score that an equal byte adds to a match, and one that differs takes away.
 const EQUAL: i32 = 1;
 const DIFFERENT: i32 = -2;
 /// A match that has fallen so far below its best is over.
@@ -34,7 +34,7 @@ const LEAST_WORTH: i32 = 16;
 /// Equal bytes in a row that are counted and not told, at least.
 const LEAST_RUN: usize = 32;
 
-/// Why a patch does not make the target that was asked for.
+/// Reason why a patch does not make the target that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PatchError {
     /// It can't be read.
@@ -46,9 +46,9 @@ pub enum PatchError {
     /// It makes more or fewer bytes than were asked for.
     #[error("a patch makes {found} bytes where {expected} were asked for")]
     Length {
-        /// How many were asked for.
+        /// Bytes that were asked for.
         expected: usize,
-        /// How many it makes, or more than the limit.
+        /// Bytes that it makes, or more than the limit.
         found: u64,
     },
 }
@@ -57,7 +57,7 @@ pub enum PatchError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct PatchOp {
     literal: usize,
-    /// Where the base is read, less where it would be read if nothing had moved.
+    /// Distance of the base's position from where it would be read if nothing had moved.
     moved: i64,
     equal: usize,
     corrected: usize,
@@ -102,7 +102,7 @@ pub fn apply(patch: &[u8], base: &[u8], expected: usize) -> Result<Vec<u8>, Patc
     Ok(target)
 }
 
-/// Whether ops stay within base, differences, literals and the target, and use all of them.
+/// Checks that ops stay within base, differences, literals and the target, and use all of them.
 fn check(
     ops: &[u8],
     base: usize,
@@ -158,7 +158,7 @@ struct PatchMaker {
     ops: Writer,
     differences: Vec<u8>,
     literals: Vec<std::ops::Range<usize>>,
-    /// Where the base would be read if nothing moved.
+    /// Position where the base would be read if nothing moved.
     from: usize,
 }
 
@@ -212,7 +212,7 @@ fn corrected_run(old: &[u8], new: &[u8]) -> usize {
     corrected
 }
 
-/// Where windows of the base are, by their hash.
+/// Positions of the base's windows, by their hash.
 struct WindowIndex {
     /// Places divided by [`STRIDE`], plus 1; 0 where there is none.
     places: Vec<u32>,
@@ -292,7 +292,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Where in the base the bytes at `at` may continue: at the last displacement, or where the index knows them.
+    /// Position in the base where the bytes at `at` may go on: at the last displacement, or where the index has them.
     fn candidate(&self, at: usize, displacement: i64) -> Option<usize> {
         let last = usize::try_from(at as i64 + displacement).ok();
         let last = last.filter(|from| self.probe(*from, at));

@@ -203,7 +203,7 @@ fn part<F>(chunks: &[RefinedChunk<F>]) -> (usize, u64) {
 /// its byte `start` on.
 fn region<F: Clone>(corridor: &Corridor<F>, gap: u64, start: u64, len: u64) -> Option<RefineRegion<F>> {
     let Range { start: low, end: high } = corridor.range;
-    // Where in the gap bytes were inserted or removed is not known: the part may lie anywhere
+    // The position of the insertion or removal in the gap is not known: the part may lie anywhere
     // between its distance from the gap's start and that from its end.
     let (inserted, removed) = (gap.saturating_sub(high - low), (high - low).saturating_sub(gap));
     let (is_first, is_last) = (start == 0, start + len == gap);

@@ -10,7 +10,7 @@ use crate::chunking::{ChunkHash, Parameters};
 use crate::codec::{DecodeError, invalid};
 use crate::oid::Oid;
 
-/// Why a recipe was not built. The builder is of no use afterwards.
+/// Reason why a recipe was not built. The builder is of no use afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BuildError<E> {
     /// A finished node was not taken.

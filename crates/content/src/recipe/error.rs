@@ -1,4 +1,4 @@
-//! Why a recipe could not be read on, and who is to blame.
+//! Reasons why a recipe could not be read on, and who is to blame.
 
 use thiserror::Error;
 

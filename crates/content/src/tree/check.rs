@@ -8,7 +8,7 @@ use super::entry::*;
 use crate::pieces::MAX_SIZE;
 use crate::{DecodeError, Oid};
 
-/// Why something is no valid part of a tree.
+/// Reason why something is no valid part of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum TreeError {
     /// A field has a value that no tree may have.

@@ -1,4 +1,4 @@
-//! What can be wrong with filter rules. A rule given as an argument is shown; of a rule read from a
+//! Errors of filter rules. A rule given as an argument is shown; of a rule read from a
 //! file only the place is, since whoever chose the file need not be who may read it.
 
 use std::fmt;
@@ -10,15 +10,15 @@ use thiserror::Error;
 use super::{MAX_DIR_MERGES, MAX_FILE, MAX_NESTING, MAX_RULE, MAX_RULES};
 use crate::names::{display_name, display_path};
 
-/// Why rules could not be taken.
+/// Error of rules that could not be taken.
 #[derive(Debug, Error)]
 pub enum FilterError {
     /// A rule is not one.
     #[error("{place}: {fault}")]
     Rule {
-        /// Where it stands.
+        /// Position of the rule.
         place: RulePlace,
-        /// What is wrong with it.
+        /// Fault of the rule.
         fault: FilterFault,
     },
     /// A file of rules, named by the user, could not be read.
@@ -26,12 +26,12 @@ pub enum FilterError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// Where a rule stands.
+/// Position of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RulePlace {
     /// It was given as an argument: this one.
@@ -52,7 +52,7 @@ impl fmt::Display for RulePlace {
     }
 }
 
-/// What is wrong with a rule.
+/// Fault of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum FilterFault {
     /// It begins with no known rule.

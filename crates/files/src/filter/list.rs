@@ -16,7 +16,7 @@ pub struct RuleList {
     rules: Vec<Rule>,
 }
 
-/// What the lines of a file are.
+/// Kind of a file, by what its lines are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// Patterns to include, as `--include-from` takes them.

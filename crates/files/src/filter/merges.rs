@@ -18,12 +18,12 @@ use crate::confine::open_root;
 use crate::error::FileError;
 use crate::path::RelPath;
 
-/// Whose part of the rules is in force.
+/// Side whose part of the rules is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilterSide {
-    /// What is shown to the other side.
+    /// Entries shown to the other side.
     Sender,
-    /// What is protected from deletion.
+    /// Entries protected from deletion.
     Receiver,
 }
 
@@ -156,7 +156,7 @@ impl MergeContext {
         for dir in above {
             let skipped = dir.as_os_str().len().saturating_sub(1);
             let anchor = Anchor::Above(if skipped == 0 { 0 } else { skipped + 1 });
-            // What cannot be opened cannot be read by the user either, who named it in passing only.
+            // A file that cannot be opened cannot be read by the user either, who named it in passing only.
             if let Ok(held) = open_root(dir) {
                 self.read_one(merges, index, held.as_fd(), dir, anchor)?;
             }

@@ -1,4 +1,4 @@
-//! Which entries take part in a transfer, and which are kept from deletion: rsync's filter rules
+//! Filter of entries that take part in a transfer, or are kept from deletion: rsync's filter rules
 //! with rsync's meaning, byte for byte.
 //!
 //! | part | story |
@@ -15,7 +15,7 @@
 //! The first rule that matches decides; an entry that none matches takes part. A directory that is
 //! excluded is never entered, so nothing below it is seen.
 //!
-//! What differs from rsync on purpose:
+//! Differences from rsync on purpose:
 //! - CVS rules (`C`) and rules for extended attributes (`x`) are refused by name, and so are
 //!   patterns with a NUL byte or over 4095 bytes, which rsync cuts short or drops.
 //! - A per-directory file may name further ones (`dir-merge`), but it cannot merge a file from
@@ -51,5 +51,5 @@ pub const MAX_RULE: usize = 4095;
 pub const MAX_FILE: usize = 4 << 20;
 /// Kinds of per-directory files that hold in one directory: each is looked for in every directory.
 pub const MAX_DIR_MERGES: usize = 64;
-/// How deep files of rules may name further ones.
+/// Depth to which files of rules may name further ones.
 pub const MAX_NESTING: usize = 32;

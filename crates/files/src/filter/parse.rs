@@ -5,7 +5,7 @@ use super::rule::{DirMerge, MatchRule, Prefixes, Sides, Template};
 use super::{MAX_NESTING, MAX_RULE};
 use crate::names::check_name;
 
-/// What a rule's text asks for.
+/// Request of a rule's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Parsed {
     /// A rule to be added.

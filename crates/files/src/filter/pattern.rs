@@ -8,9 +8,9 @@ use super::wild::Wild;
 #[derive(Debug, Default)]
 pub(super) struct PatternSubject {
     text: Vec<u8>,
-    /// Where the path in the tree begins.
+    /// Begin of the path in the tree.
     path: usize,
-    /// Where its last name begins.
+    /// Begin of its last name.
     name: usize,
     is_dir: bool,
 }
@@ -41,13 +41,13 @@ impl PatternSubject {
         self.text.get(start..).unwrap_or(b"")
     }
 
-    /// Whether the tree's absolute path is known.
+    /// True if the tree's absolute path is known.
     const fn has_absolute(&self) -> bool {
         self.path > 1
     }
 }
 
-/// What a leading slash in a pattern stands for, in bytes to leave out at the front.
+/// Meaning of a leading slash in a pattern, in bytes to leave out at the front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
     /// A directory of the tree: the length of its path and slash, 0 at the top.
@@ -115,7 +115,7 @@ impl Pattern {
         Self { region, shape, takes_slash: whole.ends_with(b"***") }
     }
 
-    /// Whether it matches.
+    /// True if it matches.
     pub(super) fn matches(&self, subject: &PatternSubject) -> bool {
         let Some(text) = self.part_of(subject) else { return false };
         match &self.shape {

@@ -1,6 +1,6 @@
-//! What a rule is, and the canonical line it is sent as.
+//! Rules, and the canonical lines they are sent as.
 
-/// Which side of a transfer a rule was said to be for; neither: not said.
+/// Sides of a transfer that a rule was said to be for; neither: not said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sides {
     pub sender: bool,
@@ -12,13 +12,13 @@ impl Sides {
     pub(super) const RECEIVER: Self = Self { sender: false, receiver: true };
     pub(super) const BOTH: Self = Self { sender: true, receiver: true };
 
-    /// Whether a side was named.
+    /// True if a side was named.
     pub(super) const fn any(self) -> bool {
         self.sender || self.receiver
     }
 }
 
-/// Which prefixes the rules of a text begin with.
+/// Prefixes that the rules of a text begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prefixes {
     /// A rule's name and modifiers.
@@ -29,7 +29,7 @@ pub(super) enum Prefixes {
     None,
 }
 
-/// What the rules of a text have in common by the way they were named.
+/// Settings that the rules of a text have in common by the way they were named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Template {
     pub prefixes: Prefixes,

@@ -1,9 +1,9 @@
-//! Which symbolic links are unsafe: absolute ones, and those that lead out of the copied tree. As
+//! Unsafe symbolic links: absolute ones, and those that lead out of the copied tree. As
 //! rsync's `--safe-links` has it.
 
 use crate::path::RelPath;
 
-/// Whether a link at `link_path` that points to `target` is unsafe.
+/// True if a link at `link_path` that points to `target` is unsafe.
 ///
 /// The answer is by the text alone, so it must hold whatever the directories on the way become:
 /// going up is allowed at the beginning of the target only, and not as its end after a slash.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::MAX_FILE;
 use super::error::too_big;
 
-/// What the C library calls white space.
+/// White space, as the C library has it.
 pub(super) const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

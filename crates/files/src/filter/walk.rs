@@ -24,7 +24,7 @@ use crate::path::RelPath;
 pub struct Filter {
     context: MergeContext,
     rules: Vec<Compiled>,
-    /// What is looked for in the first directory.
+    /// Files of rules that are looked for in the first directory.
     merges: Vec<RuleMerge>,
     frames: Vec<Frame>,
     subject: PatternSubject,
@@ -86,18 +86,18 @@ impl Filter {
         self.frames.pop();
     }
 
-    /// Whether every entry of the innermost directory takes part, as there is no rule at all.
+    /// True if every entry of the innermost directory takes part, as there is no rule at all.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether an entry of the innermost directory takes part. An excluded directory is not to be
+    /// True if an entry of the innermost directory takes part. An excluded directory is not to be
     /// entered.
     pub fn shows(&mut self, path: &RelPath, is_dir: bool) -> bool {
         path.is_root() || !self.is_broken(path) && self.verdict(path, is_dir, false) != Some(false)
     }
 
-    /// Whether an entry that the sender does not have must stay. A protected directory stays with
+    /// True if an entry that the sender does not have must stay. A protected directory stays with
     /// all that it holds.
     pub fn protects(&mut self, path: &RelPath, is_dir: bool) -> bool {
         path.is_root() || self.is_broken(path) || self.verdict(path, is_dir, false) == Some(false)
@@ -121,7 +121,7 @@ impl Filter {
         self.frames.last().is_some_and(|frame| frame.broken)
     }
 
-    /// Whether the first rule that matches includes or excludes; `None` if none matches.
+    /// Action of the first rule that matches, true if it includes; `None` if none matches.
     fn verdict(&mut self, path: &RelPath, is_dir: bool, ignore_perishable: bool) -> Option<bool> {
         self.subject.set(&self.context.absolute, path.as_bytes(), is_dir);
         let merges = self.frames.last().map_or(&[][..], |frame| &frame.merges);

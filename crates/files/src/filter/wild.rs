@@ -28,13 +28,13 @@ impl ShellPattern {
         Some(Self { wild, takes_hidden: pattern.starts_with(b".") })
     }
 
-    /// Whether a name matches.
+    /// True if a name matches.
     pub fn matches(&self, name: &[u8]) -> bool {
         (self.takes_hidden || !name.starts_with(b".")) && self.wild.matches(name)
     }
 }
 
-/// What takes exactly one byte.
+/// Token that takes exactly one byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum One {
     Byte(u8),
@@ -83,7 +83,7 @@ impl Wild {
         Self { head: ones(tokens), middle, tail }
     }
 
-    /// Whether the whole text matches.
+    /// True if the whole text matches.
     pub(super) fn matches(&self, text: &[u8]) -> bool {
         let fixed = self.head.len() + self.tail.len();
         let fits = if self.middle.is_empty() { text.len() == fixed } else { text.len() >= fixed };
@@ -107,7 +107,7 @@ fn all_take(ones: &[One], text: &[u8]) -> bool {
     ones.iter().zip(text).all(|(one, byte)| one.takes(*byte))
 }
 
-/// Whether tokens that begin and end with a star take all of the text.
+/// True if tokens that begin and end with a star take all of the text.
 fn run(tokens: &[Token], text: &[u8]) -> bool {
     match tokens {
         [] | [Token::Run] => return true,

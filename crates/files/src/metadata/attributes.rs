@@ -1,6 +1,6 @@
 //! Extended attributes and POSIX ACLs (which the system shows as attributes) of a held inode.
 //!
-//! Which attributes are carried is rsync's rule: root carries every namespace but `system.`,
+//! Attributes are carried by rsync's rule: root carries every namespace but `system.`,
 //! everyone else `user.`; the two ACLs are carried apart, when asked for. What gives rights (file capabilities, labels,
 //! `trusted.`) is read and told by root, and applied where a person asked for it.
 
@@ -21,13 +21,13 @@ pub(super) const ACCESS: &CStr = c"system.posix_acl_access";
 pub(super) const DEFAULT: &CStr = c"system.posix_acl_default";
 /// Labels that the system itself puts on files: one that a source lacks is not taken away.
 const LABELS: [&[u8]; 4] = [b"security.selinux", b"security.SMACK64", b"security.ima", b"security.evm"];
-/// Where rsync keeps what it could not apply.
+/// Prefix under which rsync keeps what it could not apply.
 const RSYNC: &[u8] = b"user.rsync.%";
 
 /// Room for the names that most files have, if they have any.
 const FEW: usize = 256;
 
-/// Which attributes are read or written.
+/// Attributes that are read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Which {
     pub(crate) xattrs: bool,
@@ -61,8 +61,8 @@ pub fn is_privileged(name: &[u8]) -> bool {
     !name.starts_with(b"user.") && !is_acl(name)
 }
 
-/// Whether `name` in `dir`, if a link then the link itself, has none of these attributes. False if in doubt. Of the inode
-/// that has the name at this moment: nothing says that it is the one of a look before or after.
+/// True if `name` in `dir`, if a link then the link itself, has none of these attributes. False if in doubt. Of the
+/// inode that has the name at this moment: nothing says that it is the one of a look before or after.
 pub(crate) fn has_none(dir: BorrowedFd<'_>, name: &[u8], which: Which) -> bool {
     let mut list = [0; FEW];
     let Ok(names) = kernel::attribute_names(dir, name, &mut list) else { return false };

@@ -1,6 +1,6 @@
-//! What of two things' metadata differs, as far as a policy would change it.
+//! Differences between two things' metadata, as far as a policy would change them.
 //!
-//! What cannot be applied here (another user's ownership without being root, attributes of other
+//! Metadata that cannot be applied here (another user's ownership without being root, attributes of other
 //! namespaces) is no difference: a second run of a copy finds none.
 
 use rustix::fs::FileType;
@@ -9,7 +9,7 @@ use towpath_content::tree::{Kind, Metadata, Xattr};
 use super::attributes::{ACCESS, DEFAULT, is_carried};
 use super::{Policy, SETGID, SETUID, is_root, owners, wanted_owner};
 
-/// What differs.
+/// Differences found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Differences {
     /// Permission bits.
@@ -33,7 +33,7 @@ impl Differences {
     }
 }
 
-/// What applying `wanted` by `policy` to a thing of this `kind` would change of what is `here`.
+/// Changes that applying `wanted` by `policy` to a thing of this `kind` would make to what is `here`.
 /// Attributes are compared only if the looks at both sides read them.
 pub fn differences(kind: &Kind, wanted: &Metadata, here: &Metadata, policy: &Policy) -> Differences {
     let (user, group) = wanted_owner(wanted, policy);

@@ -19,7 +19,7 @@ use rustix::process::{Gid, Uid};
 
 /// The most bytes one attribute, or the list of all names, can have on Linux.
 const MOST: usize = 64 * 1024;
-/// How often a list of attributes that grows while it is read is tried again.
+/// Times that a list of attributes is tried again which grows while it is read.
 const RETRIES: usize = 8;
 
 /// A held inode.
@@ -90,7 +90,7 @@ impl HeldMetadata<'_> {
         }
     }
 
-    /// Whether what is made in this directory begins with an ACL. If in doubt, it does.
+    /// True if what is made in this directory begins with an ACL. If in doubt, it does.
     pub(crate) fn hands_on(&self) -> bool {
         !matches!(self.attribute(super::attributes::DEFAULT), Ok(None) | Err(Errno::OPNOTSUPP))
     }
@@ -137,7 +137,7 @@ impl HeldMetadata<'_> {
     }
 }
 
-/// What kind of file a stat tells of.
+/// Kind of file that a stat is of.
 pub(super) const fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }

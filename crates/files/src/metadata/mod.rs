@@ -46,7 +46,7 @@ use held::file_type;
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
-/// What of an entry's metadata is applied.
+/// Metadata of an entry that are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// Permission bits as given (default). Otherwise what was there keeps its own, and new things
@@ -58,9 +58,9 @@ pub struct Policy {
     /// Time of last modification of anything but directories and symbolic links (default).
     /// Otherwise: now.
     pub times: bool,
-    /// That of directories (default).
+    /// Times of directories (default).
     pub dir_times: bool,
-    /// That of symbolic links (default).
+    /// Times of symbolic links (default).
     pub link_times: bool,
     /// The owning user, if this process is root; else everything belongs to who runs it.
     pub owner: bool,
@@ -126,7 +126,7 @@ impl Policy {
     }
 }
 
-/// What had the place before.
+/// Metadata of what had the name before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PreviousMetadata {
     /// Nothing.
@@ -159,7 +159,7 @@ pub(crate) fn apply(
     apply_to(target, &Now { stat: target.stat()?, is_plain: false }, metadata, policy, before)
 }
 
-/// What something is like before its metadata are applied.
+/// State of something before its metadata are applied.
 pub(crate) struct Now {
     pub(crate) stat: Stat,
     /// It has no attributes but what the system itself gave it, so there are none to remove.
@@ -210,7 +210,7 @@ fn wanted_owner(metadata: &Metadata, policy: &Policy) -> (Option<u32>, Option<u3
     (user, group.filter(|&group| root || is_member(group)))
 }
 
-/// Whether this process may do everything. It never becomes another user's.
+/// True if this process may do everything. It never becomes another user's.
 fn is_root() -> bool {
     static IS_ROOT: OnceLock<bool> = OnceLock::new();
     *IS_ROOT.get_or_init(|| geteuid().is_root())
@@ -221,7 +221,7 @@ fn is_member(group: u32) -> bool {
     getegid().as_raw() == group || in_list()
 }
 
-/// Whether it had another one.
+/// Sets the owner; true if it had another one.
 fn apply_owner(
     target: HeldMetadata<'_>,
     stat: &Stat,

@@ -23,15 +23,15 @@ pub struct Found {
     /// The entry as a descriptor has it; a file's OID and extents are not filled in, and extended
     /// attributes, names of owners and hard links only where the [`ScanOptions`] ask for them.
     pub entry: Entry,
-    /// What it looked like.
+    /// Stamp of what it looked like.
     pub stamp: Stamp,
-    /// How many names it has.
+    /// Number of its names.
     pub links: u64,
     /// A regular file that takes less room on disk than it has bytes: it probably has holes.
     pub looks_sparse: bool,
     /// For a regular file, if the [`ScanOptions`] ask for it: the way to its bytes.
     pub file: Option<Box<ScannedFile>>,
-    /// Why some of its attributes are missing. A scan tells it as a failure of its own.
+    /// Error by which some of its attributes are missing. A scan reports it as a failure of its own.
     pub incomplete: Option<Box<FileError>>,
 }
 
@@ -55,7 +55,7 @@ impl ScannedFile {
         check_same(file, &self.stamp).map_err(|how| FileError::changed("open", &self.path, how))
     }
 
-    /// What it looked like.
+    /// Stamp of what it looked like.
     pub const fn stamp(&self) -> &Stamp {
         &self.stamp
     }
@@ -72,7 +72,7 @@ impl ScannedFile {
     }
 }
 
-/// How long something has to be without a change to count as at rest: ten of the slowest usual ticks.
+/// Time without a change after which something counts as at rest: ten of the slowest usual ticks.
 const AT_REST: Duration = Duration::from_millis(100);
 /// The same where a file system seems to keep whole seconds only.
 const COARSELY_AT_REST: Duration = Duration::from_secs(3);
@@ -216,12 +216,12 @@ impl Found {
     }
 }
 
-/// Whether its last change was a while before `now`.
+/// True if its last change was a while before `now`.
 fn is_at_rest(stat: &Stat, now: SystemTime) -> bool {
     let Time { seconds, nanos } = Stamp::from_stat(stat).changed;
     let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
     let rest = if nanos == 0 { COARSELY_AT_REST } else { AT_REST };
-    // Whatever a file system tells, there is no time that this could not count.
+    // No file system reports a time that this could not count.
     now.duration_since(UNIX_EPOCH).is_ok_and(|now| now.as_nanos() as i128 - changed > rest.as_nanos() as i128)
 }
 
@@ -296,7 +296,7 @@ mod tests {
         ScanOptions { xattrs: true, acls: true, ..ScanOptions::default() }
     }
 
-    /// What is read of `name` so long after its last change, and whether that took holding it.
+    /// Findings of a read of `name` so long after its last change, and whether that took holding it.
     fn read(root: &Path, name: &str, after: Duration, options: &ScanOptions) -> (Found, bool) {
         let dir = Arc::new(OwnedFd::from(File::open(root).unwrap()));
         let changed = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).unwrap().st_ctime;
@@ -315,7 +315,7 @@ mod tests {
         root
     }
 
-    /// Where the system has the call that lists by name.
+    /// True where the system has the call that lists by name.
     fn lists_by_name(root: &Path) -> bool {
         let dir = File::open(root).unwrap();
         let can = has_no_attributes(dir.as_fd(), b"plain", all().which_attributes());

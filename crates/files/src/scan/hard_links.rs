@@ -1,4 +1,4 @@
-//! Which names are names of one inode.
+//! Names of one inode.
 
 use std::collections::HashMap;
 

@@ -48,13 +48,13 @@ use crate::metadata::Which;
 use crate::path::RelPath;
 use walk::{ScanWalk, WalkedTree};
 
-/// What a scan is allowed to use.
+/// Options of a scan: what it is allowed to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanOptions {
     /// Bytes of names held in memory, of all directories being read together; about twice as much
     /// is used. Default 16 MiB, some 400,000 names.
     pub names_budget: usize,
-    /// Where the names go that are too many: a file without a name in this directory, made only
+    /// Directory for names that are too many: they go to a file without a name in it, made only
     /// when needed. Default: the system's directory for temporary files.
     pub scratch: PathBuf,
     /// Directories on another device than the scan's first are told and not read. Default: read.
@@ -116,7 +116,7 @@ pub enum Scanned {
     Failed(FileError),
 }
 
-/// Why a scan ended early.
+/// Error that ended a scan early.
 #[derive(Debug, Error)]
 pub enum ScanError<E> {
     /// The root could not be read.

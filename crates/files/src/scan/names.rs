@@ -130,7 +130,7 @@ impl SortedNames {
         }
     }
 
-    /// Where the scratch file is cut off when these names are done with.
+    /// Position at which the scratch file is cut off when these names are done with.
     pub(super) const fn mark(&self) -> u64 {
         self.mark
     }

@@ -1,4 +1,4 @@
-//! What decides which entries a scan shows.
+//! Choice of the entries that a scan shows.
 
 use std::os::fd::BorrowedFd;
 
@@ -14,6 +14,6 @@ pub trait Prune {
     /// The innermost directory that was entered ends.
     fn leave(&mut self);
 
-    /// Whether the entry `name` of the directory `dir` is told, and entered. Nothing of it was read but its kind.
+    /// True if the entry `name` of the directory `dir` is reported, and entered. Nothing of it was read but its kind.
     fn shows(&mut self, dir: &RelPath, name: &[u8], is_dir: bool) -> bool;
 }

@@ -26,7 +26,7 @@ use crate::stamp::Stamp;
 pub struct SourceTree {
     path: PathBuf,
     dirs: Dirs,
-    /// When inodes that have further names were changed by the removal of one, by device and inode.
+    /// Times at which inodes with further names were changed by the removal of one, by device and inode.
     unlinked: Mutex<HashMap<(u64, u64), Time>>,
 }
 

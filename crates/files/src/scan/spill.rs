@@ -27,7 +27,7 @@ pub(super) struct Spill {
     end: u64,
 }
 
-/// Where a sorted run lies: names, each after a byte with its length.
+/// Position of a sorted run: names, each after a byte with its length.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SpillRun {
     at: u64,
@@ -43,7 +43,7 @@ impl Spill {
         &self.dir
     }
 
-    /// Where the next run will begin.
+    /// Begin of the next run.
     pub(super) const fn mark(&self) -> u64 {
         self.end
     }
@@ -52,7 +52,7 @@ impl Spill {
     pub(super) fn cut(&mut self, mark: u64) {
         if mark < self.end {
             self.end = mark;
-            // What is left behind costs space only, and is written over.
+            // Left-over bytes cost space only, and are written over.
             let _ = self.file.as_ref().map(|file| file.set_len(mark));
         }
     }

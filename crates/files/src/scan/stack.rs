@@ -22,7 +22,7 @@ use crate::stamp::Stamp;
 /// Directories of the path to the current one that stay open, the root not counted.
 const HELD: usize = 64;
 
-/// What fails when the scratch file does.
+/// Step that fails when the scratch file does.
 const SORT: &str = "sort names of";
 
 /// Directories that were entered and not left. Memory and descriptors are bounded.
@@ -115,7 +115,7 @@ impl<'a> Stack<'a> {
         self.frames.iter().any(|frame| frame.stamp.same_file(stamp))
     }
 
-    /// How many directories were entered and not left.
+    /// Number of directories that were entered and not left.
     pub(crate) fn depth(&self) -> usize {
         self.frames.len()
     }

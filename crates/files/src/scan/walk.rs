@@ -19,7 +19,7 @@ use crate::confine::{open_at, open_dir_at};
 use crate::error::FileError;
 use crate::path::RelPath;
 
-/// What is scanned.
+/// Tree that is scanned.
 pub(super) struct WalkedTree<'a> {
     /// The path of `handle`, for messages.
     pub(super) root: &'a Path,
@@ -84,7 +84,7 @@ impl<'a, E> ScanWalk<'a, E> {
         };
         let sighted = match Sighted::at(dir.as_fd(), name, self.options) {
             Ok(sighted) => sighted,
-            // What is hidden either way need not be told, a link to nowhere for example.
+            // An entry hidden either way need not be reported, a link to nowhere for example.
             Err(_) if !(self.shows(name, false) && self.shows(name, true)) => return Ok(()),
             Err(error) => return self.fail(FileError::new("stat", &self.path_of(name), error)),
         };

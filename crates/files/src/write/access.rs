@@ -9,7 +9,7 @@ use rustix::process::geteuid;
 use crate::confine::open_dir;
 use crate::metadata::{HeldMetadata, hold};
 
-/// What the owner of a directory needs to work in it.
+/// Access that the owner of a directory needs to work in it.
 const ACCESS: u32 = 0o700;
 
 /// Opens the directory `name` in `parent` for work in it, and tells which mode it had if that had

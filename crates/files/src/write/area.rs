@@ -4,6 +4,7 @@ use super::destination::Destination;
 use super::staging::{Staged, find_stale};
 use crate::error::FileError;
 use crate::path::RelPath;
+use crate::stamp::Stamp;
 use std::os::fd::AsFd;
 
 /// The staging directories of a [`Destination`].
@@ -39,6 +40,13 @@ impl StagingArea<'_> {
     /// [`reopen`](Self::reopen) of a file that was staged for `path`.
     pub fn reopen_for(self, path: &RelPath, name: &str) -> Result<Staged, FileError> {
         self.to.tree.staging_for(path)?.reopen(name)
+    }
+
+    /// A further name, in staging, for the file at `old` that was `seen`, so that it can be committed to `path` without
+    /// a copy of its bytes. `None` where that cannot be: it changed, has other names, or the file system has no links.
+    pub fn link_for(self, old: &RelPath, seen: &Stamp, path: &RelPath) -> Result<Option<Staged>, FileError> {
+        let (dir, name) = self.to.tree.spot(old)?;
+        self.to.tree.staging_for(path)?.link(&dir, name, seen)
     }
 
     /// The staging directories of this user in the root that no process uses.

@@ -17,6 +17,7 @@ use super::folding::NameFolding;
 use super::nodes::NodeMaker;
 use super::place::Overwrite;
 use super::queue::{BeforeNaming, Commits, FlushLimits, Placed, Queued};
+use super::remove::TreeRemover;
 use super::staging::Staged;
 use super::tree::WrittenTree;
 use crate::confine::open_root;
@@ -27,15 +28,15 @@ use crate::path::RelPath;
 use crate::scan::{ScanError, ScanOptions, Scanned, scan_held};
 use crate::stamp::Stamp;
 
-/// How a tree is written.
+/// Options of writing a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteOptions {
     /// Directories that are already there are taken for those of an interrupted run. Default: they
     /// are errors. Always so for [`Destination::open`].
     pub resume: bool,
-    /// What of the metadata is applied.
+    /// Metadata that are applied.
     pub policy: Policy,
-    /// When commits flush by themselves.
+    /// Limits at which commits flush by themselves.
     pub flush: FlushLimits,
 }
 
@@ -100,7 +101,7 @@ impl Destination {
         Self { tree, commits, directories }
     }
 
-    /// What waits in staging directories, for who resumes and who ends.
+    /// Content of staging directories, for who resumes and who ends.
     pub const fn staging(&self) -> StagingArea<'_> {
         StagingArea { to: self }
     }
@@ -113,6 +114,11 @@ impl Destination {
     /// Moves things out of the way.
     pub const fn backups(&self) -> BackupMover<'_> {
         BackupMover { to: self }
+    }
+
+    /// Removes what is there.
+    pub fn removal(&self) -> TreeRemover<'_> {
+        TreeRemover { tree: &self.tree, directories: &self.directories }
     }
 
     /// Tells which names the file system takes for one.
@@ -174,7 +180,7 @@ impl Destination {
         Ok(if due { self.flush() } else { Vec::new() })
     }
 
-    /// What has the name `path` now, or [`FileError::Vanished`].
+    /// Stamp of what has the name `path` now, or [`FileError::Vanished`].
     pub fn stamp_at(&self, path: &RelPath) -> Result<Stamp, FileError> {
         self.tree.stamp_at(path)
     }

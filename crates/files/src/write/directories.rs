@@ -17,7 +17,7 @@ use crate::error::FileError;
 use crate::metadata::{HeldMetadata, PreviousMetadata, apply, umask};
 use crate::path::RelPath;
 
-/// Whether a directory had to be made.
+/// Result of making a directory: whether one had to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Made {
     /// It is new, with mode 0700 until it is finished.
@@ -31,11 +31,11 @@ pub enum Made {
 pub(super) struct TreeDirs {
     tree: Arc<WrittenTree>,
     commits: Arc<Commits>,
-    /// Whether the root had to be made.
+    /// Result for the root.
     root: Made,
     /// Directories that are already there are taken for those of an interrupted run.
     resume: bool,
-    /// What directories were before they were made accessible, until they are finished.
+    /// Metadata of directories before they were made accessible, until they are finished.
     unfinished: Mutex<HashMap<RelPath, PreviousMetadata>>,
 }
 
@@ -124,7 +124,7 @@ impl TreeDirs {
         Ok(())
     }
 
-    /// What is at `path`, and everything below it, is another thing now, or gone.
+    /// Forgets `path` and everything below it, which is another thing now, or gone.
     pub(super) fn forget(&self, path: &RelPath) {
         self.tree.dirs().forget(path);
         self.unfinished().retain(|held, _| !held.starts_with(path));

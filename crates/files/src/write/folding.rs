@@ -26,7 +26,7 @@ pub struct NameFolding<'a> {
 }
 
 impl NameFolding<'_> {
-    /// Whether the file system that `path` lies in takes different names for one, found out by a
+    /// True if the file system that `path` lies in takes different names for one, found out by a
     /// file in the staging directory. If it does, [`actual_name`](Self::actual_name) tells which
     /// name a thing really has.
     pub fn folds(self, path: &RelPath) -> Result<bool, FileError> {
@@ -58,7 +58,7 @@ impl NameFolding<'_> {
     }
 }
 
-/// How likely one name is meant by another; hard links have several that are possible.
+/// Likelihood that one name is meant by another; hard links have several that are possible.
 fn likeness(other: &[u8], name: &[u8]) -> u8 {
     let lower = |name: &[u8]| String::from_utf8_lossy(name).to_lowercase();
     match other == name {

@@ -24,7 +24,7 @@
 //! | `nodes` | [`NodeMaker`]: its symbolic links, special files and hard links |
 //! | `present` | what is there already: looked at, listed, its metadata changed |
 //! | `access` | directories that their owner may not use, made accessible meanwhile |
-//! | `remove` | what is there already, removed |
+//! | `remove` | [`TreeRemover`]: what is there already, removed |
 //! | `backup` | [`BackupMover`]: what is there already, moved out of the way |
 //! | `folding` | [`NameFolding`]: file systems that take different names for one |
 //! | `queue` | files that wait for the sync before their rename |
@@ -61,7 +61,7 @@ pub use folding::NameFolding;
 pub use nodes::{NodeMaker, Settled};
 pub use place::Overwrite;
 pub use queue::{BeforeNaming, FlushLimits, Naming, Placed};
-pub use remove::{Removed, Removing};
+pub use remove::{Removed, Removing, TreeRemover};
 pub use single::SingleFile;
 pub use staging::{Staged, is_staging_name};
 
@@ -76,7 +76,7 @@ use crate::error::FileError;
 
 /// The attempt to make a temporary in a folder.
 const STAGING: &str = "stage in";
-/// What every staging directory's name starts with; 16 hexadecimal digits follow.
+/// Prefix of every staging directory's name; 16 hexadecimal digits follow.
 pub(crate) const PREFIX: &str = ".tow-";
 /// The length of [`random_digits`].
 const DIGITS: usize = 16;
@@ -108,7 +108,7 @@ pub fn is_temporary_name(name: &[u8]) -> bool {
     name.starts_with(b".") && stem.ends_with(PREFIX.as_bytes()) && are_random_digits(digits)
 }
 
-/// What the system said of a temporary, or of the folder that one was to be made in, said of the `file` that was to be
+/// Error about a temporary, or the folder that one was to be made in, turned into one about the `file` that was to be
 /// made of it; `None` of anything else.
 pub fn of_file(error: &FileError, file: &Path) -> Option<FileError> {
     let is_temporary = |name: &OsStr| is_temporary_name(name.as_bytes());

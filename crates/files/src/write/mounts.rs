@@ -1,4 +1,4 @@
-//! Which staging directory a thing grows in: that of the root, or for what goes to a file system
+//! Staging directories that things grow in: that of the root, or for what goes to a file system
 //! mounted inside the tree, one in the topmost directory of that file system, since a rename
 //! cannot cross from one to the other.
 
@@ -26,7 +26,7 @@ struct Mounted {
     staging: Option<Arc<Staging>>,
 }
 
-/// Where the directory lies that was asked about last.
+/// Directory that was asked about last, and where it lies.
 #[derive(Debug)]
 struct MountLook {
     dir: Arc<OwnedFd>,
@@ -53,7 +53,7 @@ impl StagingDirs {
         Self { path, dirs, in_root, mounted, looked }
     }
 
-    /// That of the root, made if there is none yet.
+    /// Staging directory of the root, made if there is none yet.
     pub(super) fn of_root(&self) -> Result<Arc<Staging>, FileError> {
         let mut current = self.in_root();
         if let Some(staging) = current.as_ref() {
@@ -64,7 +64,7 @@ impl StagingDirs {
         Ok(made)
     }
 
-    /// That for what goes to `path`, in the directory `dir`; made if there is none yet.
+    /// Staging directory for what goes to `path`, in the directory `dir`; made if there is none yet.
     pub(super) fn of(&self, path: &RelPath, dir: &Arc<OwnedFd>) -> Result<Arc<Staging>, FileError> {
         let Some((mount, top)) = self.other_mount(path, dir)? else { return self.of_root() };
         let mut mounts = self.mounts();

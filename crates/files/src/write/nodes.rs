@@ -1,4 +1,4 @@
-//! What is made by one call: symbolic links, pipes, sockets, devices, further names of a file.
+//! Nodes made by one call: symbolic links, pipes, sockets, devices, further names of a file.
 //!
 //! Each is made in the staging directory, where nobody else looks, gets its metadata there, and
 //! takes its name by the rename that files take theirs by.
@@ -18,15 +18,15 @@ use crate::metadata::{HeldMetadata, Lacking, apply, hold};
 use crate::path::RelPath;
 use crate::stamp::Stamp;
 
-/// What makes something under a name.
+/// Call that makes something under a name.
 type Make<'a> = dyn Fn(PlaceAt<'_>) -> Result<(), Errno> + 'a;
 
 /// Something that is in place.
 #[derive(Debug)]
 pub struct Settled {
-    /// What it looks like.
+    /// Stamp of what it looks like.
     pub stamp: Stamp,
-    /// What of its metadata could not be set.
+    /// Error of metadata that could not be set.
     pub lacking: Option<FileError>,
 }
 
@@ -132,7 +132,7 @@ impl NodeMaker<'_> {
             Ok(Settled { stamp, lacking: lacking.map(|lacking| lacking.of(&shown)) })
         });
         settled.inspect_err(|_| {
-            // What stays goes with the staging directory.
+            // A temporary that stays goes with the staging directory.
             let _ = staging.unlink(&temp);
         })
     }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, FileType, RenameFlags, linkat, renameat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 
-/// What happens to a file that already has the name.
+/// Treatment of a file that already has the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overwrite {
     /// It stays, and the new one is refused.
@@ -18,7 +18,7 @@ pub enum Overwrite {
     ReplaceAny,
 }
 
-/// Where a name is: a held directory and a checked name in it.
+/// Position of a name: a held directory and a checked name in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlaceAt<'a> {
     pub(crate) dir: BorrowedFd<'a>,

@@ -1,4 +1,4 @@
-//! What is in the destination already: looked at, listed, its metadata changed in place.
+//! Entries that are in the destination already: looked at, listed, their metadata changed in place.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,7 +38,7 @@ impl Destination {
         check_same(file, seen).map_err(|how| FileError::changed("open", &shown, how))
     }
 
-    /// What is at `path`; `None` if nothing is, or not even the directory it would lie in. No
+    /// Entry at `path`; `None` if nothing is, or not even the directory it would lie in. No
     /// link is followed, whatever the options say.
     pub fn look(&self, path: &RelPath, options: &ScanOptions) -> Result<Option<Found>, FileError> {
         let shown = || path.below(self.path());

@@ -15,7 +15,7 @@ use crate::metadata::Lacking;
 use crate::path::RelPath;
 use crate::stamp::Stamp;
 
-/// When a commit flushes by itself. Larger limits mean fewer syncs, more memory for names, and
+/// Limits at which a commit flushes by itself. Larger limits mean fewer syncs, more memory for names, and
 /// more that an interruption leaves unnamed (though not lost).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushLimits {
@@ -33,7 +33,7 @@ impl Default for FlushLimits {
     }
 }
 
-/// What became of a committed file at a flush.
+/// Result of a committed file at a flush.
 #[derive(Debug)]
 pub struct Placed {
     /// Its path in the tree.
@@ -43,7 +43,7 @@ pub struct Placed {
     pub temp: String,
     /// The stamp it has under its final name.
     pub outcome: Result<Stamp, FileError>,
-    /// What of its metadata could not be set: owner, attributes or ACL.
+    /// Error of metadata that could not be set: owner, attributes or ACL.
     pub lacking: Option<FileError>,
 }
 
@@ -63,7 +63,7 @@ impl BeforeNaming {
     }
 }
 
-/// How something that is made takes its name.
+/// Way in which something that is made takes its name.
 #[derive(Debug, Default)]
 pub struct Naming {
     pub(super) overwrite: Overwrite,

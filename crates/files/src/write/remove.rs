@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::access::open_accessible;
-use super::destination::Destination;
+use super::directories::TreeDirs;
 use super::tree::WrittenTree;
 use crate::confine::open_dir;
 use crate::error::FileError;
@@ -20,18 +20,18 @@ use crate::stamp::Stamp;
 /// Failures that are told; more are only seen in that the removal is not complete.
 const TOLD: usize = 64;
 
-/// What became of a removal.
+/// Result of a removal.
 #[derive(Debug, Default)]
 pub struct Removed {
-    /// How many entries are gone.
+    /// Number of entries that are gone.
     pub entries: u64,
     /// True if something stays, because it was to be kept or could not be removed.
     pub kept: bool,
-    /// Why entries could not be removed: the first few.
+    /// Errors of entries that could not be removed: the first few.
     pub failures: Vec<FileError>,
 }
 
-/// Who decides what is removed, and is told.
+/// Decisions on what is removed, and reports of it.
 pub trait Removing {
     /// Asked before anything is done to an entry: a directory before what is in it, and if that is
     /// to be kept nothing in it is asked about.
@@ -41,21 +41,28 @@ pub trait Removing {
     fn gone(&mut self, path: &RelPath, is_dir: bool);
 }
 
-impl Destination {
+/// Removes what is in a [`Destination`](super::Destination).
+#[derive(Debug, Clone, Copy)]
+pub struct TreeRemover<'a> {
+    pub(super) tree: &'a WrittenTree,
+    pub(super) directories: &'a TreeDirs,
+}
+
+impl TreeRemover<'_> {
     /// Removes what is at `path`, a directory with everything in it, as far as `each` lets go.
     /// What is kept keeps the directories it lies in. Other file systems mounted there are kept,
     /// as [`FileError::Busy`]. Memory is bounded, whatever a directory holds.
-    pub fn remove(&self, path: &RelPath, each: &mut dyn Removing) -> Result<Removed, FileError> {
+    pub fn remove(self, path: &RelPath, each: &mut dyn Removing) -> Result<Removed, FileError> {
         self.remove_or_not(path, each, true)
     }
 
     /// Does everything that [`Self::remove`] does but the removing.
-    pub fn rehearse_removal(&self, path: &RelPath, each: &mut dyn Removing) -> Result<Removed, FileError> {
+    pub fn rehearse(self, path: &RelPath, each: &mut dyn Removing) -> Result<Removed, FileError> {
         self.remove_or_not(path, each, false)
     }
 
     /// Removes the empty directory at `path`; false if it is not empty.
-    pub fn remove_dir(&self, path: &RelPath) -> Result<bool, FileError> {
+    pub fn remove_dir(self, path: &RelPath) -> Result<bool, FileError> {
         let (dir, name) = self.tree.spot(path)?;
         match unlinkat(&dir, name, AtFlags::REMOVEDIR) {
             Ok(()) => {
@@ -63,12 +70,12 @@ impl Destination {
                 Ok(true)
             }
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
-            Err(error) => Err(FileError::new("remove", &path.below(self.path()), error)),
+            Err(error) => Err(FileError::new("remove", &path.below(self.tree.path()), error)),
         }
     }
 
     fn remove_or_not(
-        &self,
+        self,
         path: &RelPath,
         each: &mut dyn Removing,
         for_good: bool,
@@ -76,13 +83,13 @@ impl Destination {
         let (top, name) = self.tree.spot(path)?;
         let vanished = statat(&top, name, AtFlags::SYMLINK_NOFOLLOW).err();
         if let Some(error) = vanished {
-            return Err(FileError::new("remove", &path.below(self.path()), error));
+            return Err(FileError::new("remove", &path.below(self.tree.path()), error));
         }
         let options = ScanOptions::default();
-        let stack = Stack::new(self.path(), Arc::clone(self.tree.dirs().root()), path.clone(), &options);
+        let stack = Stack::new(self.tree.path(), Arc::clone(self.tree.dirs().root()), path.clone(), &options);
         let (levels, removed) = Default::default();
         let mut removal =
-            TreeRemoval { tree: &self.tree, top: Arc::clone(&top), each, for_good, stack, levels, removed };
+            TreeRemoval { tree: self.tree, top: Arc::clone(&top), each, for_good, stack, levels, removed };
         removal.entry(top.as_fd(), name, path);
         while removal.step() {}
         self.directories.forget(path);

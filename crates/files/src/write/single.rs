@@ -130,7 +130,7 @@ fn is_temp_of(name: &[u8], temp: &str) -> bool {
     temp.strip_prefix(&temp_stem(name)).is_some_and(|digits| are_random_digits(digits.as_bytes()))
 }
 
-/// What is not UTF-8 in the name is replaced, so that the temporary's name is text.
+/// Text of the name for a temporary: bytes that are not UTF-8 are replaced.
 fn temp_stem(name: &[u8]) -> String {
     let mut stem = format!(".{}", String::from_utf8_lossy(name));
     let room = MAX_NAME - PREFIX.len() - DIGITS;

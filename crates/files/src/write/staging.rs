@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{AtFlags, Mode, fstat, mkdirat, unlinkat};
+use rustix::fs::{AtFlags, Mode, fstat, linkat, mkdirat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -24,6 +24,7 @@ use crate::error::FileError;
 use crate::listing::for_each_name;
 use crate::metadata::HeldMetadata;
 use crate::names::check_name;
+use crate::stamp::Stamp;
 
 /// A staging directory held open and locked.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(super) struct Staging {
     dir: OwnedFd,
     /// For messages only.
     path: PathBuf,
-    /// Whether names are folded here, once that was tried.
+    /// True if names are folded here, once that was tried.
     folds: OnceLock<bool>,
     /// The next temporary's name: only this user gets in here, so names need not be hard to guess, but
     /// should be others than those of an earlier run.
@@ -126,7 +127,7 @@ impl Staging {
         &self.name
     }
 
-    /// Where a temporary is.
+    /// Position of a temporary.
     pub(super) fn at<'a>(&'a self, name: &'a str) -> PlaceAt<'a> {
         PlaceAt { dir: self.dir.as_fd(), name: name.as_bytes() }
     }
@@ -153,6 +154,23 @@ impl Staging {
         check_name(name.as_bytes()).map_err(|why| FileError::outside("resume", &path, why))?;
         let body = FileBody::reopen(&self.dir, name, path)?;
         Ok(Staged { body, name: name.to_owned(), staging: self, is_plain: false })
+    }
+
+    /// A further name for the file `old` in `dir`, which was `seen` and has no other one.
+    pub(super) fn link(
+        self: Arc<Self>,
+        dir: impl AsFd,
+        old: &[u8],
+        seen: &Stamp,
+    ) -> Result<Option<Staged>, FileError> {
+        let name = self.fresh_name();
+        if linkat(dir, old, &self.dir, name.as_str(), AtFlags::empty()).is_err() {
+            return Ok(None);
+        }
+        match FileBody::open_linked(&self.dir, &name, seen, self.path.join(&name)) {
+            Some(body) => Ok(Some(Staged { body, name, staging: self, is_plain: false })),
+            None => self.unlink(&name).map(|()| None),
+        }
     }
 
     /// The answer of `probe` with this directory, asked once.
@@ -196,7 +214,7 @@ impl Staging {
     }
 }
 
-/// What could not be removed, if it is not the reading of the directory that failed.
+/// Error about what could not be removed, if it is not the reading of the directory that failed.
 struct Leftover(Errno, Option<PathBuf>);
 
 impl From<Errno> for Leftover {

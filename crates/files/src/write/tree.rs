@@ -20,9 +20,9 @@ use crate::stamp::Stamp;
 pub(super) struct WrittenTree {
     path: Arc<Path>,
     dirs: Arc<Dirs>,
-    /// What of the metadata is applied.
+    /// Metadata that are applied.
     pub(super) policy: Policy,
-    /// Where temporaries grow.
+    /// Directories that temporaries grow in.
     pub(super) staging: StagingDirs,
 }
 
@@ -66,7 +66,7 @@ impl WrittenTree {
         self.staging.of(path, &dir)
     }
 
-    /// What has the name `path` now, or [`FileError::Vanished`].
+    /// Stamp of what has the name `path` now, or [`FileError::Vanished`].
     pub(super) fn stamp_at(&self, path: &RelPath) -> Result<Stamp, FileError> {
         let (dir, name) = self.spot(path)?;
         let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -74,7 +74,7 @@ impl WrittenTree {
         Ok(Stamp::from_stat(&stat))
     }
 
-    /// What does not take its mode from the source keeps that of what it replaces.
+    /// Mode to keep from what is replaced, where the mode is not the source's.
     pub(super) fn mode_to_keep(&self, path: &RelPath, overwrite: Overwrite) -> PreviousMetadata {
         if self.policy.modes || overwrite == Overwrite::Never {
             return PreviousMetadata::Nothing;

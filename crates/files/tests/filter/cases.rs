@@ -10,7 +10,7 @@ use towpath_files::display_name;
 
 use crate::walk::make;
 
-/// Where an entry is.
+/// Place of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     Sender,

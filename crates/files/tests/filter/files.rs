@@ -106,7 +106,7 @@ fn a_directory_whose_rules_are_unknown_shows_nothing_and_loses_nothing() {
         filter.enter(File::open(tmp.path()).unwrap().as_fd(), &RelPath::root()).unwrap();
         filter.enter(File::open(tmp.path().join("d")).unwrap().as_fd(), &path("d")).unwrap_err();
         assert!(!filter.shows(&path("d/a"), false) && filter.protects(&path("d/a"), false));
-        // Whether or not the caller leaves it.
+        // The caller may leave it or not.
         assert!(filter.shows(&path("e"), false) && !filter.protects(&path("e"), false));
     }
 }

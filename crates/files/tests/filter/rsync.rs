@@ -39,7 +39,7 @@ pub fn tempdir() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// How many cases a property is tried with: `default`, or a share of `TOW_FILTER_CASES`.
+/// Number of cases that a property is tried with: `default`, or a share of `TOW_FILTER_CASES`.
 pub fn cases(default: u32) -> u32 {
     let all: Option<u32> = std::env::var("TOW_FILTER_CASES").ok().and_then(|text| text.parse().ok());
     all.map_or(default, |all| (all / 1000 * default).max(1))
@@ -57,7 +57,7 @@ pub fn run(options: &[Vec<u8>], from: &Path, to: &Path) -> Output {
         .unwrap()
 }
 
-/// What a run with `--out-format=%i|%n` would transfer, and what it would delete.
+/// Paths that a run with `--out-format=%i|%n` would transfer, and those it would delete.
 pub fn itemized(output: &Output) -> (Paths, Paths) {
     let (mut sent, mut deleted) = (Paths::new(), Paths::new());
     for line in output.stdout.split(|b| *b == b'\n') {

@@ -31,7 +31,7 @@ fn labelled(path: &RelPath, is_dir: bool) -> Vec<u8> {
     [path.as_bytes(), if is_dir { b"/" } else { b"" }].concat()
 }
 
-/// What a sender shows of the tree at `top`.
+/// Entries that a sender shows of the tree at `top`.
 pub fn shown(top: &Path, filter: &mut Filter) -> Result<Paths, FileError> {
     let mut paths = Paths::new();
     show_in(top, &RelPath::root(), filter, &mut paths)?;
@@ -55,7 +55,7 @@ fn show_in(top: &Path, path: &RelPath, filter: &mut Filter, paths: &mut Paths) -
     Ok(())
 }
 
-/// What a receiver deletes below `top`, when the sender has shown `shown`.
+/// Entries that a receiver deletes below `top`, when the sender has shown `shown`.
 pub fn deleted(top: &Path, shown: &Paths, filter: &mut Filter) -> Result<Paths, FileError> {
     let mut deleting = Deleting { top, shown, filter, paths: Paths::new() };
     deleting.in_kept(&RelPath::root())?;

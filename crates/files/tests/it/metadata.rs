@@ -284,7 +284,7 @@ fn a_file_system_without_acls_is_named_and_the_content_is_kept() {
     assert!(look(&tmp.path().join("f"), &everything()).unwrap().incomplete.is_none());
 }
 
-/// What new files get from their directory is not what their source had.
+/// Attributes that new files get from their directory are not those their source had.
 #[test]
 fn a_new_file_has_none_of_the_acl_that_its_directory_hands_on() {
     let tmp = tempfile::tempdir().unwrap();

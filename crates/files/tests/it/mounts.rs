@@ -21,7 +21,7 @@ fn files_links_and_pipes_are_written_into_a_mounted_file_system() {
     let staged = to.stage_file_for(&at("f"), 3).unwrap();
     staged.write_piece(0, b"abc", false).unwrap();
     assert_eq!(names_in(&root.join("d/mnt")), [staged.staging(), "sub"]);
-    // Where the last file went says nothing of the next one's directory.
+    // The last file's directory says nothing of the next one's.
     let beside = to.stage_content_for(&path(&["d", "k"]), b"k", false).unwrap();
     let again = to.stage_content_for(&at("k"), b"k", false).unwrap();
     assert_eq!((again.staging(), beside.staging() == again.staging()), (staged.staging(), false));

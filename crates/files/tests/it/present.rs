@@ -1,4 +1,4 @@
-//! What a destination has already: looked at, listed, kept accessible meanwhile, moved away.
+//! Entries of a destination: looked at, listed, kept accessible meanwhile, moved away.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -70,7 +70,7 @@ fn a_closed_directory_is_written_into_and_keeps_its_mode() {
     fs::create_dir(root.join("gone")).unwrap();
     close(&root.join("gone"), 0o555);
     to.make_dir(&path(&["gone"])).unwrap();
-    to.remove(&path(&["gone"]), &mut ask(|_, _| true)).unwrap();
+    to.removal().remove(&path(&["gone"]), &mut ask(|_, _| true)).unwrap();
     to.make_dir(&path(&["gone"])).unwrap();
     to.keep_dir(&path(&["gone"])).unwrap();
     assert_eq!(mode(&root.join("gone")), 0o700, "what was removed has no mode to give back");

@@ -17,7 +17,7 @@ use towpath_files::{
 use crate::support::{acl, ask, everything, metadata, names_in, path};
 
 const TRIES: usize = 3000;
-/// When a busy machine has still not let the two meet.
+/// Tries after which a busy machine has still not let the two meet.
 const MOST_TRIES: usize = 100 * TRIES;
 
 /// Swaps the names of `dst/d`, a directory, and `dst/evil`, a link out of the tree, until told to
@@ -165,7 +165,7 @@ fn repair(dir: &fs::File) {
     }
 }
 
-/// How many kinds of operations there are, and which one it is in this turn: what moves `d`
+/// Number of kinds of operations, and the one of this turn: what moves `d`
 /// itself is rare, what makes files (in a staging directory of its own) less frequent than the rest.
 const KINDS: usize = 14;
 
@@ -189,14 +189,14 @@ fn try_once(arena: &Arena, turn: usize) -> Result<Vec<u64>, FileError> {
     let any = Overwrite::ReplaceAny;
     let mut read = Vec::new();
     match kind(turn) {
-        0 => drop(to.remove(&path(&["d"]), &mut ask(|_, _| true))?),
+        0 => drop(to.removal().remove(&path(&["d"]), &mut ask(|_, _| true))?),
         1 => drop(to.backups().rename(&path(&["d"]), &path(&["old-d"]))?),
         2 => drop(to.commit(to.stage_file_for(&g, 0)?, g, &changed, any)?),
         3 => drop(to.nodes().symlink(&g, b"t", &changed, any)?),
         4 => drop(to.nodes().special(&g, &Kind::Fifo, &changed, any)?),
         5 => drop(to.nodes().hard_link(&f, &to.stamp_at(&f)?, &g, any)?),
-        6 => drop(to.remove(&sub, &mut ask(|path, _| !path.as_bytes().ends_with(b"secret")))?),
-        7 => drop(to.remove(&f, &mut ask(|_, _| true))?),
+        6 => drop(to.removal().remove(&sub, &mut ask(|path, _| !path.as_bytes().ends_with(b"secret")))?),
+        7 => drop(to.removal().remove(&f, &mut ask(|_, _| true))?),
         8 => to.backups().rename(&f, &path(&["d", "back", "f"]))?,
         9 => to.backups().rename(&f, &path(&["old", "d", "f"]))?,
         10 => {

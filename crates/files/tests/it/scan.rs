@@ -1,4 +1,4 @@
-//! What a scan tells of a tree that holds still.
+//! Scans of a tree that holds still.
 
 use std::fs;
 use std::io::Read;
@@ -196,7 +196,7 @@ fn a_scratch_directory_that_fails_is_told_and_the_scan_goes_on() {
     fs::create_dir(tmp.path().join("d")).unwrap();
     fs::write(tmp.path().join("d/f"), b"").unwrap();
     let options = ScanOptions { names_budget: 0, scratch: "/nonexistent".into(), ..Default::default() };
-    // What was held in memory when it failed is still told.
+    // Entries held in memory when it failed are still reported.
     assert_eq!(outline(&scan_all(tmp.path(), &options)).join(" "), "+ ! +d ! f - -");
 }
 

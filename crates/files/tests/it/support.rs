@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers that the tests share.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -73,7 +73,7 @@ pub fn outline(steps: &[Scanned]) -> Vec<String> {
     steps.iter().map(line).collect()
 }
 
-/// How many descriptors of this process are open on things below `dir`.
+/// Number of descriptors of this process that are open on things below `dir`.
 pub fn descriptors_below(dir: &Path) -> usize {
     let open = std::fs::read_dir("/proc/self/fd").unwrap();
     open.filter(|fd| std::fs::read_link(fd.as_ref().unwrap().path()).is_ok_and(|to| to.starts_with(dir)))

@@ -28,7 +28,7 @@ pub struct Frame {
     pub body: Bytes,
 }
 
-/// Why a length is not a frame's.
+/// Reason why a length is not a frame's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// Longer than any frame may be.

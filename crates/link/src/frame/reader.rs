@@ -42,7 +42,7 @@ pub struct FrameReader {
     is_short: bool,
 }
 
-/// Why there is no next frame.
+/// Reason why there is no next frame.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The peer sent a length that no frame has. Nothing after it can be understood.
@@ -107,7 +107,7 @@ impl FrameReader {
             };
             self.check_short(missing)?;
             let wanted = self.make_room(missing);
-            // What has come is in the buffer, so cancelling is safe.
+            // All that has come is in the buffer, so cancelling is safe.
             let Self { stream, buffer, .. } = self;
             match poll_fn(|cx| stream.poll_receive(cx, buffer, wanted)).await {
                 Ok(0) if self.buffer.plain().is_empty() => return Ok(None),

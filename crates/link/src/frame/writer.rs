@@ -35,7 +35,7 @@ pub struct FrameWriter {
     broken: bool,
 }
 
-/// Why a frame was not sent.
+/// Reason why a frame was not sent.
 #[derive(Debug, Error)]
 pub enum WriteError {
     /// The frame is longer than any may be. Nothing was sent, the connection is well.

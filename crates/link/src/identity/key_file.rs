@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = 1024;
 /// Permissions of anyone but the owner.
 const OTHERS: u32 = 0o077;
 
-/// Why the key file can't be used.
+/// Reason why the key file can't be used.
 #[derive(Debug, Error)]
 pub enum KeyFileError {
     /// Others may read or write the file. The key may be known to them: make a new one, or
@@ -63,7 +63,7 @@ pub enum KeyFileError {
         path: PathBuf,
         /// The action that failed.
         action: &'static str,
-        /// Why it failed.
+        /// Error of the system.
         source: io::Error,
     },
 }

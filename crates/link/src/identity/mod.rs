@@ -28,7 +28,7 @@ struct Inner {
     node_id: NodeId,
 }
 
-/// Why bytes are no Ed25519 key pair, or none could be made.
+/// Reason why bytes are no Ed25519 key pair, or none could be made.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// The system gave no random bytes.

@@ -19,7 +19,7 @@ use crate::tls::{self, HandshakeError};
 /// Time that an address has to itself before the next is tried beside it (RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// Why there is no connection.
+/// Reason why there is no connection.
 #[derive(Debug, Error)]
 pub enum DialError {
     /// There was no address to dial.

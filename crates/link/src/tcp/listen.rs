@@ -33,7 +33,7 @@ pub struct Pending {
     accepted: Instant,
 }
 
-/// Why an address can't be listened on.
+/// Reason why an address can't be listened on.
 #[derive(Debug, Error)]
 pub enum BindError {
     /// The system refused.
@@ -52,7 +52,7 @@ pub enum BindError {
     },
 }
 
-/// Why a pending peer did not become a connection.
+/// Reason why a pending peer did not become a connection.
 #[derive(Debug, Error)]
 pub enum AcceptError {
     /// The handshake was not done in time.

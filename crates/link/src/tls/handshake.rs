@@ -73,7 +73,7 @@ where
         }
         let part = records.next(socket).await.map_err(failed)?;
         if let Err(error) = take(&mut session, part) {
-            // Why we leave; the peer may have left already.
+            // The reason to leave; the peer may have left already.
             let _ = send(&mut session, socket).await;
             return Err(tls_failed(error));
         }

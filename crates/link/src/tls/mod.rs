@@ -44,7 +44,7 @@ pub const PROTOCOL: &[u8] = b"tow/1";
 /// RFC 9266.
 const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 
-/// Why a handshake failed.
+/// Reason why a handshake failed.
 #[derive(Debug, Error)]
 pub enum HandshakeError {
     /// The responder is another node than the one asked for. `found` is the key it showed; it

@@ -59,7 +59,7 @@ pub(crate) struct TlsReceiver {
     duties: Arc<Duties>,
 }
 
-/// Why nothing more is received.
+/// Reason why nothing more is received.
 enum StreamEnd {
     /// The peer said goodbye.
     Closed,

@@ -1,4 +1,4 @@
-//! What is sent arrives, over every transport.
+//! Bytes that are sent arrive, over every transport.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Who gets a connection, and how the others learn that they don't.
+//! Peers that get a connection, and how the others learn that they don't.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -264,7 +264,7 @@ async fn crumbs_make_up_the_same_frames() {
     sending.await.unwrap();
 }
 
-/// What a stranger on the way changes ends the connection, and the sender is told why.
+/// A stranger's change on the way ends the connection, and the sender gets an alert.
 #[tokio::test]
 async fn a_changed_record_ends_the_connection_with_an_alert() {
     let (library, mut ours) = library_dials(suites()[0]).await;
@@ -290,7 +290,7 @@ async fn a_record_that_is_cut_short_is_a_cut() {
     assert!(matches!(error, ReadError::CutOff { missing: 0 }), "{error:?}");
 }
 
-/// What comes behind the handshake in the same segments is not lost.
+/// Frames behind the handshake in the same segments are not lost.
 #[tokio::test]
 async fn frames_may_follow_the_handshake_at_once() {
     let (near, far) = (identity(), identity());

@@ -119,7 +119,7 @@ impl Direct {
         let dialled = dial_any(&addresses, &self.identity, node, &self.config.timeouts).await;
         let wait = dialling.dialled(Instant::now(), random());
         match dialled {
-            // Whether it is of any use remains to be seen, so what was in the way is not forgotten.
+            // Its use remains to be seen, so what was in the way is not forgotten.
             Ok(connection) => Ok(Peer::start(connection, self.config.peer.clone(), self.service.clone())),
             Err(error) => {
                 self.set_last_error(Some(explain(&error)));

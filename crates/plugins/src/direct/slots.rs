@@ -124,7 +124,7 @@ impl Slots {
     pub fn arrived(&self, bytes: u64, is_waiting: bool, now: Instant) {
         let mut widening = lock(&self.widening);
         let before = widening.width();
-        // What still comes over those that are no longer in use has its part of the network.
+        // Bytes that still come over those no longer in use have their part of the network.
         let is_alone = self.all.iter().skip(before).all(|slot| slot.outstanding.load(Ordering::Relaxed) == 0);
         widening.arrived(bytes, is_waiting && is_alone, now, || self.counted());
         let width = widening.width();
@@ -208,8 +208,8 @@ mod tests {
     fn wants(count: u64) -> Vec<Want> {
         let id = WantId::Chunk { hash: ChunkHash::of(b"any").0, len: RUN as u32 };
         let want = |tag| {
-            let (places, group) = (Vec::new(), Arc::default());
-            Want { tag, id, places, group, origin: None, base: None, part: None }
+            let (positions, group) = (Vec::new(), Arc::default());
+            Want { tag, id, positions, group, origin: None, base: None, part: None }
         };
         (0..count).map(want).collect()
     }

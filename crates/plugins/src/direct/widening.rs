@@ -22,7 +22,7 @@ const SETTLING: Duration = Duration::from_millis(400);
 const WORTH: f64 = 1.25;
 /// A step is given up if it was not worth it in so many periods: where packets are lost at random, the
 /// rate of one period tells little, and the new connection may still be finding its own.
-const PATIENCE: u32 = 4;
+const TRIAL_PERIODS: u32 = 4;
 /// Evenness of the rate: if it was as even as this before the step, one period is enough: nothing is left to chance there.
 const EVEN: f64 = 1.05;
 /// A rate that grew by no more than this since the period before, and fell by no more than that, is steady.
@@ -134,7 +134,7 @@ impl Widening {
             WidthPhase::Settling(until) | WidthPhase::Resting(until) if now >= until => {
                 self.measure(now, counted())
             }
-            // What is measured now is this machine, not the network.
+            // This measures the machine, not the network.
             WidthPhase::Measuring(since, ..) if !is_waiting => self.settle(now.max(since)),
             WidthPhase::Measuring(since, bytes, before) => {
                 let elapsed = now.saturating_duration_since(since);
@@ -185,7 +185,7 @@ impl Widening {
         }
         let last = self.last.replace(measured);
         let steady = last.filter(|last| self.is_ripe(*last, measured, now)).map(|last| last.rate);
-        let left = if steady.is_some_and(|last| is_even(last, measured.rate)) { 1 } else { PATIENCE };
+        let left = if steady.is_some_and(|last| is_even(last, measured.rate)) { 1 } else { TRIAL_PERIODS };
         // After a step that was worth it the next one is likely to be. More than so much for each
         // connection as before it is a burst.
         let expected = tried.map(|step| step.rate * self.width as f64 / step.from as f64);

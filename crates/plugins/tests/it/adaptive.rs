@@ -32,7 +32,7 @@ const SIZE: usize = 600_000;
 const CUT_BY: Parameters = Parameters::DEFAULT;
 const NETWORK: &str = "network";
 
-/// What the network does with chunks.
+/// Habit of the network with chunks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Habit {
     Brings,
@@ -130,10 +130,10 @@ fn chunks(data: &[u8]) -> Vec<(ChunkHash, usize, u32)> {
     lens.into_iter().map(chunk).collect()
 }
 
-/// Who brought a want, or why nobody did.
+/// Source of a want, or the reason why there was none.
 type Ending = Result<(String, Bytes), Outcome>;
 
-/// How wants ended.
+/// Ends of wants.
 #[derive(Default)]
 struct Ends {
     ended: Mutex<HashMap<Tag, Ending>>,
@@ -182,7 +182,7 @@ fn search(base: &Path) -> Search {
     Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some }
 }
 
-/// How often something happened.
+/// Count of something that happened.
 #[derive(Default)]
 struct Count {
     number: Mutex<usize>,
@@ -242,7 +242,7 @@ impl World {
         let want = |(tag, (hash, at, len)): (Tag, (ChunkHash, usize, u32))| Want {
             tag,
             id: WantId::Chunk { hash: hash.0, len },
-            places: vec![ObjectOffset { object: 1, offset: at as u64 }],
+            positions: vec![ObjectOffset { object: 1, offset: at as u64 }],
             group: Arc::clone(&group),
             origin: Some(Origin { oid, offset: at as u64 }),
             base: None,

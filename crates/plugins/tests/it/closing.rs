@@ -58,7 +58,7 @@ async fn a_delivery_that_the_end_interrupts_ends_its_want() {
     let want = |index| Want {
         tag: index,
         id: WantId::Piece { oid, layout, index },
-        places: Vec::new(),
+        positions: Vec::new(),
         group: Arc::default(),
         origin: None,
         base: None,

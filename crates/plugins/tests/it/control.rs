@@ -147,7 +147,7 @@ async fn a_lost_connection_ends_both_halves() {
     far.peer.close("test");
     assert_eq!(timeout(LIMIT, receiver.next()).await.unwrap(), None);
     assert_eq!(near.sender.send(message(1, 10)).await, Err(ControlClosed));
-    // What had come before is still there to be read.
+    // Messages that had come before are still there to be read.
     let (near, mut far) = ends().await;
     near.sender.send(message(1, 10)).await.unwrap();
     near.peer.close("test");

@@ -53,7 +53,7 @@ impl Brought {
     }
 }
 
-/// What it takes to fetch the newer version where the older one is at hand.
+/// Cost of fetching the newer version where the older one is at hand.
 async fn fetch(beyond_destination: bool) -> Brought {
     let (old, new) = versions();
     let dir = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ async fn fetch(beyond_destination: bool) -> Brought {
 #[tokio::test(flavor = "multi_thread")]
 async fn little_more_than_what_differs_crosses_a_slow_network() {
     let brought = fetch(true).await;
-    // What the disk brought sooner may still be under way, and nothing tells when all of that was counted.
+    // Bytes that the disk brought sooner may still be under way, and nothing tells when all of them were counted.
     let is_little = is_soon(Duration::from_secs(5), || brought.beyond() < 40_000).await;
     let (crossed, account) = (brought.crossed(), brought.adaptive.account());
     assert!(is_little, "{} bytes besides {crossed} of chunks: {account:?}", brought.beyond());
@@ -104,7 +104,7 @@ async fn little_more_than_what_differs_crosses_a_slow_network() {
     assert!(crossed < SIZE as u64 / 4, "{crossed} bytes of chunks: {account:?}");
 }
 
-/// What lies on the disk is no business of strangers.
+/// Content of the disk is no business of strangers.
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_are_sent_no_signatures() {
     let account = fetch(false).await.adaptive.account();

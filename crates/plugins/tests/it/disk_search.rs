@@ -29,7 +29,7 @@ use crate::support::PIECE;
 
 /// Pieces are chunks.
 const CUT_BY: Parameters = Parameters::Fixed { len: PIECE as u32 };
-/// What the network takes longer than the disk.
+/// Time that the network takes longer than the disk.
 const LATE: Duration = Duration::from_secs(2);
 
 /// The objects that chunks are of.

@@ -38,7 +38,7 @@ struct Half {
     own: AtomicUsize,
     asked: AtomicUsize,
     asked_for_recipe: AtomicUsize,
-    /// Whether a question for the recipe is over.
+    /// True if a question for the recipe is over.
     has_answer: watch::Sender<bool>,
 }
 
@@ -346,7 +346,7 @@ async fn any_number_of_chunks_may_be_asked_in_one_call() {
         .map(|(chunk, index)| Want {
             tag: index,
             id: WantId::Chunk { hash: *Oid::of(chunk).digest(), len: chunk.len() as u32 },
-            places: Vec::new(),
+            positions: Vec::new(),
             group: Arc::default(),
             origin: Some(towpath_transfer::Origin { oid, offset: index * 100 }),
             base: None,

@@ -11,7 +11,7 @@ use towpath_protocol::{Peer, PeerConfig};
 
 use crate::support::LIMIT;
 
-/// How long bytes are on their way.
+/// Time that bytes are on their way.
 const ONE_WAY: Duration = Duration::from_millis(15);
 
 /// Hands bytes on, each after the same time.
@@ -50,7 +50,7 @@ async fn far_apart() -> [std::sync::Arc<Peer>; 2] {
     [near.unwrap(), far.unwrap()].map(|connection| Peer::start(connection, PeerConfig::default(), None))
 }
 
-/// What came over ssh alone was thought to come over a fast network: 2.5 MB for a new version that 17 KB make.
+/// Content that came over ssh alone was thought to come over a fast network: 2.5 MB for a new version that 17 KB make.
 #[tokio::test]
 async fn both_ends_of_a_pipe_know_how_long_it_is() {
     for peer in &far_apart().await {

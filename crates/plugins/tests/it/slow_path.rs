@@ -1,4 +1,4 @@
-//! What a service sends on a slow path: small frames, with what is urgent between them, and nothing more
+//! Frames of a service on a slow path: small ones, with urgent ones between them, and nothing more
 //! of what was given up.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use towpath_store::{About, MemoryStore};
 use crate::hostile_peer::liar::Liar;
 use crate::support::*;
 
-/// What a kernel says of 1.5 Mbit/s on which data wait.
+/// Probe of a kernel at 1.5 Mbit/s on which data wait.
 pub fn slow() -> PathProbe {
     PathProbe::from_fn(|| PathInfo {
         rtt: Duration::from_millis(40),
@@ -25,7 +25,7 @@ pub fn slow() -> PathProbe {
     })
 }
 
-/// What the other side says next, but for hellos and pings.
+/// Next message of the other side, but for hellos and pings.
 enum Heard {
     Data(DataHeader, usize),
     Message(Body),

@@ -128,7 +128,7 @@ pub async fn serve_to(store: Arc<MemoryStore>, roots: &[Oid], allow_all: bool) -
 }
 
 impl Listening {
-    /// What a ticket for `root` here says.
+    /// Context of a ticket for `root` here.
     pub fn context(&self, root: Oid) -> Context {
         let hint = Hint::new(format!("tow://{}", self.address), 0, 0).unwrap();
         let hints = watch::channel(vec![hint]).1;

@@ -1,4 +1,4 @@
-//! What goes over the wire: less, if one of both ends asks for compression and both know it.
+//! Bytes on the wire: fewer, if one of both ends asks for compression and both know it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ async fn counted() -> (Connection, Connection, Count) {
     (near.unwrap(), far.unwrap(), count)
 }
 
-/// How many bytes came for `data`.
+/// Number of bytes that came for `data`.
 async fn received(data: &[u8], here: bool, there: bool) -> u64 {
     let config = |compress: bool| {
         let wishes = compress.then(|| COMPRESS.to_owned()).into_iter().collect();
@@ -77,7 +77,7 @@ async fn received_by(data: &[u8], here: PeerConfig, there: PeerConfig, path: Pat
     *count.borrow()
 }
 
-/// Who asks for `data`, by which right, and how much has come.
+/// Asks for `data` by this right, and returns how much has come.
 async fn asking(
     data: &[u8],
     here: PeerConfig,

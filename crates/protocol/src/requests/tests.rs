@@ -10,7 +10,7 @@ fn piece(tag: Tag, name: u8, size: u64, index: u64) -> Want {
     Want {
         tag,
         id,
-        places: vec![ObjectOffset { object: 1, offset: 0 }],
+        positions: vec![ObjectOffset { object: 1, offset: 0 }],
         group: Arc::default(),
         origin: None,
         base: None,
@@ -141,7 +141,7 @@ fn chunk(tag: Tag, name: u8, len: u32, origin: Option<Origin>) -> Want {
     Want {
         tag,
         id,
-        places: vec![ObjectOffset { object: 1, offset: 0 }],
+        positions: vec![ObjectOffset { object: 1, offset: 0 }],
         group: Arc::default(),
         origin,
         base: None,

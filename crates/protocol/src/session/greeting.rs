@@ -1,10 +1,9 @@
 //! The hellos: what this side says first, and what the peer's says that it can do.
 
-use std::time::Instant;
-
 use bytes::Bytes;
 
-use super::{Effect, Encoded, Session, SessionConfig};
+use super::config::SessionConfig;
+use super::effect::{Effect, Encoded};
 use crate::processor::Encoding;
 use crate::wire::{self, Body, Hello};
 use crate::{compression, control};
@@ -32,37 +31,26 @@ impl Greeting {
             in_parts: has(wire::PARTS),
         }
     }
-}
 
-impl Session {
-    /// The peer's capabilities: none before its hello has come.
-    pub fn greeting(&self) -> Greeting {
-        self.greeting.unwrap_or_default()
-    }
-
-    pub(super) fn hello(&mut self, now: Instant, hello: &Hello) -> Result<(), String> {
-        if self.greeting.is_some() {
-            return Err("sent a second hello".into());
-        }
+    /// Takes the peer's hello: what it can do, and the encoding that the answering half may use.
+    pub(super) fn taken(config: &SessionConfig, hello: &Hello) -> Result<(Self, Effect), String> {
         if hello.version != wire::VERSION {
             return Err(format!("speaks version {} of the protocol, this program speaks 1", hello.version));
         }
         let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
-        let wished = |wish: &str| has(wish) || self.config.wishes.iter().any(|own| own == wish);
-        let greeting = Greeting::of(hello);
+        let wished = |wish: &str| has(wish) || config.wishes.iter().any(|own| own == wish);
+        let greeting = Self::of(hello);
         let in_parts = greeting.in_parts;
-        self.greeting = Some(greeting);
         let asked = |ours: &dyn Encoding| wished(ours.wish());
-        // Whoever takes compressed data in parts has nothing against them where they are quicker.
+        // A peer that takes compressed data in parts has nothing against them where they are quicker.
         let own_choice = |ours: &dyn Encoding| in_parts && ours.capability() == compression::CAPABILITY;
-        let taken = || self.config.processors.encodings().filter(|(_, ours)| has(ours.capability()));
+        let taken = || config.processors.encodings().filter(|(_, ours)| has(ours.capability()));
         let agreed = |number, is_asked| Encoded { number, is_asked, in_parts };
         let by_wish = taken().find(|(_, ours)| asked(*ours)).map(|(number, _)| agreed(number, true));
         let by_choice =
             || taken().find(|(_, ours)| own_choice(*ours)).map(|(number, _)| agreed(number, false));
         let (encoding, control) = (by_wish.or_else(by_choice), has(control::CAPABILITY));
-        self.measure(now);
-        self.pass_on(Effect::Greeted { control, encoding })
+        Ok((greeting, Effect::Greeted { control, encoding }))
     }
 }
 

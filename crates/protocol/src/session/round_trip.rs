@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Effect, Session};
+use super::effect::Effect;
+use super::outbox::SessionOutbox;
 use crate::wire::{Body, Ping};
 
 /// Pings that are answered on a connection. Who sends more gets no answers.
@@ -16,6 +17,8 @@ const LIKELY_FAR: Duration = Duration::from_millis(20);
 /// Measurement of the round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RoundTrip {
+    /// This side measures.
+    measures: bool,
     sent_at: Option<Instant>,
     /// Pings of this side that were answered.
     measured: u32,
@@ -28,6 +31,35 @@ impl RoundTrip {
     /// The shortest round trip, once enough were measured, or the first one if it is long.
     pub fn get(&self) -> Option<Duration> {
         self.shortest.filter(|shortest| self.measured >= ENOUGH || *shortest >= LIKELY_FAR)
+    }
+
+    /// Not measured yet, and only to be if `measures`.
+    pub fn new(measures: bool) -> Self {
+        Self { measures, ..Self::default() }
+    }
+
+    /// The connection's first ping, if it measures.
+    pub(super) fn measure(&mut self, now: Instant, outbox: &mut SessionOutbox) {
+        if self.measures {
+            outbox.send(Body::Ping(self.ask(now)));
+        }
+    }
+
+    /// The peer's ping: answers what it asks, and goes on measuring if it answers.
+    pub(super) fn ping(&mut self, now: Instant, ping: &Ping, outbox: &mut SessionOutbox) {
+        if let Some(answer) = self.answer(ping.asks) {
+            outbox.send(Body::Ping(answer));
+        }
+        let is_asked = self.sent_at.is_some();
+        self.answered(now, ping.answers);
+        if is_asked && self.sent_at.is_none() {
+            if self.get().is_some() {
+                outbox.push(Effect::Measured);
+            }
+            if self.measured < ENOUGH {
+                self.measure(now, outbox);
+            }
+        }
     }
 
     /// The next ping, at `now`.
@@ -52,37 +84,6 @@ impl RoundTrip {
         let is_due = number > 0 && self.answered < MOST_ANSWERS;
         self.answered += u32::from(is_due);
         is_due.then_some(Ping { asks: 0, answers: number })
-    }
-}
-
-impl Session {
-    /// The shortest round trip of the first ones, if this connection measures it and enough are known.
-    pub fn round_trip(&self) -> Option<Duration> {
-        self.round_trip.get()
-    }
-
-    /// The connection's first ping, if it measures.
-    pub(super) fn measure(&mut self, now: Instant) {
-        if self.config.measures {
-            let ping = self.round_trip.ask(now);
-            self.effects.push_back(Effect::Send(Body::Ping(ping)));
-        }
-    }
-
-    pub(super) fn ping(&mut self, now: Instant, ping: &Ping) -> Result<(), String> {
-        let answer = self.round_trip.answer(ping.asks);
-        self.effects.extend(answer.map(|answer| Effect::Send(Body::Ping(answer))));
-        let is_asked = self.round_trip.sent_at.is_some();
-        self.round_trip.answered(now, ping.answers);
-        if is_asked && self.round_trip.sent_at.is_none() {
-            if self.round_trip.get().is_some() {
-                self.effects.push_back(Effect::Measured);
-            }
-            if self.round_trip.measured < ENOUGH {
-                self.measure(now);
-            }
-        }
-        Ok(())
     }
 }
 

@@ -5,21 +5,24 @@ mod deltas;
 mod pings;
 mod recipes;
 
+use std::collections::VecDeque;
+
 use towpath_content::NodeId;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Secret;
 use towpath_link::Frame;
 use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::want::Payload;
-use towpath_transfer::{Want, WantId};
+use towpath_transfer::{Delivery, Description, Outcome, WantId};
 
 use super::super::answering::{Answer, Answering, Taken};
 use super::super::incoming::Decoder;
 use super::super::outgoing::Outgoing;
 use super::super::service::{Issuer, Service, Serving};
 use super::super::step::Step;
-use super::super::wire::{Describe, Get, Have, Hello, WireWant, oid_field};
+use super::super::wire::{Describe, Get, Have, Hello, RequestOnly, WireOutcome, WireWant, oid_field};
 use super::*;
+use crate::processors::Processors;
 
 const BINDING: [u8; 32] = [5; 32];
 const SECRET: Secret = Secret([7; 16]);
@@ -195,7 +198,7 @@ fn wants(oid: Oid, data: &[u8]) -> Vec<Want> {
     let want = |index| Want {
         tag: index,
         id: WantId::Piece { oid, layout, index },
-        places: Vec::new(),
+        positions: Vec::new(),
         group: Arc::default(),
         origin: None,
         base: None,
@@ -464,7 +467,7 @@ fn pings_keep_an_idle_connection_and_silence_loses_it() {
         a.settle();
     }
     assert_eq!(a.session.ended(), Some("not a byte came for 20s"));
-    assert!(a.session.was_silent());
+    assert!(a.session.liveness().is_lost());
     assert!(now >= start + 3620 * SECOND && now < start + 3626 * SECOND);
 }
 

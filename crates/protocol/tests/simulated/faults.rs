@@ -91,7 +91,7 @@ impl Run {
         assert!(fetch.bytes() == content, "{what}: wrong bytes");
     }
 
-    /// What is there is right, however it ended.
+    /// Checks that what is there is right, however it ended.
     fn assert_nothing_wrong(&self, content: &[u8], what: &str) {
         let fetch = self.receiver().fetch.as_ref().unwrap();
         let bytes = fetch.bytes();
@@ -252,7 +252,7 @@ fn a_connection_lost_at_any_message_of_a_recipe_or_chunk_is_made_again() {
     }
 }
 
-/// What the sender says instead.
+/// Lies that the sender sends instead.
 fn lies(seed: u64) -> impl FnMut(&Passing<'_>) -> NetFault + 'static {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut earlier: Vec<Vec<u8>> = Vec::new();

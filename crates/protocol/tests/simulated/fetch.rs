@@ -10,7 +10,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::{Layout, Value};
 use towpath_store::About;
 use towpath_transfer::claim::{RecipeClaim, RecipeReader};
-use towpath_transfer::ledger::{Ledger, LedgerConfig, WantFate};
+use towpath_transfer::ledger::{Ledger, LedgerConfig, WantResult};
 use towpath_transfer::object::ObjectInFlight;
 use towpath_transfer::want::{Delivery, ObjectOffset, Payload, WantId};
 use towpath_transfer::{Group, Origin, Outcome, RecipePart, Tag, Target, Want};
@@ -19,10 +19,10 @@ use towpath_transfer::{Group, Origin, Outcome, RecipePart, Tag, Target, Want};
 const WINDOW: u64 = 1 << 20;
 /// Wants in one request.
 const BATCH: usize = 4;
-/// How long wants are left alone after a connection was lost, as the plugin does.
+/// Time that wants are left alone after a connection was lost, as the plugin does.
 const PAUSE: Duration = Duration::from_millis(100);
 /// With nothing for so long a fetch fails, as in the session and in the service.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const KEY: u64 = 1;
 
 /// Bytes in memory.
@@ -66,7 +66,7 @@ pub struct Fetch {
     layout: Option<Layout>,
     /// It asks for the recipe, and then for chunks where they lie.
     pub by_recipe: bool,
-    /// What it is, and its recipe as far as that has come.
+    /// Layout of it, and its recipe as far as that has come.
     reading: Option<(Layout, RecipeReader)>,
     failed: Option<String>,
     retry_question_at: Option<Instant>,
@@ -103,7 +103,7 @@ impl Fetch {
         self.layout.is_some_and(|layout| self.ledger.coverage().is_complete(KEY, &(0..layout.size())))
     }
 
-    /// Why it will not be complete.
+    /// Reason why it will not be complete.
     pub fn failed(&self) -> Option<&str> {
         self.failed.as_deref()
     }
@@ -112,7 +112,7 @@ impl Fetch {
         self.is_complete() || self.failed.is_some()
     }
 
-    /// What is here; all of it has been checked.
+    /// Bytes that are here; all of them have been checked.
     pub fn bytes(&self) -> Vec<u8> {
         self.memory.0.lock().unwrap().clone()
     }
@@ -180,9 +180,9 @@ impl Fetch {
         }
     }
 
-    /// What to ask for now.
+    /// Wants to request now.
     pub fn next_wants(&mut self, now: Instant) -> Vec<Want> {
-        let room = WINDOW.saturating_sub(self.ledger.asked().all);
+        let room = WINDOW.saturating_sub(self.ledger.requested().all);
         match room > 0 && self.failed.is_none() {
             true => {
                 self.ledger.next_batch(room, BATCH, now).into_iter().map(|want| self.locate(want)).collect()
@@ -192,22 +192,22 @@ impl Fetch {
     }
 
     fn locate(&self, want: Want) -> Want {
-        let origin = Origin { oid: self.oid, offset: want.places[0].offset };
+        let origin = Origin { oid: self.oid, offset: want.positions[0].offset };
         Want { origin: matches!(want.id, WantId::Chunk { .. }).then_some(origin), ..want }
     }
 
-    /// When there may be more to ask for; what is due already needs a connection, not time.
+    /// Time at which there may be more to request; what is due already needs a connection, not time.
     pub fn next_wake(&self, now: Instant) -> Option<Instant> {
         let wake = match self.is_described() {
             true => self.ledger.next_wake(),
             false => self.retry_question_at,
         };
-        wake.filter(|&at| at > now).into_iter().chain([self.last_progress + PATIENCE]).min()
+        wake.filter(|&at| at > now).into_iter().chain([self.last_progress + WAIT_LIMIT]).min()
     }
 
     /// Gives up when nothing came for too long: a peer that is there and does not answer.
-    pub fn check_patience(&mut self, now: Instant) {
-        if !self.is_over() && now >= self.last_progress + PATIENCE {
+    pub fn check_wait_limit(&mut self, now: Instant) {
+        if !self.is_over() && now >= self.last_progress + WAIT_LIMIT {
             self.failed = Some("stalled".into());
         }
     }
@@ -226,15 +226,15 @@ impl Fetch {
             WantId::Chunk { hash, .. } | WantId::Block { hash, .. } => *Oid::of(&bytes).digest() == hash,
         };
         if !is_good {
-            let verdict = self.ledger.bad(delivery.tag);
-            self.judge(&verdict, "bad bytes time and again");
+            let result = self.ledger.bad(delivery.tag);
+            self.take_result(&result, "bad bytes time and again");
             return false;
         }
-        for place in &want.places {
+        for place in &want.positions {
             self.object.target.write(place.offset, &bytes).unwrap();
         }
         self.last_progress = now;
-        self.ledger.done(delivery.tag, &want.places, now);
+        self.ledger.done(delivery.tag, &want.positions, now);
         true
     }
 
@@ -244,12 +244,12 @@ impl Fetch {
             Outcome::RetryLater(wait) => Outcome::RetryLater((*wait).max(PAUSE)),
             outcome => outcome.clone(),
         };
-        let verdict = self.ledger.ended(tag, &outcome, now);
-        self.judge(&verdict, &format!("{outcome:?}"));
+        let result = self.ledger.ended(tag, &outcome, now);
+        self.take_result(&result, &format!("{outcome:?}"));
     }
 
-    fn judge(&mut self, verdict: &WantFate, why: &str) {
-        if let WantFate::Failed(_) = verdict {
+    fn take_result(&mut self, result: &WantResult, why: &str) {
+        if let WantResult::Failed(_) = result {
             self.failed = Some(why.to_owned());
         }
     }

@@ -26,7 +26,7 @@ use towpath_transfer::Description;
 
 use crate::fetch::Fetch;
 
-/// What proofs are bound to: here there is no TLS session to take it from.
+/// Binding of proofs: here there is no TLS session to take it from.
 const BINDING: [u8; 32] = [7; 32];
 const SECRET: Secret = Secret([5; 16]);
 /// Not a byte for this long: a connection is lost.
@@ -79,7 +79,7 @@ struct End {
 /// See the head of this module.
 pub struct Host {
     service: Option<Arc<Service>>,
-    /// Whom to ask, and for what.
+    /// Host to ask, and for what.
     source: usize,
     wanted: Option<Oid>,
     by_recipe: bool,
@@ -87,10 +87,10 @@ pub struct Host {
     dialling: Dialling,
     dialled: Option<ConnectionId>,
     redial_at: Option<Instant>,
-    /// When this host is to be woken next.
+    /// Time at which this host is to be woken next.
     wake_at: Option<Instant>,
     ends: BTreeMap<ConnectionId, End>,
-    /// Why connections ended, for messages of tests.
+    /// Reasons why connections ended, for messages of tests.
     pub log: Vec<String>,
 }
 
@@ -149,7 +149,7 @@ impl Host {
         let now = net.instant();
         let (Some(fetch), Some(connection)) = (&mut self.fetch, self.dialled) else { return };
         let Some(end) = self.ends.get_mut(&connection) else { return };
-        // Whether the peer has recipes its hello tells.
+        // The peer's hello tells whether it has recipes.
         if fetch.by_recipe && !end.is_greeted {
             return;
         }
@@ -360,7 +360,7 @@ impl SimNode for Host {
             self.wake_at = None;
         }
         if let Some(fetch) = &mut self.fetch {
-            fetch.check_patience(now);
+            fetch.check_wait_limit(now);
         }
         for end in self.ends.values_mut() {
             if end.session.next_wake().is_some_and(|at| at <= now) {

@@ -1,4 +1,4 @@
-//! Whether the disk is worth asking: when an object's recipe is wanted, when the search goes on, and how
+//! Worth of asking the disk: when an object's recipe is wanted, when the search goes on, and how
 //! long the network may wait for the disk.
 //!
 //! All three compare what is left for the network with what the other way would take. Nothing is

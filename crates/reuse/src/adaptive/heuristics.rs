@@ -48,7 +48,7 @@ pub enum Opinion {
 pub struct Heuristic {
     /// For `--explain`.
     pub name: &'static str,
-    /// Why it tells anything.
+    /// Reason why it tells anything.
     pub reason: &'static str,
     /// Its opinion on a file of the transfer and one of the disk.
     pub opinion: fn(pair: &Pair<'_>) -> Opinion,

@@ -162,7 +162,7 @@ impl Meter {
         }
         let round_trip = self.round_trip.unwrap_or_default();
         let (rate, disk_rate) = (self.rate.get(now, self.outstanding), self.costs.hoped_rate());
-        // What was read here in passing shows how slow the disk is, but not how fast.
+        // Reads in passing show how slow the disk is, but not how fast.
         let disk_rate = if facts.read_rate > 0.0 { disk_rate.min(facts.read_rate) } else { disk_rate };
         let disk_is_free = self.backpressure.disk_is_free();
         if self.objects.len() >= OBJECTS && !self.objects.contains_key(&facts.asked_as) {

@@ -9,12 +9,14 @@
 //! | [`groups`] | the wanted chunks, by the file they belong to |
 //! | [`heuristics`] | how likely a local file is useful, from metadata |
 //! | [`paths`] | how near two directories are |
-//! | [`operations`] | what the disk can be asked for, at which cost; the candidates |
+//! | [`operations`] | operations of the disk and their costs; the candidates |
+//! | [`disk`], [`running`] | the disk as the scheduler sees it; what is under way |
 //! | [`slow_start`] | whether a connection still finds its rate |
 //! | [`costs`] | moving averages of what things cost |
 //! | [`arrival`] | when the disk can be expected to bring a chunk |
 //! | [`arrivals`] | the same for all groups, and which comes last |
-//! | [`budget`] | how long may be searched where probably nothing is |
+//! | [`budget`], [`wide`] | how long may be searched where probably nothing is, and what that holds back |
+//! | [`glance`] | the first moments, in which a slow network is not asked |
 //! | [`neighbours`] | what of a local file a missing chunk likely resembles |
 //! | [`network`] | what is asked of the network |
 //! | [`backpressure`] | which resource is free, and when there is time to compute |
@@ -33,8 +35,10 @@ pub mod backpressure;
 pub mod benefit;
 pub mod budget;
 pub mod costs;
+pub mod disk;
 mod driver;
 pub mod event;
+pub mod glance;
 pub mod groups;
 pub mod heuristics;
 pub mod meter;
@@ -44,9 +48,11 @@ pub mod operations;
 pub mod paths;
 mod pieces;
 mod plugin;
+pub mod running;
 pub mod scheduler;
 pub mod slow_start;
 mod stalls;
+pub mod wide;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! Whether a connection still finds its rate: TCP begins with a few packets and sends twice as many with each round trip,
-//! until the network carries no more (RFC 5681, 3.1; RFC 6928). An average is far behind that. Pure: handed the time.
+//! Slow start: a connection still finds its rate. TCP begins with a few packets and sends twice as many with each
+//! round trip, until the network carries no more (RFC 5681, 3.1; RFC 6928). An average is far behind that. Pure: handed the time.
 
 use std::time::Duration;
 

@@ -110,7 +110,7 @@ impl FileIndex {
             }
             if files.len() < MAX_KNOWN && !is_over.load(Ordering::Relaxed) { Ok(()) } else { Err(()) }
         };
-        // What can't be read is no help, and that is all.
+        // An unreadable entry is no help, and that is all.
         let _ = scan_pruned(root, &options, &mut HardLinks::default(), &mut NoTemporaries, visit);
         Self::sorted(files)
     }

@@ -37,6 +37,13 @@ impl Spare {
         self.count += 1;
     }
 
+    /// Takes a file out, whose name another one takes. False: it is not there.
+    pub fn take(&mut self, path: &RelPath, stamp: &Stamp) -> bool {
+        let Some(files) = self.files.get_mut(&(stamp.size, stamp.modified)) else { return false };
+        let at = files.iter().position(|(spare, _)| spare == path);
+        at.map(|at| files.swap_remove(at)).is_some()
+    }
+
     /// Files that may be one of this size and time.
     pub fn guesses(&self, size: u64, modified: Time) -> Vec<(RelPath, Stamp)> {
         let found = self.files.get(&(size, modified)).map_or(&[][..], Vec::as_slice);
@@ -62,5 +69,7 @@ mod tests {
         };
         assert_eq!(guesses(1 << 20, 7), [path("a")]);
         assert!(guesses(1 << 20, 9).is_empty() && guesses(10, 7).is_empty());
+        assert!(spare.take(&path("a"), &stamp(1 << 20, 7)), "once");
+        assert!(!spare.take(&path("a"), &stamp(1 << 20, 7)));
     }
 }

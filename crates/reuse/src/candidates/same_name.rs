@@ -50,7 +50,7 @@ impl Namesakes {
                 if Instant::now() >= until || self.directories.len() >= MOST_DIRECTORIES {
                     return;
                 }
-                // What can't be read is no help, and that is all.
+                // An unreadable entry is no help, and that is all.
                 let Ok(opened) = OpenedDirectory::open(&directory) else { continue };
                 if seen.insert(opened.identity()) {
                     self.directories.push(directory.path);
@@ -62,7 +62,7 @@ impl Namesakes {
 
     fn look_into(&mut self, directory: &OpenedDirectory, until: Instant, next: &mut VecDeque<DirectoryId>) {
         let here = self.directories.len() as u32 - 1;
-        // What can't be read to its end is as good as what was read of it.
+        // A directory that can't be read to its end is as good as what was read of it.
         let _ = directory.names(&mut |name, kind| {
             if kind.is_dir() {
                 if next.len() < MOST_DIRECTORIES {

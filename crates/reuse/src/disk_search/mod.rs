@@ -143,7 +143,7 @@ pub type SearchedChunk = dyn Fn(&ChunkHash) -> Option<u32> + Send + Sync;
 /// Takes what is found, some chunks at a time, and may make the operation wait; false ends it.
 pub type Give<'a> = dyn FnMut(Vec<FoundChunk>) -> bool + 'a;
 
-/// Why an operation found nothing, or not all.
+/// Reason why an operation found nothing, or not all.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SearchError {
@@ -167,7 +167,7 @@ pub enum SearchError {
     Unreadable {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// The index failed.

@@ -42,7 +42,7 @@ pub struct Scope {
     pub not_below: bool,
 }
 
-/// Why a directory is searched.
+/// Reason why a directory is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reach {
     /// The transfer writes into it.
@@ -62,7 +62,7 @@ pub enum Reach {
 pub struct Beginning {
     /// The directory.
     pub path: PathBuf,
-    /// Why it is searched.
+    /// Reason why it is searched.
     pub reach: Reach,
 }
 

@@ -179,7 +179,7 @@ fn wants_of_another_length_and_those_satisfied_meanwhile_get_nothing() {
     let wanted = wanting(&chunks(&data));
     assert!(disk.hash(&file, &move |hash| wanted(hash).map(|len| len + 1)).1.is_empty());
 
-    // What the file holds three times is handed out once, as the want is satisfied by then.
+    // Chunks that the file holds three times are handed out once, as the want is satisfied by then.
     let disk = Disk::new();
     let data = noise(3, 150_000);
     let repeated = [&data[..], &data[..], &data[..]].concat();

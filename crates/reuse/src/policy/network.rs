@@ -1,4 +1,4 @@
-//! Whether a copy asks for changed files as deltas of what lies in their place, and how hard what comes
+//! Choice of deltas for changed files, of what lies in their place, and how hard what comes
 //! besides is packed: by what is known of the network. Pure.
 //!
 //! Both take both sides' processors and, of the receiver, a reading of the old file. Where the network is

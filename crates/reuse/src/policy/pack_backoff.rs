@@ -1,4 +1,4 @@
-//! Whether messages are still packed, by what became of those that were. Pure.
+//! Choice to pack further messages, by what became of those that were packed. Pure.
 
 /// Messages that go as they are, at most, before it is tried again to pack one.
 const MOST_PASSED_OVER: u32 = 32;

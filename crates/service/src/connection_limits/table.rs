@@ -67,7 +67,7 @@ pub struct ConnectionTable {
 pub struct Handshake {
     /// Its number.
     pub id: u64,
-    /// Why it is to be turned away after its handshake, if it is.
+    /// Reason why it is to be turned away after its handshake, if it is.
     pub excess: Option<Excess>,
     /// The connection that has to go for it.
     pub loses: Option<u64>,

@@ -92,7 +92,7 @@ impl TreeWriter {
         // Each of these holds a sender, too.
         self.submit();
         drop(in_flight);
-        // What is in flight ends by itself, in any case.
+        // Files in flight end by themselves, in any case.
         let _ = all_ended.blocking_recv();
         self.tree.named(self.tree.placing.flush());
         match lock(&self.tree.fatal).take() {

@@ -278,7 +278,7 @@ mod tests {
             if known(service, path) == Some(Oid::of(content)) {
                 return;
             }
-            // What was read within the tick of the clock in which it was written does not count as known.
+            // Files read within the tick of the clock in which they were written do not count as known.
             if look % LOOKS_UNTIL_TOUCHED == 0 {
                 let file = fs::File::options().append(true).open(path).unwrap();
                 file.set_modified(std::time::SystemTime::now()).unwrap();

@@ -106,7 +106,7 @@ async fn serve(stream: UnixStream, routes: Router, api: InProcess, ending: Cance
     let io = TokioIo::new(LocalStream::new(stream, slot.clone(), wait_limit.clone()));
     let routes = TowerToHyperService::new(routes);
     let answer = service_fn(move |mut request: Request<Incoming>| {
-        // What the call does not take is closed here, and a later request finds nothing.
+        // A pipeline slot that the call does not take is closed here, and a later request finds nothing.
         let passed = PipelineSlot::of(slot.take());
         request.extensions_mut().insert(passed);
         let is_content = CONTENT.contains(&request.uri().path());

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 
 /// No wait is longer.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// A connection.
 pub struct Connection(pub BufReader<UnixStream>);
@@ -56,8 +56,8 @@ impl Reply {
 impl Connection {
     pub fn open(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
+        stream.set_write_timeout(Some(WAIT_LIMIT)).unwrap();
         Self(BufReader::new(stream))
     }
 
@@ -65,7 +65,7 @@ impl Connection {
         self.0.get_mut().write_all(bytes).unwrap();
     }
 
-    /// Whether the other side hangs up within this time, whatever it has sent before.
+    /// True if the other side hangs up within this time, whatever it has sent before.
     pub fn is_cut_off_within(&self, time: Duration) -> bool {
         let stream: &UnixStream = self.0.get_ref();
         // Hanging up is told of in any case.

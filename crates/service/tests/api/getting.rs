@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use towpath_config::ConfigSeconds;
 
-use crate::client::{Connection, PATIENCE};
+use crate::client::{Connection, WAIT_LIMIT};
 use crate::relay::Relay;
 use crate::world::{Daemon, eventually, pattern};
 
@@ -268,7 +268,7 @@ fn a_reader_that_stalls_for_too_long_is_cut_off_and_one_that_is_slow_is_not() {
     }
     slow.body(&head).unwrap();
     let (mut stalled, head) = ask();
-    assert!(stalled.is_cut_off_within(PATIENCE), "stalled");
+    assert!(stalled.is_cut_off_within(WAIT_LIMIT), "stalled");
     assert!(stalled.body(&head).is_err());
     daemon.limit(|limits| limits.reader_stall = ConfigSeconds(0));
     let (mut unlimited, head) = ask();

@@ -14,7 +14,7 @@ fn document() -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// What is wrong with `value` by `schema`: that part of JSON Schema which the file uses. A word that
+/// Faults of `value` by `schema`: that part of JSON Schema which the file uses. A word that
 /// is not known here fails, so that nothing in the file is overlooked.
 fn faults(document: &Value, schema: &Value, value: &Value) -> Option<String> {
     let fault = |what: &str| Some(format!("{what}: {value} by {schema}"));

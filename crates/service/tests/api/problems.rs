@@ -1,4 +1,4 @@
-//! Whatever is wrong with a request is told as problem details.
+//! Faults of requests are told as problem details.
 
 use serde_json::json;
 

@@ -83,7 +83,7 @@ fn who_follows_a_put_that_is_given_up_cannot_miss_it() {
     assert_eq!(sender.call("DELETE", &format!("/v1/puts/{id}"), None).with(404).json()["kind"], "not_found");
 }
 
-/// Where the chunks of an object end.
+/// Ends of an object's chunks.
 fn ends(daemon: &Daemon, oid: &str) -> Vec<u64> {
     let lines = daemon.call("GET", &format!("/v1/objects/{oid}/recipe"), None).with(200).events();
     let end = |line: &Value| {

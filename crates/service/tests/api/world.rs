@@ -13,7 +13,7 @@ use towpath_config::{Config, Limits};
 use towpath_service::server::{Socket, serve};
 use towpath_service::{Options, Service};
 
-use crate::client::{Connection, PATIENCE, Reply, call};
+use crate::client::{Connection, Reply, WAIT_LIMIT, call};
 
 /// A daemon.
 pub struct Daemon {
@@ -129,7 +129,7 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
 
 /// Waits until something is so.
 pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
-    within(PATIENCE, what, is_so);
+    within(WAIT_LIMIT, what, is_so);
 }
 
 /// The same, for no longer than `patience`.

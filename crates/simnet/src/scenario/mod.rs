@@ -46,7 +46,7 @@ use crate::link::{LinkConfig, LinkQueue};
 /// Hosts that a scenario may have.
 const MAX_HOSTS: usize = 100_000;
 
-/// What is wrong with a scenario, and where.
+/// Fault of a scenario, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ScenarioError {
     /// Not TOML, or a field that is not known or has the wrong form.
@@ -55,9 +55,9 @@ pub enum ScenarioError {
     /// A field's value.
     #[error("{place}: {what}")]
     Value {
-        /// Which table.
+        /// Table with the fault.
         place: String,
-        /// What is wrong with it.
+        /// Fault of it.
         what: String,
     },
 }
@@ -110,7 +110,7 @@ pub enum LinkWay {
 /// A link between two hosts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkSpec {
-    /// How changes and cases name it.
+    /// Name by which changes and cases refer to it.
     pub name: String,
     /// Indexes of its hosts.
     pub between: [usize; 2],
@@ -139,9 +139,9 @@ pub struct LinkChange {
     pub at: Duration,
     /// Index of the link.
     pub link: usize,
-    /// Which direction.
+    /// Direction.
     pub way: LinkWay,
-    /// What changes.
+    /// Parameters that change.
     pub params: Params,
 }
 
@@ -154,14 +154,14 @@ pub struct Case {
     pub links: Vec<LinkSpec>,
     /// Settings of its hosts, for the lab.
     pub host: toml::Table,
-    /// What differs of its hosts' disks, for the lab.
+    /// Differences of its hosts' disks, for the lab.
     pub disk: toml::Table,
 }
 
 /// See the head of this module.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// What it shows.
+    /// Description of what it shows.
     pub about: String,
     /// Names.
     pub hosts: Vec<String>,

@@ -17,14 +17,14 @@ use towpath_link::pipe::PipeError;
 use towpath_plugins::Direct;
 use towpath_protocol::PeerConfig;
 use towpath_ssh::SshError;
+use towpath_ssh::address::Address;
 use towpath_ssh::channel::{Channel, Rsh, exit_after, serve_stdio};
-use towpath_ssh::place::Place;
 
 use crate::support::*;
 
 const DATA: usize = 3 << 20;
 const SECRET: &[u8] = b"not offered";
-/// Where the far end leaves its process id; says that this process is one, too.
+/// Variable with the file where the far end leaves its process id; says that this process is one, too.
 const PID_FILE: &str = "TOW_TEST_PID_FILE";
 
 /// The far end of the other tests, when they start this program again as `tow remote`: sends
@@ -33,7 +33,7 @@ const PID_FILE: &str = "TOW_TEST_PID_FILE";
 async fn remote_side() {
     let Some(pid_file) = std::env::var_os(PID_FILE) else { return };
     std::fs::write(pid_file, std::process::id().to_string()).unwrap();
-    // What runs the tests printed to standard output already, so the pipe was put aside.
+    // The tests' runner printed to standard output already, so the pipe was put aside.
     rustix::stdio::dup2_stdout(File::options().write(true).open("/proc/self/fd/3").unwrap()).unwrap();
     let identity = Identity::generate().unwrap();
     let service = service(&identity, &pattern(DATA), SECRET);
@@ -107,7 +107,7 @@ impl Scripts {
 }
 
 async fn open(rsh: impl AsRef<OsStr>, tow: impl AsRef<OsStr>) -> Result<Channel, SshError> {
-    let Ok(Place::Remote(remote)) = Place::parse(OsStr::new("me@box:path")) else { panic!() };
+    let Ok(Address::Remote(remote)) = Address::parse(OsStr::new("me@box:path")) else { panic!() };
     let (rsh, identity) = (Rsh::choose(Some(rsh.as_ref())).unwrap(), Identity::generate().unwrap());
     let service = service(&identity, b"here", SECRET);
     let opening =
@@ -115,7 +115,7 @@ async fn open(rsh: impl AsRef<OsStr>, tow: impl AsRef<OsStr>) -> Result<Channel,
     tokio::time::timeout(LIMIT, opening).await.unwrap()
 }
 
-/// Whether a process ends within this time.
+/// True if a process ends within this time.
 fn ends_within(process: &OwnedFd, time: Duration) -> bool {
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&time.try_into().unwrap())).unwrap() > 0
 }
@@ -206,13 +206,13 @@ async fn what_went_wrong_is_told_by_the_status_or_by_the_first_bytes() {
             (OsStr::new("box"), tow.as_os_str(), command)
         );
     }
-    let told = async |tow| match failed(&rsh, tow).await {
+    let failure = async |tow| match failed(&rsh, tow).await {
         SshError::NotOpened { source, .. } => source,
         error => panic!("{error:?}"),
     };
-    assert!(matches!(told(&noisy).await, PipeError::NotTowpath { begin } if begin == *b"Welcome "));
-    assert!(matches!(told(&echo).await, PipeError::SameRole));
-    assert!(matches!(told(&odd).await, PipeError::Version { found: 2 }));
+    assert!(matches!(failure(&noisy).await, PipeError::NotTowpath { begin } if begin == *b"Welcome "));
+    assert!(matches!(failure(&echo).await, PipeError::SameRole));
+    assert!(matches!(failure(&odd).await, PipeError::Version { found: 2 }));
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use towpath_plugins::Takeover;
 use towpath_plugins::takeover::Names;
 use towpath_protocol::{Peer, PeerConfig, Service};
 use towpath_ssh::SshError;
-use towpath_ssh::race::{Race, SshConnection, Stood};
+use towpath_ssh::race::{NewConnection, Race, SshConnection};
 
 use crate::support::*;
 
@@ -27,15 +27,15 @@ struct Side {
     identity: Identity,
     service: Arc<Service>,
     race: Race,
-    told: Vec<SocketAddr>,
+    addresses: Vec<SocketAddr>,
 }
 
 async fn side(identity: Identity, other: &Identity, ssh: Option<SshConnection>) -> Side {
     let service = service(&identity, &pattern(1 << 20), b"secret");
     let listening =
         Race::listen(&identity, Arc::clone(&service), other.node_id(), PeerConfig::default(), ssh);
-    let (race, told) = listening.await.unwrap();
-    Side { identity, service, race, told }
+    let (race, addresses) = listening.await.unwrap();
+    Side { identity, service, race, addresses }
 }
 
 /// The asking side, the remote one that answers, and where data come from.
@@ -55,13 +55,13 @@ async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether this way is taken within this time.
+/// True if this way is taken within this time.
 async fn takes_within(time: Duration, takeover: &Takeover, way: &str) -> bool {
     timeout(time, until(async || (takeover.active() == way).then_some(()))).await.is_ok()
 }
 
 /// Listens to no control stream.
-fn nobody() -> mpsc::UnboundedSender<Stood> {
+fn nobody() -> mpsc::UnboundedSender<NewConnection> {
     mpsc::unbounded_channel().0
 }
 
@@ -69,7 +69,7 @@ fn nobody() -> mpsc::UnboundedSender<Stood> {
 async fn the_asking_side_dials() {
     let (mut near, mut far, takeover) = sides().await;
     far.race.run(&[], None, nobody());
-    near.race.run(&far.told, Some(Arc::clone(&takeover)), nobody());
+    near.race.run(&far.addresses, Some(Arc::clone(&takeover)), nobody());
     near.race.stands(LIMIT).await.unwrap();
     assert_eq!(takeover.active(), "tls");
     fetch(takeover, &pattern(1 << 20)).await.unwrap();
@@ -80,7 +80,7 @@ async fn the_asking_side_dials() {
 async fn the_remote_side_dials_back() {
     let (mut near, mut far, takeover) = sides().await;
     near.race.run(&[], Some(Arc::clone(&takeover)), nobody());
-    far.race.run(&near.told[..1], None, nobody());
+    far.race.run(&near.addresses[..1], None, nobody());
     near.race.stands(LIMIT).await.unwrap();
     fetch(takeover, &pattern(1 << 20)).await.unwrap();
 }
@@ -89,8 +89,8 @@ async fn the_remote_side_dials_back() {
 async fn both_dial_and_one_connection_serves() {
     for _ in 0..10 {
         let (mut near, mut far, takeover) = sides().await;
-        far.race.run(&near.told, None, nobody());
-        near.race.run(&far.told, Some(Arc::clone(&takeover)), nobody());
+        far.race.run(&near.addresses, None, nobody());
+        near.race.run(&far.addresses, Some(Arc::clone(&takeover)), nobody());
         near.race.stands(LIMIT).await.unwrap();
         fetch(takeover.clone(), &pattern(1 << 20)).await.unwrap();
         assert!(!takes_within(Duration::from_millis(300), &takeover, "ssh").await, "it still stands");
@@ -102,17 +102,17 @@ async fn both_dial_and_one_connection_serves() {
 #[tokio::test]
 async fn the_control_streams_of_the_connection_that_is_chosen_meet() {
     let (mut near, mut far, takeover) = sides().await;
-    let ((near_in, mut near_stood), (far_in, mut far_stood)) =
+    let ((near_in, mut near_connections), (far_in, mut far_connections)) =
         (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-    far.race.run(&near.told, None, far_in);
-    near.race.run(&far.told, Some(takeover), near_in);
+    far.race.run(&near.addresses, None, far_in);
+    near.race.run(&far.addresses, Some(takeover), near_in);
     let meeting = async {
-        let (control, _inbox) = near_stood.recv().await.unwrap();
+        let (control, _inbox) = near_connections.recv().await.unwrap();
         control.send(Bytes::from_static(b"here")).await.unwrap();
         let mut heard = tokio::task::JoinSet::new();
         loop {
             tokio::select! {
-                Some((control, mut inbox)) = far_stood.recv() => {
+                Some((control, mut inbox)) = far_connections.recv() => {
                     heard.spawn(async move { (inbox.next().await, control) });
                 }
                 // One that was not chosen ends without a word.
@@ -130,10 +130,10 @@ async fn the_control_streams_of_the_connection_that_is_chosen_meet() {
 #[tokio::test]
 async fn a_lost_connection_is_dialled_again() {
     let (mut near, far, takeover) = sides().await;
-    near.race.run(&far.told, Some(Arc::clone(&takeover)), nobody());
+    near.race.run(&far.addresses, Some(Arc::clone(&takeover)), nobody());
     near.race.stands(LIMIT).await.unwrap();
     // The other side's process ends, and is there again at the same place: a port can be had twice.
-    let (port, service) = (far.told[0].port(), Arc::clone(&far.service));
+    let (port, service) = (far.addresses[0].port(), Arc::clone(&far.service));
     drop(far.race);
     let again = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
     let free = until(async || Listener::bind(again, &far.identity).await.ok());
@@ -149,14 +149,14 @@ async fn strangers_are_not_served() {
     far.race.run(&[], None, nobody());
     near.race.run(&[], Some(takeover.clone()), nobody());
     let stranger = Identity::generate().unwrap();
-    let (at, node) = (far.told[0], far.identity.node_id());
+    let (at, node) = (far.addresses[0], far.identity.node_id());
     let connection = dial(at, &stranger, node, &Timeouts::default()).await.unwrap();
     let peer = Peer::start(connection, PeerConfig::default(), None);
     assert!(!timeout(LIMIT, peer.greeted()).await.unwrap(), "was let in");
     // Nor does an honest side take another node's answer.
     let imposter = side(stranger, &near.identity, Some(NEAR)).await;
     let mut race = side(near.identity.clone(), &far.identity, None).await.race;
-    race.run(&imposter.told, Some(Arc::clone(&takeover)), nobody());
+    race.run(&imposter.addresses, Some(Arc::clone(&takeover)), nobody());
     let error = race.stands(Duration::from_secs(1)).await.unwrap_err();
     let SshError::NoConnection { last: Some(last), .. } = error else { panic!("{error:?}") };
     assert!(matches!(last.downcast_ref(), Some(DialError::WrongNode { .. })), "{last:?}");
@@ -166,20 +166,20 @@ async fn strangers_are_not_served() {
 #[tokio::test]
 async fn an_error_names_what_was_tried() {
     let (mut near, far, takeover) = sides().await;
-    let told = [SocketAddr::new(Ipv4Addr::LOCALHOST.into(), far.told[0].port())];
+    let addresses = [SocketAddr::new(Ipv4Addr::LOCALHOST.into(), far.addresses[0].port())];
     drop(far.race);
-    near.race.run(&told, Some(takeover), nobody());
+    near.race.run(&addresses, Some(takeover), nobody());
     let error = near.race.stands(Duration::from_millis(500)).await.unwrap_err();
-    assert!(matches!(&error, SshError::NoConnection { tried, .. } if *tried == told), "{error:?}");
+    assert!(matches!(&error, SshError::NoConnection { tried, .. } if *tried == addresses), "{error:?}");
 }
 
 #[tokio::test]
 async fn everything_ends_with_the_race() {
     let (mut near, mut far, takeover) = sides().await;
-    far.race.run(&near.told, None, nobody());
-    near.race.run(&far.told, Some(Arc::clone(&takeover)), nobody());
+    far.race.run(&near.addresses, None, nobody());
+    near.race.run(&far.addresses, Some(Arc::clone(&takeover)), nobody());
     near.race.stands(LIMIT).await.unwrap();
-    let at = far.told[0];
+    let at = far.addresses[0];
     drop((near.race, far.race));
     let refuses = until(async || tokio::net::TcpStream::connect(at).await.err());
     timeout(LIMIT, refuses).await.expect("still listens");

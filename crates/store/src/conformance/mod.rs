@@ -23,7 +23,7 @@ use crate::seam::{About, Availability, Descriptors, State, Store};
 /// Bytes of a piece of the objects that the checks put.
 const PIECE: usize = 1 << pieces::MIN_LOG2;
 
-/// What a check returns; an error fails it.
+/// Result of a check; an error fails it.
 type CheckResult = Result<(), StoreError>;
 type StoreCheck<S> = fn(&S) -> CheckResult;
 

@@ -1,6 +1,6 @@
 //! The cache: what nobody leases, how much of it may stay, and what goes first.
 //!
-//! What was unused longest goes first, until the rest fits. A row goes before its file, so a crash
+//! Entries unused longest go first, until the rest fits. A row goes before its file, so a crash
 //! between leaves a file that no row owns, which [`DiskStore::gc`](super::DiskStore::gc) removes.
 //!
 //! Owned files are locked (`flock`) by those who read them, in whichever process. Only a file that
@@ -29,12 +29,12 @@ use crate::error::StoreError;
 
 /// An owned file that was read from within this time is taken to be under read still.
 const UNDER_READ: Duration = Duration::from_secs(30);
-/// How many objects one transaction evicts: others wait for it, and each is an open file.
+/// Objects that one transaction evicts: others wait for it, and each is an open file.
 const BATCH: usize = 64;
-/// How many rows of files one transaction forgets.
+/// Rows of files that one transaction forgets.
 const FILES_BATCH: usize = 1024;
 
-/// How much of what nobody leases may stay.
+/// Amount of what nobody leases that may stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CachePolicy {
     /// Bytes of owned objects. Default: 10 GiB.
@@ -50,7 +50,7 @@ impl Default for CachePolicy {
     }
 }
 
-/// What was evicted.
+/// Evicted objects and files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Evicted {
     /// Owned objects.
@@ -68,7 +68,7 @@ pub struct CachedObject {
     pub oid: Oid,
     /// Its bytes.
     pub size: u64,
-    /// When it was last used, in seconds since 1970.
+    /// Last use, in seconds since 1970.
     pub used: u64,
 }
 
@@ -82,14 +82,14 @@ pub struct Hold {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cached<K> {
     pub(super) key: K,
-    /// When it was last used, since 1970.
+    /// Last use, since 1970.
     pub(super) used: u64,
     pub(super) weight: u64,
     /// It may not go now, though it counts.
     pub(super) is_busy: bool,
 }
 
-/// Which ones have to go so that the rest weighs no more than `limit`: those unused longest.
+/// Entries that have to go so that the rest weighs no more than `limit`: those unused longest.
 pub(super) fn choose<K: Copy + Ord>(mut cached: Vec<Cached<K>>, limit: u64) -> Vec<K> {
     let total = cached.iter().fold(0u64, |sum, one| sum.saturating_add(one.weight));
     let mut excess = total.saturating_sub(limit);
@@ -110,14 +110,14 @@ struct Disowned {
     _file: Option<File>,
 }
 
-/// What a store keeps though nobody leases it.
+/// Content that a store keeps though nobody leases it.
 pub struct ObjectCache {
     core: Arc<StoreCore>,
     sources: Arc<SourceFiles>,
 }
 
 impl ObjectCache {
-    /// That of the store with this core.
+    /// The cache of the store with this core.
     pub(super) const fn new(core: Arc<StoreCore>, sources: Arc<SourceFiles>) -> Self {
         Self { core, sources }
     }

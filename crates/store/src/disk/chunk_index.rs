@@ -1,4 +1,4 @@
-//! Where chunks lie in files: hash -> (file, offset, length), for files that were cut before.
+//! Positions of chunks in files: hash -> (file, offset, length), for files that were cut before.
 //!
 //! A cache in an SQLite file of its own, `chunks.db` beside the index. Nothing in it is needed: what
 //! is damaged is begun anew, what a power cut takes is found again by reading files, and no lease or
@@ -50,7 +50,7 @@ const LOOK_UP: usize = 1 << 14;
 /// Notes of use kept in memory.
 const MAX_USED: usize = 1 << 14;
 
-/// How much the chunk index holds. What was unused longest goes first.
+/// Limits of the chunk index. Entries unused longest go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkLimits {
     /// Chunks, some 22 bytes each. Default: 10 million.
@@ -70,7 +70,7 @@ impl Default for ChunkLimits {
 pub struct CutChunk {
     /// Its hash.
     pub hash: ChunkHash,
-    /// Where it begins.
+    /// Its begin.
     pub offset: u64,
     /// Its bytes.
     pub len: u32,
@@ -79,32 +79,32 @@ pub struct CutChunk {
 /// A file that was cut into chunks.
 #[derive(Debug, Clone, Copy)]
 pub struct CutFile<'a> {
-    /// Where it lies: absolute, without symlinks.
+    /// Its path: absolute, without symlinks.
     pub path: &'a Path,
     /// Its stamp, the same before and after it was read.
     pub stamp: Stamp,
-    /// Whether the stamp was settled when the file was read.
+    /// True if the stamp was settled when the file was read.
     pub settled: bool,
-    /// What cut it.
+    /// Parameters it was cut with.
     pub parameters: Parameters,
     /// Its chunks.
     pub chunks: &'a [CutChunk],
 }
 
-/// Where a chunk lay when its file had this stamp. Whoever reads it compares stamp and hash.
+/// Position of a chunk when its file had this stamp. Whoever reads it compares stamp and hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
     /// The file.
     pub path: Arc<Path>,
     /// The stamp it had.
     pub stamp: Stamp,
-    /// Where in the file the chunk begins.
+    /// Begin of the chunk in the file.
     pub offset: u64,
     /// The chunk's bytes.
     pub len: u32,
 }
 
-/// What the index holds.
+/// Contents of the index, in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChunkTotals {
     /// Files.
@@ -151,7 +151,7 @@ impl ChunkIndex {
         if state.pending.is_due() { self.write_down(&mut state) } else { Ok(()) }
     }
 
-    /// Where chunks lie in files that `may_use` lets through, one answer for each. Of several places
+    /// Positions of chunks in files that `may_use` lets through, one answer for each. Of several,
     /// those in a file that holds more of the others are preferred, so that few files are read.
     pub fn find_chunks(
         &self,
@@ -169,7 +169,7 @@ impl ChunkIndex {
         Ok(found)
     }
 
-    /// Whether this very file, under this stamp, was cut with these parameters: then all its chunks
+    /// True if this very file, under this stamp, was cut with these parameters: then all its chunks
     /// are on record and it need not be read.
     pub fn is_cut(&self, path: &Path, stamp: &Stamp, parameters: &Parameters) -> Result<bool, StoreError> {
         let mut state = lock(&self.state);
@@ -199,7 +199,7 @@ impl ChunkIndex {
         if state.pending.is_empty() && state.used.is_empty() { Ok(()) } else { self.write_down(&mut state) }
     }
 
-    /// What is written down.
+    /// Totals of what is written down.
     pub fn totals(&self) -> Result<ChunkTotals, StoreError> {
         self.with(&mut lock(&self.state), "counting", |conn| Ok(cuts::totals(conn)?))
     }
@@ -277,7 +277,7 @@ impl ChunkIndex {
         // Another process may have merged since.
         let runs = runs::all(conn)?;
         let live = if has_garbage { Some(cuts::numbers(conn)?) } else { None };
-        // What was recorded since the list was made is live.
+        // Cuts recorded since the list was made are live.
         let is_live = |cut| {
             let is_listed = |live: &Vec<u64>| live.binary_search(&cut).is_ok() || live.last() < Some(&cut);
             live.as_ref().is_none_or(is_listed)

@@ -134,7 +134,7 @@ fn remember(store: &DiskStore, home: &Path, round: u64, step: u64) -> Result<(),
     store.remember(&[FileRecord { settled: true, ..record }])
 }
 
-/// What the child was told, by step.
+/// Replies to the child, by step.
 type Told = HashMap<u64, Vec<String>>;
 
 fn run_and_kill(home: &Path, round: u64) -> Told {
@@ -158,14 +158,14 @@ fn run_and_kill(home: &Path, round: u64) -> Told {
     by_step(&told)
 }
 
-/// Whether a child ends within this time.
+/// True if a child ends within this time.
 fn ends_within(child: &Child, time: Duration) -> bool {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
     let time = time.try_into().unwrap();
     poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&time)).unwrap() > 0
 }
 
-/// When to kill: some microseconds after a number of lines, so that the blow falls into the call
+/// Moment to kill: some microseconds after a number of lines, so that the blow falls into the call
 /// that follows, each round elsewhere.
 fn moment(round: u64) -> (usize, Duration) {
     let hash = blake3::hash(&[std::process::id().to_le_bytes(), (round as u32).to_le_bytes()].concat());
@@ -200,7 +200,7 @@ fn expect_whole(store: &DiskStore, oid: &Oid, data: &[u8]) {
     assert!(verify(Oid::of(data).digest(), &layout, 0..layout.count(), &proof).is_ok());
 }
 
-/// Whatever the store says it has must be right, acknowledged or not.
+/// Everything that the store says it has must be right, acknowledged or not.
 fn expect_whole_or_nothing(store: &DiskStore, data: &[u8]) {
     match store.have(&Oid::of(data)) {
         Ok(_) => expect_whole(store, &Oid::of(data), data),

@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::hashing::append_range;
 use crate::productions::random;
 
-/// Where the store's own bytes lie.
+/// Folders of the store's own bytes.
 #[derive(Debug)]
 pub(crate) struct Folders {
     objects: PathBuf,
@@ -41,23 +41,23 @@ impl Folders {
         Ok(Self { objects, chunks, made_recipes, given_recipes, incoming })
     }
 
-    /// Where the owned bytes of `oid` lie, if there are any.
+    /// Path of the owned bytes of `oid`, if there are any.
     pub(crate) fn object(&self, oid: &Oid) -> PathBuf {
         self.objects.join(hex(oid.digest()))
     }
 
-    /// Where a chunk lies: in one of 256 folders.
+    /// Path of a chunk: in one of 256 folders.
     pub(crate) fn chunk(&self, hash: &[u8; 32]) -> PathBuf {
         let name = hex(hash);
         self.chunks.join(&name[..2]).join(&name)
     }
 
-    /// Where the recipe of `oid` lies, if one was made.
+    /// Path of the recipe of `oid`, if one was made.
     pub(crate) fn made_recipe(&self, oid: &Oid) -> PathBuf {
         self.made_recipes.join(hex(oid.digest()))
     }
 
-    /// Where the recipe of `oid` lies, if its boundaries were given.
+    /// Path of the recipe of `oid`, if its boundaries were given.
     pub(crate) fn given_recipe(&self, oid: &Oid) -> PathBuf {
         self.given_recipes.join(hex(oid.digest()))
     }
@@ -123,7 +123,7 @@ pub struct Temporary {
 }
 
 impl Temporary {
-    /// Where it lies for now.
+    /// Its path for now.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -220,7 +220,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// What [`claim`] found.
+/// Result of [`claim`].
 #[derive(Debug)]
 pub(crate) enum Claim {
     /// Nobody has it locked; now the caller has, until this is dropped.

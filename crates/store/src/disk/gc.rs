@@ -10,7 +10,7 @@
 //! | owned files and chunks without a row | a crash between two steps |
 //! | temporaries | their process is gone |
 //!
-//! Whatever is removed is looked at once more under the index's write lock, under which all others
+//! Before it is removed, everything is looked at once more under the index's write lock, under which all others
 //! put and remove too.
 
 use std::path::{Path, PathBuf};
@@ -27,22 +27,22 @@ use super::rows;
 use super::store_core::StoreCore;
 use crate::error::StoreError;
 
-/// How many files are looked at between two transactions.
+/// Files that are looked at between two transactions.
 const BATCH: usize = 1024;
 
-/// What [`DiskStore::gc`] is to leave.
+/// Limits of what [`DiskStore::gc`] leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GcOptions {
-    /// How much cache may stay. Default: that of [`CachePolicy`].
+    /// Size of the cache that may stay. Default: that of [`CachePolicy`].
     pub policy: CachePolicy,
 }
 
-/// What [`DiskStore::gc`] removed.
+/// Numbers of what [`DiskStore::gc`] removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Collected {
     /// Leases of sessions whose process is gone.
     pub leases: u64,
-    /// What was cache and more than the policy allows.
+    /// Cached objects and files beyond the policy.
     pub evicted: Evicted,
     /// Owned files that no object has.
     pub objects: u64,

@@ -1,4 +1,4 @@
-//! Where the bytes of an open put are.
+//! Bytes of an open put: in the file that is referred to, or in a temporary.
 
 use std::fs::File;
 use std::ops::Range;

@@ -39,16 +39,16 @@ const MAX_IDLE_READERS: usize = 8;
 /// The writer's page cache in KiB; a large tree's rows go in faster with the hot pages at hand.
 const WRITER_CACHE: i64 = 8 * 1024;
 
-/// Whether a transaction survives a power cut.
+/// Protection of a transaction from a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// It does.
+    /// It survives one.
     Synced,
-    /// It does unless the power goes within seconds.
+    /// It survives one that does not come within seconds.
     Cached,
 }
 
-/// What can go wrong inside a transaction.
+/// Faults inside a transaction.
 #[derive(Debug)]
 pub(crate) enum IndexFault {
     Sql(rusqlite::Error),
@@ -67,7 +67,7 @@ impl From<StoreError> for IndexFault {
     }
 }
 
-/// What a part of a transaction returns.
+/// Result of a part of a transaction.
 pub(crate) type IndexOutcome<T> = Result<T, IndexFault>;
 
 struct IndexWriter {

@@ -70,12 +70,12 @@ impl LeaseTable {
         self.core.index.write(Durability::Synced, "noting boundaries", |t| put(t))
     }
 
-    /// What was noted, and neither forgotten nor given back with its lease.
+    /// Noted boundaries, neither forgotten nor given back with their lease.
     pub fn noted_boundaries(&self, name: &Oid) -> Result<Vec<u64>, StoreError> {
         self.core.index.read("reading boundaries", |conn| leases::boundaries(conn, name))
     }
 
-    /// What was noted is of no more use.
+    /// Forgets the noted boundaries, which are of no more use.
     pub fn forget_boundaries(&self, name: &Oid) -> Result<(), StoreError> {
         self.core
             .index

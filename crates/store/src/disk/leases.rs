@@ -87,7 +87,7 @@ pub(crate) fn set_boundaries(conn: &Connection, name: &Oid, ends: &[u64]) -> Ind
     Ok(())
 }
 
-/// What [`set_boundaries`] noted.
+/// Boundaries that [`set_boundaries`] noted.
 pub(crate) fn boundaries(conn: &Connection, name: &Oid) -> IndexOutcome<Vec<u64>> {
     let mut select = conn.prepare_cached("SELECT ends FROM boundaries WHERE oid = ?")?;
     let ends: Option<Vec<u8>> = select.query_row([name.to_bytes()], |row| row.get(0)).optional()?;

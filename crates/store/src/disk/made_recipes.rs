@@ -1,4 +1,4 @@
-//! Who makes which recipe, and how many bytes of them there are.
+//! Recipes in the making, and the bytes of all that are made.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

@@ -67,17 +67,17 @@ impl DiskStore {
         &self.leases
     }
 
-    /// What nobody leases.
+    /// Content that nobody leases.
     pub const fn cache(&self) -> &ObjectCache {
         &self.cache
     }
 
-    /// How to build objects from chunks.
+    /// Recipes, by which objects are built from chunks.
     pub fn recipes(&self) -> &Recipes {
         &self.recipes
     }
 
-    /// Where chunks lie in files that were cut before.
+    /// Positions of chunks in files that were cut before.
     pub const fn chunk_index(&self) -> &ChunkIndex {
         &self.chunk_index
     }

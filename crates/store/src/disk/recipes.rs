@@ -205,7 +205,7 @@ pub(super) struct KeptRecipe {
     /// Bytes of the file.
     len: u64,
     pub(super) root: Root,
-    /// Where each node lies, and its length.
+    /// Position of each node, and its length.
     nodes: HashMap<NodeHash, (u64, u16)>,
 }
 
@@ -216,7 +216,7 @@ fn kept(path: &Path, oid: &Oid, parameters: Parameters) -> Result<Option<KeptRec
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io("opening", path, error)),
     };
-    // When it was last used; that it could not be noted is no reason not to use it.
+    // The time of its last use; failing to note it is no reason not to use it.
     let _ = file.set_modified(SystemTime::now());
     match KeptRecipe::open(file, path).and_then(KeptRecipe::checked) {
         Ok(kept) if kept.root.object == *oid && kept.root.parameters == parameters => return Ok(Some(kept)),

@@ -15,7 +15,7 @@ use super::uses::Used;
 use crate::error::StoreError;
 use crate::stamp::Stamp;
 
-/// How many rows are looked at between two transactions.
+/// Rows that are looked at between two transactions.
 const BATCH: usize = 1024;
 
 /// The files that a store has on record.

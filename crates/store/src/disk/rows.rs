@@ -15,7 +15,7 @@ use super::uses::now;
 use crate::productions::IS_BOUND;
 use crate::seam::{About, ObjectKind};
 
-/// What the index says of a complete object.
+/// The index's row of a complete object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObjectRow {
     pub(crate) size: u64,
@@ -47,7 +47,7 @@ pub(crate) const fn kind_number(about: &About) -> i64 {
     }
 }
 
-/// What is known of `oid`, if it is complete.
+/// The row of `oid`, if it is complete.
 pub(crate) fn known(conn: &Connection, oid: &Oid) -> IndexOutcome<Option<ObjectRow>> {
     let mut select = conn.prepare_cached(
         "SELECT size, owned, kind, name, mode, modified_s, modified_ns FROM objects WHERE oid = ?",
@@ -110,7 +110,7 @@ pub(crate) fn put_values(conn: &Connection, oid: &Oid, values: &[Value]) -> Inde
     Ok(())
 }
 
-/// What a live name is bound to, and its size.
+/// Content that a live name is bound to, and its size.
 pub(crate) fn binding(conn: &Connection, live: &Oid) -> IndexOutcome<Option<(Oid, u64)>> {
     let mut select = conn.prepare_cached("SELECT oid, size FROM bindings WHERE live = ?")?;
     Ok(select.query_row([live.to_bytes()], |row| Ok((oid_at(row, 0)?, row.get(1)?))).optional()?)

@@ -17,12 +17,12 @@ use crate::hashing::append_range;
 use crate::stamp::Stamp;
 use towpath_content::lock::lock;
 
-/// Where an object's bytes are on record.
+/// Origin of an object's bytes, as it is on record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BytesOrigin {
     /// A file of the store's own.
     Owned {
-        /// Where it lies.
+        /// Its path.
         path: PathBuf,
         /// The object's bytes.
         size: u64,
@@ -46,7 +46,7 @@ impl BytesOrigin {
         }
     }
 
-    /// What it means that the file is not as it was.
+    /// Error that it means when the file is not as it was.
     pub(crate) fn loss(&self) -> StoreError {
         match self {
             Self::Owned { path, .. } => StoreError::Corrupt { what: path.display().to_string() },
@@ -92,7 +92,7 @@ impl Source {
         open.ok().map(identity).is_some_and(|open| there.ok().map(identity) == Some(open))
     }
 
-    /// How long nobody has read from it.
+    /// Time since anybody read from it.
     pub(crate) fn since_use(&self) -> Duration {
         lock(&self.used).elapsed()
     }
@@ -150,7 +150,7 @@ pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
 }
 
-/// Where the first data at or after `offset` begin: the file's end if there are none, `offset`
+/// Position of the first data at or after `offset`: the file's end if there are none, `offset`
 /// if the file system does not say.
 fn data_after(file: &File, offset: u64) -> u64 {
     match rustix::fs::seek(file, SeekFrom::Data(offset)) {

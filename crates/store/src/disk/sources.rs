@@ -26,9 +26,9 @@ use towpath_content::lock::lock;
 
 /// Files of more than one piece that are kept open.
 const OPEN_FILES: usize = 32;
-/// How many files that hold one object are tried before those that failed are forgotten.
+/// Files holding one object that are tried before those that failed are forgotten.
 const HOLDERS: usize = 64;
-/// How often an object is looked for anew after what was found turned out to be gone. Each time
+/// Times an object is looked for anew after what was found turned out to be gone. Each time
 /// either files are forgotten or another process has evicted or put the object meanwhile.
 const ROUNDS: usize = 256;
 

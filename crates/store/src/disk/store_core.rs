@@ -27,7 +27,7 @@ impl StoreCore {
         Ok(Self { index: ObjectIndex::open(state_dir)?, folders, notices: Notices::new(), uses: Uses::new() })
     }
 
-    /// What a live name is bound to, and its size.
+    /// Content that a live name is bound to, and its size.
     pub(super) fn binding(&self, oid: &Oid) -> Result<Option<(Oid, u64)>, StoreError> {
         if !oid.is_live() {
             return Ok(None);
@@ -40,7 +40,7 @@ impl StoreCore {
         Ok(self.binding(oid)?.map_or(*oid, |(content, _)| content))
     }
 
-    /// What the index says of a content, if it is complete.
+    /// The index's row of a content, if it is complete.
     pub(super) fn known(&self, content: &Oid) -> Result<Option<ObjectRow>, StoreError> {
         self.index.read("finding an object", |conn| rows::known(conn, content))
     }

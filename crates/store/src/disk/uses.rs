@@ -1,4 +1,4 @@
-//! When things were last used, noted coarsely: in memory first, and once a minute in the index.
+//! Times of last use, noted coarsely: in memory first, and once a minute in the index.
 //!
 //! Owned objects are noted each, files that are referred to by their folder. What was noted is
 //! lost when the process is killed; then something is evicted a little early.
@@ -13,9 +13,9 @@ use towpath_content::Oid;
 use super::index::IndexOutcome;
 use towpath_content::lock::lock;
 
-/// How long notes are kept before they are written down.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How many notes are kept at most.
+/// Time that notes are kept before they are written down.
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
+/// Notes that are kept at most.
 const MOST: usize = 4096;
 
 /// Seconds since 1970.
@@ -23,7 +23,7 @@ pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// What was used.
+/// Object or file that was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Used {
     /// An owned object.
@@ -32,7 +32,7 @@ pub(crate) enum Used {
     Dir(i64),
 }
 
-/// What was used, and when, in seconds since 1970.
+/// Times of last use, in seconds since 1970.
 pub(crate) type UseNotes = HashMap<Used, u64>;
 
 /// The notes that were not written down yet.
@@ -51,7 +51,7 @@ impl Uses {
     pub(crate) fn note(&self, used: Used) -> Option<UseNotes> {
         let mut state = lock(&self.state);
         state.0.insert(used, now());
-        let is_due = state.0.len() >= MOST || state.1.elapsed() >= PATIENCE;
+        let is_due = state.0.len() >= MOST || state.1.elapsed() >= WAIT_LIMIT;
         is_due.then(|| {
             state.1 = Instant::now();
             std::mem::take(&mut state.0)

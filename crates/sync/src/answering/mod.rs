@@ -35,13 +35,13 @@ use towpath_store::{DiskStore, Store};
 
 use self::bases::PendingRequests;
 use self::replies::hashed;
+use super::events::Events;
 use super::message::{Answer, Answers, Asks, DeltaMessage, Message, violation};
 use super::offers::Offers;
 use super::reading::{Ask, Read, UnreadFile, read, read_changed};
 use super::sent::SentTo;
 use super::signatures::Signatures;
 use super::source::Located;
-use super::talk::Events;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::policy::pack_backoff::PackBackoff;

@@ -10,11 +10,11 @@ use towpath_content::tree::Time;
 use towpath_store::FileRecord;
 
 use super::{Answering, Asked};
+use crate::events::FailedEntry;
 use crate::exchange::Exchange;
 use crate::message::Answer;
 use crate::reading::{Ask, Read, UnreadFile, now};
 use crate::source::Located;
-use crate::talk::FailedEntry;
 use towpath_content::lock::lock;
 use towpath_targets::index_record::store_stamp;
 

@@ -12,11 +12,11 @@ use towpath_content::pieces::MIN_LOG2;
 use towpath_files::{FileError, RelPath, Staged, Stamp};
 use towpath_store::hash_open_file;
 
+use super::renamed::OldNames;
 use super::{CopyFile, Note, Wanted};
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::index::{LARGE, Present, Sought, VersionMatch};
 use towpath_reuse::candidates::machine::Machine;
-use towpath_reuse::candidates::renames::WORTH_WAITING;
 use towpath_reuse::candidates::search::Found;
 use towpath_targets::placing::Placing;
 
@@ -71,15 +71,9 @@ impl CopyFile {
         self.finish_parts(oid)
     }
 
-    /// Whether its bytes may be here under an old name that is about to be deleted.
-    pub fn may_be_renamed(&self) -> bool {
-        let options = &self.receiving.options;
-        options.delete && self.wanted.changes.new && self.size() >= WORTH_WAITING
-    }
-
-    /// Looks for its bytes under an old name.
-    pub fn look_for_old_name(&self, oid: &Oid) {
-        self.receiving.find_renamed(oid, self.size(), *lock(&self.modified));
+    /// Its old names, if it was renamed at the source.
+    pub const fn old_names(&self) -> OldNames<'_> {
+        OldNames { file: self }
     }
 
     /// The older version that it is to be made of by a delta, open, and its bytes. None where pieces of it

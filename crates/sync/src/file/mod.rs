@@ -6,6 +6,7 @@
 
 mod drawn;
 mod pieces;
+mod renamed;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -23,8 +24,8 @@ use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 
 use self::pieces::OlderPieces;
+use super::file_permits::FilePermit;
 use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
-use super::places::FilePermit;
 use super::receiving::Receiving;
 use super::wanted::{Note, Wanted};
 use towpath_content::lock::lock;
@@ -44,7 +45,7 @@ pub struct CopyFile {
     modified: Mutex<Time>,
     /// Runs of zeros become holes.
     sparse: AtomicBool,
-    place: Mutex<Option<FilePermit>>,
+    permit: Mutex<Option<FilePermit>>,
     staged: Mutex<Option<Staged>>,
     partial: PartialFile,
     older: OnceLock<OlderPieces>,
@@ -53,14 +54,14 @@ pub struct CopyFile {
 
 impl CopyFile {
     /// A file that takes one place among those under way.
-    pub fn new(receiving: &Arc<Receiving>, wanted: Wanted, place: FilePermit) -> Arc<Self> {
+    pub fn new(receiving: &Arc<Receiving>, wanted: Wanted, permit: FilePermit) -> Arc<Self> {
         Arc::new(Self {
             receiving: Arc::clone(receiving),
             size: Mutex::new(wanted.size),
             modified: Mutex::new(wanted.metadata.modified),
             sparse: AtomicBool::new(receiving.options.sparse),
             wanted,
-            place: Mutex::new(Some(place)),
+            permit: Mutex::new(Some(permit)),
             staged: Mutex::default(),
             partial: PartialFile::default(),
             older: OnceLock::new(),
@@ -122,12 +123,12 @@ impl CopyFile {
     pub fn is_same(&self) {
         let Some(changes) = self.wanted.compare else { return };
         self.receiving.is_same(&self.wanted, changes);
-        drop(lock(&self.place).take());
+        drop(lock(&self.permit).take());
     }
 
     /// It is different: tells so. In a dry run that is the end of it, and the answer is false.
     pub fn is_different(&self) -> bool {
-        self.receiving.tell_file(&self.wanted, self.size());
+        self.receiving.report_file(&self.wanted, self.size());
         if self.receiving.options.dry_run {
             self.settle(false);
             return false;
@@ -183,7 +184,7 @@ impl CopyFile {
             (Some(failure), _) => self.problem(&failure),
             (None, FetchError::Ended(Outcome::SourceChanged | Outcome::NotHere | Outcome::Gone)) => {
                 self.receiving.lost(self.wanted.entry);
-                return drop(lock(&self.place).take());
+                return drop(lock(&self.permit).take());
             }
             // Its sender told why.
             (None, FetchError::Abandoned) => {}
@@ -194,7 +195,7 @@ impl CopyFile {
 
     fn settle(&self, is_placed: bool) {
         self.receiving.settled(self.wanted.entry, is_placed);
-        drop(lock(&self.place).take());
+        drop(lock(&self.permit).take());
     }
 
     /// An empty file needs nobody to bring it.
@@ -276,7 +277,7 @@ impl CopyFile {
             shown: self.wanted.shown.clone(),
             size: self.size(),
             modified: metadata.modified,
-            place: lock(&self.place).take(),
+            permit: lock(&self.permit).take(),
         };
         // What was not there when it was looked at is somebody else's, or another entry's.
         let overwrite = if self.wanted.replaces { Overwrite::ReplaceAny } else { Overwrite::Never };
@@ -288,7 +289,7 @@ impl CopyFile {
         let named = placing.commit(staged, &self.wanted.path, &metadata, overwrite, content, backup, note)?;
         self.receiving.named(named);
         // It may be the last one that waits for its name.
-        self.receiving.places.move_on();
+        self.receiving.permits.move_on();
         Ok(())
     }
 }
@@ -310,7 +311,7 @@ impl CopyFile {
             metadata: metadata.into(),
             replacement: Some(Replacement::File(file)),
         })?;
-        drop(lock(&self.place).take());
+        drop(lock(&self.permit).take());
         Ok(())
     }
 }
@@ -321,8 +322,8 @@ pub mod tests {
     use towpath_store::DiskStore;
 
     use super::*;
-    use crate::judge::Changes;
-    use crate::talk::events;
+    use crate::decide::Changes;
+    use crate::events::events;
     use towpath_api::copy::CopyOptions;
 
     /// A file of so many bytes that is to be written below `home`, as an entry of the sender's.
@@ -349,8 +350,8 @@ pub mod tests {
             changes: Changes::default(),
             located: None,
         };
-        let place = receiving.places.try_take(0).unwrap();
-        CopyFile::new(&receiving, wanted, place)
+        let permit = receiving.permits.try_take(0).unwrap();
+        CopyFile::new(&receiving, wanted, permit)
     }
 
     /// What a sender says, how long it says it is, and whether it ends up in the file.
@@ -360,7 +361,7 @@ pub mod tests {
         let receiving = Arc::clone(&file.receiving);
         let is_taken = file.take_content(&Oid::of(named), content, &"sender".into());
         receiving.named(receiving.placing().unwrap().flush());
-        assert_eq!(receiving.places.taken(), 0, "it keeps no place, however it ended");
+        assert_eq!(receiving.permits.taken(), 0, "it keeps no place, however it ended");
         let written = std::fs::read(home.path().join("to/file")).ok();
         assert_eq!(written.is_some(), is_taken);
         written

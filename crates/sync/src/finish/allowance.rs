@@ -1,6 +1,6 @@
-//! What may be removed from the destination at the end of a copy: by the person's word, by the guard of half, and
-//! only if the sender told all that it has. Directories that are in the way and what the source does not have
-//! count together.
+//! Allowance of what may be removed from the destination at the end of a copy: by the person's word, by the guard of
+//! half, and only if the sender listed all that it has. Directories that are in the way and what the source does not
+//! have count together.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,19 +8,18 @@ use towpath_content::tree::Kind;
 use towpath_files::filter::{Filter, FilterSide, RuleList};
 use towpath_files::{FileError, RelPath, ScanOptions};
 
-use super::deletions::{Telling, back_up_and_remove};
+use super::Finish;
+use super::deletions::{RemovalReports, back_up_and_remove};
 use super::rooms::{RoomToMake, refused};
 use crate::error::{CopyError, LeftOut, Stays};
-use crate::merge::Merge;
-use crate::noted::RecordStop;
-use crate::noted::{ExtraRecord, InTheWay, LinkRecord, RoomRecord};
+use crate::noted::{EndNotes, ExtraRecord, InTheWay, LinkRecord, RecordStop, RoomRecord};
 use crate::receiving::Receiving;
-use crate::removing::{is_protected, rehearse};
+use crate::removing::{Removals, is_protected, rehearse};
 use towpath_content::lock::lock;
 
-/// What may be removed.
+/// Allowance of what may be removed.
 pub(super) struct Allowance {
-    /// Why nothing may, if so.
+    /// Reason why nothing may, if so.
     none: Option<Stays>,
     /// Entries that still may (`--max-delete`).
     left: Mutex<u64>,
@@ -36,8 +35,15 @@ fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64)
     }
 }
 
-impl Merge {
-    /// What may be removed, once all entries were told; tells the person if nothing may.
+impl Allowance {
+    /// Whether everything may go that the source does not have.
+    pub(super) fn is_of_all(&self) -> bool {
+        self.none.is_none() && *lock(&self.left) == u64::MAX
+    }
+}
+
+impl Finish {
+    /// Allowance for the end, once all entries were listed; the person gets a word if nothing may be removed.
     pub(super) fn allowance(&mut self) -> Result<Allowance, CopyError> {
         let total = self.count_removals()?;
         let options = &self.receiving.options;
@@ -54,21 +60,23 @@ impl Merge {
         let left = Mutex::new(options.max_delete.unwrap_or(u64::MAX));
         // The walk is over: nobody else asks it.
         let over = Filter::new(RuleList::default(), FilterSide::Receiver, false);
-        Ok(Allowance { none, left, filter: Mutex::new(std::mem::replace(&mut self.filter, over)) })
+        let filter = std::mem::replace(&mut self.removals.filter, over);
+        Ok(Allowance { none, left, filter: Mutex::new(filter) })
     }
 
-    /// How many entries would go: what the source does not have, and what is in directories in the way.
+    /// Number of entries that would go: what the source does not have, and what is in directories in the way.
     fn count_removals(&mut self) -> Result<u64, CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        let (filter, spots) = (&mut self.filter, &mut self.spots);
+        let Removals { filter, extras } = &mut self.removals;
+        let EndNotes { spots, links, .. } = &mut self.notes;
         let mut total = 0;
-        let mut count = |path: &RelPath, shown: &RelPath, is_told: bool| {
+        let mut count = |path: &RelPath, shown: &RelPath, is_reported: bool| {
             let mut here = 0;
-            // What can't be read now is told when it is to be removed.
+            // Errors of reading come when it is to be removed.
             let _ = rehearse(&receiving, path, shown, filter, |_, _, _| here += 1);
-            total += if is_told { here } else { below(here) };
+            total += if is_reported { here } else { below(here) };
         };
-        let counted = self.deletions.for_each(|record: ExtraRecord| {
+        let counted = extras.for_each(|record: ExtraRecord| {
             let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
             count(&path, &shown, true);
             Ok(())
@@ -82,7 +90,7 @@ impl Merge {
         });
         receiving.give_back_rooms(rooms);
         counted.map_err(|RecordStop(error)| error)?;
-        let counted = self.links.for_each(|record: LinkRecord| {
+        let counted = links.for_each(|record: LinkRecord| {
             if InTheWay::from(record.in_the_way) != InTheWay::Nothing {
                 let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
                 count(&path, &shown, false);
@@ -94,18 +102,18 @@ impl Merge {
     }
 }
 
-/// What is replaced keeps its name, so only what is below it goes.
+/// A replaced entry keeps its name, so only what is below it goes.
 const fn below(counted: u64) -> u64 {
     counted.saturating_sub(1)
 }
 
 impl Allowance {
-    /// Why nothing may be removed, if so.
+    /// Reason why nothing may be removed, if so.
     pub(super) const fn none(&self) -> Option<Stays> {
         self.none
     }
 
-    /// Whether one more entry may go.
+    /// True if one more entry may go.
     pub(super) fn take_one(&self) -> bool {
         self.take(1)
     }
@@ -117,7 +125,7 @@ impl Allowance {
         rest.is_some()
     }
 
-    /// The rules that say what is protected.
+    /// The rules on what is protected.
     pub(super) fn filter(&self) -> MutexGuard<'_, Filter> {
         lock(&self.filter)
     }
@@ -129,7 +137,7 @@ impl Allowance {
         if !there.is_some_and(|there| there.entry.kind == Kind::Directory) {
             return Ok(());
         }
-        if !receiving.options.dry_run && destination.remove_dir(&room.path)? {
+        if !receiving.options.dry_run && destination.removal().remove_dir(&room.path)? {
             return Ok(());
         }
         let mut counted = 0;
@@ -150,7 +158,7 @@ impl Allowance {
         }
         let mut may =
             |below: &RelPath, is_dir: bool| !is_protected(&mut self.filter(), below, &room.shown, is_dir);
-        back_up_and_remove(receiving, &room.path, &room.shown, Telling::Below, &mut may)?;
+        back_up_and_remove(receiving, &room.path, &room.shown, RemovalReports::Below, &mut may)?;
         let is_left = !receiving.options.dry_run && destination.stamp_at(&room.path).is_ok();
         if is_left { Err(refused(room, receiving, Stays::Protected)) } else { Ok(()) }
     }

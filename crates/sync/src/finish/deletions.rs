@@ -1,4 +1,4 @@
-//! What goes from the destination at the end: what the source does not have.
+//! Deletions at the destination at the end: of what the source does not have.
 //!
 //! Deletions come last, so that a file that was renamed at the source can still be drawn from its
 //! old place, and not at all where the sender could not read everything. Removing more than half
@@ -12,23 +12,23 @@ use prost::Message;
 use towpath_api::copy::CopyEvent;
 use towpath_files::{FileError, RelPath};
 
+use super::Finish;
 use super::allowance::Allowance;
 use crate::error::{CopyError, LeftOut};
-use crate::merge::Merge;
 use crate::noted::{ExtraRecord, RecordStop};
 use crate::receiving::Receiving;
 use crate::records::Records;
 use crate::removing::{ShownRemoval, is_protected};
 
-impl Merge {
+impl Finish {
     /// Deletes what only the destination has, as far as that is allowed.
     pub(super) fn delete(&mut self, allowance: &Allowance) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        if self.deletions.len() == 0 || allowance.none().is_some() {
+        if self.removals.extras.len() == 0 || allowance.none().is_some() {
             return Ok(());
         }
-        let spots = &mut self.spots;
-        let deleted = self.deletions.for_each(|record: ExtraRecord| {
+        let spots = &mut self.notes.spots;
+        let deleted = self.removals.extras.for_each(|record: ExtraRecord| {
             receiving.check().map_err(RecordStop)?;
             let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
             if let Err(error) = delete(&receiving, &path, &shown, allowance) {
@@ -60,19 +60,19 @@ fn delete(
         }
         is_allowed
     };
-    back_up_and_remove(receiving, path, shown, Telling::All, &mut may)
+    back_up_and_remove(receiving, path, shown, RemovalReports::All, &mut may)
 }
 
-/// [`remove`], with everything that is no directory moved to its backup first if that is asked for.
+/// [`remove`], with everything that is no directory moved to its backup first if that was requested.
 pub(super) fn back_up_and_remove(
     receiving: &Receiving,
     path: &RelPath,
     shown: &RelPath,
-    telling: Telling,
+    reports: RemovalReports,
     may: &mut dyn FnMut(&RelPath, bool) -> bool,
 ) -> Result<(), FileError> {
     if !receiving.options.backup || receiving.options.dry_run {
-        return remove(receiving, path, shown, telling, may);
+        return remove(receiving, path, shown, reports, may);
     }
     let mut moved = Records::<Moved>::default();
     let failed = |error| FileError::new("note", Path::new("a backup"), error);
@@ -83,44 +83,44 @@ pub(super) fn back_up_and_remove(
             noting = moved.push(&record).map(drop);
         }
     };
-    let mut removal = ShownRemoval { path, shown, may, gone: note };
-    let rehearsed = receiving.placing()?.destination.rehearse_removal(path, &mut removal)?;
+    let removal = receiving.placing()?.destination.removal();
+    let rehearsed = removal.rehearse(path, &mut ShownRemoval { path, shown, may, gone: note })?;
     noting.map_err(failed)?;
     rehearsed.failures.iter().for_each(|error| receiving.problem(shown.as_bytes(), error));
     let done = moved.for_each(|record| {
         let path = RelPath::new(record.path.split(|&byte| byte == b'/')).map_err(Failed)?;
-        // What is left in a directory, such as backups, keeps it.
+        // Entries left in a directory, such as backups, keep it.
         let is_gone = match record.is_dir {
-            true => receiving.placing().map_err(Failed)?.destination.remove_dir(&path).map_err(Failed)?,
+            true => removal.remove_dir(&path).map_err(Failed)?,
             false => receiving.back_up(&path).map_err(Failed)?,
         };
-        if is_gone && telling.tells(&record.shown, shown) {
-            told(receiving, &record.shown, record.is_dir);
+        if is_gone && reports.includes(&record.shown, shown) {
+            report_removal(receiving, &record.shown, record.is_dir);
         }
         Ok(())
     });
     done.map_err(|Failed(error)| error)
 }
 
-/// Removes `path` (in a dry run: does as if) with all that `may` lets go, and tells each. What is
+/// Removes `path` (in a dry run: does as if) with all that `may` lets go, and reports each. What is
 /// kept stays with the directories around it.
 fn remove(
     receiving: &Receiving,
     path: &RelPath,
     shown: &RelPath,
-    telling: Telling,
+    reports: RemovalReports,
     may: &mut dyn FnMut(&RelPath, bool) -> bool,
 ) -> Result<(), FileError> {
     let destination = &receiving.placing()?.destination;
     let gone = |_: &RelPath, below: &RelPath, is_dir: bool| {
-        if telling.tells(below.as_bytes(), shown) {
-            told(receiving, below.as_bytes(), is_dir);
+        if reports.includes(below.as_bytes(), shown) {
+            report_removal(receiving, below.as_bytes(), is_dir);
         }
     };
     let mut removal = ShownRemoval { path, shown, may, gone };
     let removed = match receiving.options.dry_run {
-        true => destination.rehearse_removal(path, &mut removal),
-        false => destination.remove(path, &mut removal),
+        true => destination.removal().rehearse(path, &mut removal),
+        false => destination.removal().remove(path, &mut removal),
     }?;
     removed.failures.iter().for_each(|error| receiving.problem(shown.as_bytes(), error));
     Ok(())
@@ -137,30 +137,30 @@ struct Moved {
     is_dir: bool,
 }
 
-/// Which removals are told.
+/// Removals that are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Telling {
+pub(super) enum RemovalReports {
     /// All.
     All,
     /// Those below the top.
     Below,
 }
 
-impl Telling {
-    fn tells(self, shown: &[u8], top: &RelPath) -> bool {
+impl RemovalReports {
+    fn includes(self, shown: &[u8], top: &RelPath) -> bool {
         self == Self::All || shown != top.as_bytes()
     }
 }
 
-fn told(receiving: &Receiving, shown: &[u8], is_dir: bool) {
+fn report_removal(receiving: &Receiving, shown: &[u8], is_dir: bool) {
     receiving.count(|counts| match is_dir {
         true => counts.deleted.directories += 1,
         false => counts.deleted.files += 1,
     });
-    receiving.tell(CopyEvent::Deleted { path: shown.to_vec(), is_dir });
+    receiving.report(CopyEvent::Deleted { path: shown.to_vec(), is_dir });
 }
 
-/// What ends the reading of records about files.
+/// Error that ends the reading of records about files.
 struct Failed(FileError);
 
 impl From<io::Error> for Failed {

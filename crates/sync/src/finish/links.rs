@@ -6,20 +6,19 @@ use towpath_api::copy::{CopyEvent, FileTime};
 use towpath_content::tree::Kind;
 use towpath_files::{FileError, Naming, Overwrite, RelPath, ScanOptions};
 
+use super::Finish;
 use super::allowance::Allowance;
 use super::rooms::RoomToMake;
+use crate::decide::Changes;
 use crate::error::CopyError;
-use crate::judge::Changes;
-use crate::merge::Merge;
-use crate::noted::InTheWay;
-use crate::noted::{LinkRecord, RecordStop};
+use crate::noted::{EndNotes, InTheWay, LinkRecord, RecordStop};
 use crate::receiving::{Receiving, add};
 
-impl Merge {
+impl Finish {
     pub(super) fn make_links(&mut self, allowance: &Arc<Allowance>) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        let (spots, look) = (&mut self.spots, &self.look);
-        let made = self.links.for_each(|record: LinkRecord| {
+        let (EndNotes { spots, links, .. }, look) = (&mut self.notes, &self.look);
+        let made = links.for_each(|record: LinkRecord| {
             receiving.check().map_err(RecordStop)?;
             let first = spots.paths(&record.first).map_err(RecordStop::of)?;
             let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
@@ -60,7 +59,7 @@ fn make_link(
         true => Changes { new: true, ..Changes::default() },
         false => Changes::default(),
     };
-    receiving.tell(CopyEvent::Item {
+    receiving.report(CopyEvent::Item {
         changes: changes.letters(b'h', &file, receiving.options.preserve.times),
         path: room.shown.as_bytes().to_vec(),
         target: Some(shown_first.as_bytes().to_vec()),

@@ -14,26 +14,46 @@ mod links;
 mod rooms;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use towpath_content::tree::{Kind, Metadata};
+use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::metadata::differences;
 use towpath_files::{RelPath, ScanOptions};
 
-use super::merge::Merge;
 use crate::error::CopyError;
-use crate::noted::{DirRecord, ExtraRecord, RecordStop};
-use crate::removing::rehearse;
+use crate::noted::{DirRecord, EndNotes, ExtraRecord, RecordStop};
+use crate::receiving::Receiving;
+use crate::removing::{Removals, rehearse};
+use crate::requests::FileRequests;
 
-/// How long the last files' moves are waited for together.
-const MOVES: Duration = Duration::from_millis(1);
+/// Work that the walk leaves for its end.
+pub struct Finish {
+    /// State of the receiving side.
+    pub receiving: Arc<Receiving>,
+    /// Files under way.
+    pub requests: FileRequests,
+    /// Entries that may go from the destination.
+    pub removals: Removals,
+    /// Notes for this moment.
+    pub notes: EndNotes,
+    /// Options of looks at the destination.
+    pub look: ScanOptions,
+    /// Entries that the sender told.
+    pub entries: u64,
+    /// Entries of the destination that the source has too.
+    pub matched: u64,
+    /// The sender could not read everything, or something was in the way.
+    pub is_incomplete: bool,
+    /// The time that the destination's own directory shall have, if another would be left.
+    pub root_time: Option<Time>,
+}
 
-impl Merge {
-    /// Brings the copy to its end; every entry was told. Blocks until all files are in place.
-    pub fn finish(mut self) -> Result<(), CopyError> {
+impl Finish {
+    /// Brings the copy to its end. Blocks until all files are in place.
+    pub fn run(mut self) -> Result<(), CopyError> {
         self.bring_held()?;
-        self.settle_files()?;
+        self.requests.wait_for_all(self.entries)?;
         let allowance = Arc::new(self.allowance()?);
+        self.requests.bring_waiting(allowance.is_of_all(), self.entries)?;
         self.make_rooms(&allowance)?;
         self.make_links(&allowance)?;
         self.delete(&allowance)?;
@@ -50,7 +70,7 @@ impl Merge {
         let root = placing.destination.look(&RelPath::root(), &self.look).map_err(CopyError::destination)?;
         let now = root.map(|root| root.stamp.modified);
         if let Some(modified) = self.root_time.filter(|modified| now != Some(*modified)) {
-            // Whose directory it is not can't; it matters little.
+            // Only the owner of a directory can; it matters little.
             let _ = placing.destination.set_dir_time(&RelPath::root(), modified);
         }
         placing.destination.sync().map_err(CopyError::destination)?;
@@ -62,12 +82,15 @@ impl Merge {
     /// with all that is in it.
     fn bring_held(&mut self) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        let Some(supplier) = self.supplier.clone() else { return Ok(()) };
-        let (filter, spots, look) = (&mut self.filter, &mut self.spots, ScanOptions::default());
-        let noted = self.deletions.for_each(|record: ExtraRecord| {
+        if !self.requests.has_supplier() {
+            return Ok(());
+        }
+        let Removals { filter, extras } = &mut self.removals;
+        let (spots, look) = (&mut self.notes.spots, ScanOptions::default());
+        let noted = extras.for_each(|record: ExtraRecord| {
             let Some(placing) = receiving.opened().filter(|_| record.is_dir) else { return Ok(()) };
             let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
-            // What can't be read is told when it is to be deleted.
+            // Errors of reading come when it is to be deleted.
             let _ = rehearse(&receiving, &path, &shown, filter, |path, _, is_dir| {
                 if !is_dir && let Ok(Some(found)) = placing.destination.look(path, &look) {
                     receiving.is_spare(path.clone(), found.stamp);
@@ -76,32 +99,13 @@ impl Merge {
             Ok(())
         });
         noted.map_err(|RecordStop(error)| error)?;
-        supplier.walk_is_over()
-    }
-
-    /// Waits until no file is under way.
-    fn settle_files(&self) -> Result<(), CopyError> {
-        let receiving = &self.receiving;
-        if let Some(supplier) = &self.supplier {
-            supplier.considered(self.seen())?;
-            supplier.push()?;
-        }
-        while receiving.places.taken() > 0 {
-            receiving.check()?;
-            receiving.name_if_stuck();
-            // Thousands move at once: being woken for each costs more than waiting for some.
-            self.runtime.block_on(async {
-                receiving.places.moved().await;
-                tokio::time::sleep(MOVES).await;
-            });
-        }
-        receiving.check()
+        self.requests.end_walk()
     }
 
     fn finish_dirs(&mut self) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        let (spots, look) = (&mut self.spots, &self.look);
-        let finished = self.dirs.for_each(|record: DirRecord| {
+        let (EndNotes { spots, dirs, .. }, look) = (&mut self.notes, &self.look);
+        let finished = dirs.for_each(|record: DirRecord| {
             let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
             let finish = || {
                 let placing = receiving.placing()?;

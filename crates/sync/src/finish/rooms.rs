@@ -6,19 +6,19 @@ use std::sync::Arc;
 use towpath_content::tree::Metadata;
 use towpath_files::{BeforeNaming, FileError, Naming, Overwrite, RelPath};
 
+use super::Finish;
 use super::allowance::Allowance;
 use crate::error::{CopyError, Obstacle, Stays};
-use crate::merge::Merge;
 use crate::noted::{InTheWay, RecordStop, Replacement, RoomRecord, StagedFile};
 use crate::receiving::Receiving;
 use crate::wanted::Note;
 use towpath_targets::resume::wait_while_busy;
 
-impl Merge {
+impl Finish {
     /// Puts what waits in the place of directories, as far as that is allowed.
     pub(super) fn make_rooms(&mut self, allowance: &Arc<Allowance>) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        let spots = &mut self.spots;
+        let spots = &mut self.notes.spots;
         let made = receiving.take_rooms().for_each(|record: RoomRecord| {
             receiving.check().map_err(RecordStop)?;
             let entry = record.entry;
@@ -71,15 +71,15 @@ fn replace(
     let made = match record.replacement {
         None if receiving.options.dry_run => return allowance.clear(receiving, room),
         None => {
-            // It was told that it stays; what is in it becomes backups all the same, as with rsync.
+            // It was reported that it stays; what is in it becomes backups all the same, as with rsync.
             let _ = allowance.clear(receiving, room);
             return Ok(());
         }
         Some(Replacement::File(StagedFile { temp, size })) => {
-            // Who wrote it may still be about to let go of it.
+            // The one who wrote it may still be about to let go of it.
             let staged = wait_while_busy(|| destination.staging().reopen_for(&room.path, &temp))?;
             let shown = room.shown.as_bytes().to_vec();
-            let note = Note { entry: record.entry, shown, size, modified: metadata.modified, place: None };
+            let note = Note { entry: record.entry, shown, size, modified: metadata.modified, permit: None };
             let named = placing.commit(
                 staged,
                 &room.path,
@@ -103,7 +103,7 @@ fn replace(
     made.lacking.map_or(Ok(()), Err)
 }
 
-/// Why a directory stays in the way.
+/// Reason why a directory stays in the way.
 pub(super) fn refused(room: &RoomToMake, receiving: &Receiving, why: Stays) -> FileError {
     let path = receiving.placing().map(|placing| placing.whole_path(&room.path)).unwrap_or_default();
     Obstacle::Stays(why).to("replace", &path)

@@ -12,15 +12,15 @@ use towpath_content::tree::Decoder;
 use towpath_store::DiskStore;
 
 use crate::error::CopyError;
-use crate::fate::{Fate, Settling};
+use crate::events::events;
 use crate::file::CopyFile;
+use crate::file_result::{FileResult, Settling};
 use crate::merge::{Destined, Merge};
 use crate::message::violation;
 use crate::receiving::Receiving;
 use crate::supply::Supplier;
-use crate::talk::events;
 
-/// What waits at the end of a merge needs a clock that goes on.
+/// Runtime for what waits at the end of a merge, which needs a clock that goes on.
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
 
@@ -31,17 +31,17 @@ static STORE: LazyLock<(tempfile::TempDir, Arc<DiskStore>)> = LazyLock::new(|| {
     (folder, Arc::new(store))
 });
 
-/// What a sender tells.
+/// Messages of a sender.
 pub struct FuzzedSender<'a> {
     /// Its tree descriptor, as it comes.
     pub descriptor: &'a [u8],
-    /// What files hold, by the number of their entries; the others can't be had.
+    /// Contents of files, by the number of their entries; the others can't be had.
     pub contents: HashMap<u64, Vec<u8>>,
-    /// It says that it could not read everything.
+    /// True if it could not read everything.
     pub is_incomplete: bool,
 }
 
-/// Where it goes.
+/// Destination and options of the receiver.
 pub struct FuzzedReceiver<'a> {
     /// Folder for records.
     pub state: &'a Path,
@@ -49,7 +49,7 @@ pub struct FuzzedReceiver<'a> {
     pub path: &'a Path,
     /// `tow cp`; else `tow sync`, of a directory's contents.
     pub is_cp: bool,
-    /// What the person asks for.
+    /// Options of the person.
     pub options: CopyOptions,
 }
 
@@ -60,12 +60,12 @@ pub fn merge(
 ) -> Result<(CopySummary, Vec<String>), CopyError> {
     let _in_runtime = RUNTIME.enter();
     let store = Arc::clone(&STORE.1);
-    let (told, shown) = events(crate::host::plain);
+    let (events, shown) = events(crate::host::plain);
     let (person, mut complaints) = mpsc::channel(1 << 16);
     let showing = RUNTIME.spawn(shown.show_to(person));
     let result = {
         let resume = receiver.state.to_path_buf();
-        let receiving = Receiving::new(receiver.options, store, resume, told, false);
+        let receiving = Receiving::new(receiver.options, store, resume, events, false);
         let contents = sender.contents;
         let mode = if receiver.is_cp { Mode::Cp } else { Mode::Sync };
         let destined =
@@ -110,7 +110,7 @@ struct Given {
 }
 
 impl Settling for Given {
-    fn settled(&self, _entry: u64, _fate: Fate) {}
+    fn settled(&self, _entry: u64, _result: FileResult) {}
 }
 
 impl Supplier for Given {

@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets in `fuzz/`: what the other side of a copy says, and what is made of it. Only there is
+//! Doors for the fuzz targets in `fuzz/`: messages of the other side of a copy, and what is made of them. Only there is
 //! the feature `fuzzing` on.
 
 mod conversation;
@@ -25,19 +25,19 @@ pub fn pack_message(bytes: &[u8]) -> Vec<u8> {
     Message::pack(Bytes::copy_from_slice(bytes), 1).into()
 }
 
-/// What a message that ends a copy says, as this program would show it and say it.
+/// Error in a message that ends a copy, as this program would show it and send it.
 pub fn read_error(bytes: &[u8]) -> Option<(String, Vec<u8>)> {
     let Ok(Message::Fatal(fatal)) = Message::from_bytes(Bytes::copy_from_slice(bytes)) else { return None };
     let error = fatal.error()?;
     Some((error.to_string(), Message::Fatal(Fatal::of(&error)).into_bytes().into()))
 }
 
-/// The options of a copy, as a client says them.
+/// The options of a copy, as a client sends them.
 pub fn read_options(bytes: &[u8]) -> Option<CopyOptions> {
     options::decode(Bytes::copy_from_slice(bytes)).ok()
 }
 
-/// The same as this program says them.
+/// The same as this program sends them.
 pub fn write_options(options: &CopyOptions) -> Vec<u8> {
     options::encode(options).into()
 }
@@ -47,7 +47,7 @@ pub fn make_patch(base: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     patches::patch(base, target, 1)
 }
 
-/// What a patch makes of `base`.
+/// Bytes that a patch makes of `base`.
 pub fn apply_patch(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     patches::apply(patch, base, len)
 }

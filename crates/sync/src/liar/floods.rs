@@ -31,12 +31,12 @@ fn what_is_kept_of_a_base_is_what_is_counted() {
     let mut bases = super::super::answering::tests::bases();
     let mut weights = Vec::new();
     for entry in 0..1000 {
-        let (Message::Bases(told), kept) = Message::read(message(entry).into_bytes()).unwrap() else {
+        let (Message::Bases(read), kept) = Message::read(message(entry).into_bytes()).unwrap() else {
             unreachable!()
         };
         assert!(kept > 250 << 10, "what it is counted as: {kept}");
-        bases(&told.bases[0]);
-        weights.push(told.bases[0].bytes.clone());
+        bases(&read.bases[0]);
+        weights.push(read.bases[0].bytes.clone());
     }
     assert!(weights.iter().all(Bytes::is_unique), "no base keeps its message");
 }
@@ -48,12 +48,12 @@ async fn entries_beyond_the_window_end_the_copy() {
     let files: Vec<Event> = (0..20_000).map(|number| leaf(&format!("{number:06}"), 1)).collect();
     let mut steps = vec![one(&files)];
     // One byte of descriptor in each, behind the end of the tree.
-    let Step::Say(first) = steps.remove(0) else { unreachable!() };
+    let Step::Send(first) = steps.remove(0) else { unreachable!() };
     let Message::Entries(bytes) = first else { unreachable!() };
     steps.extend(
         (0..bytes.len())
             .step_by(65536)
-            .map(|at| Step::Say(Message::Entries(bytes.slice(at..bytes.len().min(at + 65536))))),
+            .map(|at| Step::Send(Message::Entries(bytes.slice(at..bytes.len().min(at + 65536))))),
     );
     steps.push(Step::Flood(500_000, |_| Message::Closed(u64::MAX)));
     let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
@@ -67,10 +67,10 @@ async fn a_deep_tree_of_long_names_takes_little_memory() {
     let mut deep: Vec<Event> = (0..2000).map(|_| dir(&"d".repeat(255))).collect();
     deep.extend((0..700).flat_map(|number| [dir(&format!("{number:03}")), Event::Leave]));
     deep.extend((0..2000).map(|_| Event::Leave));
-    let Step::Say(Message::Entries(bytes)) = one(&deep) else { unreachable!() };
+    let Step::Send(Message::Entries(bytes)) = one(&deep) else { unreachable!() };
     let mut steps: Vec<Step> = (0..bytes.len())
         .step_by(65536)
-        .map(|at| Step::Say(Message::Entries(bytes.slice(at..bytes.len().min(at + 65536)))))
+        .map(|at| Step::Send(Message::Entries(bytes.slice(at..bytes.len().min(at + 65536)))))
         .collect();
     steps.push(end());
     let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;

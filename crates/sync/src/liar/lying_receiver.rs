@@ -1,5 +1,5 @@
-//! What a receiver may try with a sender: each rule of `docs/formats/copy.md` ("What must be refused") that a receiver can
-//! break, broken.
+//! Lies that a receiver may try with a sender: each rule of `docs/formats/copy.md` ("What must be refused") that a
+//! receiver can break, broken.
 
 use std::fs;
 
@@ -19,12 +19,12 @@ const FILE: u64 = 2;
 
 type Lie = (&'static str, Vec<Step>, End);
 
-fn says(message: Message) -> Step {
-    Step::Say(message)
+fn sends(message: Message) -> Step {
+    Step::Send(message)
 }
 
 fn asks(entries: &[u64]) -> Step {
-    says(Message::Asks(Asks { entries: entries.to_vec(), ..Asks::default() }))
+    sends(Message::Asks(Asks { entries: entries.to_vec(), ..Asks::default() }))
 }
 
 fn base(base: Base) -> Step {
@@ -34,7 +34,7 @@ fn base(base: Base) -> Step {
 
 fn raw_base(bytes: &[u8]) -> Step {
     let bytes = Bytes::copy_from_slice(bytes);
-    says(Message::Bases(Bases { bases: vec![DeltaMessage { entry: FILE, bytes }] }))
+    sends(Message::Bases(Bases { bases: vec![DeltaMessage { entry: FILE, bytes }] }))
 }
 
 fn named() -> Step {
@@ -44,19 +44,19 @@ fn named() -> Step {
 fn settled(change: fn(&mut Settled)) -> Step {
     let mut settled = Settled::default();
     change(&mut settled);
-    says(Message::Settled(settled))
+    sends(Message::Settled(settled))
 }
 
-fn hears_the_tree() -> Step {
-    Step::Hear(|heard| matches!(heard, Message::Entries(bytes) if bytes.is_empty()))
+fn receives_the_tree() -> Step {
+    Step::Recv(|received| matches!(received, Message::Entries(bytes) if bytes.is_empty()))
 }
 
-fn hears_an_answer() -> Step {
-    Step::Hear(|heard| matches!(heard, Message::Answers(_)))
+fn receives_an_answer() -> Step {
+    Step::Recv(|received| matches!(received, Message::Answers(_)))
 }
 
 fn finished() -> Step {
-    says(Message::Finished(EndReport::default()))
+    sends(Message::Finished(EndReport::default()))
 }
 
 /// A summary with 1025 nameless sources.
@@ -66,7 +66,7 @@ fn many_sources() -> Vec<u8> {
 
 fn messages() -> Vec<Lie> {
     let unasked = "a message that a receiver does not send";
-    let one_of = |name, message: Message| (name, vec![says(message)], End::Error(unasked));
+    let one_of = |name, message: Message| (name, vec![sends(message)], End::Error(unasked));
     vec![
         ("no message", vec![Step::Raw(b"\x0fnonsense".to_vec())], End::Error("does not understand")),
         ("an unknown message", vec![Step::Raw(vec![0x98, 6, 1])], End::Error("an unknown message")),
@@ -79,11 +79,11 @@ fn messages() -> Vec<Lie> {
         one_of("ready", Message::Ready(Ready::default())),
         one_of("more", Message::More(Bytes::new())),
         one_of("carry on the first connection", Message::Carry(Empty {})),
-        ("an event that is none", vec![says(Message::Event(CopyReport::default()))], End::Error("event")),
+        ("an event that is none", vec![sends(Message::Event(CopyReport::default()))], End::Error("event")),
         ("a summary of too many sources", vec![Step::Raw(many_sources())], End::Error("too many parts")),
         (
             "an error that is none",
-            vec![says(Message::Fatal(Fatal::default()))],
+            vec![sends(Message::Fatal(Fatal::default()))],
             End::Error("an error that can't be read"),
         ),
         ("hanging up", vec![Step::HangUp], End::Error("hung up")),
@@ -91,81 +91,94 @@ fn messages() -> Vec<Lie> {
 }
 
 fn files() -> Vec<Lie> {
-    let untold = "a file that was not told of";
-    let told = |steps: Vec<Step>| [vec![hears_the_tree()], steps].concat();
+    let unsent = "a file that was not told of";
+    let after_tree = |steps: Vec<Step>| [vec![receives_the_tree()], steps].concat();
     let many: Vec<u64> = (0..129).collect();
-    let considered = says(Message::Considered(4));
+    let considered = sends(Message::Considered(4));
     let signature = |bytes: &'static [u8]| {
         let bytes = Bytes::from_static(bytes);
-        says(Message::NextSignature(DeltaMessage { entry: FILE, bytes }))
+        sends(Message::NextSignature(DeltaMessage { entry: FILE, bytes }))
     };
     let parts = || base(Base::Parts { count: 2, ahead: 1 });
     vec![
-        ("a file that was not told", told(vec![asks(&[99])]), End::Error(untold)),
-        ("the root", told(vec![asks(&[0])]), End::Error(untold)),
-        ("a directory", told(vec![asks(&[1])]), End::Error(untold)),
-        ("a file twice", told(vec![asks(&[FILE]), asks(&[FILE])]), End::Error(untold)),
-        ("a file twice in one ask", told(vec![asks(&[FILE, FILE])]), End::Error(untold)),
-        ("a file that was considered", told(vec![considered, asks(&[FILE])]), End::Error(untold)),
-        ("too many at once", told(vec![asks(&many)]), End::Error(untold)),
+        ("a file that was not told", after_tree(vec![asks(&[99])]), End::Error(unsent)),
+        ("the root", after_tree(vec![asks(&[0])]), End::Error(unsent)),
+        ("a directory", after_tree(vec![asks(&[1])]), End::Error(unsent)),
+        ("a file twice", after_tree(vec![asks(&[FILE]), asks(&[FILE])]), End::Error(unsent)),
+        ("a file twice in one ask", after_tree(vec![asks(&[FILE, FILE])]), End::Error(unsent)),
+        ("a file that was considered", after_tree(vec![considered, asks(&[FILE])]), End::Error(unsent)),
+        ("too many at once", after_tree(vec![asks(&many)]), End::Error(unsent)),
         (
             "considered beyond the tree",
-            told(vec![says(Message::Considered(5))]),
+            after_tree(vec![sends(Message::Considered(5))]),
             End::Error("entries that were not told of"),
         ),
         (
             "a signature that nobody waits for",
-            told(vec![signature(b"\x01x")]),
+            after_tree(vec![signature(b"\x01x")]),
             End::Error("a signature that nobody waits for"),
         ),
         (
             "more signatures than go ahead",
-            told(vec![parts(), asks(&[FILE]), signature(b"\x01x"), signature(b"\x01x")]),
+            after_tree(vec![parts(), asks(&[FILE]), signature(b"\x01x"), signature(b"\x01x")]),
             End::Error("a signature that nobody waits for"),
         ),
         (
             "a signature message that is none",
-            told(vec![parts(), asks(&[FILE]), signature(b"\x07")]),
+            after_tree(vec![parts(), asks(&[FILE]), signature(b"\x07")]),
             End::Error("next signature"),
         ),
         (
             "a signature of no blocks",
-            told(vec![parts(), asks(&[FILE]), signature(b"\x01x"), hears_an_answer(), finished()]),
+            after_tree(vec![parts(), asks(&[FILE]), signature(b"\x01x"), receives_an_answer(), finished()]),
             End::Harmless,
         ),
-        ("two bases", told(vec![named(), named()]), End::Error("bases that are none, or too many")),
-        ("too many parts", told(vec![raw_base(b"\x02\0\0\x11\x01")]), End::Error("bases that are none")),
+        ("two bases", after_tree(vec![named(), named()]), End::Error("bases that are none, or too many")),
+        (
+            "too many parts",
+            after_tree(vec![raw_base(b"\x02\0\0\x11\x01")]),
+            End::Error("bases that are none"),
+        ),
         (
             "parts of which none is signed",
-            told(vec![raw_base(b"\x02\0\0\x02\x00")]),
+            after_tree(vec![raw_base(b"\x02\0\0\x02\x00")]),
             End::Error("bases that are none"),
         ),
         (
             "more signed than there are",
-            told(vec![raw_base(b"\x02\0\0\x02\x03")]),
+            after_tree(vec![raw_base(b"\x02\0\0\x02\x03")]),
             End::Error("bases that are none"),
         ),
-        ("a name that is none", told(vec![raw_base(b"\x01\0\0name")]), End::Error("bases that are none")),
+        (
+            "a name that is none",
+            after_tree(vec![raw_base(b"\x01\0\0name")]),
+            End::Error("bases that are none"),
+        ),
         (
             "too many settled",
-            told(vec![settled(|it| it.placed = vec![1; 1025])]),
+            after_tree(vec![settled(|it| it.placed = vec![1; 1025])]),
             End::Error("more files settled"),
         ),
         (
             "a signature that is none",
-            told(vec![base(Base::Signature(b"none".to_vec())), asks(&[FILE]), hears_an_answer(), finished()]),
+            after_tree(vec![
+                base(Base::Signature(b"none".to_vec())),
+                asks(&[FILE]),
+                receives_an_answer(),
+                finished(),
+            ]),
             End::Harmless,
         ),
         (
             "packing without end",
-            told(vec![
-                says(Message::Asks(Asks {
+            after_tree(vec![
+                sends(Message::Asks(Asks {
                     entries: vec![FILE],
                     inline: u32::MAX,
                     pack: u32::MAX,
                     ..Asks::default()
                 })),
-                hears_an_answer(),
+                receives_an_answer(),
                 finished(),
             ]),
             End::Harmless,
@@ -173,18 +186,18 @@ fn files() -> Vec<Lie> {
     ]
 }
 
-/// What is settled that was never asked for, or is not what it was.
+/// Files are settled that were never requested, or are not what they were.
 fn removals() -> Vec<Lie> {
-    let told = |step: Step| vec![hears_the_tree(), step, finished()];
+    let after_tree = |step: Step| vec![receives_the_tree(), step, finished()];
     vec![
-        ("the root", told(settled(|it| it.placed = vec![0, 1])), End::Harmless),
-        ("beyond the tree", told(settled(|it| it.placed = vec![99, u64::MAX])), End::Harmless),
-        ("given up", told(settled(|it| it.dropped = vec![FILE, 3])), End::Harmless),
-        ("lost", told(settled(|it| it.lost = vec![1, 99])), End::Harmless),
+        ("the root", after_tree(settled(|it| it.placed = vec![0, 1])), End::Harmless),
+        ("beyond the tree", after_tree(settled(|it| it.placed = vec![99, u64::MAX])), End::Harmless),
+        ("given up", after_tree(settled(|it| it.dropped = vec![FILE, 3])), End::Harmless),
+        ("lost", after_tree(settled(|it| it.lost = vec![1, 99])), End::Harmless),
     ]
 }
 
-async fn tell_all(lies: Vec<Lie>, removes: bool) -> usize {
+async fn run_all(lies: Vec<Lie>, removes: bool) -> usize {
     for carrier in CARRIERS {
         for (name, steps, wanted) in &lies {
             let mut scene = Scene::new();
@@ -201,17 +214,17 @@ async fn tell_all(lies: Vec<Lie>, removes: bool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_no_receiver_sends_end_the_copy() {
-    assert_eq!(tell_all(messages(), false).await, 15);
+    assert_eq!(run_all(messages(), false).await, 15);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_were_not_told_or_not_so_are_refused() {
-    assert_eq!(tell_all(files(), true).await, 20);
+    assert_eq!(run_all(files(), true).await, 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_not_asked_for_is_not_removed() {
-    assert_eq!(tell_all(removals(), true).await, 4);
+    assert_eq!(run_all(removals(), true).await, 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -224,33 +237,34 @@ async fn a_file_that_is_the_receivers_own_is_not_removed() {
     let same =
         Unchanged { entry: FILE, inode: seen.ino(), seconds: seen.ctime(), nanos: seen.ctime_nsec() as u32 };
     let steps = [
-        hears_the_tree(),
-        says(Message::Settled(Settled { unchanged: vec![same], ..Settled::default() })),
+        receives_the_tree(),
+        sends(Message::Settled(Settled { unchanged: vec![same], ..Settled::default() })),
         finished(),
     ];
     scene.send(Carrier::Pipe, false, &steps).await.assert("the same file", End::Harmless);
     assert!(file.exists());
 }
 
-/// What a receiver that names guesses as bases is answered: whether one of them is here.
+/// Answers to a receiver that names guesses as bases: whether one of them is here.
 async fn guess(is_pull: bool, went_before: bool) -> bool {
     let scene = Scene::new();
     scene.file("from/file", &[b'x'; 9000]);
     let secret = scene.file("secret/pin", &[b'4'; 8000]);
-    let (side, _inbox, _told, liar) = scene.sides(Carrier::Pipe, is_pull).await;
+    let (endpoint, _inbox, _reports, liar) = scene.endpoints(Carrier::Pipe, is_pull).await;
     let hashed = hash_open_file(&fs::File::open(&secret).unwrap(), &secret).unwrap();
     let oid = hashed.oid;
     let record =
         towpath_store::FileRecord::new(secret.parent().unwrap(), secret.file_name().unwrap(), hashed);
-    side.host.store.remember(&[record]).unwrap();
+    endpoint.host.store.remember(&[record]).unwrap();
     if went_before {
-        super::super::sent::SentTo::new(&side.host.shares, &liar.node()).add(&oid, 8000);
-        super::super::sent::SentTo::new(&side.host.shares, &side.peer.node()).add(&oid, 8000);
+        super::super::sent::SentTo::new(&endpoint.host.shares, &liar.node()).add(&oid, 8000);
+        super::super::sent::SentTo::new(&endpoint.host.shares, &endpoint.peer.node()).add(&oid, 8000);
     }
-    drop(side);
-    let steps = [hears_the_tree(), base(Base::Named(oid)), asks(&[FILE]), hears_an_answer(), finished()];
+    drop(endpoint);
+    let steps =
+        [receives_the_tree(), base(Base::Named(oid)), asks(&[FILE]), receives_an_answer(), finished()];
     let ended = scene.send(Carrier::Pipe, is_pull, &steps).await;
-    let Some(Message::Answers(told)) = ended.heard.last() else { panic!("no answer: {:?}", ended.result) };
+    let Some(Message::Answers(told)) = ended.received.last() else { panic!("no answer: {:?}", ended.result) };
     let reply = told.answers[0].reply().unwrap().unwrap();
     assert!(matches!(reply, Reply::Whole(_) | Reply::UnknownBase), "{reply:?}");
     reply != Reply::UnknownBase
@@ -269,7 +283,8 @@ async fn one_base_is_named_of_a_file() {
     let scene = Scene::new();
     scene.file("from/file", &[b'x'; 9000]);
     let named = |guess: &[u8]| base(Base::Named(Oid::of(guess)));
-    let steps = [hears_the_tree(), named(b"1"), asks(&[FILE]), hears_an_answer(), named(b"2"), asks(&[FILE])];
+    let steps =
+        [receives_the_tree(), named(b"1"), asks(&[FILE]), receives_an_answer(), named(b"2"), asks(&[FILE])];
     let ended = scene.send(Carrier::Pipe, true, &steps).await;
     ended.assert("a second guess", End::Error("a file that was not told of"));
 }

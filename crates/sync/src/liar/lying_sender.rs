@@ -1,5 +1,5 @@
-//! What a sender may try with a receiver: each rule of `docs/formats/copy.md` ("What must be refused") that a sender can
-//! break, broken.
+//! Lies that a sender may try with a receiver: each rule of `docs/formats/copy.md` ("What must be refused") that a
+//! sender can break, broken.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -25,12 +25,12 @@ const FILE: u64 = 2;
 
 type Lie = (&'static str, Vec<Step>, End);
 
-fn hears_asks() -> Step {
-    Step::Hear(|heard| matches!(heard, Message::Asks(_)))
+fn receives_asks() -> Step {
+    Step::Recv(|received| matches!(received, Message::Asks(_)))
 }
 
-fn hears_base() -> Step {
-    Step::Hear(|heard| matches!(heard, Message::Bases(_)))
+fn receives_base() -> Step {
+    Step::Recv(|received| matches!(received, Message::Bases(_)))
 }
 
 fn answer(entry: u64) -> Answer {
@@ -44,22 +44,22 @@ fn answer(entry: u64) -> Answer {
     }
 }
 
-fn says(answers: &[Answer]) -> Step {
-    Step::Say(Message::Answers(Answers { answers: answers.to_vec() }))
+fn sends(answers: &[Answer]) -> Step {
+    Step::Send(Message::Answers(Answers { answers: answers.to_vec() }))
 }
 
-/// A file that is asked for, and what is answered.
+/// A file that is requested, and these answers.
 fn answered(answers: &[Answer]) -> Vec<Step> {
-    vec![one(&[leaf("a", 5)]), end(), hears_asks(), says(answers)]
+    vec![one(&[leaf("a", 5)]), end(), receives_asks(), sends(answers)]
 }
 
 fn packed(bytes: &[u8]) -> Step {
-    Step::Say(Message::Packed(packing::pack(bytes, 1).unwrap().into()))
+    Step::Send(Message::Packed(packing::pack(bytes, 1).unwrap().into()))
 }
 
 fn messages() -> Vec<Lie> {
     let unasked = "a message that a sender does not send";
-    let one_of = |name, message: Message| (name, vec![Step::Say(message)], End::Error(unasked));
+    let one_of = |name, message: Message| (name, vec![Step::Send(message)], End::Error(unasked));
     let long = Message::Entries(vec![0; 300 << 10].into()).into_bytes();
     let twice = packing::pack(&[0; 4096], 1).unwrap();
     let twice = Message::Packed(twice.into()).into_bytes();
@@ -70,11 +70,11 @@ fn messages() -> Vec<Lie> {
         ("an unknown message", vec![Step::Raw(vec![0x98, 6, 1])], End::Error("an unknown message")),
         (
             "nothing packed",
-            vec![Step::Say(Message::Packed(Bytes::from_static(b"x")))],
+            vec![Step::Send(Message::Packed(Bytes::from_static(b"x")))],
             End::Error("unpacked"),
         ),
         ("packed beyond a message", vec![packed(&long)], End::Error("unpacked")),
-        ("packed twice", vec![Step::Say(inner)], End::Error("does not understand")),
+        ("packed twice", vec![Step::Send(inner)], End::Error("does not understand")),
         one_of("asks", Message::Asks(Asks::default())),
         one_of("considered", Message::Considered(0)),
         one_of("settled", Message::Settled(Settled::default())),
@@ -87,20 +87,20 @@ fn messages() -> Vec<Lie> {
         one_of("finished", Message::Finished(EndReport::default())),
         (
             "an event that is none",
-            vec![Step::Say(Message::Event(CopyReport::default()))],
+            vec![Step::Send(Message::Event(CopyReport::default()))],
             End::Error("event"),
         ),
         ("hanging up", vec![one(&[]), Step::HangUp], End::Error("hung up")),
         (
             "too many parts",
-            vec![says(&vec![Answer::default(); 257])],
+            vec![sends(&vec![Answer::default(); 257])],
             End::Error("a message of too many parts"),
         ),
     ]
 }
 
 fn entries() -> Vec<Lie> {
-    let raw = |bytes: &[u8]| Step::Say(Message::Entries(Bytes::copy_from_slice(bytes)));
+    let raw = |bytes: &[u8]| Step::Send(Message::Entries(Bytes::copy_from_slice(bytes)));
     macro_rules! vector {
         ($name:literal) => {
             include_bytes!(concat!("../../../../docs/formats/vectors/tree/refused-", $name, ".tree"))
@@ -134,7 +134,7 @@ fn entries() -> Vec<Lie> {
         (
             "a closed directory that is over",
             {
-                let closed = Step::Say(Message::Closed(0));
+                let closed = Step::Send(Message::Closed(0));
                 vec![one(&[]), closed, end()]
             },
             End::Error("a closed directory that does not come"),
@@ -153,7 +153,7 @@ fn answers() -> Vec<Lie> {
         answered(&[lie])
     };
     vec![
-        ("an answer to nothing", vec![one(&[]), says(&[answer(7)])], End::Error("an answer to nothing")),
+        ("an answer to nothing", vec![one(&[]), sends(&[answer(7)])], End::Error("an answer to nothing")),
         ("an answer for a directory", answered(&[answer(1)]), End::Error("an answer to nothing")),
         ("an answer twice", answered(&[answer(FILE), answer(FILE)]), End::Error("an answer to nothing")),
         ("no OID", lie(|it| it.oid = Bytes::from_static(b"no")), End::Error("does not understand")),
@@ -199,7 +199,7 @@ fn reply(reply: &Reply) -> Bytes {
 }
 
 fn run(run: &DeltaRun<'_>) -> Step {
-    Step::Say(Message::Delta(DeltaMessage { entry: FILE, bytes: run.to_bytes().into() }))
+    Step::Send(Message::Delta(DeltaMessage { entry: FILE, bytes: run.to_bytes().into() }))
 }
 
 fn lacking() -> Answer {
@@ -209,9 +209,9 @@ fn lacking() -> Answer {
 /// Lies about a changed file, whose base the receiver names on a slow network and then signs.
 fn deltas() -> Vec<Lie> {
     let begun = |answer: Answer, rest: Vec<Step>| {
-        let mut steps = vec![one(&[leaf("old", SIZE as u64)]), end(), hears_base(), hears_asks()];
-        steps.push(says(&[lacking()]));
-        steps.extend([hears_base(), hears_asks(), says(&[answer])]);
+        let mut steps = vec![one(&[leaf("old", SIZE as u64)]), end(), receives_base(), receives_asks()];
+        steps.push(sends(&[lacking()]));
+        steps.extend([receives_base(), receives_asks(), sends(&[answer])]);
         steps.extend(rest);
         steps
     };
@@ -235,7 +235,7 @@ fn deltas() -> Vec<Lie> {
             "a run that is none",
             begun(
                 parts(),
-                vec![Step::Say(Message::Delta(DeltaMessage { entry: FILE, bytes: Bytes::new() }))],
+                vec![Step::Send(Message::Delta(DeltaMessage { entry: FILE, bytes: Bytes::new() }))],
             ),
             End::Error("run"),
         ),
@@ -255,7 +255,7 @@ fn deltas() -> Vec<Lie> {
 /// Bytes of a changed file.
 const SIZE: usize = 300_000;
 
-async fn tell_all(lies: Vec<Lie>, is_pull: bool) -> usize {
+async fn run_all(lies: Vec<Lie>, is_pull: bool) -> usize {
     for carrier in CARRIERS {
         for (name, steps, wanted) in &lies {
             let mut scene = Scene::new();
@@ -277,29 +277,29 @@ async fn tell_all(lies: Vec<Lie>, is_pull: bool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_no_sender_sends_end_the_copy() {
-    assert_eq!(tell_all(messages(), true).await, 19);
+    assert_eq!(run_all(messages(), true).await, 19);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trees_that_are_none_end_the_copy_and_odd_entries_are_left_out() {
-    assert_eq!(tell_all(entries(), true).await, 15);
+    assert_eq!(run_all(entries(), true).await, 15);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_lie_bring_nothing() {
-    assert_eq!(tell_all(answers(), true).await, 16);
+    assert_eq!(run_all(answers(), true).await, 16);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deltas_that_lie_end_the_copy() {
-    assert_eq!(tell_all(deltas(), true).await, 6);
+    assert_eq!(run_all(deltas(), true).await, 6);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pusher_tells_its_receiver_no_events() {
-    let event = Step::Say(Message::Event(CopyReport::default()));
+    let event = Step::Send(Message::Event(CopyReport::default()));
     assert_eq!(
-        tell_all(vec![("an event", vec![event], End::Error("a sender does not send"))], false).await,
+        run_all(vec![("an event", vec![event], End::Error("a sender does not send"))], false).await,
         1
     );
 }
@@ -358,15 +358,15 @@ async fn a_sender_writes_nothing_beside_the_destination() {
     }
 }
 
-/// A tree `to` in which `data` has `count` files, and a sender that says `data` is something else.
-async fn replace(options: CopyOptions, told: &[Event], is_told_incomplete: bool) -> (Scene, Ended) {
+/// A tree `to` in which `data` has `count` files, and a sender with something else as `data`.
+async fn replace(options: CopyOptions, entries: &[Event], is_incomplete: bool) -> (Scene, Ended) {
     let mut scene = Scene::new();
     scene.options = CopyOptions { via: scene.options.via, ..options };
     scene.file("to/keep", CONTENT);
     (0..20).for_each(|number| drop(scene.file(&format!("to/data/{number}"), b"mine")));
-    let mut steps = vec![one(told)];
-    if is_told_incomplete {
-        steps.push(Step::Say(Message::Incomplete(Empty {})));
+    let mut steps = vec![one(entries)];
+    if is_incomplete {
+        steps.push(Step::Send(Message::Incomplete(Empty {})));
     }
     steps.push(end());
     let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
@@ -380,19 +380,19 @@ async fn a_directory_in_the_way_counts_against_every_limit() {
     let link = Event::Leaf(entry("data", Kind::Symlink { target: b"elsewhere".to_vec() }));
     let keep = leaf("keep", 0);
     for (what, data) in [("a file", leaf("data", 0)), ("a link", link)] {
-        let told = [data, keep.clone()];
+        let entries = [data, keep.clone()];
         for (limit, options, is_incomplete) in [
             ("--max-delete", CopyOptions { max_delete: Some(19), ..deleting.clone() }, false),
             ("the guard of half", deleting.clone(), false),
             ("an incomplete source", CopyOptions { force: true, ..deleting.clone() }, true),
         ] {
-            let (scene, ended) = replace(options, &told, is_incomplete).await;
+            let (scene, ended) = replace(options, &entries, is_incomplete).await;
             let left = fs::read_dir(scene.path("to/data")).map_or(0, Iterator::count);
             assert_eq!(left, 20, "{what}, {limit}: {:?}", ended.complaints);
             assert!(ended.complaints.join(" ").contains("in the way"), "{limit}: {:?}", ended.complaints);
         }
         let allowed = CopyOptions { max_delete: Some(20), ..deleting.clone() };
-        let (scene, ended) = replace(allowed, &told, false).await;
+        let (scene, ended) = replace(allowed, &entries, false).await;
         assert!(!scene.path("to/data").is_dir(), "{what}: {:?}", ended.complaints);
         assert!(scene.path("to/data").symlink_metadata().is_ok(), "{what}");
     }
@@ -406,11 +406,11 @@ async fn nothing_old_goes_before_what_replaces_it_is_there() {
     scene.options.force = true;
     scene.file("to/data/old", b"mine");
     let lie = Answer { content: Bytes::from_static(b"other"), ..answer(FILE) };
-    let steps = [one(&[leaf("data", 5)]), end(), hears_asks(), says(&[lie])];
+    let steps = [one(&[leaf("data", 5)]), end(), receives_asks(), sends(&[lie])];
     let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
     ended.assert("other bytes for what is in the way", End::Complaint("data: "));
     assert_eq!(fs::read(scene.path("to/data/old")).unwrap(), b"mine");
-    let steps = [one(&[leaf("data", 5)]), end(), hears_asks(), says(&[answer(FILE)])];
+    let steps = [one(&[leaf("data", 5)]), end(), receives_asks(), sends(&[answer(FILE)])];
     let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
     ended.assert("the right bytes", End::Harmless);
     assert_eq!(fs::read(scene.path("to/data")).unwrap(), CONTENT);
@@ -454,7 +454,7 @@ async fn rights_come_only_where_they_were_asked_for() {
 async fn the_error_of_a_sender_paints_nothing() {
     let fatal = Fatal::of(&internal("\u{1b}]52;c;x\u{7}\u{202e}"));
     let scene = Scene::new();
-    let steps = [Step::Say(Message::Fatal(fatal))];
+    let steps = [Step::Send(Message::Fatal(fatal))];
     let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
     let shown = ended.result.unwrap_err().to_string();
     assert!(shown.contains("\\u{1b}]52") && !shown.contains(char::is_control), "{shown}");

@@ -1,4 +1,4 @@
-//! How much memory each flood takes of the real side, measured (the command stands in docs/results/security.md).
+//! Memory that each flood takes of the real side, measured (the command stands in docs/results/security.md).
 //! The liar lies in the same process, so its window of 4 MiB and its buffers are counted as well.
 
 use std::fs;
@@ -12,7 +12,7 @@ use super::super::message::{Answer, Answers, Asks, Bases, DeltaMessage, EndRepor
 use super::floods::{bloated, named_base};
 use super::{Carrier, Scene, Step, dir, end, leaf, one};
 
-/// Which flood a process of its own measures.
+/// Variable with the flood that a process of its own measures.
 const NAME: &str = "TOW_TEST_FLOOD";
 const THIS: &str = "liar::measured::a_flood_in_a_process_of_its_own";
 
@@ -26,36 +26,36 @@ const FLOODS: [Flood; 13] = [
     ("files without their contents", true, many),
     ("directories told as closed", true, || vec![Step::Flood(2_000_000, Message::Closed)]),
     ("answers that unpack to much", true, || {
-        let hears = Step::Hear(|heard| matches!(heard, Message::Asks(_)));
-        vec![files(100), end(), hears, Step::Flood(100, |at| bloated(answer(2 + at)))]
+        let receives = Step::Recv(|received| matches!(received, Message::Asks(_)));
+        vec![files(100), end(), receives, Step::Flood(100, |at| bloated(answer(2 + at)))]
     }),
     ("complaints", true, || vec![Step::Flood(20_000, complaint), Step::HangUp]),
-    ("nothing", false, || vec![hears_the_tree(), finished()]),
+    ("nothing", false, || vec![receives_the_tree(), finished()]),
     ("bases that unpack to much", false, || {
-        vec![hears_the_tree(), Step::Flood(5000, |at| bloated(base(2 + at))), finished()]
+        vec![receives_the_tree(), Step::Flood(5000, |at| bloated(base(2 + at))), finished()]
     }),
-    ("asks", false, || vec![hears_the_tree(), Step::Flood(5000, |at| asks(2 + at)), finished()]),
+    ("asks", false, || vec![receives_the_tree(), Step::Flood(5000, |at| asks(2 + at)), finished()]),
     ("signatures that nobody waits for", false, || {
-        vec![hears_the_tree(), Step::Flood(1000, |at| signature(2 + at))]
+        vec![receives_the_tree(), Step::Flood(1000, |at| signature(2 + at))]
     }),
     ("files settled again and again", false, || {
-        vec![hears_the_tree(), Step::Flood(20_000, settled), finished()]
+        vec![receives_the_tree(), Step::Flood(20_000, settled), finished()]
     }),
     ("complaints", false, || vec![Step::Flood(20_000, complaint), Step::HangUp]),
 ];
 
 fn finished() -> Step {
-    Step::Say(Message::Finished(EndReport::default()))
+    Step::Send(Message::Finished(EndReport::default()))
 }
 
-fn hears_the_tree() -> Step {
-    Step::Hear(|heard| matches!(heard, Message::Entries(bytes) if bytes.is_empty()))
+fn receives_the_tree() -> Step {
+    Step::Recv(|received| matches!(received, Message::Entries(bytes) if bytes.is_empty()))
 }
 
 fn in_parts(tree: Step) -> Vec<Step> {
-    let Step::Say(Message::Entries(bytes)) = tree else { unreachable!() };
+    let Step::Send(Message::Entries(bytes)) = tree else { unreachable!() };
     let parts = (0..bytes.len()).step_by(65536);
-    parts.map(|at| Step::Say(Message::Entries(bytes.slice(at..bytes.len().min(at + 65536))))).collect()
+    parts.map(|at| Step::Send(Message::Entries(bytes.slice(at..bytes.len().min(at + 65536))))).collect()
 }
 
 fn full(event: &mut Event) {

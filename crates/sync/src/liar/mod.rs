@@ -3,9 +3,9 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | `lying_sender` | what a receiver refuses, or bears without harm |
-//! | `lying_receiver` | what a sender refuses, or bears without harm |
-//! | `floods` | how much of it either side keeps in memory |
+//! | `lying_sender` | lies that a receiver refuses, or bears without harm |
+//! | `lying_receiver` | lies that a sender refuses, or bears without harm |
+//! | `floods` | memory that either side takes for them |
 //! | `measured` | the same in MiB, for docs/results/security.md |
 
 mod floods;
@@ -26,20 +26,20 @@ use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig};
 
+use super::endpoint::{Endpoint, peer_config, peer_service};
+use super::events::{EventInbox, events};
 use super::merge::Destined;
 use super::message::Message;
-use super::sending::send;
-use super::side::{Side, peer_config, peer_service};
+use super::receiver_role::receive;
+use super::sender_role::send;
 use super::source::Sources;
-use super::taking::receive;
-use super::talk::{EventInbox, events};
 use crate::error::CopyError;
 use crate::host::Host;
 
-/// How long a lie may take to be found out, on a busy machine.
+/// Time that a lie may take to be found out, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What carries the connection.
+/// Carrier of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
     Pipe,
@@ -48,22 +48,22 @@ pub enum Carrier {
 
 pub const CARRIERS: [Carrier; 2] = [Carrier::Pipe, Carrier::Tls];
 
-/// What the liar does next.
+/// Step of the liar.
 #[derive(Clone)]
 pub enum Step {
     /// Sends a message.
-    Say(Message),
+    Send(Message),
     /// Sends bytes as if they were a message.
     Raw(Vec<u8>),
     /// Sends so many messages, each made when its turn comes.
     Flood(u64, fn(u64) -> Message),
-    /// Waits until the other side says something of this kind.
-    Hear(fn(&Message) -> bool),
+    /// Waits until the other side sends something of this kind.
+    Recv(fn(&Message) -> bool),
     /// Ends its direction.
     HangUp,
 }
 
-/// How a copy with a liar ends.
+/// End of a copy with a liar.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
     /// With an error that has these words.
@@ -80,12 +80,12 @@ pub struct Scene {
     pub options: CopyOptions,
 }
 
-/// What became of a copy.
+/// Results of a copy.
 pub struct Ended {
     pub result: Result<CopySummary, CopyError>,
     pub complaints: Vec<String>,
-    /// What the liar waited for.
-    pub heard: Vec<Message>,
+    /// Messages that the liar waited for.
+    pub received: Vec<Message>,
 }
 
 impl Scene {
@@ -107,12 +107,12 @@ impl Scene {
         path
     }
 
-    /// The real side, the events that it tells, and the liar's end.
-    async fn sides(
+    /// The real side, its events, and the liar's end.
+    async fn endpoints(
         &self,
         carrier: Carrier,
-        is_started: bool,
-    ) -> (Side, ControlReceiver, EventInbox, Arc<Peer>) {
+        is_remote_end: bool,
+    ) -> (Endpoint, ControlReceiver, EventInbox, Arc<Peer>) {
         let host = Host::below(&self.path("home"));
         let [near, far] = match carrier {
             Carrier::Pipe => connected([host.identity.node_id(); 2]).await,
@@ -123,39 +123,40 @@ impl Scene {
         let peer = Peer::start(near, peer_config(&host, &options), Some(peers));
         let liar = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
         let (control, inbox) = peer.control().unwrap();
-        let (events, told) = events(crate::host::plain);
+        let (events, reports) = events(crate::host::plain);
         let (takes_bases, other) = (true, "the liar".into());
-        let side = Side { host, peer, control, offers, events, options, is_started, takes_bases, other };
-        (side, inbox, told, liar)
+        let endpoint =
+            Endpoint { host, peer, control, offers, events, options, is_remote_end, takes_bases, other };
+        (endpoint, inbox, reports, liar)
     }
 
     /// A receiver of a pull or push to `destined`, and a sender that follows the script.
     pub async fn receive(&self, carrier: Carrier, is_pull: bool, destined: Destined, lie: &[Step]) -> Ended {
-        let (side, mut inbox, told, liar) = self.sides(carrier, !is_pull).await;
-        let mut heard = Vec::new();
+        let (endpoint, mut inbox, reports, liar) = self.endpoints(carrier, !is_pull).await;
+        let mut received = Vec::new();
         let result = {
-            let receiving = receive(&side, destined, &mut inbox, None, &[]);
-            with(receiving, tell(&liar, lie, &mut heard)).await
+            let receiving = receive(&endpoint, destined, &mut inbox, None, &[]);
+            with(receiving, follow_script(&liar, lie, &mut received)).await
         };
-        drop(side);
-        Ended { result, complaints: complaints(told).await, heard }
+        drop(endpoint);
+        Ended { result, complaints: complaints(reports).await, received }
     }
 
     /// A sender of what is in `from`, by push or pull, and a receiver that follows the script.
     pub async fn send(&self, carrier: Carrier, is_pull: bool, lie: &[Step]) -> Ended {
-        let (side, mut inbox, told, liar) = self.sides(carrier, is_pull).await;
+        let (endpoint, mut inbox, reports, liar) = self.endpoints(carrier, is_pull).await;
         let sources = Sources::open(&[self.path("from")], true, &self.options).unwrap();
         let (_stood_in, stood) = tokio::sync::mpsc::unbounded_channel();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let result = {
-            let sending = send(&side, sources, &mut inbox, stood);
-            with(sending, tell(&liar, lie, &mut heard)).await
+            let sending = send(&endpoint, sources, &mut inbox, stood);
+            with(sending, follow_script(&liar, lie, &mut received)).await
         };
-        drop(side);
-        Ended { result, complaints: complaints(told).await, heard }
+        drop(endpoint);
+        Ended { result, complaints: complaints(reports).await, received }
     }
 
-    /// Where a directory's contents are to go: into `to`.
+    /// Destination of a directory's contents: into `to`.
     pub fn contents(&self) -> Destined {
         Destined { path: self.path("to"), mode: Mode::Sync, sources: 1, contents: true, names: None }
     }
@@ -176,7 +177,7 @@ impl Ended {
     }
 }
 
-/// The real side's end, which comes while the liar talks or hears; the liar never ends by itself.
+/// The real side's end, which comes while the liar sends or receives; the liar never ends by itself.
 async fn with<T>(real: impl Future<Output = T>, liar: impl Future<Output = ()>) -> T {
     let mut liar = std::pin::pin!(liar);
     tokio::select! {
@@ -187,23 +188,23 @@ async fn with<T>(real: impl Future<Output = T>, liar: impl Future<Output = ()>) 
 }
 
 /// Follows a script, then listens to the end.
-async fn tell(liar: &Arc<Peer>, lie: &[Step], all: &mut Vec<Message>) {
+async fn follow_script(liar: &Arc<Peer>, lie: &[Step], all: &mut Vec<Message>) {
     let (control, mut inbox) = liar.control().unwrap();
     let mut control = Some(control);
     for step in lie {
         match step {
-            Step::Say(message) => say(control.as_ref(), message.clone().into_bytes()).await,
-            Step::Raw(bytes) => say(control.as_ref(), Bytes::copy_from_slice(bytes)).await,
+            Step::Send(message) => send_bytes(control.as_ref(), message.clone().into_bytes()).await,
+            Step::Raw(bytes) => send_bytes(control.as_ref(), Bytes::copy_from_slice(bytes)).await,
             Step::Flood(count, message) => {
                 for number in 0..*count {
-                    say(control.as_ref(), message(number).into_bytes()).await;
+                    send_bytes(control.as_ref(), message(number).into_bytes()).await;
                 }
             }
             Step::HangUp => drop(control.take()),
-            Step::Hear(is_it) => {
-                while let Some(heard) = inbox.next().await.map(read) {
-                    if is_it(&heard) {
-                        all.push(heard);
+            Step::Recv(is_it) => {
+                while let Some(received) = inbox.next().await.map(read) {
+                    if is_it(&received) {
+                        all.push(received);
                         break;
                     }
                 }
@@ -214,7 +215,7 @@ async fn tell(liar: &Arc<Peer>, lie: &[Step], all: &mut Vec<Message>) {
     std::future::pending().await
 }
 
-async fn say(control: Option<&ControlSender>, bytes: Bytes) {
+async fn send_bytes(control: Option<&ControlSender>, bytes: Bytes) {
     // The other side may have had enough.
     if let Some(control) = control {
         let _ = control.send(bytes).await;
@@ -225,9 +226,9 @@ fn read(bytes: Bytes) -> Message {
     Message::from_bytes(bytes).unwrap()
 }
 
-async fn complaints(told: EventInbox) -> Vec<String> {
+async fn complaints(reports: EventInbox) -> Vec<String> {
     let (person, mut shown) = tokio::sync::mpsc::channel(1 << 16);
-    tokio::time::timeout(LIMIT, told.show_to(person)).await.unwrap();
+    tokio::time::timeout(LIMIT, reports.show_to(person)).await.unwrap();
     let mut all = Vec::new();
     while let Some(event) = shown.recv().await {
         if let CopyEvent::Failed { path, error, .. } = event {
@@ -267,7 +268,7 @@ pub fn tree(steps: &[Event]) -> Step {
     encoder.push(&dir("")).unwrap();
     steps.iter().for_each(|step| encoder.push(step).unwrap());
     encoder.push(&Event::Leave).unwrap();
-    Step::Say(Message::Entries(encoder.finish().unwrap().into()))
+    Step::Send(Message::Entries(encoder.finish().unwrap().into()))
 }
 
 /// One directory, which is entry 1, with these steps in it: the first is entry 2.
@@ -275,9 +276,9 @@ pub fn one(steps: &[Event]) -> Step {
     tree(&[&[dir("src")], steps, &[Event::Leave]].concat())
 }
 
-/// What ends the tree.
+/// Step that ends the tree.
 pub fn end() -> Step {
-    Step::Say(Message::Entries(Bytes::new()))
+    Step::Send(Message::Entries(Bytes::new()))
 }
 
 /// Everything below a directory, with what files hold, to see whether anything changed.

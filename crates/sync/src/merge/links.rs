@@ -8,23 +8,52 @@ use std::path::Path;
 use towpath_content::tree::Entry;
 use towpath_files::{FileError, Found, RelPath};
 
-use super::{Merge, size};
+use super::Merge;
+use super::report::size;
 use crate::error::Obstacle;
 use crate::noted::{FirstRecord, InTheWay, LinkRecord};
+use crate::records::Records;
 
 /// Groups that are kept in memory.
 const FEW: u64 = 64 << 10;
 
-/// Where the first names of groups of hard links are noted. Numbers are the sender's: beyond the first ones this is
-/// a file, in which those that do not come are holes.
+/// Groups of hard links, each by the first of its names that came.
 #[derive(Default)]
 pub(super) struct LinkGroups {
+    firsts: Records<FirstRecord>,
+    places: FirstPlaces,
+}
+
+impl LinkGroups {
+    /// The first name of a group, if it was met before the entry of this number.
+    pub(super) fn first_of(&mut self, group: u64, number: u64) -> Result<Option<FirstRecord>, FileError> {
+        // Groups are numbered in the order of the walk, so no number is beyond that of its entry.
+        if group > number {
+            return Err(Obstacle::NoFirstName.to("read", Path::new("the sender's tree")));
+        }
+        match self.places.get(group).map_err(note)? {
+            Some(at) => self.firsts.get(at).map(Some).map_err(note),
+            None => Ok(None),
+        }
+    }
+
+    /// Notes the first name of a group.
+    fn note_first(&mut self, group: u64, first: &FirstRecord) -> Result<(), FileError> {
+        let at = self.firsts.push(first).map_err(note)?;
+        self.places.set(group, at).map_err(note)
+    }
+}
+
+/// Notes of the first names of groups. Numbers are the sender's: beyond the first ones this is a file, in which
+/// those that do not come are holes.
+#[derive(Default)]
+struct FirstPlaces {
     /// One more than the place of the note; 0: no name was met.
     few: Vec<u64>,
     others: Option<File>,
 }
 
-impl LinkGroups {
+impl FirstPlaces {
     fn get(&self, group: u64) -> io::Result<Option<u64>> {
         let met = match (group.checked_sub(FEW), &self.others) {
             (None, _) => self.few.get(group as usize).copied().unwrap_or(0),
@@ -56,43 +85,32 @@ impl LinkGroups {
 }
 
 impl Merge {
-    /// Where the first name of a group of hard links is on record, if it was met.
-    pub(super) fn first_of(&self, group: u64) -> Result<Option<u64>, FileError> {
-        // Groups are numbered in the order of the walk, so no number is beyond that of its entry.
-        if group > self.entry {
-            return Err(Obstacle::NoFirstName.to("read", Path::new("the sender's tree")));
-        }
-        self.groups.get(group).map_err(note)
-    }
-
     /// Notes the first name of a group that is at the destination, or comes there.
     pub(super) fn note_first(&mut self, entry: &Entry, is_kept: bool) -> Result<(), FileError> {
         let Some(group) = entry.hard_link else { return Ok(()) };
-        let record = FirstRecord { spot: self.spot(&entry.name)?, is_kept };
-        let at = self.firsts.push(&record).map_err(note)?;
-        self.groups.set(group, at).map_err(note)
+        let spot = self.stack.spot(&entry.name, &mut self.notes.spots.directories)?;
+        self.groups.note_first(group, &FirstRecord { spot, is_kept })
     }
 
     /// A further name of a file that was told before.
     pub(super) fn later_link(
         &mut self,
         entry: &Entry,
-        at: u64,
+        first: FirstRecord,
         path: &RelPath,
         shown: &RelPath,
         old: Option<&Found>,
     ) -> Result<(), FileError> {
-        let first = self.firsts.get(at).map_err(note)?;
         if let Some(old) = old {
-            let (first_path, _) = self.spots.paths(&first.spot)?;
-            let there = match self.look(&first_path) {
+            let (first_path, _) = self.notes.spots.paths(&first.spot)?;
+            let first_found = match self.look(&first_path) {
                 // A real run would have made way for the directories on the way there.
                 Err(_) if self.options().dry_run => None,
-                there => there?,
+                found => found?,
             };
             self.matched += 1;
-            if first.is_kept && there.is_some_and(|there| there.stamp.same_file(&old.stamp)) {
-                self.unchanged(entry, shown);
+            if first.is_kept && first_found.is_some_and(|found| found.stamp.same_file(&old.stamp)) {
+                self.report.unchanged(entry, shown);
                 self.receiving.unchanged(self.entry, &old.stamp);
                 return Ok(());
             }
@@ -106,12 +124,10 @@ impl Merge {
             Some(old) => self.in_the_way(old, path, shown)?,
             None => InTheWay::Nothing,
         };
-        if !self.options().dry_run {
-            self.touch_parent()?;
-        }
+        self.touch_parent()?;
         let record = LinkRecord {
             first: first.spot,
-            spot: self.spot(&entry.name)?,
+            spot: self.stack.spot(&entry.name, &mut self.notes.spots.directories)?,
             in_the_way: in_the_way.into(),
             entry: self.entry,
             size: size(&entry.kind),
@@ -119,7 +135,7 @@ impl Merge {
             nanos: entry.metadata.modified.nanos,
             is_new: old.is_none(),
         };
-        self.links.push(&record).map(drop).map_err(note)
+        self.notes.links.push(&record).map(drop).map_err(note)
     }
 }
 
@@ -133,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_group_of_any_number_takes_little_memory() {
-        let mut groups = LinkGroups::default();
+        let mut groups = FirstPlaces::default();
         let numbers = [0, 7, FEW - 1, FEW, FEW + 9, 1 << 33];
         numbers.iter().for_each(|&group| assert_eq!(groups.get(group).unwrap(), None));
         numbers.iter().zip(0..).for_each(|(&group, note)| groups.set(group, note).unwrap());

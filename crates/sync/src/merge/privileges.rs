@@ -1,4 +1,4 @@
-//! What gives rights (setuid, setgid, file capabilities, `trusted.`): taken off what a sender tells, unless the person
+//! Rights (setuid, setgid, file capabilities, `trusted.`): taken off what a sender sends, unless the person
 //! asked for it, and counted, so that whoever makes a backup notices.
 
 use towpath_api::copy::{Dropped, Preserve};

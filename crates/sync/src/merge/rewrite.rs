@@ -1,4 +1,4 @@
-//! How metadata is changed on the way: `--chmod` and `--chown`.
+//! Changes of metadata on the way: `--chmod` and `--chown`.
 
 use towpath_api::copy::CopyOptions;
 use towpath_content::tree::{Kind, Metadata, Owner};
@@ -6,7 +6,7 @@ use towpath_files::chmod::Chmod;
 
 use crate::error::{CopyError, RequestFault};
 
-/// How metadata is changed on the way.
+/// Changes of metadata on the way.
 pub(super) struct Rewrite {
     chmod: Vec<Chmod>,
     user: Option<Owner>,

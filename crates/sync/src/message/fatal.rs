@@ -1,4 +1,4 @@
-//! The facts of an error that ends a copy, as one side tells them to the other (`docs/formats/copy.md`). No words for
+//! The facts of an error that ends a copy, as one side sends them to the other (`docs/formats/copy.md`). No words for
 //! people: whoever has the person makes them.
 
 use std::ffi::OsStr;
@@ -18,44 +18,44 @@ use towpath_store::StoreError;
 
 use crate::error::{CopyError, DestinationFault, RequestFault, chain};
 
-/// Bytes of a text. The end of a longer one is not said.
+/// Bytes of a text. The end of a longer one is not sent.
 const MOST_TEXT: usize = 4 << 10;
-/// Bytes of a path. The front of a longer one is not said.
+/// Bytes of a path. The front of a longer one is not sent.
 const MOST_PATH: usize = 8 << 10;
 
 /// An error that ends the copy.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Fatal {
-    /// What happened.
+    /// Number of what happened.
     #[prost(enumeration = "FatalKind", tag = "2")]
     kind: i32,
     /// To what.
     #[prost(bytes = "bytes", tag = "3")]
     path: Bytes,
-    /// Where, if that is another path.
+    /// Path of it, if that is another one.
     #[prost(bytes = "bytes", tag = "4")]
     place: Bytes,
-    /// Which one of several, by its kind.
+    /// Class among several, by its kind.
     #[prost(uint32, tag = "5")]
     class: u32,
     /// The system's number of the error, as Linux has it; 0 if it has none.
     #[prost(uint32, tag = "6")]
     number: u32,
-    /// What was attempted.
+    /// Attempted step.
     #[prost(string, tag = "7")]
     doing: String,
-    /// What else is known.
+    /// Further details.
     #[prost(string, tag = "8")]
     detail: String,
-    /// What was dialled, or is listened on.
+    /// Addresses that were dialled, or listened on.
     #[prost(string, repeated, tag = "9")]
     addresses: Vec<String>,
-    /// How long it took.
+    /// Seconds that it took.
     #[prost(uint64, tag = "10")]
     seconds: u64,
 }
 
-/// What happened.
+/// Kinds of what happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 enum FatalKind {
@@ -88,7 +88,7 @@ enum FatalKind {
     NoConnection = 26,
 }
 
-/// What is wrong with a destination, in the order of its classes, which begin at 1.
+/// Faults of a destination, in the order of their classes, which begin at 1.
 const UNFIT: [DestinationFault; 6] = [
     DestinationFault::NotADirectory,
     DestinationFault::Missing,
@@ -348,7 +348,7 @@ mod tests {
 
     use super::*;
 
-    /// One of each kind that a started side may meet.
+    /// One of each kind that a remote end may meet.
     fn errors() -> Vec<CopyError> {
         let file = |errno| FileError::new("open", Path::new("/srv/a\n\u{ff}"), errno);
         let full = io::Error::from_raw_os_error(28);

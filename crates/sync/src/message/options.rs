@@ -1,5 +1,5 @@
-//! The options of a copy as they are written (`docs/formats/copy.md`, "Options"): what is not said is not asked for,
-//! and of alternatives one is said.
+//! The options of a copy as they are written (`docs/formats/copy.md`, "Options"): what is not set is not requested,
+//! and of alternatives one is set.
 
 use bytes::Bytes;
 use prost::{Message as _, Oneof};
@@ -129,7 +129,7 @@ enum WrittenVia {
     Tls = 2,
 }
 
-/// What of the destination's machine serves as a source of bytes; nothing does if none is said.
+/// Reuse of what the destination's machine has as a source of bytes; nothing if it is not set.
 #[derive(Clone, PartialEq, Oneof)]
 enum Reuse {
     #[prost(message, tag = "14")]
@@ -184,7 +184,7 @@ pub fn decode(bytes: Bytes) -> Result<CopyOptions, CopyError> {
     }
     let unread = || violation("options that can't be read");
     let written = WrittenOptions::decode(bytes.clone()).map_err(|_| unread())?;
-    // An option that is not known would be passed over, and what was asked for not done.
+    // An option that is not known would be passed over, and what was requested not done.
     if written.encoded_len() != bytes.len() {
         return Err(violation("an option that this program does not know"));
     }

@@ -1,5 +1,5 @@
 //! Events and the summary of a copy as they are written (`docs/formats/copy.md`, "Events and the summary"): what a
-//! started side reports to the person at the client.
+//! remote end reports to the person at the client.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use towpath_api::{Searched, Seconds};
 use super::violation;
 use crate::error::CopyError;
 
-/// Sources and bottlenecks that a summary tells of, each.
+/// Sources and bottlenecks that a summary names, each.
 pub const MOST_LISTED: usize = 1024;
 
 /// An event for the person.
@@ -158,7 +158,7 @@ fn letters(bytes: &[u8]) -> Option<[u8; 11]> {
     letters.filter(|letters| letters.iter().all(|byte| matches!(byte, b' '..=b'~')))
 }
 
-/// The end of a copy at the side that says it.
+/// The end of a copy at the side that sends it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct EndReport {
     /// Absent: the other side keeps its own.
@@ -172,7 +172,7 @@ impl EndReport {
         Self { summary: Some(Box::new(summary.into())) }
     }
 
-    /// What was done, if that is said.
+    /// Summary of what was done, if there is one.
     pub fn into_summary(self) -> CopySummary {
         self.summary.map_or_else(CopySummary::default, |summary| (*summary).into())
     }

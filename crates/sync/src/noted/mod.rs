@@ -1,4 +1,4 @@
-//! What is kept on disk until the end of a copy, so that memory does not grow with the tree.
+//! Notes that are kept on disk until the end of a copy, so that memory does not grow with the tree.
 
 mod directories;
 mod rooms;
@@ -11,10 +11,22 @@ use towpath_content::tree::{Metadata, Owner, Time, Xattr};
 use towpath_files::{FileError, RelPath};
 
 use crate::error::CopyError;
+use crate::records::Records;
 pub use directories::{DirNumber, Directories, ROOT};
 pub use rooms::{InTheWay, Replacement, RoomRecord, StagedFile};
 
-/// Where an entry is. No path is kept whole for each: it would make notes of a deep tree as long as it is deep
+/// Notes for the end of a copy, in the order of the walk.
+#[derive(Default)]
+pub struct EndNotes {
+    /// Positions of what is noted.
+    pub spots: Spots,
+    /// Directories whose metadata is to be set.
+    pub dirs: Records<DirRecord>,
+    /// Further names of files.
+    pub links: Records<LinkRecord>,
+}
+
+/// Position of an entry. No path is kept whole for each: it would make notes of a deep tree as long as it is deep
 /// times wide.
 #[derive(Clone, PartialEq, Message)]
 pub struct Spot {
@@ -29,7 +41,7 @@ pub struct Spot {
 /// Something that only the destination has.
 #[derive(Clone, PartialEq, Message)]
 pub struct ExtraRecord {
-    /// Where it is.
+    /// Position of it.
     #[prost(message, required, tag = "1")]
     pub spot: Spot,
     /// It is a directory.
@@ -40,10 +52,10 @@ pub struct ExtraRecord {
 /// The first name of a file that has several.
 #[derive(Clone, PartialEq, Message)]
 pub struct FirstRecord {
-    /// Where it is.
+    /// Position of it.
     #[prost(message, required, tag = "1")]
     pub spot: Spot,
-    /// What is at the destination is as it should be.
+    /// True if what is at the destination is as it should be.
     #[prost(bool, tag = "2")]
     pub is_kept: bool,
 }
@@ -80,10 +92,10 @@ pub struct LinkRecord {
 /// A directory whose metadata is to be set.
 #[derive(Clone, PartialEq, Message)]
 pub struct DirRecord {
-    /// Which.
+    /// Position of it.
     #[prost(message, required, tag = "1")]
     pub spot: Spot,
-    /// What it shall have.
+    /// Metadata that it shall have.
     #[prost(message, required, tag = "2")]
     pub metadata: MetadataRecord,
 }
@@ -118,7 +130,7 @@ impl Spot {
     }
 }
 
-/// What became of a path that people know at the destination.
+/// Renaming of a path that people know at the destination.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Renaming {
     /// The two are the same.
@@ -146,7 +158,7 @@ impl Renaming {
 pub struct Spots {
     /// The directories that they lie in.
     pub directories: Directories,
-    /// How the destination calls them.
+    /// Renaming of it at the destination.
     pub renaming: Renaming,
 }
 
@@ -190,7 +202,7 @@ impl From<MetadataRecord> for Metadata {
     }
 }
 
-/// What ends the reading of records.
+/// Reason to end the reading of records.
 pub struct RecordStop(pub CopyError);
 
 impl RecordStop {

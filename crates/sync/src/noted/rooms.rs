@@ -1,11 +1,11 @@
-//! What is noted of directories that are in the way of something else.
+//! Notes on directories that are in the way of something else.
 
 use prost::{Message, Oneof};
 use towpath_content::tree::Kind;
 
 use super::{MetadataRecord, Spot};
 
-/// What is in the way of an entry.
+/// Directory in the way of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InTheWay {
     /// Nothing that is not replaced by a rename.
@@ -39,7 +39,7 @@ impl From<u32> for InTheWay {
 /// A directory that is to make room.
 #[derive(Clone, PartialEq, Message)]
 pub struct RoomRecord {
-    /// Where it is.
+    /// Position of it.
     #[prost(message, required, tag = "1")]
     pub spot: Spot,
     /// [`InTheWay`].
@@ -51,12 +51,12 @@ pub struct RoomRecord {
     /// The metadata of that.
     #[prost(message, required, tag = "4")]
     pub metadata: MetadataRecord,
-    /// That itself; nothing, in a dry run, and where it is known that the directory will stay.
+    /// The entry itself; nothing, in a dry run, and where it is known that the directory will stay.
     #[prost(oneof = "Replacement", tags = "5, 6, 7")]
     pub replacement: Option<Replacement>,
 }
 
-/// What takes a directory's place.
+/// Replacement of a directory.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Replacement {
     /// A file whose bytes are complete.
@@ -102,7 +102,7 @@ enum SpecialKind {
 }
 
 impl Replacement {
-    /// What is made by one call; none for files and directories.
+    /// Replacement made by one call; none for files and directories.
     pub fn node(kind: &Kind) -> Option<Self> {
         let special = |kind: SpecialKind, major, minor| {
             Some(Self::Special(SpecialRecord { kind: kind.into(), major, minor }))

@@ -155,7 +155,7 @@ impl RemoteSupplier {
     fn hold(&self, file: Arc<CopyFile>, oid: Oid) -> Option<Arc<CopyFile>> {
         let mut held = lock(&self.held);
         match &mut *held {
-            Some(held) if file.may_be_renamed() && !oid.is_live() && held.len() < MAX_WAITING => {
+            Some(held) if file.old_names().may_be() && !oid.is_live() && held.len() < MAX_WAITING => {
                 held.push((file, oid));
                 None
             }
@@ -165,8 +165,8 @@ impl RemoteSupplier {
 
     pub(super) fn fetch(&self, file: Arc<CopyFile>, oid: Oid) {
         let Some(session) = self.session.upgrade() else { return file.drop_it() };
-        if file.may_be_renamed() {
-            file.look_for_old_name(&oid);
+        if file.old_names().may_be() {
+            file.old_names().look(&oid);
         }
         let group = Arc::new(Group {
             path: file.wanted().shown.clone(),

@@ -19,8 +19,8 @@ use towpath_transfer::progress::Progress;
 
 use self::settled::{Settlement, tell_settled};
 use super::changed::Changed;
-use super::fate::{Fate, Settling};
 use super::file::CopyFile;
+use super::file_result::{FileResult, Settling};
 use super::incoming::Incoming;
 use super::message::hung_up;
 use super::message::{Asks, Bases, DeltaMessage, Message, violation};
@@ -207,15 +207,15 @@ impl RemoteSupplier {
 }
 
 impl Settling for RemoteSupplier {
-    fn settled(&self, entry: u64, fate: Fate) {
-        let _ = self.done.send(Settlement::Settled(entry, fate));
+    fn settled(&self, entry: u64, result: FileResult) {
+        let _ = self.done.send(Settlement::Settled(entry, result));
     }
 }
 
 impl Supplier for RemoteSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
         let entry = file.wanted().entry;
-        let compare = file.wanted().compare.is_some() || file.may_be_renamed();
+        let compare = file.wanted().compare.is_some() || file.old_names().may_be();
         lock(&self.asked).as_mut().ok_or_else(hung_up)?.insert(entry, file);
         let count = {
             let mut next = lock(&self.next);

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use towpath_protocol::{ControlClosed, ControlSender};
 
 use super::TOGETHER;
-use crate::fate::Fate;
+use crate::file_result::FileResult;
 use crate::message::{Message, Settled, Unchanged};
 
 /// How long news of files that are done with wait for more: so often it is looked whether something urgent came,
@@ -18,7 +18,7 @@ const GATHERED: u32 = 10;
 /// What is on its way to the sender.
 pub(super) enum Settlement {
     /// A file is done with.
-    Settled(u64, Fate),
+    Settled(u64, FileResult),
     /// All entries below this one were looked at. After what was settled: the sender forgets them.
     Considered(u64),
     /// Everything before this was told.
@@ -60,7 +60,7 @@ struct ToldSettled {
 impl ToldSettled {
     fn add(&mut self, done: Settlement) {
         match done {
-            Settlement::Settled(entry, fate) => add(&mut self.settled, entry, fate),
+            Settlement::Settled(entry, result) => add(&mut self.settled, entry, result),
             Settlement::Considered(entry) => self.considered = Some(entry),
             Settlement::Flushed(end) => self.flushed = Some(end),
         }
@@ -85,12 +85,12 @@ impl ToldSettled {
     }
 }
 
-fn add(message: &mut Settled, entry: u64, fate: Fate) {
-    match fate {
-        Fate::Placed => message.placed.push(entry),
-        Fate::Dropped => message.dropped.push(entry),
-        Fate::Lost => message.lost.push(entry),
-        Fate::Unchanged(stamp) => message.unchanged.push(Unchanged {
+fn add(message: &mut Settled, entry: u64, result: FileResult) {
+    match result {
+        FileResult::Placed => message.placed.push(entry),
+        FileResult::Dropped => message.dropped.push(entry),
+        FileResult::Lost => message.lost.push(entry),
+        FileResult::Unchanged(stamp) => message.unchanged.push(Unchanged {
             entry,
             inode: stamp.inode,
             seconds: stamp.changed.seconds,

@@ -89,7 +89,7 @@ async fn unknown(bench: Bench) {
 }
 
 async fn outside(bench: Bench) {
-    // As an object of three pieces would be asked for, if its size were taken from a stranger.
+    // As an object of three pieces would be requested, if its size were taken from a stranger.
     let layout = Layout::of(3 * PIECE as u64).expect("small");
     let mut odd = want(1, &bench.objects[0], 0);
     odd.id = WantId::Piece { oid: Oid::of(&bench.objects[0]), layout, index: 2 };

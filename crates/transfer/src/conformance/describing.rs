@@ -84,20 +84,21 @@ async fn described(bench: Bench) {
 async fn proved(bench: Bench) {
     let data = &bench.objects[0];
     let (oid, layout) = (Oid::of(data), layout_of(data));
-    for asked in [0..10, 0..1, 9..10, 3..7, 0..u64::MAX] {
-        let (answers, result) = bench.ask(oid, Some(asked.clone())).await;
-        assert_eq!(result, Ok(()), "{asked:?}");
+    for requested in [0..10, 0..1, 9..10, 3..7, 0..u64::MAX] {
+        let (answers, result) = bench.ask(oid, Some(requested.clone())).await;
+        assert_eq!(result, Ok(()), "{requested:?}");
         expect_object(answers.first(), data);
         let mut proved = vec![false; layout.count() as usize];
         for answer in &answers[1..] {
             let Description::Proof(proof) = answer else { panic!("{answer:?} is no proof") };
             let values = pieces::verify(oid.digest(), &layout, proof.run.clone(), &proof.nodes);
             let found = proof.run.clone().map(|index| layout.value(index, piece(data, &layout, index)));
-            assert_eq!(values, Ok(found.collect()), "{:?} of {asked:?}", proof.run);
+            assert_eq!(values, Ok(found.collect()), "{:?} of {requested:?}", proof.run);
             proof.run.clone().for_each(|index| proved[index as usize] = true);
         }
-        let missing = (asked.start..asked.end.min(layout.count())).find(|&index| !proved[index as usize]);
-        assert_eq!(missing, None, "of {asked:?}");
+        let missing =
+            (requested.start..requested.end.min(layout.count())).find(|&index| !proved[index as usize]);
+        assert_eq!(missing, None, "of {requested:?}");
     }
 }
 
@@ -144,7 +145,7 @@ async fn unheard(bench: Bench) {
     drop(inbox);
     let oid = Oid::of(&bench.objects[0]);
     let query = Query { proofs: Some(0..9), follow: true, recipe: true, ..Query::about(oid) };
-    // Whatever it returns, it returns.
+    // Any result is right.
     let _ = bench.subject.plugin.get_descriptors(query, &bench.subject.context, answers).await;
     let (answers, result) = bench.ask(Oid::of(&bench.objects[0]), None).await;
     assert_eq!((answers.len(), result), (1, Ok(())));

@@ -43,7 +43,7 @@ async fn cancelled(bench: Bench) {
     let cancelling = async {
         first(&record).await;
         bench.subject.plugin.cancel_chunks(&tags);
-        // Again, and of what nobody asked for.
+        // Again, and of what nobody requested.
         bench.subject.plugin.cancel_chunks(&tags);
         bench.subject.plugin.cancel_chunks(&[u64::MAX]);
         record.release();

@@ -29,7 +29,7 @@ pub(super) fn rules() -> Vec<SeamRule> {
     ]
 }
 
-/// What came, and a gate before it.
+/// Record of what came, and a gate before it.
 pub(super) struct SinkRecord {
     got: Mutex<Got>,
     gate: Semaphore,
@@ -71,7 +71,7 @@ impl SinkRecord {
         self.got().outcomes.get(&tag).cloned().unwrap_or_default()
     }
 
-    /// How many ends a want has, duplicates of its delivery counted as one.
+    /// Number of a want's ends, duplicates of its delivery counted as one.
     pub(super) fn ends(&self, tag: Tag) -> usize {
         self.outcomes_of(tag).len() + usize::from(!self.deliveries_of(tag).is_empty())
     }
@@ -162,7 +162,7 @@ impl Bench {
         self.subject.plugin.get_chunks(wants, &self.subject.context, sink).await;
     }
 
-    /// Whether a delivery passes the session's check, with no more known than the OID.
+    /// True if a delivery passes the session's check, with no more known than the OID.
     pub(super) fn passes(&self, want: &Want, delivery: &Delivery) -> bool {
         let (oid, layout, index) = match want.id {
             WantId::Piece { oid, layout, index } => (oid, layout, index),

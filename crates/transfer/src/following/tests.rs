@@ -39,20 +39,20 @@ fn follow(new: &[u8], older: &Bytes) -> Vec<Option<Range<u64>>> {
         sample(piece, &mut samples);
         assert_eq!(samples.len(), sample_count(piece.len() as u64) * SAMPLE_LEN);
         let mut buf = vec![0xee; piece.len()];
-        let likeness = following.find(start, &samples, older, &mut buf)?;
-        if likeness.missing.is_empty() && buf != piece {
+        let piece_match = following.find(start, &samples, older, &mut buf)?;
+        if piece_match.missing.is_empty() && buf != piece {
             return None;
         }
-        let missing = likeness.missing.start as usize..likeness.missing.end as usize;
+        let missing = piece_match.missing.start as usize..piece_match.missing.end as usize;
         let mut made = vec![0xdd; piece.len()];
         made[missing.clone()].copy_from_slice(&piece[missing]);
-        likeness.read(start, older, &mut made).unwrap();
-        (made == piece).then_some(likeness.missing)
+        piece_match.read(start, older, &mut made).unwrap();
+        (made == piece).then_some(piece_match.missing)
     });
     pieces.collect()
 }
 
-/// How many bytes are missing in each piece.
+/// Number of bytes missing in each piece.
 fn missing(new: &[u8], older: &[u8]) -> Vec<usize> {
     let lens = new.chunks(PIECE).map(<[u8]>::len);
     let found = follow(new, &Bytes::new(older));

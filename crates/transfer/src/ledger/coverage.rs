@@ -1,4 +1,4 @@
-//! Which bytes of each object are there, and where the wants of the others begin.
+//! Bytes of each object that are there, and the positions of the others' wants.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -41,18 +41,27 @@ impl ByteCoverage {
         self.have(object).map_or(0, Intervals::prefix)
     }
 
-    /// How many wants of `object` have not ended.
+    /// Number of wants of `object` that have not ended.
     pub fn open_wants(&self, object: ObjectKey) -> usize {
         self.objects.get(&object).map_or(0, |coverage| coverage.wants.len())
     }
 
-    /// Whether the `wanted` bytes of `object` are there, and nothing else of it is asked for.
+    /// True if the `wanted` bytes of `object` are there, and nothing else of it is requested.
     pub fn is_complete(&self, object: ObjectKey, wanted: &Range<u64>) -> bool {
         let Some(coverage) = self.objects.get(&object) else { return wanted.is_empty() };
         coverage.have.covers(wanted) && coverage.wants.is_empty()
     }
 
-    /// Which bytes of `object` are there.
+    /// True if the `len` bytes of a want, if it has any, are there at each of its positions.
+    pub(super) fn covers(&self, positions: &[ObjectOffset], len: u64) -> bool {
+        len > 0
+            && positions.iter().all(|position| {
+                let have = self.have(position.object);
+                have.is_some_and(|have| have.covers(&(position.offset..position.offset + len)))
+            })
+    }
+
+    /// Bytes of `object` that are there.
     pub fn have(&self, object: ObjectKey) -> Option<&Intervals> {
         self.objects.get(&object).map(|coverage| &coverage.have)
     }
@@ -67,17 +76,17 @@ impl ByteCoverage {
         self.objects.get(&object).into_iter().flat_map(|coverage| coverage.near(range).copied())
     }
 
-    /// A want of `len` bytes has this place; false if that is known.
-    pub(super) fn add(&mut self, place: ObjectOffset, tag: Tag, len: u64) -> bool {
-        let coverage = self.objects.entry(place.object).or_default();
+    /// A want of `len` bytes has this position; false if that is known.
+    pub(super) fn add(&mut self, position: ObjectOffset, tag: Tag, len: u64) -> bool {
+        let coverage = self.objects.entry(position.object).or_default();
         coverage.longest = coverage.longest.max(len);
-        coverage.wants.insert((place.offset, tag))
+        coverage.wants.insert((position.offset, tag))
     }
 
-    /// A want has this place no more.
-    pub(super) fn remove(&mut self, place: &ObjectOffset, tag: Tag) {
-        if let Some(coverage) = self.objects.get_mut(&place.object) {
-            coverage.wants.remove(&(place.offset, tag));
+    /// A want has this position no more.
+    pub(super) fn remove(&mut self, position: &ObjectOffset, tag: Tag) {
+        if let Some(coverage) = self.objects.get_mut(&position.object) {
+            coverage.wants.remove(&(position.offset, tag));
         }
     }
 

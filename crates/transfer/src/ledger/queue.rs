@@ -1,4 +1,4 @@
-//! Wants that are to be asked for, in their order, and those that wait for a moment. A want that is neither any more
+//! Wants that are to be requested, in their order, and those that wait for a moment. A want that is neither any more
 //! leaves when it is come by.
 
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ use crate::want::{Tag, WantId};
 #[derive(Debug, Default)]
 pub(super) struct WantQueue {
     chunks: VecDeque<Tag>,
-    /// Whatever else is queued.
+    /// All other queued wants.
     others: VecDeque<Tag>,
     delayed: BinaryHeap<Reverse<(Instant, Tag)>>,
 }
@@ -59,17 +59,17 @@ impl WantQueue {
         Some(std::collections::binary_heap::PeekMut::pop(due).0.1)
     }
 
-    /// When the next moment comes.
+    /// Time of the next moment.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         self.delayed.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// Whether a chunk may be queued.
+    /// True if a chunk may be queued.
     pub(super) fn has_chunks(&self) -> bool {
         !self.chunks.is_empty()
     }
 
-    /// Whether anything may be queued.
+    /// True if anything may be queued.
     pub(super) fn has_any(&self) -> bool {
         self.has_chunks() || !self.others.is_empty()
     }

@@ -1,6 +1,7 @@
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 
+use super::wants::WANT_COST;
 use super::*;
 use crate::want::Group;
 
@@ -22,8 +23,8 @@ impl Fixture {
 
     fn piece(&mut self, object: ObjectKey, index: u64) -> Tag {
         let id = WantId::Piece { oid: Oid::of(b"x"), layout: self.layout, index };
-        let place = ObjectOffset { object, offset: index * PIECE };
-        self.ledger.add(id, place, &self.group, self.now)
+        let position = ObjectOffset { object, offset: index * PIECE };
+        self.ledger.add(id, position, &self.group, self.now)
     }
 
     fn chunk(&mut self, object: ObjectKey, name: u8, offset: u64, len: u32) -> Tag {
@@ -31,10 +32,10 @@ impl Fixture {
         self.ledger.add(id, ObjectOffset { object, offset }, &self.group, self.now)
     }
 
-    /// Its bytes came and were written to every place it has now.
+    /// Its bytes came and were written to every position it has now.
     fn done(&mut self, tag: Tag) -> (Vec<ObjectOffset>, Vec<Tag>) {
-        let places = self.ledger.get(tag).map(|want| want.places.clone()).unwrap_or_default();
-        let done = self.ledger.done(tag, &places, self.now);
+        let positions = self.ledger.get(tag).map(|want| want.positions.clone()).unwrap_or_default();
+        let done = self.ledger.done(tag, &positions, self.now);
         (done.filled, done.cancelled)
     }
 
@@ -44,9 +45,9 @@ impl Fixture {
 }
 
 /// The objects that a failed want belongs to.
-fn failed(verdict: WantFate) -> Vec<ObjectKey> {
-    let WantFate::Failed(want) = verdict else { panic!("{verdict:?}") };
-    want.places.iter().map(|place| place.object).collect()
+fn failed(result: WantResult) -> Vec<ObjectKey> {
+    let WantResult::Failed(want) = result else { panic!("{result:?}") };
+    want.positions.iter().map(|position| position.object).collect()
 }
 
 #[test]
@@ -55,9 +56,9 @@ fn a_batch_keeps_to_the_room_but_never_starves() {
     let tags: Vec<_> = (0..4).map(|i| f.piece(1, i)).collect();
     assert_eq!(f.ledger.next_batch(1, 100, f.now).len(), 1);
     assert_eq!(f.ledger.next_batch(2 * (PIECE + WANT_COST), 100, f.now).len(), 2);
-    assert_eq!(f.ledger.asked().all, 3 * (PIECE + WANT_COST));
+    assert_eq!(f.ledger.requested().all, 3 * (PIECE + WANT_COST));
     f.done(tags[0]);
-    assert_eq!(f.ledger.asked().all, 2 * (PIECE + WANT_COST));
+    assert_eq!(f.ledger.requested().all, 2 * (PIECE + WANT_COST));
     assert_eq!(f.ask(), [tags[3]]);
 }
 
@@ -68,8 +69,8 @@ fn a_piece_that_arrives_cancels_the_chunks_inside_it() {
     let inside = f.chunk(1, 1, 10, 100);
     let across = f.chunk(1, 2, PIECE - 10, 20);
     f.ask();
-    let (places, cancelled) = f.done(piece);
-    assert_eq!(places, [ObjectOffset { object: 1, offset: 0 }]);
+    let (positions, cancelled) = f.done(piece);
+    assert_eq!(positions, [ObjectOffset { object: 1, offset: 0 }]);
     assert_eq!(cancelled, [inside]);
     assert!(f.ledger.get(across).is_some());
 }
@@ -83,7 +84,7 @@ fn chunks_that_fill_a_piece_cancel_it() {
     f.ask();
     assert_eq!(f.done(first).1, []);
     assert_eq!(f.done(second).1, [piece]);
-    assert_eq!(f.ledger.asked().all, 0);
+    assert_eq!(f.ledger.requested().all, 0);
 }
 
 #[test]
@@ -92,8 +93,8 @@ fn the_same_content_in_two_places_is_asked_for_once() {
     let tag = f.chunk(1, 7, 0, 50);
     assert_eq!(f.chunk(2, 7, 400, 50), tag);
     assert_eq!(f.ask(), [tag]);
-    let (places, _) = f.done(tag);
-    assert_eq!(places.len(), 2);
+    let (positions, _) = f.done(tag);
+    assert_eq!(positions.len(), 2);
     assert!(f.ledger.coverage().have(2).unwrap().covers(&(400..450)));
 }
 
@@ -113,8 +114,8 @@ fn retry_later_waits_its_time() {
     let mut f = Fixture::new(PIECE);
     let tag = f.piece(1, 0);
     f.ask();
-    let verdict = f.ledger.ended(tag, &Outcome::RetryLater(Duration::from_secs(2)), f.now);
-    assert_eq!(verdict, WantFate::Again);
+    let result = f.ledger.ended(tag, &Outcome::RetryLater(Duration::from_secs(2)), f.now);
+    assert_eq!(result, WantResult::Again);
     assert_eq!(f.ask(), []);
     assert_eq!(f.ledger.next_wake(), Some(f.now + Duration::from_secs(2)));
     assert!(!f.ledger.has_due(f.now));
@@ -131,8 +132,8 @@ fn a_final_outcome_fails_every_object_that_needs_the_want() {
         f.chunk(2, 7, 400, 50);
         f.ask();
         assert_eq!(failed(f.ledger.ended(tag, &outcome, f.now)), [1, 2]);
-        assert_eq!(f.ledger.asked().all, 0);
-        assert_eq!(f.ledger.ended(tag, &outcome, f.now), WantFate::Unknown);
+        assert_eq!(f.ledger.requested().all, 0);
+        assert_eq!(f.ledger.ended(tag, &outcome, f.now), WantResult::Unknown);
     }
 }
 
@@ -142,7 +143,7 @@ fn wrong_bytes_are_asked_for_again_a_few_times() {
     let tag = f.piece(1, 0);
     for _ in 1..LedgerConfig::default().max_bad {
         assert_eq!(f.ask(), [tag]);
-        assert_eq!(f.ledger.bad(tag), WantFate::Again);
+        assert_eq!(f.ledger.bad(tag), WantResult::Again);
     }
     assert_eq!(f.ask(), [tag]);
     assert_eq!(failed(f.ledger.bad(tag)), [1]);
@@ -166,7 +167,7 @@ fn forgetting_an_object_leaves_what_others_need() {
     let own = f.chunk(1, 8, 50, 50);
     f.ask();
     assert_eq!(f.ledger.forget(1), [own]);
-    assert_eq!(f.ledger.get(shared).unwrap().places, [ObjectOffset { object: 2, offset: 400 }]);
+    assert_eq!(f.ledger.get(shared).unwrap().positions, [ObjectOffset { object: 2, offset: 400 }]);
 }
 
 #[test]
@@ -198,12 +199,12 @@ fn a_place_that_was_not_written_is_still_to_be_filled() {
     let mut f = Fixture::new(PIECE);
     let tag = f.piece(1, 0);
     f.ask();
-    let written = f.ledger.delivered(tag).unwrap().places.clone();
+    let written = f.ledger.delivered(tag).unwrap().positions.clone();
     f.piece(2, 0);
     assert_eq!(f.ledger.done(tag, &written, f.now).filled, written);
     assert!(f.ledger.coverage().is_complete(1, &(0..PIECE)));
     assert!(!f.ledger.coverage().is_complete(2, &(0..PIECE)));
-    assert_eq!(f.ledger.asked().all, 0);
+    assert_eq!(f.ledger.requested().all, 0);
     assert_eq!(f.ask(), [tag]);
     f.done(tag);
     assert!(f.ledger.coverage().is_complete(2, &(0..PIECE)));
@@ -216,7 +217,7 @@ fn while_bytes_are_checked_neither_duplicates_nor_outcomes_count() {
     f.ask();
     assert!(f.ledger.delivered(tag).is_some());
     assert!(f.ledger.delivered(tag).is_none());
-    assert_eq!(f.ledger.ended(tag, &Outcome::NotHere, f.now), WantFate::Unknown);
+    assert_eq!(f.ledger.ended(tag, &Outcome::NotHere, f.now), WantResult::Unknown);
     f.ledger.bad(tag);
     assert!(f.ledger.delivered(tag).is_some(), "late, but they may be good");
 }
@@ -239,13 +240,13 @@ fn the_same_place_wanted_twice_is_one() {
     let mut f = Fixture::new(PIECE);
     let tag = f.piece(1, 0);
     assert_eq!(f.piece(1, 0), tag);
-    assert_eq!(f.ledger.get(tag).unwrap().places.len(), 1);
+    assert_eq!(f.ledger.get(tag).unwrap().positions.len(), 1);
 }
 
 #[test]
 fn pieces_that_nobody_is_asked_for_can_be_taken_back() {
     let mut f = Fixture::new(6 * PIECE);
-    let asked = f.piece(1, 0);
+    let requested = f.piece(1, 0);
     f.ask();
     let [queued, shared, delayed] = [1, 2, 3].map(|index| f.piece(1, index));
     f.piece(2, 2);
@@ -253,15 +254,15 @@ fn pieces_that_nobody_is_asked_for_can_be_taken_back() {
     f.ledger.ended(queued, &Outcome::RetryLater(Duration::from_secs(5)), f.now);
     let chunk = f.chunk(1, 9, 5 * PIECE, 100);
     f.ledger.take_back_pieces(1);
-    assert!(f.ledger.get(asked).is_some() && f.ledger.get(chunk).is_some());
+    assert!(f.ledger.get(requested).is_some() && f.ledger.get(chunk).is_some());
     assert!(f.ledger.get(queued).is_none() && f.ledger.get(delayed).is_none());
-    assert_eq!(f.ledger.get(shared).unwrap().places, [ObjectOffset { object: 2, offset: 2 * PIECE }]);
+    assert_eq!(f.ledger.get(shared).unwrap().positions, [ObjectOffset { object: 2, offset: 2 * PIECE }]);
     assert_eq!(f.ledger.coverage().open_wants(1), 2);
     assert_eq!(f.ask(), [shared, chunk], "the others are not asked any more");
-    f.done(asked);
+    f.done(requested);
     f.done(chunk);
     f.done(shared);
-    assert_eq!(f.ledger.asked().all, 0);
+    assert_eq!(f.ledger.requested().all, 0);
     assert!(f.ledger.next_batch(u64::MAX, 100, f.now + Duration::from_secs(10)).is_empty());
 }
 
@@ -289,18 +290,18 @@ fn chunks_taken_all_at_once_do_not_count_against_the_window() {
     let all: Vec<_> = f.ledger.next_chunks(f.now).iter().map(|want| want.tag).collect();
     assert_eq!(all, chunks);
     assert!(!f.ledger.has_due_chunks(f.now));
-    assert_eq!((f.ledger.asked().all, f.ledger.asked_bytes(1)), (0, 50_000));
+    assert_eq!((f.ledger.requested().all, f.ledger.requested_bytes(1)), (0, 50_000));
     assert_eq!(f.ask(), [piece]);
     // One comes back and goes the usual way, one ends.
     f.ledger.ended(chunks[0], &Outcome::Cancelled, f.now);
     f.done(chunks[1]);
     assert_eq!(f.ask(), [chunks[0]]);
-    assert_eq!(f.ledger.asked().all, PIECE + WANT_COST + 1000 + WANT_COST);
+    assert_eq!(f.ledger.requested().all, PIECE + WANT_COST + 1000 + WANT_COST);
     f.done(piece);
     f.done(chunks[0]);
-    assert_eq!(f.ledger.asked().all, 0);
+    assert_eq!(f.ledger.requested().all, 0);
     f.ledger.forget(1);
-    assert_eq!(f.ledger.asked().all, 0);
+    assert_eq!(f.ledger.requested().all, 0);
 }
 
 #[test]
@@ -317,6 +318,6 @@ fn only_bytes_that_were_not_there_count_as_fresh() {
     let chunk = f.chunk(1, 1, 0, 1000);
     f.chunk(1, 1, 5000, 1000);
     f.ask();
-    let places = f.ledger.get(chunk).unwrap().places.clone();
-    assert_eq!(f.ledger.done(chunk, &places, f.now).fresh, 400 + 1000);
+    let positions = f.ledger.get(chunk).unwrap().positions.clone();
+    assert_eq!(f.ledger.done(chunk, &positions, f.now).fresh, 400 + 1000);
 }

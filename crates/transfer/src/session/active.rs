@@ -1,4 +1,4 @@
-//! What a session keeps of an object in flight.
+//! State that a session keeps of an object in flight.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::asked::{PartialPiece, RecipeRequest, Sampled};
 use super::comparing::Comparison;
+use super::requests::{RecipeRequest, Sampled};
 use super::{OnDone, RecipeClaim};
 use crate::intervals::Intervals;
 use crate::object::ObjectInFlight;
@@ -17,9 +17,9 @@ use crate::object::ObjectInFlight;
 pub(super) struct Active {
     pub(super) object: Arc<ObjectInFlight>,
     pub(super) recipe: Option<RecipeClaim>,
-    /// Whether its recipe was asked for.
-    pub(super) asked: RecipeRequest,
-    /// Whether its samples were asked for.
+    /// State of the request for its recipe.
+    pub(super) request: RecipeRequest,
+    /// State of the request for its samples.
     pub(super) sampled: Sampled,
     /// The next piece to plan; with a recipe, of those that may be here.
     pub(super) cursor: u64,
@@ -31,8 +31,6 @@ pub(super) struct Active {
     pub(super) switched: u64,
     /// Bytes in the target that may be good.
     pub(super) existing: Intervals,
-    /// Of pieces that did not come whole.
-    pub(super) partial_pieces: Vec<PartialPiece>,
     /// Pieces that may be here and that nobody looked at.
     pub(super) comparison: Comparison,
     /// Pieces being read back, and whether something was written to them since.
@@ -41,7 +39,7 @@ pub(super) struct Active {
     pub(super) writing_pieces: HashMap<u64, bool>,
     /// Deliveries being checked and written.
     pub(super) writing: usize,
-    /// What the target was last told to have from its front on.
+    /// Length from its front on that the target was last told to have.
     prefix: u64,
     /// Pieces of a live object whose values are signed.
     pub(super) signed: u64,
@@ -52,14 +50,14 @@ pub(super) struct Active {
     _permit: OwnedSemaphorePermit,
 }
 
-/// How far an object is.
+/// Phase that an object is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ObjectPhase {
     /// Its source is asked what it is.
     Describing,
     /// Its target is being opened.
     Beginning,
-    /// Values are asked for, to check what an earlier transfer left.
+    /// Values are requested, to check what an earlier transfer left.
     Proving,
     /// Wants are out.
     Fetching,
@@ -81,7 +79,7 @@ impl Active {
         let recipe = recipe.filter(|_| !object.oid.is_live() && !early);
         Self {
             object: Arc::clone(object),
-            asked: if early || recipe.is_some() { RecipeRequest::Over } else { RecipeRequest::No },
+            request: if early || recipe.is_some() { RecipeRequest::Over } else { RecipeRequest::No },
             recipe,
             sampled: Sampled::No,
             cursor: 0,
@@ -89,7 +87,6 @@ impl Active {
             next_chunk: 0,
             switched: 0,
             existing: Intervals::default(),
-            partial_pieces: Vec::new(),
             comparison: Comparison::default(),
             rechecking: HashMap::new(),
             writing_pieces: HashMap::new(),

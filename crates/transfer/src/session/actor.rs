@@ -13,24 +13,25 @@ use towpath_content::pieces::Layout;
 use towpath_store::About;
 
 use super::active::{Active, ObjectPhase};
-use super::asked::Rounds;
 use super::calls::PluginCalls;
 use super::events::{Checked, SessionEvent};
 use super::existing::DiskComparer;
-use super::gauge::NetworkGauge;
+use super::meter::NetworkMeter;
+use super::partial_pieces::PartialPieces;
 use super::questions::Questions;
+use super::requests::Rounds;
 use super::table::ObjectTable;
 use super::work::Job;
 use super::{FetchError, SessionConfig, Submission, cancel, workers};
-use crate::ledger::{Ledger, WantFate};
+use crate::ledger::{Ledger, WantResult};
 use crate::object::ObjectInFlight;
 use crate::plugin::{Context, Description, TransferPlugin};
 use crate::progress::Progress;
 use crate::want::{ObjectKey, Outcome, Tag, Want, WantId};
 
-/// How often stalls are looked for.
+/// Interval of looks for stalls.
 const TICK: Duration = Duration::from_millis(500);
-/// Events handled before new wants are asked for.
+/// Events handled before new wants are requested.
 const EVENTS_PER_ROUND: usize = 256;
 
 /// The task's state, each part with one job.
@@ -39,9 +40,9 @@ pub(super) struct Actor {
     pub(super) questions: Questions,
     comparer: DiskComparer,
     calls: PluginCalls,
-    /// When the root plugin is asked whether it wants recipes.
+    /// Rounds in which the root plugin is asked whether it wants recipes.
     rounds: Rounds,
-    /// Who signs what is said of live objects.
+    /// Node that signs what is said of live objects.
     pub(super) node: Option<NodeId>,
     token: CancellationToken,
     next_key: ObjectKey,
@@ -61,7 +62,8 @@ impl Actor {
             root: Arc::clone(&root),
             objects: HashMap::new(),
             ledger: Ledger::new(config.ledger, now),
-            gauge: NetworkGauge::new(now),
+            meter: NetworkMeter::new(now),
+            partial_pieces: PartialPieces::default(),
             jobs: workers::start(config.workers, &events),
             progress,
         };
@@ -107,8 +109,8 @@ impl Actor {
             }
             self.rounds.look(&mut self.table, &self.questions, Instant::now());
             self.calls.ask(&mut self.table);
-            if self.table.ledger.asked().whole == 0 {
-                self.table.gauge.rests();
+            if self.table.ledger.requested().whole == 0 {
+                self.table.meter.rests();
             }
         }
         self.cancel_all(inbox);
@@ -136,7 +138,11 @@ impl Actor {
             SessionEvent::Answered { key, for_proofs: false, result } => self.answered(key, result),
             SessionEvent::Began { key, result } => self.began(key, result),
             SessionEvent::Delivery { delivery, room } => self.table.delivery(delivery, room),
-            SessionEvent::PartialPiece(delivery) => self.table.partial_piece(delivery),
+            SessionEvent::PartialPiece(delivery) => {
+                if let Some(want) = self.table.ledger.get(delivery.tag) {
+                    self.table.partial_pieces.keep(want, &delivery);
+                }
+            }
             SessionEvent::Outcome { tag, outcome } => self.outcome(tag, &outcome),
             SessionEvent::CallEnded { tags, batch, counted } => {
                 if counted {
@@ -228,7 +234,7 @@ impl Actor {
                     self.table.finish(key, Err(why));
                 }
             }
-            // Whoever asks for one takes it from there.
+            // Whoever requests one takes it from there.
             Description::Samples { first, bytes } => {
                 if self.table.samples(key, first, &bytes) {
                     self.advance(key);
@@ -275,7 +281,7 @@ impl Actor {
         }
     }
 
-    /// Whatever came of it: without proofs what an earlier transfer left cannot be checked, and is
+    /// Goes on whatever the result: without proofs what an earlier transfer left cannot be checked, and is
     /// fetched again.
     fn proofs_ended(&mut self, key: ObjectKey) {
         if let Some(active) =
@@ -304,27 +310,27 @@ impl Actor {
 
     fn outcome(&mut self, tag: Tag, outcome: &Outcome) {
         if matches!(outcome, Outcome::RetryLater(_))
-            && let Some((places, len)) = self.table.give_way(tag)
+            && let Some((positions, len)) = self.table.give_way(tag)
         {
-            for place in places {
-                self.table.plan_chunks_in(place.object, &(place.offset..place.offset + len));
-                self.advance(place.object);
+            for position in positions {
+                self.table.plan_chunks_in(position.object, &(position.offset..position.offset + len));
+                self.advance(position.object);
             }
             return;
         }
-        if let WantFate::Failed(want) = self.table.ledger.ended(tag, outcome, Instant::now()) {
+        if let WantResult::Failed(want) = self.table.ledger.ended(tag, outcome, Instant::now()) {
             self.failed(&want, || FetchError::Ended(outcome.clone()));
         }
     }
 
     /// A want cannot be had. A chunk's place is filled by pieces, a piece's object has failed.
     fn failed(&mut self, want: &Want, why: impl Fn() -> FetchError) {
-        for &place in &want.places {
+        for &position in &want.positions {
             match want.id {
-                WantId::Piece { .. } => self.table.finish(place.object, Err(why())),
+                WantId::Piece { .. } => self.table.finish(position.object, Err(why())),
                 WantId::Chunk { .. } | WantId::Block { .. } => {
-                    self.table.fall_back(place, want.id.len());
-                    self.plan(place.object);
+                    self.table.fall_back(position, want.id.len());
+                    self.plan(position.object);
                 }
             }
         }
@@ -343,13 +349,13 @@ impl Actor {
 
     fn checked(&mut self, want: Box<Want>, source: Arc<str>, result: Checked) {
         let mut spoilt = Vec::new();
-        for place in &want.places {
-            let Some(active) = self.table.objects.get_mut(&place.object) else { continue };
+        for position in &want.positions {
+            let Some(active) = self.table.objects.get_mut(&position.object) else { continue };
             active.writing -= 1;
             if let WantId::Piece { index, .. } = want.id
                 && active.writing_pieces.remove(&index) == Some(true)
             {
-                spoilt.push((place.object, index));
+                spoilt.push((position.object, index));
             }
         }
         match result {
@@ -364,14 +370,14 @@ impl Actor {
             Checked::Bad(what) => {
                 tracing::warn!(%source, %what, "refused a delivery");
                 self.table.root.report_corrupt(&source);
-                if let WantFate::Failed(want) = self.table.ledger.bad(want.tag) {
+                if let WantResult::Failed(want) = self.table.ledger.bad(want.tag) {
                     let bad = || FetchError::Bad { source_name: Arc::clone(&source), what: what.clone() };
                     self.failed(&want, bad);
                 }
             }
         }
-        for place in &want.places {
-            self.advance(place.object);
+        for position in &want.positions {
+            self.advance(position.object);
         }
     }
 

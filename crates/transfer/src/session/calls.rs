@@ -50,9 +50,9 @@ impl PluginCalls {
             if window == 0 {
                 return;
             }
-            let room = window.saturating_sub(table.ledger.asked().all);
+            let room = window.saturating_sub(table.ledger.requested().all);
             // Small rooms are left to grow, so that wants go out in batches.
-            if table.ledger.asked().all > 0 && room < self.config.batch_bytes.min(window / 4) {
+            if table.ledger.requested().all > 0 && room < self.config.batch_bytes.min(window / 4) {
                 return;
             }
             let room = room.min(self.config.batch_bytes);
@@ -61,8 +61,8 @@ impl PluginCalls {
                 return;
             }
             self.under_way += 1;
-            if table.ledger.asked().whole > 0 {
-                table.gauge.asked();
+            if table.ledger.requested().whole > 0 {
+                table.meter.requested();
             }
             self.call(table, wants, true);
         }

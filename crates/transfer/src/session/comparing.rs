@@ -1,4 +1,4 @@
-//! What lies in an object's place is read and compared with the values of its pieces, while the network brings
+//! Comparison of what lies in an object's place with the values of its pieces, while the network brings
 //! others: the disk from the front, the network from the end where that is of use. Pure: handed the time.
 //!
 //! The disk goes on as long as it brings good pieces at a rate that counts beside the network's. Else it only
@@ -23,11 +23,11 @@ const WEIGHT: f64 = 1.0 / 8.0;
 const LIKELY: f64 = 0.5;
 /// Bytes a second that comparing brings, as a share of the network's, below which it only looks here and there.
 const LEAST_SHARE: f64 = 0.1;
-/// How often it does.
+/// Interval at which it does.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long the network waits for the first samples, by which shifted pieces are found.
+/// Time that the network waits for the first samples, by which shifted pieces are found.
 const HELD: Duration = Duration::from_millis(100);
-/// How far apart such looks are, as a share of what is left (the golden ratio): anywhere soon.
+/// Distance between such looks, as a share of what is left (the golden ratio): anywhere soon.
 const STEP: f64 = 0.618_033_988_749_894_9;
 /// A disk faster than this share of the network is waited for where pieces are likely good: what is fetched once more
 /// has to save time.
@@ -52,42 +52,42 @@ const LEAST_KNOWN: f64 = 0.25;
 pub(super) struct Comparison {
     /// Those that nobody looked at.
     left: Intervals,
-    /// Where the disk goes on.
+    /// Piece at which the disk goes on.
     next: u64,
     /// The share of pieces that are good, of late.
     good: f64,
     reading: u64,
-    /// How many are read at once.
+    /// Number of pieces that are read at once.
     reads: u64,
     rate: Rate,
     /// Bytes that were good.
     kept: u64,
     looks: u32,
     last_look: Duration,
-    /// Whether a piece was not in its place.
+    /// True if a piece was not in its place.
     has_missed: bool,
     /// Before which piece the disk stops, while what comes behind cannot be found yet.
     end: Option<u64>,
-    /// Until when the network is asked for none of what may be found then.
+    /// Until when nothing is requested of the network that may be found then.
     held_until: Duration,
     /// Until when the network is tried first, and bytes of a piece; none before it began, and if that is not so.
     trial: Option<(Duration, u64)>,
     has_begun: bool,
-    /// Whether it came in an interrupted transfer: it is most likely good, and not to come again to save a moment.
+    /// True if it came in an interrupted transfer: it is most likely good, and not to come again to save a moment.
     came_before: bool,
 }
 
-/// What is known of the network at the moment.
+/// State of the network at the moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NetworkRate {
     /// Bytes a second; 0 if nothing came yet.
     pub(super) rate: f64,
-    /// Whether more could be asked of it.
+    /// True if more could be requested of it.
     pub(super) has_room: bool,
-    /// Whether nothing is asked of it.
+    /// True if nothing is requested of it.
     pub(super) is_idle: bool,
-    /// Bytes that are asked of it and have not come.
-    pub(super) asked: u64,
+    /// Bytes that are requested of it and have not come.
+    pub(super) requested: u64,
 }
 
 impl Default for Comparison {
@@ -118,7 +118,7 @@ impl Comparison {
         self.left.insert(index..index + 1);
     }
 
-    /// Pieces of so many bytes are about to be compared; `round_trip` tells how far the network is that may be tried first, zero
+    /// Pieces of so many bytes are about to be compared; `round_trip` is that of the network that may be tried first, zero
     /// if nobody knows. Only the first such word counts.
     pub(super) fn begin(&mut self, bytes: u64, round_trip: impl FnOnce() -> Option<Duration>, now: Duration) {
         let is_little = self.left.len().saturating_mul(bytes) <= MOST_TRIED;
@@ -128,7 +128,7 @@ impl Comparison {
         }
     }
 
-    /// What is compared came in an interrupted transfer.
+    /// Takes note that what is compared came in an interrupted transfer.
     pub(super) const fn has_come_before(&mut self) {
         self.came_before = true;
     }
@@ -138,7 +138,7 @@ impl Comparison {
         self.trial.map(|(until, _)| until).filter(|until| !until.is_zero())
     }
 
-    /// That time has come. What is known of the network by now decides.
+    /// Ends the trial; what is known of the network by now decides.
     pub(super) fn trial_is_over(&mut self) {
         self.trial = self.trial.map(|(_, bytes)| (Duration::ZERO, bytes));
     }
@@ -148,16 +148,16 @@ impl Comparison {
         self.trial = None;
     }
 
-    /// Whether the network is tried first, or brings the rest so soon that the disk is left alone.
+    /// True if the network is tried first, or brings the rest so soon that the disk is left alone.
     fn is_tried(&self, network: NetworkRate, now: Duration) -> bool {
         self.trial.is_some_and(|(until, bytes)| {
             let soon = if now < until { SOON_AT_FIRST } else { SOON };
-            let rest = (self.left.len() * bytes + network.asked) as f64;
+            let rest = (self.left.len() * bytes + network.requested) as f64;
             if network.rate > 0.0 { rest / network.rate < soon } else { now < until }
         })
     }
 
-    /// Whether nobody looked at piece `index`.
+    /// True if nobody looked at piece `index`.
     pub(super) fn is_left(&self, index: u64) -> bool {
         self.left.covers(&(index..index + 1))
     }
@@ -167,7 +167,7 @@ impl Comparison {
         self.left.is_empty()
     }
 
-    /// How many of the pieces that are left can be expected to be good.
+    /// Expected number of good pieces among those that are left.
     pub(super) fn expected_good(&self) -> f64 {
         self.left.len() as f64 * self.good
     }
@@ -177,7 +177,7 @@ impl Comparison {
         self.rate.get(now, u64::MAX)
     }
 
-    /// Whether a piece was not where it should be.
+    /// True if a piece was not where it should be.
     pub(super) const fn has_missed(&self) -> bool {
         self.has_missed
     }
@@ -195,7 +195,7 @@ impl Comparison {
         self.kept
     }
 
-    /// Whether pieces are likely good.
+    /// True if pieces are likely good.
     pub(super) const fn is_likely(&self) -> bool {
         self.good >= LIKELY
     }
@@ -207,7 +207,7 @@ impl Comparison {
         self.is_likely() && (disk <= 0.0 || disk >= FAST_DISK * network)
     }
 
-    /// What is left is left to others: which pieces.
+    /// Leaves to others what is left; returns which pieces.
     pub(super) fn give_up(&mut self) -> Vec<Range<u64>> {
         let left = std::mem::take(&mut self.left);
         left.iter().collect()
@@ -284,7 +284,7 @@ impl Comparison {
         let seconds = (self.left.len() * bytes) as f64 / disk;
         let is_much_slower = disk < FAST_DISK * network.rate && !self.came_before;
         let is_slow = is_much_slower || disk < network.rate && seconds > SHORT;
-        // What was measured of a network that is hardly used may be wrong by now.
+        // A rate measured of a network that is hardly used may be wrong by now.
         let is_unknown = network.rate <= 0.0 || network.rate > LEAST_KNOWN * disk;
         is_slow || is_unknown && network.is_idle && seconds > LONG
     }
@@ -296,7 +296,7 @@ mod tests {
 
     const BYTES: u64 = 256 << 10;
 
-    /// What came of a comparison: pieces the disk found good, pieces that the network brought, and when it was over.
+    /// Result of a comparison: pieces the disk found good, pieces that the network brought, and when it was over.
     struct Came {
         good: u64,
         fetched: u64,
@@ -336,7 +336,7 @@ mod tests {
                 rate: measured,
                 has_room: outstanding < 2,
                 is_idle: outstanding == 0,
-                asked: outstanding * BYTES,
+                requested: outstanding * BYTES,
             };
             while it.for_network(state(outstanding), BYTES, now).is_some() {
                 outstanding += 1;
@@ -367,10 +367,10 @@ mod tests {
         assert!(came.good > 900, "{}", came.good);
     }
 
-    /// What was kept of an interrupted get was hashed slower than the network brings more, and half of it came again.
+    /// An interrupted get's rest was hashed slower than the network brings more, and half of it came again.
     #[test]
     fn what_came_before_does_not_come_again_to_save_a_moment() {
-        let network = NetworkRate { rate: 200e6, has_room: true, is_idle: false, asked: 0 };
+        let network = NetworkRate { rate: 200e6, has_room: true, is_idle: false, requested: 0 };
         let asks = |came_before, count: u64, good| {
             let mut it = Comparison { came_before, ..Comparison::default() };
             (0..count).for_each(|index| it.add(index));
@@ -409,12 +409,12 @@ mod tests {
         let mut it = Comparison::default();
         (0..4000).for_each(|index| it.add(index));
         let at = |ms: u64| Duration::from_millis(ms);
-        let unknown = NetworkRate { rate: 0.0, has_room: true, is_idle: true, asked: 0 };
+        let unknown = NetworkRate { rate: 0.0, has_room: true, is_idle: true, requested: 0 };
         for ms in 0..100 {
             it.next(unknown, true, at(ms * 6));
             it.compared(BYTES, BYTES, at(ms * 6 + 6));
         }
-        let network = |rate, is_idle| NetworkRate { rate, has_room: true, is_idle, asked: 0 };
+        let network = |rate, is_idle| NetworkRate { rate, has_room: true, is_idle, requested: 0 };
         let mut asks = |rate, is_idle| it.for_network(network(rate, is_idle), BYTES, at(600)).is_some();
         assert!(asks(119e6, false), "faster than the disk");
         assert!(asks(60e6, false), "a little faster, and the disk takes long");
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn a_near_network_is_tried_first_for_what_it_brings_soon() {
         let at = Duration::from_millis;
-        let network = |rate, is_idle| NetworkRate { rate, has_room: true, is_idle, asked: 0 };
+        let network = |rate, is_idle| NetworkRate { rate, has_room: true, is_idle, requested: 0 };
         let begun = |count: u64, round_trip: Option<u64>| {
             let mut it = Comparison::default();
             (0..count).for_each(|index| it.add(index));
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(near.for_network(network(40e6, false), BYTES, at(100)), None, "it is not faster");
         assert_eq!(near.for_network(network(12e6, false), BYTES, at(20)), None, "it is slow");
         assert_eq!(near.next(network(12e6, false), false, at(20)), Some(0));
-        let busy = NetworkRate { asked: 64 << 20, ..network(119e6, false) };
+        let busy = NetworkRate { requested: 64 << 20, ..network(119e6, false) };
         assert_eq!(begun(40, Some(200)).next(busy, false, at(20)), Some(0), "it has others to bring");
         let mut alone_no_more = begun(40, Some(200));
         alone_no_more.give_way();
@@ -472,7 +472,7 @@ mod tests {
         let mut it = Comparison::default();
         (0..50).for_each(|index| it.add(index));
         let (mut seen, mut now) = (Vec::new(), Duration::ZERO);
-        let network = NetworkRate { rate: 1e9, has_room: true, is_idle: false, asked: 0 };
+        let network = NetworkRate { rate: 1e9, has_room: true, is_idle: false, requested: 0 };
         while !it.is_over() {
             now += PAUSE;
             seen.extend(it.next(network, false, now).inspect(|_| it.compared(BYTES, 0, now)));

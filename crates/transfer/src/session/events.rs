@@ -1,4 +1,4 @@
-//! What the actor is told: its inbox.
+//! Events for the actor: its inbox.
 
 use std::io;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::asked::Wrong;
+use super::requests::Wrong;
 use super::{FetchError, Fetched, RecipeClaim, Submission};
 use crate::object::CheckError;
 use crate::plugin::Description;
@@ -16,7 +16,7 @@ use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want};
 pub(super) enum SessionEvent {
     /// Objects to fetch.
     Submit(Vec<Submission>),
-    /// What came of jobs that a worker took at once.
+    /// Results of jobs that a worker took at once.
     Performed(Vec<SessionEvent>),
     /// A plugin answered a question.
     Answer {
@@ -50,7 +50,7 @@ pub(super) enum SessionEvent {
         /// It is one of the limited number of calls.
         counted: bool,
     },
-    /// What came of asking for an object's recipe.
+    /// Result of the request for an object's recipe.
     Recipe {
         key: ObjectKey,
         answer: Result<Option<RecipeClaim>, Wrong>,
@@ -82,7 +82,7 @@ pub(super) enum SessionEvent {
     },
 }
 
-/// What was found of a piece that may be here.
+/// Result of looking for a piece that may be here.
 pub(super) enum RecipeFound {
     /// All: it is where it belongs.
     All,
@@ -92,11 +92,11 @@ pub(super) enum RecipeFound {
     Nothing,
 }
 
-/// What became of a delivery.
+/// Result of checking a delivery.
 pub(super) enum Checked {
-    /// Written to every place.
+    /// Written to every position.
     Written {
-        /// That was all of the objects: their targets are complete.
+        /// True if that was all of the objects: their targets are complete.
         whole: bool,
         /// It was a hole.
         zeros: bool,

@@ -1,4 +1,4 @@
-//! What may be here already, as the actor goes about it: who looks at which piece is
+//! Bytes that may be here already, as the actor goes about it: who looks at which piece is
 //! [`Comparison`](super::comparing::Comparison)'s to say.
 
 use std::ops::Range;
@@ -17,7 +17,7 @@ use super::work::Job;
 use super::workers;
 use crate::want::ObjectKey;
 
-/// How long a network of which nothing is asked waits for objects that left it something while others had it.
+/// Time that a network of which nothing is requested waits for objects that left it something while others had it.
 const IDLE: Duration = Duration::from_millis(20);
 
 /// Has what may be here already read.
@@ -43,7 +43,8 @@ impl DiskComparer {
         else {
             return;
         };
-        let (now, network, open) = (table.now(), table.network(), table.ledger.coverage().open_wants(key));
+        let (now, network, open) =
+            (table.meter.now(), table.network(), table.ledger.coverage().open_wants(key));
         begin(table, key, now);
         while open < AHEAD
             && let Some(active) = table.objects.get_mut(&key)
@@ -68,16 +69,16 @@ impl DiskComparer {
         self.reading.get_or_insert_with(|| workers::start(count, events)).send(job);
     }
 
-    /// When the network was tried long enough that an object tries first.
+    /// Time at which the network was tried long enough that an object tries first.
     pub(super) fn trial_end(table: &ObjectTable) -> Option<Instant> {
         let alone = table.objects.values().next().filter(|_| table.objects.len() == 1)?;
-        alone.comparison.trial_end().map(|end| table.gauge.moment(end))
+        alone.comparison.trial_end().map(|end| table.meter.moment(end))
     }
 
-    /// When a network of which nothing is asked has waited long enough for objects that left it something while others had
-    /// it: nothing else wakes them.
+    /// Time at which a network of which nothing is requested has waited long enough for objects that left it something
+    /// while others had it: nothing else wakes them.
     pub(super) fn idle_end(&self, table: &ObjectTable) -> Option<Instant> {
-        self.waiting_since.filter(|_| table.ledger.asked().all == 0).map(|since| since + IDLE)
+        self.waiting_since.filter(|_| table.ledger.requested().all == 0).map(|since| since + IDLE)
     }
 
     /// The objects of which pieces wait for the network: they may go on without an event of their own.
@@ -91,7 +92,7 @@ impl DiskComparer {
 impl ObjectTable {
     /// A piece that may have been here was read.
     pub(super) fn compared(&mut self, key: ObjectKey, index: u64, found: RecipeFound) {
-        let now = self.now();
+        let now = self.meter.now();
         let Some(active) = self.objects.get_mut(&key) else { return };
         let was_written = active.rechecking.remove(&index) == Some(true);
         let range = active.object.piece_range(index);
@@ -125,7 +126,7 @@ impl ObjectTable {
 
     /// Once there is a recipe its chunks take the place of what is not worth waiting for.
     pub(super) fn give_up_comparing(&mut self, key: ObjectKey) {
-        let (now, rate) = (self.now(), self.network().rate);
+        let (now, rate) = (self.meter.now(), self.network().rate);
         let Some(active) = self.objects.get_mut(&key).filter(|active| active.recipe.is_some()) else {
             return;
         };
@@ -139,7 +140,7 @@ impl ObjectTable {
         }
     }
 
-    /// What lies in a piece's place is something else: it is wanted, or a part of it if the rest is likely here.
+    /// Takes note that a piece's place holds something else: it is wanted, or a part of it if the rest is likely here.
     fn is_not_here(&mut self, key: ObjectKey, index: u64, range: &Range<u64>, part: Option<Range<u64>>) {
         let Some(active) = self.objects.get_mut(&key) else { return };
         active.existing.remove(range.clone());
@@ -176,13 +177,13 @@ fn begin(table: &mut ObjectTable, key: ObjectKey, now: Duration) {
 /// Asks the network for pieces that are better not waited for.
 fn ask_for_uncompared(table: &mut ObjectTable, key: ObjectKey, mut network: NetworkRate, now: Duration) {
     let window = table.root.window();
-    let mut asked = table.ledger.asked().all;
+    let mut requested = table.ledger.requested().all;
     while let Some(active) = table.objects.get_mut(&key)
         && let Some(layout) = active.want_layout()
         && let Some(index) = active.comparison.for_network(network, layout.piece_len(), now)
     {
         table.add_piece(key, index, layout.range(index).start);
-        asked += layout.piece_len();
-        network = NetworkRate { has_room: asked < window, is_idle: false, ..network };
+        requested += layout.piece_len();
+        network = NetworkRate { has_room: requested < window, is_idle: false, ..network };
     }
 }

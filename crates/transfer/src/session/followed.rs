@@ -6,7 +6,7 @@ use towpath_content::pieces::Layout;
 
 use super::events::RecipeFound;
 use super::work::{Scratch, WriteTarget, check_piece, read_good};
-use crate::following::Likeness;
+use crate::following::PieceMatch;
 use crate::object::ObjectInFlight;
 
 /// Reads what may be piece `index`, and takes it over if it is.
@@ -30,21 +30,21 @@ fn follow(object: &ObjectInFlight, index: u64, scratch: &mut Scratch) -> Option<
     let older = object.target.older()?;
     let range = object.piece_range(index);
     let bytes = scratch.bytes((range.end - range.start) as usize);
-    let likeness = {
+    let piece_match = {
         let mut followed = object.followed();
         let followed = followed.as_mut()?;
         let samples = followed.samples.of(index)?;
-        let Some(likeness) = followed.following.find(range.start, samples, older, bytes) else {
+        let Some(piece_match) = followed.following.find(range.start, samples, older, bytes) else {
             return Some(RecipeFound::Nothing);
         };
-        if !likeness.missing.is_empty() {
-            let missing = likeness.missing.clone();
-            followed.likenesses.insert(index, likeness);
+        if !piece_match.missing.is_empty() {
+            let missing = piece_match.missing.clone();
+            followed.piece_matches.insert(index, piece_match);
             return Some(RecipeFound::AllBut(missing));
         }
-        likeness
+        piece_match
     };
-    Some(take(object, index, &range, &likeness, bytes))
+    Some(take(object, index, &range, &piece_match, bytes))
 }
 
 /// Takes a piece over that was found whole, if it is right.
@@ -52,7 +52,7 @@ fn take(
     object: &ObjectInFlight,
     index: u64,
     range: &Range<u64>,
-    likeness: &Likeness,
+    piece_match: &PieceMatch,
     bytes: &[u8],
 ) -> RecipeFound {
     let is_right =
@@ -61,7 +61,7 @@ fn take(
         return RecipeFound::Nothing;
     }
     let _turn = object.turn();
-    let taken = match likeness.is_in_place() {
+    let taken = match piece_match.is_in_place() {
         true => object.target.keep(range.start, bytes),
         false => object.target.write(range.start, bytes),
     };
@@ -73,11 +73,11 @@ fn take(
 pub(super) fn complete(to: &[WriteTarget], layout: &Layout, index: u64, part: &[u8]) -> Option<Vec<u8>> {
     to.iter().find_map(|destination| {
         let object = &destination.object;
-        let likeness = object.followed().as_mut()?.likenesses.remove(&index)?;
+        let piece_match = object.followed().as_mut()?.piece_matches.remove(&index)?;
         let range = layout.range(index);
         let mut piece = vec![0; (range.end - range.start) as usize];
-        likeness.read(range.start, object.target.older()?, &mut piece).ok()?;
-        let missing = likeness.missing.start as usize..likeness.missing.end as usize;
+        piece_match.read(range.start, object.target.older()?, &mut piece).ok()?;
+        let missing = piece_match.missing.start as usize..piece_match.missing.end as usize;
         piece.get_mut(missing).filter(|missing| missing.len() == part.len())?.copy_from_slice(part);
         check_piece(to, layout, index, &piece, None).is_ok().then_some(piece)
     })

@@ -11,10 +11,10 @@ const MOST_JOBS: usize = 32;
 /// Bytes to be checked in jobs that are taken at once, at most, but for the last.
 const MOST_BYTES: u64 = 512 << 10;
 
-/// Where the session's task puts jobs. Dropping it ends the workers when the queue is empty.
+/// Queue of jobs that the session's task fills. Dropping it ends the workers when the queue is empty.
 pub(super) struct Jobs(Arc<Queue>);
 
-/// What the workers share.
+/// State that the workers share.
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<QueueState>,

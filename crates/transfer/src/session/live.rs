@@ -69,7 +69,7 @@ impl Active {
         Ok(())
     }
 
-    /// Whether an object of this layout may be what was signed so far: whole pieces, and of the
+    /// True if an object of this layout may be what was signed so far: whole pieces, and of the
     /// first one a value only once a further byte was known.
     fn may_be_bound(&self, layout: &Layout) -> bool {
         self.signed == 0 || layout.count() > 1 && self.signed << MIN_LOG2 <= layout.size()

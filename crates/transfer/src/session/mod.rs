@@ -1,25 +1,25 @@
 //! The transfer session: an actor around the [`Ledger`](crate::ledger::Ledger) with worker
 //! threads that check and write.
 //!
-//! * `mod.rs`: the handle that callers hold, and what they are told.
+//! * `mod.rs`: the handle that callers hold, and their results.
 //! * `actor.rs`: the one task that owns all state; its inbox is `SessionEvent`.
-//! * `events.rs`: what that task is told.
-//! * `table.rs`: the objects in flight, and what is wanted of them.
+//! * `events.rs`: the events in that inbox.
+//! * `table.rs`: the objects in flight, and the wants of each.
 //! * `active.rs`: one of them.
-//! * `plan.rs`: which wants an object needs next.
+//! * `plan.rs`: the wants that an object needs next.
 //! * `partial_pieces.rs`: chunks out of pieces that did not come whole.
 //! * `calls.rs`: the root plugin's calls, which bring batches of wants.
-//! * `gauge.rs`: how fast pieces come.
-//! * `comparing.rs`: whether what may be here already is read by the disk or fetched by the network; pure.
-//! * `existing.rs`: how that is done.
+//! * `meter.rs`: the rate at which pieces come.
+//! * `comparing.rs`: the choice whether bytes that may be here are read by the disk or fetched by the network; pure.
+//! * `existing.rs`: that choice carried out.
 //! * `samples.rs`: from an older version in its place to one that is followed.
-//! * `followed.rs`: what a worker takes from it.
-//! * `questions.rs`: what is asked about objects.
+//! * `followed.rs`: a worker's reads from it.
+//! * `questions.rs`: questions about objects.
 //! * `live.rs`: objects that are still being produced.
 //! * `recipes.rs`: from pieces to chunks in mid-transfer.
 //! * `jobs.rs`: the queue to the workers.
-//! * `asked.rs`: what was asked of an object in flight, and what is kept of the answers.
-//! * `work.rs`: what workers are given to do: `Job`.
+//! * `requests.rs`: requests about an object in flight, and what is kept of the answers.
+//! * `work.rs`: the jobs of workers: `Job`.
 //! * `workers.rs`: blocking threads that hash, write and read back.
 //! * `sink.rs`: the bounded sink that plugins deliver into.
 //!
@@ -30,19 +30,19 @@
 
 mod active;
 mod actor;
-mod asked;
 mod calls;
 mod comparing;
 mod events;
 mod existing;
 mod followed;
-mod gauge;
 mod jobs;
 mod live;
+mod meter;
 mod partial_pieces;
 mod plan;
 mod questions;
 mod recipes;
+mod requests;
 mod samples;
 mod sink;
 mod table;
@@ -75,7 +75,7 @@ const AT_ONCE: usize = 64;
 /// Limits of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionConfig {
-    /// Retries and patience.
+    /// Retries and wait limit.
     pub ledger: LedgerConfig,
     /// Payload delivered and not yet written, at most. Default 32 MiB.
     pub buffer_bytes: u32,
@@ -108,13 +108,13 @@ impl Default for SessionConfig {
 
 /// One object to fetch.
 pub struct ObjectRequest {
-    /// What.
+    /// Object.
     pub oid: Oid,
     /// Its bytes, if known: then nothing is asked before its pieces are.
     pub size: Option<u64>,
-    /// Which file it belongs to.
+    /// File that it belongs to.
     pub group: Arc<Group>,
-    /// Where its bytes go.
+    /// Target of its bytes.
     pub target: Arc<dyn Target>,
     /// Ask for these chunks rather than for pieces; pieces come in where the claim proves wrong.
     pub recipe: Option<RecipeClaim>,
@@ -123,11 +123,11 @@ pub struct ObjectRequest {
 /// An object that is here, whole and checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
-    /// Its content OID, also if a live one was asked for.
+    /// Its content OID, also if a live one was requested.
     pub oid: Oid,
     /// Its bytes.
     pub size: u64,
-    /// What its source said of it.
+    /// Description by its source.
     pub about: About,
 }
 
@@ -139,26 +139,26 @@ pub fn in_seconds(time: Duration) -> String {
     }
 }
 
-/// Why an object is not here.
+/// Reason why an object is not here.
 #[derive(Debug, Error)]
 pub enum FetchError {
     /// No source ended the want otherwise than so.
     #[error("{}", describe_outcome(.0))]
     Ended(Outcome),
-    /// What came did not match, time and again.
+    /// Deliveries did not match, time and again.
     #[error("{source_name} {what}")]
     Bad {
-        /// Who sent it.
+        /// Source that sent it.
         source_name: Arc<str>,
-        /// What was wrong.
+        /// Fault of the delivery.
         what: CheckError,
     },
     /// Nothing came for too long.
     #[error("nothing came for {}{}", in_seconds(*.waited), .last_error.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
     Stalled {
-        /// How long.
+        /// Time that was waited.
         waited: Duration,
-        /// What the plugins say is in the way.
+        /// Trouble that the plugins report.
         last_error: Option<String>,
     },
     /// Taking the bytes failed on this side.
@@ -215,7 +215,7 @@ impl Session {
     pub fn start(root: Arc<dyn TransferPlugin>, context: Context, config: SessionConfig) -> Self {
         let token = CancellationToken::new();
         let progress = Progress::default();
-        // Who tells an outcome cannot wait, and workers must not wait for the task that gives them jobs: the slots of
+        // The sender of an outcome cannot wait, and workers must not wait for the task that gives them jobs: slots of
         // objects, the sink's room and the wants of the ledger bound it.
         let (events, inbox) = mpsc::unbounded_channel();
         let actor = Actor::new(root, context, config, events.clone(), progress.clone(), token.clone());

@@ -1,4 +1,4 @@
-//! Which wants an object needs next: pieces in order, a bounded number ahead; what may be here already is
+//! Wants that an object needs next: pieces in order, a bounded number ahead; what may be here already is
 //! compared first, as far as that is of use; chunks of a recipe stand in for pieces.
 
 use std::collections::hash_map::Entry;
@@ -66,9 +66,9 @@ impl ObjectTable {
         if !gaps.iter().all(is_read_back) {
             let range = chunk.offset..chunk.offset + u64::from(chunk.len);
             let wanted = WantId::Chunk { hash: chunk.hash, len: chunk.len };
-            if let Some(tag) = self.add(key, wanted, chunk.offset, now) {
-                self.take_from_partial_pieces(key, tag, &range);
-            }
+            let tag = self.add(key, wanted, chunk.offset, now);
+            let here = tag.and_then(|tag| self.partial_pieces.chunk(key, tag, &range));
+            here.into_iter().for_each(|delivery| self.delivery(delivery, None));
         }
     }
 
@@ -90,13 +90,13 @@ impl ObjectTable {
         Some(self.ledger.add(id, ObjectOffset { object: key, offset }, &group, now))
     }
 
-    /// Where a chunk lies in an object that its source can be asked for. Places come and go, so this
-    /// is said when it is asked.
+    /// Positions of a chunk in an object for which its source can be asked. They come and go, so this
+    /// is said when it is requested.
     pub(super) fn locate(&self, want: &mut Want) {
         let WantId::Chunk { .. } = want.id else { return };
-        let located = want.places.iter().find_map(|place| {
-            let object = &self.objects.get(&place.object)?.object;
-            Some((Origin { oid: object.content()?, offset: place.offset }, Arc::clone(&object.group)))
+        let located = want.positions.iter().find_map(|position| {
+            let object = &self.objects.get(&position.object)?.object;
+            Some((Origin { oid: object.content()?, offset: position.offset }, Arc::clone(&object.group)))
         });
         if let Some((origin, group)) = located {
             (want.origin, want.group) = (Some(origin), group);
@@ -106,22 +106,21 @@ impl ObjectTable {
     /// Chunks were written here: pieces that they have filled are read back and compared with their values. One
     /// that comes as such at this moment, or is being read, may have been right before the chunk was
     /// written, and is looked at when that is over.
-    pub(super) fn check_filled_pieces(&mut self, place: ObjectOffset, len: u64) {
-        let Some(active) = self.objects.get_mut(&place.object).filter(|active| active.recipe.is_some())
-        else {
+    pub(super) fn check_filled_pieces(&mut self, position: ObjectOffset, len: u64) {
+        let ObjectOffset { object, offset } = position;
+        let Some(active) = self.objects.get_mut(&object).filter(|active| active.recipe.is_some()) else {
             return;
         };
-        let (Some(layout), Some(have)) = (active.object.layout(), self.ledger.coverage().have(place.object))
-        else {
+        let (Some(layout), Some(have)) = (active.object.layout(), self.ledger.coverage().have(object)) else {
             return;
         };
-        let touched = place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len());
+        let touched = offset / layout.piece_len()..(offset + len).div_ceil(layout.piece_len());
         for index in touched.clone() {
             let under_way = [active.rechecking.get_mut(&index), active.writing_pieces.get_mut(&index)];
             under_way.into_iter().flatten().for_each(|spoilt| *spoilt = true);
         }
         let filled: Vec<u64> = touched.filter(|&index| have.covers(&layout.range(index))).collect();
-        filled.into_iter().for_each(|index| self.recheck(place.object, index));
+        filled.into_iter().for_each(|index| self.recheck(object, index));
     }
 
     /// Reads a piece back; once more if it is being read already, since it was written to.
@@ -151,19 +150,21 @@ impl ObjectTable {
     }
 
     /// A chunk cannot be had: the pieces it is part of are wanted instead.
-    pub(super) fn fall_back(&mut self, place: ObjectOffset, len: u64) {
-        let Some(active) = self.objects.get(&place.object) else { return };
+    pub(super) fn fall_back(&mut self, position: ObjectOffset, len: u64) {
+        let Some(active) = self.objects.get(&position.object) else { return };
         let (Some(oid), Some(layout)) = (active.object.content(), active.object.layout()) else { return };
         let now = Instant::now();
-        for index in place.offset / layout.piece_len()..(place.offset + len).div_ceil(layout.piece_len()) {
+        for index in
+            position.offset / layout.piece_len()..(position.offset + len).div_ceil(layout.piece_len())
+        {
             let range = layout.range(index);
-            if self.ledger.coverage().have(place.object).is_none_or(|have| !have.covers(&range)) {
-                self.add(place.object, WantId::Piece { oid, layout, index }, range.start, now);
+            if self.ledger.coverage().have(position.object).is_none_or(|have| !have.covers(&range)) {
+                self.add(position.object, WantId::Piece { oid, layout, index }, range.start, now);
             }
         }
     }
 
-    /// What chunks filled a piece with is not the piece: the recipe's maker is to blame, and the piece is
+    /// Distrusts a piece that chunks filled and that is not the piece: the recipe's maker is to blame, and it is
     /// fetched as such.
     fn distrust(&mut self, key: ObjectKey, index: u64, range: Range<u64>) {
         let Some(active) = self.objects.get_mut(&key) else { return };
@@ -185,7 +186,7 @@ impl ObjectTable {
 }
 
 impl Active {
-    /// Whether nothing but chunks is left to plan.
+    /// True if nothing but chunks is left to plan.
     fn is_at_chunks(&self) -> bool {
         self.recipe.is_some() && self.object.layout().is_some_and(|layout| self.cursor >= layout.count())
     }
@@ -206,7 +207,7 @@ impl Active {
         self.cursor = self.part.as_ref().map_or(0, |part| part.start);
     }
 
-    /// Where its pieces end.
+    /// End of its pieces.
     pub(super) fn end(&self, layout: &Layout) -> u64 {
         self.part.as_ref().map_or(layout.count(), |part| part.end)
     }
@@ -219,7 +220,7 @@ impl Active {
         }
     }
 
-    /// Whether every piece and chunk was planned.
+    /// True if every piece and chunk was planned.
     pub(super) fn planned_all(&self, layout: &Layout) -> bool {
         let chunks = self.recipe.as_ref().map_or(0, |recipe| recipe.chunks.len());
         self.cursor >= self.end(layout) && self.comparison.is_over() && self.next_chunk >= chunks

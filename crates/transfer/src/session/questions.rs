@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::RecipeClaim;
 use super::active::Active;
-use super::asked::Wrong;
 use super::events::SessionEvent;
+use super::requests::Wrong;
 use crate::claim::RecipeReader;
 use crate::plugin::{Context, Description, Query, TransferPlugin};
 use crate::want::{ObjectKey, Outcome};
@@ -24,7 +24,7 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    /// Questions to `root`, each of which waits for `patience` at most.
+    /// Questions to `root`, each of which waits for `wait_limit` at most.
     pub(super) const fn new(
         root: Arc<dyn TransferPlugin>,
         context: Context,
@@ -60,8 +60,8 @@ impl Questions {
         let question =
             RecipeQuestion { key, size, query, events: self.events.clone(), wait_limit: self.wait_limit };
         tokio::spawn(async move {
-            let asked = question.put(&*root, &context);
-            if let Some(answer) = until.run_until_cancelled(asked).await {
+            let asking = question.put(&*root, &context);
+            if let Some(answer) = until.run_until_cancelled(asking).await {
                 let _ = question.events.send(SessionEvent::Recipe { key, answer });
             }
         });
@@ -77,8 +77,8 @@ impl Questions {
         let (root, context, events) = (Arc::clone(&self.root), self.context.clone(), self.events.clone());
         let wait_limit = self.wait_limit;
         tokio::spawn(async move {
-            let asked = ask_until_answered(&*root, &context, query, key, &events, wait_limit);
-            if let Some(result) = until.run_until_cancelled(asked).await {
+            let asking = ask_until_answered(&*root, &context, query, key, &events, wait_limit);
+            if let Some(result) = until.run_until_cancelled(asking).await {
                 let _ = events.send(end(result));
             }
         });
@@ -86,7 +86,7 @@ impl Questions {
 }
 
 /// Puts a question until it is answered for good, handing on answers. A source that cannot be
-/// reached is asked again until `patience` has passed without an answer; so long may one be
+/// reached is asked again until `wait_limit` has passed without an answer; so long may one be
 /// silent, too, but for a live object, which may grow slowly once it is described.
 async fn ask_until_answered(
     root: &dyn TransferPlugin,
@@ -149,14 +149,14 @@ struct RecipeQuestion {
     wait_limit: Duration,
 }
 
-/// Why the answers are not read to their end.
+/// Reason why the answers are not read to their end.
 enum Stop {
     Silent,
     Wrong(Wrong),
 }
 
 impl RecipeQuestion {
-    /// Asks until there is an answer or the patience is over.
+    /// Asks until there is an answer or the wait limit is over.
     async fn put(&self, root: &dyn TransferPlugin, context: &Context) -> Result<Option<RecipeClaim>, Wrong> {
         let since = Instant::now();
         loop {

@@ -1,28 +1,28 @@
 //! From pieces to chunks in mid-transfer: when the root plugin finds that the rest of an object is
-//! better drawn by its recipe, the recipe is asked for and checked, and what is still missing is
+//! better drawn by its recipe, the recipe is requested and checked, and what is still missing is
 //! wanted as chunks.
 //!
 //! Pieces go on meanwhile, so nothing waits for a recipe. If none is to be had, pieces bring the
-//! rest, and it is not asked for again. How many recipes are asked for and kept at once is limited.
+//! rest, and it is not requested again. How many recipes are requested and kept at once is limited.
 
 use std::time::{Duration, Instant};
 
 use super::RecipeClaim;
 use super::active::{Active, ObjectPhase};
-use super::asked::{RecipeRequest, Rounds, Sampled, Wrong};
 use super::questions::Questions;
+use super::requests::{RecipeRequest, Rounds, Sampled, Wrong};
 use super::table::ObjectTable;
 use crate::claim::MAX_CHUNKS;
 use crate::plugin::Query;
 use crate::want::{ObjectKey, ObjectOffset, Tag};
 
-/// How often the root plugin is asked whether it wants recipes, at most.
+/// Shortest interval between questions to the root plugin whether it wants recipes.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Objects that it is asked of at a time: others have their turn the next time.
 const OBJECTS_PER_ROUND: usize = 32;
-/// Recipes asked for at once.
+/// Recipes requested at once.
 const QUESTIONS: usize = 4;
-/// Chunks in recipes that are used or asked for. With all that is kept of a want each takes some 300
+/// Chunks in recipes that are used or requested. With all that is kept of a want each takes some 300
 /// bytes, so 150 MiB.
 const CHUNKS: usize = 1 << 19;
 /// Hardly an object has more chunks than one for so many bytes.
@@ -36,15 +36,16 @@ impl Rounds {
             return;
         }
         self.next = now + PAUSE;
-        let mut asked = table.objects.values().filter(|active| active.asked == RecipeRequest::Now).count();
+        let mut requested =
+            table.objects.values().filter(|active| active.request == RecipeRequest::Now).count();
         let mut chunks: usize = table.objects.values().map(Active::chunks_in_use).sum();
         let round = self.round(table);
         // A network may be so slow that nothing else happens for a second.
         self.is_due = !round.is_empty();
         for key in round {
             let more = table.objects.get(&key).map_or(0, Active::chunks_at_most);
-            if asked < QUESTIONS && chunks + more <= CHUNKS && is_wanted(table, key) {
-                (asked, chunks) = (asked + 1, chunks + more);
+            if requested < QUESTIONS && chunks + more <= CHUNKS && is_wanted(table, key) {
+                (requested, chunks) = (requested + 1, chunks + more);
                 ask_for_recipe(table, questions, key);
             }
         }
@@ -72,10 +73,10 @@ fn is_wanted(table: &ObjectTable, key: ObjectKey) -> bool {
 fn ask_for_recipe(table: &mut ObjectTable, questions: &Questions, key: ObjectKey) {
     let Some(active) = table.objects.get_mut(&key) else { return };
     let (Some(oid), Some(layout)) = (active.object.content(), active.object.layout()) else { return };
-    active.asked = RecipeRequest::Now;
+    active.request = RecipeRequest::Now;
     let query = Query {
         coverage: active.object.group.coverage,
-        // What chunks make up is compared with these.
+        // Chunks' bytes are compared with these.
         proofs: active.object.all_values().is_none().then_some(0..layout.count()),
         recipe: true,
         ..Query::about(oid)
@@ -84,14 +85,14 @@ fn ask_for_recipe(table: &mut ObjectTable, questions: &Questions, key: ObjectKey
 }
 
 impl ObjectTable {
-    /// What came of asking for an object's recipe; true if the object goes on by it.
+    /// Takes the result of asking for an object's recipe; true if the object goes on by it.
     pub(super) fn recipe_answered(
         &mut self,
         key: ObjectKey,
         answer: Result<Option<RecipeClaim>, Wrong>,
     ) -> bool {
         let Some(active) = self.objects.get_mut(&key) else { return false };
-        active.asked = RecipeRequest::Over;
+        active.request = RecipeRequest::Over;
         match answer {
             Ok(Some(claim)) => return self.switch(key, claim),
             Ok(None) => tracing::debug!(oid = %active.object.oid, "no recipe is to be had"),
@@ -119,26 +120,26 @@ impl ObjectTable {
         true
     }
 
-    /// A piece that was asked for before the recipe came, and that the root plugin does not bring now, gives way
-    /// to chunks: the places that are to be planned anew, and its length.
+    /// A piece that was requested before the recipe came, and that the root plugin does not bring now, gives way
+    /// to chunks: the positions that are to be planned anew, and its length.
     pub(super) fn give_way(&mut self, tag: Tag) -> Option<(Vec<ObjectOffset>, u64)> {
         let want = self.ledger.get(tag)?;
-        let switched = want.places.iter().map(|place| {
-            let active = self.objects.get(&place.object).filter(|active| active.recipe.is_some());
+        let switched = want.positions.iter().map(|position| {
+            let active = self.objects.get(&position.object).filter(|active| active.recipe.is_some());
             active.map(|active| active.switched)
         });
         // Of several objects with the same piece each must have its recipe.
         let batch = switched.collect::<Option<Vec<u64>>>()?.into_iter().min()?;
         let len = want.id.len();
-        let places = self.ledger.take_back_piece(tag, batch);
-        (!places.is_empty()).then_some((places, len))
+        let positions = self.ledger.take_back_piece(tag, batch);
+        (!positions.is_empty()).then_some((positions, len))
     }
 }
 
 impl Active {
     /// Chunks of its recipe, or of the one that may come.
     fn chunks_in_use(&self) -> usize {
-        match (&self.recipe, self.asked) {
+        match (&self.recipe, self.request) {
             (Some(recipe), _) => recipe.chunks.len(),
             (None, RecipeRequest::Now) => self.chunks_at_most(),
             (None, _) => 0,
@@ -150,7 +151,7 @@ impl Active {
         size.div_ceil(LEAST_CHUNK).min(MAX_CHUNKS as u64) as usize
     }
 
-    /// Whether it is drawn from an older version that is followed, and that brings most of it.
+    /// True if it is drawn from an older version that is followed, and that brings most of it.
     const fn is_followed(&self) -> bool {
         match self.sampled {
             Sampled::No => false,
@@ -159,10 +160,10 @@ impl Active {
         }
     }
 
-    /// Whether it is of use to ask for its recipe: an object of one piece is quicker had as such.
+    /// True if it is of use to ask for its recipe: an object of one piece is quicker had as such.
     fn may_be_switched(&self) -> bool {
         let is_large = self.object.layout().is_some_and(|layout| layout.count() > 1);
-        self.asked == RecipeRequest::No
+        self.request == RecipeRequest::No
             && self.phase == ObjectPhase::Fetching
             && is_large
             && self.object.content().is_some()

@@ -1,18 +1,19 @@
 //! The objects in flight, and what is wanted of them: what comes goes to the workers, what is written is accounted
 //! for, what is complete leaves.
 //!
-//! `plan.rs`, `partial_pieces.rs` and `samples.rs` go on with what is wanted next.
+//! `plan.rs`, `recipes.rs`, `existing.rs` and `samples.rs` go on with what is wanted next.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::active::{Active, ObjectPhase};
 use super::comparing::NetworkRate;
-use super::gauge::NetworkGauge;
 use super::jobs::Jobs;
+use super::meter::NetworkMeter;
+use super::partial_pieces::PartialPieces;
 use super::work::{Job, WriteTarget};
 use super::{FetchError, Fetched};
 use crate::ledger::Ledger;
@@ -25,25 +26,22 @@ pub(super) struct ObjectTable {
     pub(super) root: Arc<dyn TransferPlugin>,
     pub(super) objects: HashMap<ObjectKey, Active>,
     pub(super) ledger: Ledger,
-    pub(super) gauge: NetworkGauge,
+    pub(super) meter: NetworkMeter,
+    pub(super) partial_pieces: PartialPieces,
     pub(super) jobs: Jobs,
     pub(super) progress: Progress,
 }
 
 impl ObjectTable {
-    /// Since the session began.
-    pub(super) fn now(&self) -> Duration {
-        self.gauge.now()
-    }
-
-    /// What the network does now.
+    /// State of the network now.
     pub(super) fn network(&mut self) -> NetworkRate {
-        let (window, asked, whole) = (self.root.window(), self.ledger.asked().all, self.ledger.asked().whole);
-        let has_room = asked < window && !self.ledger.has_due(Instant::now());
-        NetworkRate { rate: self.gauge.rate(whole), has_room, is_idle: whole == 0, asked }
+        let (window, requested, whole) =
+            (self.root.window(), self.ledger.requested().all, self.ledger.requested().whole);
+        let has_room = requested < window && !self.ledger.has_due(Instant::now());
+        NetworkRate { rate: self.meter.rate(whole), has_room, is_idle: whole == 0, requested }
     }
 
-    /// What the root plugin is told of an object.
+    /// Facts of an object for the root plugin.
     pub(super) fn facts(&self, key: ObjectKey) -> Option<ObjectFacts<'_>> {
         let active = self.objects.get(&key)?;
         let (oid, layout) = (active.object.content()?, active.object.layout()?);
@@ -58,14 +56,14 @@ impl ObjectTable {
             .flat_map(|have| have.iter())
             .for_each(|range| here.insert(range));
         let likely = (active.comparison.expected_good() * piece as f64) as u64;
-        let accounted = here.len() + likely + self.ledger.asked_bytes(key);
+        let accounted = here.len() + likely + self.ledger.requested_bytes(key);
         let missing = size.saturating_sub(accounted);
         Some(ObjectFacts {
             oid,
             asked_as: active.object.oid,
             size,
             missing,
-            read_rate: active.comparison.rate(self.now()),
+            read_rate: active.comparison.rate(self.meter.now()),
             kept: active.comparison.kept(),
             group: &active.object.group,
         })
@@ -73,17 +71,17 @@ impl ObjectTable {
 
     /// Hands what came to a worker, which checks and writes it.
     pub(super) fn delivery(&mut self, delivery: Delivery, room: Option<OwnedSemaphorePermit>) {
-        // What is not wanted any more came another way.
+        // A want that is gone came another way.
         let Some(want) = self.ledger.delivered(delivery.tag) else { return };
         let want = Box::new(want.clone());
-        let mut destinations = Vec::with_capacity(want.places.len());
-        for place in &want.places {
-            let Some(active) = self.objects.get_mut(&place.object) else { return };
+        let mut destinations = Vec::with_capacity(want.positions.len());
+        for position in &want.positions {
+            let Some(active) = self.objects.get_mut(&position.object) else { return };
             active.writing += 1;
-            let range = place.offset..place.offset + want.id.len();
+            let range = position.offset..position.offset + want.id.len();
             let parts = match want.id {
-                // What is here already is no claim: it stays.
-                WantId::Chunk { .. } => self.ledger.coverage().gaps(place.object, &range),
+                // Bytes that are here already are no claim: they stay.
+                WantId::Chunk { .. } => self.ledger.coverage().gaps(position.object, &range),
                 WantId::Piece { index, .. } => {
                     active.writing_pieces.entry(index).or_insert(false);
                     vec![range]
@@ -95,9 +93,9 @@ impl ObjectTable {
         self.jobs.send(Job::Check { want, delivery, destinations, room });
     }
 
-    /// Bytes of a want were written to all its places.
+    /// Bytes of a want were written to all its positions.
     pub(super) fn written(&mut self, want: &Want, source: &Arc<str>, whole: bool, zeros: bool) {
-        let done = self.ledger.done(want.tag, &want.places, Instant::now());
+        let done = self.ledger.done(want.tag, &want.positions, Instant::now());
         self.root.cancel_chunks(&done.cancelled);
         if !done.filled.is_empty() {
             let once = done.fresh.min(want.id.len());
@@ -106,14 +104,14 @@ impl ObjectTable {
             self.progress.kept(once - came);
         }
         if matches!(want.id, WantId::Piece { .. }) && want.part.is_none() {
-            self.gauge.came(want.id.len());
+            self.meter.came(want.id.len());
         }
         if whole {
-            done.filled.iter().for_each(|place| self.whole(place.object, want.id.len()));
+            done.filled.iter().for_each(|position| self.whole(position.object, want.id.len()));
         }
         if matches!(want.id, WantId::Chunk { .. }) {
             // Also where a piece came first: the chunk may just have spoilt it.
-            want.places.iter().for_each(|&place| self.check_filled_pieces(place, want.id.len()));
+            want.positions.iter().for_each(|&position| self.check_filled_pieces(position, want.id.len()));
         }
     }
 
@@ -130,7 +128,7 @@ impl ObjectTable {
     pub(super) fn close_if_complete(&mut self, key: ObjectKey) {
         let prefix = self.ledger.coverage().prefix(key);
         let Some(active) = self.objects.get_mut(&key) else { return };
-        // What chunks make up is a claim until all of it is checked.
+        // Bytes of chunks are a claim until all of it is checked.
         if active.recipe.is_none() && active.part.is_none() {
             active.report_prefix(prefix);
         }
@@ -156,6 +154,7 @@ impl ObjectTable {
     pub(super) fn finish(&mut self, key: ObjectKey, result: Result<Fetched, FetchError>) {
         let Some(active) = self.objects.remove(&key) else { return };
         active.question.cancel();
+        self.partial_pieces.forget(key);
         let cancelled = self.ledger.forget(key);
         self.root.cancel_chunks(&cancelled);
         if result.is_ok() {

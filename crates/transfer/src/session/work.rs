@@ -1,4 +1,4 @@
-//! What workers are given to do, and how a piece is read and checked.
+//! Jobs that workers are given, and how a piece is read and checked.
 
 use std::io;
 use std::ops::Range;
@@ -10,15 +10,15 @@ use towpath_content::pieces::{Layout, Value};
 use crate::object::{CheckError, ObjectInFlight};
 use crate::want::{Delivery, Proof, Want};
 
-/// What a worker does.
+/// Job of a worker.
 pub(super) enum Job {
     /// Open the target.
     Begin { object: Arc<ObjectInFlight>, size: Option<u64> },
-    /// Check a delivery and write it to every place.
+    /// Check a delivery and write it to every position.
     Check {
         want: Box<Want>,
         delivery: Delivery,
-        /// One for each of the want's places.
+        /// One for each of the want's positions.
         destinations: Vec<WriteTarget>,
         room: Option<OwnedSemaphorePermit>,
     },
@@ -34,8 +34,8 @@ pub(super) enum Job {
 #[derive(Default)]
 pub(super) struct Scratch(Vec<u8>);
 
-/// Where memory should begin that the system copies a file's bytes to: a little beyond a page's begin, where
-/// allocators like to put large blocks, that takes some processors three times as long.
+/// Alignment of memory that the system copies a file's bytes to. A little beyond a page's begin, where
+/// allocators like to put large blocks, copying takes some processors three times as long.
 pub(super) const ALIGN: usize = 64;
 
 impl Scratch {
@@ -49,14 +49,14 @@ impl Scratch {
     }
 }
 
-/// Where a want's bytes go in one of its places.
+/// Target of a want's bytes at one of its positions.
 pub(super) struct WriteTarget {
     pub(super) object: Arc<ObjectInFlight>,
-    /// What is to be written of the object.
+    /// Parts of the object to write.
     pub(super) parts: Vec<Range<u64>>,
 }
 
-/// Whether these bytes are piece `index` of the objects that are written.
+/// Checks that these bytes are piece `index` of the objects that are written.
 pub(super) fn check_piece(
     to: &[WriteTarget],
     layout: &Layout,
@@ -66,14 +66,14 @@ pub(super) fn check_piece(
 ) -> Result<(), CheckError> {
     let first = to.first().ok_or(CheckError::NoProof)?;
     let value: Value = first.object.check_piece(layout, index, bytes, proof)?;
-    // What the piece's value is to one object of this name, it is to all.
+    // One value serves all objects of this name.
     for other in to.iter().skip(1) {
         other.object.learn_values(index, &[value]);
     }
     Ok(())
 }
 
-/// What is read, if it is piece `index`.
+/// Bytes that are read, if they are piece `index`.
 pub(super) fn read_good<'s>(
     object: &ObjectInFlight,
     index: u64,

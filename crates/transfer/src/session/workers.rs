@@ -53,7 +53,7 @@ fn perform(job: Job, scratch: &mut Scratch) -> SessionEvent {
         }
         Job::Compare { object, index } => {
             let found = followed::compare(&object, index, scratch);
-            // What waits for this processor may be what the network waits for, which otherwise stands still
+            // Work that waits for this processor may be what the network waits for, which otherwise stands still
             // until the thread's share of time is used up.
             std::thread::yield_now();
             SessionEvent::Compared { key: object.key, index, found }
@@ -101,7 +101,7 @@ fn zeros(scratch: &mut Scratch, len: u64) -> &[u8] {
     bytes
 }
 
-/// Whether these are the bytes that were missing of a piece, rather than all of it.
+/// True if these are the bytes that were missing of a piece, rather than all of it.
 fn is_part(want: &Want, bytes: &[u8]) -> bool {
     want.part.is_some() && bytes.len() as u64 == want.missing_len()
 }
@@ -122,23 +122,23 @@ fn check_hash(hash: &[u8; 32], len: u32, bytes: &[u8]) -> Result<(), CheckError>
 fn write(want: &Want, to: &[WriteTarget], bytes: &[u8], zeros: bool) -> Checked {
     let whole = is_whole(want);
     let mut failed = Vec::new();
-    for (place, destination) in want.places.iter().zip(to) {
+    for (position, destination) in want.positions.iter().zip(to) {
         let written = match whole {
-            true => write_whole(place, destination, bytes, zeros),
-            false => write_parts(place, destination, bytes, zeros),
+            true => write_whole(position, destination, bytes, zeros),
+            false => write_parts(position, destination, bytes, zeros),
         };
         failed.extend(written.err().map(|why| (destination.object.key, why)));
     }
     Checked::Written { whole, zeros, failed }
 }
 
-fn write_parts(place: &ObjectOffset, to: &WriteTarget, bytes: &[u8], zeros: bool) -> io::Result<()> {
+fn write_parts(position: &ObjectOffset, to: &WriteTarget, bytes: &[u8], zeros: bool) -> io::Result<()> {
     let _turn = to.object.turn();
     for part in &to.parts {
         match zeros {
             true => to.object.target.write_zeros(part.clone())?,
             false => {
-                let within = (part.start - place.offset) as usize..(part.end - place.offset) as usize;
+                let within = (part.start - position.offset) as usize..(part.end - position.offset) as usize;
                 to.object.target.write(part.start, &bytes[within])?;
             }
         }
@@ -146,12 +146,12 @@ fn write_parts(place: &ObjectOffset, to: &WriteTarget, bytes: &[u8], zeros: bool
     Ok(())
 }
 
-fn write_whole(place: &ObjectOffset, to: &WriteTarget, bytes: &[u8], zeros: bool) -> io::Result<()> {
+fn write_whole(position: &ObjectOffset, to: &WriteTarget, bytes: &[u8], zeros: bool) -> io::Result<()> {
     if !zeros && to.object.take(bytes)? {
         return Ok(());
     }
     to.object.begin(Some(bytes.len() as u64))?;
-    write_parts(place, to, bytes, zeros)?;
+    write_parts(position, to, bytes, zeros)?;
     close_single(&to.object, bytes.len() as u64)
 }
 

@@ -49,7 +49,7 @@ pub fn split(made: &[u8], packed: usize, before: usize, most: usize) -> Option<S
 fn pays(outline: &CopyOps, worth: f64, before: usize, further: usize) -> bool {
     let (literals, runs, longest) = (outline.literals(), outline.runs(), outline.block_len());
     let wasted = |bytes: f64| (runs as f64 * bytes).min(literals as f64) * worth;
-    // What the receiver has in their place is about as much, and edges lie on two sides.
+    // The receiver's bytes in their place are about as many, and edges lie on two sides.
     let (rest, dearer) = match before {
         0 => (literals, 1),
         _ => (2 * runs * longest as usize, EDGES_PER_BYTE),

@@ -104,7 +104,7 @@ fn speed_on_one_core() {
             print(&format!("{len:8} bytes by {block}: {what:20} {:6.0} MB/s", rate(bytes, work)));
         };
         print("sign", len, &|| drop(Signature::of(&base, block, target.len()).unwrap()));
-        // What the index takes belongs to the signature; the difference is the target's.
+        // The index's memory belongs to the signature; the difference is the target's.
         print("diff, no target", len, &|| drop(diff(&signature, &base[..block as usize]).unwrap()));
         print("diff, nothing equal", target.len(), &|| drop(diff(&signature, &target).unwrap()));
         print("diff, all equal", same.len(), &|| drop(diff(&signature, same).unwrap()));

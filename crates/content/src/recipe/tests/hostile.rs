@@ -40,7 +40,7 @@ fn any_tree() -> impl Strategy<Value = (Child, Nodes)> {
     })
 }
 
-/// Why the tree below `top` is refused; it blames the maker.
+/// Reason why the tree below `top` is refused; it blames the maker.
 fn refusal(nodes: &Nodes, top: Child) -> String {
     let error = verify(&root_of(top), nodes.lookup()).unwrap_err();
     assert!(error.blames_maker(), "{error}");

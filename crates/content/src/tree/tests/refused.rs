@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Why one short block with these items is refused.
+/// Reason why one short block with these items is refused.
 fn refused(payload: &[u8]) -> String {
     refused_bytes(&last_block(payload))
 }

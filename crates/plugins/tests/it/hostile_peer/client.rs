@@ -20,7 +20,7 @@ use crate::support::*;
 
 const LIVE: Oid = Oid::Live([4; 32]);
 
-/// What the service has: a tree with one file, another file, a blob that looks like the tree's
+/// Objects of the service: a tree with one file, another file, a blob that looks like the tree's
 /// descriptor, a live object, and tickets for the tree, the blob and the live object.
 pub struct Scene {
     listening: Listening,

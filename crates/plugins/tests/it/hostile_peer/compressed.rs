@@ -12,7 +12,7 @@ use towpath_transfer::Session;
 use super::liar::{Liar, header, hello};
 use crate::support::*;
 
-/// How the connection ends after `payload` came, flagged as compressed, for a piece of 256 KiB.
+/// End of the connection after `payload` came, flagged as compressed, for a piece of 256 KiB.
 async fn ended_after(payload: &[u8], offset: u32) -> String {
     ended_with(payload, offset, hello(VERSION)).await
 }

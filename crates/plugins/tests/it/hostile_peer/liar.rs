@@ -40,7 +40,7 @@ impl Liar {
         self.frame(wire::DATA, [&header.encode()[..], payload].concat()).await;
     }
 
-    /// What the other side says next, but for hellos and pings; `None` if it is gone.
+    /// Next message of the other side, but for hellos and pings; `None` if it is gone.
     pub async fn hear(&mut self) -> Option<Body> {
         loop {
             let frame = self.reader.next().await.ok()??;

@@ -24,7 +24,7 @@ use towpath_transfer::Session;
 use super::liar::{Liar, header, hello};
 use crate::support::*;
 
-/// What the session says in the end of a service that answers every `Get` by `lie`.
+/// Error of the session with a service that answers every `Get` by `lie`.
 async fn error_after<F: Future<Output = ()> + Send + 'static>(
     lie: impl Fn(Liar, Get) -> F + Send + Sync + Copy + 'static,
 ) -> String {
@@ -44,7 +44,7 @@ async fn error_of<F: Future<Output = ()> + Send + 'static>(
     error_within(Duration::from_secs(1), serve_badly).await
 }
 
-/// What the session says in the end of a service that treats each connection so. Meanwhile a good
+/// Error of the session with a service that treats each connection so. Meanwhile a good
 /// service of the same process is not disturbed.
 async fn error_within<F: Future<Output = ()> + Send + 'static>(
     wait_limit: Duration,
@@ -369,7 +369,7 @@ impl Transport for Raw {
     }
 }
 
-/// Why the connection ended after a hello and `bytes`.
+/// Reason why the connection ended after a hello and `bytes`.
 async fn end_after_raw(bytes: &[u8]) -> String {
     let (near, mut far) = duplex(1 << 20);
     let peer = Peer::start(Connection::new(Box::new(Raw(near))), PeerConfig::default(), None);

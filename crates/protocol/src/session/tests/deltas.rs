@@ -29,7 +29,7 @@ fn chunks(oid: Oid, new: &[u8], base: Option<&Arc<SignedBase>>) -> Vec<Want> {
     let chunk = |bytes: &[u8], offset: u64| Want {
         tag: offset,
         id: WantId::Chunk { hash: *Oid::of(bytes).digest(), len: bytes.len() as u32 },
-        places: Vec::new(),
+        positions: Vec::new(),
         group: Arc::default(),
         origin: Some(Origin { oid, offset }),
         base: base.cloned(),

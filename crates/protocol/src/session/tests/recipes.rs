@@ -139,7 +139,7 @@ fn recipes_that_nobody_asked_for_or_that_cannot_be_end_the_connection() {
             None => assert_eq!(a.session.ended(), None),
         }
     }
-    // What is still on its way to an asker that has gone is passed over.
+    // Messages on their way to an asker that has gone are passed over.
     let (mut a, _) = pair(&store, now);
     a.send_at(now, hello(&config()));
     let request = ask_for_recipe(&mut a, oid);

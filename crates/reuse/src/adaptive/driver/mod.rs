@@ -94,7 +94,7 @@ pub(super) enum DriverMessage {
     Ended {
         /// The want's tag.
         tag: Tag,
-        /// Why.
+        /// Outcome of it.
         outcome: Outcome,
     },
 }
@@ -430,7 +430,7 @@ impl Driver {
     fn act(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::Start { id, operation, is_wide } => {
-                // Whatever rested may have ended so, and nothing was resumed.
+                // Operations that rested may have ended so, and nothing was resumed.
                 self.executor.rest(false);
                 if !self.start(id, operation, is_wide) {
                     let took = Duration::ZERO;

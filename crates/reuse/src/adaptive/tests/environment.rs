@@ -317,7 +317,7 @@ impl<'a> Fetch<'a> {
         let speeds = self.speeds().clone();
         let hashes =
             self.readings.iter().any(|it| !it.is_paused && matches!(it.operation, PlannedOperation::Hash(_)));
-        // Who has little to do takes no more than that.
+        // A flow with little to do takes no more than that.
         let flows = self.wire.front().is_some_and(|it| it.1 <= self.now);
         let inflow = if flows { speeds.network } else { 0.0 };
         let beside = |rate: f64, queue: f64| {
@@ -328,7 +328,7 @@ impl<'a> Fetch<'a> {
         let disk_read = beside(speeds.disk, self.sink);
         let hash_cpu = beside(speeds.processor, self.kernel);
         let hash = disk_read.min(hash_cpu);
-        // What the hashing leaves of the disk and the processor is the others'.
+        // The rest that hashing leaves of the disk and the processor is the others'.
         let write = if writes { speeds.disk - if hashes { hash } else { 0.0 } } else { 0.0 };
         let check = speeds.processor - if hashes { hash } else { 0.0 };
         let network = if self.kernel < KERNEL { speeds.network } else { check.min(speeds.network) };

@@ -93,7 +93,7 @@ fn one_host_with_ipv6_has_no_more_places_than_one_address_and_its_network_four_t
 
 #[test]
 fn who_shakes_hands_goes_for_whom() {
-    // Who is there by host, in order of arrival: (host, has spoken, age in seconds); who comes; who goes.
+    // Peers there by host, in order of arrival: (host, has spoken, age in seconds); the new one; the one that goes.
     let table: [Row; 10] = [
         (&[(1, false, 0), (2, false, 0), (3, false, 0)], 4, Some(0)),
         (&[(1, true, 0), (2, false, 0), (3, false, 0)], 4, Some(1)),

@@ -121,7 +121,7 @@ pub(super) fn file(conn: &Connection, id: u64) -> Result<Option<KnownFile>> {
     select.query_row([id], row).optional()
 }
 
-/// What there is.
+/// Totals of what there is.
 pub(super) fn totals(conn: &Connection) -> Result<ChunkTotals> {
     let row = |row: &Row<'_>| Ok(ChunkTotals { files: row.get(0)?, chunks: row.get(1)? });
     conn.prepare_cached("SELECT files, chunks FROM totals")?.query_row([], row)

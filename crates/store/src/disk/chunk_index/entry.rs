@@ -8,13 +8,13 @@ use towpath_content::chunking::{ChunkHash, MAX_CHUNK_LEN};
 pub(super) const LEN: usize = 8 + 5 + 6 + 3;
 /// Hashes fall into 2^12 buckets by their first bits, in each run.
 pub(super) const BUCKET_BITS: u32 = 12;
-/// How many places of one chunk are kept: the same zeros may lie in a million files.
+/// Positions that are kept of one chunk: the same zeros may lie in a million files.
 pub(super) const COPIES: usize = 8;
 
 const MAX_CUT: u64 = 1 << 40;
 const MAX_OFFSET: u64 = 1 << 48;
 
-/// Where a chunk lies. Ordered by hash, then cut, then offset, as its bytes are.
+/// Position of a chunk. Ordered by hash, then cut, then offset, as its bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ChunkEntry {
     pub(super) prefix: u64,
@@ -24,7 +24,7 @@ pub(super) struct ChunkEntry {
     pub(super) len: u32,
 }
 
-/// What stands for a hash.
+/// Prefix that stands for a hash.
 pub(super) fn prefix_of(hash: &ChunkHash) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = hash.0;
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
@@ -35,7 +35,7 @@ pub(super) const fn bucket_of(prefix: u64) -> u64 {
     prefix >> (64 - BUCKET_BITS)
 }
 
-/// Whether a chunk's place can be written down.
+/// True if a chunk's position can be written down.
 pub(super) const fn fits(offset: u64, len: u32) -> bool {
     offset < MAX_OFFSET && len > 0 && len <= MAX_CHUNK_LEN
 }

@@ -1,4 +1,4 @@
-//! What was cut and not written down yet: found all the same, and bounded.
+//! Cuts not written down yet: found all the same, and bounded.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::stamp::Stamp;
 pub(super) const MAX_CHUNKS: usize = 1 << 16;
 /// Files collected before they are written.
 const MAX_CUTS: usize = 1 << 12;
-/// How long what was collected may wait, so that a killed process loses little.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time that collected cuts may wait, so that a killed process loses little.
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// A file whose chunks are pending.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub(super) struct Cut {
     pub(super) stamp: Stamp,
     pub(super) settled: bool,
     pub(super) parameters: Parameters,
-    /// How many of its chunks are on record.
+    /// Number of its chunks on record.
     pub(super) chunks: u64,
 }
 
@@ -46,9 +46,9 @@ impl PendingChunks {
         self.cuts.is_empty()
     }
 
-    /// Whether it is time to write.
+    /// True if it is time to write.
     pub(super) fn is_due(&self) -> bool {
-        let is_old = self.since.is_some_and(|since| since.elapsed() >= PATIENCE);
+        let is_old = self.since.is_some_and(|since| since.elapsed() >= WAIT_LIMIT);
         self.entries.len() >= MAX_CHUNKS || self.cuts.len() >= MAX_CUTS || is_old
     }
 

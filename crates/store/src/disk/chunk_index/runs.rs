@@ -78,7 +78,7 @@ pub(super) fn find(
     Ok(())
 }
 
-/// Which runs are to be merged now: the newest ones, as far back as a run is not much larger than
+/// Runs to merge now: the newest ones, as far back as a run is not much larger than
 /// those after it together. `garbage` says that there is so much of it that all are gone through.
 pub(super) fn choose(runs: &[ChunkRun], garbage: bool) -> &[ChunkRun] {
     if garbage {

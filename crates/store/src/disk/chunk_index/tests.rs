@@ -231,7 +231,7 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// How many million chunks a measurement is of.
+/// Number of chunks in a measurement, in millions.
 fn millions() -> u64 {
     std::env::var("MILLIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
@@ -278,7 +278,7 @@ fn memory_and_writes_with_many_chunks() {
     assert!((resident() - before) < 128 << 20);
 }
 
-/// What the kernel holds of the index is dropped, as far as it can be.
+/// Drops what the kernel holds of the index, as far as it can be.
 fn forget_pages(dir: &Path) {
     for name in ["chunks.db", "chunks.db-wal"] {
         let Ok(file) = File::open(dir.join(name)) else { continue };

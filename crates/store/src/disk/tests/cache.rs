@@ -1,4 +1,4 @@
-//! What stays in the cache and what goes.
+//! Cached objects that stay, and those that go.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

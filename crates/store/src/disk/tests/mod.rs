@@ -1,4 +1,4 @@
-//! What only a store on a disk has to do right.
+//! Tests of what only a store on a disk has to do right.
 
 mod cache;
 mod changed;

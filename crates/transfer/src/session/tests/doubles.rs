@@ -19,7 +19,7 @@ use crate::want::{Delivery, Payload, Proof, Tag, Want, WantId};
 pub const LIMIT: Duration = Duration::from_secs(20);
 pub const SOURCE: &str = "the source";
 
-/// What the source does with a want.
+/// Action of the source on a want.
 #[derive(Debug, Clone)]
 pub enum Act {
     /// Does that once a number is no less than this.
@@ -63,7 +63,7 @@ pub struct Source {
     takes_all_chunks: bool,
     slow: bool,
     /// Called when wants are over, also when none has to be cancelled.
-    told_of_all: Option<Box<dyn Fn() + Send + Sync>>,
+    on_chunks_over: Option<Box<dyn Fn() + Send + Sync>>,
     path: PathState,
     window: u64,
     /// Wants of each call.
@@ -72,9 +72,9 @@ pub struct Source {
     pub recipes_asked: AtomicUsize,
     pub facts: Mutex<Vec<(u64, u64)>>,
     /// Told to those who follow, as it comes.
-    pub told: watch::Sender<Vec<Description>>,
-    /// Every want, in the order in which it was asked.
-    pub asked: Mutex<Vec<WantId>>,
+    pub sent: watch::Sender<Vec<Description>>,
+    /// Every want, in the order in which it was requested.
+    pub requested: Mutex<Vec<WantId>>,
     pub blamed: Mutex<Vec<String>>,
     pub in_delivery: Arc<AtomicUsize>,
 }
@@ -91,20 +91,20 @@ impl Source {
             wants_recipe: None,
             takes_all_chunks: false,
             slow: false,
-            told_of_all: None,
+            on_chunks_over: None,
             path: PathState::default(),
             window: 64 << 20,
             calls: Mutex::default(),
             recipes_asked: AtomicUsize::new(0),
             facts: Mutex::default(),
-            told: watch::channel(Vec::new()).0,
-            asked: Mutex::default(),
+            sent: watch::channel(Vec::new()).0,
+            requested: Mutex::default(),
             blamed: Mutex::default(),
             in_delivery: Arc::default(),
         }
     }
 
-    /// `script` says what becomes of a want that was asked so often before.
+    /// `script` says what becomes of a want that was requested so often before.
     pub fn script(mut self, script: impl Fn(&Want, u32) -> Act + Send + Sync + 'static) -> Self {
         self.script = Box::new(script);
         self
@@ -151,7 +151,7 @@ impl Source {
         self
     }
 
-    /// No more than so many bytes are to be asked for at once.
+    /// No more than so many bytes are to be requested at once.
     pub fn with_window(mut self, bytes: u64) -> Self {
         self.window = bytes;
         self
@@ -163,14 +163,14 @@ impl Source {
         self
     }
 
-    /// `told` is called when the session has heard of one that came.
-    pub fn told_of_all(mut self, told: impl Fn() + Send + Sync + 'static) -> Self {
-        self.told_of_all = Some(Box::new(told));
+    /// Calls `call` when the session has received one that came.
+    pub fn on_chunks_over(mut self, call: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_chunks_over = Some(Box::new(call));
         self
     }
 
     pub fn chunks_asked(&self) -> usize {
-        self.asked.lock().unwrap().iter().filter(|id| matches!(id, WantId::Chunk { .. })).count()
+        self.requested.lock().unwrap().iter().filter(|id| matches!(id, WantId::Chunk { .. })).count()
     }
 
     /// The same bytes under another name.
@@ -183,8 +183,8 @@ impl Source {
         self
     }
 
-    pub fn tell(&self, description: Description) {
-        self.told.send_modify(|told| told.push(description));
+    pub fn send(&self, description: Description) {
+        self.sent.send_modify(|sent| sent.push(description));
     }
 
     pub fn pieces_asked(&self) -> Vec<u64> {
@@ -192,13 +192,13 @@ impl Source {
             WantId::Piece { index, .. } => Some(*index),
             _ => None,
         };
-        let mut asked: Vec<u64> = self.asked.lock().unwrap().iter().filter_map(index).collect();
-        asked.sort_unstable();
-        asked
+        let mut requested: Vec<u64> = self.requested.lock().unwrap().iter().filter_map(index).collect();
+        requested.sort_unstable();
+        requested
     }
 
     fn times_asked(&self, id: &WantId) -> u32 {
-        self.asked.lock().unwrap().iter().filter(|other| *other == id).count() as u32
+        self.requested.lock().unwrap().iter().filter(|other| *other == id).count() as u32
     }
 
     fn found(&self, want: &Want) -> (Vec<u8>, Option<Vec<u8>>) {
@@ -224,7 +224,7 @@ impl Source {
             tokio::time::sleep(Duration::from_millis(40)).await;
         }
         let before = self.times_asked(&want.id);
-        self.asked.lock().unwrap().push(want.id);
+        self.requested.lock().unwrap().push(want.id);
         let mut act = (self.script)(&want, before);
         while let Act::Once(mut number, least, then) = act {
             number.wait_for(|number| *number >= least).await.unwrap();
@@ -283,11 +283,11 @@ impl Source {
         (answers, Ok(()))
     }
 
-    /// Tells what a test tells, until it tells that the object is bound.
+    /// Sends what a test sends, until that says that the object is bound.
     async fn follow(&self, answers: &mpsc::Sender<Description>) {
-        let (mut told, mut sent) = (self.told.subscribe(), 0);
+        let (mut script, mut sent) = (self.sent.subscribe(), 0);
         loop {
-            let all = told.borrow_and_update().clone();
+            let all = script.borrow_and_update().clone();
             for one in &all[sent..] {
                 let _ = answers.send(one.clone()).await;
                 if matches!(one, Description::Live { statement, .. } if is_bound(statement)) {
@@ -295,7 +295,7 @@ impl Source {
                 }
             }
             sent = all.len();
-            if told.changed().await.is_err() {
+            if script.changed().await.is_err() {
                 return;
             }
         }
@@ -381,7 +381,7 @@ impl TransferPlugin for Source {
     }
 
     fn cancel_chunks(&self, _tags: &[Tag]) {
-        self.told_of_all.iter().for_each(|told| told());
+        self.on_chunks_over.iter().for_each(|call| call());
     }
 }
 
@@ -433,9 +433,9 @@ pub fn tree(data: &[u8]) -> PieceTree {
 pub struct Memory {
     pub bytes: Mutex<Vec<u8>>,
     left: Vec<Range<u64>>,
-    /// What may be of use lies here, and not in the target.
+    /// Older version that may be of use: it lies here, and not in the target.
     older: Option<Vec<u8>>,
-    /// How long it takes to read a piece there, and how many were read.
+    /// Time that it takes to read a piece there, and how many were read.
     reading: Duration,
     pub reads: AtomicUsize,
     pub begun: AtomicUsize,
@@ -444,7 +444,7 @@ pub struct Memory {
     full: bool,
     part: Option<Range<u64>>,
     is_read_early: bool,
-    /// What must stay as it is, and what that is.
+    /// Range that must stay as it is, and its bytes.
     guarded: Mutex<Option<(Range<usize>, Vec<u8>)>>,
     held: Mutex<bool>,
     released: Condvar,
@@ -623,7 +623,7 @@ pub fn context(root: Oid) -> Context {
     Context { root, node: None, secret: None, hints: watch::channel(Vec::new()).1 }
 }
 
-/// A short patience and few retries.
+/// A short wait limit and few retries.
 pub fn config() -> SessionConfig {
     let ledger = LedgerConfig { max_bad: 3, wait_limit: Duration::from_secs(3) };
     SessionConfig { ledger, workers: 2, ..SessionConfig::default() }

@@ -1,4 +1,4 @@
-//! How requests end otherwise: full disks, shared content, bounded memory, a session dropped.
+//! Other ends of requests: full disks, shared content, bounded memory, a session dropped.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -41,7 +41,7 @@ async fn the_same_content_wanted_twice_is_fetched_once() {
         second.unwrap();
         one.expect(&data);
         two.expect(&data);
-        assert_eq!(source.asked.lock().unwrap().len(), 2 * len.div_ceil(PIECE).max(1));
+        assert_eq!(source.requested.lock().unwrap().len(), 2 * len.div_ceil(PIECE).max(1));
         let counters = session.progress().snapshot();
         assert_eq!((counters.done, counters.expected), (2 * len as u64, 2 * len as u64));
         assert_eq!(counters.by_source.values().sum::<u64>(), len as u64);
@@ -87,7 +87,7 @@ async fn no_more_is_delivered_than_the_buffer_holds() {
     let session = Session::start(source.clone(), context(Oid::of(&data)), config);
     let watching = async {
         let waiting = || source.in_delivery.load(Ordering::SeqCst);
-        until("a full buffer", || source.asked.lock().unwrap().len() == 40 && waiting() == 36).await;
+        until("a full buffer", || source.requested.lock().unwrap().len() == 40 && waiting() == 36).await;
         let more = until("a change", || waiting() != 36);
         assert!(
             tokio::time::timeout(Duration::from_millis(50), more).await.is_err(),
@@ -152,7 +152,7 @@ async fn dropping_the_session_ends_its_requests_calls_and_workers() {
         Box::new(move |result| results.lock().unwrap().push(result))
     };
     session.submit(request(Oid::of(&data), &target), note()).await;
-    until("a call", || !source.asked.lock().unwrap().is_empty()).await;
+    until("a call", || !source.requested.lock().unwrap().is_empty()).await;
     // One that the actor has not even seen.
     session.submit(request(Oid::of(&data), &target), note()).await;
     drop(session);

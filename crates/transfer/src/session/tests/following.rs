@@ -1,4 +1,4 @@
-//! An older version is followed by samples: of what was shifted only the changes are asked for.
+//! An older version is followed by samples: of what was shifted only the changes are requested.
 
 use bytes::Bytes;
 use towpath_store::doubles::noise;
@@ -28,8 +28,8 @@ fn sampled(data: &[u8], spoil: bool) -> Source {
     Source::new(&[data]).sampled(vec![Description::Samples { first: 0, bytes: samples.into() }])
 }
 
-/// Bytes that were asked for.
-fn asked(source: &Source) -> u64 {
+/// Bytes that were requested.
+fn requested(source: &Source) -> u64 {
     source.calls.lock().unwrap().iter().flatten().map(Want::missing_len).sum()
 }
 
@@ -40,9 +40,9 @@ async fn of_what_was_shifted_only_the_change_is_asked_for() {
     let session = session(&source);
     fetch(&session, request(Oid::of(&newer), &target)).await.unwrap();
     target.expect(&newer);
-    let (asked, counters) = (asked(&source), session.progress().snapshot());
-    // Some pieces are asked for before the samples are here.
-    assert!(asked < newer.len() as u64 / 2, "{asked} of {}", newer.len());
+    let (requested, counters) = (requested(&source), session.progress().snapshot());
+    // Some pieces are requested before the samples are here.
+    assert!(requested < newer.len() as u64 / 2, "{requested} of {}", newer.len());
     assert_eq!(counters.done, newer.len() as u64);
     assert_eq!(counters.kept + counters.by_source.values().sum::<u64>(), counters.done);
     assert!(source.blamed.lock().unwrap().is_empty());

@@ -1,4 +1,4 @@
-//! What a worker takes from the queue at once.
+//! Jobs that a worker takes from the queue at once.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ fn object() -> Arc<ObjectInFlight> {
 fn check(len: u64) -> Job {
     let id = WantId::Piece { oid: Oid::of(b""), layout: Layout::of(len).unwrap(), index: 0 };
     let group = Arc::new(Group::default());
-    let want = Want { tag: 1, id, places: Vec::new(), group, origin: None, base: None, part: None };
+    let want = Want { tag: 1, id, positions: Vec::new(), group, origin: None, base: None, part: None };
     let delivery = Delivery {
         tag: 1,
         payload: Payload::Zeros,

@@ -1,4 +1,4 @@
-//! What an interrupted transfer left is read back and checked; only what is missing is asked for.
+//! Left-over bytes of an interrupted transfer are read back and checked; only what is missing is requested.
 
 use super::*;
 

@@ -40,7 +40,7 @@ fn growing() -> Description {
 fn source(data: &[u8]) -> Source {
     let mut source = Source::new(&[data]);
     source.also_as(LIVE, data);
-    source.tell(growing());
+    source.send(growing());
     source
 }
 
@@ -60,12 +60,12 @@ async fn a_live_object_arrives_piece_by_piece_and_is_complete_once_bound() {
     let source = Arc::new(source(&data));
     let (target, session) = (Memory::new(), live_session(&source));
     let telling = async {
-        source.tell(values(&data, 1, 0..1));
+        source.send(values(&data, 1, 0..1));
         until("the first piece", || target.prefixes.lock().unwrap().last() == Some(&(PIECE as u64))).await;
-        source.tell(values(&data, 1, 1..3));
+        source.send(values(&data, 1, 1..3));
         until("two more", || target.prefixes.lock().unwrap().last() == Some(&(3 * PIECE as u64))).await;
         target.expect_incomplete();
-        source.tell(bound(&data));
+        source.send(bound(&data));
     };
     let (fetched, ()) = tokio::join!(fetch(&session, request(LIVE, &target)), telling);
     assert_eq!(fetched.unwrap().oid, Oid::of(&data));
@@ -81,10 +81,10 @@ async fn a_live_object_of_whole_pieces_is_complete_when_it_is_bound_after_the_la
     let source = Arc::new(source(&data));
     let (target, session) = (Memory::new(), live_session(&source));
     let telling = async {
-        source.tell(values(&data, 1, 0..2));
+        source.send(values(&data, 1, 0..2));
         until("both pieces", || target.prefixes.lock().unwrap().last() == Some(&(2 * PIECE as u64))).await;
         target.expect_incomplete();
-        source.tell(bound(&data));
+        source.send(bound(&data));
     };
     let (fetched, ()) = tokio::join!(fetch(&session, request(LIVE, &target)), telling);
     assert_eq!(fetched.unwrap().oid, Oid::of(&data));
@@ -96,7 +96,7 @@ async fn live_objects_of_every_shape_are_fetched_after_they_were_bound() {
     for len in [0, 1, PIECE, PIECE + 1, 4 * PIECE] {
         let data = pattern(len, 1);
         let (source, target) = (source(&data), Memory::new());
-        source.tell(bound(&data));
+        source.send(bound(&data));
         fetch_live(source, &target).await.unwrap();
         target.expect(&data);
     }
@@ -112,9 +112,9 @@ async fn a_first_piece_that_comes_after_the_binding_is_good() {
     let source = Arc::new(source);
     let session = live_session(&source);
     let telling = async {
-        source.tell(values(&data, 1, 0..1));
-        until("the first want", || !source.asked.lock().unwrap().is_empty()).await;
-        source.tell(bound(&data));
+        source.send(values(&data, 1, 0..1));
+        until("the first want", || !source.requested.lock().unwrap().is_empty()).await;
+        source.send(bound(&data));
     };
     let (fetched, ()) = tokio::join!(fetch(&session, request(LIVE, &target)), telling);
     fetched.unwrap();
@@ -127,8 +127,8 @@ async fn another_generation_or_other_values_mean_that_the_producer_started_over(
     let data = pattern(3 * PIECE, 1);
     for second in [values(&data, 2, 1..2), values(&pattern(3 * PIECE, 8), 1, 0..1)] {
         let (source, target) = (source(&data), Memory::new());
-        source.tell(values(&data, 1, 0..1));
-        source.tell(second);
+        source.send(values(&data, 1, 0..1));
+        source.send(second);
         let error = fetch_live(source, &target).await.unwrap_err();
         assert!(matches!(error, FetchError::StartedOver), "{error}");
         target.expect_incomplete();
@@ -141,12 +141,12 @@ async fn statements_not_signed_by_the_tickets_node_end_the_request() {
     let Description::Live { statement, mut signature } = values(&data, 1, 0..1) else { panic!() };
     signature[0] ^= 1;
     let (forged, target) = (source(&data), Memory::new());
-    forged.tell(Description::Live { statement, signature });
+    forged.send(Description::Live { statement, signature });
     let error = fetch_live(forged, &target).await.unwrap_err().to_string();
     assert!(error.contains("is not signed by the ticket's node"), "{error}");
     // A bare OID names no node, so nothing can be believed.
     let source = Arc::new(source(&data));
-    source.tell(bound(&data));
+    source.send(bound(&data));
     let error = fetch(&session(&source), request(LIVE, &target)).await.unwrap_err().to_string();
     assert!(error.contains("the node that signs it is not known"), "{error}");
 }
@@ -156,8 +156,8 @@ async fn a_statement_about_another_object_says_nothing() {
     let data = pattern(2 * PIECE, 1);
     let (source, target) = (source(&data), Memory::new());
     let object = Oid::Live([8; 32]);
-    source.tell(signed(Statement::Values { object, generation: 5, first: 0, values: vec![[1; 32]; 9] }));
-    source.tell(bound(&data));
+    source.send(signed(Statement::Values { object, generation: 5, first: 0, values: vec![[1; 32]; 9] }));
+    source.send(bound(&data));
     fetch_live(source, &target).await.unwrap();
     target.expect(&data);
 }
@@ -167,12 +167,12 @@ async fn a_binding_that_the_signed_pieces_do_not_make_up_is_wrong() {
     let (data, other) = (pattern(3 * PIECE, 1), pattern(3 * PIECE, 2));
     let mut source = source(&data);
     source.also_as(Oid::of(&other), &other);
-    source.tell(values(&data, 1, 0..2));
+    source.send(values(&data, 1, 0..2));
     let (source, target) = (Arc::new(source), Memory::new());
     let session = live_session(&source);
     let telling = async {
         until("two pieces", || target.prefixes.lock().unwrap().last() == Some(&(2 * PIECE as u64))).await;
-        source.tell(bound(&other));
+        source.send(bound(&other));
     };
     let (result, ()) = tokio::join!(fetch(&session, request(LIVE, &target)), telling);
     assert!(matches!(result, Err(FetchError::BindingWrong)), "{result:?}");
@@ -185,8 +185,8 @@ async fn a_binding_to_less_than_was_signed_is_wrong() {
     let data = pattern(3 * PIECE, 1);
     for size in [10, PIECE, 2 * PIECE - 1] {
         let (source, target) = (source(&data), Memory::new());
-        source.tell(values(&data, 1, 0..2));
-        source.tell(bound(&data[..size]));
+        source.send(values(&data, 1, 0..2));
+        source.send(bound(&data[..size]));
         let result = fetch_live(source, &target).await;
         assert!(matches!(result, Err(FetchError::BindingWrong)), "{size}: {result:?}");
         target.expect_incomplete();
@@ -206,7 +206,7 @@ async fn a_producer_that_gives_up_is_said_to_have() {
 async fn left_overs_of_an_object_bound_meanwhile_are_used() {
     let data = pattern(4 * PIECE + 1, 1);
     let source = source(&data);
-    source.tell(bound(&data));
+    source.send(bound(&data));
     let mut there = data.clone();
     there[0] ^= 1;
     let target = Memory::with_left_overs(there, std::iter::once(0..3 * PIECE as u64).collect());
@@ -220,7 +220,7 @@ async fn left_overs_of_an_object_bound_meanwhile_are_used() {
 async fn left_overs_of_an_object_that_still_grows_are_checked_against_signed_values() {
     let data = pattern(4 * PIECE, 1);
     let source = source(&data);
-    source.tell(values(&data, 7, 0..3));
+    source.send(values(&data, 7, 0..3));
     let mut there = data.clone();
     there[PIECE + 5] ^= 1;
     let target = Memory::with_left_overs(there, std::iter::once(0..3 * PIECE as u64).collect());
@@ -228,7 +228,7 @@ async fn left_overs_of_an_object_that_still_grows_are_checked_against_signed_val
     let session = live_session(&source);
     let telling = async {
         until("three pieces", || target.prefixes.lock().unwrap().last() == Some(&(3 * PIECE as u64))).await;
-        source.tell(bound(&data));
+        source.send(bound(&data));
     };
     let (fetched, ()) = tokio::join!(fetch(&session, request(LIVE, &target)), telling);
     fetched.unwrap();

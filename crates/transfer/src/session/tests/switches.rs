@@ -44,8 +44,8 @@ fn recipe_of(oid: Oid, data: &[u8]) -> Vec<RecipePart> {
     parts
 }
 
-/// A source that asks for the recipe once so many pieces were asked of it. With a window of four
-/// pieces there are always some that nobody was asked for.
+/// A source that asks for the recipe once so many pieces were requested of it. With a window of four
+/// pieces there are always some that are not requested of anybody.
 pub fn switching(data: &[u8], lie: &[u8], pieces: usize) -> Source {
     Source::new(&[data])
         .chunks(lie.chunks(CHUNK))
@@ -76,31 +76,31 @@ fn hashed(bytes: Vec<u8>) -> Act {
     Act::Payload(Payload::Hashed(bytes.into()))
 }
 
-/// How far a chunk and the pieces before it are.
+/// Progress of a chunk and the pieces before it.
 struct Progressing {
     /// Pieces that are written.
     pieces: watch::Sender<usize>,
     /// 1 when the chunk is written.
     chunk: watch::Sender<usize>,
-    /// 1 when the session was told so.
-    told: watch::Sender<usize>,
+    /// 1 when the session got it.
+    sent: watch::Sender<usize>,
 }
 
 impl Progressing {
     fn new() -> Arc<Self> {
         let none = || watch::channel(0).0;
-        Arc::new(Self { pieces: none(), chunk: none(), told: none() })
+        Arc::new(Self { pieces: none(), chunk: none(), sent: none() })
     }
 
     fn told_of_something(&self) {
         if *self.chunk.borrow() > 0 {
-            self.told.send_replace(1);
+            self.sent.send_replace(1);
         }
     }
 }
 
-/// Bytes that tell when their worker lets go of them, which is just before it tells the session. With a piece's it
-/// waits until the session has heard of the chunk.
+/// Bytes that signal when their worker lets go of them, which is just before the session gets its result. With a piece's it
+/// waits until the session has the chunk's result.
 struct Worked {
     bytes: Vec<u8>,
     is_piece: bool,
@@ -115,21 +115,21 @@ impl AsRef<[u8]> for Worked {
 
 impl Drop for Worked {
     fn drop(&mut self) {
-        let Progressing { pieces, chunk, told } = &*self.progressing;
+        let Progressing { pieces, chunk, sent } = &*self.progressing;
         if !self.is_piece {
             chunk.send_replace(1);
             return;
         }
         pieces.send_modify(|pieces| *pieces += 1);
-        if *told.borrow() == 0 {
-            let (mut told, limit) = (told.subscribe(), Duration::from_secs(5));
-            let is_told = async { drop(tokio::time::timeout(limit, told.wait_for(|told| *told > 0)).await) };
-            Handle::current().block_on(is_told);
+        if *sent.borrow() == 0 {
+            let (mut sent, limit) = (sent.subscribe(), Duration::from_secs(5));
+            let is_sent = async { drop(tokio::time::timeout(limit, sent.wait_for(|sent| *sent > 0)).await) };
+            Handle::current().block_on(is_sent);
         }
     }
 }
 
-/// Pieces are written, then a false chunk over the end of the last one, and the session hears of the chunk first.
+/// Pieces are written, then a false chunk over the end of the last one, and the session gets the chunk's result first.
 /// Its place was once looked at only if the piece counted as here already, and the file was spoilt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_chunk_that_is_written_over_a_piece_is_found_out_whoever_tells_first() {
@@ -138,7 +138,7 @@ async fn a_chunk_that_is_written_over_a_piece_is_found_out_whoever_tells_first()
     let (all, progressing) = (data.clone(), Progressing::new());
     let telling = Arc::clone(&progressing);
     let (chunks, here) = (AtomicUsize::new(0), Arc::new(OnceLock::<Weak<Source>>::new()));
-    let asked = Arc::clone(&here);
+    let requested = Arc::clone(&here);
     let script = move |want: &Want, _| {
         let worked = |bytes, is_piece| {
             let progressing = Arc::clone(&progressing);
@@ -147,25 +147,25 @@ async fn a_chunk_that_is_written_over_a_piece_is_found_out_whoever_tells_first()
         match want.id {
             // On a busy machine the recipe may take its time, and no more workers than these are to wait.
             WantId::Piece { index, .. } if index >= MOST as u64 => {
-                Act::Once(progressing.told.subscribe(), 1, Box::new(Act::Good))
+                Act::Once(progressing.sent.subscribe(), 1, Box::new(Act::Good))
             }
             WantId::Piece { index, .. } if *progressing.chunk.borrow() == 0 => {
                 let start = index as usize * PIECE;
                 Act::Payload(Payload::Bytes(worked(all[start..start + PIECE].to_vec(), true)))
             }
-            // The first one lies across the end of the last piece that was asked for, and comes when that is written.
+            // The first one lies across the end of the last piece that was requested, and comes when that is written.
             WantId::Chunk { .. } if chunks.fetch_add(1, Ordering::SeqCst) == 0 => {
-                let pieces = asked.get().and_then(Weak::upgrade).map_or(0, |source| piece_wants(&source));
+                let pieces = requested.get().and_then(Weak::upgrade).map_or(0, |source| piece_wants(&source));
                 let lie = Act::Payload(Payload::Hashed(worked(vec![0; CHUNK], false)));
                 Act::Once(progressing.pieces.subscribe(), pieces.min(MOST), Box::new(lie))
             }
             // Nothing else is told before.
-            WantId::Chunk { .. } => Act::Once(progressing.told.subscribe(), 1, Box::new(Act::Good)),
+            WantId::Chunk { .. } => Act::Once(progressing.sent.subscribe(), 1, Box::new(Act::Good)),
             _ => Act::Good,
         }
     };
     let source = switching(&data, &data, 2).taking_all_chunks().script(script).slowly();
-    let source = Arc::new(source.told_of_all(move || telling.told_of_something()));
+    let source = Arc::new(source.on_chunks_over(move || telling.told_of_something()));
     here.set(Arc::downgrade(&source)).unwrap();
     let config = SessionConfig { batch_bytes: PIECE as u64, calls: 1, workers: 8, ..config() };
     let (session, target) = (Session::start(source.clone(), context(Oid::of(b"")), config), Memory::new());
@@ -192,7 +192,7 @@ async fn the_rest_of_an_object_comes_as_chunks() {
         let source = fetch_slowly(source, &data).await;
         let pieces = source.pieces_asked().len();
         assert!((3..15).contains(&pieces), "{pieces} pieces");
-        // No chunk is asked that the pieces hold, but for one at their end.
+        // No chunk is requested that the pieces hold, but for one at their end.
         let chunks = (data.len() - pieces * PIECE).div_ceil(CHUNK);
         assert!((chunks..=chunks + 1).contains(&source.chunks_asked()), "{} chunks", source.chunks_asked());
         assert_eq!(source.recipes_asked.load(Ordering::SeqCst), 1);
@@ -214,7 +214,7 @@ async fn a_piece_that_is_put_off_when_the_recipe_is_here_comes_as_chunks() {
 }
 
 /// Fetches five megabytes; piece 3 is given up for the recipe when these bytes of its front are here. Returns
-/// whether each of the two chunks in these was asked for.
+/// whether each of the two chunks in these was requested.
 async fn fetch_beside_a_front(front: impl Fn(&[u8]) -> Vec<u8>) -> (Arc<Source>, [bool; 2]) {
     let data = pattern(20 * PIECE + 5, 1);
     let front = front(&data[3 * PIECE..3 * PIECE + 220_000]);
@@ -226,26 +226,26 @@ async fn fetch_beside_a_front(front: impl Fn(&[u8]) -> Vec<u8>) -> (Arc<Source>,
     };
     let source = switching(&data, &data, 4).taking_all_chunks().script(give_up);
     let source = fetch_slowly(source, &data).await;
-    let asked = source.asked.lock().unwrap();
-    let was_asked = [8, 9].map(|index| {
+    let requested = source.requested.lock().unwrap();
+    let was_requested = [8, 9].map(|index| {
         let chunk = &data[index * CHUNK..(index + 1) * CHUNK];
-        asked.contains(&WantId::Chunk { hash: *Oid::of(chunk).digest(), len: CHUNK as u32 })
+        requested.contains(&WantId::Chunk { hash: *Oid::of(chunk).digest(), len: CHUNK as u32 })
     });
-    drop(asked);
-    (source, was_asked)
+    drop(requested);
+    (source, was_requested)
 }
 
 #[tokio::test]
 async fn what_came_of_a_piece_that_gave_way_does_not_come_again() {
-    let (source, asked) = fetch_beside_a_front(<[u8]>::to_vec).await;
-    assert_eq!(asked, [false, false]);
+    let (source, requested) = fetch_beside_a_front(<[u8]>::to_vec).await;
+    assert_eq!(requested, [false, false]);
     assert!(source.blamed.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn the_front_of_a_piece_that_lies_is_found_out_and_comes_again() {
-    let (source, asked) = fetch_beside_a_front(|front| vec![7; front.len()]).await;
-    assert_eq!(asked, [true, true]);
+    let (source, requested) = fetch_beside_a_front(|front| vec![7; front.len()]).await;
+    assert_eq!(requested, [true, true]);
     assert_eq!(source.blamed.lock().unwrap().as_slice(), [SOURCE, SOURCE]);
 }
 
@@ -278,8 +278,8 @@ async fn chunks_tell_where_they_can_be_asked_for() {
     let wants = chunk_wants(&source);
     assert!(!wants.is_empty());
     for want in wants {
-        let place = want.places[0];
-        assert_eq!(want.origin, Some(Origin { oid: Oid::of(&data), offset: place.offset }));
+        let position = want.positions[0];
+        assert_eq!(want.origin, Some(Origin { oid: Oid::of(&data), offset: position.offset }));
     }
 }
 
@@ -347,12 +347,12 @@ async fn without_a_recipe_pieces_go_on_and_nobody_asks_again() {
 #[tokio::test]
 async fn a_source_that_is_busy_is_asked_again() {
     let data = pattern(12 * PIECE, 1);
-    let (asked, parts, whole) = (AtomicUsize::new(0), recipe_of(Oid::of(&data), &data), tree(&data));
+    let (requested, parts, whole) = (AtomicUsize::new(0), recipe_of(Oid::of(&data), &data), tree(&data));
     let source = Source::new(&[&data]).chunks(data.chunks(CHUNK)).wanting_recipes(|_, _| true);
     let source = source.answers(move |query| {
         // Some of it had come already.
         let some = parts[..1].iter().cloned().map(Description::Recipe).collect();
-        if asked.fetch_add(1, Ordering::SeqCst) == 0 {
+        if requested.fetch_add(1, Ordering::SeqCst) == 0 {
             return (some, Err(Outcome::RetryLater(Duration::from_millis(1))));
         }
         let run = query.proofs.clone().unwrap();
@@ -462,7 +462,7 @@ async fn what_an_earlier_transfer_left_is_not_asked_as_chunks() {
     fetch(&slow_session(&source), request).await.unwrap();
     target.expect(&data);
     let beyond =
-        chunk_wants(&source).iter().filter(|want| want.places[0].offset >= 10 * PIECE as u64).count();
+        chunk_wants(&source).iter().filter(|want| want.positions[0].offset >= 10 * PIECE as u64).count();
     assert_eq!(beyond, 0);
     assert!(source.chunks_asked() > 0);
 }
@@ -498,8 +498,8 @@ async fn many_objects_with_the_same_chunks_ask_for_each_once() {
     }
     objects.iter().zip(&targets).for_each(|(data, target)| target.expect(data));
     let wants = chunk_wants(&source);
-    assert!(wants.iter().any(|want| want.places.len() > 1));
+    assert!(wants.iter().any(|want| want.positions.len() > 1));
     assert!(
-        wants.iter().all(|want| want.origin.is_some_and(|origin| origin.offset == want.places[0].offset))
+        wants.iter().all(|want| want.origin.is_some_and(|origin| origin.offset == want.positions[0].offset))
     );
 }

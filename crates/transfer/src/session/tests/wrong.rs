@@ -11,7 +11,7 @@ const fn index(id: &WantId) -> u64 {
     }
 }
 
-/// Does `act` the first time piece 1 is asked for.
+/// Does `act` the first time piece 1 is requested.
 fn once(act: Act) -> impl Fn(&crate::Want, u32) -> Act {
     move |want, before| if before == 0 && index(&want.id) == 1 { act.clone() } else { Act::Good }
 }
@@ -163,7 +163,7 @@ async fn a_wrong_size_from_a_tree_descriptor_is_not_believed() {
 
 #[tokio::test]
 async fn the_early_end_of_one_call_does_not_disturb_another() {
-    // Piece 1 is wrong at first, so it is asked again while the first call still has piece 2.
+    // Piece 1 is wrong at first, so it is requested again while the first call still has piece 2.
     let data = pattern(3 * PIECE, 1);
     let source = Source::new(&[&data]).script(|want, before| match (index(&want.id), before) {
         (1, 0) => Act::Bytes(vec![1; PIECE]),

@@ -1,4 +1,4 @@
-//! The side that was started over ssh: does what the first messages say, and ends with the pipe.
+//! The remote end of a copy, started over ssh: does what the first messages ask, and ends with the pipe.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,18 +12,18 @@ use towpath_api::copy::{CopyOptions, CopySummary, Mode};
 use towpath_link::tls::has_fast_aes;
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
 
+use super::endpoint::{Endpoint, blocking, peer_config, peer_service, race, set_silence};
+use super::events::{Events, events};
 use super::merge::Destined;
 use super::message::hung_up;
 use super::message::{
     Coming, CopyRole, EndReport, Fatal, Message, Ready, SenderRole, Start, VERSION, options, violation,
 };
 use super::offers::Offers;
+use super::receiver_role::receive;
 use super::run::GRACE;
-use super::sending::send;
-use super::side::{Side, blocking, peer_config, peer_service, race, set_silence};
+use super::sender_role::send;
 use super::source::Sources;
-use super::taking::receive;
-use super::talk::{Events, events};
 use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
 use towpath_ssh::channel;
@@ -33,9 +33,9 @@ use towpath_ssh::race::SshConnection;
 /// Bytes of all options: a list of files may be long.
 const MAX_OPTIONS: usize = 32 << 20;
 
-/// The other side of a copy, over this process's standard input and output. Ends with them.
+/// The remote end of a copy, over this process's standard input and output. Ends with them.
 ///
-/// `begin` is told what this copy may write, before anything of it is done, and gives the runtime to do
+/// `begin` gets the paths that this copy may write, before anything of it is done, and gives the runtime to do
 /// it on. It may block. What only carries bytes over the pipe stays on the caller's runtime.
 pub async fn serve_stdio(
     host: &Arc<Host>,
@@ -49,10 +49,10 @@ pub async fn serve_stdio(
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
-    let (events, told) = events(host.words);
-    let forwarding = tokio::spawn(told.send_to(control.clone()));
+    let (events, reports) = events(host.words);
+    let forwarding = tokio::spawn(reports.send_to(control.clone()));
     let serving = async {
-        let task = Task::told(&mut inbox).await?;
+        let task = Task::recv(&mut inbox).await?;
         let runtime = begin(&task.writes())?;
         let (host, peer, control) = (Arc::clone(host), Arc::clone(&peer), control.clone());
         let serving = runtime
@@ -69,14 +69,14 @@ pub async fn serve_stdio(
     if let Some(message) = message {
         let _ = control.send(message.into_bytes()).await;
     }
-    // The person's side closes when it has heard the end.
+    // The person's side closes when it has received the end.
     drop(control);
     let _ = tokio::time::timeout(GRACE, peer.until_closed()).await;
     Ok(())
 }
 
 /// The first message, and the options that came in parts before it.
-async fn told_to_start(inbox: &mut ControlReceiver) -> Result<(Start, Vec<u8>), CopyError> {
+async fn recv_start(inbox: &mut ControlReceiver) -> Result<(Start, Vec<u8>), CopyError> {
     let mut options = Vec::new();
     loop {
         match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
@@ -95,7 +95,7 @@ async fn told_to_start(inbox: &mut ControlReceiver) -> Result<(Start, Vec<u8>), 
     }
 }
 
-/// What one side of a copy may write, as it was told.
+/// Paths that one side of a copy may write, by its task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Writes {
     /// The sending side.
@@ -105,25 +105,25 @@ pub enum Writes {
     },
     /// The receiving side.
     Receiver {
-        /// Where it goes; nothing of it is written in a dry run.
+        /// Destination; nothing of it is written in a dry run.
         destination: Option<PathBuf>,
         /// The folder of the file that a link at the destination leads to.
         behind: Option<PathBuf>,
-        /// Where what is replaced is moved, if that was said: relative to the destination.
+        /// Directory that replaced files are moved to, if one was named: relative to the destination.
         backups: Option<PathBuf>,
     },
 }
 
-/// What this side is told to do.
+/// Task of this side.
 struct Task {
     part: Duty,
     options: CopyOptions,
-    /// Where the client can be dialled, as it says.
+    /// Addresses at which the client can be dialled, as it announces them.
     addresses: Vec<String>,
     takes_bases: bool,
 }
 
-/// Which part of the copy is this side's.
+/// Part of the copy that is this side's.
 enum Duty {
     /// It sends what the sources' wildcards stand for.
     Sender {
@@ -133,15 +133,15 @@ enum Duty {
     Receiver(Destined),
 }
 
-/// What is left to do once the sources are open.
+/// Work that is left once the sources are open.
 enum Work {
     Send(Box<Sources>),
     Receive(Destined),
 }
 
 impl Task {
-    async fn told(inbox: &mut ControlReceiver) -> Result<Self, CopyError> {
-        let (start, options) = told_to_start(inbox).await?;
+    async fn recv(inbox: &mut ControlReceiver) -> Result<Self, CopyError> {
+        let (start, options) = recv_start(inbox).await?;
         if start.version != VERSION {
             let version = start.version;
             let what = format!("version {version} of the copy protocol, where this side knows {VERSION}");
@@ -150,7 +150,7 @@ impl Task {
         let options = options::decode(options.into())?;
         let part = start.role.ok_or_else(|| violation("a start that names no side"))?;
         let (addresses, takes_bases) = (start.addresses, start.takes_bases);
-        Ok(Self { part: Duty::told(part)?, options, addresses, takes_bases })
+        Ok(Self { part: Duty::of(part)?, options, addresses, takes_bases })
     }
 
     /// Everything that it may write.
@@ -174,7 +174,7 @@ impl Task {
 }
 
 impl Duty {
-    fn told(role: CopyRole) -> Result<Self, CopyError> {
+    fn of(role: CopyRole) -> Result<Self, CopyError> {
         let receiver = match role {
             CopyRole::Sender(SenderRole { sources, is_contents: contents }) => {
                 let expand = |path: &Bytes| patterns::expand(path);
@@ -197,7 +197,7 @@ impl Duty {
     }
 }
 
-/// Does what it is told to; a receiver returns its summary.
+/// Does its task; a receiver returns its summary.
 async fn serve(
     host: &Arc<Host>,
     peer: &Arc<Peer>,
@@ -222,25 +222,25 @@ async fn serve(
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;
     set_silence(peer, &options);
     let theirs: Vec<_> = theirs.iter().filter_map(|address| address.parse().ok()).collect();
-    let side = Side {
+    let endpoint = Endpoint {
         host: Arc::clone(host),
         peer: Arc::clone(peer),
         control: control.clone(),
         offers,
         events,
         options,
-        is_started: true,
+        is_remote_end: true,
         takes_bases,
         other: "the sender".into(),
     };
     match work {
         Work::Send(sources) => {
-            let (stood_in, stood) = mpsc::unbounded_channel();
+            let (connections_in, connections) = mpsc::unbounded_channel();
             if let Some(race) = &mut race {
-                race.run(&theirs, None, stood_in);
+                race.run(&theirs, None, connections_in);
             }
-            send(&side, *sources, inbox, stood).await.map(|_| None)
+            send(&endpoint, *sources, inbox, connections).await.map(|_| None)
         }
-        Work::Receive(destined) => receive(&side, destined, inbox, race, &theirs).await.map(Some),
+        Work::Receive(destined) => receive(&endpoint, destined, inbox, race, &theirs).await.map(Some),
     }
 }

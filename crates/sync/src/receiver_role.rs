@@ -1,5 +1,5 @@
-//! The receiving side, from the first entry to the last sync: who brings bytes, the threads that do something
-//! about what is heard, and what is told of it at the end.
+//! The receiving side, from the first entry to the last sync: the plugins that bring bytes, the threads that handle
+//! messages, and the summary at the end.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,8 +15,9 @@ use towpath_api::copy::{CopySummary, Via};
 use towpath_content::Oid;
 use towpath_content::tree::Decoder;
 use towpath_plugins::local::Allow;
-use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover, takeover};
-use towpath_protocol::{ControlReceiver, ControlSender, Peer};
+use towpath_plugins::registry::{self, PluginParts, Tree};
+use towpath_plugins::{Direct, Inspected, Takeover, takeover};
+use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig};
 use towpath_reuse::adaptive::Adaptive;
 use towpath_reuse::disk_search::Scope;
 use towpath_store::Store;
@@ -26,76 +27,74 @@ use towpath_transfer::progress::Snapshot;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
 use super::changed::{Changed, Known, Look};
+use super::endpoint::{Endpoint, StopOnDrop, by_source, joined, receiving, show_progress};
 use super::hearing::{Heard, LITTLE, Tellings, hear, hear_beside, take_answers, write_contents};
 use super::merge::{Destined, Merge};
 use super::message::hung_up;
 use super::message::violation;
 use super::remote::RemoteSupplier;
 use super::search;
-use super::side::{Side, StopOnDrop, by_source, joined, receiving, tell};
 use super::threads;
 use crate::error::CopyError;
 use towpath_reuse::candidates::search::CandidateSearch;
 use towpath_reuse::policy::network::Network;
-use towpath_ssh::race::{Race, STAND_LIMIT, Stood};
+use towpath_ssh::race::{NewConnection, Race, STAND_LIMIT};
 
-/// What the two ways to the other side are called.
+/// Names of the two ways to the other side.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
 
 /// Threads that write contents, at most: as many as cores.
 const WRITERS: usize = 8;
 
-/// Writes what the sender tells and this side wants to `destined`, and returns what was done. `theirs`
+/// Writes what the sender has and this side wants to `destined`, and returns what was done. `theirs`
 /// is where the sender can be dialled, for `race`.
 pub async fn receive(
-    side: &Side,
+    endpoint: &Endpoint,
     destined: Destined,
     inbox: &mut ControlReceiver,
     mut race: Option<Race>,
     theirs: &[std::net::SocketAddr],
 ) -> Result<CopySummary, CopyError> {
-    let options = &side.options;
-    let receiving = receiving(&side.host, options, side.events.clone(), side.is_started);
-    let (takeover, stood) = begin_race(side, race.as_mut(), theirs).await?;
-    let known = known(side, &destined.path, Arc::clone(&takeover));
-    let adaptive = search::plugin(side, &destined.path, &known);
-    let root = adaptive.clone().map_or(known, |adaptive| adaptive as Arc<dyn TransferPlugin>);
-    let (session, _hints) = session(side, root);
+    let options = &endpoint.options;
+    let receiving = receiving(&endpoint.host, options, endpoint.events.clone(), endpoint.is_remote_end);
+    let (takeover, connections) = begin_race(endpoint, race.as_mut(), theirs).await?;
+    let Tree { root, adaptive, .. } = plugins(endpoint, &destined.path, Arc::clone(&takeover));
+    let (session, _hints) = session(endpoint, root);
     let session = Arc::new(session);
     let look = look(&takeover, adaptive.as_ref(), options.limit_rate as f64);
-    let changed = Changed::new(look, known_once(side, race.as_ref()), side.takes_bases);
-    let supplier = supplier(side, &session, changed, &destined.path);
+    let changed = Changed::new(look, known_once(endpoint, race.as_ref()), endpoint.takes_bases);
+    let supplier = supplier(endpoint, &session, changed, &destined.path);
     let _end = EndOnDrop(Arc::clone(&supplier));
     let merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let progress = session.progress();
     let _stop = StopOnDrop(Arc::clone(&receiving));
-    let shown = Some((progress.clone(), side.other.clone()));
-    let telling = tell(Arc::clone(&receiving), shown, side.events.clone());
-    let telling = AbortOnDropHandle::new(tokio::spawn(telling));
+    let shown = Some((progress.clone(), endpoint.other.clone()));
+    let reporting = show_progress(Arc::clone(&receiving), shown, endpoint.events.clone());
+    let reporting = AbortOnDropHandle::new(tokio::spawn(reporting));
 
-    let (heard_in, heard) = mpsc::unbounded_channel();
+    let (entries_in, entries) = mpsc::unbounded_channel();
     let waiting = Arc::new(AtomicUsize::new(0));
     let merging = {
         let waiting = Arc::clone(&waiting);
-        threads::spawn(move || follow(merge, heard, &waiting))
+        threads::spawn(move || follow(merge, entries, &waiting))
     };
     let (mut answering, tellings) = answering(&supplier, waiting);
     let mut way = None;
     let result = tokio::select! {
         result = joined(merging) => result,
-        error = hear(side, inbox, heard_in, &tellings) => Err(error),
-        error = hear_beside(stood, &tellings, &mut way) => Err(error),
+        error = hear(endpoint, inbox, entries_in, &tellings) => Err(error),
+        error = hear_beside(connections, &tellings, &mut way) => Err(error),
         error = failed(&mut answering) => Err(error),
         () = receiving.stopped() => receiving.check(),
     };
-    drop(telling);
-    keep(race, way, &side.peer);
+    drop(reporting);
+    keep(race, way, &endpoint.peer);
     supplier.flush().await;
     tracing::info!(way = takeover.active(), "data came");
-    // What makes going on useless explains why the rest failed.
+    // An error that makes going on useless explains why the rest failed.
     receiving.check().and(result).inspect_err(|error| receiving.stop(error.clone()))?;
     let mut summary = receiving.summary();
-    add_sources(&mut summary, &progress.snapshot(), &side.other);
+    add_sources(&mut summary, &progress.snapshot(), &endpoint.other);
     summary.search = adaptive.map(|adaptive| search::searched(&adaptive.account()));
     let (changed, saved) = supplier.made_of_older();
     if changed > 0 {
@@ -108,61 +107,61 @@ pub async fn receive(
 /// The way to the other side, which is the better one of two as soon as that stands; waits for it if nothing else may be
 /// used.
 async fn begin_race(
-    side: &Side,
+    endpoint: &Endpoint,
     mut race: Option<&mut Race>,
     theirs: &[std::net::SocketAddr],
-) -> Result<(Arc<Takeover>, mpsc::UnboundedReceiver<Stood>), CopyError> {
-    let (via, timeout) = (side.options.via, Duration::from_secs(side.options.timeout));
-    let first = Arc::new(Direct::over(Arc::clone(&side.peer), side.host.identity.clone()));
+) -> Result<(Arc<Takeover>, mpsc::UnboundedReceiver<NewConnection>), CopyError> {
+    let (via, timeout) = (endpoint.options.via, Duration::from_secs(endpoint.options.timeout));
+    let first = Arc::new(Direct::over(Arc::clone(&endpoint.peer), endpoint.host.identity.clone()));
     let takeover = match via {
         Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
         Via::Both | Via::Ssh => Takeover::new(first, WAYS),
     };
-    let (stood_in, stood) = mpsc::unbounded_channel();
+    let (connections_in, connections) = mpsc::unbounded_channel();
     if let Some(race) = &mut race {
-        race.run(theirs, Some(Arc::clone(&takeover)), stood_in);
+        race.run(theirs, Some(Arc::clone(&takeover)), connections_in);
     }
     if let (Via::Tls, Some(race)) = (via, race) {
         race.stands(if timeout.is_zero() { STAND_LIMIT } else { timeout }).await?;
     }
-    Ok((takeover, stood))
+    Ok((takeover, connections))
 }
 
-/// Who brings the files that are wanted at `destination`, over `session`.
+/// Supplier of the files that are wanted at `destination`, over `session`.
 fn supplier(
-    side: &Side,
+    endpoint: &Endpoint,
     session: &Arc<Session>,
     changed: Changed,
     destination: &Path,
 ) -> Arc<RemoteSupplier> {
-    let (options, processors) = (&side.options, &side.host.processors);
-    let compress = options.compress || !side.host.wishes.is_empty();
-    // What processors look at comes to them by the session.
+    let (options, processors) = (&endpoint.options, &endpoint.host.processors);
+    let compress = options.compress || !endpoint.host.wishes.is_empty();
+    // Files for processors come to them by the session.
     let is_wanted = !(options.no_search || options.whole_file || processors.inspect_any());
     let scope = if is_wanted { search::scope(options, destination) } else { None };
-    let beyond_destination = side.host.bases_beyond;
+    let beyond_destination = endpoint.host.bases_beyond;
     let candidates = CandidateSearch::new(scope.map(|scope| Scope { beyond_destination, ..scope }));
-    RemoteSupplier::new(side.control.clone(), session, compress, changed, candidates, processors)
+    RemoteSupplier::new(endpoint.control.clone(), session, compress, changed, candidates, processors)
 }
 
-/// The threads that take answers and write contents, and what they are told by.
+/// The threads that take answers and write contents, and their inbox.
 fn answering(
     supplier: &Arc<RemoteSupplier>,
     waiting: Arc<AtomicUsize>,
 ) -> (JoinSet<Result<(), CopyError>>, Tellings) {
-    let (told_in, told) = mpsc::unbounded_channel();
+    let (answers_in, answers) = mpsc::unbounded_channel();
     let (whole_in, whole) = mpsc::unbounded_channel();
     let (mut answering, whole) = (JoinSet::new(), Arc::new(Mutex::new(whole)));
     let taker = Arc::clone(supplier);
-    answering.spawn(joined(threads::spawn(move || take_answers(&taker, told))));
+    answering.spawn(joined(threads::spawn(move || take_answers(&taker, answers))));
     for _ in 0..available_parallelism().map_or(1, usize::from).min(WRITERS) {
         let (supplier, whole) = (Arc::clone(supplier), Arc::clone(&whole));
         answering.spawn(joined(threads::spawn(move || write_contents(&supplier, &whole))));
     }
-    (answering, Tellings::new(told_in, whole_in, waiting))
+    (answering, Tellings::new(answers_in, whole_in, waiting))
 }
 
-/// Where bytes came from, as far as the session brought them.
+/// Adds the sources of bytes, as far as the session brought them.
 fn add_sources(summary: &mut CopySummary, snapshot: &Snapshot, other: &str) {
     summary.by_source = by_source(snapshot, other);
     let local = snapshot.by_source.get(THIS_MACHINE).copied().unwrap_or(0);
@@ -201,24 +200,31 @@ async fn failed(threads: &mut JoinSet<Result<(), CopyError>>) -> CopyError {
     std::future::pending().await
 }
 
-/// Files that this machine is known to have, and for all others the way to the other side that is best.
-fn known(side: &Side, destination: &Path, takeover: Arc<Takeover>) -> Arc<dyn TransferPlugin> {
-    let store = Arc::clone(&side.host.store);
-    let allow: Allow = match side.is_started {
-        // Whoever may log in here may know what is here (`docs/threat-model.md`).
+/// The configured plugins, with the best way to the other side.
+fn plugins(endpoint: &Endpoint, destination: &Path, takeover: Arc<Takeover>) -> Tree {
+    let (store, allow) = (Arc::clone(&endpoint.host.store) as Arc<dyn Store>, allow(endpoint, destination));
+    let (identity, peer) = (endpoint.host.identity.clone(), PeerConfig::default());
+    let (way, search) = (Some(takeover as Arc<dyn TransferPlugin>), search::of(endpoint, destination));
+    registry::build(&endpoint.host.plugins, &PluginParts { store, allow, identity, peer, way, search })
+}
+
+/// Objects that this machine has and the copy may draw from.
+fn allow(endpoint: &Endpoint, destination: &Path) -> Allow {
+    let store = Arc::clone(&endpoint.host.store);
+    match endpoint.is_remote_end {
+        _ if endpoint.options.whole_file => Arc::new(|_| false),
+        // Anyone who may log in here may know what is here (`docs/threat-model.md`).
         true => Arc::new(|_| true),
         false => {
-            let (store, inside) = (Arc::clone(&store), destination.canonicalize().ok());
+            let inside = destination.canonicalize().ok();
             Arc::new(
                 move |oid| matches!(store.locate(oid), Ok(Some((path, _))) if is_open(&path, inside.as_deref())),
             )
         }
-    };
-    let local = Arc::new(Local::new(store as Arc<dyn Store>, allow)) as Arc<dyn TransferPlugin>;
-    Arc::new(Cascade::new(vec![local, takeover]))
+    }
 }
 
-/// Whether a pull may draw from a file: the copy gets the mode that the other machine says, so what only its owner may read
+/// True if a pull may draw from a file: the copy gets the mode that the other machine sends, so what only its owner may read
 /// is not for it, unless it lies in the destination itself.
 fn is_open(path: &Path, inside: Option<&Path>) -> bool {
     inside.is_some_and(|inside| path.starts_with(inside))
@@ -227,23 +233,23 @@ fn is_open(path: &Path, inside: Option<&Path>) -> bool {
 
 /// The session that files are fetched by.
 fn session(
-    side: &Side,
+    endpoint: &Endpoint,
     root: Arc<dyn TransferPlugin>,
 ) -> (Session, watch::Sender<Vec<towpath_content::Hint>>) {
-    let root = Inspected::wrap(root, &side.host.processors);
+    let root = Inspected::wrap(root, &endpoint.host.processors);
     let (hints_in, hints) = watch::channel(Vec::new());
-    let context = Context { root: Oid::of(b"copy"), node: Some(side.peer.node()), secret: None, hints };
+    let context = Context { root: Oid::of(b"copy"), node: Some(endpoint.peer.node()), secret: None, hints };
     let mut config = SessionConfig::default();
-    if side.options.timeout > 0 {
-        let wait_limit = Duration::from_secs(side.options.timeout);
+    if endpoint.options.timeout > 0 {
+        let wait_limit = Duration::from_secs(endpoint.options.timeout);
         config.ledger = LedgerConfig { wait_limit, ..config.ledger };
     }
     (Session::start(root, context, config), hints_in)
 }
 
 /// Completes when something is known of the network: of ssh's pipe its round trip, of a connection beside it more.
-fn known_once(side: &Side, race: Option<&Race>) -> Known {
-    let (measured, standing) = (side.peer.until_measured(), race.map(Race::standing));
+fn known_once(endpoint: &Endpoint, race: Option<&Race>) -> Known {
+    let (measured, standing) = (endpoint.peer.until_measured(), race.map(Race::standing));
     Box::pin(async move {
         let standing = async {
             let stands = match standing {
@@ -261,7 +267,7 @@ fn known_once(side: &Side, race: Option<&Race>) -> Known {
     })
 }
 
-/// What is known of the network at any moment; at first, the person's `limit` to its rate if there is one.
+/// State of the network at any moment; at first, the person's `limit` to its rate if there is one.
 fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) -> Look {
     let (takeover, adaptive) = (Arc::clone(takeover), adaptive.map(Arc::clone));
     Box::new(move || {
@@ -275,17 +281,17 @@ fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) 
 /// The merging thread.
 fn follow(
     mut merge: Merge,
-    mut heard: mpsc::UnboundedReceiver<Heard>,
+    mut entries: mpsc::UnboundedReceiver<Heard>,
     waiting: &AtomicUsize,
 ) -> Result<(), CopyError> {
     let bad = |error: towpath_content::DecodeError| violation(&error.to_string());
     let mut decoder = Decoder::new();
     loop {
-        let next = match heard.try_recv() {
+        let next = match entries.try_recv() {
             Ok(next) => Some(next),
             Err(_) => {
                 merge.push()?;
-                heard.blocking_recv()
+                entries.blocking_recv()
             }
         };
         match next {
@@ -327,9 +333,9 @@ mod tests {
 
     use bytes::Bytes;
 
+    use super::super::endpoint::{peer_config, peer_service};
+    use super::super::events::{EventInbox as Shown, events};
     use super::super::message::{Answer, Answers, Fatal, Message, internal};
-    use super::super::side::{peer_config, peer_service};
-    use super::super::talk::{EventInbox as Shown, events};
     use super::*;
     use crate::host::Host;
     use towpath_api::copy::{CopyOptions, Mode};
@@ -349,8 +355,8 @@ mod tests {
         }
     }
 
-    /// A receiving side with its home in `folder`, what it tells, and the sender's end of its connection.
-    async fn sides(folder: &Path) -> (Side, ControlReceiver, Shown, Arc<Peer>) {
+    /// A receiving side with its home in `folder`, its events, and the sender's end of its connection.
+    async fn endpoints(folder: &Path) -> (Endpoint, ControlReceiver, Shown, Arc<Peer>) {
         let host = Host::below(&folder.join("home"));
         let [near, far] = connected([host.identity.node_id(); 2]).await;
         let options = CopyOptions { via: Via::Ssh, ..CopyOptions::default() };
@@ -359,13 +365,14 @@ mod tests {
         let sender = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
         let (control, inbox) = peer.control().unwrap();
         let (events, shown) = events(crate::host::plain);
-        let (is_started, takes_bases, other) = (true, true, "the sender".into());
-        let side = Side { host, peer, control, offers, events, options, is_started, takes_bases, other };
-        (side, inbox, shown, sender)
+        let (is_remote_end, takes_bases, other) = (true, true, "the sender".into());
+        let endpoint =
+            Endpoint { host, peer, control, offers, events, options, is_remote_end, takes_bases, other };
+        (endpoint, inbox, shown, sender)
     }
 
     /// A tree of two files, but not that this was all.
-    async fn tell_two_files(control: &ControlSender) {
+    async fn send_two_files(control: &ControlSender) {
         let entry = |name: &[u8], kind| {
             let (name, metadata) = (name.to_vec(), Metadata::default());
             Entry { name, kind, metadata, hard_link: None }
@@ -389,13 +396,13 @@ mod tests {
     /// Takes two files, `again` of which answers were lost may come twice; what came, or the error.
     async fn take_twice(is_again: bool) -> Result<Vec<Vec<u8>>, CopyError> {
         let folder = tempfile::tempdir().unwrap();
-        let (side, mut inbox, _shown, sender) = sides(folder.path()).await;
+        let (endpoint, mut inbox, _shown, sender) = endpoints(folder.path()).await;
         let to = folder.path().join("to");
         let destined =
             Destined { path: to.clone(), mode: Mode::Sync, sources: 1, contents: true, names: None };
-        let telling = async {
+        let sending = async {
             let (control, mut inbox) = sender.control().unwrap();
-            tell_two_files(&control).await;
+            send_two_files(&control).await;
             control.send(Message::Entries(Bytes::new()).into_bytes()).await.unwrap();
             let mut asked = Vec::new();
             while asked.len() < 2 {
@@ -411,16 +418,16 @@ mod tests {
                 ..Answer::default()
             };
             for answer in [answer(asked[0]), Answer { is_again, ..answer(asked[0]) }, answer(asked[1])] {
-                let told = Message::Answers(Answers { answers: vec![answer] });
-                control.send(told.into_bytes()).await.unwrap();
+                let message = Message::Answers(Answers { answers: vec![answer] });
+                control.send(message.into_bytes()).await.unwrap();
             }
             // It goes on settling until it has ended.
             while inbox.next().await.is_some() {}
         };
-        let receiving = receive(&side, destined, &mut inbox, None, &[]);
+        let receiving = receive(&endpoint, destined, &mut inbox, None, &[]);
         let received = tokio::select! {
             received = receiving => received,
-            () = telling => panic!("it hung up"),
+            () = sending => panic!("it hung up"),
             () = tokio::time::sleep(LIMIT) => panic!("it took too long"),
         };
         received.map(|_| ["a", "b"].map(|name| std::fs::read(to.join(name)).unwrap()).to_vec())
@@ -433,12 +440,12 @@ mod tests {
         assert!(error.to_string().contains("an answer to nothing"), "{error}");
     }
 
-    /// The files that are asked for know the copy that they belong to, and it knows who asks: this must not
-    /// keep all of them, or the side never tells its last and never ends.
+    /// The files that are requested know the copy that they belong to, and it knows who requests them: this must
+    /// not keep all of them, or the side never sends its last event and never ends.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_copy_that_fails_while_files_are_asked_for_lets_go_of_all() {
         let folder = tempfile::tempdir().unwrap();
-        let (side, mut inbox, shown, sender) = sides(folder.path()).await;
+        let (endpoint, mut inbox, shown, sender) = endpoints(folder.path()).await;
         let destined = Destined {
             path: folder.path().join("to"),
             mode: Mode::Sync,
@@ -448,7 +455,7 @@ mod tests {
         };
         let failing = async {
             let (control, mut inbox) = sender.control().unwrap();
-            tell_two_files(&control).await;
+            send_two_files(&control).await;
             let asked = loop {
                 match Message::from_bytes(inbox.next().await.unwrap()).unwrap() {
                     Message::Asks(asks) => break asks.entries.len() + asks.compare.len(),
@@ -459,14 +466,14 @@ mod tests {
             control.send(Message::Fatal(fatal).into_bytes()).await.unwrap();
             asked
         };
-        let receiving = receive(&side, destined, &mut inbox, None, &[]);
+        let receiving = receive(&endpoint, destined, &mut inbox, None, &[]);
         let both = async { tokio::join!(receiving, failing) };
         let (received, asked) = tokio::time::timeout(LIMIT, both).await.unwrap();
         assert_eq!(asked, 2);
         assert_eq!(received.unwrap_err().to_string(), "the sender: the disk is gone");
-        drop(side);
+        drop(endpoint);
         let (person, _keep) = mpsc::channel(64);
-        // It ends when nothing is left that could tell something.
+        // It ends when nothing is left that could send an event.
         tokio::time::timeout(LIMIT, shown.show_to(person)).await.expect("something of the copy is kept");
     }
 }

@@ -1,4 +1,4 @@
-//! What a copy tells the person, wherever the person is: here, or at the other end of the
+//! Events of a copy for the person, wherever the person is: here, or at the other end of the
 //! connection.
 
 use std::path::Path;
@@ -18,11 +18,11 @@ use crate::host::Words;
 
 /// The longest text of an event.
 const LONGEST: usize = 8 << 10;
-/// Changes of entries told and not shown yet.
+/// Changes of entries reported and not shown yet.
 const WAITING: usize = 512;
-/// Bytes of failures told and not shown yet; more are counted, and not shown.
+/// Bytes of failures reported and not shown yet; more are counted, and not shown.
 const MOST_FAILURES: usize = 8 << 20;
-/// What an event takes besides its texts.
+/// Cost of an event besides its texts.
 const COST: usize = 256;
 
 /// A time as events have it.
@@ -39,7 +39,7 @@ pub struct Events {
     words: Words,
 }
 
-/// Where they come out.
+/// End where they come out.
 #[derive(Debug)]
 pub struct EventInbox {
     items: mpsc::Receiver<CopyEvent>,
@@ -52,11 +52,11 @@ pub struct EventInbox {
 #[derive(Debug, Default)]
 struct WaitingEvents {
     bytes: AtomicUsize,
-    /// How many were too many.
+    /// Number of failures that were too many.
     dropped: AtomicU64,
 }
 
-/// What failed, counted as it was told.
+/// Failures, counted as they were reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Entries that could not be copied.
@@ -67,30 +67,29 @@ pub struct Tally {
     pub skipped: u64,
 }
 
-/// A new pair, which tells of faults in these words.
+/// A new pair, which shows faults in these words.
 pub fn events(words: Words) -> (Events, EventInbox) {
-    let (items, items_told) = mpsc::channel(WAITING);
-    let (failures, failures_told) = mpsc::unbounded_channel();
+    let (items, items_out) = mpsc::channel(WAITING);
+    let (failures, failures_out) = mpsc::unbounded_channel();
     let waiting = Arc::<WaitingEvents>::default();
-    let told =
-        EventInbox { items: items_told, failures: failures_told, waiting: Arc::clone(&waiting), words };
-    (Events { items, failures, waiting, words }, told)
+    let inbox = EventInbox { items: items_out, failures: failures_out, waiting: Arc::clone(&waiting), words };
+    (Events { items, failures, waiting, words }, inbox)
 }
 
 impl Events {
-    /// Tells of an entry; blocks while the person does not read.
+    /// Sends an event of an entry; blocks while the person does not read.
     pub fn item(&self, event: CopyEvent) {
         let _ = self.items.blocking_send(event);
     }
 
-    /// Tells of a failure; never blocks.
+    /// Sends a failure; never blocks.
     pub fn failure(&self, failure: FailedEntry<'_>) {
-        self.keep(failure.told(self.words));
+        self.keep(failure.into_event(self.words));
     }
 
-    /// The same behind what was told of entries before; blocks while the person does not read.
+    /// The same behind earlier events of entries; blocks while the person does not read.
     pub fn failure_in_order(&self, failure: FailedEntry<'_>) {
-        self.item(failure.told(self.words));
+        self.item(failure.into_event(self.words));
     }
 
     fn keep(&self, mut event: CopyEvent) {
@@ -113,17 +112,17 @@ impl Events {
         }
         match event {
             event @ CopyEvent::Progress { .. } => self.progress(event),
-            event => self.tell(event).await,
+            event => self.send(event).await,
         }
         Ok(())
     }
 
-    /// Tells what is waited for.
-    pub async fn tell(&self, event: CopyEvent) {
+    /// Sends an event, as soon as there is room.
+    pub async fn send(&self, event: CopyEvent) {
         let _ = self.items.send(event).await;
     }
 
-    /// Tells how far it is, unless there is too much to show already.
+    /// Sends progress, unless there is too much to show already.
     pub fn progress(&self, event: CopyEvent) {
         let _ = self.items.try_send(event);
     }
@@ -142,12 +141,12 @@ impl EventInbox {
         }
     }
 
-    /// What is told at the end of failures that were too many, once.
+    /// Failure that stands at the end for those that were too many, once.
     fn dropped(&self) -> Option<CopyEvent> {
         let dropped = self.waiting.dropped.swap(0, Ordering::Relaxed);
         let failure =
             || FailedEntry { path: Vec::new(), fault: EntryFault::More(dropped), kind: FailureKind::Other };
-        (dropped > 0).then(|| failure().told(self.words))
+        (dropped > 0).then(|| failure().into_event(self.words))
     }
 
     /// Hands everything to the person, and counts what failed.
@@ -180,7 +179,7 @@ fn at(other: &str, words: String) -> String {
     if words.starts_with('/') { format!("{other}:{words}") } else { words }
 }
 
-/// Keeps the end of a path that is too long, and the front of what is said of it.
+/// Keeps the end of a path that is too long, and the front of its text.
 fn shorten(event: &mut CopyEvent) {
     let cut = |path: &mut Vec<u8>| drop(path.drain(..path.len().saturating_sub(LONGEST)));
     let front = |text: &mut String| text.truncate(text.floor_char_boundary(LONGEST));
@@ -218,16 +217,16 @@ fn cost(event: &CopyEvent) -> usize {
 
 /// One entry that failed or is left out.
 pub struct FailedEntry<'a> {
-    /// What the person calls it; none where something that was asked for is not done.
+    /// Path as the person calls it; none where something that was requested is not done.
     pub path: Vec<u8>,
-    /// Why.
+    /// Reason.
     pub fault: EntryFault<'a>,
-    /// What it means for the outcome.
+    /// Meaning for the outcome.
     pub kind: FailureKind,
 }
 
 impl FailedEntry<'_> {
-    fn told(self, words: Words) -> CopyEvent {
+    fn into_event(self, words: Words) -> CopyEvent {
         let (error, hint) = words(&self.fault);
         CopyEvent::Failed { path: self.path, error, hint, kind: self.kind }
     }
@@ -257,7 +256,7 @@ pub fn failed_to_read<'a>(path: &Path, error: &'a FileError, is_named: bool) -> 
     }
 }
 
-/// What is left out, at the source or at the destination.
+/// An entry that is left out, at the source or at the destination.
 pub fn left_out(path: &[u8], why: LeftOut) -> FailedEntry<'static> {
     FailedEntry { path: path.to_vec(), fault: EntryFault::LeftOut(why), kind: FailureKind::Skipped }
 }
@@ -274,19 +273,19 @@ mod tests {
 
     #[tokio::test]
     async fn failures_that_nobody_reads_take_no_more_than_their_room_and_are_counted() {
-        let (events, told) = events(plain);
+        let (events, inbox) = events(plain);
         let many = 100_000;
         (0..many).for_each(|_| events.keep(failure(400)));
         assert!(events.waiting.bytes.load(Ordering::Relaxed) <= MOST_FAILURES + 1000);
         drop(events);
         let (person, mut shown) = mpsc::channel(1 << 20);
-        let tally = told.show_to(person).await;
+        let tally = inbox.show_to(person).await;
         let mut last = None;
         while let Some(CopyEvent::Failed { error, .. }) = shown.recv().await {
             last = Some(error);
         }
-        let told = tally.failed - 1;
-        assert!(told < many && last.unwrap().starts_with(&format!("{} more", many - told)));
+        let shown_count = tally.failed - 1;
+        assert!(shown_count < many && last.unwrap().starts_with(&format!("{} more", many - shown_count)));
     }
 
     #[test]

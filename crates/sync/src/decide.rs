@@ -1,4 +1,4 @@
-//! What has to be done about one entry: a pure function of the entry at the source, what the
+//! Decision on one entry: a pure function of the entry at the source, what the
 //! destination has in its place, and the options. The words for it are rsync's (`%i` in its
 //! manual), so that people and scripts can read them.
 
@@ -7,23 +7,25 @@ use towpath_content::tree::{Entry, Kind, Time};
 use towpath_files::metadata::Differences;
 use towpath_files::{Found, Stamp};
 
-/// What is to be done.
+use EntryAction::{Compare, LeftAlone, Make, Same, Touch};
+
+/// Action for an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EntryAction {
     /// Nothing: it is as it should be.
     Same,
-    /// Nothing: an option says to leave it alone.
+    /// Nothing: an option leaves it alone.
     LeftAlone,
     /// Its metadata alone is to be changed.
     Touch(Changes),
     /// It is to be made, or its content replaced.
     Make(Changes),
-    /// A file whose content has to be compared before it can be told. If it proves the same,
+    /// A file whose content has to be compared first. If it proves the same,
     /// these changes of metadata are left to make.
     Compare(Changes),
 }
 
-/// What differs, in the order of rsync's letters.
+/// Differences, in the order of rsync's letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
     /// There is nothing at the destination.
@@ -60,13 +62,13 @@ impl Changes {
         xattrs: false,
     };
 
-    /// Whether metadata alone differs.
+    /// True if metadata alone differs.
     pub const fn is_metadata(&self) -> bool {
         self.time || self.perms || self.owner || self.group || self.acl || self.xattrs
     }
 
-    /// rsync's eleven letters. `update` is its first one (`<`, `>`, `c`, `h`, `.`); `times` says
-    /// whether times are carried over.
+    /// rsync's eleven letters. `update` is its first one (`<`, `>`, `c`, `h`, `.`); `times` is true
+    /// if times are carried over.
     pub fn letters(&self, update: u8, kind: &Kind, times: bool) -> [u8; 11] {
         let mut letters = *b"           ";
         letters[0] = update;
@@ -107,47 +109,45 @@ fn kind_letter(kind: &Kind) -> u8 {
     }
 }
 
-/// Decides about `new`. `differences` are those of its metadata from that of `old`, as far as this
+/// Decides about `new`. `metadata` are the differences of its metadata from that of `old`, as far as this
 /// process would change them.
-pub fn judge(new: &Entry, old: Option<&Found>, differences: Differences, options: &CopyOptions) -> Verdict {
+pub fn decide(new: &Entry, old: Option<&Found>, metadata: Differences, options: &CopyOptions) -> EntryAction {
     let is_dir = new.kind == Kind::Directory;
     let Some(old) = old else {
-        return if options.existing { Verdict::LeftAlone } else { Verdict::Make(Changes::NEW) };
+        return if options.existing { LeftAlone } else { Make(Changes::NEW) };
     };
     if options.ignore_existing && !(is_dir && old.entry.kind == Kind::Directory) {
-        return Verdict::LeftAlone;
+        return LeftAlone;
     }
     if !same_kind(&new.kind, &old.entry.kind) {
-        return Verdict::Make(Changes::NEW);
+        return Make(Changes::NEW);
     }
-    let changes = Changes::from(differences);
+    let changes = Changes::from(metadata);
     match (&new.kind, &old.entry.kind) {
         (Kind::File { size, .. }, Kind::File { .. }) => {
             if options.update && is_newer(&old.stamp, new) {
-                return Verdict::LeftAlone;
+                return LeftAlone;
             }
-            judge_file(*size, &old.stamp, new.metadata.modified, changes, options)
+            decide_file(*size, &old.stamp, new.metadata.modified, changes, options)
         }
         (Kind::Directory, _) => touch(changes),
         (new, old) if new == old => touch(changes),
-        _ => {
-            Verdict::Make(Changes { content: true, time: changes.time || !options.preserve.times, ..changes })
-        }
+        _ => Make(Changes { content: true, time: changes.time || !options.preserve.times, ..changes }),
     }
 }
 
-fn judge_file(size: u64, old: &Stamp, modified: Time, changes: Changes, options: &CopyOptions) -> Verdict {
+fn decide_file(size: u64, old: &Stamp, time: Time, changes: Changes, options: &CopyOptions) -> EntryAction {
     let same_size = size == old.size;
     let is_same = match options.check {
-        Check::Quick => same_size && modified == old.modified,
+        Check::Quick => same_size && time == old.modified,
         Check::SizeOnly => same_size,
         Check::Never => false,
-        Check::Content if same_size => return Verdict::Compare(changes),
+        Check::Content if same_size => return Compare(changes),
         Check::Content => false,
     };
     match is_same {
         true => touch(changes),
-        false => Verdict::Make(Changes {
+        false => Make(Changes {
             content: options.check == Check::Content,
             size: !same_size,
             time: changes.time || !options.preserve.times,
@@ -156,8 +156,8 @@ fn judge_file(size: u64, old: &Stamp, modified: Time, changes: Changes, options:
     }
 }
 
-fn touch(changes: Changes) -> Verdict {
-    if changes.is_metadata() { Verdict::Touch(changes) } else { Verdict::Same }
+fn touch(changes: Changes) -> EntryAction {
+    if changes.is_metadata() { Touch(changes) } else { Same }
 }
 
 fn is_newer(old: &Stamp, new: &Entry) -> bool {
@@ -199,49 +199,49 @@ mod tests {
         Found { entry, stamp, links: 1, looks_sparse: false, file: None, incomplete: None }
     }
 
-    fn decide(new: &Entry, old: Entry, options: &CopyOptions) -> Verdict {
+    fn decided(new: &Entry, old: Entry, options: &CopyOptions) -> EntryAction {
         let policy = Policy { owner: false, group: false, ..Policy::archive() };
         let differences = differences(&new.kind, &new.metadata, &old.metadata, &policy);
-        judge(new, Some(&found(old)), differences, options)
+        decide(new, Some(&found(old)), differences, options)
     }
 
     #[test]
     fn the_quick_check_goes_by_size_and_time() {
         let options = CopyOptions::default();
-        assert_eq!(decide(&file(5, 7), file(5, 7), &options), Verdict::Same);
-        let Verdict::Make(changes) = decide(&file(6, 7), file(5, 7), &options) else { panic!("not made") };
+        assert_eq!(decided(&file(5, 7), file(5, 7), &options), Same);
+        let Make(changes) = decided(&file(6, 7), file(5, 7), &options) else { panic!("not made") };
         assert_eq!(&changes.letters(b'>', &file(6, 7).kind, true), b">f.s.......");
-        let Verdict::Make(changes) = decide(&file(5, 8), file(5, 7), &options) else { panic!("not made") };
+        let Make(changes) = decided(&file(5, 8), file(5, 7), &options) else { panic!("not made") };
         assert_eq!(&changes.letters(b'>', &file(5, 8).kind, true), b">f..t......");
     }
 
     #[test]
     fn the_other_checks() {
         let check = |check| CopyOptions { check, ..CopyOptions::default() };
-        assert!(matches!(decide(&file(5, 8), file(5, 7), &check(Check::SizeOnly)), Verdict::Touch(_)));
-        assert!(matches!(decide(&file(5, 7), file(5, 7), &check(Check::Never)), Verdict::Make(_)));
-        assert!(matches!(decide(&file(5, 7), file(5, 7), &check(Check::Content)), Verdict::Compare(_)));
-        assert!(matches!(decide(&file(6, 7), file(5, 7), &check(Check::Content)), Verdict::Make(_)));
+        assert!(matches!(decided(&file(5, 8), file(5, 7), &check(Check::SizeOnly)), Touch(_)));
+        assert!(matches!(decided(&file(5, 7), file(5, 7), &check(Check::Never)), Make(_)));
+        assert!(matches!(decided(&file(5, 7), file(5, 7), &check(Check::Content)), Compare(_)));
+        assert!(matches!(decided(&file(6, 7), file(5, 7), &check(Check::Content)), Make(_)));
     }
 
     #[test]
     fn options_leave_things_alone() {
         let base = CopyOptions::default;
         let update = CopyOptions { update: true, ..base() };
-        assert_eq!(decide(&file(5, 7), file(6, 8), &update), Verdict::LeftAlone);
-        assert!(matches!(decide(&file(5, 9), file(6, 8), &update), Verdict::Make(_)));
+        assert_eq!(decided(&file(5, 7), file(6, 8), &update), LeftAlone);
+        assert!(matches!(decided(&file(5, 9), file(6, 8), &update), Make(_)));
         let keep = CopyOptions { ignore_existing: true, ..base() };
-        assert_eq!(decide(&file(5, 7), file(6, 8), &keep), Verdict::LeftAlone);
-        assert!(matches!(judge(&file(5, 7), None, Differences::default(), &keep), Verdict::Make(_)));
+        assert_eq!(decided(&file(5, 7), file(6, 8), &keep), LeftAlone);
+        assert!(matches!(decide(&file(5, 7), None, Differences::default(), &keep), Make(_)));
         let existing = CopyOptions { existing: true, ..base() };
-        assert_eq!(judge(&file(5, 7), None, Differences::default(), &existing), Verdict::LeftAlone);
+        assert_eq!(decide(&file(5, 7), None, Differences::default(), &existing), LeftAlone);
     }
 
     #[test]
     fn metadata_alone_is_touched() {
         let mut old = file(5, 7);
         old.metadata.mode = 0o600;
-        let Verdict::Touch(changes) = decide(&file(5, 7), old, &CopyOptions::default()) else {
+        let Touch(changes) = decided(&file(5, 7), old, &CopyOptions::default()) else {
             panic!("not touched")
         };
         assert_eq!(&changes.letters(b'.', &file(5, 7).kind, true), b".f...p.....");
@@ -250,11 +250,9 @@ mod tests {
     #[test]
     fn another_kind_is_made_anew() {
         let link = Entry { kind: Kind::Symlink { target: b"t".to_vec() }, ..file(0, 7) };
-        assert_eq!(decide(&link, file(5, 7), &CopyOptions::default()), Verdict::Make(Changes::NEW));
+        assert_eq!(decided(&link, file(5, 7), &CopyOptions::default()), Make(Changes::NEW));
         let other = Entry { kind: Kind::Symlink { target: b"u".to_vec() }, ..file(0, 7) };
-        let Verdict::Make(changes) = decide(&other, link, &CopyOptions::default()) else {
-            panic!("not made")
-        };
+        let Make(changes) = decided(&other, link, &CopyOptions::default()) else { panic!("not made") };
         assert_eq!(&changes.letters(b'c', &other.kind, true), b"cLc........");
     }
 }

@@ -1,16 +1,16 @@
-//! How fast pieces come, measured while some are asked for.
+//! Rate at which pieces come, measured while some are requested.
 
 use std::time::{Duration, Instant};
 
 use crate::rate::Rate;
 
 /// The network as a session sees it. Its clock begins with the session.
-pub(super) struct NetworkGauge {
+pub(super) struct NetworkMeter {
     start: Instant,
     pieces: Rate,
 }
 
-impl NetworkGauge {
+impl NetworkMeter {
     /// Nothing was measured yet.
     pub(super) fn new(start: Instant) -> Self {
         Self { start, pieces: Rate::default() }
@@ -26,8 +26,8 @@ impl NetworkGauge {
         self.start + since_start
     }
 
-    /// Pieces are asked for.
-    pub(super) fn asked(&mut self) {
+    /// Pieces are requested.
+    pub(super) fn requested(&mut self) {
         let now = self.now();
         self.pieces.requested(now);
     }
@@ -38,15 +38,15 @@ impl NetworkGauge {
         self.pieces.arrived(now, bytes, false);
     }
 
-    /// No piece is asked for any more.
+    /// No piece is requested any more.
     pub(super) fn rests(&mut self) {
         let now = self.now();
         self.pieces.arrived(now, 0, true);
     }
 
-    /// Bytes a second, while so many are asked for; 0 if nothing is known.
-    pub(super) fn rate(&self, asked: u64) -> f64 {
-        let rate = self.pieces.get(self.now(), asked);
+    /// Bytes a second, while so many are requested; 0 if nothing is known.
+    pub(super) fn rate(&self, requested: u64) -> f64 {
+        let rate = self.pieces.get(self.now(), requested);
         if rate > 0.0 { rate } else { self.pieces.so_far() }
     }
 }

@@ -9,67 +9,67 @@ use towpath_api::copy::CopySummary;
 use towpath_protocol::ControlReceiver;
 
 use super::answering::Scope;
+use super::endpoint::{Endpoint, joined, remote_error};
 use super::message::hung_up;
 use super::message::{Asks, Empty, Message};
 use super::reading::Ask;
 use super::sender::Sender;
 use super::sent::SentTo;
-use super::side::{Side, joined, told_error};
 use super::source::Sources;
 use super::threads;
 use crate::error::CopyError;
-use towpath_ssh::race::Stood;
+use towpath_ssh::race::NewConnection;
 
-/// Tells the receiver what is in `sources` and answers what it asks, until it says that all is in
-/// place; returns its summary. Connections that `stood` may carry contents.
+/// Sends the receiver what is in `sources` and answers its requests, until it reports that all is in
+/// place; returns its summary. Further `connections` may carry contents.
 pub async fn send(
-    side: &Side,
+    endpoint: &Endpoint,
     sources: Sources,
     inbox: &mut ControlReceiver,
-    stood: mpsc::UnboundedReceiver<Stood>,
+    connections: mpsc::UnboundedReceiver<NewConnection>,
 ) -> Result<CopySummary, CopyError> {
-    let scope = match side.is_started {
+    let scope = match endpoint.is_remote_end {
         true => Scope::Index,
-        false => Scope::Sent(SentTo::new(&side.host.shares, &side.peer.node())),
+        false => Scope::Sent(SentTo::new(&endpoint.host.shares, &endpoint.peer.node())),
     };
     let sender = Sender::new(
-        (Arc::clone(&side.host.store), scope),
-        Arc::clone(&side.offers),
-        side.control.clone(),
-        side.events.clone(),
-        &side.options,
-        side.takes_bases,
+        (Arc::clone(&endpoint.host.store), scope),
+        Arc::clone(&endpoint.offers),
+        endpoint.control.clone(),
+        endpoint.events.clone(),
+        &endpoint.options,
+        endpoint.takes_bases,
     );
     let (asks, asked) = mpsc::unbounded_channel();
-    let telling = spawn(Arc::clone(&sender), move |sender| sender.tell(sources));
+    let sending_tree = spawn(Arc::clone(&sender), move |sender| sender.send_tree(sources));
     let answering = spawn(Arc::clone(&sender), move |sender| sender.answer_all(asked));
-    let hearing = async {
+    let receiving = async {
         loop {
             let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
             match message {
                 Message::Finished(finished) => return Ok(finished.into_summary()),
-                Message::Event(report) => side.events.pass(report, &side.other).await?,
-                Message::Fatal(fatal) => return Err(told_error(&fatal, &side.other)),
+                Message::Event(report) => endpoint.events.pass(report, &endpoint.other).await?,
+                Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
                 // Contents that go with their names would go past the inspectors.
-                Message::Bases(_) | Message::NextSignature(_) if side.host.processors.inspect_any() => {}
-                Message::Asks(wanted) if side.host.processors.inspect_any() => {
-                    sender.hear(Message::Asks(Asks { inline: 0, ..wanted }), &asks)?;
+                Message::Bases(_) | Message::NextSignature(_) if endpoint.host.processors.inspect_any() => {}
+                Message::Asks(wanted) if endpoint.host.processors.inspect_any() => {
+                    sender.recv(Message::Asks(Asks { inline: 0, ..wanted }), &asks)?;
                 }
-                message => sender.hear(message, &asks)?,
+                message => sender.recv(message, &asks)?,
             }
         }
     };
     let failing = async {
         // A side that fails explains why the other one hangs up.
-        match tokio::try_join!(joined(telling), joined(answering)) {
+        match tokio::try_join!(joined(sending_tree), joined(answering)) {
             Err(error) => error,
             Ok(_) => std::future::pending().await,
         }
     };
     let result = tokio::select! {
-        result = hearing => result,
+        result = receiving => result,
         error = failing => Err(error),
-        never = carry(&sender, &asks, stood) => match never {},
+        never = carry(&sender, &asks, connections) => match never {},
     };
     sender.end();
     result
@@ -79,10 +79,10 @@ pub async fn send(
 async fn carry(
     sender: &Arc<Sender>,
     asks: &mpsc::UnboundedSender<Vec<Ask>>,
-    mut stood: mpsc::UnboundedReceiver<Stood>,
+    mut connections: mpsc::UnboundedReceiver<NewConnection>,
 ) -> Infallible {
     let mut ways = JoinSet::new();
-    while let Some(way) = stood.recv().await {
+    while let Some(way) = connections.recv().await {
         while ways.try_join_next().is_some() {}
         ways.spawn(carry_over(Arc::clone(sender), asks.clone(), way));
     }
@@ -90,9 +90,13 @@ async fn carry(
     std::future::pending().await
 }
 
-async fn carry_over(sender: Arc<Sender>, asks: mpsc::UnboundedSender<Vec<Ask>>, (control, mut inbox): Stood) {
+async fn carry_over(
+    sender: Arc<Sender>,
+    asks: mpsc::UnboundedSender<Vec<Ask>>,
+    (control, mut inbox): NewConnection,
+) {
     while let Some(message) = inbox.next().await {
-        // Newer receivers may have more to say here.
+        // Newer receivers may send more here.
         if let Ok(Message::Carry(Empty {})) = Message::from_bytes(message) {
             sender.carry(control.clone());
         }
@@ -114,9 +118,9 @@ pub mod tests {
     use bytes::Bytes;
     use towpath_protocol::{ControlSender, Peer, PeerConfig};
 
+    use super::super::endpoint::peer_service;
+    use super::super::events::events;
     use super::super::message::{Answer, Settled};
-    use super::super::side::peer_service;
-    use super::super::talk::events;
     use super::*;
     use crate::host::Host;
     use towpath_api::copy::CopyOptions;
@@ -134,19 +138,19 @@ pub mod tests {
         })
     }
 
-    /// A sender with its home in `folder` that has told what is in `from`, what the receiver hears, and the connection.
-    pub async fn telling(
+    /// A sender with its home in `folder` that has sent what is in `from`, the receiver's inbox, and the connection.
+    pub async fn sender_of(
         folder: &std::path::Path,
         from: std::path::PathBuf,
     ) -> (Arc<Sender>, ControlReceiver, [Arc<Peer>; 2]) {
         let host = Host::below(&folder.join("home"));
         let [(near, control, _inbox), (far, _to_near, inbox)] = ends(&host).await;
-        let ((told, _shown), (offers, _)) = (events(crate::host::plain), peer_service(&host));
+        let ((reports, _shown), (offers, _)) = (events(crate::host::plain), peer_service(&host));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from], true, &options).unwrap();
         let sender =
-            Sender::new((Arc::clone(&host.store), Scope::Index), offers, control, told, &options, true);
-        joined(spawn(Arc::clone(&sender), move |sender| sender.tell(sources))).await.unwrap();
+            Sender::new((Arc::clone(&host.store), Scope::Index), offers, control, reports, &options, true);
+        joined(spawn(Arc::clone(&sender), move |sender| sender.send_tree(sources))).await.unwrap();
         (sender, inbox, [near, far])
     }
 
@@ -161,14 +165,14 @@ pub mod tests {
     }
 
     /// Bytes that a tree takes on the way to a receiver that can unpack or can't, and the tree.
-    async fn told(from: &std::path::Path, host: &Host, unpacks: bool) -> (usize, Vec<u8>) {
+    async fn sent(from: &std::path::Path, host: &Host, unpacks: bool) -> (usize, Vec<u8>) {
         let [(_peer, control, _inbox), (_far, _to_near, mut inbox)] = ends(host).await;
-        let ((told, _shown), (offers, _)) = (events(crate::host::plain), peer_service(host));
+        let ((reports, _shown), (offers, _)) = (events(crate::host::plain), peer_service(host));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from.into()], true, &options).unwrap();
         let sender =
-            Sender::new((Arc::clone(&host.store), Scope::Index), offers, control, told, &options, unpacks);
-        let telling = spawn(sender, move |sender| sender.tell(sources));
+            Sender::new((Arc::clone(&host.store), Scope::Index), offers, control, reports, &options, unpacks);
+        let sending_tree = spawn(sender, move |sender| sender.send_tree(sources));
         let (mut bytes, mut tree) = (0, Vec::new());
         loop {
             let next = tokio::time::timeout(LIMIT, inbox.next()).await.unwrap().unwrap();
@@ -179,7 +183,7 @@ pub mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        joined(telling).await.unwrap();
+        joined(sending_tree).await.unwrap();
         (bytes, tree)
     }
 
@@ -191,8 +195,8 @@ pub mod tests {
         (0..500)
             .for_each(|number| std::fs::write(from.join(format!("number {number} of them")), "x").unwrap());
         let host = Host::below(&folder.path().join("home"));
-        let (plain, tree) = told(&from, &host, false).await;
-        let (packed, same) = told(&from, &host, true).await;
+        let (plain, tree) = sent(&from, &host, false).await;
+        let (packed, same) = sent(&from, &host, true).await;
         assert_eq!(tree, same);
         assert!(plain > tree.len() && packed < plain * 3 / 4, "{packed} {plain}");
     }
@@ -207,24 +211,24 @@ pub mod tests {
         let host = Host::below(&folder.path().join("home"));
         let [(_peer, control, _inbox), (_far, _to_near, mut first)] = ends(&host).await;
         let [(beside, way, mut kept), (_beside_far, _to_beside, mut second)] = ends(&host).await;
-        let ((told, _shown), (offers, _)) = (events(crate::host::plain), peer_service(&host));
+        let ((reports, _shown), (offers, _)) = (events(crate::host::plain), peer_service(&host));
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from], true, &options).unwrap();
         let sender =
-            Sender::new((Arc::clone(&host.store), Scope::Index), offers, control, told, &options, true);
-        joined(spawn(Arc::clone(&sender), move |sender| sender.tell(sources))).await.unwrap();
+            Sender::new((Arc::clone(&host.store), Scope::Index), offers, control, reports, &options, true);
+        joined(spawn(Arc::clone(&sender), move |sender| sender.send_tree(sources))).await.unwrap();
         let (asks, asked) = mpsc::unbounded_channel();
         let answering = spawn(Arc::clone(&sender), move |sender| sender.answer_all(asked));
 
         sender.carry(way);
         for (entry, content) in [(2, "settled"), (3, "under way")] {
             let wanted = Asks { entries: vec![entry], inline: 64 << 10, ..Asks::default() };
-            sender.hear(Message::Asks(wanted), &asks).unwrap();
+            sender.recv(Message::Asks(wanted), &asks).unwrap();
             let came = answer(&mut second).await;
             assert_eq!((came.entry, came.content, came.is_again), (entry, Bytes::from(content), false));
         }
         let settled = Settled { placed: vec![2], ..Settled::default() };
-        sender.hear(Message::Settled(settled), &asks).unwrap();
+        sender.recv(Message::Settled(settled), &asks).unwrap();
         beside.close("lost");
         assert_eq!(tokio::time::timeout(LIMIT, kept.next()).await.unwrap(), None);
         sender.lost(&asks);

@@ -1,20 +1,12 @@
-//! What was asked of an object in flight, and what is kept of the answers.
+//! Requests about an object in flight, and what is kept of the answers.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::claim::WrongRecipe;
-use crate::want::{Delivery, ObjectKey};
+use crate::want::ObjectKey;
 
-/// The first bytes of a piece, checked by nobody.
-pub(super) struct PartialPiece {
-    /// Where they lie in the object.
-    pub(super) range: Range<u64>,
-    pub(super) delivery: Delivery,
-}
-
-/// Whether an object's recipe was asked for.
+/// State of the request for an object's recipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecipeRequest {
     /// Not yet.
@@ -25,7 +17,7 @@ pub(super) enum RecipeRequest {
     Over,
 }
 
-/// When the root plugin was last asked, and of which object.
+/// Time at which the root plugin was last asked, and of which object.
 #[derive(Debug)]
 pub(super) struct Rounds {
     pub(super) next: Instant,
@@ -39,7 +31,7 @@ impl Rounds {
         Self { next: now, last: 0, is_due: false }
     }
 
-    /// When it is to be asked again.
+    /// Time at which it is to be asked again.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         self.is_due.then_some(self.next)
     }
@@ -52,7 +44,7 @@ pub(super) struct Wrong {
     pub(super) why: WrongRecipe,
 }
 
-/// Whether an object's samples were asked for.
+/// State of the request for an object's samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sampled {
     /// Not yet.

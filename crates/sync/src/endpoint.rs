@@ -1,4 +1,4 @@
-//! What both sides of a copy over a connection have, whichever is the sender.
+//! State that both sides of a copy over a connection have, whichever is the sender.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use towpath_store::Store;
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::progress::{Progress, Snapshot};
 
+use super::events::Events;
 use super::message::{Fatal, violation};
 use super::offers::Offers;
 use super::receiving::Receiving;
-use super::talk::Events;
 use super::threads;
 use crate::error::CopyError;
 use crate::host::Host;
 use towpath_ssh::race::{Race, SshConnection};
 
-/// How often progress is told.
+/// Interval of progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// A copy outlives a network that is away for this long. The connection over ssh cannot be made
@@ -38,25 +38,25 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// One side of a copy over a connection.
-pub struct Side {
+/// One endpoint of a copy over a connection.
+pub struct Endpoint {
     /// This side's machine.
     pub host: Arc<Host>,
     /// The connection over ssh.
     pub peer: Arc<Peer>,
-    /// Where messages go.
+    /// Sender of messages.
     pub control: ControlSender,
-    /// What the other side may fetch.
+    /// Content that the other side may fetch.
     pub offers: Arc<Offers>,
-    /// What the person is told.
+    /// Events for the person.
     pub events: Events,
-    /// What is asked for.
+    /// Options of the copy.
     pub options: CopyOptions,
     /// The person is at the other side.
-    pub is_started: bool,
+    pub is_remote_end: bool,
     /// The other side, as a sender, takes what this one has of changed files, and can pack; as a receiver it can unpack.
     pub takes_bases: bool,
-    /// What the other side is called.
+    /// Name of the other side.
     pub other: String,
 }
 
@@ -80,8 +80,8 @@ pub async fn blocking<T: Send + 'static>(
     done?
 }
 
-/// Tells how far it is, until it is aborted.
-pub async fn tell(receiving: Arc<Receiving>, progress: Option<(Progress, String)>, events: Events) {
+/// Reports progress, until it is aborted.
+pub async fn show_progress(receiving: Arc<Receiving>, progress: Option<(Progress, String)>, events: Events) {
     let mut ticks = tokio::time::interval(PROGRESS_EVERY);
     loop {
         ticks.tick().await;
@@ -92,7 +92,7 @@ pub async fn tell(receiving: Arc<Receiving>, progress: Option<(Progress, String)
         };
         events.progress(CopyEvent::Progress {
             done: snapshot.done.max(receiving.bytes_done()),
-            expected: receiving.bytes_asked().max(snapshot.expected),
+            expected: receiving.bytes_requested().max(snapshot.expected),
             files_done: snapshot.objects.max(receiving.files_done()),
             files_seen: summary.seen.total(),
             by_source: by_source(&snapshot, other),
@@ -109,7 +109,7 @@ pub fn peer_service(host: &Host) -> (Arc<Offers>, Arc<PeerService>) {
     (offers, Arc::new(peers.with_processors(host.processors.clone())))
 }
 
-/// How the connections of a copy are to be used; all of one copy share its rate limit.
+/// Settings of a copy's connections; all of one copy share its rate limit.
 pub fn peer_config(host: &Host, options: &CopyOptions) -> PeerConfig {
     let pace = Arc::new(Pace::new(options.limit_rate));
     let bare = host.peer_config();
@@ -129,7 +129,7 @@ pub fn peer_config(host: &Host, options: &CopyOptions) -> PeerConfig {
 }
 
 /// Listens for better connections than ssh's, if the person lets it, and returns the addresses to
-/// tell the other side, whose node id is `peer`. `ssh` is given at the started side.
+/// send to the other side, whose node id is `peer`. `ssh` is given at the remote end.
 pub async fn race(
     host: &Host,
     via: Via,
@@ -145,7 +145,7 @@ pub async fn race(
     Ok((Some(race), addresses.iter().map(ToString::to_string).collect()))
 }
 
-/// A side that says nothing for the person's time limit is gone.
+/// A side that sends nothing for the person's time limit is gone.
 pub fn set_silence(peer: &Peer, options: &CopyOptions) {
     peer.set_silence(silence(options));
 }
@@ -161,7 +161,7 @@ pub async fn joined(handle: JoinHandle<Result<(), CopyError>>) -> Result<(), Cop
 }
 
 /// The error that ended the other side, which is called `other`.
-pub fn told_error(fatal: &Fatal, other: &str) -> CopyError {
+pub fn remote_error(fatal: &Fatal, other: &str) -> CopyError {
     let error = fatal.error().unwrap_or_else(|| violation("an error that can't be read"));
     CopyError::Elsewhere { other: other.to_owned(), error: Box::new(error) }
 }
@@ -170,7 +170,7 @@ pub fn told_error(fatal: &Fatal, other: &str) -> CopyError {
 mod tests {
     use super::*;
 
-    /// The side that was started gave up after 20 s.
+    /// The remote end gave up after 20 s.
     #[test]
     fn both_sides_bear_a_network_that_is_away_for_a_minute() {
         let of = |timeout| silence(&CopyOptions { timeout, ..CopyOptions::default() });

@@ -1,4 +1,4 @@
-//! What a person names on the command line: a path here, or `[user@]host:path` as scp and rsync
+//! Names on the command line: a path here, or `[user@]host:path` as scp and rsync
 //! read it.
 
 use std::ffi::{OsStr, OsString};
@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use towpath_files::display_name;
 
-use crate::error::{PlaceFault, PlacePart, SshError};
+use crate::error::{AddressFault, AddressPart, SshError};
 
 /// A source or destination of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Address {
     /// On this machine.
     Local(PathBuf),
     /// On another one, reached by ssh.
@@ -26,7 +26,7 @@ pub struct Remote {
     path: Vec<u8>,
 }
 
-impl Place {
+impl Address {
     /// Reads what a person named.
     ///
     /// A colon before any slash makes it remote: `./a:b` and `/a:b` are local, and so is what
@@ -37,7 +37,7 @@ impl Place {
         let Some(colon) = colon(bytes) else { return Ok(Self::Local(named.into())) };
         let (who, path) = (&bytes[..colon], &bytes[colon + 1..]);
         if path.first() == Some(&b':') {
-            return Err(fault(named, PlaceFault::Daemon));
+            return Err(fault(named, AddressFault::Daemon));
         }
         Ok(Self::Remote(Remote::new(who, path, named)?))
     }
@@ -51,7 +51,7 @@ impl Remote {
             None => (None, who),
         };
         let host = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);
-        for (part, what) in [(Some(host), PlacePart::Host), (login, PlacePart::User)] {
+        for (part, what) in [(Some(host), AddressPart::Host), (login, AddressPart::User)] {
             check(part, what).map_err(|wrong| fault(named, wrong))?;
         }
         let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
@@ -63,7 +63,7 @@ impl Remote {
         self.login.as_deref()
     }
 
-    /// The host as ssh is told: a name, an alias, or an address without brackets.
+    /// The host as ssh gets it: a name, an alias, or an address without brackets.
     pub fn host(&self) -> &OsStr {
         &self.host
     }
@@ -79,7 +79,7 @@ impl Remote {
     }
 }
 
-/// Where the host ends, if `bytes` name one.
+/// End of the host, if `bytes` name one.
 fn colon(bytes: &[u8]) -> Option<usize> {
     let slash = bytes.iter().position(|&byte| byte == b'/').unwrap_or(bytes.len());
     let before = &bytes[..slash];
@@ -92,12 +92,12 @@ fn colon(bytes: &[u8]) -> Option<usize> {
 }
 
 /// An empty name would be the option's or the command's place; one with a dash an option of ssh.
-fn check(part: Option<&[u8]>, what: PlacePart) -> Result<(), PlaceFault> {
+fn check(part: Option<&[u8]>, what: AddressPart) -> Result<(), AddressFault> {
     match part {
-        Some([]) => Err(PlaceFault::Empty(what)),
-        Some([b'-', ..]) => Err(PlaceFault::Option(what)),
+        Some([]) => Err(AddressFault::Empty(what)),
+        Some([b'-', ..]) => Err(AddressFault::Option(what)),
         Some(part) if part.iter().any(|byte| byte.is_ascii_control() || *byte == b' ') => {
-            Err(PlaceFault::Space(what))
+            Err(AddressFault::Space(what))
         }
         _ => Ok(()),
     }
@@ -106,28 +106,28 @@ fn check(part: Option<&[u8]>, what: PlacePart) -> Result<(), PlaceFault> {
 fn refuse_urls(named: &OsStr) -> Result<(), SshError> {
     let is = |scheme: &str| named.as_bytes().to_ascii_lowercase().starts_with(scheme.as_bytes());
     if is("rsync://") {
-        return Err(fault(named, PlaceFault::Daemon));
+        return Err(fault(named, AddressFault::Daemon));
     }
     if is("http://") || is("https://") || is("ftp://") || is("scp://") || is("ssh://") || is("sftp://") {
-        return Err(fault(named, PlaceFault::Url));
+        return Err(fault(named, AddressFault::Url));
     }
     Ok(())
 }
 
-fn fault(named: &OsStr, fault: PlaceFault) -> SshError {
-    SshError::Place { named: named.to_owned(), fault }
+fn fault(named: &OsStr, fault: AddressFault) -> SshError {
+    SshError::Address { named: named.to_owned(), fault }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(named: &str) -> Result<Place, SshError> {
-        Place::parse(OsStr::new(named))
+    fn parse(named: &str) -> Result<Address, SshError> {
+        Address::parse(OsStr::new(named))
     }
 
     fn remote(named: &str) -> (Option<String>, String, String) {
-        let Ok(Place::Remote(remote)) = parse(named) else { panic!("{named} is not remote") };
+        let Ok(Address::Remote(remote)) = parse(named) else { panic!("{named} is not remote") };
         let text = |part: &OsStr| part.to_str().unwrap().to_owned();
         let path = String::from_utf8(remote.path.clone()).unwrap();
         (remote.login().map(text), text(remote.host()), path)
@@ -151,14 +151,14 @@ mod tests {
     #[test]
     fn everything_else_is_local() {
         for named in ["a", "./a:b", "/a:b", "a/b:c", ":a", "[::1]", "-", "a@b", "~", "./[::1]:x", "..", ""] {
-            assert_eq!(parse(named).unwrap(), Place::Local(named.into()), "{named}");
+            assert_eq!(parse(named).unwrap(), Address::Local(named.into()), "{named}");
         }
     }
 
     #[test]
     fn options_in_disguise_and_other_tools_names_are_refused() {
-        use PlaceFault::{Daemon, Empty, Option, Space, Url};
-        use PlacePart::{Host, User};
+        use AddressFault::{Daemon, Empty, Option, Space, Url};
+        use AddressPart::{Host, User};
         for (named, wrong) in [
             ("-oProxyCommand=id:x", Option(Host)),
             ("-l@host:x", Option(User)),
@@ -175,15 +175,17 @@ mod tests {
             ("http://host/x", Url),
             ("ssh://me@host:22/x", Url),
         ] {
-            let Err(SshError::Place { fault, .. }) = parse(named) else { panic!("{named} is taken") };
+            let Err(SshError::Address { fault, .. }) = parse(named) else { panic!("{named} is taken") };
             assert_eq!(fault, wrong, "{named}");
         }
-        assert_eq!(parse("::1:x").unwrap(), Place::Local("::1:x".into()));
+        assert_eq!(parse("::1:x").unwrap(), Address::Local("::1:x".into()));
     }
 
     #[test]
     fn bytes_that_are_not_text_are_kept() {
-        let Ok(Place::Remote(remote)) = Place::parse(OsStr::from_bytes(b"host:\xff\xfe")) else { panic!() };
+        let Ok(Address::Remote(remote)) = Address::parse(OsStr::from_bytes(b"host:\xff\xfe")) else {
+            panic!()
+        };
         assert_eq!(remote.path(), b"\xff\xfe");
     }
 }

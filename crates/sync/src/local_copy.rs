@@ -8,17 +8,17 @@ use tokio_util::task::AbortOnDropHandle;
 use towpath_api::copy::{CopyRequest, CopySummary, Mode};
 use towpath_content::tree::Event;
 
+use super::endpoint::{StopOnDrop, blocking, receiving, show_progress};
+use super::events::{Events, failed_to_read, left_out};
 use super::local::LocalSupplier;
 use super::merge::{Destined, Merge};
 use super::naming::names_contents;
-use super::side::{StopOnDrop, blocking, receiving, tell};
 use super::source::{SourceStep, Sources};
-use super::talk::{Events, failed_to_read, left_out};
 use crate::error::{CopyError, RequestFault};
 use crate::host::Host;
 
 /// Copies local sources to a local destination.
-pub async fn within(
+pub async fn copy_locally(
     host: &Arc<Host>,
     request: &CopyRequest,
     paths: Vec<PathBuf>,
@@ -39,7 +39,8 @@ pub async fn within(
     };
     let mut merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let _stop = StopOnDrop(Arc::clone(&receiving));
-    let telling = AbortOnDropHandle::new(tokio::spawn(tell(Arc::clone(&receiving), None, events.clone())));
+    let reporting =
+        AbortOnDropHandle::new(tokio::spawn(show_progress(Arc::clone(&receiving), None, events.clone())));
     let avoid = not_into_itself(&paths, destination, contents, request.mode)?;
     let removal = Arc::clone(&supplier);
     let working = blocking(move || {
@@ -70,7 +71,7 @@ pub async fn within(
         merge.finish()
     });
     let result = working.await;
-    drop(telling);
+    drop(reporting);
     result.and(receiving.check())?;
     Ok(receiving.summary())
 }

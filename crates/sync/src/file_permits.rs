@@ -1,6 +1,6 @@
-//! Places for files under way: what bounds how many are asked for and not in place yet.
+//! Permits for files under way: the bound of those requested and not in place yet.
 //!
-//! A file takes its place when it is asked for and leaves it when it has its name or is given up.
+//! A file takes its permit when it is requested and leaves it when it has its name or is given up.
 //! Whoever waits for the last ones sleeps until something happens to one of them.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::{Notify, Semaphore};
 /// Bytes of paths and attributes of all files under way, at most: a sender may give each file 256 KiB of them.
 const MOST_BYTES: usize = 16 << 20;
 
-/// All places of a copy.
+/// All permits of a copy.
 pub struct FilePermits {
     count: usize,
     free: Semaphore,
@@ -18,50 +18,50 @@ pub struct FilePermits {
     moved: Notify,
 }
 
-/// One file's place, left when it is dropped.
+/// One file's permit, left when it is dropped.
 pub struct FilePermit {
-    places: Arc<FilePermits>,
+    permits: Arc<FilePermits>,
     bytes: usize,
 }
 
 impl FilePermits {
-    /// So many places, all free.
+    /// So many permits, all free.
     pub fn new(count: usize) -> Arc<Self> {
         let (free, free_bytes) = (Semaphore::new(count), Semaphore::new(MOST_BYTES));
         Arc::new(Self { count, free, free_bytes, moved: Notify::new() })
     }
 
-    /// Takes a place for a file of which so many bytes are kept, if one is free.
+    /// Takes a permit for a file of which so many bytes are kept, if one is free.
     pub fn try_take(self: &Arc<Self>, bytes: usize) -> Option<FilePermit> {
         let bytes = bytes.min(MOST_BYTES);
         let free = self.free.try_acquire().ok()?;
         self.free_bytes.try_acquire_many(bytes as u32).ok()?.forget();
         free.forget();
-        Some(FilePermit { places: Arc::clone(self), bytes })
+        Some(FilePermit { permits: Arc::clone(self), bytes })
     }
 
-    /// Takes a place as soon as one is free; none when they are closed.
+    /// Takes a permit as soon as one is free; none when they are closed.
     pub async fn take(self: &Arc<Self>, bytes: usize) -> Option<FilePermit> {
         let bytes = bytes.min(MOST_BYTES);
         let free = self.free.acquire().await.ok()?;
         self.free_bytes.acquire_many(bytes as u32).await.ok()?.forget();
         free.forget();
-        Some(FilePermit { places: Arc::clone(self), bytes })
+        Some(FilePermit { permits: Arc::clone(self), bytes })
     }
 
-    /// Gives out no more places: the copy is over.
+    /// Gives out no more permits: the copy is over.
     pub fn close(&self) {
         self.free.close();
         self.free_bytes.close();
         self.moved.notify_one();
     }
 
-    /// How many are taken.
+    /// Number of those taken.
     pub fn taken(&self) -> usize {
         self.count.saturating_sub(self.free.available_permits())
     }
 
-    /// A file came a step further without leaving its place.
+    /// A file came a step further without leaving its permit.
     pub fn move_on(&self) {
         self.moved.notify_one();
     }
@@ -74,9 +74,9 @@ impl FilePermits {
 
 impl Drop for FilePermit {
     fn drop(&mut self) {
-        self.places.free.add_permits(1);
-        self.places.free_bytes.add_permits(self.bytes);
-        self.places.moved.notify_one();
+        self.permits.free.add_permits(1);
+        self.permits.free_bytes.add_permits(self.bytes);
+        self.permits.moved.notify_one();
     }
 }
 
@@ -88,18 +88,18 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_for_the_last_file_is_woken_when_it_leaves() {
-        let places = FilePermits::new(2);
-        let (one, two) = (places.try_take(0).unwrap(), places.try_take(9).unwrap());
-        assert!(places.try_take(0).is_none());
+        let permits = FilePermits::new(2);
+        let (one, two) = (permits.try_take(0).unwrap(), permits.try_take(9).unwrap());
+        assert!(permits.try_take(0).is_none());
         drop(one);
-        // What happened before is not missed.
-        places.moved().await;
-        assert_eq!(places.taken(), 1);
+        // Moves that happened before are not missed.
+        permits.moved().await;
+        assert_eq!(permits.taken(), 1);
         let waiting = tokio::spawn({
-            let places = Arc::clone(&places);
+            let permits = Arc::clone(&permits);
             async move {
-                while places.taken() > 0 {
-                    places.moved().await;
+                while permits.taken() > 0 {
+                    permits.moved().await;
                 }
             }
         });
@@ -109,21 +109,21 @@ mod tests {
 
     #[tokio::test]
     async fn closing_wakes_everyone_and_gives_out_no_more() {
-        let places = FilePermits::new(1);
-        let held = places.take(1).await;
-        places.close();
-        places.moved().await;
+        let permits = FilePermits::new(1);
+        let held = permits.take(1).await;
+        permits.close();
+        permits.moved().await;
         drop(held);
-        assert!(places.take(1).await.is_none() && places.try_take(1).is_none());
+        assert!(permits.take(1).await.is_none() && permits.try_take(1).is_none());
     }
 
     #[tokio::test]
     async fn files_of_which_much_is_kept_are_fewer() {
-        let places = FilePermits::new(100);
-        let held: Vec<_> = std::iter::from_fn(|| places.try_take(MOST_BYTES / 4)).collect();
-        assert_eq!((held.len(), places.taken()), (4, 4));
-        assert!(places.try_take(1).is_none() && places.try_take(0).is_some());
+        let permits = FilePermits::new(100);
+        let held: Vec<_> = std::iter::from_fn(|| permits.try_take(MOST_BYTES / 4)).collect();
+        assert_eq!((held.len(), permits.taken()), (4, 4));
+        assert!(permits.try_take(1).is_none() && permits.try_take(0).is_some());
         drop(held);
-        assert!(places.try_take(usize::MAX).is_some(), "one alone has all");
+        assert!(permits.try_take(usize::MAX).is_some(), "one alone has all");
     }
 }

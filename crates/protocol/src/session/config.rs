@@ -1,0 +1,30 @@
+//! Behaviour of this side of a connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::processors::Processors;
+
+/// Behaviour of this side of a connection.
+#[derive(Debug, Clone)]
+pub struct SessionConfig {
+    /// The same on every connection of a transfer's session.
+    pub id: [u8; 16],
+    /// Not a byte for this long: the connection is lost.
+    pub silence: Duration,
+    /// This side has a control stream.
+    pub control: bool,
+    /// The encodings of data that this side takes and can send.
+    pub processors: Processors,
+    /// Wishes by name: such data are encoded in both directions, not only those sent and if the peer
+    /// asks.
+    pub wishes: Vec<String>,
+    /// This side has an answering half.
+    pub serves: bool,
+    /// Urgency of this side's `Get`s among those of its node.
+    pub priority: i8,
+    /// It measures the round trip by itself, as the kernel does not tell it.
+    pub measures: bool,
+    /// Name of the peer in deliveries.
+    pub source: Arc<str>,
+}

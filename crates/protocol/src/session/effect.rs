@@ -1,0 +1,97 @@
+//! What goes into a session and comes out of it.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use towpath_transfer::{Delivery, Description, Outcome, Tag};
+
+use crate::wire::{self, Body};
+
+/// Outcome of a request that the connection did not outlive, or that nobody waits for.
+pub(super) const LOST: Outcome = Outcome::RetryLater(Duration::ZERO);
+
+/// Encoding that the answering half may use: the peer takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Encoded {
+    /// Of this side's encodings.
+    pub number: u8,
+    /// Either side asks for it; otherwise it is used only where that is quicker.
+    pub is_asked: bool,
+    /// Payloads of any size can be encoded, and tell it.
+    pub in_parts: bool,
+}
+
+/// An action that the caller has to do.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    /// Send a message, in this order.
+    Send(Body),
+    /// The peer's hello has come.
+    Greeted {
+        /// It has a control stream.
+        control: bool,
+        /// Encoding that the answering half may use.
+        encoding: Option<Encoded>,
+    },
+    /// The round trip is known, or better than before: [`super::Session::round_trip`].
+    Measured,
+    /// The bytes of a want.
+    Delivery {
+        /// The `Get` that asked.
+        request: u32,
+        /// The bytes.
+        delivery: Delivery,
+    },
+    /// The first bytes of a piece of which no more come; its outcome follows.
+    PartialPiece {
+        /// The `Get` that asked.
+        request: u32,
+        /// The bytes.
+        delivery: Delivery,
+    },
+    /// A want ended without bytes.
+    Outcome {
+        /// The `Get` that asked.
+        request: u32,
+        /// The want.
+        tag: Tag,
+        /// Its outcome.
+        outcome: Outcome,
+    },
+    /// An answer to a `Describe`.
+    Answer {
+        /// The question.
+        request: u32,
+        /// The answer.
+        answer: Description,
+    },
+    /// An answer to a `Watch`.
+    Ranges {
+        /// The question.
+        request: u32,
+        /// The pieces that can be had.
+        ranges: Vec<Range<u64>>,
+    },
+    /// Nothing more comes for a request; of a `Get`, every want has ended.
+    Ended {
+        /// The request's number.
+        request: u32,
+        /// The outcome of a question; `Ok` for a `Get`.
+        result: Result<(), Outcome>,
+    },
+    /// A request of the peer: for [`crate::answering::Answering::take`].
+    Request(Body),
+    /// Data, credit or end of the control stream.
+    Control(Body),
+    /// The connection has ended: [`super::Session::goodbye`] tells what to say last.
+    Closed,
+}
+
+/// A question about an object, to which the session gives its number.
+#[derive(Debug, Clone)]
+pub enum Question {
+    /// A question what an object is.
+    Describe(wire::Describe),
+    /// A question which pieces can be had.
+    Watch(wire::Describe),
+}

@@ -1,0 +1,207 @@
+//! The `Get`s under way on a connection, by their numbers, and the first piece that was asked for ahead ([`Ahead`]). Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use towpath_transfer::{Delivery, Outcome, Tag, Want};
+
+use super::ahead::Ahead;
+use super::effect::{Effect, LOST};
+use super::outbox::SessionOutbox;
+use crate::requests::{GetUnderWay, Violation, WantRun};
+use crate::wire::{self, DataHeader, ProofOf, WireOutcome};
+
+/// Wants of this side that the peer answers.
+pub(super) struct OpenGets {
+    open: BTreeMap<u32, GetUnderWay>,
+    pub(super) ahead: Option<Ahead>,
+    /// Name of the peer in deliveries.
+    source: Arc<str>,
+    suggested: u64,
+}
+
+impl OpenGets {
+    /// None yet; `source` is the peer's name in deliveries.
+    pub(super) const fn new(source: Arc<str>) -> Self {
+        Self { open: BTreeMap::new(), ahead: None, source, suggested: 0 }
+    }
+
+    /// Wants were asked for at `now`.
+    pub(super) fn begin(&mut self, now: Instant, request: u32, runs: Vec<WantRun>) {
+        self.open.insert(request, GetUnderWay::new(runs, Arc::clone(&self.source), now));
+    }
+
+    /// Whether none is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// The numbers of all.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.open.keys().copied()
+    }
+
+    /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.
+    pub(super) const fn suggested(&self) -> u64 {
+        self.suggested
+    }
+
+    /// Whether this side gave one up; `None` if it is not under way.
+    pub(super) fn is_cancelled(&self, request: u32) -> Option<bool> {
+        self.open.get(&request).map(GetUnderWay::is_cancelled)
+    }
+
+    /// The first piece that was asked for ahead, if this is its request.
+    fn ahead(&mut self, request: u32) -> Option<&mut Ahead> {
+        self.ahead.as_mut().filter(|ahead| ahead.request == request)
+    }
+
+    /// Cancels those that hold one of `tags`.
+    pub(super) fn cancel(&mut self, tags: &[Tag], outbox: &mut SessionOutbox) {
+        let holds = |get: &GetUnderWay| !get.is_cancelled() && tags.iter().any(|&tag| get.holds(tag));
+        let holding: Vec<u32> =
+            self.open.iter().filter(|(_, get)| holds(get)).map(|(&request, _)| request).collect();
+        for request in holding {
+            self.open.get_mut(&request).into_iter().for_each(GetUnderWay::cancel);
+            if outbox.cancel(request) {
+                self.finish(request, &Outcome::Cancelled, outbox);
+            }
+        }
+    }
+
+    /// Ends one, with this outcome of wants that have not ended; false if it is not under way.
+    pub(super) fn finish(&mut self, request: u32, outcome: &Outcome, outbox: &mut SessionOutbox) -> bool {
+        let Some(mut get) = self.open.remove(&request) else { return false };
+        if let Some(delivery) = get.take_partial_piece() {
+            outbox.push(Effect::PartialPiece { request, delivery });
+        }
+        get.end_all(outcome, |tag, outcome| outbox.push(Effect::Outcome { request, tag, outcome }));
+        outbox.push(Effect::Ended { request, result: Ok(()) });
+        true
+    }
+
+    /// See [`super::Session::expected`]; `in_parts` tells whether the peer's payloads tell their lengths.
+    pub(super) fn expected(&self, header: &DataHeader, in_parts: bool) -> Result<Option<usize>, Violation> {
+        if self.ahead.as_ref().is_some_and(|ahead| ahead.request == header.request) {
+            // How long it is to be is not known, so it must tell.
+            return Ok(in_parts.then_some(wire::MAX_PAYLOAD));
+        }
+        self.open.get(&header.request).map(|get| get.expected(header)).transpose()
+    }
+
+    /// A proof that precedes data.
+    pub(super) fn proof(&mut self, proof: ProofOf, outbox: &SessionOutbox) -> Result<(), Violation> {
+        let request = proof.request;
+        if let Some(ahead) = self.ahead(request) {
+            ahead.proof(proof);
+            return Ok(());
+        }
+        outbox.was_put(request)?;
+        self.open.get_mut(&request).map_or(Ok(()), |get| get.proof(proof))
+    }
+
+    /// A data frame.
+    pub(super) fn data(
+        &mut self,
+        now: Instant,
+        (header, payload): (DataHeader, Option<Bytes>),
+        outbox: &mut SessionOutbox,
+    ) -> Result<(), Violation> {
+        let request = header.request;
+        outbox.was_put(request)?;
+        if header.suggested > 0 {
+            self.suggested = header.suggested.into();
+        }
+        if let Some(ahead) = self.ahead(request) {
+            if !payload.is_some_and(|payload| ahead.data(header, payload)) {
+                self.give_up_ahead(outbox);
+            }
+            return Ok(());
+        }
+        let (Some(get), Some(payload)) = (self.open.get_mut(&request), payload) else { return Ok(()) };
+        deliver(request, get.data(now, header, payload)?, outbox);
+        Ok(())
+    }
+
+    /// A delta of a run of bytes.
+    pub(super) fn delta(
+        &mut self,
+        now: Instant,
+        message: &wire::Delta,
+        outbox: &mut SessionOutbox,
+    ) -> Result<(), Violation> {
+        let request = message.request;
+        outbox.was_put(request)?;
+        let Some(get) = self.open.get_mut(&request) else { return Ok(()) };
+        let end = |tag, outcome| outbox.push(Effect::Outcome { request, tag, outcome });
+        let deliveries = get.delta(now, message, end)?;
+        deliver(request, deliveries, outbox);
+        Ok(())
+    }
+
+    /// An outcome of one run of wants, or of all, of a request that was put.
+    pub(super) fn outcome(
+        &mut self,
+        message: &WireOutcome,
+        outbox: &mut SessionOutbox,
+    ) -> Result<(), Violation> {
+        let request = message.request;
+        if self.ahead(request).is_some() {
+            // Whoever wants it asks again, and learns why it can't be had.
+            self.ahead = None;
+        }
+        let Some(get) = self.open.get_mut(&request) else { return Ok(()) };
+        get.outcome(message, |tag, outcome| outbox.push(Effect::Outcome { request, tag, outcome }))
+    }
+
+    /// The peer is done with a request: after a cancellation some wants end only here.
+    pub(super) fn done(&mut self, request: u32, outbox: &mut SessionOutbox) {
+        if let Some(ahead) = self.ahead(request) {
+            ahead.is_done = true;
+        }
+        self.finish(request, &Outcome::Cancelled, outbox);
+    }
+
+    /// See [`super::Session::claim`]; an error ends the connection.
+    pub(super) fn claim(
+        &mut self,
+        now: Instant,
+        wants: &mut Vec<Want>,
+        outbox: &mut SessionOutbox,
+    ) -> Option<(u32, Result<(), Violation>)> {
+        let ahead = self.ahead.as_ref().filter(|ahead| ahead.is_of(wants))?;
+        let Some(want) = ahead.take_want(wants) else {
+            self.give_up_ahead(outbox);
+            return None;
+        };
+        let ahead = self.ahead.take()?;
+        let (request, is_done, tag) = (ahead.request, ahead.is_done, want.tag);
+        let claimed = ahead.claim(now, want, Arc::clone(&self.source)).map(|(get, deliveries)| {
+            self.open.insert(request, get);
+            deliver(request, deliveries, outbox);
+            if is_done {
+                self.finish(request, &Outcome::Cancelled, outbox);
+            }
+        });
+        if claimed.is_err() {
+            outbox.push(Effect::Outcome { request, tag, outcome: LOST });
+            outbox.push(Effect::Ended { request, result: Ok(()) });
+        }
+        Some((request, claimed))
+    }
+
+    /// Nobody will want the piece.
+    pub(super) fn give_up_ahead(&mut self, outbox: &mut SessionOutbox) {
+        if let Some(ahead) = self.ahead.take_if(|ahead| !ahead.is_done) {
+            outbox.cancel(ahead.request);
+        }
+        self.ahead = None;
+    }
+}
+
+/// Hands bytes to whoever asked for them.
+fn deliver(request: u32, deliveries: Vec<Delivery>, outbox: &mut SessionOutbox) {
+    deliveries.into_iter().for_each(|delivery| outbox.push(Effect::Delivery { request, delivery }));
+}
