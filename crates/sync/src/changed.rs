@@ -46,7 +46,7 @@ pub struct Changed {
     unknown: Mutex<Option<(Known, Duration)>>,
     runtime: Handle,
     /// By entry.
-    told: Mutex<HashMap<u64, ToldBase>>,
+    described: Mutex<HashMap<u64, DescribedBase>>,
     outstanding: AtomicU64,
     /// How often the sender had a base that was named, and how often not.
     hits: AtomicU64,
@@ -55,11 +55,11 @@ pub struct Changed {
     saved: AtomicU64,
 }
 
-/// A base that the sender was told of.
-pub struct ToldBase {
+/// Base in a request.
+pub struct DescribedBase {
     /// Bytes of its signatures.
     bytes: u64,
-    /// Its name, if that was told.
+    /// Its name, if the request has that.
     pub oid: Option<Oid>,
     /// Takes what comes.
     pub requester: Requester,
@@ -74,7 +74,7 @@ impl Changed {
             is_understood,
             unknown: Mutex::new(Some((known, Duration::ZERO))),
             runtime: Handle::current(),
-            told: Mutex::default(),
+            described: Mutex::default(),
             outstanding: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -148,7 +148,7 @@ impl Changed {
             let oid = if let Base::Named(oid) = base { Some(oid) } else { None };
             let request = Request { base, is_guess: file.has_guessed_base(), outlines };
             let requester = Requester::new(&request, old);
-            lock(&self.told).insert(entry, ToldBase { bytes, oid, requester });
+            lock(&self.described).insert(entry, DescribedBase { bytes, oid, requester });
             (entry, request)
         };
         described.drain(..).map(request).collect()
@@ -160,11 +160,11 @@ impl Changed {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A file was answered, one way or the other: what had been told of its base, if anything.
-    pub fn answered(&self, entry: u64) -> Option<ToldBase> {
-        let told = lock(&self.told).remove(&entry)?;
-        self.outstanding.fetch_sub(told.bytes, Ordering::Relaxed);
-        Some(told)
+    /// A file was answered: its base, if the request described one.
+    pub fn answered(&self, entry: u64) -> Option<DescribedBase> {
+        let described = lock(&self.described).remove(&entry)?;
+        self.outstanding.fetch_sub(described.bytes, Ordering::Relaxed);
+        Some(described)
     }
 
     /// The signatures that follow an ask for a file at once, one after the other: the first one is on its way while the second
@@ -173,13 +173,13 @@ impl Changed {
         &self,
         base: &Base,
         file: &CopyFile,
-        mut say: impl FnMut(NextSignature) -> Result<(), CopyError>,
+        mut send: impl FnMut(NextSignature) -> Result<(), CopyError>,
     ) -> Result<(), CopyError> {
         let Base::Parts { count, ahead } = *base else { return Ok(()) };
         let in_steps = self.likes_steps();
         for index in 0..ahead {
             let signature = sign_part(file, count, index, in_steps);
-            say(signature.map_or(NextSignature::GivenUp, NextSignature::Signed))?;
+            send(signature.map_or(NextSignature::GivenUp, NextSignature::Signed))?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use towpath_store::{MAX_SPAN, State, Store};
 
 /// See the head of this module.
 pub struct Exchange {
-    /// Decides what is sent.
+    /// Decides on all messages.
     pub responder: Responder,
     /// The base, if it was named.
     pub base: Option<Oid>,

@@ -22,7 +22,7 @@ pub struct Incoming {
     pub oid: Oid,
     /// Its older version.
     pub base: File,
-    /// Decides what is done.
+    /// Decides on all work.
     pub requester: Requester,
     /// There is room for parts.
     pub is_open: bool,
@@ -53,7 +53,7 @@ pub enum Standing {
 }
 
 impl Incoming {
-    /// Does what the requester says; `write` takes parts, and returns false if the file has ended.
+    /// Does the work of the requester; `write` takes parts, and returns false if the file has ended.
     pub fn work(&mut self, mut write: impl FnMut(&CopyFile, &Oid, &MadePart, &mut bool) -> bool) -> Standing {
         loop {
             match self.requester.poll() {

@@ -184,11 +184,11 @@ impl Sender {
         let block = towpath_content::tree::BLOCK;
         (0..bytes.len())
             .step_by(block)
-            .try_for_each(|at| self.answering.say_entries(bytes.slice(at..bytes.len().min(at + block))))
+            .try_for_each(|at| self.answering.send_entries(bytes.slice(at..bytes.len().min(at + block))))
     }
 
     fn send(&self, message: Message) -> Result<(), CopyError> {
-        self.answering.say(message)
+        self.answering.send(message)
     }
 
     /// Answers the receiver's requests until their end. Blocks.

@@ -1,5 +1,4 @@
-//! Signatures that a sender waits for while a file goes in parts: for each file as many of the receiver as it was told to
-//! send, in their order.
+//! Signatures that a sender waits for while a file goes in parts: for each file as many as it requested, in their order.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -28,7 +27,7 @@ struct SignatureState {
 }
 
 impl Signatures {
-    /// The receiver was, or is about to be, told to send so many more.
+    /// So many more were requested of the receiver, or are about to be.
     pub fn expect(&self, entry: u64, more: u64) {
         if more > 0 {
             lock(&self.state).files.entry(entry).or_default().expect(more);
@@ -99,7 +98,7 @@ mod tests {
     #[test]
     fn each_file_gets_its_signatures_and_nobody_waits_beyond_the_end() {
         let signatures = Signatures::default();
-        assert!(signatures.recv(&signed(1, 1)).is_err(), "nothing was told");
+        assert!(signatures.recv(&signed(1, 1)).is_err(), "nothing was requested");
         [1, 2].into_iter().for_each(|entry| signatures.expect(entry, 2));
         for (entry, bytes) in [(1, 1), (2, 2), (1, 3)] {
             signatures.recv(&signed(entry, bytes)).unwrap();

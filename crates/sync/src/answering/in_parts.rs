@@ -15,7 +15,7 @@ use crate::source::Located;
 
 impl Answering {
     /// What goes behind the reply. If the file changed, the receiver learns so when it fetches it.
-    pub(super) fn say_exchange(
+    pub(super) fn send_exchange(
         &self,
         entry: u64,
         located: &Located,
@@ -24,7 +24,7 @@ impl Answering {
         let file = located.open().ok();
         loop {
             match exchange.responder.poll() {
-                ResponderAction::Send(run) => self.say_run(entry, &run)?,
+                ResponderAction::Send(run) => self.send_run(entry, &run)?,
                 ResponderAction::Read(range) => {
                     let bytes = file.as_ref().and_then(|file| read_part(file, range));
                     exchange.responder.read(bytes);
@@ -38,9 +38,9 @@ impl Answering {
                     exchange.responder.signature(signature);
                 }
                 ResponderAction::MakePatches(parts) => {
-                    self.say_patches(entry, file.as_ref(), &mut exchange, parts)?;
+                    self.send_patches(entry, file.as_ref(), &mut exchange, parts)?;
                 }
-                // The reply is said.
+                // The reply is sent.
                 ResponderAction::Reply(_) | ResponderAction::FindBase(_) | ResponderAction::End => break,
             }
         }
@@ -48,7 +48,7 @@ impl Answering {
         Ok(())
     }
 
-    fn say_patches(
+    fn send_patches(
         &self,
         entry: u64,
         file: Option<&File>,
@@ -61,7 +61,7 @@ impl Answering {
         let is_made = make_all(parts.count(), hardest, make, |patch| {
             let is_going_on = responder.patched(Some(patch));
             while let ResponderAction::Send(run) = responder.poll() {
-                self.say_run(entry, &run)?;
+                self.send_run(entry, &run)?;
             }
             Ok(is_going_on)
         })?;

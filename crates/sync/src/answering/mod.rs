@@ -18,8 +18,8 @@
 mod bases;
 mod in_parts;
 mod live;
+mod outbox;
 mod replies;
-mod saying;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -227,7 +227,7 @@ impl Answering {
         }
     }
 
-    /// Answers what the receiver asks until it says no more. Blocks.
+    /// Answers requests until the receiver sends no more. Blocks.
     pub fn answer_all(
         self: &Arc<Self>,
         mut asks: mpsc::UnboundedReceiver<Vec<Ask>>,
@@ -265,7 +265,7 @@ impl Answering {
         }
         rest.extend(changed);
         let read = self.read_all(rest)?;
-        self.say_replies(answers, read)
+        self.send_replies(answers, read)
     }
 
     /// Reads files, several at a time, and tells the index what they hold.
@@ -283,7 +283,7 @@ impl Answering {
     }
 
     /// Says what was read, behind the `answers` that needed no reading.
-    fn say_replies(&self, mut answers: Vec<Answer>, read: Vec<ReadAsk>) -> Result<(), CopyError> {
+    fn send_replies(&self, mut answers: Vec<Answer>, read: Vec<ReadAsk>) -> Result<(), CopyError> {
         let mut in_parts = Vec::new();
         for (read, ask) in read {
             let (entry, is_again) = (ask.entry, ask.is_again);
@@ -296,14 +296,14 @@ impl Answering {
                 }
             }
         }
-        self.say_answers(answers)?;
+        self.send_answers(answers)?;
         // Patches wait for nothing of the receiver.
         in_parts.sort_by_key(|(_, _, exchange)| !exchange.has_named_base());
         // Each behind its own answer: the receiver takes one such file at a time.
         for (answer, located, exchange) in in_parts {
             let entry = answer.entry;
-            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
-            self.say_exchange(entry, &located, exchange)?;
+            self.send(Message::Answers(Answers { answers: vec![answer] }))?;
+            self.send_exchange(entry, &located, exchange)?;
         }
         Ok(())
     }

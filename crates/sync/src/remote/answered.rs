@@ -18,7 +18,7 @@ use crate::message::{Answer, violation};
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::renames::MAX_WAITING;
 
-/// Answers that were said once more and whose first ones did not come: far more than can be on the way when a connection
+/// Answers that were sent once more and whose first ones did not come: far more than can be on the way when a connection
 /// is lost.
 const MOST_AGAIN: usize = 256 << 10;
 
@@ -47,10 +47,10 @@ impl RemoteSupplier {
                 self.missed(&file);
                 None
             }
-            (Some(reply), Some(told)) => Some((reply, told)),
+            (Some(reply), Some(described)) => Some((reply, described)),
         };
         let same = exchange.as_ref().filter(|(reply, _)| *reply == Reply::Same);
-        let base = same.and_then(|(_, told)| told.oid);
+        let base = same.and_then(|(_, described)| described.oid);
         if answer.oid.is_empty() && base.is_none() {
             file.drop_it();
             return Ok(());
@@ -77,8 +77,8 @@ impl RemoteSupplier {
             file.ended(&FetchError::Ended(outcome));
             return Ok(());
         }
-        if let Some((reply, told)) = exchange {
-            return self.begin_delta(file, oid, reply, told);
+        if let Some((reply, described)) = exchange {
+            return self.begin_delta(file, oid, reply, described);
         }
         if answer.size == 0 {
             file.make_empty();
@@ -94,14 +94,14 @@ impl RemoteSupplier {
         Ok(())
     }
 
-    /// The file that is answered; none if it was before, as may be of one that was said once more.
+    /// The file that is answered; none if it was before, as may be of one that was sent once more.
     fn take_asked(&self, answer: &Answer) -> Result<Option<Arc<CopyFile>>, CopyError> {
         let mut asked = lock(&self.asked);
         let mut overtaken = lock(&self.overtaken);
         match asked.as_mut().and_then(|asked| asked.remove(&answer.entry)) {
             Some(file) => {
                 if answer.is_again && overtaken.insert(answer.entry) && overtaken.len() > MOST_AGAIN {
-                    return Err(violation("more answers said again than can have been lost"));
+                    return Err(violation("more answers sent again than can have been lost"));
                 }
                 Ok(Some(file))
             }

@@ -8,7 +8,7 @@ use towpath_transfer::FetchError;
 use towpath_transfer::plugin::THIS_MACHINE;
 
 use super::RemoteSupplier;
-use crate::changed::ToldBase;
+use crate::changed::DescribedBase;
 use crate::error::CopyError;
 use crate::file::CopyFile;
 use crate::incoming::{Incoming, MadePart, Standing};
@@ -22,10 +22,10 @@ impl RemoteSupplier {
         file: Arc<CopyFile>,
         oid: Oid,
         reply: Reply,
-        told: ToldBase,
+        described: DescribedBase,
     ) -> Result<(), CopyError> {
-        let mut requester = told.requester;
-        if told.oid.is_some() {
+        let mut requester = described.requester;
+        if described.oid.is_some() {
             self.changed.named(true);
         }
         requester.recv_reply(reply, file.size()).map_err(not_due)?;
@@ -66,7 +66,7 @@ impl RemoteSupplier {
         match is_current {
             true => self.go_on(entry),
             // It is not wanted so any more, but the sender waits for an answer to each.
-            false => (0..run.wanted()).try_for_each(|_| self.say_signature(entry, &NextSignature::GivenUp)),
+            false => (0..run.wanted()).try_for_each(|_| self.send_signature(entry, &NextSignature::GivenUp)),
         }
     }
 
@@ -81,7 +81,7 @@ impl RemoteSupplier {
                 (standing, if is_over { slot.take() } else { None })
             };
             match (standing, ended) {
-                (Standing::Sends(signature), _) => self.say_signature(entry, &signature)?,
+                (Standing::Sends(signature), _) => self.send_signature(entry, &signature)?,
                 (standing, Some(incoming)) => {
                     self.end_delta(incoming, &standing);
                     return Ok(());
@@ -92,13 +92,13 @@ impl RemoteSupplier {
     }
 
     /// Behind what is being asked for.
-    fn say_signature(&self, entry: u64, signature: &NextSignature) -> Result<(), CopyError> {
+    fn send_signature(&self, entry: u64, signature: &NextSignature) -> Result<(), CopyError> {
         let _in_turn = lock(&self.signing);
-        self.say_signature_now(entry, signature)
+        self.send_signature_now(entry, signature)
     }
 
-    pub(super) fn say_signature_now(&self, entry: u64, signature: &NextSignature) -> Result<(), CopyError> {
-        self.say(Message::NextSignature(DeltaMessage { entry, bytes: signature.to_bytes().into() }))
+    pub(super) fn send_signature_now(&self, entry: u64, signature: &NextSignature) -> Result<(), CopyError> {
+        self.send(Message::NextSignature(DeltaMessage { entry, bytes: signature.to_bytes().into() }))
     }
 
     /// Does what can be done of a file.

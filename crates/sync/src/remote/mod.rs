@@ -45,7 +45,7 @@ pub struct RemoteSupplier {
     /// Files asked for and not answered; `None` once the copy is over. They lead back to this, so none may
     /// stay then.
     asked: Mutex<Option<HashMap<u64, Arc<CopyFile>>>>,
-    /// Those of which an answer that was said once more came first: the other one may still be on its way
+    /// Those of which an answer that was sent once more came first: the other one may still be on its way
     /// through another thread.
     overtaken: Mutex<HashSet<u64>>,
     next: Mutex<Asks>,
@@ -73,7 +73,7 @@ type HeldAnswers = (Arc<CopyFile>, Oid);
 
 impl RemoteSupplier {
     /// Speaks over `control` and fetches by `session`. With `compress` all bytes are fetched if the sender
-    /// can't pack what it says. What comes besides the session passes `processors`. Must be made within
+    /// can't pack its messages. What comes besides the session passes `processors`. Must be made within
     /// a runtime.
     pub fn new(
         control: ControlSender,
@@ -105,7 +105,7 @@ impl RemoteSupplier {
         })
     }
 
-    fn say(&self, message: Message) -> Result<(), CopyError> {
+    fn send(&self, message: Message) -> Result<(), CopyError> {
         self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
     }
 
@@ -141,35 +141,35 @@ impl RemoteSupplier {
     }
 
     /// Tells the sender what lies in the place of files that are about to be asked for.
-    fn say_bases(&self, requests: &[(u64, Request)]) -> Result<(), CopyError> {
+    fn send_bases(&self, requests: &[(u64, Request)]) -> Result<(), CopyError> {
         let (mut bases, mut bytes) = (Vec::new(), 0);
         for (entry, request) in requests {
             // Files asked for together are so few that what has no signature fits.
             let signature = request.base.signature_len();
             let cost = if signature == 0 { 0 } else { signature + BASE_COST };
             if bytes + cost > BASES_BYTES {
-                self.say(Message::Bases(Bases { bases: std::mem::take(&mut bases) }))?;
+                self.send(Message::Bases(Bases { bases: std::mem::take(&mut bases) }))?;
                 bytes = 0;
             }
             bytes += cost;
             bases.push(DeltaMessage { entry: *entry, bytes: request.to_bytes().into() });
         }
-        if bases.is_empty() { Ok(()) } else { self.say(Message::Bases(Bases { bases })) }
+        if bases.is_empty() { Ok(()) } else { self.send(Message::Bases(Bases { bases })) }
     }
 
     /// Asks for files, after telling what lies in their places.
     fn ask(&self, asks: Asks, must_sign: bool) -> Result<(), CopyError> {
         let files = self.files(&asks.entries);
         let requests = self.changed.requests(&files, must_sign);
-        self.say_bases(&requests)?;
+        self.send_bases(&requests)?;
         let pack = self.changed.pack_level(self.compress);
         let inline = if self.compress && pack == 0 { 0 } else { INLINE };
         let _first = lock(&self.signing);
-        self.say(Message::Asks(Asks { inline, pack, ..asks }))?;
+        self.send(Message::Asks(Asks { inline, pack, ..asks }))?;
         for (entry, request) in requests {
             if let Some((_, file)) = files.iter().find(|(number, _)| *number == entry) {
-                let say = |signature| self.say_signature_now(entry, &signature);
-                self.changed.sign_ahead(&request.base, file, say)?;
+                let send = |signature| self.send_signature_now(entry, &signature);
+                self.changed.sign_ahead(&request.base, file, send)?;
             }
         }
         Ok(())

@@ -22,12 +22,12 @@ const ANSWER_COST: usize = 96;
 
 impl Answering {
     /// Blocks while the connection takes no more.
-    pub fn say(&self, message: Message) -> Result<(), CopyError> {
+    pub fn send(&self, message: Message) -> Result<(), CopyError> {
         self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
     }
 
     /// The next bytes of the tree, at most a block.
-    pub fn say_entries(&self, bytes: Bytes) -> Result<(), CopyError> {
+    pub fn send_entries(&self, bytes: Bytes) -> Result<(), CopyError> {
         let bytes = Message::Entries(bytes).into_bytes();
         let bytes = match self.pack_entries.load(Ordering::Relaxed) {
             0 => bytes,
@@ -36,8 +36,8 @@ impl Answering {
         self.runtime.block_on(self.control.send(bytes)).map_err(|_| hung_up())
     }
 
-    fn say_packed(&self, message: Message) -> Result<(), CopyError> {
-        self.say_at_rate(self.packed(message, &self.control))
+    fn send_packed(&self, message: Message) -> Result<(), CopyError> {
+        self.send_at_rate(self.packed(message, &self.control))
     }
 
     /// zstd's level for what goes `way` next; 0: it goes as it is.
@@ -69,12 +69,12 @@ impl Answering {
         packed
     }
 
-    fn say_at_rate(&self, bytes: Bytes) -> Result<(), CopyError> {
-        self.send_at_rate(&self.control, bytes).map_err(|_| hung_up())
+    fn send_at_rate(&self, bytes: Bytes) -> Result<(), CopyError> {
+        self.send_over(&self.control, bytes).map_err(|_| hung_up())
     }
 
     /// Contents count against the person's limit wherever they travel.
-    fn send_at_rate(&self, way: &ControlSender, bytes: Bytes) -> Result<(), ControlClosed> {
+    fn send_over(&self, way: &ControlSender, bytes: Bytes) -> Result<(), ControlClosed> {
         self.runtime.block_on(async {
             self.pace.pass(bytes.len() as u64).await;
             way.send(bytes).await
@@ -97,36 +97,36 @@ impl Answering {
     }
 
     /// A run of a file that goes in parts.
-    pub(super) fn say_run(&self, entry: u64, run: &DeltaRun<'_>) -> Result<(), CopyError> {
+    pub(super) fn send_run(&self, entry: u64, run: &DeltaRun<'_>) -> Result<(), CopyError> {
         // They may come as soon as it was sent.
         self.signatures.expect(entry, run.wanted() as u64);
         let bytes = run.to_bytes().into();
-        self.say_at_rate(Message::Delta(DeltaMessage { entry, bytes }).into_bytes())
+        self.send_at_rate(Message::Delta(DeltaMessage { entry, bytes }).into_bytes())
     }
 
     /// Answers in messages that a control stream takes, contents on the better way.
-    pub(super) fn say_answers(&self, answers: Vec<Answer>) -> Result<(), CopyError> {
+    pub(super) fn send_answers(&self, answers: Vec<Answer>) -> Result<(), CopyError> {
         let beside = lock(&self.beside).clone();
         let Some(way) = beside else {
-            return in_messages(answers, |answers| self.say_packed(Message::Answers(Answers { answers })));
+            return in_messages(answers, |answers| self.send_packed(Message::Answers(Answers { answers })));
         };
         let (whole, named): (Vec<_>, Vec<_>) = answers.into_iter().partition(Answer::is_whole);
-        in_messages(named, |answers| self.say_packed(Message::Answers(Answers { answers })))?;
-        in_messages(whole, |answers| self.say_beside(&way, answers))
+        in_messages(named, |answers| self.send_packed(Message::Answers(Answers { answers })))?;
+        in_messages(whole, |answers| self.send_beside(&way, answers))
     }
 
     /// Contents that go `way`, or over the first connection after all.
-    fn say_beside(&self, way: &ControlSender, mut answers: Vec<Answer>) -> Result<(), CopyError> {
+    fn send_beside(&self, way: &ControlSender, mut answers: Vec<Answer>) -> Result<(), CopyError> {
         self.note_beside(&answers, true);
         // Its bytes are shared, not copied.
         let message = Message::Answers(Answers { answers: answers.clone() });
-        if self.send_at_rate(way, self.packed(message, way)).is_ok() {
+        if self.send_over(way, self.packed(message, way)).is_ok() {
             return Ok(());
         }
         self.note_beside(&answers, false);
         // Its loss may have been noticed between the two, and each of these be answered again too.
         answers.iter_mut().for_each(|answer| answer.is_again = true);
-        self.say_packed(Message::Answers(Answers { answers }))
+        self.send_packed(Message::Answers(Answers { answers }))
     }
 
     /// These contents are about to go beside, or did not.
@@ -143,17 +143,17 @@ impl Answering {
 /// Says answers in messages that a control stream takes.
 fn in_messages(
     answers: Vec<Answer>,
-    mut say: impl FnMut(Vec<Answer>) -> Result<(), CopyError>,
+    mut send: impl FnMut(Vec<Answer>) -> Result<(), CopyError>,
 ) -> Result<(), CopyError> {
     let (mut message, mut bytes) = (Vec::new(), 0);
     for answer in answers {
         let cost = answer.content.len() + answer.reply.len() + ANSWER_COST;
         if bytes + cost > MESSAGE_BYTES {
-            say(std::mem::take(&mut message))?;
+            send(std::mem::take(&mut message))?;
             bytes = 0;
         }
         bytes += cost;
         message.push(answer);
     }
-    if message.is_empty() { Ok(()) } else { say(message) }
+    if message.is_empty() { Ok(()) } else { send(message) }
 }
