@@ -38,7 +38,7 @@
 //! | `noted`, `removing` | notes on disk until then; entries that may go, and what removing them would remove |
 //! | `receiving`, `wanted`, `file_result` | state that its parts share; a file that is requested; its result |
 //! | `file`, `file_permits` | one file on its way, what it is drawn from, and how many there are at once |
-//! | `changed` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
+//! | `delta_requests`, `delta_receiver` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
 //! | `supply`, `local`, `remote` | suppliers of files |
 //! | `removal` | removals at the source |
 //! | `events` | events for the person |
@@ -47,8 +47,9 @@
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
 mod answering;
-mod changed;
 mod decide;
+mod delta_receiver;
+mod delta_requests;
 mod destination_rules;
 mod endpoint;
 pub mod error;
@@ -62,7 +63,6 @@ mod finish;
 pub mod fuzzing;
 mod hearing;
 pub mod host;
-mod incoming;
 #[cfg(test)]
 mod liar;
 mod listed;

@@ -16,7 +16,7 @@
 //! | [`CopyOps`] | copies without literals, which may come as a delta of their own |
 //! | [`patch`] | corrections of a base that both sides have |
 //! | [`Unmatched`] | what outlines leave of a base region |
-//! | [`exchange`] | a file and its base in parts, and which literals come in a step more |
+//! | [`exchange`] | how a file comes as a delta: two state machines, their messages, parts and steps |
 //! | `shape` | blocks of a region, limits, how long strong sums must be |
 //! | `weak` | the rolling sum |
 //! | `index` | looks blocks up by their sums, with bounded work |

@@ -40,7 +40,7 @@ impl RemoteSupplier {
     /// Takes one answer. Blocks while the session is busy.
     pub fn answered(&self, answer: &Answer) -> Result<(), CopyError> {
         let Some(file) = self.take_asked(answer)? else { return Ok(()) };
-        let exchange = match (answer.reply()?, self.changed.answered(answer.entry)) {
+        let exchange = match (answer.reply()?, self.delta_requests.answered(answer.entry)) {
             (None, None) => None,
             (Some(_), None) => return Err(violation("a delta of nothing")),
             (None | Some(Reply::GivenUp), Some(_)) => {

@@ -8,10 +8,10 @@ use towpath_transfer::FetchError;
 use towpath_transfer::plugin::THIS_MACHINE;
 
 use super::RemoteSupplier;
-use crate::changed::DescribedBase;
+use crate::delta_receiver::{DeltaReceiver, MadePart, Standing};
+use crate::delta_requests::DescribedBase;
 use crate::error::CopyError;
 use crate::file::CopyFile;
-use crate::incoming::{Incoming, MadePart, Standing};
 use crate::message::{DeltaMessage, Message, violation};
 use towpath_content::lock::lock;
 
@@ -26,7 +26,7 @@ impl RemoteSupplier {
     ) -> Result<(), CopyError> {
         let mut requester = described.requester;
         if described.oid.is_some() {
-            self.changed.named(true);
+            self.delta_requests.named(true);
         }
         requester.recv_reply(reply, file.size()).map_err(not_due)?;
         let Some((base, _)) = file.base() else {
@@ -34,15 +34,15 @@ impl RemoteSupplier {
             self.fetch_instead(file, oid);
             return Ok(());
         };
-        let mut incoming = Incoming { file, oid, base, requester, is_open: false, is_failed: false };
-        match self.work(&mut incoming) {
+        let mut receiver = DeltaReceiver { file, oid, base, requester, is_open: false, is_failed: false };
+        match self.work(&mut receiver) {
             // It has nothing to answer before it has a run.
-            Standing::Waits | Standing::Sends(_) => match lock(&self.incoming).replace(incoming) {
+            Standing::Waits | Standing::Sends(_) => match lock(&self.receiver).replace(receiver) {
                 None => Ok(()),
                 Some(_) => Err(violation("a file before another one is complete")),
             },
             standing => {
-                self.end_delta(incoming, &standing);
+                self.end_delta(receiver, &standing);
                 Ok(())
             }
         }
@@ -53,12 +53,12 @@ impl RemoteSupplier {
         let run = DeltaRun::from_bytes(&message.bytes).map_err(|error| violation(&error.to_string()))?;
         let entry = message.entry;
         let is_current = {
-            let mut slot = lock(&self.incoming);
-            match slot.as_mut().filter(|incoming| incoming.file.wanted().entry == entry) {
+            let mut slot = lock(&self.receiver);
+            match slot.as_mut().filter(|receiver| receiver.file.wanted().entry == entry) {
                 None => false,
-                Some(incoming) => {
-                    let in_steps = run.wanted() > 0 && self.changed.likes_steps();
-                    incoming.requester.recv_run(run, in_steps).map_err(not_due)?;
+                Some(receiver) => {
+                    let in_steps = run.wanted() > 0 && self.delta_requests.likes_steps();
+                    receiver.requester.recv_run(run, in_steps).map_err(not_due)?;
                     true
                 }
             }
@@ -74,16 +74,16 @@ impl RemoteSupplier {
     fn go_on(&self, entry: u64) -> Result<(), CopyError> {
         loop {
             let (standing, ended) = {
-                let mut slot = lock(&self.incoming);
-                let Some(incoming) = slot.as_mut() else { return Ok(()) };
-                let standing = self.work(incoming);
+                let mut slot = lock(&self.receiver);
+                let Some(receiver) = slot.as_mut() else { return Ok(()) };
+                let standing = self.work(receiver);
                 let is_over = matches!(standing, Standing::Over(_) | Standing::Failed);
                 (standing, if is_over { slot.take() } else { None })
             };
             match (standing, ended) {
                 (Standing::Sends(signature), _) => self.send_signature(entry, &signature)?,
-                (standing, Some(incoming)) => {
-                    self.end_delta(incoming, &standing);
+                (standing, Some(receiver)) => {
+                    self.end_delta(receiver, &standing);
                     return Ok(());
                 }
                 (_, None) => return Ok(()),
@@ -102,8 +102,8 @@ impl RemoteSupplier {
     }
 
     /// Does what can be done of a file.
-    fn work(&self, incoming: &mut Incoming) -> Standing {
-        incoming.work(|file, oid, part, is_open| {
+    fn work(&self, receiver: &mut DeltaReceiver) -> Standing {
+        receiver.work(|file, oid, part, is_open| {
             if !*is_open && !self.opens(file) {
                 return false;
             }
@@ -113,8 +113,8 @@ impl RemoteSupplier {
     }
 
     /// Nothing more comes of a file so.
-    fn end_delta(&self, incoming: Incoming, standing: &Standing) {
-        let Incoming { file, oid, is_open, .. } = incoming;
+    fn end_delta(&self, receiver: DeltaReceiver, standing: &Standing) {
+        let DeltaReceiver { file, oid, is_open, .. } = receiver;
         match standing {
             Standing::Over(RequesterEnd::Same) => self.take_base(file, oid),
             Standing::Over(RequesterEnd::Written) => self.finish_delta(file, oid),
@@ -150,7 +150,7 @@ impl RemoteSupplier {
         }
         self.progress.with(|progress| progress.expected += file.size());
         self.progress.brought(&THIS_MACHINE.into(), file.size());
-        self.changed.saved(file.size());
+        self.delta_requests.saved(file.size());
         if file.has_found_base() {
             self.candidates.proved_base(true);
         }
@@ -181,14 +181,14 @@ impl RemoteSupplier {
         }
         self.progress.brought(&self.source, came);
         self.progress.brought(&THIS_MACHINE.into(), content.len() as u64 - came);
-        self.changed.saved(content.len() as u64 - came);
+        self.delta_requests.saved(content.len() as u64 - came);
         true
     }
 
     fn finish_delta(&self, file: Arc<CopyFile>, oid: Oid) {
         match file.finish_parts(&oid) {
             Ok(true) => {
-                self.changed.made();
+                self.delta_requests.made();
                 self.progress.with(|progress| progress.objects += 1);
             }
             Ok(false) => {
@@ -207,7 +207,7 @@ impl RemoteSupplier {
 
     /// What was made of older versions: files, and bytes that did not have to come.
     pub fn made_of_older(&self) -> (u64, u64) {
-        self.changed.account()
+        self.delta_requests.account()
     }
 }
 

@@ -18,10 +18,10 @@ use towpath_transfer::Session;
 use towpath_transfer::progress::Progress;
 
 use self::settled::{Settlement, tell_settled};
-use super::changed::Changed;
+use super::delta_receiver::DeltaReceiver;
+use super::delta_requests::DeltaRequests;
 use super::file::CopyFile;
 use super::file_result::{FileResult, Settling};
-use super::incoming::Incoming;
 use super::message::hung_up;
 use super::message::{Asks, Bases, DeltaMessage, Message, violation};
 use super::supply::Supplier;
@@ -55,10 +55,10 @@ pub struct RemoteSupplier {
     source: Arc<str>,
     /// All that can be compressed is to be.
     compress: bool,
-    changed: Changed,
+    delta_requests: DeltaRequests,
     candidates: CandidateSearch,
     /// A file that comes in parts: the sender sends one after the other.
-    incoming: Mutex<Option<Incoming>>,
+    receiver: Mutex<Option<DeltaReceiver>>,
     /// Held while signatures are told: what is asked for comes before what answers demand.
     signing: Mutex<()>,
     /// What files pass.
@@ -79,7 +79,7 @@ impl RemoteSupplier {
         control: ControlSender,
         session: &Arc<Session>,
         compress: bool,
-        changed: Changed,
+        delta_requests: DeltaRequests,
         candidates: CandidateSearch,
         processors: &Processors,
     ) -> Arc<Self> {
@@ -95,9 +95,9 @@ impl RemoteSupplier {
             progress: session.progress(),
             source: "sender".into(),
             compress,
-            changed,
+            delta_requests,
             candidates,
-            incoming: Mutex::default(),
+            receiver: Mutex::default(),
             signing: Mutex::default(),
             processors: processors.clone(),
             held: Mutex::new(Some(Vec::new())),
@@ -123,7 +123,7 @@ impl RemoteSupplier {
         let (files, sought): (Vec<_>, Vec<_>) =
             files.iter().filter_map(|(entry, file)| Some(((*entry, file), file.sought()?))).unzip();
         let Some(root) = files.first().and_then(|(_, file)| file.root()) else { return };
-        let found = self.candidates.find(root, |bytes| self.changed.network_for(bytes), &sought);
+        let found = self.candidates.find(root, |bytes| self.delta_requests.network_for(bytes), &sought);
         let (mut alike, mut older) = (Vec::new(), Vec::new());
         for ((entry, file), found) in files.into_iter().zip(found) {
             match &found {
@@ -160,16 +160,16 @@ impl RemoteSupplier {
     /// Asks for files, after telling what lies in their places.
     fn ask(&self, asks: Asks, must_sign: bool) -> Result<(), CopyError> {
         let files = self.files(&asks.entries);
-        let requests = self.changed.requests(&files, must_sign);
+        let requests = self.delta_requests.requests(&files, must_sign);
         self.send_bases(&requests)?;
-        let pack = self.changed.pack_level(self.compress);
+        let pack = self.delta_requests.pack_level(self.compress);
         let inline = if self.compress && pack == 0 { 0 } else { INLINE };
         let _first = lock(&self.signing);
         self.send(Message::Asks(Asks { inline, pack, ..asks }))?;
         for (entry, request) in requests {
             if let Some((_, file)) = files.iter().find(|(number, _)| *number == entry) {
                 let send = |signature| self.send_signature_now(entry, &signature);
-                self.changed.sign_ahead(&request.base, file, send)?;
+                self.delta_requests.sign_ahead(&request.base, file, send)?;
             }
         }
         Ok(())
@@ -179,10 +179,10 @@ impl RemoteSupplier {
     fn ask_again(&self, entries: Vec<u64>) -> Result<(), CopyError> {
         for entry in &entries {
             let is_asked = lock(&self.asked).as_ref().is_some_and(|asked| asked.contains_key(entry));
-            if self.changed.answered(*entry).and_then(|told| told.oid).is_none() || !is_asked {
+            if self.delta_requests.answered(*entry).and_then(|told| told.oid).is_none() || !is_asked {
                 return Err(violation("a base that nobody named is lacking"));
             }
-            self.changed.named(false);
+            self.delta_requests.named(false);
         }
         for entries in entries.chunks(TOGETHER) {
             self.ask(Asks { entries: entries.to_vec(), ..Asks::default() }, true)?;
@@ -194,7 +194,7 @@ impl RemoteSupplier {
     pub fn end(&self) {
         *lock(&self.asked) = None;
         *lock(&self.held) = None;
-        *lock(&self.incoming) = None;
+        *lock(&self.receiver) = None;
     }
 
     /// Waits until the sender was told of all files that are done with.

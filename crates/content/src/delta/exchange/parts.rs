@@ -33,7 +33,7 @@ pub fn parts(base_len: u64, new: u64) -> Option<u64> {
 }
 
 /// One of `count` parts of a file; `None` if it is too long to be held.
-pub fn part(size: u64, count: u64, index: u64) -> Option<Range<u64>> {
+pub(super) fn part(size: u64, count: u64, index: u64) -> Option<Range<u64>> {
     // A file of so many parts at most; a longer one's are too long.
     let at = |index: u64| size.checked_mul(index).map(|bytes| bytes / count);
     let range = at(index)?..at(index + 1)?;
@@ -55,7 +55,7 @@ fn block_len(size: u64, in_two_steps: bool) -> u32 {
 }
 
 /// The signature of a part of a file of `size` bytes, for a target of so many whose delta may come in two steps.
-pub fn sign(base: &[u8], size: u64, target: u64, in_two_steps: bool) -> Option<Vec<u8>> {
+pub(super) fn sign(base: &[u8], size: u64, target: u64, in_two_steps: bool) -> Option<Vec<u8>> {
     let target = usize::try_from(target).ok()?;
     Some(Signature::of(base, block_len(size, in_two_steps), target).ok()?.to_bytes())
 }
@@ -66,27 +66,27 @@ pub fn signature_len(part: u64, size: u64, in_two_steps: bool) -> u64 {
 }
 
 /// `target` as a delta of what was signed so; none if that is no signature.
-pub fn make(signature: &[u8], target: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn make(signature: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     Some(diff(&Signature::from_bytes(signature).ok()?, target).ok()?.to_bytes())
 }
 
 /// Bytes of the region that was signed so.
-pub fn region_len(signature: &[u8]) -> Option<usize> {
+pub(super) fn region_len(signature: &[u8]) -> Option<usize> {
     Signature::from_bytes(signature).ok().map(|signature| signature.region_len())
 }
 
 /// The `len` bytes that a delta makes of `base`; none if it makes others.
-pub fn apply(delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
+pub(super) fn apply(delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     Delta::from_bytes(delta).ok()?.apply(base, usize::try_from(len).ok()?).ok()
 }
 
 /// True if no part of a file of so many bytes, cut into `count`, is too long.
-pub const fn fit(size: u64, count: u64) -> bool {
+pub(super) const fn fit(size: u64, count: u64) -> bool {
     count > 0 && size.div_ceil(count) <= MAX_PART_LEN
 }
 
 /// True if a guess that made a delta or patch of so many bytes of a part is none that a search would better. The first part tells.
-pub const fn proves_right(index: u64, made: usize, target: u64) -> bool {
+pub(super) const fn proves_right(index: u64, made: usize, target: u64) -> bool {
     index > 0 || made as u64 <= target / 2
 }
 

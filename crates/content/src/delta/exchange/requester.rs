@@ -175,8 +175,7 @@ impl Requester {
         Self { described, base_len, state: RequesterState::Asked, outbox: VecDeque::new() }
     }
 
-    /// True if the base was named.
-    pub const fn has_named(&self) -> bool {
+    const fn has_named(&self) -> bool {
         matches!(self.described, AskedBase::Named)
     }
 

@@ -15,7 +15,7 @@ use super::exchange::read_part;
 use super::file::CopyFile;
 
 /// See the head of this module.
-pub struct Incoming {
+pub struct DeltaReceiver {
     /// Which file.
     pub file: Arc<CopyFile>,
     /// What it is called.
@@ -52,7 +52,7 @@ pub enum Standing {
     Failed,
 }
 
-impl Incoming {
+impl DeltaReceiver {
     /// Does the work of the requester; `write` takes parts, and returns false if the file has ended.
     pub fn work(&mut self, mut write: impl FnMut(&CopyFile, &Oid, &MadePart, &mut bool) -> bool) -> Standing {
         loop {
@@ -140,17 +140,18 @@ mod tests {
         let file = file_of(&home.path().join("receiver"), ENTRY, new.len() as u64);
         let requester = Requester::new(&request, old.len() as u64);
         let (base, is_open) = (File::open(base).unwrap(), false);
-        let mut incoming = Incoming { file, oid: Oid::of(new), base, requester, is_open, is_failed: false };
+        let mut receiver =
+            DeltaReceiver { file, oid: Oid::of(new), base, requester, is_open, is_failed: false };
         let (mut made, mut came) = (vec![0; new.len()], 0);
         let end = loop {
             match next(&mut inbox).await {
                 Message::Delta(run) => {
                     came += run.bytes.len();
-                    incoming.requester.recv_run(DeltaRun::from_bytes(&run.bytes).unwrap(), true).unwrap();
+                    receiver.requester.recv_run(DeltaRun::from_bytes(&run.bytes).unwrap(), true).unwrap();
                 }
                 Message::Answers(told) => {
                     let reply = told.answers[0].reply().unwrap().unwrap();
-                    incoming.requester.recv_reply(reply, told.answers[0].size).unwrap();
+                    receiver.requester.recv_reply(reply, told.answers[0].size).unwrap();
                 }
                 _ => continue,
             }
@@ -158,10 +159,10 @@ mod tests {
                 made[part.offset as usize..][..part.content.len()].copy_from_slice(&part.content);
                 true
             };
-            let mut standing = incoming.work(&mut write);
+            let mut standing = receiver.work(&mut write);
             while let Standing::Sends(signature) = standing {
                 sign(signature);
-                standing = incoming.work(&mut write);
+                standing = receiver.work(&mut write);
             }
             if let Standing::Over(end) = standing {
                 break end;

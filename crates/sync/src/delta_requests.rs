@@ -1,5 +1,4 @@
-//! The receiver's part of files that come as deltas of what lies in their place, or of what is probably an older version and lies
-//! elsewhere: signs that when it asks for them, and puts them together of what is answered.
+//! Requests of changed files: names or signs what lies in their place, or what is probably an older version and lies elsewhere.
 //!
 //! Nothing here proves anything: a file whose hash is not its name is fetched like any other.
 
@@ -38,7 +37,7 @@ pub type Look = Box<dyn Fn() -> Network + Send + Sync>;
 pub type Known = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// See the head of this module.
-pub struct Changed {
+pub struct DeltaRequests {
     look: Look,
     /// The other side takes bases, and knows packed messages.
     is_understood: bool,
@@ -65,7 +64,7 @@ pub struct DescribedBase {
     pub requester: Requester,
 }
 
-impl Changed {
+impl DeltaRequests {
     /// `look` tells of the network, once `known` completes; `is_understood`: the sender takes bases. Must be made within a
     /// runtime.
     pub fn new(look: Look, known: Known, is_understood: bool) -> Self {
@@ -252,13 +251,13 @@ mod tests {
             standing.await;
             stands.store(true, Ordering::Relaxed);
         };
-        let changed = Changed::new(Box::new(look), Box::pin(known), true);
+        let requests = DeltaRequests::new(Box::new(look), Box::pin(known), true);
         let (told, known) = oneshot::channel();
         // No thread of the runtime: its time stands still while those work.
         std::thread::spawn(move || {
             // Somebody asks for little first.
-            changed.network();
-            told.send(changed.network_for(for_bytes)).unwrap();
+            requests.network();
+            told.send(requests.network_for(for_bytes)).unwrap();
         });
         known.await.unwrap()
     }
