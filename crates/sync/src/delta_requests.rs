@@ -137,7 +137,7 @@ impl DeltaRequests {
             self.outstanding.fetch_add(bytes, Ordering::Relaxed);
             Some((*entry, file, old, base, bytes))
         });
-        let mut described: Vec<_> = described.collect();
+        let described: Vec<_> = described.collect();
         let in_parts = described.iter().filter(|(.., base, _)| base.ahead() > 0).count();
         let outlines = if network.likes_outlines() { MAX_OUTLINES } else { 0 };
         let request = |(entry, file, old, mut base, bytes): (u64, &Arc<CopyFile>, u64, Base, u64)| {
@@ -150,7 +150,7 @@ impl DeltaRequests {
             lock(&self.described).insert(entry, DescribedBase { bytes, oid, requester });
             (entry, request)
         };
-        described.drain(..).map(request).collect()
+        described.into_iter().map(request).collect()
     }
 
     /// Whether the sender had a base that was named.

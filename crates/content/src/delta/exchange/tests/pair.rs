@@ -137,10 +137,12 @@ fn any_scene() -> impl Strategy<Value = Scene> {
             .prop_flat_map(|count| { (1..=count).prop_map(move |ahead| Describe::Parts { count, ahead }) }),
     ];
     let flags = any::<[bool; 4]>();
-    (0u64..9, 0usize..400_000, edits, describe, flags, 0usize..3).prop_map(
-        |(seed, len, edits, describe, [is_guess, has_base, in_steps, packs], outlines)| {
+    // Many little changes come in steps, and few do not.
+    let scattered = prop_oneof![Just(0), 50usize..250];
+    (0u64..9, 0usize..400_000, (edits, scattered), describe, flags, 0usize..3).prop_map(
+        |(seed, len, (edits, scattered), describe, [is_guess, has_base, in_steps, packs], outlines)| {
             let base = noise(seed, len);
-            let file = changed(&base, &edits);
+            let file = changed(&edited(&base, scattered, 9), &edits);
             Scene { is_guess, has_base, in_steps, packs, outlines, ..Scene::of(&base, &file, describe) }
         },
     )
@@ -153,7 +155,7 @@ fn by(choices: Vec<usize>) -> impl FnMut(usize) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn honest_sides_make_the_file_in_any_order_of_their_work(
