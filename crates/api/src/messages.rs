@@ -1,16 +1,19 @@
 //! The messages of the local API, as JSON has them.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::names;
+
 /// Request to put.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PutRequest {
     /// A file or directory, absolute. It is referred to, not copied.
-    #[serde(with = "crate::paths")]
+    #[serde(with = "names::path")]
     pub path: PathBuf,
     /// The session that holds it; absent: pinned until it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,10 +99,10 @@ pub struct GetRequest {
     pub ticket: String,
     /// Destination, absolute; an existing directory takes the object under its own name. Absent: under
     /// its own name in `directory`.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::paths::option")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "names::path_option")]
     pub output: Option<PathBuf>,
     /// The directory for an object that comes under its own name, absolute.
-    #[serde(with = "crate::paths")]
+    #[serde(with = "names::path")]
     pub directory: PathBuf,
     /// Draw from anything that the service knows on this machine, not only from what this sender
     /// sent before. The sender can tell from what it is not asked for.
@@ -122,7 +125,7 @@ pub struct GetRequest {
     pub no_search: bool,
     /// Directories that are searched too, absolute. The sender can tell from what it is not asked for
     /// whether they hold it.
-    #[serde(default, with = "crate::paths::list")]
+    #[serde(default, with = "names::paths")]
     pub search: Vec<PathBuf>,
     /// Effort of the search where probably nothing is found.
     #[serde(default)]
@@ -138,6 +141,42 @@ pub enum SearchEffort {
     Some,
     /// Until all is searched, or all has come.
     All,
+}
+
+/// Directories to index.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct IndexRequest {
+    /// Directories whose files are indexed, absolute.
+    #[serde(with = "names::paths")]
+    pub directories: Vec<PathBuf>,
+}
+
+/// Counts of what was indexed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Indexed {
+    /// Files in the index now.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Number of them that were in it before, unchanged, and not read.
+    pub unchanged: u64,
+    /// Bytes that were read.
+    pub read: u64,
+    /// Files that could not be read, each reported by an event.
+    pub failed: u64,
+    /// Time that it took.
+    pub seconds: Seconds,
+}
+
+/// What to serve until its command ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShareRequest {
+    /// A file or directory. It is referred to, not copied.
+    pub path: PathBuf,
+    /// Where to listen; absent: at all addresses, the port of last time.
+    pub listen: Option<SocketAddr>,
+    /// Bytes per second; 0 is no limit.
+    pub limit_rate: u64,
 }
 
 /// The object to get as a stream.
@@ -320,7 +359,7 @@ pub struct Summary {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub oid: String,
     /// Path at which it is now.
-    #[serde(with = "crate::paths")]
+    #[serde(with = "names::path")]
     pub output: PathBuf,
     /// Bytes of all files.
     pub bytes: u64,
@@ -481,6 +520,29 @@ pub struct Status {
     /// Gets under way.
     #[serde(default)]
     pub gets: u64,
+    /// Copies under way.
+    #[serde(default)]
+    pub copies: u64,
+}
+
+/// End of a call that tells events.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum CallEnd<S> {
+    /// It came to its end.
+    Summary(S),
+    /// It failed as a whole.
+    Failed(ApiError),
+}
+
+/// A line of the answer of such a call.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum AnswerLine<S, E> {
+    /// The last one.
+    End(CallEnd<S>),
+    /// It goes on.
+    Event(E),
 }
 
 /// Kind of an error by what to do about it: one kind for each different next step.

@@ -66,17 +66,19 @@ pub struct Receiving {
 
 impl Receiving {
     /// A copy that has not begun. `resume` is the folder of resume records; `is_pushed` says that
-    /// the person is at the other side.
+    /// the person is at the other side. `umask` as in [`Host`](crate::Host).
     pub fn new(
         options: CopyOptions,
         store: Arc<DiskStore>,
         resume: PathBuf,
         events: Events,
         is_pushed: bool,
+        umask: Option<u32>,
     ) -> Arc<Self> {
         let preserve = &options.preserve;
         let policy = Policy {
             modes: preserve.perms,
+            umask,
             // Rights that a sender gives unasked are taken off each entry (`merge::privileges`); those by --chmod are not.
             special_bits: true,
             times: preserve.times,

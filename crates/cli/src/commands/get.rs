@@ -136,9 +136,7 @@ impl GetCommand {
     }
 
     fn request(&self) -> Result<GetRequest, ApiError> {
-        let usage = |message: String| ApiError::new(ErrorKind::Usage, message);
-        let here =
-            std::env::current_dir().map_err(|error| usage(format!("the current directory: {error}")))?;
+        let here = super::working_directory()?;
         let ticket = if self.ticket == "-" { read_ticket()? } else { self.ticket.clone() };
         // However it is written, it is the same place to the record of an interrupted transfer.
         let output = self.output.as_ref().map(|path| here.join(path).components().collect());

@@ -34,6 +34,7 @@
 //! | `copying_remote` | `tow cp` and `tow sync` of such a tree, here and through ssh |
 //! | `copying_unchanged` | a large tree that is the same at both sides, of which nothing is opened |
 //! | `copying_interrupted` | any process of a copy killed; the same command goes on |
+//! | `copying_by_daemon` | the daemon makes copies as their caller would |
 //! | `copying_beside` | several copies into one directory at once |
 //! | `copying_faults` | what goes wrong with a copy, in words and exit status |
 //! | `copying_swapped` | directories become links that lead outside while a tree is synced |
@@ -54,6 +55,7 @@ mod bad_clients;
 mod ciphers;
 mod confined;
 mod copying_beside;
+mod copying_by_daemon;
 mod copying_faults;
 mod copying_flags;
 mod copying_flags_remote;
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         daemon_killed::SITUATIONS,
         copying_interrupted::SITUATIONS,
         copying_beside::SITUATIONS,
+        copying_by_daemon::SITUATIONS,
         copying_faults::SITUATIONS,
         copying_renamed::SITUATIONS,
         copying_swapped::SITUATIONS,

@@ -37,7 +37,7 @@ impl Answering {
     }
 
     fn send_packed(&self, message: Message) -> Result<(), CopyError> {
-        self.send_at_rate(self.packed(message, &self.control))
+        self.send_bytes(self.packed(message, &self.control))
     }
 
     /// zstd's level for what goes `way` next; 0: it goes as it is.
@@ -69,16 +69,13 @@ impl Answering {
         packed
     }
 
-    fn send_at_rate(&self, bytes: Bytes) -> Result<(), CopyError> {
+    fn send_bytes(&self, bytes: Bytes) -> Result<(), CopyError> {
         self.send_over(&self.control, bytes).map_err(|_| hung_up())
     }
 
-    /// Contents count against the person's limit wherever they travel.
+    /// The person's limit holds for all ways together.
     fn send_over(&self, way: &ControlSender, bytes: Bytes) -> Result<(), ControlClosed> {
-        self.runtime.block_on(async {
-            self.pace.pass(bytes.len() as u64).await;
-            way.send(bytes).await
-        })
+        self.runtime.block_on(way.send(bytes))
     }
 
     /// From now on contents go this way.
@@ -101,7 +98,7 @@ impl Answering {
         // They may come as soon as it was sent.
         self.signatures.expect(entry, run.wanted() as u64);
         let bytes = run.to_bytes().into();
-        self.send_at_rate(Message::Delta(DeltaMessage { entry, bytes }).into_bytes())
+        self.send_bytes(Message::Delta(DeltaMessage { entry, bytes }).into_bytes())
     }
 
     /// Answers in messages that a control stream takes, contents on the better way.
