@@ -21,6 +21,7 @@
 //! | `remote_end` | the same at the end that was started over ssh |
 //! | `watching` | reports of a side that keeps silent |
 //! | `local_copy` | the same within one machine |
+//! | `described` | the same of a tree whose descriptor a ticket names |
 //! | `endpoint`, `sender_role`, `receiver_role` | state of both endpoints; the part of each |
 //! | `hearing` | the sender's messages, sorted by the receiver |
 //! | `message` | the messages between the two sides |
@@ -50,6 +51,7 @@ mod answering;
 mod decide;
 mod delta_receiver;
 mod delta_requests;
+mod described;
 mod destination_rules;
 mod endpoint;
 pub mod error;
@@ -95,6 +97,7 @@ mod threads;
 mod wanted;
 mod watching;
 
+pub use described::{DescribedTree, copy_described};
 pub use error::CopyError;
 pub use host::Host;
 pub use remote_end::{Writes, serve_stdio};
