@@ -52,8 +52,9 @@ async fn tell(
     if about.kind == ObjectKind::Tree {
         return descriptor(get, layout, selection, events).await;
     }
-    let entry = single(&about, layout.filter(|_| !get.oid.is_live()).map(|layout| layout.size()));
-    let (oid, bytes) = (get.oid.to_string(), entry.size.unwrap_or(0));
+    let whole = get.whole(layout).await;
+    let entry = single(&about, whole.map(|(_, size)| size));
+    let (oid, bytes) = (whole.map_or(get.oid, |(oid, _)| oid).to_string(), entry.size.unwrap_or(0));
     let _ = events.send(Event::Entry(entry)).await;
     Ok(Summary { oid, bytes, entries: 1, ..Summary::default() })
 }
