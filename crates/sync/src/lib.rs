@@ -97,7 +97,7 @@ mod threads;
 mod wanted;
 mod watching;
 
-pub use described::{DescribedTree, copy_described};
+pub use described::{DescribedSource, DescribedTree, copy_described};
 pub use error::CopyError;
 pub use host::Host;
 pub use remote_end::{Writes, serve_stdio};
