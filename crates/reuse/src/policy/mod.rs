@@ -4,8 +4,6 @@
 //! |---|---|
 //! | [`network`] | when bytes are dearer than the work of saving them |
 //! | [`compression_level`] | how hard a sender packs |
-//! | [`pack_backoff`] | whether packing is still tried |
 
 pub mod compression_level;
 pub mod network;
-pub mod pack_backoff;
