@@ -1,5 +1,8 @@
-//! Choice to pack further messages or frames, by what became of those that were packed. Pure.
+//! Choice to pack further messages or frames, by what became of those that were packed. Pure. The values are rows of the
+//! table in `docs/design/policy.md`.
 
+/// Bytes a second from which on nothing is compressed unasked: the network takes more than one processor compresses.
+pub const UNASKED_BELOW: u64 = 40_000_000;
 /// Messages that go as they are, at most, before it is tried again to pack one: of data that begin to shrink, no more pass
 /// unpacked than 1 MiB in frames of 64 KiB, and of noise one in 16 is packed in vain.
 pub const MOST_PASSED_OVER: u32 = 15;

@@ -6,11 +6,8 @@
 
 use towpath_link::{PathInfo, frame_len, suggested_outstanding};
 
-use super::pack_backoff::PackBackoff;
+use super::pack_backoff::{PackBackoff, UNASKED_BELOW};
 use super::wire::MAX_PAYLOAD;
-
-/// From this rate on, in bytes a second, nothing is compressed unasked: the network takes more than one processor compresses.
-pub const UNASKED_BELOW: u64 = 40_000_000;
 
 /// Least bytes that are compressed at once: of fewer, too little shrinks. The frame is shorter then.
 const COMPRESSED_TOGETHER: usize = 64 << 10;
@@ -97,9 +94,9 @@ mod tests {
         let mut line = on(Some(193_000), 1);
         assert!(line.tried(100, Some(95)) && line.tries());
         assert!(!line.tried(100, None));
-        let is_idle = std::mem::replace(&mut line.path, None);
+        let busy = line.path.take();
         assert!((0..9).all(|_| !line.tries()));
-        line.path = is_idle;
+        line.path = busy;
         assert_eq!([line.tries(), line.tries()], [false, true]);
     }
 

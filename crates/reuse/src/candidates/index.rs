@@ -17,24 +17,12 @@ use towpath_files::{
 use super::by_version::pattern;
 use super::is_file;
 use crate::delta::deltas;
+use crate::policy::table::{LARGE, LEAST_NAMED, MOST_RESIZED, SAME_MOST, VERSION_GROWN};
 
-/// A file of fewer bytes comes as fast as its name.
-const LEAST: u64 = 256;
-/// Of larger ones none is taken for the same: they are found by searching, which needs no file that is the same from end
-/// to end.
-const MOST: u64 = 4 << 20;
 /// Files of the destination that are kept in mind.
 const MAX_KNOWN: usize = 200_000;
 /// Files of the same size that are compared with a new one.
 const MAX_COMPARED: usize = 1024;
-/// The version before is not more than so many times as large, or as small.
-const MOST_GROWN: u64 = 2;
-/// Of a file of so many bytes an older version is also sought under another name and elsewhere: of smaller ones all that
-/// could be saved is little more than a question costs.
-pub const LARGE: u64 = 512 << 10;
-/// A file that was renamed has the size of before but for this part of it: most files of a directory have not.
-const MOST_RESIZED: u64 = 10;
-
 /// Facts about a new file.
 #[derive(Debug, Clone, Copy)]
 pub struct Sought<'a> {
@@ -100,7 +88,7 @@ impl FileIndex {
             match step {
                 Scanned::Enter(found) => dirs.push(found.entry.name),
                 Scanned::Leave => drop(dirs.pop()),
-                Scanned::Leaf(found) if is_file(&found.entry.kind) && LEAST <= found.stamp.size => {
+                Scanned::Leaf(found) if is_file(&found.entry.kind) && LEAST_NAMED <= found.stamp.size => {
                     // The first name is the root's.
                     let names = dirs.iter().skip(1).chain([&found.entry.name]);
                     let path = RelPath::new(names);
@@ -127,7 +115,7 @@ impl FileIndex {
 
     /// The file that is most like this one.
     pub fn same_content(&self, file: &Sought<'_>) -> Option<(&Present, ContentMatch)> {
-        if !(LEAST..=MOST).contains(&file.size) {
+        if !(LEAST_NAMED..=SAME_MOST).contains(&file.size) {
             return None;
         }
         let of_size = range(&self.files, |stamp| stamp.size, file.size);
@@ -150,7 +138,7 @@ impl FileIndex {
     /// The file that this one is probably another version of, the one nearest in size if there are several. A large one
     /// that has the size and time of quite another file was rather moved, and is found by searching.
     pub fn other_version(&self, file: &Sought<'_>) -> Option<(&Present, VersionMatch)> {
-        let moved = if file.size > MOST { self.of_size_and_time(file) } else { &[] };
+        let moved = if file.size > SAME_MOST { self.of_size_and_time(file) } else { &[] };
         let by = |(by, key)| Some((self.nearest(key, file.size, by)?, by));
         let found = keys(file.path, file.size).find_map(by);
         found.filter(|(found, _)| moved.is_empty() || moved.contains(found))
@@ -177,7 +165,7 @@ impl FileIndex {
 
 /// True if sizes don't tell against one being a version of the other, and a delta can be made.
 pub fn may_be_version(base_len: u64, new: u64) -> bool {
-    base_len.max(new) / MOST_GROWN <= base_len.min(new) && deltas::parts(base_len, new).is_some()
+    base_len.max(new) / VERSION_GROWN <= base_len.min(new) && deltas::parts(base_len, new).is_some()
 }
 
 /// Keys that a file's path has in common with those of its older versions, the likeliest first.

@@ -10,9 +10,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::disk_search::Scope;
+use crate::policy::table::LARGE;
 use towpath_files::RelPath;
 
-use super::index::{LARGE, Present, Sought};
+use super::index::{Present, Sought};
 use super::machine::Machine;
 use super::same_name::Namesakes;
 use super::sibling_dirs::Siblings;

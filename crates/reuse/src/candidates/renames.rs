@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use towpath_content::tree::Time;
 use towpath_files::{RelPath, Stamp};
 
-/// A new file with fewer bytes is fetched sooner than looked for.
-pub const WORTH_WAITING: u64 = 64 << 10;
+use crate::policy::table::WORTH_WAITING;
+
 /// New files that wait for the end of the walk. Each holds one of the places for files under way.
 pub const MAX_WAITING: usize = 2000;
 /// Files kept in mind that only the destination has.

@@ -21,27 +21,14 @@ use std::time::{Duration, Instant};
 
 use crate::disk_search::Scope;
 
-use super::index::{ContentMatch, FileIndex, LARGE, Present, Sought, VersionMatch};
+use super::index::{ContentMatch, FileIndex, Present, Sought, VersionMatch};
 use super::outside::{Outside, OutsideSearch, WaitLimits};
 use crate::policy::network::Network;
+use crate::policy::table::{
+    BLIND_LOOK_WAIT, BLIND_WALK, BLIND_WALK_SHARE, LARGE, LOOK_SHARE, LOOK_WAIT, MISSES, WEAK_BASES,
+    WEAK_PER_HIT, WEAK_SAME,
+};
 use towpath_content::lock::lock;
-
-/// So many more files may prove to be others than what they were taken for, before no more are guessed.
-const MISSES: u64 = 16;
-/// Guesses that a file is the same by name and size alone, before so many proved right.
-const WEAK: u64 = 128;
-/// Guesses that a file is an older version by a name that differs, or by nothing else, before so many proved right: each may
-/// be a photo of a row, which is read and signed in vain.
-const WEAK_BASES: u64 = 32;
-/// Share of the time that requested files take to come, for which they wait at most for a look at the destination,
-const SHARE: f64 = 0.1;
-/// at most so long, and so long where it is not known how fast it comes.
-const WAIT_LIMIT: Duration = Duration::from_secs(1);
-const BLIND_WAIT_LIMIT: Duration = Duration::from_millis(100);
-/// Share for which they wait for a walk around the destination besides: this part of the time that the fastest slow network
-/// would take, as all of it is lost where nothing is found, and at most so long.
-const BLIND_SHARE: f64 = 0.03;
-const BLIND_WALK: Duration = Duration::from_millis(200);
 
 /// A candidate for a new file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,7 +151,7 @@ impl CandidateSearch {
             return Some(found);
         }
         let (found, _) = same.filter(|(_, by)| *by < ContentMatch::Time)?;
-        self.same.may_guess(Some(WEAK)).then(|| Found::Same(found.clone()))
+        self.same.may_guess(Some(WEAK_SAME)).then(|| Found::Same(found.clone()))
     }
 
     /// Notes whether a guess that a file is the same proved right.
@@ -202,7 +189,7 @@ impl Guesses {
             return false;
         }
         let Some(first) = weak else { return true };
-        if self.weak.load(Ordering::Relaxed) >= first + 2 * hits {
+        if self.weak.load(Ordering::Relaxed) >= first + WEAK_PER_HIT * hits {
             return false;
         }
         self.weak.fetch_add(1, Ordering::Relaxed);
@@ -225,11 +212,11 @@ impl Drop for CandidateSearch {
 /// seldom comes to an end. If their rate is not known, it suits the fastest network that is slow. Pure.
 fn wait_limit(bytes: u64, network: Network) -> WaitLimits {
     if network.rate <= 0.0 {
-        let walk = Network::shortest_for(bytes).mul_f64(BLIND_SHARE).min(BLIND_WALK);
-        return WaitLimits { whole: BLIND_WAIT_LIMIT + walk, walk };
+        let walk = Network::shortest_for(bytes).mul_f64(BLIND_WALK_SHARE).min(BLIND_WALK);
+        return WaitLimits { whole: BLIND_LOOK_WAIT + walk, walk };
     }
-    let takes = Duration::try_from_secs_f64(SHARE * bytes as f64 / network.rate);
-    let whole = takes.unwrap_or(WAIT_LIMIT).min(WAIT_LIMIT);
+    let takes = Duration::try_from_secs_f64(LOOK_SHARE * bytes as f64 / network.rate);
+    let whole = takes.unwrap_or(LOOK_WAIT).min(LOOK_WAIT);
     WaitLimits { whole, walk: whole / 2 }
 }
 
@@ -268,7 +255,7 @@ mod tests {
         let (index, path) = (index(&[("old", 1000, 1)]), path_of("new"));
         let sought = |seconds| Sought { path: &path, size: 1000, modified: at(seconds) };
         let guess = |seconds| candidates.guess(Some(&index), &sought(seconds), None).is_some();
-        assert_eq!((0..1000).filter(|_| guess(2)).count(), WEAK as usize);
+        assert_eq!((0..1000).filter(|_| guess(2)).count(), WEAK_SAME as usize);
         assert!(guess(1));
         candidates.proved_same(true);
         assert_eq!((0..10).filter(|_| guess(2)).count(), 2);

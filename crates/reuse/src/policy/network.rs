@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use super::table::*;
+
 /// State of the network to the sender, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Network {
@@ -15,29 +17,12 @@ pub struct Network {
     pub round_trip: Duration,
 }
 
-/// Networks below this rate, in bytes a second, take longer than processors.
-const SLOW: f64 = 30e6;
-/// Round trip from which a sender is taken for slow until more is known.
-const FAR: Duration = Duration::from_millis(4);
-/// A nearer one has to prove to be slow: what is measured of little comes out too low.
-const SLOW_THOUGH_NEAR: f64 = 10e6;
-/// Below this rate 20 ms, a usual round trip, are fewer than 80 KB.
-const SLOW_FOR_OUTLINES: f64 = 4e6;
-/// Time that a part's signature, some 20 KB, takes at 3 Mbit/s.
-const PER_SIGNATURE: Duration = Duration::from_millis(50);
-/// A file of fewer bytes is not asked for by its base's signature, which is hardly less ...
-const LEAST_SIGNED: u64 = 2 << 10;
-/// ... nor one of fewer by its base's name: packed with others it is hardly more.
-const LEAST_NAMED: u64 = 256;
-/// One whose size changed more than so many times is hardly the same any more.
-const MOST_GROWN: u64 = 8;
-
 impl Network {
     /// True if bytes are dearer than the work of saving them.
     pub fn is_slow(&self) -> bool {
         match self.rate > 0.0 {
-            true if self.round_trip >= FAR => self.rate < SLOW,
-            true => self.rate < SLOW_THOUGH_NEAR,
+            true if self.round_trip >= FAR => self.rate < SLOW_BELOW,
+            true => self.rate < NEAR_SLOW_BELOW,
             false => self.round_trip >= FAR,
         }
     }
@@ -47,31 +32,36 @@ impl Network {
         *self == Self::default()
     }
 
+    /// Time that the first request may wait for the network to be known, if deltas could save so many bytes.
+    pub fn first_wait(bytes: u64) -> Duration {
+        Self::shortest_for(bytes).clamp(FIRST_WAIT, MOST_FIRST_WAIT)
+    }
+
     /// Time that so many bytes take on a network that is just too fast for deltas.
     pub fn shortest_for(bytes: u64) -> Duration {
-        Duration::from_secs_f64(bytes as f64 / SLOW)
+        Duration::from_secs_f64(bytes as f64 / SLOW_BELOW)
     }
 
     /// zstd's level for what is packed as it goes; none where packing would be the slower part.
     pub fn pack_level(&self) -> Option<i32> {
         let level = match self.rate {
-            rate if rate > 12e6 => 1,
-            rate if rate > 4e6 => 5,
-            _ => 9,
+            PACKED_LITTLE_FROM.. => QUICK_LEVEL,
+            PACKED_LESS_FROM.. => MEDIUM_LEVEL,
+            _ => HARDEST_LEVEL,
         };
         self.is_slow().then_some(level)
     }
 
     /// True if a round trip more is cheaper than bytes that it saves, unless these are few.
     pub fn likes_outlines(&self) -> bool {
-        self.is_slow() && self.rate < SLOW_FOR_OUTLINES
+        self.is_slow() && self.rate < OUTLINES_BELOW
     }
 
     /// Number of signatures of a file's `parts` that are sent before anything comes of the first: the next ones are on
     /// their way when that is answered, but its answer has to wait for few. All of them if the file is not alone: then
     /// signatures of others wait.
     pub fn signatures_ahead(&self, parts: u32, is_alone: bool) -> u32 {
-        let round_trips = self.round_trip.as_millis() / PER_SIGNATURE.as_millis();
+        let round_trips = self.round_trip.as_millis() / SIGNATURE_TIME.as_millis();
         let few = u32::try_from(round_trips).unwrap_or(u32::MAX).saturating_add(2);
         if is_alone { few.min(parts) } else { parts }
     }

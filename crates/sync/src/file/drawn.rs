@@ -15,9 +15,10 @@ use towpath_store::hash_open_file;
 use super::renamed::OldNames;
 use super::{CopyFile, Note, Wanted};
 use towpath_content::lock::lock;
-use towpath_reuse::candidates::index::{LARGE, Present, Sought, VersionMatch};
+use towpath_reuse::candidates::index::{Present, Sought, VersionMatch};
 use towpath_reuse::candidates::machine::Machine;
 use towpath_reuse::candidates::search::Found;
+use towpath_reuse::policy::table::LARGE;
 use towpath_targets::placing::Placing;
 
 impl CopyFile {

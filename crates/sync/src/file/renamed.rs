@@ -10,7 +10,7 @@ use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_files::metadata::differences;
 use towpath_files::{FileError, RelPath, ScanOptions, Stamp};
-use towpath_reuse::candidates::renames::WORTH_WAITING;
+use towpath_reuse::policy::table::WORTH_WAITING;
 use towpath_targets::placing::Placing;
 
 use super::{CopyFile, Note};
