@@ -11,6 +11,7 @@ use std::time::Duration;
 use towpath_transfer::ObjectFacts;
 use towpath_transfer::plugin::is_near;
 
+use crate::policy::network::Network;
 use crate::policy::table::*;
 
 /// Bytes that TCP sends in the first round trip (RFC 6928).
@@ -29,12 +30,10 @@ pub struct RecipeProgress {
     pub rest: u64,
     /// All of its bytes.
     pub size: u64,
-    /// Bytes a second of the network, 0 if nothing came yet.
-    pub rate: f64,
+    /// The network as it is known.
+    pub network: Network,
     /// Bytes a second that it may soon be found to carry ([`super::slow_start::SlowStart::hoped`]).
     pub hoped_rate: f64,
-    /// The network's round trip while no data are in its way.
-    pub round_trip: Duration,
     /// Bytes a second that the disk reads and hashes.
     pub disk_rate: f64,
     /// True if the disk is free ([`super::backpressure::Backpressure::disk_is_free`]).
@@ -55,7 +54,7 @@ impl RecipeProgress {
 
     /// Bytes a second, measured or not.
     fn likely_rate(&self) -> f64 {
-        if self.rate > 0.0 { self.rate } else { self.first_rate() }
+        if self.network.rate > 0.0 { self.network.rate } else { self.first_rate() }
     }
 
     /// Before it was measured: less than a piece more than came in all this time, and while nothing came
@@ -63,17 +62,17 @@ impl RecipeProgress {
     fn first_rate(&self) -> f64 {
         let coming = PIECE.min(self.rest as f64);
         let rate = (self.arrived as f64 + coming) / self.elapsed.as_secs_f64().max(0.001);
-        if self.round_trip < FAR || self.arrived > 0 {
+        if !self.network.is_far() || self.arrived > 0 {
             return rate;
         }
-        rate.min(INITIAL_WINDOW / self.round_trip.as_secs_f64())
+        rate.min(INITIAL_WINDOW / self.network.round_trip.as_secs_f64())
     }
 
     /// Seconds until the recipe is here, and a file of the object's rest is read and hashed.
     pub fn disk_time(&self) -> f64 {
         let size = self.size as f64;
-        let recipe = self.round_trip.as_secs_f64() + size / SENDER_RATE;
-        let bytes = if self.rate > 0.0 { RECIPE_SHARE * size / self.rate } else { 0.0 };
+        let recipe = self.network.round_trip.as_secs_f64() + size / SENDER_RATE;
+        let bytes = if self.network.rate > 0.0 { RECIPE_SHARE * size / self.network.rate } else { 0.0 };
         recipe + bytes + self.rest as f64 / self.disk_rate.max(1.0)
     }
 
@@ -81,7 +80,7 @@ impl RecipeProgress {
     /// comes meanwhile may lie on the disk; so that is for networks on which a piece takes longer than
     /// the recipe takes to be made, and where pieces that likely lie here keep it from being made.
     pub fn hold(&self) -> Option<Duration> {
-        let made = self.round_trip.as_secs_f64() + self.size as f64 / SENDER_RATE;
+        let made = self.network.round_trip.as_secs_f64() + self.size as f64 / SENDER_RATE;
         let piece = self.network_time() * PIECE / self.rest.max(1) as f64;
         if self.is_alike && self.processors_are_short {
             return Some(Duration::from_secs_f64((2.0 * made).min(MOST_HELD)));
@@ -105,17 +104,17 @@ impl RecipeProgress {
     }
 
     fn is_warm(&self) -> bool {
-        let slow_start = self.round_trip * WARM_UP_ROUND_TRIPS;
+        let slow_start = self.network.round_trip * WARM_UP_ROUND_TRIPS;
         let knows_early = self.arrived >= TELLING_BYTES
             && self.elapsed >= TELLING_TIME.max(slow_start)
             && self.stays_below(SPECULATIVE_BELOW);
-        let is_late = is_near(self.round_trip) && self.arrived == 0 && self.elapsed >= NEAR_WARM_UP;
+        let is_late = is_near(self.network.round_trip) && self.arrived == 0 && self.elapsed >= NEAR_WARM_UP;
         knows_early || is_late || self.elapsed >= WARM_UP.max(slow_start)
     }
 
     /// True if the network is not known yet, but the object likely and far enough to ask all the same.
     pub fn is_early(&self) -> bool {
-        self.is_promising && self.round_trip >= FAR && !self.is_warm()
+        self.is_promising && self.network.is_far() && !self.is_warm()
     }
 }
 
@@ -198,9 +197,8 @@ mod tests {
             arrived,
             rest: size - arrived,
             size,
-            rate,
+            network: Network { rate, round_trip: Duration::from_millis(10) },
             hoped_rate: rate,
-            round_trip: Duration::from_millis(10),
             disk_rate: 1e9,
             disk_is_free: true,
             is_promising: true,
@@ -209,9 +207,15 @@ mod tests {
         }
     }
 
+    /// The same from a sender that is so many microseconds away.
+    fn far(round_trip: u64, progress: RecipeProgress) -> RecipeProgress {
+        let network = Network { round_trip: Duration::from_micros(round_trip), ..progress.network };
+        RecipeProgress { network, ..progress }
+    }
+
     #[test]
     fn pieces_wait_for_a_recipe_that_they_would_keep_from_being_made_if_most_of_them_likely_lie_here() {
-        let fast = RecipeProgress { round_trip: Duration::from_millis(1), ..progress(119e6, 1 << 30) };
+        let fast = far(1000, progress(119e6, 1 << 30));
         let alike = RecipeProgress { is_alike: true, ..fast };
         let short = RecipeProgress { processors_are_short: true, ..fast };
         let both = RecipeProgress { is_alike: true, ..short };
@@ -250,10 +254,8 @@ mod tests {
         let unlikely = RecipeProgress { is_promising: false, ..early };
         assert!(!RecipePolicy::default().wants(&unlikely));
         assert!(RecipePolicy::default().wants(&early), "likely and far");
-        assert!(
-            !RecipePolicy::default().wants(&RecipeProgress { round_trip: Duration::from_millis(1), ..early })
-        );
-        let near = RecipeProgress { round_trip: Duration::from_micros(100), arrived: 0, ..early };
+        assert!(!RecipePolicy::default().wants(&far(1000, early)));
+        let near = RecipeProgress { arrived: 0, ..far(100, early) };
         assert!(RecipePolicy::default().wants(&near), "a near sender would have sent a piece");
         assert!(
             !RecipePolicy::default().wants(&RecipeProgress { elapsed: Duration::from_millis(90), ..near })
@@ -268,8 +270,7 @@ mod tests {
     #[test]
     fn an_object_smaller_than_a_piece_of_which_nothing_came_is_slow() {
         let elapsed = Duration::from_millis(260);
-        let small =
-            RecipeProgress { elapsed, arrived: 0, rest: 100_000, rate: 0.0, ..progress(0.0, 100_000) };
+        let small = RecipeProgress { elapsed, arrived: 0, rest: 100_000, ..progress(0.0, 100_000) };
         assert!((small.network_time() - 0.26).abs() < 0.001, "{}", small.network_time());
     }
 

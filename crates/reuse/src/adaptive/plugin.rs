@@ -11,7 +11,7 @@ use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
 use towpath_content::lock::lock;
 use towpath_content::recipe::Root;
-use towpath_transfer::plugin::{Backlog, ObjectFacts, Query, Sink};
+use towpath_transfer::plugin::{Backlog, ObjectFacts, PathState, Query, Sink};
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want, WantId,
 };
@@ -23,6 +23,7 @@ use super::driver::{self, DriverMessage, Search};
 use super::meter::{Meter, MeteredWant};
 use super::pieces::{self, Pieces};
 use super::stalls::Stalls;
+use crate::policy::network::Network;
 
 /// Parts of a recipe that wait for whoever reads them.
 const PARTS: usize = 8;
@@ -102,9 +103,9 @@ impl Adaptive {
         lock(&self.shared.account).clone()
     }
 
-    /// Bytes a second that the network brings, as pieces show it; 0 before any came.
-    pub fn network_rate(&self) -> f64 {
-        self.shared.meter().rate().get(self.shared.now(), u64::MAX)
+    /// The network as pieces show it, and `path` to the sender.
+    pub fn network(&self, path: &PathState) -> Network {
+        self.shared.meter().network(path, self.shared.now())
     }
 
     /// Takes pieces of an object back from the network, all but the first `kept`: its recipe is the better
@@ -158,8 +159,8 @@ impl TransferPlugin for Adaptive {
     }
 
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
-        let round_trip = self.network.path().round_trip;
-        let wanted = self.shared.meter().wants_recipe(facts, is_promising, round_trip, self.shared.now());
+        let path = self.network.path();
+        let wanted = self.shared.meter().wants_recipe(facts, is_promising, &path, self.shared.now());
         if let Some(MeteredWant { kept }) = wanted {
             lock(&self.shared.pieces).question(facts.oid, facts.asked_as);
             // Nothing that most likely is here already is to come before the recipe.

@@ -6,24 +6,42 @@
 
 use std::time::Duration;
 
+use towpath_transfer::plugin::PathState;
+
 use super::table::*;
 
-/// State of the network to the sender, as far as known.
+/// State of the network to the sender, as far as known: the one measure that all decisions here are handed. It is filled by
+/// [`Adaptive::network`](crate::adaptive::Adaptive::network), and where nothing is searched by [`Network::measured`] alone.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Network {
     /// Bytes a second; 0 before anything was measured.
     pub rate: f64,
-    /// The round trip; zero if it is not known.
+    /// The shortest round trip seen, as a machine that is busy answers late, however near it is; zero if it is not known.
     pub round_trip: Duration,
 }
 
 impl Network {
+    /// As what came over `path` shows it; a rate of 0 if nothing came.
+    pub const fn measured(rate: f64, path: &PathState) -> Self {
+        Self { rate, round_trip: path.shortest }
+    }
+
+    /// With the person's limit to its rate, 0 if there is none, until that is measured.
+    pub fn or_limit(self, limit: f64) -> Self {
+        Self { rate: if self.rate > 0.0 { self.rate } else { limit }, ..self }
+    }
+
+    /// True if the sender is so far that the network is slow unless it is known to be fast.
+    pub fn is_far(&self) -> bool {
+        self.round_trip >= FAR
+    }
+
     /// True if bytes are dearer than the work of saving them.
     pub fn is_slow(&self) -> bool {
         match self.rate > 0.0 {
-            true if self.round_trip >= FAR => self.rate < SLOW_BELOW,
+            true if self.is_far() => self.rate < SLOW_BELOW,
             true => self.rate < NEAR_SLOW_BELOW,
-            false => self.round_trip >= FAR,
+            false => self.is_far(),
         }
     }
 
@@ -103,6 +121,15 @@ mod tests {
             assert_eq!(network.pack_level(), level, "{what}");
             assert_eq!(network.likes_delta(10_000, 10_000), level.is_some(), "{what}");
             assert_eq!(network.likes_outlines(), level == Some(9), "{what}");
+        }
+    }
+
+    #[test]
+    fn the_persons_limit_counts_until_something_is_measured() {
+        let path = PathState { round_trip: Duration::from_secs(1), shortest: FAR, ..PathState::default() };
+        for (measured, limit, rate) in [(0.0, 0.0, 0.0), (0.0, 5e6, 5e6), (1e6, 5e6, 1e6)] {
+            let network = Network::measured(measured, &path).or_limit(limit);
+            assert_eq!(network, Network { rate, round_trip: FAR }, "{measured} {limit}");
         }
     }
 
