@@ -21,25 +21,14 @@ use std::time::{Duration, Instant};
 
 use crate::disk_search::Scope;
 
-use super::index::{ContentMatch, FileIndex, Present, Sought, VersionMatch};
-use super::outside::{Outside, OutsideSearch, WaitLimits};
+use super::index::{FileIndex, Sought};
+use super::outside::{OutsideSearch, WaitLimits};
+use super::rules::{FileCandidate, best};
 use crate::policy::network::Network;
 use crate::policy::table::{
-    BLIND_LOOK_WAIT, BLIND_WALK, BLIND_WALK_SHARE, LARGE, LOOK_SHARE, LOOK_WAIT, MISSES, WEAK_BASES,
-    WEAK_PER_HIT, WEAK_SAME,
+    BLIND_LOOK_WAIT, BLIND_WALK, BLIND_WALK_SHARE, LARGE, LOOK_SHARE, LOOK_WAIT, MISSES, WEAK_PER_HIT,
 };
 use towpath_content::lock::lock;
-
-/// A candidate for a new file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// It may have the same content.
-    Same(Present),
-    /// It may be an older version, for what their paths have in common.
-    Base(Present, VersionMatch),
-    /// The same, somewhere outside the destination: its path is a whole one.
-    Outside(Present),
-}
 
 /// See the head of this module.
 pub struct CandidateSearch {
@@ -87,7 +76,7 @@ impl CandidateSearch {
         root: &Path,
         network: impl Fn(u64) -> Network,
         files: &[Sought<'_>],
-    ) -> Vec<Option<Found>> {
+    ) -> Vec<Option<FileCandidate>> {
         let (nothing, known) = (vec![None; files.len()], network(0));
         // Large files are worth a look before the network is known.
         let is_worth_it = known.is_unknown() && files.iter().any(|file| file.size >= LARGE);
@@ -103,7 +92,7 @@ impl CandidateSearch {
         let index = look.index();
         let all = files.iter().zip(outside);
         if known.is_unknown() {
-            let has_base = |(file, outside): &(&Sought<'_>, Option<Outside>)| {
+            let has_base = |(file, outside): &(&Sought<'_>, Option<FileCandidate>)| {
                 outside.is_some() || index.is_some_and(|index| index.other_version(file).is_some())
             };
             let bytes = all.clone().filter(has_base).map(|(file, _)| file.size).sum();
@@ -125,33 +114,19 @@ impl CandidateSearch {
         }
     }
 
-    /// The same time tells more than a version's number, that and the same path beside the destination more than a name: what
-    /// is the older version of a file is of use also if it is not the same.
-    fn guess(&self, index: Option<&FileIndex>, file: &Sought<'_>, outside: Option<Outside>) -> Option<Found> {
+    /// The best candidate that may still be guessed.
+    fn guess(
+        &self,
+        index: Option<&FileIndex>,
+        file: &Sought<'_>,
+        outside: Option<FileCandidate>,
+    ) -> Option<FileCandidate> {
         let same = index.and_then(|index| index.same_content(file));
-        if let Some((found, _)) = same.filter(|(_, by)| *by >= ContentMatch::Time)
-            && self.same.may_guess(None)
-        {
-            return Some(Found::Same(found.clone()));
-        }
         let within = index.and_then(|index| index.other_version(file));
-        let base = match (within, outside) {
-            (Some((found, by @ VersionMatch::Renumbered)), _) => Some((Found::Base(found.clone(), by), None)),
-            (_, Some(Outside::Beside(found))) => Some((Found::Outside(found), None)),
-            (
-                Some((_, VersionMatch::Numbered | VersionMatch::Neighbour)) | None,
-                Some(Outside::Namesake(found)),
-            ) => Some((Found::Outside(found), Some(WEAK_BASES))),
-            (Some((found, by)), _) => Some((Found::Base(found.clone(), by), Some(WEAK_BASES))),
-            (None, None) => None,
-        };
-        if let Some((found, weak)) = base
-            && self.bases.may_guess(weak)
-        {
-            return Some(found);
-        }
-        let (found, _) = same.filter(|(_, by)| *by < ContentMatch::Time)?;
-        self.same.may_guess(Some(WEAK_SAME)).then(|| Found::Same(found.clone()))
+        best([same, within, outside].into_iter().flatten(), |candidate| {
+            let guesses = if candidate.is_same() { &self.same } else { &self.bases };
+            guesses.may_guess(candidate.resemblance.rule().first)
+        })
     }
 
     /// Notes whether a guess that a file is the same proved right.
@@ -225,7 +200,10 @@ mod tests {
     use towpath_files::Stamp;
 
     use super::*;
+    use crate::candidates::index::Present;
     use crate::candidates::index::tests::{at, index, path_of};
+    use crate::candidates::rules::Resemblance;
+    use crate::policy::table::{WEAK_BASES, WEAK_SAME};
 
     const SLOW: Network = Network { rate: 1e6, round_trip: Duration::ZERO };
     const FAST: Network = Network { rate: 1e9, round_trip: Duration::ZERO };
@@ -282,10 +260,7 @@ mod tests {
                 &Sought { path: &wanted, size, modified },
                 None,
             );
-            let given = given.map(|found| match found {
-                Found::Same(present) => (true, present.path),
-                Found::Base(present, _) | Found::Outside(present) => (false, present.path),
-            });
+            let given = given.map(|found| (found.is_same(), found.file.path));
             assert_eq!(given, expected.map(|(is_same, path)| (is_same, path_of(path))), "{path}");
         }
     }
@@ -294,7 +269,7 @@ mod tests {
     fn what_is_likelier_to_be_an_older_version_is_preferred_within_and_beyond() {
         const SIZE: u64 = 2 * LARGE;
         let within = |path: &str| Some(index(&[(path, SIZE, 1)]));
-        let (beside, namesake) = (Outside::Beside as fn(_) -> _, Outside::Namesake as fn(_) -> _);
+        let (beside, namesake) = (Resemblance::Beside, Resemblance::NamesakeNear);
         for (here, outside, is_beyond) in [
             (within("v1/file"), Some(beside), false),
             (within("other/file"), Some(beside), true),
@@ -305,14 +280,14 @@ mod tests {
             (within("unlike"), Some(namesake), true),
             (None, Some(namesake), true),
         ] {
-            let what = format!("{here:?} {}", outside.is_some());
+            let what = format!("{here:?} {outside:?}");
             let (path, present) =
                 (path_of("v2/file"), Present { path: path_of("x"), stamp: Stamp::default() });
             let sought = Sought { path: &path, size: SIZE + 1, modified: at(9) };
-            let outside = outside.map(|outside| outside(present));
+            let outside = outside.map(|resemblance| FileCandidate { file: present, resemblance });
             let found = CandidateSearch::new(None).guess(here.as_ref(), &sought, outside);
-            assert_eq!(matches!(found, Some(Found::Outside(_))), is_beyond, "{what}");
-            assert_eq!(matches!(found, Some(Found::Base(..))), !is_beyond && found.is_some(), "{what}");
+            assert!(found.as_ref().is_none_or(|found| !found.is_same()), "{what}");
+            assert_eq!(found.is_some_and(|found| found.is_outside()), is_beyond, "{what}");
         }
     }
 
@@ -381,7 +356,10 @@ mod tests {
         assert_eq!(find(&candidates, FAST), [None, None]);
         assert!(matches!(*lock(&candidates.look), Look::NotBegun));
         let found = find(&candidates, SLOW);
-        assert!(matches!(&found[0], Some(Found::Same(old)) if old.path == path_of("a/b/old")), "{found:?}");
+        assert!(
+            matches!(&found[0], Some(old) if old.is_same() && old.file.path == path_of("a/b/old")),
+            "{found:?}"
+        );
         assert_eq!(found[1], None);
         assert_eq!(candidates.find(root, |_| FAST, &files), [None, None], "it became fast");
     }
