@@ -24,6 +24,7 @@ use super::meter::{Meter, MeteredWant};
 use super::pieces::{self, Pieces};
 use super::stalls::Stalls;
 use crate::policy::network::Network;
+use crate::policy::table::PROMISING_PART;
 
 /// Parts of a recipe that wait for whoever reads them.
 const PARTS: usize = 8;
@@ -137,7 +138,7 @@ impl Adaptive {
 /// True if a file lies where the object goes: most likely an older version of it.
 fn is_promising(facts: &ObjectFacts<'_>) -> bool {
     let there = facts.group.destination.as_ref().and_then(|path| path.symlink_metadata().ok());
-    there.is_some_and(|there| there.is_file() && there.len() >= facts.size / 4)
+    there.is_some_and(|there| there.is_file() && there.len() >= facts.size / PROMISING_PART)
 }
 
 /// True if the driver chooses where a want comes from.

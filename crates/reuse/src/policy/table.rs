@@ -67,6 +67,9 @@ table! {
         LEAST_GAIN: f64 = 0.05, "s",
             "recipe and samples must save so much",
             "less is not worth a question";
+        PROMISING_PART: u64 = 4, "",
+            "of how many parts of the object's size a file in its place must have one to be likely an older version",
+            "a guess";
         SPECULATIVE_BELOW: f64 = 20e6, "MB/s",
             "a recipe is requested though nothing alike is known to be here",
             "[attempts](../results/attempts.md#the-recipe-of-1-gib): cutting and hashing at both ends cost a faster network more than a search finds by chance";
@@ -109,6 +112,9 @@ table! {
         PROCESSORS_FREE_BELOW: u64 = 40, "%",
             "and no longer are",
             "apart from the one before, so that it does not flutter";
+        LEFT_PROCESSORS: f64 = 1.5, "",
+            "times as much as the network must an older version bring to be left the processors while they are short",
+            "the replay";
     }
     "How long is searched in vain?" {
         SEARCH_SHARE: f64 = 0.1, "",
