@@ -73,4 +73,15 @@ mod tests {
         assert_eq!(again.len(), 64 - again[0], "and goes on");
         assert_eq!(packed(&mut backoff, 3, 990), [0, 2], "from the beginning");
     }
+    /// With a fixed number that are passed over, four of them were.
+    #[test]
+    fn of_what_shrinks_in_every_second_run_of_four_three_quarters_are_packed() {
+        let mut backoff = PackBackoff::default();
+        let shrinks = |n: &usize| (n / 4).is_multiple_of(2);
+        let packed = (0..12_800).filter(|n| {
+            let is_due = backoff.is_due();
+            is_due && backoff.packed(1000, if shrinks(n) { 500 } else { 1000 })
+        });
+        assert_eq!(packed.count(), 4801);
+    }
 }

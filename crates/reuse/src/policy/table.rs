@@ -323,7 +323,7 @@ mod tests {
             name: "MOST_PASSED_OVER",
             value: || pack_backoff::MOST_PASSED_OVER.shown(""),
             decides: "messages in a row that go unpacked at most after some that hardly became less: 1, 2, 4 and so on",
-            measured: "simulated: of frames that shrink or do not in runs of four, three fifths more are packed than with as many at once",
+            measured: "its test: of frames that shrink in every second run of four, three quarters are packed",
         },
     ];
 
