@@ -22,6 +22,15 @@ pub struct PutRequest {
     /// structure. Empty: it is cut by its content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub boundaries: Vec<u64>,
+    /// Further paths, absolute: all of them become one tree, each under its last name.
+    #[serde(default, with = "names::paths", skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<PathBuf>,
+    /// Rules on what is left out, in their order, as rsync's `--filter` takes them.
+    #[serde(default, with = "names::list", skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<Vec<u8>>,
+    /// What receivers call it, one path component; absent: its own name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// Boundaries of chunks that one request may name. Parts of a put can have more.
@@ -130,6 +139,43 @@ pub struct GetRequest {
     /// Effort of the search where probably nothing is found.
     #[serde(default)]
     pub search_effort: SearchEffort,
+    /// Only tell what it holds, as [`Event::Entry`]; nothing is written.
+    #[serde(default)]
+    pub list: bool,
+    /// Paths in the tree: only these, each under its last name in the destination. Empty: all of it.
+    #[serde(default, with = "names::paths", skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathBuf>,
+    /// Rules on what of the tree is left out, in their order, as rsync's `--filter` takes them.
+    #[serde(default, with = "names::list", skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<Vec<u8>>,
+    /// Make what is at the destination equal to the tree; absent: nothing that is there is changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<GetUpdate>,
+}
+
+/// Update of a tree that is at the destination, as `tow sync` does it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GetUpdate {
+    /// Change nothing, tell what would be.
+    pub dry_run: bool,
+    /// Compare contents, not size and time.
+    pub checksum: bool,
+    /// Remove what the tree does not have.
+    pub delete: bool,
+    /// Entries to remove at most; absent: half of what is at the destination.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_delete: Option<u64>,
+    /// Remove more than that, and directories in the way of files.
+    pub force: bool,
+    /// Keep what would be replaced or removed, under another name.
+    pub backup: bool,
+    /// The end of that name.
+    #[serde(with = "names::path")]
+    pub suffix: PathBuf,
+    /// A directory for it, relative to the destination.
+    #[serde(skip_serializing_if = "Option::is_none", with = "names::path_option")]
+    pub backup_dir: Option<PathBuf>,
 }
 
 /// Effort of searching the disk where probably nothing is found.
@@ -171,8 +217,12 @@ pub struct Indexed {
 /// What to serve until its command ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareRequest {
-    /// A file or directory. It is referred to, not copied.
-    pub path: PathBuf,
+    /// Files or directories, which are referred to, not copied; several are one tree, each under its last name.
+    pub paths: Vec<PathBuf>,
+    /// As in [`PutRequest::filters`].
+    pub filters: Vec<Vec<u8>>,
+    /// As in [`PutRequest::name`].
+    pub name: Option<String>,
     /// Where to listen; absent: at all addresses, the port of last time.
     pub listen: Option<SocketAddr>,
     /// Bytes per second; 0 is no limit.
@@ -257,6 +307,26 @@ pub enum Event {
         /// Error of it.
         error: String,
     },
+    /// An entry of what a ticket names ([`GetRequest::list`]).
+    Entry(ListedEntry),
+    /// An entry at the destination was made or changed, or would be ([`GetRequest::update`]).
+    Item {
+        /// Changes, as rsync's `%i` has them: `YXcstpoguax`.
+        changes: String,
+        /// Below the destination; directories end with a slash.
+        #[serde(with = "names::path")]
+        path: PathBuf,
+        /// Bytes of its content.
+        size: u64,
+    },
+    /// An entry at the destination was removed, or would be.
+    Deleted {
+        /// Below the destination.
+        #[serde(with = "names::path")]
+        path: PathBuf,
+        /// It was a directory.
+        is_dir: bool,
+    },
     /// The end.
     Summary(Summary),
     /// The end of a request that failed.
@@ -290,6 +360,60 @@ pub struct TransferEvent {
     /// The event.
     #[serde(flatten)]
     pub event: Event,
+}
+
+/// An entry of what a ticket names: a file's own, or one of a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedEntry {
+    /// Its path in the tree; of a single file its name, empty if it has none.
+    #[serde(with = "names::path")]
+    pub path: PathBuf,
+    /// Its kind.
+    pub kind: EntryKind,
+    /// Permission bits, if they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+    /// Bytes, of a file, if they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Its time of last modification, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified: Option<FileTime>,
+    /// Target of a symbolic link.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "names::path_option")]
+    pub target: Option<PathBuf>,
+    /// Its sender could not read it, or does not let it out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
+}
+
+/// Kind of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A Unix-domain socket's name.
+    Socket,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+/// A time of last modification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FileTime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// And nanoseconds.
+    pub nanos: u32,
 }
 
 /// Progress of a transfer.
@@ -379,8 +503,27 @@ pub struct Summary {
     /// Search of the disk, if it could be searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
+    /// What an update did; absent for other gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated: Option<UpdateCounts>,
     /// Seconds it took.
     pub seconds: Seconds,
+}
+
+/// Changes that an update made, or would make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UpdateCounts {
+    /// Nothing was changed: these are what would be.
+    pub dry_run: bool,
+    /// Entries that were not there before.
+    pub created: u64,
+    /// Files whose content was brought up to date, new ones included.
+    pub transferred: u64,
+    /// Entries that were removed.
+    pub deleted: u64,
+    /// `max_delete`, or the guard of half the destination, stopped removals.
+    pub max_delete_reached: bool,
 }
 
 impl Summary {

@@ -128,9 +128,14 @@ mod tests {
             assert_eq!(serde_json::from_str::<PutRequest>(json).unwrap(), request);
         }
         let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
-        let request = GetRequest { search: vec![path(b"/a"), path(b"/\xff")], ..GetRequest::default() };
+        let request = GetRequest {
+            search: vec![path(b"/a"), path(b"/\xff")],
+            filters: vec![b"- a".to_vec(), b"- \xff".to_vec()],
+            ..GetRequest::default()
+        };
         let json = serde_json::to_string(&request).unwrap();
         assert!(json.contains(r#""search":["/a",[47,255]]"#), "{json}");
+        assert!(json.contains(r#""filters":["- a",[45,32,255]]"#), "{json}");
         assert_eq!(serde_json::from_str::<GetRequest>(&json).unwrap(), request);
     }
 }

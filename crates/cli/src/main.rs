@@ -7,6 +7,7 @@ mod bar;
 mod commands;
 mod copy_output;
 mod interrupts;
+mod listing;
 mod log;
 mod notify;
 mod output;

@@ -12,10 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use towpath_api::{ApiError, ErrorKind, Event, Fetch, Progress, PutReply, Summary};
+use towpath_api::{ApiError, ErrorKind, Event, Fetch, Progress, PutReply, Summary, UpdateCounts};
 use towpath_service::{display_name, display_text};
 
 use crate::bar::{self, RateMeter, from_network};
+use crate::listing;
 use crate::receivers::Receivers;
 
 /// Exit status for a command line that can't be understood.
@@ -126,12 +127,17 @@ impl Output {
         match event {
             Event::Ticket(reply) => self.ticket(reply),
             Event::Transfer(progress) => self.progress(progress),
+            // Something that was asked for as a whole is not done.
+            Event::FileFailed { path, error } if path.is_empty() => self.complain(&format!("tow: {error}")),
             Event::FileFailed { path, error } => {
                 self.complain(&format!("tow: {}", of_path(&display_text(path), error)));
             }
             // ssh asks for a password: that is what is waited for, and the line is its own.
             Event::Waiting { .. } if is_typed_blindly() => {}
             Event::Waiting { what, seconds } => self.print(&waiting(what, *seconds)),
+            Event::Entry(entry) => self.line(&listing::line(entry)),
+            // Told by whoever knows which of them are looked at.
+            Event::Item { .. } | Event::Deleted { .. } => {}
             Event::Summary(_) | Event::Failed(_) => {}
             Event::Fetch(fetch) => self.fetch(fetch),
             Event::Session { .. } | Event::Alive | Event::Missed { .. } => {}
@@ -193,6 +199,19 @@ impl Output {
             self.object(&Event::Summary(summary.clone()));
         } else {
             self.print(&describe(summary));
+        }
+        let is_limited = summary.updated.is_some_and(|updated| updated.max_delete_reached);
+        if summary.failed > 0 || is_limited { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS }
+    }
+
+    /// Shows the end of a list.
+    pub fn list_end(&self, summary: &Summary) -> ExitCode {
+        match self.json {
+            true => self.object(&Event::Summary(summary.clone())),
+            false => {
+                let entries = counted(summary.entries, "entry", "entries");
+                self.print(&format!("tow: {entries}, {} in files", HumanBytes(summary.bytes)));
+            }
         }
         if summary.failed > 0 { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS }
     }
@@ -285,11 +304,24 @@ fn describe(summary: &Summary) -> String {
         0 => String::new(),
         failed => format!("; {} failed", counted(failed, "file", "files")),
     };
+    let updated = summary.updated.map_or_else(String::new, |updated| {
+        let UpdateCounts { dry_run, created, transferred, deleted, .. } = updated;
+        let unless = if dry_run { ", were this no dry run" } else { "" };
+        let files = counted(transferred, "file", "files");
+        let (created, deleted) = (HumanCount(created), HumanCount(deleted));
+        format!("; {created} new, {files} brought up to date, {deleted} removed{unless}")
+    });
     // Of files that failed not all came.
     let came = summary.by_source.values().sum::<u64>() + summary.kept + summary.zeros;
-    let bytes = if summary.failed > 0 { summary.bytes.min(came) } else { summary.bytes };
+    let bytes = if summary.updated.is_some() {
+        came
+    } else if summary.failed > 0 {
+        summary.bytes.min(came)
+    } else {
+        summary.bytes
+    };
     format!(
-        "tow: {} in {seconds:.1} s{from} -> {}{failed}",
+        "tow: {} in {seconds:.1} s{from} -> {}{updated}{failed}",
         HumanBytes(bytes),
         display_name(summary.output.as_os_str().as_encoded_bytes()),
     )

@@ -19,13 +19,14 @@
 //! | `confine`, `dirs` | opening directories below a held one, keeping a few open |
 //! | `listing`, `mount` | the names in a directory, and where another file system begins |
 //! | [`filter`] | which entries take part: rsync's filter rules |
+//! | [`selection`] | which part of a described tree is wanted, and where it goes |
 //! | [`stamp`] | what a file looked like when it was seen |
 //! | [`mod@scan`] | a tree as sorted depth-first events; files opened later, if still the same |
 //! | [`sparse`] | where the data of a file with holes lies |
 //! | [`metadata`] | owner, attributes, ACLs, mode and times put on a held inode, in one place |
 //! | [`mod@write`] | [`Destination`] for a tree, [`SingleFile`] for one file |
 //!
-//! Not here: what differs between two trees, which entries were asked for, and what is to be deleted.
+//! Not here: what differs between two trees, and what is to be deleted.
 
 pub mod chmod;
 mod confine;
@@ -38,6 +39,7 @@ mod mount;
 pub mod names;
 pub mod path;
 pub mod scan;
+pub mod selection;
 pub mod sparse;
 pub mod stamp;
 pub mod write;
@@ -52,6 +54,7 @@ pub use scan::{
     DirNames, Found, HardLinks, Prune, ScanError, ScanOptions, Scanned, ScannedFile, SourceTree, look, scan,
     scan_pruned,
 };
+pub use selection::{PathList, Selected, Selection, SelectionFault, WantedPath};
 pub use sparse::data_extents;
 pub use stamp::Stamp;
 pub use write::{

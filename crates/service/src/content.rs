@@ -121,6 +121,10 @@ pub(crate) fn as_get(request: &ContentRequest) -> GetRequest {
         no_search: true,
         search: Vec::new(),
         search_effort: SearchEffort::Some,
+        list: false,
+        paths: Vec::new(),
+        filters: Vec::new(),
+        update: None,
     }
 }
 

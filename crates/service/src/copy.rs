@@ -107,7 +107,7 @@ fn writable(places: &Places, writes: &Writes) -> Writable {
     }
 }
 
-fn host(service: &Service, umask: Option<u32>) -> Arc<Host> {
+pub(crate) fn host(service: &Service, umask: Option<u32>) -> Arc<Host> {
     let config = service.config();
     Arc::new(Host {
         identity: service.identity.clone(),

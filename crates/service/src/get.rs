@@ -17,10 +17,14 @@ use towpath_targets::resume::Record;
 use towpath_transfer::{FetchError, Group, Target};
 
 use crate::content;
+use crate::get_list;
 use crate::get_tree;
+use crate::get_update;
 use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
+use crate::selecting::{is_part, selection};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
+use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
 use towpath_sync::search::searched;
 use towpath_words as words;
@@ -34,6 +38,9 @@ pub async fn get(
     request: GetRequest,
     events: mpsc::Sender<Event>,
 ) -> Result<Summary, ApiError> {
+    if request.list {
+        return get_list::list(service, &request, events).await;
+    }
     let start = Instant::now();
     let first = GetUnderWay::new(service, &request)?;
     let _leading =
@@ -57,7 +64,7 @@ pub async fn get(
             Ok(()) => {
                 summary.seconds = Seconds::from_duration(start.elapsed());
                 summary.encrypted = get.plugins.root.is_encrypted();
-                get.finish(summary.failed == 0).await;
+                get.finish(summary.failed == 0 && !is_part(&request)).await;
                 return Ok(summary);
             }
         }
@@ -130,11 +137,19 @@ impl GetUnderWay {
     ) -> Result<(), Failure> {
         let described = self.describe(true).await;
         let (about, layout) = described.map_err(|error| what_changed(error, "what the ticket names"))?;
-        let destination = self.destination(request, &about)?;
+        if let Some(update) = &request.update {
+            return get_update::run(self, (request, update), (about, layout), events, summary).await;
+        }
+        let (place, renamed) = match request.paths.is_empty() {
+            true => (TreePlace::New(self.destination(request, &about)?), None),
+            false => tree_place(self, request)?,
+        };
+        let selection = selection(request, &about, renamed.as_deref())?;
+        let destination = place.shown(&selection);
         self.service.check_writable(&destination)?;
         summary.output.clone_from(&destination);
         if about.kind == ObjectKind::Tree {
-            return get_tree::run(self, &destination, layout, events, summary).await;
+            return get_tree::run(self, &place, (layout, selection), events, summary).await;
         }
         self.file(&destination, (about, layout), events, summary).await
     }
@@ -268,18 +283,4 @@ fn what_changed(error: ApiError, name: &str) -> ApiError {
         Some(rest) if !name.is_empty() => ApiError { message: format!("{name} was changed{rest}"), ..error },
         _ => error,
     }
-}
-
-/// Under its own name in `directory`.
-fn named(directory: &Path, about: &About) -> Result<PathBuf, ApiError> {
-    if towpath_files::names::check_name(&about.name).is_err() {
-        let message = "the object has no name of its own that is safe to use";
-        return Err(ApiError::new(ErrorKind::Usage, message).hint("choose one with -o"));
-    }
-    // Shells and programs read such files unasked.
-    if about.name.starts_with(b".") {
-        let message = format!("the sender calls it {}, a hidden name", display_name(&about.name));
-        return Err(ApiError::new(ErrorKind::Usage, message).hint("if you want that name, give it with -o"));
-    }
-    Ok(directory.join(OsStr::from_bytes(&about.name)))
 }

@@ -16,8 +16,6 @@
 mod file;
 mod writer;
 
-use std::io::Read;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -25,48 +23,49 @@ use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, Summary};
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
-use towpath_content::tree::{self, Decoder, Entry, Located, Metadata};
+use towpath_content::tree::{self, Entry, Kind, Located, Metadata};
 use towpath_files::metadata::umask;
-use towpath_files::{Destination, FileError, RelPath, WriteOptions, display_name, of_file};
+use towpath_files::{
+    Destination, FileError, RelPath, Selected, Selection, WriteOptions, display_name, of_file,
+};
 use towpath_protocol::processors::Processors;
 use towpath_transfer::{Fetched, Group, Session, Target};
 
 use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
+use crate::selecting::Missing;
 use crate::state::Service;
+use crate::tree_place::{TreePlace, is_there};
 use towpath_content::lock::lock;
+use towpath_targets::descriptor::{DescriptorEnd, follow};
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
 use towpath_targets::spool::{FailOnDrop, Spool, SpoolReader};
 use towpath_words as words;
 use writer::TreeWriter;
 
-/// Bytes of the descriptor read at once.
-const PART: usize = 64 << 10;
-
-/// Fetches the tree into the new directory `destination`, or goes on with one that was
-/// interrupted.
-pub async fn run(
+/// Fetches what is wanted of the tree to where it goes, or goes on with what was interrupted.
+pub(crate) async fn run(
     get: &Arc<GetUnderWay>,
-    destination: &Path,
-    layout: Option<Layout>,
+    place: &TreePlace,
+    (layout, selection): (Option<Layout>, Selection),
     events: &mpsc::Sender<Event>,
     summary: &mut Summary,
 ) -> Result<(), Failure> {
-    let folder = get.service.home.resume();
-    let record = Record::open(&folder, destination, &get.oid).map_err(|e| words::io("note", &folder, &e))?;
+    let (record, selection) = record(get, place, selection).await?;
+    // What lies there already is not the sender's, or was noted when it came.
+    let free: Vec<_> = place.paths(&selection).filter(|path| path.symlink_metadata().is_err()).collect();
     let spool_path = record.beside("tree");
     let spool = Spool::open(&spool_path).map_err(|e| words::io("create", &spool_path, &e))?;
     let _end = FailOnDrop(Arc::clone(&spool));
-    let path = destination.to_path_buf();
-    let service = Arc::clone(&get.service);
+    let (to, service) = (place.clone(), Arc::clone(&get.service));
     // Told by the session's one task, which cannot wait; one event for each file that failed.
     let (problems, mut named) = mpsc::unbounded_channel();
-    let opening = tokio::task::spawn_blocking(move || TreeTarget::open(&path, record, &service, problems));
+    let opening = tokio::task::spawn_blocking(move || TreeTarget::open(&to, record, &service, problems));
     let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
-    get.note_destination(destination);
+    free.iter().for_each(|path| get.note_destination(path));
 
     let session = Arc::new(Session::start(Arc::clone(&get.for_tree), get.context.clone(), get.config));
-    let writer = TreeWriter::new(&tree, &session);
+    let writer = TreeWriter::new(&tree, &session, selection);
     let reader = spool.reader();
     let writing = tokio::task::spawn_blocking(move || writer.run(reader));
     let outcome = {
@@ -82,10 +81,11 @@ pub async fn run(
     summarize(&session.progress().snapshot(), summary);
     drop(session);
     drain(&mut named, events).await;
-    let fetched = outcome?;
+    let (fetched, mut selection) = outcome?;
+    let missing = Missing::of(&selection);
     let finishing = tokio::task::spawn_blocking({
         let tree = Arc::clone(&tree);
-        move || tree.finish(spool.reader())
+        move || tree.finish(spool.reader(), &mut selection)
     });
     let finished = finishing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
     drain(&mut named, events).await;
@@ -96,7 +96,19 @@ pub async fn run(
     summary.kept += tree.kept.load(Ordering::Relaxed);
     summary.entries = tree.entries.load(Ordering::Relaxed);
     summary.failed = tree.failed.load(Ordering::Relaxed);
+    missing.tell(events, summary, matches!(place, TreePlace::Within { .. })).await?;
     Ok(())
+}
+
+/// The record of what an interrupted get left at `place`.
+async fn record(
+    get: &Arc<GetUnderWay>,
+    place: &TreePlace,
+    selection: Selection,
+) -> Result<(Record, Selection), ApiError> {
+    let (get, place) = (Arc::clone(get), place.clone());
+    let opening = tokio::task::spawn_blocking(move || Ok((place.record(&get, &selection)?, selection)));
+    opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
 }
 
 /// Tells of single files that failed, until it is dropped.
@@ -123,8 +135,8 @@ async fn work(
     layout: Option<Layout>,
     session: &Session,
     spool: &Arc<Spool>,
-    writing: tokio::task::JoinHandle<Result<(), ApiError>>,
-) -> Result<Fetched, Failure> {
+    writing: tokio::task::JoinHandle<Result<Selection, ApiError>>,
+) -> Result<(Fetched, Selection), Failure> {
     let descriptor =
         session.fetch(get.request(Arc::clone(spool) as Arc<dyn Target>, layout, Group::default())).await;
     if descriptor.is_err() {
@@ -132,8 +144,7 @@ async fn work(
     }
     let written = writing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
     let fetched = descriptor?;
-    written?;
-    Ok(fetched)
+    Ok((fetched, written?))
 }
 
 /// The tree being written, shared by the writer thread and the session's workers.
@@ -155,14 +166,18 @@ struct TreeTarget {
 
 impl TreeTarget {
     fn open(
-        path: &Path,
+        place: &TreePlace,
         record: Record,
         service: &Service,
         problems: mpsc::UnboundedSender<Event>,
     ) -> Result<Arc<Self>, ApiError> {
         let is_resumed = record.temp().is_some();
         let options = WriteOptions { resume: is_resumed, ..WriteOptions::default() };
-        let destination = Destination::create(path, options).map_err(|error| words::file(&error))?;
+        let (path, destination) = match place {
+            TreePlace::New(path) => (path, Destination::create(path, options)),
+            TreePlace::Within { dir, .. } => (dir, Destination::open(dir, options)),
+        };
+        let destination = destination.map_err(|error| words::file(&error))?;
         adopt(&destination, &record).map_err(|error| words::file(&error))?;
         let staging = destination.staging().name().map_err(|error| words::file(&error))?;
         record.set_temp(&staging).map_err(|error| words::io("note", path, &error))?;
@@ -220,10 +235,27 @@ impl TreeTarget {
         is_alike && self.placing.holds(path, &stamp, oid)
     }
 
+    /// True if nothing has the place of an entry that was asked for by name. The very same file is kept, anything else
+    /// is told.
+    fn is_free(&self, path: &RelPath, entry: &Entry) -> bool {
+        let placing = &self.placing;
+        let Ok(stamp) = placing.destination.stamp_at(path) else { return true };
+        match entry.kind {
+            Kind::File { size, oid: Some(oid), .. }
+                if stamp.size == size && placing.holds(path, &stamp, &oid) =>
+            {
+                self.bytes.fetch_add(size, Ordering::Relaxed);
+                self.kept.fetch_add(size, Ordering::Relaxed);
+            }
+            _ => self.fail(path, &is_there(&placing.whole_path(path))),
+        }
+        false
+    }
+
     /// All files are in place: directories get their metadata, and everything reaches the disk.
-    fn finish(&self, reader: SpoolReader) -> Result<(), ApiError> {
+    fn finish(&self, reader: SpoolReader, selection: &mut Selection) -> Result<(), ApiError> {
         self.placing.destination.staging().remove().map_err(|error| words::file(&error))?;
-        self.finish_dirs(reader)?;
+        self.finish_dirs(reader, selection)?;
         self.placing.destination.sync().map_err(|error| words::file(&error))?;
         if self.failed.load(Ordering::Relaxed) == 0 {
             self.placing.record.remove();
@@ -231,26 +263,21 @@ impl TreeTarget {
         Ok(())
     }
 
-    fn finish_dirs(&self, reader: SpoolReader) -> Result<(), ApiError> {
-        let (mut path, mut open) = (RelPath::root(), Vec::<Metadata>::new());
+    fn finish_dirs(&self, reader: SpoolReader, selection: &mut Selection) -> Result<(), ApiError> {
+        let mut open = Vec::<Metadata>::new();
         decode(reader, |step| {
             let Some(located) = step else { return Ok(()) };
-            match located.event {
-                tree::Event::Enter(entry) => {
-                    if !open.is_empty() {
-                        path.push(&entry.name).map_err(|error| words::file(&error))?;
-                    }
-                    open.push(taken(entry.metadata));
-                }
-                tree::Event::Leaf(_) => {}
-                tree::Event::Leave => {
+            let selected = selection.next(&located.event).map_err(|error| words::file(&error))?;
+            match (selected, located.event) {
+                (Some(_), tree::Event::Enter(entry)) => open.push(taken(entry.metadata)),
+                (Some(Selected { path, .. }), tree::Event::Leave) => {
                     if let Some(metadata) = open.pop()
                         && let Err(error) = self.placing.destination.finish_dir(&path, &metadata)
                     {
                         self.problem(&path, &error);
                     }
-                    path.pop();
                 }
+                _ => {}
             }
             Ok(())
         })
@@ -259,40 +286,25 @@ impl TreeTarget {
 
 /// Decodes a descriptor to its end. `visit` gets its events, and `None` when the next one may take a
 /// while.
-fn decode(
-    mut reader: SpoolReader,
-    mut visit: impl FnMut(Option<Located>) -> Result<(), ApiError>,
+pub(crate) fn decode(
+    reader: SpoolReader,
+    visit: impl FnMut(Option<Located>) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
-    let bad = |error: towpath_content::DecodeError| {
-        ApiError::new(ErrorKind::Corrupt, format!("the sender's tree descriptor is not valid: {error}"))
-    };
-    let (mut decoder, mut part) = (Decoder::new(), vec![0; PART]);
-    loop {
-        let read = reader.read(&mut part).map_err(|error| {
+    follow(reader, visit).map_err(|end| match end {
+        DescriptorEnd::Stopped(error) => error,
+        DescriptorEnd::Invalid(error) => {
+            ApiError::new(ErrorKind::Corrupt, format!("the sender's tree descriptor is not valid: {error}"))
+        }
+        DescriptorEnd::CutOff(error) => {
             ApiError::new(ErrorKind::Failed, format!("the tree's descriptor did not come whole: {error}"))
-        })?;
-        let mut rest = &part[..read];
-        loop {
-            let taken = decoder.feed(rest);
-            rest = &rest[taken..];
-            while let Some(located) = decoder.next_event().map_err(bad)? {
-                visit(Some(located))?;
-            }
-            visit(None)?;
-            if rest.is_empty() {
-                break;
-            }
         }
-        if read == 0 {
-            return decoder.finish().map_err(bad);
-        }
-    }
+    })
 }
 
 /// The metadata that a get takes: a stranger chose the mode, so the receiver's umask holds, and attributes are not kept.
-fn taken(metadata: Metadata) -> Metadata {
+pub(crate) fn taken(metadata: Metadata) -> Metadata {
     Metadata { mode: metadata.mode & !umask(), xattrs: Vec::new(), ..metadata }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +22,7 @@ use crate::ending::{self, Ending, UnderWay};
 use crate::metrics::{Direction, Watch};
 use crate::open_session::Open;
 use crate::parts::{self, Part};
+use crate::put_source::PutSource;
 use crate::state::{Service, parse_name};
 use crate::{content, copy, get, put};
 use towpath_indexing::{Cancel, IndexHost, Rhythm, index, keep_fresh};
@@ -51,18 +51,18 @@ impl Service {
         }
     }
 
-    /// Serves `path` until the service ends, under the same ticket as last time if it has not
+    /// Serves what `source` names until the service ends, under the same ticket as last time if it has not
     /// changed. The ticket comes at once; the returned handle completes when all has been read.
-    pub async fn share(self: &Arc<Self>, path: &Path) -> Result<put::SharedPut, ApiError> {
-        put::share(self, path).await
+    pub async fn share(self: &Arc<Self>, source: PutSource) -> Result<put::SharedPut, ApiError> {
+        put::share(self, source).await
     }
 
-    /// Puts a path and returns when all of it has been read, with the paths that were left out and why.
+    /// Puts paths and returns when all of it has been read, with the paths that were left out and why.
     pub async fn put_and_wait(
         self: &Arc<Self>,
-        path: &Path,
+        source: PutSource,
     ) -> Result<(PutReply, Vec<(String, String)>), ApiError> {
-        let put::SharedPut { reading, mut failures, .. } = put::put(self, path, Holder::Pinned).await?;
+        let put::SharedPut { reading, mut failures, .. } = put::put(self, source, Holder::Pinned).await?;
         let read = reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
         Ok((read, std::iter::from_fn(|| failures.try_recv().ok()).collect()))
     }
@@ -163,6 +163,12 @@ const fn kind_name(kind: ObjectKind) -> &'static str {
     }
 }
 
+/// The paths that a request names.
+fn source(request: &PutRequest) -> Result<PutSource, ApiError> {
+    let paths: Vec<_> = std::iter::once(&request.path).chain(&request.more).cloned().collect();
+    PutSource::new(&paths, &request.filters, request.name.clone())
+}
+
 /// The API over a shared service.
 #[derive(Clone)]
 pub struct InProcess(pub Arc<Service>);
@@ -221,10 +227,10 @@ async fn share(
     events: mpsc::Sender<Event>,
 ) -> Result<Infallible, ApiError> {
     service.send_pace.set(request.limit_rate);
-    let user = request.path.canonicalize().unwrap_or_else(|_| request.path.clone());
-    service.listen(user.as_os_str().as_bytes(), request.listen.as_slice()).await?;
+    let source = PutSource::new(&request.paths, &request.filters, request.name)?;
+    service.listen(source.key().as_os_str().as_bytes(), request.listen.as_slice()).await?;
     let mut fetches = service.watch_fetches();
-    let mut shared = service.share(&request.path).await?;
+    let mut shared = service.share(source).await?;
     service.accept_peers();
     let _ = events.send(Event::Ticket(shared.reply)).await;
     let mut reading = Some(shared.reading);
@@ -279,7 +285,7 @@ impl Api for InProcess {
         Box::pin(async move {
             let holder = self.0.sessions.holder(request.session.as_deref())?;
             let boundaries = Boundaries::new(&request.boundaries)?;
-            put::put_named(&self.0, &request.path, holder, boundaries).await
+            put::put_named(&self.0, source(&request)?, holder, boundaries).await
         })
     }
 
@@ -291,7 +297,7 @@ impl Api for InProcess {
         Box::pin(async move {
             let holder = self.0.sessions.holder(request.session.as_deref())?;
             let boundaries = Boundaries::new(&request.boundaries)?;
-            put::put_to_end(&self.0, &request.path, holder, boundaries, events).await
+            put::put_to_end(&self.0, source(&request)?, holder, boundaries, events).await
         })
     }
 

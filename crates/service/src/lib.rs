@@ -13,11 +13,16 @@
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`shares`] | what was shared before, so that the same command gives the same ticket |
 //! | `put`, `put_tree` | files, trees and streams into the store |
+//! | [`put_source`] | paths that become one object, and the filters on them |
 //! | `boundaries` | where an application says that chunks end |
 //! | `open_puts`, `parts` | puts whose bytes come in parts: those that are open, and what happens to them |
 //! | `tree_put` | trees that an application describes itself |
 //! | `getting` | a get under way: what its ticket says, and the plugins it draws from |
 //! | `get`, `get_tree` | objects out of a session into files |
+//! | `get_list` | what a ticket names, told and not fetched |
+//! | `get_update` | a tree at the destination made equal to that of a ticket |
+//! | `selecting` | the part of a tree that a get asks for |
+//! | `tree_place` | the place of a tree, or of paths in it, and what an interrupted get left there |
 //! | `get_search` | what a get may search on this machine's disk |
 //! | `sessions`, `open_session` | leases that live as long as their application |
 //! | `in_flight`, `arriving`, `content` | objects as streams; each crosses the network once |
@@ -49,8 +54,10 @@ mod fresh;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod get;
+mod get_list;
 mod get_search;
 mod get_tree;
+mod get_update;
 mod getting;
 pub mod grants;
 mod in_flight;
@@ -62,16 +69,20 @@ mod open_puts;
 mod open_session;
 mod parts;
 mod put;
+pub mod put_source;
 mod put_tree;
 mod read_budget;
+mod selecting;
 pub mod server;
 mod sessions;
 pub mod shares;
 pub mod state;
 mod transfers;
+mod tree_place;
 mod tree_put;
 mod waiting;
 
 pub use in_process::InProcess;
+pub use put_source::PutSource;
 pub use state::{Options, Service};
 pub use towpath_files::{display_name, display_text, filter};

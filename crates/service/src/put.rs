@@ -4,7 +4,7 @@
 //! large file that the index does not know, any tree, any stream) the ticket names a live object
 //! and comes at once: a receiver follows while the rest is still being read.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +16,6 @@ use tokio::task::{AbortHandle, JoinHandle};
 use towpath_api::{ApiError, ErrorKind, Event, Input, OpenPutRequest, Progress, PutReply, Summary};
 use towpath_content::Oid;
 use towpath_content::ticket::Secret;
-use towpath_content::tree::Time;
 use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store};
 
 use crate::admission::Admitted;
@@ -24,6 +23,7 @@ use crate::boundaries::Boundaries;
 use crate::fresh::{now, random};
 use crate::metrics::Direction;
 use crate::parts::{self, GiveUpOnDrop, Part};
+use crate::put_source::PutSource;
 use crate::put_tree::{self, PutReport, TreeTotals};
 use crate::shares::Share;
 use crate::state::Service;
@@ -51,7 +51,7 @@ pub struct SharedPut {
 
 /// Plan for putting a path.
 struct PutPlan {
-    path: PathBuf,
+    source: PutSource,
     about: About,
     size: u64,
     share: Share,
@@ -63,38 +63,37 @@ struct PutPlan {
     left_out: Vec<(String, String)>,
 }
 
-/// Serves a path from now on.
-pub async fn share(service: &Arc<Service>, path: &Path) -> Result<SharedPut, ApiError> {
-    let known = service.shares.find(&absolute(path)?);
-    let plan = plan(service, path, known, Boundaries::default()).await?;
+/// Serves paths from now on.
+pub async fn share(service: &Arc<Service>, source: PutSource) -> Result<SharedPut, ApiError> {
+    let known = service.shares.find(&source.key());
+    let plan = plan(service, source, known, Boundaries::default()).await?;
     service.grants.share(plan.share.oid, plan.share.secret);
     service.fetches.name(plan.share.oid, &plan.about.name);
-    if let Err(error) = service.shares.keep(&plan.path, &plan.share) {
+    if let Err(error) = service.shares.keep(&plan.source.key(), &plan.share) {
         tracing::warn!(%error, "the ticket can't be kept for next time");
     }
     start_and_show(service, plan).await
 }
 
-/// Puts a path, to be held by `holder`. Returns when the ticket is known; what is still to be read
+/// Puts paths, to be held by `holder`. Returns when the ticket is known; what is still to be read
 /// goes on in the background.
-pub async fn put(service: &Arc<Service>, path: &Path, holder: Holder) -> Result<SharedPut, ApiError> {
-    put_cut(service, path, holder, Boundaries::default()).await
+pub async fn put(service: &Arc<Service>, source: PutSource, holder: Holder) -> Result<SharedPut, ApiError> {
+    put_cut(service, source, holder, Boundaries::default()).await
 }
 
 /// The same with chunks as the application wants them.
 async fn put_cut(
     service: &Arc<Service>,
-    path: &Path,
+    source: PutSource,
     holder: Holder,
     boundaries: Boundaries,
 ) -> Result<SharedPut, ApiError> {
-    let absolute = absolute(path)?;
     let leases = service.store.leases().map_err(|error| words::store(&error))?;
-    let (own, others): (Vec<_>, Vec<_>) = leases
-        .into_iter()
-        .partition(|lease| lease.holder == holder && lease.path.as_deref() == Some(&absolute));
+    let (own, others): (Vec<_>, Vec<_>) = leases.into_iter().partition(|lease| {
+        lease.holder == holder && source.plain().is_some_and(|path| lease.path.as_deref() == Some(path))
+    });
     let known = own.first().map(|lease| Share { oid: lease.oid, secret: lease.secret });
-    let mut plan = plan(service, path, known, boundaries).await?;
+    let mut plan = plan(service, source, known, boundaries).await?;
     if others.iter().any(|lease| lease.oid == plan.share.oid) {
         // Someone else holds this very name, or it names another file with the same content: with
         // one of its own neither takes away the other's.
@@ -107,7 +106,8 @@ async fn put_cut(
         content: plan.is_read.then_some(plan.share.oid).filter(|oid| !oid.is_live()),
         size: (plan.is_read || plan.about.kind == ObjectKind::Blob).then_some(plan.size),
         secret: plan.share.secret,
-        path: Some(plan.path.clone()),
+        // What is read by more than a path can't be read again by one.
+        path: plan.source.plain().map(Path::to_path_buf),
         about: plan.about.clone(),
         created: now(),
         holder,
@@ -140,7 +140,8 @@ pub(crate) async fn resume(service: &Arc<Service>, lease: Lease) -> Result<(), A
             // If the file has shrunk since, nothing says where its chunks end now.
             let fits = |size| Boundaries::new(&ends).ok().filter(|it| it.check_size(size).is_ok());
             let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
-            let put = put_cut(service, &path, lease.holder, fits(size).unwrap_or_default()).await?;
+            let put =
+                put_cut(service, PutSource::of(&path)?, lease.holder, fits(size).unwrap_or_default()).await?;
             let read =
                 put.reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
             read.map(drop)
@@ -153,12 +154,12 @@ pub(crate) async fn resume(service: &Arc<Service>, lease: Lease) -> Result<(), A
 /// listens gets its progress.
 pub(crate) async fn put_named(
     service: &Arc<Service>,
-    path: &Path,
+    source: PutSource,
     holder: Holder,
     boundaries: Boundaries,
 ) -> Result<PutReply, ApiError> {
     let admitted = service.admission.begin_anywhere(Direction::Put)?;
-    let shared = put_cut(service, path, holder, boundaries).await?;
+    let shared = put_cut(service, source, holder, boundaries).await?;
     let reply = shared.reply.clone();
     tokio::spawn(attend(Arc::clone(service), shared, admitted, None));
     Ok(reply)
@@ -168,13 +169,13 @@ pub(crate) async fn put_named(
 /// then what is left out. It goes on if the application does not wait for its end.
 pub(crate) async fn put_to_end(
     service: &Arc<Service>,
-    path: &Path,
+    source: PutSource,
     holder: Holder,
     boundaries: Boundaries,
     events: mpsc::Sender<Event>,
 ) -> Result<Summary, ApiError> {
     let admitted = service.admission.begin_anywhere(Direction::Put)?;
-    let shared = put_cut(service, path, holder, boundaries).await?;
+    let shared = put_cut(service, source, holder, boundaries).await?;
     let _ = events.send(Event::Ticket(shared.reply.clone())).await;
     let attending = tokio::spawn(attend(Arc::clone(service), shared, admitted, Some(events)));
     attending.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
@@ -299,14 +300,14 @@ fn read(service: &Service, plan: &PutPlan, report: &PutReport) -> Result<(Oid, u
     let live = &plan.share.oid;
     match plan.about.kind {
         ObjectKind::Blob => {
-            let put = service.store.put_file(&plan.path, Some(live), &plan.about);
+            let put = service.store.put_file(plan.source.first(), Some(live), &plan.about);
             let (oid, size) = put.map_err(|error| words::store(&error))?;
             cut_noted(service, live, &oid, &plan.boundaries);
             Ok((oid, size))
         }
         ObjectKind::Tree => {
             let put =
-                put_tree::put(&service.store, service.processors(), &plan.path, live, &plan.about, report);
+                put_tree::put(&service.store, service.processors(), &plan.source, live, &plan.about, report);
             let TreeTotals { descriptor, bytes } = put?;
             if let Err(error) = service.store.lease_table().note_size(live, bytes) {
                 tracing::warn!(%error, "the size of a tree was not noted");
@@ -341,35 +342,28 @@ fn cut_noted(service: &Service, name: &Oid, oid: &Oid, boundaries: &Boundaries) 
 /// is given again if the content is the same, or was never completely read.
 async fn plan(
     service: &Arc<Service>,
-    path: &Path,
+    source: PutSource,
     known: Option<Share>,
     boundaries: Boundaries,
 ) -> Result<PutPlan, ApiError> {
-    let (service, path) = (Arc::clone(service), absolute(path)?);
-    let planning = tokio::task::spawn_blocking(move || plan_blocking(&service, path, known, boundaries));
+    let service = Arc::clone(service);
+    let planning = tokio::task::spawn_blocking(move || plan_blocking(&service, source, known, boundaries));
     planning.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
 }
 
 fn plan_blocking(
     service: &Service,
-    path: PathBuf,
+    source: PutSource,
     known: Option<Share>,
     boundaries: Boundaries,
 ) -> Result<PutPlan, ApiError> {
-    let metadata = std::fs::metadata(&path).map_err(|error| words::io("put", &path, &error))?;
-    let about = about(&path, &metadata);
-    let size = metadata.len();
+    let (about, size) = source.describe()?;
+    let is_tree = about.kind == ObjectKind::Tree;
     let secret = match &known {
         Some(known) => known.secret,
         None => Secret(random()?),
     };
-    if !metadata.is_dir() && !metadata.is_file() {
-        let message = format!("{} is neither a file nor a directory", path.display());
-        return Err(
-            ApiError::new(ErrorKind::Usage, message).hint("to put a stream, pipe it into 'tow put -'")
-        );
-    }
-    match metadata.is_dir() {
+    match is_tree {
         true => boundaries.refuse()?,
         false => boundaries.check_size(size)?,
     }
@@ -379,30 +373,31 @@ fn plan_blocking(
         && share.oid.is_live()
     {
         let (share, left_out) = (Share { oid: share.oid, secret: share.secret }, Vec::new());
-        return Ok(PutPlan { path, about, size, share, is_read: false, boundaries, left_out });
+        return Ok(PutPlan { source, about, size, share, is_read: false, boundaries, left_out });
     }
     let content = bound.flatten();
-    if metadata.is_dir() {
-        return plan_tree(service, path, about, known, content);
+    if is_tree {
+        return plan_tree(service, source, about, known, content);
     }
-    if size > HASH_FIRST && content.is_none() && !is_known(service, &path) {
+    if size > HASH_FIRST && content.is_none() && !is_known(service, source.first()) {
         let (share, left_out) = (Share { oid: Oid::Live(random()?), secret }, Vec::new());
-        return Ok(PutPlan { path, about, size, share, is_read: false, boundaries, left_out });
+        return Ok(PutPlan { source, about, size, share, is_read: false, boundaries, left_out });
     }
-    let (oid, size) = service.store.put_file(&path, None, &about).map_err(|error| words::store(&error))?;
+    let (oid, size) =
+        service.store.put_file(source.first(), None, &about).map_err(|error| words::store(&error))?;
     cut(service, &oid, &boundaries);
     let share = match (known, content) {
         (Some(share), Some(content)) if content == oid => share,
         _ => Share { oid, secret },
     };
-    Ok(PutPlan { path, about, size, share, is_read: true, boundaries, left_out: Vec::new() })
+    Ok(PutPlan { source, about, size, share, is_read: true, boundaries, left_out: Vec::new() })
 }
 
 /// A tree that was read before is read again (its unchanged files are not), to see whether it is
 /// still the same.
 fn plan_tree(
     service: &Service,
-    path: PathBuf,
+    source: PutSource,
     about: About,
     known: Option<Share>,
     content: Option<Oid>,
@@ -411,14 +406,14 @@ fn plan_tree(
     let Some((known, content)) = known.zip(content) else {
         let share = Share { oid: fresh, secret: Secret(random()?) };
         let (size, boundaries, left_out) = (0, Boundaries::default(), Vec::new());
-        return Ok(PutPlan { path, about, size, share, is_read: false, boundaries, left_out });
+        return Ok(PutPlan { source, about, size, share, is_read: false, boundaries, left_out });
     };
     let (report, mut failures) = PutReport::new();
-    let totals = put_tree::put(&service.store, service.processors(), &path, &fresh, &about, &report)?;
+    let totals = put_tree::put(&service.store, service.processors(), &source, &fresh, &about, &report)?;
     let left_out = std::iter::from_fn(|| failures.try_recv().ok()).collect();
     let oid = if totals.descriptor == content { known.oid } else { fresh };
     let (share, boundaries) = (Share { oid, secret: known.secret }, Boundaries::default());
-    Ok(PutPlan { path, about, size: totals.bytes, share, is_read: true, boundaries, left_out })
+    Ok(PutPlan { source, about, size: totals.bytes, share, is_read: true, boundaries, left_out })
 }
 
 /// True if the index knows the file as it is now, so that it need not be read.
@@ -490,21 +485,5 @@ impl OpenStream {
         let reply = parts::commit(&self.service, &self.live).await?;
         self.watch.release();
         Ok(reply)
-    }
-}
-
-fn absolute(path: &Path) -> Result<PathBuf, ApiError> {
-    path.canonicalize().map_err(|error| words::io("put", path, &error))
-}
-
-fn about(path: &Path, metadata: &std::fs::Metadata) -> About {
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::MetadataExt;
-    let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
-    About {
-        kind: if metadata.is_dir() { ObjectKind::Tree } else { ObjectKind::Blob },
-        name: path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default(),
-        mode: Some(metadata.mode() & 0o7777),
-        modified: Some(Time { seconds: metadata.mtime(), nanos }),
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Encoder, Entry, Event, Kind, LEFT_OUT, MAX_EXTENTS, MAX_INLINE, Metadata};
-use towpath_files::{Found, ScanError, ScanOptions, Scanned, ScannedFile, data_extents, display_name, scan};
+use towpath_files::{Found, Scanned, ScannedFile, data_extents, display_name};
 use towpath_protocol::processors::Processors;
 use towpath_store::FileRecord;
 use towpath_store::hash_and_keep;
@@ -27,6 +27,7 @@ use towpath_store::{About, DiskStore, Stamp, Store};
 use towpath_targets::index_record::store_stamp;
 use towpath_transfer::FetchError;
 
+use crate::put_source::{PutSource, PutStep};
 use towpath_words as words;
 
 /// Steps of a scan handled at once.
@@ -66,18 +67,17 @@ impl PutReport {
     }
 }
 
-/// Puts the tree at `root` (absolute, without symlinks) under `live`. What cannot be read is left
-/// out and reported: its path, and why.
+/// Puts the tree of `source` under `live`. What cannot be read is left out and reported: its path, and why.
 pub fn put(
     store: &DiskStore,
     processors: &Processors,
-    root: &Path,
+    source: &PutSource,
     live: &Oid,
     about: &About,
     report: &PutReport,
 ) -> Result<TreeTotals, ApiError> {
     store.put_init(live, about).map_err(|error| words::store(&error))?;
-    let result = describe(store, processors, root, live, report);
+    let result = describe(store, processors, (source, about), live, report);
     if result.is_err() {
         store.put_abort(live);
     }
@@ -87,14 +87,14 @@ pub fn put(
 fn describe(
     store: &DiskStore,
     processors: &Processors,
-    root: &Path,
+    (source, about): (&PutSource, &About),
     live: &Oid,
     report: &PutReport,
 ) -> Result<TreeTotals, ApiError> {
     let mut builder = DescriptorBuilder {
         store,
         processors,
-        root,
+        root: PathBuf::new(),
         live,
         report,
         encoder: Encoder::with_content(false),
@@ -105,11 +105,7 @@ fn describe(
         last: None,
         is_closed: false,
     };
-    let scanned = scan(root, &ScanOptions::default(), &mut |step| builder.step(step));
-    scanned.map_err(|error| match error {
-        ScanError::Root(error) => words::file(&error),
-        ScanError::Stopped(error) => error,
-    })?;
+    source.scan(about, &mut |root, step| builder.next(root, step))?;
     builder.finish()
 }
 
@@ -117,7 +113,8 @@ struct DescriptorBuilder<'a> {
     store: &'a DiskStore,
     /// Processors for small files, whose bytes leave with the descriptor.
     processors: &'a Processors,
-    root: &'a Path,
+    /// The directory that the tree's paths are below at the moment.
+    root: PathBuf,
     live: &'a Oid,
     report: &'a PutReport,
     encoder: Encoder,
@@ -153,6 +150,23 @@ enum Hash {
 }
 
 impl DescriptorBuilder<'_> {
+    fn next(&mut self, root: &Path, step: PutStep) -> Result<(), ApiError> {
+        if self.root != root {
+            // What waits is named below the last one.
+            self.flush()?;
+            self.root = root.to_path_buf();
+        }
+        match step {
+            PutStep::Scanned(step) => self.step(step)?,
+            PutStep::Top(entry) => {
+                self.open.push(Vec::new());
+                self.push(Event::Enter(entry), None);
+            }
+            PutStep::End => self.push(Event::Leave, None),
+        }
+        Ok(())
+    }
+
     fn step(&mut self, step: Scanned) -> Result<(), ApiError> {
         // A directory that could not be read is one step, and that it could not is the next.
         let is_full = self.batch.len() >= BATCH || self.dirs >= BATCH_DIRS;
@@ -193,7 +207,7 @@ impl DescriptorBuilder<'_> {
 
     /// Adds an entry for what the scan could not look at.
     fn failed(&mut self, path: &Path) {
-        let Ok(path) = path.strip_prefix(self.root) else { return };
+        let Ok(path) = path.strip_prefix(&self.root) else { return };
         let here = self.open.iter().skip(1).map(Vec::as_slice).collect::<Vec<_>>().join(&b'/');
         if path.as_os_str().as_bytes() == here {
             return self.closed();
@@ -227,7 +241,7 @@ impl DescriptorBuilder<'_> {
     }
 
     fn report(&self, path: &Path, why: String) {
-        let path = path.strip_prefix(self.root).unwrap_or(path);
+        let path = path.strip_prefix(&self.root).unwrap_or(path);
         self.report.left_out(display_name(path.as_os_str().as_bytes()), why);
     }
 
@@ -300,7 +314,7 @@ impl DescriptorBuilder<'_> {
             content.clear();
         }
         if let (false, Some(oid), Some(file)) = (content.is_empty(), name, &file) {
-            let path = file.path().strip_prefix(self.root).unwrap_or_else(|_| file.path());
+            let path = file.path().strip_prefix(&self.root).unwrap_or_else(|_| file.path());
             if let Err(outcome) = self.processors.pass_whole(&oid, path.as_os_str().as_bytes(), &content) {
                 self.report(file.path(), FetchError::Ended(outcome).to_string());
                 return self.without_content(event);

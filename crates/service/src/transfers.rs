@@ -104,9 +104,14 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// Tells everybody who listens. Tickets are left out: they are for whoever put.
+    /// Tells everybody who listens. Tickets, lists and changes of entries are left out: they are for whoever asked.
     pub(crate) fn report(&self, event: &Event) {
-        if self.events.receiver_count() == 0 || matches!(event, Event::Ticket(_)) {
+        if self.events.receiver_count() == 0
+            || matches!(
+                event,
+                Event::Ticket(_) | Event::Entry(_) | Event::Item { .. } | Event::Deleted { .. }
+            )
+        {
             return;
         }
         let mut event = event.clone();

@@ -25,7 +25,7 @@ use towpath_service::connection_limits::Excess;
 use towpath_service::fetches::Fetches;
 use towpath_service::get::get;
 use towpath_service::listen::{ListenerServing, Listening};
-use towpath_service::{Options, Service};
+use towpath_service::{Options, PutSource, Service};
 use towpath_store::MemoryStore;
 
 use support::{LIMIT, pattern, service};
@@ -55,7 +55,8 @@ async fn scene(change: impl FnOnce(&mut Config)) -> Scene {
     let addresses = service.listen(b"test", &["127.0.0.1:0".parse().unwrap()]).await.unwrap();
     let path = folder.path().join("shared");
     std::fs::write(&path, pattern(DATA)).unwrap();
-    let shared = service.share(&path).await.unwrap();
+    let shared =
+        service.share(PutSource::new(std::slice::from_ref(&path), &[], None).unwrap()).await.unwrap();
     service.accept_peers();
     shared.reading.await.unwrap().unwrap();
     Scene { folder, service, address: addresses[0], ticket: shared.reply.ticket }

@@ -110,8 +110,8 @@ pub fn peer_service(host: &Host) -> (Arc<Offers>, Arc<PeerService>) {
 }
 
 /// Settings of a copy's connections; all of one copy share its rate limit.
-pub fn peer_config(host: &Host, options: &CopyOptions) -> PeerConfig {
-    let pace = Arc::new(Pace::new(options.limit_rate));
+pub fn peer_config(host: &Host, options: &CopyOptions, pace: Arc<Pace>) -> PeerConfig {
+    pace.set(options.limit_rate);
     let bare = host.peer_config();
     let mut wishes = bare.wishes;
     if options.compress && wishes.is_empty() {

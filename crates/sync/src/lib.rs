@@ -21,6 +21,7 @@
 //! | `remote_end` | the same at the end that was started over ssh |
 //! | `watching` | reports of a side that keeps silent |
 //! | `local_copy` | the same within one machine |
+//! | `described` | the same of a tree whose descriptor a ticket names |
 //! | `endpoint`, `sender_role`, `receiver_role` | state of both endpoints; the part of each |
 //! | `hearing` | the sender's messages, sorted by the receiver |
 //! | `message` | the messages between the two sides |
@@ -48,6 +49,7 @@
 mod answering;
 mod changed;
 mod decide;
+mod described;
 mod destination_rules;
 mod endpoint;
 pub mod error;
@@ -93,6 +95,7 @@ mod threads;
 mod wanted;
 mod watching;
 
+pub use described::{DescribedTree, copy_described};
 pub use error::CopyError;
 pub use host::Host;
 pub use remote_end::{Writes, serve_stdio};

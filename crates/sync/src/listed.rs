@@ -2,22 +2,21 @@
 //! no directories (`--no-r`). A sender that is not trusted gets nothing else written.
 
 use towpath_api::copy::CopyOptions;
-use towpath_files::RelPath;
+use towpath_files::{PathList, RelPath};
 
 use crate::error::CopyError;
 
 /// The part of the source that was requested.
 #[derive(Debug, Clone)]
 pub struct RequestedPaths {
-    /// Sorted by their names.
-    listed: Option<Vec<RelPath>>,
+    listed: Option<PathList>,
     recursive: bool,
 }
 
 impl RequestedPaths {
     /// Entries that the options ask for.
     pub fn new(options: &CopyOptions) -> Result<Self, CopyError> {
-        let listed = options.files_from.as_ref().map(|listed| paths(listed)).transpose()?;
+        let listed = options.files_from.as_ref().map(|listed| list(listed)).transpose()?;
         Ok(Self { listed, recursive: options.recursive })
     }
 
@@ -32,34 +31,19 @@ impl RequestedPaths {
         if names.is_empty() {
             return is_dir;
         }
-        let at = listed.partition_point(|one| one.names().lt(names.iter().copied()));
-        let next = listed.get(at);
-        let is_on_the_way = is_dir && next.is_some_and(|next| begins(next, &names));
-        let is_listed = next.is_some_and(|next| next.names().eq(names.iter().copied()));
-        is_listed || is_on_the_way || self.recursive && is_below(listed, &names)
+        listed.find(&names).is_some()
+            || is_dir && listed.is_on_the_way(&names)
+            || self.recursive && listed.is_above(&names)
     }
 }
 
-/// The list as paths, sorted, none twice.
-pub fn paths(listed: &[Vec<u8>]) -> Result<Vec<RelPath>, CopyError> {
+/// The list as paths.
+pub fn list(listed: &[Vec<u8>]) -> Result<PathList, CopyError> {
     let path = |path: &Vec<u8>| {
         let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".");
         RelPath::new(names).map_err(CopyError::source)
     };
-    let mut paths = listed.iter().map(path).collect::<Result<Vec<_>, _>>()?;
-    paths.sort_by(|one, other| one.names().cmp(other.names()));
-    paths.dedup();
-    Ok(paths)
-}
-
-fn begins(path: &RelPath, names: &[&[u8]]) -> bool {
-    path.names().take(names.len()).eq(names.iter().copied())
-}
-
-/// True if a directory on the way to `names` is listed.
-fn is_below(listed: &[RelPath], names: &[&[u8]]) -> bool {
-    (0..names.len())
-        .any(|depth| listed.binary_search_by(|one| one.names().cmp(names[..depth].iter().copied())).is_ok())
+    Ok(PathList::new(listed.iter().map(path).collect::<Result<_, _>>()?))
 }
 
 #[cfg(test)]

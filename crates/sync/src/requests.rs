@@ -89,6 +89,11 @@ impl FileRequests {
         self.supplier.is_some()
     }
 
+    /// True if every file that was requested so far is in place, as far as that matters to its supplier.
+    pub fn is_complete(&self) -> bool {
+        self.supplier.as_ref().is_none_or(|supplier| supplier.is_complete())
+    }
+
     /// It is known what only the destination has.
     pub fn end_walk(&self) -> Result<(), CopyError> {
         self.supplier.as_ref().map_or(Ok(()), |supplier| supplier.walk_is_over())

@@ -143,7 +143,7 @@ async fn start_remote_end(
     let options = request.options;
     let (offers, peers) = peer_service(host);
     let rsh = Rsh::choose(request.rsh.as_deref())?.with_quick_cipher(remote, &host.aes_hosts).await;
-    let config = peer_config(host, &options);
+    let config = peer_config(host, &options, Arc::default());
     let traffic = Arc::clone(&config.traffic);
     let opening = Channel::open(
         remote,

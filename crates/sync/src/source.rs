@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use towpath_api::copy::CopyOptions;
 use towpath_content::tree::{Entry, Event, Kind, Metadata};
-use towpath_files::filter::{Filter, FilterSide, RuleList};
+use towpath_files::filter::{Filter, FilterBelow, FilterSide, RuleList};
 use towpath_files::{
     FileError, Found, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, SourceTree, Stamp, look,
 };
@@ -233,10 +233,9 @@ struct SourceReader<'a> {
     each: &'a mut dyn FnMut(SourceStep) -> Result<(), CopyError>,
 }
 
-/// A filter that is asked below the transfer's root, by a scan that begins deeper.
+/// A filter that is asked below the transfer's root, and what is not entered besides.
 struct Below<'f> {
-    top: &'f RelPath,
-    filter: &'f mut Filter,
+    rules: FilterBelow<'f>,
     recursive: bool,
     /// See [`Sources::avoiding`], below the held root.
     avoid: Option<RelPath>,
@@ -244,40 +243,29 @@ struct Below<'f> {
     skipped: Vec<(RelPath, LeftOut)>,
 }
 
-impl Below<'_> {
-    fn path(&self, below: &RelPath) -> Option<RelPath> {
-        let mut path = self.top.clone();
-        below.names().try_for_each(|name| path.push(name)).ok().map(|()| path)
-    }
-}
-
 impl Prune for Below<'_> {
     fn enter(&mut self, dir: BorrowedFd<'_>, path: &RelPath) -> Result<(), FileError> {
-        match self.path(path) {
-            Some(path) => self.filter.enter(dir, &path),
-            None => Ok(()),
-        }
+        self.rules.enter(dir, path)
     }
 
     fn leave(&mut self) {
-        self.filter.leave();
+        self.rules.leave();
     }
 
     fn shows(&mut self, dir: &RelPath, name: &[u8], is_dir: bool) -> bool {
-        if !is_dir && self.filter.is_empty() {
+        if !self.rules.shows(dir, name, is_dir) {
+            return false;
+        }
+        if !is_dir || self.recursive && self.avoid.is_none() {
             return true;
         }
         // Entries nested too deeply for a path are reported by the scan itself.
         let Ok(path) = dir.join(name) else { return true };
-        let Some(shown) = self.path(&path) else { return true };
-        if !self.filter.shows(&shown, is_dir) {
-            return false;
-        }
-        if is_dir && !self.recursive {
+        if !self.recursive {
             self.skipped.push((path, LeftOut::Directory));
             return false;
         }
-        if is_dir && self.avoid.as_ref() == Some(&path) {
+        if self.avoid.as_ref() == Some(&path) {
             self.skipped.push((path, LeftOut::Destination));
             return false;
         }
@@ -352,8 +340,12 @@ impl SourceReader<'_> {
     ) -> Result<(), CopyError> {
         let recursive = self.sources.options.recursive;
         let avoid = self.sources.avoided_below(base);
-        let mut prune =
-            Below { top: &self.root.shown, filter: self.filter, recursive, avoid, skipped: Vec::new() };
+        let mut prune = Below {
+            rules: FilterBelow::new(&self.root.shown, self.filter),
+            recursive,
+            avoid,
+            skipped: Vec::new(),
+        };
         let mut at = below.clone();
         let mut depth = 0;
         let each = &mut *self.each;
@@ -401,14 +393,14 @@ impl SourceReader<'_> {
 
     /// Only what is listed, and the directories on the way there.
     fn listed(&mut self, listed: &[Vec<u8>]) -> Result<(), CopyError> {
-        let paths = super::listed::paths(listed)?;
+        let listed = super::listed::list(listed)?;
         let tree = self.open(&self.root.path)?;
         let mut root = self.root.found.entry.clone();
         root.name.clone_from(&self.root.name);
         (self.each)(SourceStep::Walk(Event::Enter(root), None))?;
         let mut open = RelPath::root();
         let mut whole: Option<RelPath> = None;
-        for path in paths.iter().filter(|path| !path.is_root()) {
+        for path in listed.paths().iter().filter(|path| !path.is_root()) {
             if whole.as_ref().is_some_and(|whole| is_below(path, whole)) {
                 continue;
             }

@@ -32,6 +32,11 @@ pub trait Supplier: Settling {
         Ok(())
     }
 
+    /// False once a file that was brought is not in place: then nothing is removed for want of it.
+    fn is_complete(&self) -> bool {
+        true
+    }
+
     /// No more is asked for at the moment: what was only noted is to be sent.
     fn push(&self) -> Result<(), CopyError>;
 }

@@ -4,12 +4,14 @@
 //! | module | story |
 //! |---|---|
 //! | [`partial`] | a file that a session fills |
+//! | [`descriptor`] | a tree's descriptor, decoded while it comes |
 //! | [`file_target`] | one file of a get |
 //! | [`placing`] | complete files of a tree get their names in batches |
 //! | [`spool`] | a temporary that is read while it grows |
 //! | [`resume`] | what an interrupted transfer left, and where |
 //! | [`index_record`] | what the index is told of a file that was just written |
 
+pub mod descriptor;
 pub mod file_target;
 pub mod index_record;
 pub mod partial;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::messages::FileTime;
 use crate::messages::{Searched, Seconds};
 use crate::names;
 
@@ -77,15 +78,6 @@ pub enum CopyEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seconds: Option<u64>,
     },
-}
-
-/// A time of last modification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct FileTime {
-    /// Seconds since 1970.
-    pub seconds: i64,
-    /// And nanoseconds.
-    pub nanos: u32,
 }
 
 /// Meaning of one entry's failure for the outcome.

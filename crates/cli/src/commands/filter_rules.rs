@@ -1,11 +1,14 @@
-//! The filter rules of a command line, in their order.
+//! The filter rules of a command line, in their order, and the flags for them that other commands share with
+//! `tow sync`.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use towpath_service::filter::{FileKind, FilterError, RuleList};
 
 use super::names_from;
+use super::sync_flags;
 
 /// Kind of the patterns of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,5 +58,48 @@ impl RuleWords {
 
     pub fn to_lines(&self) -> Vec<Vec<u8>> {
         self.0.to_lines()
+    }
+}
+
+/// Flags with rules that can be told to another machine.
+const FLAGS: &[&str] = &["filter", "exclude", "include", "exclude-from", "include-from", "from0"];
+/// The same, and what reads rules from files in the tree.
+const FLAGS_WHERE_READ: &[&str] =
+    &["filter", "F", "exclude", "include", "exclude-from", "include-from", "from0"];
+
+/// The filter flags of `tow sync`, for a command that reads a tree (`READS`) or has only its description.
+#[derive(Debug, Default)]
+pub struct FilterFlags<const READS: bool> {
+    /// The rules, as they are told to others.
+    pub lines: Vec<Vec<u8>>,
+}
+
+impl<const READS: bool> FilterFlags<READS> {
+    const fn flags() -> &'static [&'static str] {
+        if READS { FLAGS_WHERE_READ } else { FLAGS }
+    }
+}
+
+impl<const READS: bool> Args for FilterFlags<READS> {
+    fn augment_args(command: Command) -> Command {
+        sync_flags::some_arguments(command, Self::flags())
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<const READS: bool> FromArgMatches for FilterFlags<READS> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let applied = sync_flags::apply_some(matches, Self::flags());
+        let usage =
+            |message| clap::Error::raw(clap::error::ErrorKind::ValueValidation, format!("{message}\n"));
+        Ok(Self { lines: applied.map_err(usage)?.options.filters })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }

@@ -14,8 +14,10 @@ use towpath_api::{
 };
 use towpath_service::{Options, get};
 
+use super::filter_rules::FilterFlags;
+use super::update_flags::{UpdateFlags, change};
 use super::{Context, parse_rate, sync_flags};
-use crate::copy_output::{Explained, explanation};
+use crate::copy_output::{Explained, explanation, line};
 
 /// The longest ticket read from standard input.
 const MAX_TICKET: u64 = 64 << 10;
@@ -26,18 +28,29 @@ const PART: usize = 256 << 10;
 
 /// Fetch what a ticket names: a file or a tree
 ///
-/// Nothing is overwritten: the destination must not be there. Interrupted in any way, the same
-/// command goes on; only what is missing crosses the network.
+/// Nothing is overwritten: the destination must not be there, but with --update. Interrupted in any way,
+/// the same command goes on; only what is missing crosses the network.
 #[derive(Debug, Args)]
 pub struct GetCommand {
     /// The ticket, or the OID of an object on this machine; `-` reads it from standard input, which
     /// keeps it off the command line
     #[arg(value_name = "TICKET|OID|-")]
     ticket: String,
+    /// Only these paths of a tree, as --list tells them: each under its last name in DEST, or a single one as DEST
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
     /// Where to put it: a new file or directory; an existing directory takes it under its own
     /// name; `-` writes a single file to standard output as it comes [default: its own name, here]
     #[arg(short, long, value_name = "DEST")]
     output: Option<PathBuf>,
+    /// Tell what the ticket holds, and fetch no contents: kind and mode, size, time (UTC) and path of each
+    /// entry
+    #[arg(long, conflicts_with = "output")]
+    list: bool,
+    #[command(flatten)]
+    update: UpdateFlags,
+    #[command(flatten)]
+    filters: FilterFlags<false>,
     /// Draw from anything that the service knows on this machine, not only from what this sender sent
     /// before; the sender can tell from what it is not asked for
     #[arg(long)]
@@ -79,33 +92,47 @@ pub struct GetCommand {
 
 impl GetCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
-        let to_stdout = self.output.as_deref() == Some(Path::new("-"));
+        let to_stdout = self.goes_to_stdout();
         if to_stdout {
             context.output.data_goes_to_stdout();
+        }
+        if self.list {
+            context.output.hide_bar();
         }
         let request = self.request()?;
         let mut interrupts = context.signals.interrupts();
         let (events, mut inbox) = mpsc::channel(16);
-        let output = std::sync::Arc::clone(&context.output);
+        let (output, shown) = (std::sync::Arc::clone(&context.output), self.update.shown(context.verbose));
         let showing = tokio::spawn(async move {
             while let Some(event) = inbox.recv().await {
-                output.event(&event);
+                match change(&event).filter(|_| !output.is_json()) {
+                    Some(change) => line(&shown, &change).iter().for_each(|line| output.result_line(line)),
+                    None => output.event(&event),
+                }
             }
         });
         let work = self.fetch(context, request, events, to_stdout);
         let result = tokio::select! {
             result = work => result,
             () = interrupts.next() => {
-                return Ok(context.output.interrupted("what came is kept; the same command goes on"));
+                let what = if self.list { "" } else { "what came is kept; the same command goes on" };
+                return Ok(context.output.interrupted(what));
             }
         };
         let _ = showing.await;
         let summary = result?;
+        if self.list {
+            return Ok(context.output.list_end(&summary));
+        }
         let status = context.output.summary(&summary);
         if self.explain {
             explanation(1, &Explained::from(&summary)).iter().for_each(|line| context.output.print(line));
         }
         Ok(status)
+    }
+
+    fn goes_to_stdout(&self) -> bool {
+        self.output.as_deref() == Some(Path::new("-"))
     }
 
     async fn fetch(
@@ -140,6 +167,11 @@ impl GetCommand {
         let ticket = if self.ticket == "-" { read_ticket()? } else { self.ticket.clone() };
         // However it is written, it is the same place to the record of an interrupted transfer.
         let output = self.output.as_ref().map(|path| here.join(path).components().collect());
+        let is_part = !(self.paths.is_empty() && self.filters.lines.is_empty());
+        if self.goes_to_stdout() && (is_part || self.update.request.is_some()) {
+            let message = "standard output takes a whole file: leave paths, filters and --update out";
+            return Err(ApiError::new(ErrorKind::Usage, message));
+        }
         Ok(GetRequest {
             ticket,
             output,
@@ -152,6 +184,10 @@ impl GetCommand {
             no_search: self.no_search,
             search: self.search.iter().map(|dir| here.join(dir)).collect(),
             search_effort: self.search_effort,
+            list: self.list,
+            paths: self.paths.clone(),
+            filters: self.filters.lines.clone(),
+            update: self.update.request.clone(),
         })
     }
 }

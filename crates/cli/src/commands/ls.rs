@@ -25,7 +25,11 @@ impl Ls {
             }
             let size = object.size.map_or_else(|| "?".into(), |size| HumanBytes(size).to_string());
             let name = object.content.as_deref().unwrap_or(&object.oid);
-            let nowhere = if object.held == Held::Cached { "(cached)" } else { "(stream)" };
+            let nowhere = match (object.held, &*object.kind) {
+                (Held::Cached, _) => "(cached)",
+                (_, "tree") => "(a tree of several paths, or filtered)",
+                _ => "(stream)",
+            };
             let path = object.path.as_deref().unwrap_or(nowhere);
             context.output.line(&format!("{name}  {}  {size:>10}  {path}", object.kind));
         }

@@ -21,6 +21,7 @@ mod share;
 mod status;
 mod sync;
 mod sync_flags;
+mod update_flags;
 
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use clap::Args;
 use tokio::sync::mpsc;
 use towpath_api::{Api, ApiError, Client, ErrorKind, Event, PutReply, PutRequest};
-use towpath_service::InProcess;
+use towpath_service::{InProcess, PutSource};
 use towpath_service::{Options, Service, display_name};
 
+use super::filter_rules::FilterFlags;
 use super::{Context, parse_address};
 use crate::interrupts::Interrupts;
 use crate::output::PARTLY;
@@ -28,6 +29,14 @@ pub struct PutCommand {
     /// Files or directories; `-` for standard input, whose ticket comes before its first byte
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
+    /// One ticket for all paths: a tree that has each under its last name
+    #[arg(long)]
+    together: bool,
+    /// What receivers call it, with a single ticket [default: its own name; shared, of several]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    filters: FilterFlags<true>,
     /// Address to serve on when no daemon runs, as in 192.0.2.1:7000 [default: all addresses, the
     /// port of last time]
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
@@ -40,7 +49,17 @@ impl PutCommand {
             if self.paths.len() > 1 {
                 return Err(ApiError::new(ErrorKind::Usage, "'-' must be the only thing to put"));
             }
+            if self.together || self.name.is_some() || !self.filters.lines.is_empty() {
+                let message = "--together, --name and filters are for files and directories, not for '-'";
+                return Err(ApiError::new(ErrorKind::Usage, message));
+            }
             return self.stream(context).await;
+        }
+        if self.name.is_some() && self.paths.len() > 1 && !self.together {
+            return Err(ApiError::new(
+                ErrorKind::Usage,
+                "--name is for one ticket: add --together, or name one path",
+            ));
         }
         let daemon = context.daemon().await;
         let mut interrupts = context.signals.interrupts();
@@ -66,18 +85,20 @@ impl PutCommand {
     async fn all(&self, context: &Context, daemon: Option<&Client>) -> Result<u64, ApiError> {
         let mut failed = 0;
         let mut done = 0;
-        for path in &self.paths {
+        let together = if self.together { self.paths.len() } else { 1 };
+        let mut tickets = self.paths.chunks(together).peekable();
+        while let Some(paths) = tickets.next() {
             let put = match daemon {
-                Some(client) => hand_over(context, client, path).await,
-                None => record(context, path, self.listen).await,
+                Some(client) => self.hand_over(context, client, paths).await,
+                None => self.record(context, paths).await,
             };
             match put {
                 Ok(left_out) => (done, failed) = (done + 1, failed + left_out),
                 // Alone it is the end, as is the last one if none before it could be put.
-                Err(error) if done == 0 && path == &self.paths[self.paths.len() - 1] => return Err(error),
+                Err(error) if done == 0 && tickets.peek().is_none() => return Err(error),
                 Err(error) => {
                     failed += 1;
-                    not_put(context, path, &error);
+                    not_put(context, &paths[0], &error);
                 }
             }
         }
@@ -146,33 +167,46 @@ impl PutCommand {
     }
 }
 
-/// The daemon reads it; waits for the end, so that what is left out is named.
-async fn hand_over(context: &Context, client: &Client, path: &Path) -> Result<u64, ApiError> {
-    let request = PutRequest { path: absolute(path)?, ..PutRequest::default() };
-    let (events, mut inbox) = mpsc::channel(16);
-    let showing = async {
-        while let Some(event) = inbox.recv().await {
-            match event {
-                Event::Ticket(reply) => show(context, &reply),
-                // Its progress is no news to those who read what is put.
-                Event::Transfer(_) if context.output.is_json() => {}
-                event => context.output.event(&event),
+impl PutCommand {
+    /// The daemon reads it; waits for the end, so that what is left out is named.
+    async fn hand_over(
+        &self,
+        context: &Context,
+        client: &Client,
+        paths: &[PathBuf],
+    ) -> Result<u64, ApiError> {
+        let mut paths = paths.iter().map(|path| absolute(path)).collect::<Result<Vec<_>, _>>()?.into_iter();
+        let path = paths.next().unwrap_or_default();
+        let (filters, name) = (self.filters.lines.clone(), self.name.clone());
+        let request = PutRequest { path, more: paths.collect(), filters, name, ..PutRequest::default() };
+        let (events, mut inbox) = mpsc::channel(16);
+        let showing = async {
+            while let Some(event) = inbox.recv().await {
+                match event {
+                    Event::Ticket(reply) => show(context, &reply),
+                    // Its progress is no news to those who read what is put.
+                    Event::Transfer(_) if context.output.is_json() => {}
+                    event => context.output.event(&event),
+                }
             }
-        }
-    };
-    let (summary, ()) = tokio::join!(client.put_to_end(request, events), showing);
-    Ok(summary?.failed)
-}
+        };
+        let (summary, ()) = tokio::join!(client.put_to_end(request, events), showing);
+        Ok(summary?.failed)
+    }
 
-/// Without a daemon all is read before the end, so that the daemon finds it complete.
-async fn record(context: &Context, path: &Path, listen: Option<SocketAddr>) -> Result<u64, ApiError> {
-    let service = context.embedded(Options::default())?;
-    service.listen(super::daemon::PORT, listen.as_slice()).await?;
-    let (reply, left_out) = service.put_and_wait(&absolute(path)?).await?;
-    show(context, &reply);
-    let count = left_out.len() as u64;
-    left_out.into_iter().for_each(|(path, error)| context.output.event(&Event::FileFailed { path, error }));
-    Ok(count)
+    /// Without a daemon all is read before the end, so that the daemon finds it complete.
+    async fn record(&self, context: &Context, paths: &[PathBuf]) -> Result<u64, ApiError> {
+        let service = context.embedded(Options::default())?;
+        service.listen(super::daemon::PORT, self.listen.as_slice()).await?;
+        let source = PutSource::new(paths, &self.filters.lines, self.name.clone())?;
+        let (reply, left_out) = service.put_and_wait(source).await?;
+        show(context, &reply);
+        let count = left_out.len() as u64;
+        left_out
+            .into_iter()
+            .for_each(|(path, error)| context.output.event(&Event::FileFailed { path, error }));
+        Ok(count)
+    }
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, ApiError> {

@@ -9,20 +9,27 @@ use tokio::sync::mpsc;
 use towpath_api::{Api, ApiError, Event, ShareRequest};
 use towpath_service::{InProcess, Options};
 
+use super::filter_rules::FilterFlags;
 use super::{Context, parse_address, parse_rate};
 
 /// Events on their way to the screen.
 const EVENTS: usize = 16;
 
-/// Serve a file or a directory until interrupted; its ticket is a line on standard output
+/// Serve files or directories until interrupted; their one ticket is a line on standard output
 ///
-/// The file is not copied. The ticket comes at once, also while a large file or a tree is still
+/// Nothing is copied. The ticket comes at once, also while a large file or a tree is still
 /// being read; a receiver follows. The same command gives the same ticket again as long as the
 /// content is the same, so that an interrupted transfer can go on.
 #[derive(Debug, Args)]
 pub struct ShareCommand {
-    /// File or directory to serve
-    path: PathBuf,
+    /// Files or directories to serve; several are one tree, each under its last name
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    /// What receivers call it [default: its own name; shared, of several]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    filters: FilterFlags<true>,
     /// Address to listen on, as in 192.0.2.1:7000 [default: all addresses, the port
     /// of last time]
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
@@ -36,9 +43,10 @@ impl ShareCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let mut interrupts = context.signals.interrupts();
         let service = InProcess(context.embedded(Options::default())?);
-        let Self { path, listen, limit_rate } = self;
+        let Self { paths, name, filters: FilterFlags { lines: filters }, listen, limit_rate } = self;
+        let request = ShareRequest { paths, filters, name, listen, limit_rate };
         let (events, mut inbox) = mpsc::channel(EVENTS);
-        let mut sharing = service.share(ShareRequest { path, listen, limit_rate }, events);
+        let mut sharing = service.share(request, events);
         let (mut is_read, mut left_out) = (false, false);
         loop {
             let event = tokio::select! {

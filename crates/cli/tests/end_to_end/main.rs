@@ -12,6 +12,9 @@
 //! | `trees` | files and trees: making them, and comparing all that must arrive |
 //! | `arriving` | what is sent arrives identical |
 //! | `destinations` | where it goes, and what is never overwritten |
+//! | `getting_parts` | what a ticket holds, and a part of that |
+//! | `sharing_parts` | several paths under one ticket, and what filters keep at home |
+//! | `updating` | what is there becomes equal to a ticket's tree |
 //! | `interruptions` | either side killed at any time; the same command goes on |
 //! | `interrupting` | every command is interrupted at moments drawn from a seed |
 //! | `streams` | `something \| tow put -`, followed while it grows |
@@ -69,6 +72,7 @@ mod daemon_killed;
 mod daemons;
 mod destinations;
 mod environment;
+mod getting_parts;
 mod help;
 mod indexing;
 mod interrupting;
@@ -87,10 +91,12 @@ mod runner;
 mod running;
 mod searching;
 mod second_time;
+mod sharing_parts;
 mod small;
 mod sshd;
 mod streams;
 mod trees;
+mod updating;
 mod waiting;
 
 use std::process::ExitCode;
@@ -120,6 +126,9 @@ fn main() -> ExitCode {
         bad_clients::SITUATIONS,
         arriving::SITUATIONS,
         destinations::SITUATIONS,
+        getting_parts::SITUATIONS,
+        sharing_parts::SITUATIONS,
+        updating::SITUATIONS,
         second_time::SITUATIONS,
         indexing::SITUATIONS,
         searching::SITUATIONS,

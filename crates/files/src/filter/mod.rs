@@ -25,6 +25,7 @@
 //! - A rule anchored in a per-directory file works in a directory whose own name looks like a
 //!   pattern (`[x]`), where rsync takes that name for part of the pattern.
 
+mod below;
 mod error;
 mod list;
 mod merges;
@@ -36,6 +37,7 @@ mod source;
 mod walk;
 mod wild;
 
+pub use below::FilterBelow;
 pub use error::{FilterError, FilterFault, RulePlace};
 pub use list::{FileKind, RuleList};
 pub use merges::FilterSide;

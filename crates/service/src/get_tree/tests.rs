@@ -15,11 +15,11 @@ use towpath_config::Home;
 const SECRET: Secret = Secret([7; 16]);
 const LIVE: Oid = Oid::Live([9; 32]);
 
-fn service(folder: &TempDir, name: &str) -> Arc<Service> {
+pub(crate) fn service(folder: &TempDir, name: &str) -> Arc<Service> {
     Service::open(Home::under(&folder.path().join(name)), Options::default()).unwrap()
 }
 
-fn entry(name: &str, kind: Kind) -> Entry {
+pub(crate) fn entry(name: &str, kind: Kind) -> Entry {
     Entry {
         name: name.into(),
         kind,
@@ -29,7 +29,7 @@ fn entry(name: &str, kind: Kind) -> Entry {
 }
 
 /// A descriptor of `files`: each its name, what its OID names, and what is said to be its bytes.
-fn descriptor(files: &[(&str, &[u8], &[u8])]) -> Vec<u8> {
+pub(crate) fn descriptor(files: &[(&str, &[u8], &[u8])]) -> Vec<u8> {
     let mut encoder = Encoder::with_content(false);
     encoder.push(&tree::Event::Enter(entry("", Kind::Directory))).unwrap();
     for (name, named, told) in files {
@@ -41,7 +41,7 @@ fn descriptor(files: &[(&str, &[u8], &[u8])]) -> Vec<u8> {
 }
 
 /// A sender of this descriptor, which has nothing else; its ticket.
-async fn sender(folder: &TempDir, descriptor: &[u8]) -> (Arc<Service>, String) {
+pub(crate) async fn sender(folder: &TempDir, descriptor: &[u8]) -> (Arc<Service>, String) {
     let sender = service(folder, "sender");
     let about = About { kind: ObjectKind::Tree, name: b"tree".to_vec(), ..About::default() };
     sender.store.put_init(&LIVE, &about).unwrap();

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{self, Entry, Kind, LEFT_OUT, Located};
-use towpath_files::{Overwrite, RelPath, display_name};
+use towpath_files::{Overwrite, RelPath, Selected, Selection, display_name};
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
@@ -32,7 +32,7 @@ pub(super) struct TreeWriter {
     /// A get that is dropped ends its session, and with it what the writer waits for.
     session: Weak<Session>,
     runtime: Handle,
-    path: RelPath,
+    selection: Selection,
     /// Files whose bytes came in the descriptor, to be written together.
     inline: Vec<Inline>,
     /// Files to be asked for together.
@@ -64,25 +64,24 @@ impl Inline {
 }
 
 impl TreeWriter {
-    /// Writes `tree`, and asks `session` for its files.
-    pub(super) fn new(tree: &Arc<TreeTarget>, session: &Arc<Session>) -> Self {
+    /// Writes what is wanted of `tree`, and asks `session` for its files.
+    pub(super) fn new(tree: &Arc<TreeTarget>, session: &Arc<Session>, selection: Selection) -> Self {
         Self {
             tree: Arc::clone(tree),
             session: Arc::downgrade(session),
             runtime: Handle::current(),
-            path: RelPath::root(),
+            selection,
             inline: Vec::new(),
             requests: Vec::new(),
         }
     }
 
-    /// Follows the descriptor to its end, and waits for all files.
-    pub(super) fn run(mut self, reader: SpoolReader) -> Result<(), ApiError> {
+    /// Follows the descriptor to its end, and waits for all files. Returns what was wanted of it.
+    pub(super) fn run(mut self, reader: SpoolReader) -> Result<Selection, ApiError> {
         // Each file in flight holds a sender; the last one to go wakes the receiver.
         let (in_flight, mut all_ended) = mpsc::channel::<()>(1);
-        let mut depth = 0;
         let decoded = decode(reader, |step| match step {
-            Some(located) => self.event(located, &mut depth, &in_flight),
+            Some(located) => self.event(located, &in_flight),
             None => {
                 self.write_inline();
                 self.submit();
@@ -97,34 +96,24 @@ impl TreeWriter {
         self.tree.named(self.tree.placing.flush());
         match lock(&self.tree.fatal).take() {
             Some(error) => Err(error),
-            None => decoded,
+            None => decoded.map(|()| self.selection),
         }
     }
 
-    fn event(
-        &mut self,
-        located: Located,
-        depth: &mut usize,
-        in_flight: &mpsc::Sender<()>,
-    ) -> Result<(), ApiError> {
+    fn event(&mut self, located: Located, in_flight: &mpsc::Sender<()>) -> Result<(), ApiError> {
         if let Some(error) = lock(&self.tree.fatal).clone() {
             return Err(error);
         }
         let Located { event, block, content } = located;
+        let selected = self.selection.next(&event).map_err(|error| words::file(&error))?;
+        let Some(Selected { path, is_named }) = selected else { return Ok(()) };
         match event {
-            tree::Event::Enter(entry) => {
-                if *depth > 0 {
-                    self.path.push(&entry.name).map_err(|error| words::file(&error))?;
-                }
-                *depth += 1;
+            tree::Event::Enter(_) => {
                 self.tree.entries.fetch_add(1, Ordering::Relaxed);
-                self.tree.placing.destination.make_dir(&self.path).map_err(|error| words::file(&error))?;
+                self.tree.placing.destination.make_dir(&path).map_err(|error| words::file(&error))?;
             }
-            tree::Event::Leave => {
-                *depth -= 1;
-                self.path.pop();
-            }
-            tree::Event::Leaf(entry) if *depth == 0 => {
+            tree::Event::Leave => {}
+            tree::Event::Leaf(entry) if path.is_root() => {
                 let name = display_name(&entry.name);
                 return Err(ApiError::new(
                     ErrorKind::Corrupt,
@@ -132,8 +121,10 @@ impl TreeWriter {
                 ));
             }
             tree::Event::Leaf(entry) => {
-                let path = self.path.join(&entry.name).map_err(|error| words::file(&error))?;
-                self.leaf(path, entry, content, block, in_flight);
+                self.tree.entries.fetch_add(1, Ordering::Relaxed);
+                if !is_named || self.tree.is_free(&path, &entry) {
+                    self.leaf(path, entry, content, block, in_flight);
+                }
             }
         }
         Ok(())
@@ -147,7 +138,6 @@ impl TreeWriter {
         block: u64,
         in_flight: &mpsc::Sender<()>,
     ) {
-        self.tree.entries.fetch_add(1, Ordering::Relaxed);
         match &entry.kind {
             Kind::Symlink { target } => {
                 let made = self.tree.placing.destination.nodes().symlink(

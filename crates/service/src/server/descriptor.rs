@@ -14,6 +14,7 @@ use towpath_api::{ApiError, ErrorKind, Input, OpenPutRequest, Parts, PutKind, Pu
 
 use crate::boundaries::Boundaries;
 use crate::put::{self, OpenStream};
+use crate::put_source::PutSource;
 use crate::state::Service;
 
 /// Bytes read at once from a file without a name.
@@ -43,7 +44,7 @@ pub(super) async fn put(
             && let Some(path) = named(&file, &metadata)
         {
             let holder = service.sessions.holder(request.session.as_deref())?;
-            return put::put_named(service, &path, holder, boundaries).await;
+            return put::put_named(service, PutSource::of(&path)?, holder, boundaries).await;
         }
         boundaries.check_size(metadata.len())?;
         return stream(service, request, read_file(file), &boundaries).await;

@@ -253,6 +253,10 @@ fn answers_are_as_the_file_says() {
         checker.call("POST", path, path, Some(json!({ "path": file, "session": name }))).with(200).json();
     checker.call("POST", path, path, Some(json!({ "path": file, "boundaries": [9, 1000] }))).with(200);
     checker.call("POST", path, path, Some(json!({ "path": file, "boundaries": [9, 9] }))).with(400);
+    let other = checker.daemon.file("another", &bytes);
+    let several =
+        json!({ "path": file, "more": [other], "filters": ["- *.o", [45, 32, 255]], "name": "both" });
+    checker.call("POST", path, path, Some(several)).with(200);
     checker.call("POST", path, path, Some(json!({ "path": "/nowhere at all" }))).with(404);
     let path = "/v1/put-to-end";
     checker.call("POST", path, path, Some(json!({ "path": file }))).with(200);
@@ -283,7 +287,28 @@ fn answers_are_as_the_file_says() {
     let request =
         json!({ "ticket": ticket, "output": checker.daemon.dir.path().join("out"), "directory": "/" });
     checker.call("POST", "/v1/get", "/v1/get", Some(request.clone())).with(200);
+    let list = json!({ "ticket": ticket, "directory": "/", "list": true });
+    let told = checker.call("POST", "/v1/get", "/v1/get", Some(list)).with(200).events();
+    assert!(told.iter().any(|event| event["event"] == "entry" && event["path"] == "a file"), "{told:?}");
+    let part = json!({ "ticket": ticket, "directory": "/", "paths": ["x", [255]], "filters": ["- *.o"] });
+    checker.call("POST", "/v1/get", "/v1/get", Some(part)).with(200);
     checker.call("POST", "/v1/get", "/v1/get", Some(json!({ "ticket": "x", "directory": "/" }))).with(200);
+    let both = checker.call(
+        "POST",
+        "/v1/put",
+        "/v1/put",
+        Some(json!({ "path": file, "more": [other], "name": "both" })),
+    );
+    let copy = checker.daemon.dir.path().join("updated");
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::write(copy.join("extra"), "x").unwrap();
+    let update = json!({ "delete": true, "force": true, "suffix": "~" });
+    let update =
+        json!({ "ticket": both.json()["ticket"], "output": copy, "directory": "/", "update": update });
+    let told = checker.call("POST", "/v1/get", "/v1/get", Some(update)).with(200).events();
+    for event in ["item", "deleted"] {
+        assert!(told.iter().any(|told| told["event"] == event), "{told:?}");
+    }
     copies_and_indexes(&mut checker);
     for path in ["/v1/content", "/v1/chunks"] {
         checker.call("GET", path, &format!("{path}{query}"), None).with(200);

@@ -46,6 +46,7 @@ impl Finish {
     /// Allowance for the end, once all entries were listed; the person gets a word if nothing may be removed.
     pub(super) fn allowance(&mut self) -> Result<Allowance, CopyError> {
         let total = self.count_removals()?;
+        self.is_incomplete |= !self.requests.is_complete();
         let options = &self.receiving.options;
         let is_guarded = options.max_delete.is_none() && !options.force;
         let none = none_because(self.is_incomplete, is_guarded, total, self.matched);

@@ -151,6 +151,22 @@ pub fn arguments(command: Command) -> Command {
     command.args(FLAGS.iter().filter_map(Flag::negation))
 }
 
+/// The flags of these names, for a command that has some of them.
+fn some<'a>(names: &'a [&str]) -> impl Iterator<Item = &'static Flag> + use<'a> {
+    FLAGS.iter().filter(|flag| names.contains(&flag.long))
+}
+
+/// Adds the flags of these names to a command.
+pub fn some_arguments(command: Command, names: &[&str]) -> Command {
+    let command = command.args(some(names).map(Flag::argument));
+    command.args(some(names).filter_map(Flag::negation))
+}
+
+/// [`apply`] for a command that has the flags of these names.
+pub fn apply_some(matches: &ArgMatches, names: &[&str]) -> Result<SyncArguments, String> {
+    apply_given(some(names).flat_map(|flag| occurrences(matches, flag)).collect())
+}
+
 /// The short names that have a `--no-` form, for the help.
 pub fn negatable() -> impl Iterator<Item = String> {
     let flags = FLAGS.iter().filter(|flag| flag.can_be_undone());
@@ -170,7 +186,10 @@ struct GivenFlag<'a> {
 
 /// Applies what was given, in its order.
 pub fn apply(matches: &ArgMatches) -> Result<SyncArguments, String> {
-    let mut given: Vec<GivenFlag> = FLAGS.iter().flat_map(|flag| occurrences(matches, flag)).collect();
+    apply_given(FLAGS.iter().flat_map(|flag| occurrences(matches, flag)).collect())
+}
+
+fn apply_given(mut given: Vec<GivenFlag>) -> Result<SyncArguments, String> {
     given.sort_by_key(|given| given.place);
     let mut arguments = SyncArguments::default();
     if given.iter().any(|given| given.flag.long == "archive") {

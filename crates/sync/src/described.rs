@@ -1,0 +1,298 @@
+//! A copy of a tree that a ticket names: its descriptor comes as an object, and says what its files contain. So nobody
+//! is asked for names: the walk goes along the descriptor, and a session fetches what is wanted by the names in it.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind, Mode};
+use towpath_content::Oid;
+use towpath_content::lock::lock;
+use towpath_content::tree::{self, Entry, Event, Kind, LEFT_OUT, Metadata};
+use towpath_files::{FileError, RelPath, Selection};
+use towpath_protocol::processors::Processors;
+use towpath_targets::descriptor::{DescriptorEnd, follow};
+use towpath_targets::spool::SpoolReader;
+use towpath_transfer::session::OnDone;
+use towpath_transfer::want::Coverage;
+use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome, Session, Target};
+
+use crate::endpoint::{StopOnDrop, blocking, receiving};
+use crate::error::CopyError;
+use crate::events::{Events, events, failed};
+use crate::file::CopyFile;
+use crate::file_result::{FileResult, Settling};
+use crate::host::Host;
+use crate::merge::{Destined, Merge};
+use crate::message::violation;
+use crate::receiving::Receiving;
+use crate::supply::Supplier;
+
+/// Files asked for together.
+const TOGETHER: usize = 64;
+/// Source of files whose bytes are in the descriptor.
+const DESCRIPTOR: &str = "descriptor";
+
+/// A tree, and what is wanted of it.
+pub struct DescribedTree {
+    /// Reader of the descriptor, which may still be on its way.
+    pub descriptor: SpoolReader,
+    /// Entries that are wanted.
+    pub selection: Selection,
+    /// Name of the tree's root.
+    pub name: Vec<u8>,
+    /// Metadata that are taken of an entry's.
+    pub taken: fn(Metadata) -> Metadata,
+}
+
+/// Copies what is wanted of `tree` to `destination`: of a whole tree what is in it, else each wanted path under its name.
+/// `session` brings the files. Returns what was done, and the selection, which knows what is not in the tree.
+pub async fn copy_described(
+    host: &Arc<Host>,
+    (tree, session): (DescribedTree, Arc<Session>),
+    options: CopyOptions,
+    destination: PathBuf,
+    person: mpsc::Sender<CopyEvent>,
+) -> Result<(CopySummary, Selection), CopyError> {
+    let (events, inbox) = events(host.words);
+    let tally = tokio::spawn(inbox.show_to(person));
+    let receiving = receiving(host, &options, events.clone(), false);
+    let supplier = DescribedSupplier::new(&receiving, &session, &host.processors);
+    let sources = tree.selection.wanted().count();
+    let destined = Destined {
+        path: destination,
+        mode: Mode::Sync,
+        sources: sources.max(1),
+        contents: sources == 0,
+        names: None,
+    };
+    let mut merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
+    let stop = StopOnDrop(Arc::clone(&receiving));
+    let walked = blocking(move || {
+        let selection = walk(tree, &mut merge, &supplier, &events)?;
+        merge.finish().map(|()| selection)
+    });
+    let walked = walked.await;
+    let selection = receiving.check().and(walked)?;
+    let mut summary = receiving.summary();
+    drop((stop, receiving));
+    let tally = tally.await.unwrap_or_default();
+    (summary.failed, summary.vanished, summary.skipped) = (tally.failed, tally.vanished, tally.skipped);
+    Ok((summary, selection))
+}
+
+/// Goes along the descriptor to its end.
+fn walk(
+    tree: DescribedTree,
+    merge: &mut Merge,
+    supplier: &DescribedSupplier,
+    events: &Events,
+) -> Result<Selection, CopyError> {
+    let DescribedTree { descriptor, mut selection, name, taken } = tree;
+    merge.step(Event::Enter(nameless()), None)?;
+    let followed = follow(descriptor, |step| {
+        let Some(tree::Located { mut event, block, content }) = step else { return merge.push() };
+        let is_root = selection.depth() == 0;
+        let Some(place) = selection.next(&event).map_err(CopyError::source)? else { return Ok(()) };
+        if let Event::Enter(entry) | Event::Leaf(entry) = &mut event {
+            if is_root {
+                entry.name.clone_from(&name);
+            }
+            entry.metadata = taken(std::mem::take(&mut entry.metadata));
+        }
+        match content_of(&event) {
+            Some(Some(oid)) => supplier.note(NamedContent { entry: merge.seen(), oid, block, content }),
+            Some(None) => {
+                merge.incomplete();
+                events.failure(failed(place.path.as_bytes(), &not_sent(&place.path), FailureKind::Other));
+                return Ok(());
+            }
+            None => {}
+        }
+        merge.step(event, None)
+    });
+    followed.map_err(cut_short)?;
+    merge.step(Event::Leave, None)?;
+    Ok(selection)
+}
+
+/// The name of a file's content; none if its sender left it out.
+fn content_of(event: &Event) -> Option<Option<Oid>> {
+    match event {
+        Event::Leaf(Entry { kind: Kind::File { oid, .. }, .. }) => Some(oid.filter(|oid| *oid != LEFT_OUT)),
+        _ => None,
+    }
+}
+
+/// Why a descriptor was not followed to its end.
+fn cut_short(end: DescriptorEnd<CopyError>) -> CopyError {
+    match end {
+        DescriptorEnd::Stopped(error) => error,
+        DescriptorEnd::Invalid(error) => violation(&error.to_string()),
+        // The session tells why.
+        DescriptorEnd::CutOff(_) => CopyError::Cancelled,
+    }
+}
+
+/// Error of what the sender left out.
+fn not_sent(path: &RelPath) -> FileError {
+    let why = "left out by the sender, who could not read it or may not send it";
+    FileError::new("fetch", &path.below(Path::new("")), std::io::Error::other(why))
+}
+
+/// The root of a copy's tree, in which the sources are.
+fn nameless() -> Entry {
+    Entry { name: Vec::new(), kind: Kind::Directory, metadata: Metadata::default(), hard_link: None }
+}
+
+/// The content of the file that the walk comes to.
+struct NamedContent {
+    entry: u64,
+    oid: Oid,
+    /// Block of the descriptor that names it.
+    block: u64,
+    /// Its bytes, if they are in the descriptor.
+    content: Vec<u8>,
+}
+
+/// Brings files by the names of their contents.
+struct DescribedSupplier {
+    receiving: Weak<Receiving>,
+    session: Weak<Session>,
+    runtime: Handle,
+    processors: Processors,
+    next: Mutex<Option<NamedContent>>,
+    /// Files to be asked for together.
+    requests: Mutex<Vec<(ObjectRequest, OnDone)>>,
+    /// Files that were brought and have no result yet.
+    under_way: Mutex<HashSet<u64>>,
+    has_failed: AtomicBool,
+}
+
+impl DescribedSupplier {
+    /// Nothing was asked of `session`. Must be made within a runtime.
+    fn new(receiving: &Arc<Receiving>, session: &Arc<Session>, processors: &Processors) -> Arc<Self> {
+        Arc::new(Self {
+            receiving: Arc::downgrade(receiving),
+            session: Arc::downgrade(session),
+            runtime: Handle::current(),
+            processors: processors.clone(),
+            next: Mutex::default(),
+            requests: Mutex::default(),
+            under_way: Mutex::default(),
+            has_failed: AtomicBool::new(false),
+        })
+    }
+
+    fn note(&self, content: NamedContent) {
+        *lock(&self.next) = Some(content);
+    }
+
+    /// Its bytes are at hand.
+    fn take(&self, file: &CopyFile, oid: &Oid, content: &[u8]) {
+        match file.passes(&self.processors, oid, 0, content) {
+            Ok(()) => drop(file.take_content(oid, content, &DESCRIPTOR.into())),
+            Err(outcome) => file.ended(&FetchError::Ended(outcome)),
+        }
+    }
+
+    fn ask(&self, file: Arc<CopyFile>, oid: Oid, block: u64) -> Result<(), CopyError> {
+        let group = Arc::new(Group {
+            path: file.wanted().shown.clone(),
+            size: Some(file.size()),
+            modified: Some(file.wanted().metadata.modified),
+            destination: file.destination(),
+            coverage: Some(Coverage { block }),
+        });
+        let target = Arc::clone(&file) as Arc<dyn Target>;
+        let request = ObjectRequest { oid, size: Some(file.size()), group, target, recipe: None };
+        let receiving = Weak::clone(&self.receiving);
+        let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
+            if let Err(error) = result {
+                give_up(&file, &error, receiving.upgrade().as_deref());
+            }
+        });
+        let count = {
+            let mut requests = lock(&self.requests);
+            requests.push((request, on_done));
+            requests.len()
+        };
+        if count >= TOGETHER { self.push() } else { Ok(()) }
+    }
+}
+
+/// A file can't be had. That its sender does not have it any more is news here.
+fn give_up(file: &CopyFile, error: &FetchError, receiving: Option<&Receiving>) {
+    match (error, receiving) {
+        (FetchError::Ended(Outcome::SourceChanged | Outcome::NotHere | Outcome::Gone), Some(receiving)) => {
+            receiving.fetch_problem(&file.wanted().shown, error);
+            file.drop_it();
+        }
+        _ => file.ended(error),
+    }
+}
+
+impl Settling for DescribedSupplier {
+    fn settled(&self, entry: u64, result: FileResult) {
+        let was_brought = lock(&self.under_way).remove(&entry);
+        if was_brought && matches!(result, FileResult::Dropped | FileResult::Lost) {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Supplier for DescribedSupplier {
+    fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
+        let entry = file.wanted().entry;
+        let next = lock(&self.next).take().filter(|next| next.entry == entry);
+        let Some(NamedContent { oid, block, content, .. }) = next else {
+            file.drop_it();
+            return Ok(());
+        };
+        if file.wanted().compare.is_some() {
+            if file.is_there(&oid) {
+                file.is_same();
+                return Ok(());
+            }
+            // In a dry run that is the end of it.
+            if !file.is_different() {
+                return Ok(());
+            }
+        }
+        lock(&self.under_way).insert(entry);
+        match file.size() == 0 || !content.is_empty() {
+            true => self.take(&file, &oid, &content),
+            false => self.ask(file, oid, block)?,
+        }
+        Ok(())
+    }
+
+    fn inspects(&self) -> bool {
+        self.processors.inspect_any()
+    }
+
+    fn considered(&self, _entry: u64) -> Result<(), CopyError> {
+        self.push()
+    }
+
+    fn walk_is_over(&self) -> Result<(), CopyError> {
+        self.push()
+    }
+
+    fn is_complete(&self) -> bool {
+        !self.has_failed.load(Ordering::Relaxed)
+    }
+
+    fn push(&self) -> Result<(), CopyError> {
+        let requests = std::mem::take(&mut *lock(&self.requests));
+        match self.session.upgrade() {
+            _ if requests.is_empty() => {}
+            Some(session) => self.runtime.block_on(session.submit_all(requests)),
+            None => requests.into_iter().for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled))),
+        }
+        Ok(())
+    }
+}
