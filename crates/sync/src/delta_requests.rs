@@ -20,16 +20,10 @@ use towpath_content::delta::exchange::{
 };
 use towpath_content::lock::lock;
 use towpath_reuse::policy::network::Network;
+use towpath_reuse::policy::table::MISSES;
 
 /// Bytes of signatures on their way, of files that were not answered; further ones are asked for as they are.
 const MOST_SIGNED: u64 = 8 << 20;
-/// So many bases are named in vain before only signatures are sent.
-const MISSES: u64 = 16;
-/// How long the first ask waits until something is known of the network: that of ssh's own pipe takes one to three round trips, ...
-const WAIT_LIMIT: Duration = Duration::from_millis(60);
-/// ... which are longer over long distances: for files that could come as deltas it waits as long as a network that is too fast
-/// for that would take for them, but no longer than this.
-const MAX_WAIT_LIMIT: Duration = Duration::from_millis(600);
 
 /// What is known of the network at the moment.
 pub type Look = Box<dyn Fn() -> Network + Send + Sync>;
@@ -89,7 +83,7 @@ impl DeltaRequests {
 
     /// The same, if that could save so many bytes.
     pub fn network_for(&self, bytes: u64) -> Network {
-        let wait_limit = Network::shortest_for(bytes).clamp(WAIT_LIMIT, MAX_WAIT_LIMIT);
+        let wait_limit = Network::first_wait(bytes);
         let mut unknown = lock(&self.unknown);
         if let Some((known, waited)) = &mut *unknown {
             let rest = wait_limit.saturating_sub(std::mem::replace(waited, wait_limit.max(*waited)));
@@ -237,6 +231,7 @@ mod tests {
 
     use tokio::sync::oneshot;
     use tokio::time::{Instant, sleep};
+    use towpath_reuse::policy::table::{FIRST_WAIT as WAIT_LIMIT, MOST_FIRST_WAIT as MAX_WAIT_LIMIT};
 
     use super::*;
 

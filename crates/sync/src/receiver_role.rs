@@ -271,10 +271,9 @@ fn known_once(endpoint: &Endpoint, race: Option<&Race>) -> Known {
 fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) -> Look {
     let (takeover, adaptive) = (Arc::clone(takeover), adaptive.map(Arc::clone));
     Box::new(move || {
-        let measured = adaptive.as_ref().map_or(0.0, |adaptive| adaptive.network_rate());
-        let rate = if measured > 0.0 { measured } else { limit };
-        // A machine that is busy answers late, however near it is.
-        Network { rate, round_trip: takeover.path().shortest }
+        let path = takeover.path();
+        let unsearched = || Network::measured(0.0, &path);
+        adaptive.as_ref().map_or_else(unsearched, |adaptive| adaptive.network(&path)).or_limit(limit)
     })
 }
 

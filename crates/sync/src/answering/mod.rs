@@ -44,7 +44,7 @@ use super::signatures::Signatures;
 use super::source::Located;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
-use towpath_reuse::policy::pack_backoff::PackBackoff;
+use towpath_protocol::pack_backoff::PackBackoff;
 
 /// Files answered at once.
 const BATCH: usize = 256;

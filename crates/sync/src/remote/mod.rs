@@ -27,7 +27,7 @@ use super::message::{Asks, Bases, DeltaMessage, Message, violation};
 use super::supply::Supplier;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
-use towpath_reuse::candidates::search::{CandidateSearch, Found};
+use towpath_reuse::candidates::search::CandidateSearch;
 
 /// Files asked for in one message.
 const TOGETHER: usize = 128;
@@ -126,12 +126,13 @@ impl RemoteSupplier {
         let found = self.candidates.find(root, |bytes| self.delta_requests.network_for(bytes), &sought);
         let (mut alike, mut older) = (Vec::new(), Vec::new());
         for ((entry, file), found) in files.into_iter().zip(found) {
-            match &found {
-                Some(Found::Same(_)) => alike.push(entry),
-                Some(Found::Base(..) | Found::Outside(_)) => older.push(entry),
-                None => continue,
+            let Some(found) = found else { continue };
+            if found.is_same() {
+                alike.push(entry)
+            } else {
+                older.push(entry)
             }
-            found.into_iter().for_each(|found| file.set_found(found));
+            file.set_found(found);
         }
         let is_left = |entry: &u64| !alike.contains(entry) && !older.contains(entry);
         asks.compare.retain(is_left);
