@@ -16,7 +16,7 @@ use towpath_files::{
 
 use super::by_version::pattern;
 use super::is_file;
-use crate::delta::deltas;
+use towpath_content::delta::exchange::parts as deltas;
 
 /// A file of fewer bytes comes as fast as its name.
 const LEAST: u64 = 256;
