@@ -28,7 +28,7 @@ pub struct PutRequest {
     /// Rules on what is left out, in their order, as rsync's `--filter` takes them.
     #[serde(default, with = "names::list", skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Vec<u8>>,
-    /// What receivers call it, one path component; absent: its own name.
+    /// Name that receivers see, one path component; absent: its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -214,7 +214,7 @@ pub struct Indexed {
     pub seconds: Seconds,
 }
 
-/// What to serve until its command ends.
+/// Request to serve files and directories until its command ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareRequest {
     /// Files or directories, which are referred to, not copied; several are one tree, each under its last name.
@@ -223,7 +223,7 @@ pub struct ShareRequest {
     pub filters: Vec<Vec<u8>>,
     /// As in [`PutRequest::name`].
     pub name: Option<String>,
-    /// Where to listen; absent: at all addresses, the port of last time.
+    /// Address to listen at; absent: all addresses, the port of last time.
     pub listen: Option<SocketAddr>,
     /// Bytes per second; 0 is no limit.
     pub limit_rate: u64,
@@ -503,7 +503,7 @@ pub struct Summary {
     /// Search of the disk, if it could be searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
-    /// What an update did; absent for other gets.
+    /// Counts of what an update did; absent for other gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated: Option<UpdateCounts>,
     /// Seconds it took.

@@ -1,4 +1,4 @@
-//! What a ticket names, told and not fetched: of a tree its descriptor alone comes, and is told while it does.
+//! List of what a ticket names, told and not fetched. Of a tree its descriptor alone comes, and is told while it does.
 //!
 //! The descriptor goes through a file without a name, and whoever listens sets the pace: memory does not grow with
 //! the tree.

@@ -43,7 +43,7 @@ pub(crate) async fn run(
     let destination = destination(request, &about)?;
     get.service.check_writable(&destination)?;
     summary.output.clone_from(&destination);
-    // What is there already need not be this sender's.
+    // A destination that is there already need not be this sender's.
     if !destination.exists() && !update.dry_run {
         get.note_destination(&destination);
     }
@@ -94,7 +94,7 @@ fn no_directory(destination: &Path, is_part: bool) -> ApiError {
     usage(format!("{shown} is no directory")).hint(hint)
 }
 
-/// What a ticket's tree carries of metadata.
+/// Metadata that a ticket's tree carries.
 fn preserved() -> Preserve {
     Preserve {
         owner: false,

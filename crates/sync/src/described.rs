@@ -127,7 +127,7 @@ fn content_of(event: &Event) -> Option<Option<Oid>> {
     }
 }
 
-/// Why a descriptor was not followed to its end.
+/// Reason why a descriptor was not followed to its end.
 fn cut_short(end: DescriptorEnd<CopyError>) -> CopyError {
     match end {
         DescriptorEnd::Stopped(error) => error,

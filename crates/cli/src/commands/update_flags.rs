@@ -24,7 +24,7 @@ const FLAGS: &[&str] = &[
     "itemize-changes",
 ];
 
-/// What is to become of what is at the destination.
+/// Flags for what is to become of what is at the destination.
 #[derive(Debug, Default)]
 pub struct UpdateFlags {
     /// None without `--update`.

@@ -116,7 +116,7 @@ impl RunningOperations {
         }
     }
 
-    /// When those that work are over, and whether they bring a chunk of a group.
+    /// Ends of those that work, and their probabilities of bringing a chunk of a group.
     pub fn arrivals<'a>(
         &'a self,
         id: GroupId,

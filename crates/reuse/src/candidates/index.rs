@@ -17,8 +17,8 @@ use towpath_files::{
 use super::by_version::pattern;
 use super::is_file;
 use super::rules::{FileCandidate, Resemblance};
-use crate::delta::deltas;
 use crate::policy::table::{LEAST_NAMED, MOST_RESIZED, SAME_MOST, VERSION_GROWN};
+use towpath_content::delta::exchange::parts as deltas;
 
 /// Files of the destination that are kept in mind.
 const MAX_KNOWN: usize = 200_000;
