@@ -41,7 +41,7 @@ pub use messages::{
     ApiError, Chunk, ContentRequest, DescriptorRequest, EntryKind, ErrorKind, Event, Fetch, FetchState,
     GcReply, GcRequest, GetRequest, GetUpdate, Held, ListRequest, ListedEntry, MAX_BOUNDARIES, Object,
     OpenPutRequest, PartReply, Problem, Progress, PutKind, PutReply, PutRequest, SearchEffort, Searched,
-    Seconds, Status, Summary, TransferEvent, UpdateCounts,
+    Seconds, Status, Summary, ToldMetadata, TransferEvent, UpdateCounts,
 };
 pub use parts::Parts;
 

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::copy::{Dropped, Preserve};
+
 /// Request to put.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PutRequest {
@@ -28,6 +30,39 @@ pub struct PutRequest {
     /// What receivers call it, one path component; absent: its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Metadata of a tree's entries that receivers are told.
+    #[serde(default, skip_serializing_if = "ToldMetadata::is_default")]
+    pub metadata: ToldMetadata,
+}
+
+/// Metadata of a tree's entries that whoever has the ticket is told, besides kinds, modes, times and the numbers of
+/// owners. The default tells what belongs to the tree, and nothing of the machine or of where files came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ToldMetadata {
+    /// Names of owners.
+    pub owner_names: bool,
+    /// Names of one file stay so.
+    pub hard_links: bool,
+    /// Access control lists, which have numbers of owners.
+    pub acls: bool,
+    /// Extended attributes of `user.`, but those in which programs note where a file came from.
+    pub xattrs: bool,
+    /// With `xattrs` those too, and if this is root those outside `user.`.
+    pub all_xattrs: bool,
+}
+
+impl Default for ToldMetadata {
+    fn default() -> Self {
+        Self { owner_names: false, hard_links: true, acls: true, xattrs: true, all_xattrs: false }
+    }
+}
+
+impl ToldMetadata {
+    /// True if nothing else was asked for.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Boundaries of chunks that one request may name. Parts of a put can have more.
@@ -145,6 +180,9 @@ pub struct GetRequest {
     /// Rules on what of the tree is left out, in their order, as rsync's `--filter` takes them.
     #[serde(default, with = "crate::paths::bytes", skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Vec<u8>>,
+    /// Metadata of a tree's entries that are taken; absent: [`Preserve::of_strangers`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preserve: Option<Preserve>,
     /// Make what is at the destination equal to the tree; absent: nothing that is there is changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<GetUpdate>,
@@ -460,6 +498,9 @@ pub struct Summary {
     /// Search of the disk, if it could be searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
+    /// Metadata of a tree's entries that nobody asked for and that were left out.
+    #[serde(default, skip_serializing_if = "Dropped::is_none")]
+    pub dropped: Dropped,
     /// What an update did; absent for other gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated: Option<UpdateCounts>,

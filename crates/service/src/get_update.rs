@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use towpath_api::copy::{Check, CopyEvent, CopyOptions, CopySummary, Preserve};
+use towpath_api::copy::{Check, CopyEvent, CopyOptions, CopySummary};
 use towpath_api::{ApiError, Event, GetRequest, GetUpdate, Summary, UpdateCounts};
 use towpath_content::pieces::Layout;
 use towpath_files::{Selection, display_name};
@@ -20,9 +20,9 @@ use towpath_targets::spool::{FailOnDrop, Spool};
 use towpath_transfer::{Fetched, Group, Session, Target};
 
 use crate::copy::host;
-use crate::get_tree::taken;
+use crate::get_tree::as_asked;
 use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
-use crate::selecting::{Missing, os_path, selection, usage};
+use crate::selecting::{Missing, os_path, preserve, selection, usage};
 use crate::tree_place::named;
 use towpath_words as words;
 use towpath_words::copies;
@@ -93,19 +93,9 @@ fn destination(request: &GetRequest, about: &About) -> Result<PathBuf, ApiError>
 
 /// As a get takes a tree, and as the person wants what is there treated.
 fn options(request: &GetRequest, update: &GetUpdate) -> CopyOptions {
-    let preserve = Preserve {
-        owner: false,
-        group: false,
-        acls: false,
-        xattrs: false,
-        hard_links: false,
-        devices: false,
-        specials: false,
-        ..Preserve::default()
-    };
     let bytes = |path: &PathBuf| path.as_os_str().as_encoded_bytes().to_vec();
     CopyOptions {
-        preserve,
+        preserve: preserve(request),
         check: if update.checksum { Check::Content } else { Check::Quick },
         dry_run: update.dry_run,
         delete: update.delete,
@@ -133,7 +123,8 @@ async fn copy(
     let spool = Spool::into_empty(file);
     let _end = FailOnDrop(Arc::clone(&spool));
     let name = if towpath_files::names::check_name(&name).is_ok() { name } else { b"tree".to_vec() };
-    let tree = DescribedTree { descriptor: spool.reader(), selection, name, taken };
+    let tree =
+        DescribedTree { descriptor: spool.reader(), selection, name, taken: as_asked(&options.preserve) };
     let target = Arc::clone(&spool) as Arc<dyn Target>;
     let fetching = async {
         let fetched = session.fetch(get.request(target, layout, Group::default())).await;
@@ -175,6 +166,7 @@ fn add(summary: &mut Summary, copied: &CopySummary, dry_run: bool) {
     summary.entries = copied.seen.total();
     summary.bytes = copied.total_size;
     summary.failed = copied.failed + copied.vanished;
+    summary.dropped = copied.dropped;
     summary.updated = Some(UpdateCounts {
         dry_run,
         created: copied.created.total(),

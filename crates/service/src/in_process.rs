@@ -153,7 +153,7 @@ const fn kind_name(kind: ObjectKind) -> &'static str {
 /// The paths that a request names.
 fn source(request: &PutRequest) -> Result<PutSource, ApiError> {
     let paths: Vec<_> = std::iter::once(&request.path).chain(&request.more).cloned().collect();
-    PutSource::new(&paths, &request.filters, request.name.clone())
+    Ok(PutSource::new(&paths, &request.filters, request.name.clone())?.telling(request.metadata))
 }
 
 /// The API over a shared service.

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use serde::{Deserialize, Serialize};
+
 use crate::messages::SearchEffort;
 
 /// One copy, as the command line or another front end asks for it.
@@ -110,7 +112,8 @@ pub struct CopyOptions {
 }
 
 /// Metadata of an entry that is carried over. The default is all of what `rsync -aHAX` carries but what gives rights.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Preserve {
     /// Symbolic links (`-l`). Without it they are skipped and named.
     pub links: bool,
@@ -183,6 +186,14 @@ impl Default for Preserve {
             xattrs: true,
             privileged_xattrs: false,
         }
+    }
+}
+
+impl Preserve {
+    /// Metadata that are taken from a stranger unless a person asks for others: a group of this user's own would let its
+    /// members in, so only root takes groups, as it does owners.
+    pub fn of_strangers(is_root: bool) -> Self {
+        Self { owner: is_root, group: is_root, ..Self::default() }
     }
 }
 

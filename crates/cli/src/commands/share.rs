@@ -11,6 +11,7 @@ use towpath_config::{Config, ConfigRate};
 use towpath_service::{Options, PutSource};
 
 use super::filter_rules::FilterFlags;
+use super::metadata_flags::MetadataFlags;
 use super::{Context, parse_address, parse_rate};
 
 /// Serve files or directories until interrupted; their one ticket is a line on standard output
@@ -26,6 +27,8 @@ pub struct ShareCommand {
     /// What receivers call it [default: its own name; shared, of several]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    #[command(flatten)]
+    metadata: MetadataFlags<true>,
     #[command(flatten)]
     filters: FilterFlags<true>,
     /// Address to listen on, as in 192.0.2.1:7000 [default: all addresses, the port
@@ -44,6 +47,7 @@ impl ShareCommand {
         config.general.limit_rate = ConfigRate(self.limit_rate);
         let service = context.embedded(Options { config, ..Options::default() })?;
         let source = PutSource::new(&self.paths, &self.filters.lines, self.name)?;
+        let source = source.telling(self.metadata.told());
         service.listen(source.key().as_os_str().as_bytes(), self.listen.as_slice()).await?;
         let mut fetches = service.watch_fetches();
         let mut shared = service.share(source).await?;
