@@ -26,14 +26,15 @@ below() {
         config) echo "content files store protocol plugins" ;;
         confinement) echo "content config" ;;
         words) echo "content api link store files transfer ssh sync" ;;
-        service) echo "content api link store files transfer protocol reuse plugins targets ssh sync config confinement words" ;;
+        indexing) echo "content api store files reuse targets config words" ;;
+        service) echo "content api link store files transfer protocol reuse plugins targets ssh sync config confinement words indexing" ;;
         cli) echo "api config confinement words service" ;;
         *) return 1 ;;
     esac
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet link store files transfer protocol reuse plugins targets ssh sync config confinement words service cli"
+order="content api simnet link store files transfer protocol reuse plugins targets ssh sync config confinement words indexing service cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

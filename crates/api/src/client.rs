@@ -1,6 +1,8 @@
 //! The API over the daemon's Unix socket.
 
+use std::convert::Infallible;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -17,10 +19,12 @@ use tokio::sync::mpsc;
 
 use crate::copy::{CopyEvent, CopyRequest, CopySummary};
 use crate::messages::{
-    ApiError, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest, ListRequest, Object,
-    OpenPutRequest, PartReply, Problem, PutReply, PutRequest, Status, Summary, TransferEvent,
+    AnswerLine, ApiError, CallEnd, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest,
+    IndexRequest, Indexed, ListRequest, Object, OpenPutRequest, PartReply, Problem, PutReply, PutRequest,
+    ShareRequest, Status, Summary, TransferEvent,
 };
-use crate::{Api, BoxFuture, Content, Input, Parts, Session};
+use crate::passing::PassingStream;
+use crate::{Api, BoxFuture, Content, Input, Parts, PutsInParts, Session};
 
 type RequestBody = BoxBody<Bytes, io::Error>;
 
@@ -49,7 +53,19 @@ impl Client {
         path: &str,
         body: RequestBody,
     ) -> Result<Response<Incoming>, ApiError> {
+        self.send_with(method, path, body, None).await
+    }
+
+    /// Sends a request, and a descriptor with its first byte.
+    async fn send_with(
+        &self,
+        method: Method,
+        path: &str,
+        body: RequestBody,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<Response<Incoming>, ApiError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.lost(&error))?;
+        let stream = PassingStream::new(stream, descriptor);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.lost(&error))?;
@@ -102,28 +118,32 @@ impl Client {
                 event => drop(events.send(event).await),
             }
         }
-        Err(ApiError::new(ErrorKind::Unreachable, "the daemon ended in the middle of the request")
-            .hint("run the same command again: it goes on where it was"))
+        Err(cut_short())
     }
 
-    /// The same to a summary.
-    async fn to_summary<Q: Serialize + Sync>(
+    /// Sends a request, and a descriptor with it, and hands each event of its answer on, up to its end.
+    async fn to_end<Q: Serialize, S: DeserializeOwned, E: DeserializeOwned>(
         &self,
         path: &str,
-        request: &Q,
-        events: &mpsc::Sender<Event>,
-    ) -> Result<Summary, ApiError> {
-        match self.events(path, json_body(Some(request))?, events).await? {
-            Event::Summary(summary) => Ok(summary),
-            Event::Failed(error) => Err(error),
-            _ => Err(ApiError::new(ErrorKind::Failed, "the daemon's answer has no end")),
+        request: Q,
+        descriptor: Option<OwnedFd>,
+        events: mpsc::Sender<E>,
+    ) -> Result<S, ApiError> {
+        let answer = self.send_with(Method::POST, path, json_body(Some(&request))?, descriptor).await?;
+        let mut lines = AnswerLines::of(self.good(answer).await?);
+        while let Some(line) = lines.next().await? {
+            match line {
+                AnswerLine::Event(event) => drop(events.send(event).await),
+                AnswerLine::End(CallEnd::Summary(summary)) => return Ok(summary),
+                AnswerLine::End(CallEnd::Failed(error)) => return Err(error),
+            }
         }
+        Err(cut_short())
     }
 
     /// Sends a request whose answer is one object a line.
     async fn lines(&self, method: Method, path: &str, body: RequestBody) -> Result<AnswerLines, ApiError> {
-        let response = self.good(self.send(method, path, body).await?).await?;
-        Ok(AnswerLines { body: response.into_body(), lines: Lines::default() })
+        Ok(AnswerLines::of(self.good(self.send(method, path, body).await?).await?))
     }
 
     async fn part(&self, id: String, offset: u64, part: Input<'_>) -> Result<PartReply, ApiError> {
@@ -137,6 +157,11 @@ impl Client {
         let (reply, ()) = tokio::join!(sending, pump(part, parts));
         reply
     }
+}
+
+fn cut_short() -> ApiError {
+    ApiError::new(ErrorKind::Unreachable, "the daemon ended in the middle of the request")
+        .hint("run the same command again: it goes on where it was")
 }
 
 fn json_body<Q: Serialize>(question: Option<&Q>) -> Result<RequestBody, ApiError> {
@@ -161,6 +186,10 @@ struct AnswerLines {
 }
 
 impl AnswerLines {
+    fn of(answer: Response<Incoming>) -> Self {
+        Self { body: answer.into_body(), lines: Lines::default() }
+    }
+
     async fn next<A: DeserializeOwned>(&mut self) -> Result<Option<A>, ApiError> {
         loop {
             if let Some(line) = self.lines.next_line() {
@@ -238,6 +267,29 @@ impl futures_core::Stream for FrameStream {
     }
 }
 
+impl PutsInParts for Client {
+    fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
+        Box::pin(async move { self.call(Method::POST, "/v1/puts", Some(&request)).await })
+    }
+
+    fn put_part<'a>(
+        &'a self,
+        id: String,
+        offset: u64,
+        part: Input<'a>,
+    ) -> BoxFuture<'a, Result<PartReply, ApiError>> {
+        Box::pin(self.part(id, offset, part))
+    }
+
+    fn commit_put(&self, id: String) -> BoxFuture<'_, Result<PutReply, ApiError>> {
+        Box::pin(async move { self.call(Method::POST, &format!("/v1/puts/{id}/commit"), None::<&()>).await })
+    }
+
+    fn abort_put(&self, id: String) -> BoxFuture<'_, Result<(), ApiError>> {
+        Box::pin(async move { self.call(Method::DELETE, &format!("/v1/puts/{id}"), None::<&()>).await })
+    }
+}
+
 impl Api for Client {
     fn put(&self, request: PutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
         Box::pin(async move { self.call(Method::POST, "/v1/put", Some(&request)).await })
@@ -248,7 +300,7 @@ impl Api for Client {
         request: PutRequest,
         events: mpsc::Sender<Event>,
     ) -> BoxFuture<'a, Result<Summary, ApiError>> {
-        Box::pin(async move { self.to_summary("/v1/put-to-end", &request, &events).await })
+        Box::pin(self.to_end("/v1/put-to-end", request, None, events))
     }
 
     fn put_stream<'a>(
@@ -286,28 +338,7 @@ impl Api for Client {
         request: GetRequest,
         events: mpsc::Sender<Event>,
     ) -> BoxFuture<'a, Result<Summary, ApiError>> {
-        Box::pin(async move { self.to_summary("/v1/get", &request, &events).await })
-    }
-
-    fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
-        Box::pin(async move { self.call(Method::POST, "/v1/puts", Some(&request)).await })
-    }
-
-    fn put_part<'a>(
-        &'a self,
-        id: String,
-        offset: u64,
-        part: Input<'a>,
-    ) -> BoxFuture<'a, Result<PartReply, ApiError>> {
-        Box::pin(self.part(id, offset, part))
-    }
-
-    fn commit_put(&self, id: String) -> BoxFuture<'_, Result<PutReply, ApiError>> {
-        Box::pin(async move { self.call(Method::POST, &format!("/v1/puts/{id}/commit"), None::<&()>).await })
-    }
-
-    fn abort_put(&self, id: String) -> BoxFuture<'_, Result<(), ApiError>> {
-        Box::pin(async move { self.call(Method::DELETE, &format!("/v1/puts/{id}"), None::<&()>).await })
+        Box::pin(self.to_end("/v1/get", request, None, events))
     }
 
     fn content(&self, request: ContentRequest) -> BoxFuture<'_, Result<Content, ApiError>> {
@@ -325,12 +356,24 @@ impl Api for Client {
 
     fn copy(
         &self,
-        _: CopyRequest,
-        _: mpsc::Sender<CopyEvent>,
+        mut request: CopyRequest,
+        events: mpsc::Sender<CopyEvent>,
     ) -> BoxFuture<'_, Result<CopySummary, ApiError>> {
-        let refusal = ApiError::new(ErrorKind::Usage, "a daemon makes no copies")
-            .hint("copy in the process that asks for it, where the terminal and the ssh agent are");
-        Box::pin(std::future::ready(Err(refusal)))
+        let reached = request.reached.take();
+        Box::pin(self.to_end("/v1/copy", request, reached, events))
+    }
+
+    fn index(
+        &self,
+        request: IndexRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'_, Result<Indexed, ApiError>> {
+        Box::pin(self.to_end("/v1/index", request, None, events))
+    }
+
+    fn share(&self, _: ShareRequest, _: mpsc::Sender<Event>) -> BoxFuture<'_, Result<Infallible, ApiError>> {
+        let refusal = ApiError::new(ErrorKind::Usage, "a daemon serves what is put");
+        Box::pin(std::future::ready(Err(refusal.hint("put it instead: its ticket is good until it is done"))))
     }
 
     fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>> {

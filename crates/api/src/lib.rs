@@ -8,13 +8,15 @@
 //! |---|---|
 //! | [`Api::put`] | `POST /v1/put` |
 //! | [`Api::put_stream`] | `POST /v1/put-stream`, the bytes as body |
-//! | [`Api::open_put`] | `POST /v1/puts` |
-//! | [`Api::put_part`] | `POST /v1/puts/{id}/data`, the bytes as body |
-//! | [`Api::commit_put`] | `POST /v1/puts/{id}/commit` |
-//! | [`Api::abort_put`] | `DELETE /v1/puts/{id}` |
+//! | [`PutsInParts::open_put`] | `POST /v1/puts` |
+//! | [`PutsInParts::put_part`] | `POST /v1/puts/{id}/data`, the bytes as body |
+//! | [`PutsInParts::commit_put`] | `POST /v1/puts/{id}/commit` |
+//! | [`PutsInParts::abort_put`] | `DELETE /v1/puts/{id}` |
 //! | [`Api::get`] | `POST /v1/get`, events as body |
 //! | [`Api::content`] | `POST /v1/content`, the bytes as answer |
-//! | [`Api::copy`] | none: a copy runs in the process that asks for it |
+//! | [`Api::copy`] | `POST /v1/copy`, events as body; the other side's socket comes along |
+//! | [`Api::index`] | `POST /v1/index`, events as body |
+//! | [`Api::share`] | none: it listens for its own command |
 //! | [`Api::session`] | `POST /v1/sessions` |
 //! | [`Api::list`] | `GET /v1/objects` |
 //! | [`Api::done`] | `POST /v1/done` |
@@ -25,10 +27,12 @@
 pub mod client;
 pub mod copy;
 pub mod messages;
+mod names;
 mod parts;
-mod paths;
+mod passing;
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -38,10 +42,11 @@ use tokio::sync::mpsc;
 pub use client::Client;
 use copy::{CopyEvent, CopyRequest, CopySummary};
 pub use messages::{
-    ApiError, Chunk, ContentRequest, DescriptorRequest, EntryKind, ErrorKind, Event, Fetch, FetchState,
-    GcReply, GcRequest, GetRequest, GetUpdate, Held, ListRequest, ListedEntry, MAX_BOUNDARIES, Object,
-    OpenPutRequest, PartReply, Problem, Progress, PutKind, PutReply, PutRequest, SearchEffort, Searched,
-    Seconds, Status, Summary, ToldMetadata, TransferEvent, UpdateCounts,
+    AnswerLine, ApiError, CallEnd, Chunk, ContentRequest, DescriptorRequest, EntryKind, ErrorKind, Event,
+    Fetch, FetchState, GcReply, GcRequest, GetRequest, GetUpdate, Held, IndexRequest, Indexed, ListRequest,
+    ListedEntry, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem, Progress, PutKind, PutReply,
+    PutRequest, SearchEffort, Searched, Seconds, ShareRequest, Status, Summary, ToldMetadata, TransferEvent,
+    UpdateCounts,
 };
 pub use parts::Parts;
 
@@ -70,8 +75,30 @@ pub struct Session {
     pub open: Box<dyn Any + Send>,
 }
 
+/// Puts whose bytes come in parts.
+pub trait PutsInParts: Send + Sync {
+    /// Begins a put whose bytes come in parts. Its ticket can be given away at once, and a receiver
+    /// follows.
+    fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>>;
+
+    /// Appends a part to the put `id` (its live OID). `offset` is where the part begins: what the
+    /// put has already is taken for a repeat and left out, and a gap is refused.
+    fn put_part<'a>(
+        &'a self,
+        id: String,
+        offset: u64,
+        part: Input<'a>,
+    ) -> BoxFuture<'a, Result<PartReply, ApiError>>;
+
+    /// Ends a put in parts: the object is whole. May be said again.
+    fn commit_put(&self, id: String) -> BoxFuture<'_, Result<PutReply, ApiError>>;
+
+    /// Gives a put in parts up; whoever follows it gets an event.
+    fn abort_put(&self, id: String) -> BoxFuture<'_, Result<(), ApiError>>;
+}
+
 /// The service, in process or behind the socket.
-pub trait Api: Send + Sync {
+pub trait Api: PutsInParts {
     /// Hands a file or a tree to the service; its ticket comes at once.
     fn put(&self, request: PutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>>;
 
@@ -91,25 +118,6 @@ pub trait Api: Send + Sync {
         ticket: mpsc::Sender<PutReply>,
     ) -> BoxFuture<'a, Result<PutReply, ApiError>>;
 
-    /// Begins a put whose bytes come in parts. Its ticket can be given away at once, and a receiver
-    /// follows.
-    fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>>;
-
-    /// Appends a part to the put `id` (its live OID). `offset` is where the part begins: what the
-    /// put has already is taken for a repeat and left out, and a gap is refused.
-    fn put_part<'a>(
-        &'a self,
-        id: String,
-        offset: u64,
-        part: Input<'a>,
-    ) -> BoxFuture<'a, Result<PartReply, ApiError>>;
-
-    /// Ends a put in parts: the object is whole. May be said again.
-    fn commit_put(&self, id: String) -> BoxFuture<'_, Result<PutReply, ApiError>>;
-
-    /// Gives a put in parts up; whoever follows it gets an event.
-    fn abort_put(&self, id: String) -> BoxFuture<'_, Result<(), ApiError>>;
-
     /// Fetches into a file or directory. Events come while it goes on; the last is a summary.
     fn get<'a>(
         &'a self,
@@ -123,13 +131,31 @@ pub trait Api: Send + Sync {
     /// Copies trees and files within this machine, or to or from another one over ssh. Events come while it goes on. The
     /// summary counts entries that failed; an error ended the copy as a whole.
     ///
-    /// A copy runs in the caller's own process, with its terminal, ssh agent, umask and limits: the client of a daemon
-    /// refuses. Dropping the future ends the copy; what is complete stays.
+    /// Without a daemon the copy runs in the caller's own process, and starts ssh there. A daemon starts no programs and has
+    /// another umask and working directory: of it, see [`CopyRequest`]. Dropping the future ends the copy; what is
+    /// complete stays.
     fn copy(
         &self,
         request: CopyRequest,
         events: mpsc::Sender<CopyEvent>,
     ) -> BoxFuture<'_, Result<CopySummary, ApiError>>;
+
+    /// Reads files ahead of time, so that later transfers find them. Events come while it goes on: progress, and files that
+    /// could not be read. Dropping the future ends it; what was indexed stays.
+    fn index(
+        &self,
+        request: IndexRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'_, Result<Indexed, ApiError>>;
+
+    /// Serves a file or tree until the future is dropped, under the same ticket as last time if it has not changed. Events:
+    /// the ticket at once, files that are left out, a summary when all has been read, and who fetches. The client of a
+    /// daemon refuses: a share listens where its own command says, and a daemon serves what is put.
+    fn share(
+        &self,
+        request: ShareRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'_, Result<Infallible, ApiError>>;
 
     /// Begins a session, which holds what is put under its name.
     fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>>;

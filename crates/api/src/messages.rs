@@ -1,18 +1,20 @@
 //! The messages of the local API, as JSON has them.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::copy::{Dropped, Preserve};
+use crate::names;
 
 /// Request to put.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PutRequest {
     /// A file or directory, absolute. It is referred to, not copied.
-    #[serde(with = "crate::paths")]
+    #[serde(with = "names::path")]
     pub path: PathBuf,
     /// The session that holds it; absent: pinned until it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,10 +24,10 @@ pub struct PutRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub boundaries: Vec<u64>,
     /// Further paths, absolute: all of them become one tree, each under its last name.
-    #[serde(default, with = "crate::paths::list", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, with = "names::paths", skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<PathBuf>,
     /// Rules on what is left out, in their order, as rsync's `--filter` takes them.
-    #[serde(default, with = "crate::paths::bytes", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, with = "names::list", skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Vec<u8>>,
     /// What receivers call it, one path component; absent: its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,10 +142,10 @@ pub struct GetRequest {
     pub ticket: String,
     /// Destination, absolute; an existing directory takes the object under its own name. Absent: under
     /// its own name in `directory`.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::paths::option")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "names::path_option")]
     pub output: Option<PathBuf>,
     /// The directory for an object that comes under its own name, absolute.
-    #[serde(with = "crate::paths")]
+    #[serde(with = "names::path")]
     pub directory: PathBuf,
     /// Draw from anything that the service knows on this machine, not only from what this sender
     /// sent before. The sender can tell from what it is not asked for.
@@ -166,7 +168,7 @@ pub struct GetRequest {
     pub no_search: bool,
     /// Directories that are searched too, absolute. The sender can tell from what it is not asked for
     /// whether they hold it.
-    #[serde(default, with = "crate::paths::list")]
+    #[serde(default, with = "names::paths")]
     pub search: Vec<PathBuf>,
     /// Effort of the search where probably nothing is found.
     #[serde(default)]
@@ -175,10 +177,10 @@ pub struct GetRequest {
     #[serde(default)]
     pub list: bool,
     /// Paths in the tree: only these, each under its last name in the destination. Empty: all of it.
-    #[serde(default, with = "crate::paths::list", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, with = "names::paths", skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathBuf>,
     /// Rules on what of the tree is left out, in their order, as rsync's `--filter` takes them.
-    #[serde(default, with = "crate::paths::bytes", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, with = "names::list", skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Vec<u8>>,
     /// Metadata of a tree's entries that are taken; absent: [`Preserve::of_strangers`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -206,10 +208,10 @@ pub struct GetUpdate {
     /// Keep what would be replaced or removed, under another name.
     pub backup: bool,
     /// The end of that name.
-    #[serde(with = "crate::paths")]
+    #[serde(with = "names::path")]
     pub suffix: PathBuf,
     /// A directory for it, relative to the destination.
-    #[serde(skip_serializing_if = "Option::is_none", with = "crate::paths::option")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "names::path_option")]
     pub backup_dir: Option<PathBuf>,
 }
 
@@ -222,6 +224,48 @@ pub enum SearchEffort {
     Some,
     /// Until all is searched, or all has come.
     All,
+}
+
+/// Directories to index.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct IndexRequest {
+    /// Directories whose files are indexed, absolute.
+    #[serde(with = "names::paths")]
+    pub directories: Vec<PathBuf>,
+}
+
+/// Counts of what was indexed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Indexed {
+    /// Files in the index now.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Number of them that were in it before, unchanged, and not read.
+    pub unchanged: u64,
+    /// Bytes that were read.
+    pub read: u64,
+    /// Files that could not be read, each reported by an event.
+    pub failed: u64,
+    /// Time that it took.
+    pub seconds: Seconds,
+}
+
+/// What to serve until its command ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShareRequest {
+    /// Files or directories, which are referred to, not copied; several are one tree, each under its last name.
+    pub paths: Vec<PathBuf>,
+    /// As in [`PutRequest::filters`].
+    pub filters: Vec<Vec<u8>>,
+    /// As in [`PutRequest::name`].
+    pub name: Option<String>,
+    /// As in [`PutRequest::metadata`].
+    pub metadata: ToldMetadata,
+    /// Where to listen; absent: at all addresses, the port of last time.
+    pub listen: Option<SocketAddr>,
+    /// Bytes per second; 0 is no limit.
+    pub limit_rate: u64,
 }
 
 /// The object to get as a stream.
@@ -309,7 +353,7 @@ pub enum Event {
         /// Changes, as rsync's `%i` has them: `YXcstpoguax`.
         changes: String,
         /// Below the destination; directories end with a slash.
-        #[serde(with = "crate::paths")]
+        #[serde(with = "names::path")]
         path: PathBuf,
         /// Bytes of its content.
         size: u64,
@@ -317,7 +361,7 @@ pub enum Event {
     /// An entry at the destination was removed, or would be.
     Deleted {
         /// Below the destination.
-        #[serde(with = "crate::paths")]
+        #[serde(with = "names::path")]
         path: PathBuf,
         /// It was a directory.
         is_dir: bool,
@@ -361,7 +405,7 @@ pub struct TransferEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedEntry {
     /// Its path in the tree; of a single file its name, empty if it has none.
-    #[serde(with = "crate::paths")]
+    #[serde(with = "names::path")]
     pub path: PathBuf,
     /// Its kind.
     pub kind: EntryKind,
@@ -375,7 +419,7 @@ pub struct ListedEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<FileTime>,
     /// Target of a symbolic link.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::paths::option")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "names::path_option")]
     pub target: Option<PathBuf>,
     /// Its sender could not read it, or does not let it out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -478,7 +522,7 @@ pub struct Summary {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub oid: String,
     /// Path at which it is now.
-    #[serde(with = "crate::paths")]
+    #[serde(with = "names::path")]
     pub output: PathBuf,
     /// Bytes of all files.
     pub bytes: u64,
@@ -661,6 +705,29 @@ pub struct Status {
     /// Gets under way.
     #[serde(default)]
     pub gets: u64,
+    /// Copies under way.
+    #[serde(default)]
+    pub copies: u64,
+}
+
+/// End of a call that tells events.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum CallEnd<S> {
+    /// It came to its end.
+    Summary(S),
+    /// It failed as a whole.
+    Failed(ApiError),
+}
+
+/// A line of the answer of such a call.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum AnswerLine<S, E> {
+    /// The last one.
+    End(CallEnd<S>),
+    /// It goes on.
+    Event(E),
 }
 
 /// Kind of an error by what to do about it: one kind for each different next step.

@@ -132,9 +132,11 @@ settings! {
         live strangers: Count = Count(32),
         /// Connections at once to the socket of the local API.
         live local_connections: Count = Count(2048),
-        /// Gets and puts at once, in all. A put in parts counts from its start until it is committed or abandoned.
+        /// Gets, puts and copies at once, in all. A put in parts counts from its start until it is committed or abandoned.
         live transfers: Count = Count(256),
-        /// Bytes that gets may hold in memory before they are written, 32 MiB each. A further get is refused.
+        /// Copies at once that the daemon makes (`--by-daemon`). They count among `transfers` too.
+        live copies: Count = Count(16),
+        /// Bytes that gets and copies may hold in memory before they are written, 32 MiB each. A further one is refused.
         live memory: Bytes = Bytes(2 << 30),
         /// Bytes of content in memory for all applications (`/v1/content`, `/v1/chunks`). Half of it is divided evenly among `local_connections`, at least 8 KiB each. So readers that stall do not stop others.
         live content_memory: Bytes = Bytes(256 << 20),

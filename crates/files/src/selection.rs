@@ -131,19 +131,7 @@ impl Selection {
         }
         wanted.sort_by(|one, other| one.path.names().cmp(other.path.names()));
         wanted.dedup();
-        if wanted.iter().any(|wanted| wanted.path.is_root()) {
-            return Err(SelectionFault::Root);
-        }
-        if let Some([outer, inner]) =
-            wanted.array_windows().find(|[one, next]| next.path.starts_with(&one.path))
-        {
-            return Err(SelectionFault::Nested { inner: inner.path.clone(), outer: outer.path.clone() });
-        }
-        let mut names: Vec<_> = wanted.iter().map(|wanted| &wanted.name).collect();
-        names.sort();
-        if let Some([same, _]) = names.array_windows().find(|[one, next]| one == next) {
-            return Err(SelectionFault::SameName((*same).clone()));
-        }
+        check(&wanted)?;
         let (paths, names): (Vec<_>, Vec<_>) =
             wanted.into_iter().map(|WantedPath { path, name }| (path, name)).unzip();
         Ok(Self {
@@ -195,7 +183,17 @@ impl Selection {
             self.open.push(OpenDir::Wanted);
             return Ok(Some(selected));
         }
-        let is_on_the_way = match self.open.last() {
+        let is_on_the_way = self.is_on_the_way(entry)?;
+        if is_on_the_way {
+            self.go_to(entry)?;
+        }
+        self.open.push(if is_on_the_way { OpenDir::OnTheWay } else { OpenDir::Skipped });
+        Ok(None)
+    }
+
+    /// Whether something in a directory may be wanted that is not wanted itself.
+    fn is_on_the_way(&self, entry: &Entry) -> Result<bool, FileError> {
+        Ok(match self.open.last() {
             None => true,
             Some(OpenDir::OnTheWay) => {
                 let path = self.at.join(&entry.name)?;
@@ -203,12 +201,7 @@ impl Selection {
                 self.list.is_on_the_way(&names) && self.list.find(&names).is_none()
             }
             Some(OpenDir::Wanted | OpenDir::Skipped) => false,
-        };
-        if is_on_the_way {
-            self.go_to(entry)?;
-        }
-        self.open.push(if is_on_the_way { OpenDir::OnTheWay } else { OpenDir::Skipped });
-        Ok(None)
+        })
     }
 
     /// The root has no name.
@@ -256,6 +249,23 @@ impl Selection {
                 Some(selected)
             }
         }
+    }
+}
+
+/// Whether it is clear where each path goes; they are sorted.
+fn check(wanted: &[WantedPath]) -> Result<(), SelectionFault> {
+    if wanted.iter().any(|wanted| wanted.path.is_root()) {
+        return Err(SelectionFault::Root);
+    }
+    if let Some([outer, inner]) = wanted.array_windows().find(|[one, next]| next.path.starts_with(&one.path))
+    {
+        return Err(SelectionFault::Nested { inner: inner.path.clone(), outer: outer.path.clone() });
+    }
+    let mut names: Vec<_> = wanted.iter().map(|wanted| &wanted.name).collect();
+    names.sort();
+    match names.array_windows().find(|[one, next]| one == next) {
+        Some([same, _]) => Err(SelectionFault::SameName((*same).clone())),
+        None => Ok(()),
     }
 }
 

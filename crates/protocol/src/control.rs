@@ -13,6 +13,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::delivery::{ControlDelivery, Delivered, GIVE_BACK};
+use super::pace::Pace;
 pub use super::wire::MAX_MESSAGE;
 use super::wire::{Body, ControlCredit, ControlData, ControlEnd};
 
@@ -23,6 +24,8 @@ pub const WINDOW: usize = 4 << 20;
 /// Shorter messages are copied: a frame shares its memory with those around it, of up to 304 KiB, and a message that waits
 /// would keep all of that.
 const SHORT: usize = 128 << 10;
+/// Shorter messages do not wait for the limit of the rate, but count: others wait for what they say.
+const BRIEF: usize = 4 << 10;
 /// Bytes that a message counts for besides its own, so that empty ones are not for nothing.
 pub const OVERHEAD: usize = 64;
 /// Messages that the window has room for, at most.
@@ -55,6 +58,8 @@ pub(super) type Urgent = mpsc::UnboundedSender<Body>;
 pub(super) struct ControlStream {
     /// Bytes that may still be sent; nothing before the peer's hello.
     credit: Semaphore,
+    /// Limits what is sent.
+    pace: Arc<Pace>,
     state: Mutex<StreamState>,
     urgent: Urgent,
 }
@@ -82,10 +87,10 @@ const fn cost(message: &Bytes) -> usize {
 }
 
 impl ControlStream {
-    pub(super) fn new(urgent: Urgent) -> (Arc<Self>, (ControlSender, ControlReceiver)) {
+    pub(super) fn new(urgent: Urgent, pace: Arc<Pace>) -> (Arc<Self>, (ControlSender, ControlReceiver)) {
         let (inbox_in, inbox) = mpsc::channel(MESSAGES);
         let state = Mutex::new(StreamState { inbox: Some(inbox_in), ..StreamState::default() });
-        let stream = Arc::new(Self { credit: Semaphore::new(0), state, urgent });
+        let stream = Arc::new(Self { credit: Semaphore::new(0), pace, state, urgent });
         let sender = ControlSender(Arc::new(StreamSending(Arc::clone(&stream))));
         (Arc::clone(&stream), (sender, ControlReceiver { inbox, taken: 0, stream }))
     }
@@ -186,13 +191,18 @@ impl ControlStream {
 }
 
 impl ControlSender {
-    /// Sends a message of at most [`MAX_MESSAGE`] bytes; waits until the peer has room for it.
+    /// Sends a message of at most [`MAX_MESSAGE`] bytes; waits until the peer has room for it, and the limit of the rate
+    /// lets it pass.
     /// Cancel-safe: a message is sent as a whole or not at all.
     pub async fn send(&self, message: Bytes) -> Result<(), ControlClosed> {
         if message.len() > MAX_MESSAGE {
             return Err(ControlClosed);
         }
         let (stream, cost) = (&self.0.0, cost(&message));
+        match message.len() < BRIEF {
+            true => drop(stream.pace.wait(cost as u64, Instant::now())),
+            false => stream.pace.pass(cost as u64).await,
+        }
         let room = stream.credit.acquire_many(cost as u32).await.map_err(|_| ControlClosed)?;
         room.forget();
         stream.state().delivery.sent(cost, Instant::now());
@@ -236,7 +246,7 @@ mod tests {
     #[test]
     fn what_nobody_listens_to_is_given_back_in_few_messages_and_all_of_it() {
         let (urgent, mut queue) = mpsc::unbounded_channel();
-        let (stream, (_sender, receiver)) = ControlStream::new(urgent);
+        let (stream, (_sender, receiver)) = ControlStream::new(urgent, Arc::new(Pace::new(0)));
         drop(receiver);
         let empty = Body::ControlData(ControlData { message: Bytes::new() });
         let count = 10 * WINDOW / OVERHEAD;
@@ -250,5 +260,21 @@ mod tests {
             messages += 1;
         }
         assert_eq!((messages, given_back), (10 * WINDOW / GIVE_BACK, count * OVERHEAD));
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_counts_against_the_limit_and_only_what_is_long_waits_for_it() {
+        let ((urgent, mut queue), pace) = (mpsc::unbounded_channel(), Arc::new(Pace::new(1)));
+        let (stream, (sender, _receiver)) = ControlStream::new(urgent, Arc::clone(&pace));
+        stream.greet(true);
+        sender.send(Bytes::from_static(b"ask")).await.unwrap();
+        assert!(queue.try_recv().is_ok());
+        assert!(pace.wait(0, Instant::now()).as_secs() > 60, "a byte a second");
+        let long = sender.send(Bytes::from(vec![0; BRIEF]));
+        tokio::select! {
+            biased;
+            _ = long => panic!("it does not wait"),
+            () = std::future::ready(()) => assert!(queue.try_recv().is_err()),
+        }
     }
 }

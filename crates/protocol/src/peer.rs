@@ -128,7 +128,10 @@ impl Peer {
         let session = Session::new(config.session(&node, service.is_some(), measures), Instant::now());
         let (messages_in, messages) = mpsc::channel(callers::QUEUE);
         let callers = Mutex::new(Callers::new(session, messages_in));
-        let (stream, control) = config.control.then(|| control::ControlStream::new(urgent_in)).unzip();
+        let (stream, control) = config
+            .control
+            .then(|| control::ControlStream::new(urgent_in, Arc::clone(&config.send_pace)))
+            .unzip();
         if !config.from_anyone || service.as_ref().is_some_and(|service| service.knows(&node)) {
             known.cancel();
         }

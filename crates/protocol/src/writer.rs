@@ -89,34 +89,41 @@ impl WriterQueues {
         }
     }
 
-    /// Waits until a batch of `queue` may go out. What is urgent does not wait with it, but counts. `keep_alive` has a
-    /// ping sent if one is due, and says when the next one is.
+    /// Waits until a batch of `queue` may go out, and returns the bytes that went before it. What is urgent does not
+    /// wait with it, but counts; messages of the control stream have waited before. `keep_alive` has a ping sent if one
+    /// is due, and says when the next one is.
     async fn pass(
         &mut self,
         writer: &mut FrameWriter,
         (queue, batch): (WriterQueue, &Batch),
         keep_alive: impl Fn() -> Instant,
-    ) -> Result<(), WriteError> {
+    ) -> Result<u64, WriteError> {
+        if queue == WriterQueue::Control {
+            return Ok(0);
+        }
         let pace = Arc::clone(&self.pace);
         let passing = pace.pass(batch.len() as u64);
         tokio::pin!(passing);
         if passing.as_mut().now_or_never().is_some() {
-            return Ok(());
+            return Ok(0);
         }
         // Frames before it do not wait with it.
         writer.flush().await?;
-        let mut due = keep_alive();
+        let (mut due, mut sent) = (keep_alive(), 0);
         loop {
-            let frame = tokio::select! {
+            let (urgent, frame) = tokio::select! {
                 biased;
-                () = &mut passing => return Ok(()),
-                (_, body) = self.messages.next_before(queue) => Outgoing::control(body),
+                () = &mut passing => return Ok(sent),
+                (urgent, body) = self.messages.next_before(queue) => (urgent, Outgoing::control(body)),
                 () = tokio::time::sleep_until(due.into()) => {
                     due = keep_alive();
                     continue;
                 }
             };
-            self.pace.wait(frame.len() as u64, Instant::now());
+            sent += frame.len() as u64;
+            if urgent == WriterQueue::Session {
+                self.pace.wait(frame.len() as u64, Instant::now());
+            }
             write_batch(writer, frame.into()).await?;
             writer.flush().await?;
         }
@@ -169,9 +176,9 @@ async fn write_all(
         writer.flush().await?;
     }
     while let Some((queue, mut batch)) = queues.next(shared).await {
-        queues.pass(writer, (queue, &batch), || keep_alive(shared)).await?;
+        let before = queues.pass(writer, (queue, &batch), || keep_alive(shared)).await?;
         batch.drop_unwanted();
-        shared.traffic.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        shared.traffic.sent.fetch_add(before + batch.len() as u64, Ordering::Relaxed);
         let is_slow = batch.is_slow;
         write_batch(writer, batch).await?;
         if queues.is_empty() {

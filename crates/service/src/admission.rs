@@ -15,7 +15,7 @@ use towpath_content::lock::lock;
 /// Most memory that a transfer holds.
 fn memory_of(direction: Direction) -> u64 {
     match direction {
-        Direction::Get => u64::from(SessionConfig::default().buffer_bytes),
+        Direction::Get | Direction::Copy => u64::from(SessionConfig::default().buffer_bytes),
         // It is read and hashed in one buffer of its own.
         Direction::Put => 0,
     }
@@ -32,6 +32,7 @@ pub struct Admission {
 #[derive(Debug, Default)]
 struct AdmittedCounts {
     transfers: u64,
+    copies: u64,
     memory: u64,
     is_ending: bool,
 }
@@ -46,8 +47,8 @@ pub struct Admitted {
 }
 
 impl AdmittedCounts {
-    /// Reason why a transfer of this much memory can't begin.
-    fn obstacle(&self, limits: &Limits, memory: u64) -> Option<(String, &'static str)> {
+    /// Reason why a transfer in this direction can't begin.
+    fn obstacle(&self, limits: &Limits, direction: Direction) -> Option<(String, &'static str)> {
         if self.is_ending {
             return Some(("the service is ending".into(), "try again when it is back"));
         }
@@ -57,7 +58,11 @@ impl AdmittedCounts {
                 format!("{} transfers are under way, as many as may be (limits.transfers)", self.transfers);
             return Some((message, later));
         }
-        if self.memory.saturating_add(memory) > limits.memory.0 {
+        if direction == Direction::Copy && self.copies >= limits.copies.0 {
+            let message = format!("{} copies are under way, as many as may be (limits.copies)", self.copies);
+            return Some((message, later));
+        }
+        if self.memory.saturating_add(memory_of(direction)) > limits.memory.0 {
             let message = format!("transfers hold {} MiB of memory (limits.memory)", self.memory >> 20);
             return Some((message, later));
         }
@@ -78,9 +83,15 @@ impl Admission {
         self.noted(direction, admitted)
     }
 
-    /// Lets a put begin whose bytes stay where they are.
-    pub fn begin_in_place(&self) -> Result<Admitted, ApiError> {
-        self.noted(Direction::Put, self.count(Direction::Put, &self.config.get().limits))
+    /// Lets a transfer begin that writes nothing, or of which it is not known yet where: a put whose bytes stay
+    /// where they are, or a copy.
+    pub fn begin_anywhere(&self, direction: Direction) -> Result<Admitted, ApiError> {
+        self.noted(direction, self.count(direction, &self.config.get().limits))
+    }
+
+    /// Looks whether the disk that `directory` lies on has room for a transfer.
+    pub fn check_disk(&self, directory: &Path) -> Result<(), ApiError> {
+        check_disk(directory, self.config.get().limits.disk_free.0)
     }
 
     fn noted(
@@ -95,13 +106,13 @@ impl Admission {
     }
 
     fn count(&self, direction: Direction, limits: &Limits) -> Result<Admitted, ApiError> {
-        let memory = memory_of(direction);
         let mut counts = lock(&self.counts);
-        if let Some((message, hint)) = counts.obstacle(limits, memory) {
+        if let Some((message, hint)) = counts.obstacle(limits, direction) {
             return Err(ApiError::new(ErrorKind::Busy, message).hint(hint));
         }
         counts.transfers += 1;
-        counts.memory += memory;
+        counts.copies += u64::from(direction == Direction::Copy);
+        counts.memory += memory_of(direction);
         drop(counts);
         self.metrics.begun(direction);
         let (counts, metrics) = (Arc::clone(&self.counts), Arc::clone(&self.metrics));
@@ -111,6 +122,11 @@ impl Admission {
     /// Transfers under way.
     pub fn transfers(&self) -> u64 {
         lock(&self.counts).transfers
+    }
+
+    /// Copies among them.
+    pub fn copies(&self) -> u64 {
+        lock(&self.counts).copies
     }
 
     /// Bytes of memory that they may hold.
@@ -135,6 +151,7 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         let mut counts = lock(&self.counts);
         counts.transfers -= 1;
+        counts.copies -= u64::from(self.direction == Direction::Copy);
         counts.memory -= memory_of(self.direction);
         drop(counts);
         self.metrics.ended(self.direction, self.is_done);
@@ -207,6 +224,18 @@ mod tests {
         let (all, _) = admission(|limits| limits.disk_free = Bytes(u64::MAX));
         let error = all.begin(Direction::Get, &directory).unwrap_err();
         assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+    }
+
+    #[test]
+    fn copies_have_a_limit_of_their_own() {
+        let (admission, _) = admission(|limits| limits.copies = Count(1));
+        let copy = || admission.begin_anywhere(Direction::Copy);
+        let first = copy().unwrap();
+        assert!(copy().unwrap_err().message.contains("limits.copies"));
+        assert!(get(&admission).is_ok());
+        drop(first);
+        assert_eq!(admission.copies(), 0);
+        assert!(copy().is_ok());
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! `tow cp` and `tow sync`, which the crate `towpath-sync` does, with this service's key, store and
 //! configuration.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use towpath_api::ApiError;
-use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary};
+use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary, Mode};
+use towpath_api::{ApiError, ErrorKind};
+use towpath_ssh::address::Address;
+use towpath_ssh::channel::RshProcess;
 use towpath_ssh::ciphers::AesHosts;
 pub use towpath_sync::{CopyError, threads_ended};
 use towpath_sync::{Host, Writes};
@@ -14,7 +19,7 @@ use towpath_sync::{Host, Writes};
 use crate::state::Service;
 use towpath_config::Switch;
 use towpath_confinement::{Places, Writable};
-use towpath_words::copies;
+use towpath_words::{copies, ssh};
 
 /// As [`towpath_sync::run`].
 pub async fn run(
@@ -22,7 +27,63 @@ pub async fn run(
     request: CopyRequest,
     person: mpsc::Sender<CopyEvent>,
 ) -> Result<CopySummary, ApiError> {
-    towpath_sync::run(&host(service), request, person).await.map_err(|error| copies::copy(&error))
+    towpath_sync::run(&host(service, request.umask), request, person)
+        .await
+        .map_err(|error| copies::copy(&error))
+}
+
+/// A copy that this process hands to a daemon: the command that leads to the other machine.
+pub struct HandedCopy(Option<RshProcess>);
+
+impl HandedCopy {
+    /// Makes a request of somebody who is in the directory `here` one that a daemon takes.
+    pub fn new(request: &mut CopyRequest, here: &Path) -> Result<Self, ApiError> {
+        towpath_ssh::handed::hand_over(request, here).map(Self).map_err(|error| ssh::ssh(&error))
+    }
+
+    /// The end of the copy, once the command has ended. The daemon knows only that its other side is gone, and the command
+    /// may tell why. `was_there`: the copy had begun; what fails sooner otherwise is not waited for.
+    pub async fn end<T>(self, result: Result<T, ApiError>, was_there: bool) -> Result<T, ApiError> {
+        let is_lost = result.as_ref().is_err_and(|error| error.kind == ErrorKind::Unreachable);
+        let Some(mut process) = self.0.filter(|_| was_there || is_lost || result.is_ok()) else {
+            return result;
+        };
+        match process.failure(was_there).await {
+            Some(told) if is_lost => Err(ssh::ssh(&told)),
+            _ => result,
+        }
+    }
+}
+
+/// Refuses what a daemon can't do of a copy, before anything is read or written.
+pub(crate) fn check(service: &Service, request: &CopyRequest) -> Result<(), ApiError> {
+    let local = |named: &OsStr| match Address::parse(named).map_err(|error| ssh::ssh(&error))? {
+        Address::Local(path) if path.is_absolute() => Ok(Some(path)),
+        Address::Local(_) => {
+            Err(ApiError::new(ErrorKind::Usage, "paths of this machine have to be absolute"))
+        }
+        Address::Remote(_) => Ok(None),
+    };
+    let sources: Vec<Option<PathBuf>> =
+        request.sources.iter().map(|source| local(source)).collect::<Result<_, ApiError>>()?;
+    let destination = local(&request.destination)?;
+    let is_pulled = sources.iter().any(Option::is_none);
+    if is_pulled != destination.is_none() && request.reached.is_none() {
+        let message = "a daemon starts no programs: the other side's socket has to come with the request";
+        return Err(ApiError::new(ErrorKind::Usage, message).hint("docs/formats/local-api.md says how"));
+    }
+    if request.options.dry_run {
+        return Ok(());
+    }
+    if request.options.remove_source_files {
+        sources.iter().flatten().try_for_each(|source| service.check_writable(source))?;
+    }
+    let Some(destination) = destination else { return Ok(()) };
+    let backups = request.options.backup_dir.as_deref().map(|dir| destination.join(OsStr::from_bytes(dir)));
+    let behind = destination.canonicalize().ok().filter(|_| request.mode == Mode::Cp);
+    let written = [Some(&destination), backups.as_ref(), behind.as_ref()];
+    written.into_iter().flatten().try_for_each(|path| service.check_writable(path))?;
+    service.admission.check_disk(&destination)
 }
 
 /// As [`towpath_sync::serve_stdio`]; `begin` gets what the copy may write with what this service does.
@@ -30,7 +91,7 @@ pub async fn serve_stdio(
     service: &Service,
     begin: impl FnOnce(&Writable) -> Result<Handle, CopyError>,
 ) -> Result<(), ApiError> {
-    let (places, host) = (Places::of(&service.home), host(service));
+    let (places, host) = (Places::of(&service.home), host(service, None));
     let serving = towpath_sync::serve_stdio(&host, |writes| begin(&writable(&places, writes)));
     serving.await.map_err(|error| copies::copy(&error))
 }
@@ -46,7 +107,7 @@ fn writable(places: &Places, writes: &Writes) -> Writable {
     }
 }
 
-pub(crate) fn host(service: &Service) -> Arc<Host> {
+pub(crate) fn host(service: &Service, umask: Option<u32>) -> Arc<Host> {
     let config = service.config();
     Arc::new(Host {
         identity: service.identity.clone(),
@@ -58,6 +119,7 @@ pub(crate) fn host(service: &Service) -> Arc<Host> {
         shares: service.home.shares(),
         aes_hosts: AesHosts::new(service.home.aes_hosts()),
         bases_beyond: config.general.bases_beyond == Switch::On,
+        umask,
         words: copies::entry,
     })
 }

@@ -55,7 +55,9 @@ pub(crate) async fn run(
     events: &mpsc::Sender<Event>,
     summary: &mut Summary,
 ) -> Result<(), Failure> {
-    let record = place.record(get, &selection)?;
+    let (record, selection) = record(get, place, selection).await?;
+    // What lies there already is not the sender's, or was noted when it came.
+    let free: Vec<_> = place.paths(&selection).filter(|path| path.symlink_metadata().is_err()).collect();
     let spool_path = record.beside("tree");
     let spool = Spool::open(&spool_path).map_err(|e| words::io("create", &spool_path, &e))?;
     let _end = FailOnDrop(Arc::clone(&spool));
@@ -65,7 +67,7 @@ pub(crate) async fn run(
     let opening =
         tokio::task::spawn_blocking(move || TreeTarget::open(&to, record, (&service, preserve), problems));
     let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
-    place.paths(&selection).for_each(|path| get.note_destination(&path));
+    free.iter().for_each(|path| get.note_destination(path));
 
     let session = Arc::new(Session::start(Arc::clone(&get.for_tree), get.context.clone(), get.config));
     let writer = TreeWriter::new(&tree, &session, selection);
@@ -102,6 +104,17 @@ pub(crate) async fn run(
     summary.dropped = *lock(&tree.dropped);
     missing.tell(events, summary, matches!(place, TreePlace::Within { .. })).await?;
     Ok(())
+}
+
+/// The record of what an interrupted get left at `place`.
+async fn record(
+    get: &Arc<GetUnderWay>,
+    place: &TreePlace,
+    selection: Selection,
+) -> Result<(Record, Selection), ApiError> {
+    let (get, place) = (Arc::clone(get), place.clone());
+    let opening = tokio::task::spawn_blocking(move || Ok((place.record(&get, &selection)?, selection)));
+    opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
 }
 
 /// Tells of single files that failed, until it is dropped.

@@ -79,16 +79,19 @@ fn destination(request: &GetRequest, about: &About) -> Result<PathBuf, ApiError>
         None => named(&request.directory, about)?,
     };
     let is_missing = destination.symlink_metadata().is_err();
-    if destination.is_dir() || is_missing && !is_part {
-        return Ok(destination);
+    match destination.is_dir() || is_missing && !is_part {
+        true => Ok(destination),
+        false => Err(no_directory(&destination, is_part)),
     }
+}
+
+fn no_directory(destination: &Path, is_part: bool) -> ApiError {
     let shown = display_name(destination.as_os_str().as_encoded_bytes());
-    let hint = if is_part {
-        "paths are updated in a directory that is there"
-    } else {
-        "remove it, or choose another place"
+    let hint = match is_part {
+        true => "paths are updated in a directory that is there",
+        false => "remove it, or choose another place",
     };
-    Err(usage(format!("{shown} is no directory")).hint(hint))
+    usage(format!("{shown} is no directory")).hint(hint)
 }
 
 /// As a get takes a tree, and as the person wants what is there treated.
@@ -130,7 +133,7 @@ async fn copy(
         let fetched = session.fetch(get.request(target, layout, Group::default())).await;
         fetched.map_err(Failure::from)
     };
-    let host = host(&get.service);
+    let host = host(&get.service, None);
     let copying = async {
         let to = destination.to_path_buf();
         let copied = copy_described(&host, (tree, Arc::clone(session)), options, to, person).await;

@@ -1,6 +1,8 @@
 //! The local API in process, and what a program that has the service does with it.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,8 +10,8 @@ use tokio::sync::mpsc;
 use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary};
 use towpath_api::{
     Api, ApiError, BoxFuture, Content, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest,
-    Held, Input, ListRequest, Object, OpenPutRequest, PartReply, Parts, PutReply, PutRequest, Session,
-    Status, Summary, TransferEvent,
+    Held, IndexRequest, Indexed, Input, ListRequest, Object, OpenPutRequest, PartReply, Parts, PutReply,
+    PutRequest, PutsInParts, Session, ShareRequest, Status, Summary, TransferEvent,
 };
 use towpath_content::{Oid, Ticket};
 use towpath_files::display_name;
@@ -23,6 +25,7 @@ use crate::parts::{self, Part};
 use crate::put_source::PutSource;
 use crate::state::{Service, parse_name};
 use crate::{content, copy, get, put};
+use towpath_indexing::{Cancel, IndexHost, Rhythm, index, keep_fresh};
 use towpath_words as words;
 
 impl Service {
@@ -62,6 +65,16 @@ impl Service {
         let put::SharedPut { reading, mut failures, .. } = put::put(self, source, Holder::Pinned).await?;
         let read = reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
         Ok((read, std::iter::from_fn(|| failures.try_recv().ok()).collect()))
+    }
+
+    /// Keeps the directories that are configured in the index. Never ends.
+    pub async fn keep_indexed(self: Arc<Self>) {
+        let reconfigured = Arc::clone(&self.reconfigured);
+        keep_fresh(self.index_host(), self.config.clone(), reconfigured, Rhythm::default()).await;
+    }
+
+    fn index_host(&self) -> IndexHost {
+        IndexHost { home: self.home.clone(), store: Arc::clone(&self.store) }
     }
 
     /// Goes on reading what was put and not completely read when the last daemon ended.
@@ -199,6 +212,75 @@ impl InProcess {
     }
 }
 
+/// Ends what looks at it when it is dropped.
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+async fn share(
+    service: &Arc<Service>,
+    request: ShareRequest,
+    events: mpsc::Sender<Event>,
+) -> Result<Infallible, ApiError> {
+    service.send_pace.set(request.limit_rate);
+    let source = PutSource::new(&request.paths, &request.filters, request.name)?;
+    let source = source.telling(request.metadata);
+    service.listen(source.key().as_os_str().as_bytes(), request.listen.as_slice()).await?;
+    let mut fetches = service.watch_fetches();
+    let mut shared = service.share(source).await?;
+    service.accept_peers();
+    let _ = events.send(Event::Ticket(shared.reply)).await;
+    let mut reading = Some(shared.reading);
+    loop {
+        let read = async {
+            match &mut reading {
+                Some(reading) => reading.await,
+                None => std::future::pending().await,
+            }
+        };
+        let event = tokio::select! {
+            Some(fetch) = fetches.recv() => fetch,
+            Some((path, error)) = shared.failures.recv() => Event::FileFailed { path, error },
+            read = read => {
+                reading = None;
+                let read = read.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
+                Event::Summary(Summary { oid: read.oid, bytes: read.size.unwrap_or(0), ..Summary::here() })
+            }
+        };
+        let _ = events.send(event).await;
+    }
+}
+
+impl PutsInParts for InProcess {
+    fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
+        Box::pin(async move { parts::open(&self.0, &request).map(|(_, reply)| reply) })
+    }
+
+    fn put_part<'a>(
+        &'a self,
+        id: String,
+        offset: u64,
+        part: Input<'a>,
+    ) -> BoxFuture<'a, Result<PartReply, ApiError>> {
+        Box::pin(async move {
+            let position = Part { offset, boundary: false };
+            parts::append(&self.0, &parse_name(&id)?, position, part).await
+        })
+    }
+
+    fn commit_put(&self, id: String) -> BoxFuture<'_, Result<PutReply, ApiError>> {
+        Box::pin(async move { parts::commit(&self.0, &parse_name(&id)?).await })
+    }
+
+    fn abort_put(&self, id: String) -> BoxFuture<'_, Result<(), ApiError>> {
+        Box::pin(async move { parts::abort(&self.0, &parse_name(&id)?) })
+    }
+}
+
 impl Api for InProcess {
     fn put(&self, request: PutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
         Box::pin(async move {
@@ -228,30 +310,6 @@ impl Api for InProcess {
         Box::pin(async move { put::put_stream(&self.0, &OpenPutRequest::default(), input, ticket).await })
     }
 
-    fn open_put(&self, request: OpenPutRequest) -> BoxFuture<'_, Result<PutReply, ApiError>> {
-        Box::pin(async move { parts::open(&self.0, &request).map(|(_, reply)| reply) })
-    }
-
-    fn put_part<'a>(
-        &'a self,
-        id: String,
-        offset: u64,
-        part: Input<'a>,
-    ) -> BoxFuture<'a, Result<PartReply, ApiError>> {
-        Box::pin(async move {
-            let position = Part { offset, boundary: false };
-            parts::append(&self.0, &parse_name(&id)?, position, part).await
-        })
-    }
-
-    fn commit_put(&self, id: String) -> BoxFuture<'_, Result<PutReply, ApiError>> {
-        Box::pin(async move { parts::commit(&self.0, &parse_name(&id)?).await })
-    }
-
-    fn abort_put(&self, id: String) -> BoxFuture<'_, Result<(), ApiError>> {
-        Box::pin(async move { parts::abort(&self.0, &parse_name(&id)?) })
-    }
-
     fn get<'a>(
         &'a self,
         request: GetRequest,
@@ -275,6 +333,32 @@ impl Api for InProcess {
         events: mpsc::Sender<CopyEvent>,
     ) -> BoxFuture<'_, Result<CopySummary, ApiError>> {
         Box::pin(async move { copy::run(&self.0, request, events).await })
+    }
+
+    fn index(
+        &self,
+        request: IndexRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'_, Result<Indexed, ApiError>> {
+        Box::pin(async move {
+            // Each reads with all cores; a further one waits.
+            let _turn = self.0.indexing.lock().await;
+            let cancel = Cancel::default();
+            let _ended = CancelOnDrop(cancel.clone());
+            self.blocking(move |service| {
+                let report = &mut |event| drop(events.blocking_send(event));
+                index(&service.index_host(), &request.directories, &cancel, report)
+            })
+            .await
+        })
+    }
+
+    fn share(
+        &self,
+        request: ShareRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'_, Result<Infallible, ApiError>> {
+        Box::pin(share(&self.0, request, events))
     }
 
     fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>> {
@@ -323,6 +407,7 @@ impl Api for InProcess {
                 sessions: service.sessions.len() as u64,
                 open_puts: service.open_puts.len() as u64,
                 gets: service.transfers.gets(),
+                copies: service.admission.copies(),
             })
         }))
     }

@@ -28,8 +28,6 @@
 //! | `in_flight`, `arriving`, `content` | objects as streams; each crosses the network once |
 //! | `read_budget` | how much of them is held in memory on the way to applications |
 //! | `transfers` | numbers of transfers, and the events of all of them |
-//! | [`index_dir`] | `tow index`: files cut and hashed before anyone asks |
-//! | [`index_watch`] | directories that a daemon keeps in the index |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | [`fetches`] | who fetches what from this service |
 //! | [`listen`], `connection_limits` | connections from peers, within limits |
@@ -64,8 +62,6 @@ mod getting;
 pub mod grants;
 mod in_flight;
 pub mod in_process;
-pub mod index_dir;
-pub mod index_watch;
 pub mod listen;
 pub mod metrics;
 pub mod metrics_page;

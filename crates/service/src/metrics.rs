@@ -16,15 +16,18 @@ pub enum Direction {
     Get,
     /// Into the store, for others.
     Put,
+    /// From path to path.
+    Copy,
 }
 
 impl Direction {
-    pub(crate) const ALL: [Self; 2] = [Self::Get, Self::Put];
+    pub(crate) const ALL: [Self; 3] = [Self::Get, Self::Put, Self::Copy];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::Put => "put",
+            Self::Copy => "copy",
         }
     }
 }

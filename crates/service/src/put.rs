@@ -21,6 +21,7 @@ use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store};
 use crate::admission::Admitted;
 use crate::boundaries::Boundaries;
 use crate::fresh::{now, random};
+use crate::metrics::Direction;
 use crate::parts::{self, GiveUpOnDrop, Part};
 use crate::put_source::PutSource;
 use crate::put_tree::{self, PutReport, TreeTotals};
@@ -157,7 +158,7 @@ pub(crate) async fn put_named(
     holder: Holder,
     boundaries: Boundaries,
 ) -> Result<PutReply, ApiError> {
-    let admitted = service.admission.begin_in_place()?;
+    let admitted = service.admission.begin_anywhere(Direction::Put)?;
     let shared = put_cut(service, source, holder, boundaries).await?;
     let reply = shared.reply.clone();
     tokio::spawn(attend(Arc::clone(service), shared, admitted, None));
@@ -173,7 +174,7 @@ pub(crate) async fn put_to_end(
     boundaries: Boundaries,
     events: mpsc::Sender<Event>,
 ) -> Result<Summary, ApiError> {
-    let admitted = service.admission.begin_in_place()?;
+    let admitted = service.admission.begin_anywhere(Direction::Put)?;
     let shared = put_cut(service, source, holder, boundaries).await?;
     let _ = events.send(Event::Ticket(shared.reply.clone())).await;
     let attending = tokio::spawn(attend(Arc::clone(service), shared, admitted, Some(events)));

@@ -87,13 +87,14 @@ impl Missing {
         for path in self.0 {
             let _ = events.send(Event::FileFailed { path, error: "it is not in the tree".into() }).await;
         }
-        if !is_part || came > 0 || summary.failed == 0 {
-            return Ok(());
-        }
-        let (kind, message) = match summary.entries {
-            0 => (ErrorKind::NotFound, "nothing that was asked for is in the tree"),
-            _ => (ErrorKind::Failed, "nothing that was asked for could be had"),
-        };
-        Err(ApiError::new(kind, message).hint(WHERE))
+        if is_part && came == 0 && summary.failed > 0 { Err(nothing(summary.entries)) } else { Ok(()) }
+    }
+}
+
+/// Nothing of so many entries came.
+fn nothing(entries: u64) -> ApiError {
+    match entries {
+        0 => ApiError::new(ErrorKind::NotFound, "nothing that was asked for is in the tree").hint(WHERE),
+        _ => ApiError::new(ErrorKind::Failed, "nothing that was asked for could be had"),
     }
 }

@@ -85,13 +85,15 @@ pub struct Service {
     pub(crate) connection_limits: Arc<ConnectionLimits>,
     pub(crate) fetches: Arc<Fetches>,
     pub(crate) admission: Admission,
-    config: Live,
+    pub(crate) config: Live,
     writable: Option<Arc<Writable>>,
-    send_pace: Arc<Pace>,
+    pub(crate) send_pace: Arc<Pace>,
+    /// Held by whoever indexes.
+    pub(crate) indexing: tokio::sync::Mutex<()>,
     peers: Arc<PeerService>,
     pub(crate) listening: tokio::sync::OnceCell<Listening>,
     /// Told when the configuration was replaced.
-    pub(crate) reconfigured: tokio::sync::Notify,
+    pub(crate) reconfigured: Arc<tokio::sync::Notify>,
 }
 
 impl Service {
@@ -133,6 +135,7 @@ impl Service {
             config,
             writable: options.writable,
             send_pace,
+            indexing: tokio::sync::Mutex::default(),
             open_puts,
             transfers,
             sessions: Sessions::default(),
@@ -141,7 +144,7 @@ impl Service {
             trimmed: Mutex::default(),
             peers,
             listening,
-            reconfigured: tokio::sync::Notify::new(),
+            reconfigured: Arc::default(),
         }))
     }
 

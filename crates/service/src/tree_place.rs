@@ -83,10 +83,8 @@ pub(crate) fn tree_place(
     let key = |renamed: Option<&OsStr>| key(get, request, renamed);
     let within = |dir: &Path| TreePlace::Within { dir: dir.to_path_buf(), key: key(None) };
     let Some(output) = &request.output else { return Ok((within(&request.directory), None)) };
-    let named = match (output.parent(), output.file_name(), request.paths.len()) {
-        (Some(dir), Some(name), 1) => Some((dir.to_path_buf(), name.to_owned())),
-        _ => None,
-    };
+    let named = output.parent().zip(output.file_name()).filter(|_| request.paths.len() == 1);
+    let named = named.map(|(dir, name)| (dir.to_path_buf(), name.to_owned()));
     let goes_on = |(dir, name): &(PathBuf, OsString)| {
         let dir = dir.canonicalize();
         dir.is_ok_and(|dir| Record::is_one_open(&get.service.home.resume(), &dir, &key(Some(name))))
@@ -94,12 +92,14 @@ pub(crate) fn tree_place(
     match named {
         _ if output.is_dir() && !named.as_ref().is_some_and(goes_on) => Ok((within(output), None)),
         Some((dir, name)) => Ok((TreePlace::Within { dir, key: key(Some(&name)) }, Some(name))),
-        None => {
-            let shown = display_name(output.as_os_str().as_bytes());
-            let message = format!("{shown} is no directory, and several paths are to go there");
-            Err(usage(message).hint("make it first, or ask for one path at a time"))
-        }
+        None => Err(no_directory(output)),
     }
+}
+
+fn no_directory(output: &Path) -> ApiError {
+    let shown = display_name(output.as_os_str().as_bytes());
+    let message = format!("{shown} is no directory, and several paths are to go there");
+    usage(message).hint("make it first, or ask for one path at a time")
 }
 
 /// Names what goes to a directory, and what a single path is called there.

@@ -54,7 +54,7 @@ pub struct Rsh {
 impl Rsh {
     /// Command that `-e` names, else `TOW_RSH`, else ssh.
     pub fn choose(option: Option<&OsStr>) -> Result<Self, SshError> {
-        let variable = std::env::var_os(RSH_VARIABLE).filter(|value| !value.is_empty());
+        let variable = variable();
         let (command, from) = match (option, &variable) {
             (Some(option), _) => (option, CommandOrigin::Option),
             (None, Some(variable)) => (&**variable, CommandOrigin::Variable),
@@ -72,6 +72,11 @@ impl Rsh {
             self.arguments.extend(["-o".into(), option]);
         }
         self
+    }
+
+    /// The command where `-e` names none.
+    pub fn usual() -> OsString {
+        variable().unwrap_or(RSH.into())
     }
 
     /// Splits a command into words as rsync does: at spaces, but for those in quotes, single or
@@ -92,6 +97,11 @@ impl Rsh {
         command
     }
 
+    /// The way to the other machine, for errors.
+    fn whole_way(&self, remote: &Remote, tow_path: &OsStr) -> SshWay {
+        SshWay { host: remote.host().to_owned(), tow: tow_path.to_owned(), command: self.way(remote) }
+    }
+
     /// The words that reach the other machine.
     fn way(&self, remote: &Remote) -> Vec<OsString> {
         let mut words = vec![self.program.clone()];
@@ -102,6 +112,10 @@ impl Rsh {
         words.push(remote.host().to_owned());
         words
     }
+}
+
+fn variable() -> Option<OsString> {
+    std::env::var_os(RSH_VARIABLE).filter(|value| !value.is_empty())
 }
 
 fn words(command: &[u8]) -> Result<Vec<Vec<u8>>, CommandFault> {
@@ -124,38 +138,81 @@ fn words(command: &[u8]) -> Result<Vec<Vec<u8>>, CommandFault> {
     }
 }
 
-/// The pipe to a `tow remote` on another machine. Dropping it kills ssh.
+/// The command that reaches the other machine, started by this process. Dropping it kills it.
+pub struct RshProcess {
+    child: Child,
+    way: SshWay,
+}
+
+impl RshProcess {
+    fn spawn(remote: &Remote, rsh: &Rsh, tow_path: &OsStr, ends: [Stdio; 2]) -> Result<Self, SshError> {
+        let mut command = rsh.command(remote, tow_path);
+        let [input, output] = ends;
+        command.stdin(input).stdout(output).kill_on_drop(true);
+        let child = command.spawn().map_err(|error| not_started(&rsh.program, error))?;
+        Ok(Self { child, way: rsh.whole_way(remote, tow_path) })
+    }
+
+    /// Starts it for another process, which speaks through the returned socket.
+    pub fn start(remote: &Remote, rsh: &Rsh, tow_path: &OsStr) -> Result<(Self, OwnedFd), SshError> {
+        let failed = |source| SshError::NotStarted { program: rsh.program.clone(), source };
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let again = theirs.try_clone().map_err(failed)?;
+        let ends = [OwnedFd::from(theirs), again.into()].map(Stdio::from);
+        Ok((Self::spawn(remote, rsh, tow_path, ends)?, ours.into()))
+    }
+
+    /// What its end tells of a connection that is lost, if it does.
+    pub async fn failure(&mut self, was_there: bool) -> Option<SshError> {
+        let status = self.ended().await.filter(|status| !status.success())?;
+        Some(SshError::Ended { way: self.way.clone(), status, was_there })
+    }
+
+    /// How it ended; `None` if it does not.
+    async fn ended(&mut self) -> Option<ExitStatus> {
+        tokio::time::timeout(END_LIMIT, self.child.wait()).await.ok()?.ok()
+    }
+}
+
+/// The pipe to a `tow remote` on another machine. Dropping it kills what this process started for it.
 pub struct Channel {
     peer: Arc<Peer>,
-    child: Child,
+    /// Absent if another process started it.
+    process: Option<RshProcess>,
     way: SshWay,
 }
 
 impl Channel {
     /// Starts the other side and waits for its hello. `node` is this side; `service` answers what
-    /// the other one asks.
+    /// the other one asks. `reached` is the way to a side that another process started by the same command.
     pub async fn open(
         remote: &Remote,
-        rsh: &Rsh,
-        tow_path: &OsStr,
+        (rsh, tow_path): (&Rsh, &OsStr),
+        reached: Option<OwnedFd>,
         node: NodeId,
         service: Arc<Service>,
         config: PeerConfig,
     ) -> Result<Self, SshError> {
-        let (host, tow) = (remote.host().to_owned(), tow_path.to_owned());
-        let way = SshWay { host, tow, command: rsh.way(remote) };
-        let mut command = rsh.command(remote, tow_path);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| not_started(&rsh.program, error))?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(SshError::NoPipe);
+        let way = rsh.whole_way(remote, tow_path);
+        let (mut process, read, write) = match reached {
+            Some(socket) => {
+                let (read, write) = both_ends(socket).map_err(|_| SshError::NoPipe)?;
+                (None, read, write)
+            }
+            None => {
+                let process = RshProcess::spawn(remote, rsh, tow_path, [Stdio::piped(), Stdio::piped()]);
+                let mut process = process?;
+                let (input, output) = (process.child.stdin.take(), process.child.stdout.take());
+                let (input, output) = input.zip(output).ok_or(SshError::NoPipe)?;
+                (Some(process), Box::pin(output) as StdioInput, Box::pin(input) as StdioOutput)
+            }
         };
-        let connection = match pipe::open(output, input, node, Role::Initiator, OPEN_LIMIT).await {
+        let connection = match pipe::open(read, write, node, Role::Initiator, OPEN_LIMIT).await {
             Ok(connection) => connection,
-            Err(error) => return Err(not_opened(way, &mut child, error).await),
+            Err(error) => return Err(not_opened(way, process.as_mut(), error).await),
         };
         let peer = Peer::start(connection, PeerConfig { control: true, ..config }, Some(service));
-        let mut channel = Self { peer, child, way };
+        let mut channel = Self { peer, process, way };
         match tokio::time::timeout(HELLO_LIMIT, channel.peer.greeted()).await {
             Ok(true) => Ok(channel),
             _ => Err(channel.failure().await),
@@ -171,26 +228,27 @@ impl Channel {
     pub async fn failure(&mut self) -> SshError {
         let why = self.peer.ended().unwrap_or_else(|| "no answer".into());
         self.peer.close(&why);
-        let (way, host) = (self.way.clone(), self.way.host.clone());
-        match ended(&mut self.child).await {
-            Some(status) if !status.success() => SshError::Ended { way, status, was_there: true },
-            _ if self.peer.was_silent() => SshError::Silent { host, why },
-            _ => SshError::Lost { host, why },
+        let host = self.way.host.clone();
+        match failure(self.process.as_mut(), true).await {
+            Some(error) => error,
+            None if self.peer.was_silent() => SshError::Silent { host, why },
+            None => SshError::Lost { host, why },
         }
     }
 
     /// Ends the other side, and waits for it a little.
     pub async fn close(mut self) {
         self.peer.close("the copy has ended");
-        if ended(&mut self.child).await.is_none() {
+        if let Some(process) = &mut self.process
+            && process.ended().await.is_none()
+        {
             tracing::debug!(host = ?self.way.host, "ssh did not end by itself");
         }
     }
 }
 
-/// Exit status of a child; `None` if it does not end.
-async fn ended(child: &mut Child) -> Option<ExitStatus> {
-    tokio::time::timeout(END_LIMIT, child.wait()).await.ok()?.ok()
+async fn failure(process: Option<&mut RshProcess>, was_there: bool) -> Option<SshError> {
+    process?.failure(was_there).await
 }
 
 fn not_started(program: &OsStr, source: io::Error) -> SshError {
@@ -202,15 +260,12 @@ fn not_started(program: &OsStr, source: io::Error) -> SshError {
 }
 
 /// The first bytes of the other side explain most, then how the command ended.
-async fn not_opened(way: SshWay, child: &mut Child, source: PipeError) -> SshError {
+async fn not_opened(way: SshWay, process: Option<&mut RshProcess>, source: PipeError) -> SshError {
     use PipeError::{NotTowpath, SameRole, Version};
     if matches!(source, NotTowpath { .. } | Version { .. } | SameRole) {
         return SshError::NotOpened { way, source };
     }
-    match ended(child).await {
-        Some(status) if !status.success() => SshError::Ended { way, status, was_there: false },
-        _ => SshError::NotOpened { way, source },
-    }
+    failure(process, false).await.unwrap_or(SshError::NotOpened { way, source })
 }
 
 /// The remote side: the same over this process's standard input and output, which are taken:
@@ -272,6 +327,12 @@ fn write_end(fd: OwnedFd) -> io::Result<StdioOutput> {
 
 fn kind(fd: &OwnedFd) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode))
+}
+
+/// A socket, for both directions.
+fn both_ends(fd: OwnedFd) -> io::Result<(StdioInput, StdioOutput)> {
+    let (read, write) = socket(fd)?.into_split();
+    Ok((Box::pin(read), Box::pin(write)))
 }
 
 /// sshd gives a command one socket for both directions.

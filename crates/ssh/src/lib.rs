@@ -6,6 +6,7 @@
 //! | [`address`] | sources and destinations: a path here, or at a host |
 //! | [`channel`] | the way there: ssh, and a pipe through it |
 //! | [`ciphers`] | ssh's cipher, where another one is quicker |
+//! | [`handed`] | what a process is handed that makes a copy for another one |
 //! | [`race`] | TLS connections beside it, of which the first takes over |
 //! | [`addresses`] | listeners of this machine, and how it can be reached |
 //! | [`patterns`] | paths of the remote end: its home, and names with wildcards |
@@ -16,6 +17,7 @@ pub mod addresses;
 pub mod channel;
 pub mod ciphers;
 pub mod error;
+pub mod handed;
 pub mod patterns;
 pub mod race;
 

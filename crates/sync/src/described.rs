@@ -2,7 +2,7 @@
 //! is asked for names: the walk goes along the descriptor, and a session fetches what is wanted by the names in it.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -12,7 +12,7 @@ use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind, Mode};
 use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_content::tree::{self, Entry, Event, Kind, LEFT_OUT, Metadata};
-use towpath_files::{FileError, Selection};
+use towpath_files::{FileError, RelPath, Selection};
 use towpath_protocol::processors::Processors;
 use towpath_targets::descriptor::{DescriptorEnd, follow};
 use towpath_targets::spool::SpoolReader;
@@ -107,36 +107,46 @@ fn walk(
                 entry.name.clone_from(&name);
             }
             entry.metadata = taken(std::mem::take(&mut entry.metadata));
-            match entry.kind {
-                Kind::File { oid: Some(LEFT_OUT) | None, .. } => {
-                    merge.incomplete();
-                    merge.pass_over();
-                    events.failure(failed(place.path.as_bytes(), &not_sent(entry), FailureKind::Other));
-                    return Ok(());
-                }
-                Kind::File { oid: Some(oid), .. } => {
-                    supplier.note(NamedContent { entry: merge.seen(), oid, block, content });
-                }
-                _ => {}
+        }
+        match content_of(&event) {
+            Some(Some(oid)) => supplier.note(NamedContent { entry: merge.seen(), oid, block, content }),
+            Some(None) => {
+                merge.incomplete();
+                merge.pass_over();
+                events.failure(failed(place.path.as_bytes(), &not_sent(&place.path), FailureKind::Other));
+                return Ok(());
             }
+            None => {}
         }
         merge.step(event, None)
     });
-    followed.map_err(|end| match end {
-        DescriptorEnd::Stopped(error) => error,
-        DescriptorEnd::Invalid(error) => violation(&error.to_string()),
-        DescriptorEnd::CutOff(_) => CopyError::Cancelled,
-    })?;
+    followed.map_err(cut_short)?;
     merge.step(Event::Leave, None)?;
     Ok(selection)
 }
 
+/// The name of a file's content; none if its sender left it out.
+fn content_of(event: &Event) -> Option<Option<Oid>> {
+    match event {
+        Event::Leaf(Entry { kind: Kind::File { oid, .. }, .. }) => Some(oid.filter(|oid| *oid != LEFT_OUT)),
+        _ => None,
+    }
+}
+
+/// Why a descriptor was not followed to its end.
+fn cut_short(end: DescriptorEnd<CopyError>) -> CopyError {
+    match end {
+        DescriptorEnd::Stopped(error) => error,
+        DescriptorEnd::Invalid(error) => violation(&error.to_string()),
+        // The session tells why.
+        DescriptorEnd::CutOff(_) => CopyError::Cancelled,
+    }
+}
+
 /// Error of what the sender left out.
-fn not_sent(entry: &Entry) -> FileError {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(&entry.name));
+fn not_sent(path: &RelPath) -> FileError {
     let why = "left out by the sender, who could not read it or may not send it";
-    FileError::new("fetch", path, std::io::Error::other(why))
+    FileError::new("fetch", &path.below(Path::new("")), std::io::Error::other(why))
 }
 
 /// The root of a copy's tree, in which the sources are.

@@ -69,7 +69,7 @@ pub fn by_source(snapshot: &Snapshot, other: &str) -> BTreeMap<String, u64> {
 /// The receiving side of a copy, not begun. `is_pushed`: the person is at the other side.
 pub fn receiving(host: &Arc<Host>, options: &CopyOptions, events: Events, is_pushed: bool) -> Arc<Receiving> {
     let store = Arc::clone(&host.store);
-    Receiving::new(options.clone(), store, host.resume.clone(), events, is_pushed)
+    Receiving::new(options.clone(), store, host.resume.clone(), events, is_pushed, host.umask)
 }
 
 /// Does work that may block on a thread of its own.
@@ -110,8 +110,8 @@ pub fn peer_service(host: &Host) -> (Arc<Offers>, Arc<PeerService>) {
 }
 
 /// Settings of a copy's connections; all of one copy share its rate limit.
-pub fn peer_config(host: &Host, options: &CopyOptions) -> PeerConfig {
-    let pace = Arc::new(Pace::new(options.limit_rate));
+pub fn peer_config(host: &Host, options: &CopyOptions, pace: Arc<Pace>) -> PeerConfig {
+    pace.set(options.limit_rate);
     let bare = host.peer_config();
     let mut wishes = bare.wishes;
     if options.compress && wishes.is_empty() {

@@ -42,6 +42,8 @@ pub struct Host {
     pub aes_hosts: AesHosts,
     /// True if bases may be found outside of the destination.
     pub bases_beyond: bool,
+    /// Mode bits that new files do not get, if not those of this process.
+    pub umask: Option<u32>,
     /// Texts that people read.
     pub words: Words,
 }
@@ -69,6 +71,7 @@ impl Host {
             shares: state.join("shares"),
             aes_hosts: AesHosts::new(state.join("aes-hosts")),
             bases_beyond: true,
+            umask: None,
             words: plain,
         })
     }

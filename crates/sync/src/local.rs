@@ -307,7 +307,8 @@ mod tests {
 
         let store = Arc::new(DiskStore::open(&at("state"), &at("data")).unwrap());
         let (events, reports) = events::events(crate::host::plain);
-        let receiving = Receiving::new(CopyOptions::default(), store, at("resume"), events.clone(), false);
+        let receiving =
+            Receiving::new(CopyOptions::default(), store, at("resume"), events.clone(), false, None);
         let wanted = Wanted {
             room: None,
             entry: 2,

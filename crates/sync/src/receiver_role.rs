@@ -361,7 +361,7 @@ mod tests {
         let [near, far] = connected([host.identity.node_id(); 2]).await;
         let options = CopyOptions { via: Via::Ssh, ..CopyOptions::default() };
         let (offers, peers) = peer_service(&host);
-        let peer = Peer::start(near, peer_config(&host, &options), Some(peers));
+        let peer = Peer::start(near, peer_config(&host, &options, Arc::default()), Some(peers));
         let sender = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
         let (control, inbox) = peer.control().unwrap();
         let (events, shown) = events(crate::host::plain);

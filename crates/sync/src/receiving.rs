@@ -65,9 +65,10 @@ pub struct Receiving {
 }
 
 /// Metadata that are put on entries.
-pub const fn policy(preserve: &Preserve) -> Policy {
+pub fn policy(preserve: &Preserve) -> Policy {
     Policy {
         modes: preserve.perms,
+        umask: None,
         // Rights that a sender gives unasked are taken off each entry (`merge::privileges`); those by --chmod are not.
         special_bits: true,
         times: preserve.times,
@@ -84,16 +85,18 @@ pub const fn policy(preserve: &Preserve) -> Policy {
 
 impl Receiving {
     /// A copy that has not begun. `resume` is the folder of resume records; `is_pushed` says that
-    /// the person is at the other side.
+    /// the person is at the other side. `umask` as in [`Host`](crate::Host).
     pub fn new(
         options: CopyOptions,
         store: Arc<DiskStore>,
         resume: PathBuf,
         events: Events,
         is_pushed: bool,
+        umask: Option<u32>,
     ) -> Arc<Self> {
         let plain = policy(&options.preserve);
         let policy = Policy {
+            umask,
             // Renaming files within their directories changes these; so it is with rsync.
             dir_times: plain.dir_times && !(options.backup && options.backup_dir.is_none()),
             owner: plain.owner || options.chown.is_some(),

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use towpath_api::copy::{CopyOptions, CopySummary, Mode};
 use towpath_link::tls::has_fast_aes;
-use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service as PeerService};
+use towpath_protocol::{ControlReceiver, ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 
 use super::endpoint::{Endpoint, blocking, peer_config, peer_service, race, set_silence};
 use super::events::{Events, events};
@@ -42,7 +42,10 @@ pub async fn serve_stdio(
     begin: impl FnOnce(&Writes) -> Result<Handle, CopyError>,
 ) -> Result<(), CopyError> {
     let serves = peer_service(host);
-    let config = PeerConfig { control: true, ..host.peer_config() };
+    // The limit is the person's, and not known yet.
+    let pace = Arc::new(Pace::new(0));
+    let (send_pace, receive_pace) = (Arc::clone(&pace), Arc::clone(&pace));
+    let config = PeerConfig { control: true, send_pace, receive_pace, ..host.peer_config() };
     let peer = channel::serve_stdio(host.identity.node_id(), Arc::clone(&serves.1), config).await;
     let peer = peer?;
     channel::exit_after(&peer, GRACE);
@@ -55,8 +58,9 @@ pub async fn serve_stdio(
         let task = Task::recv(&mut inbox).await?;
         let runtime = begin(&task.writes())?;
         let (host, peer, control) = (Arc::clone(host), Arc::clone(&peer), control.clone());
-        let serving = runtime
-            .spawn(async move { serve(&host, &peer, &control, &mut inbox, serves, events, task).await });
+        let serving = runtime.spawn(async move {
+            serve(&host, (&peer, pace), &control, &mut inbox, serves, events, task).await
+        });
         serving.await?
     };
     let message = match serving.await {
@@ -200,7 +204,7 @@ impl Duty {
 /// Does its task; a receiver returns its summary.
 async fn serve(
     host: &Arc<Host>,
-    peer: &Arc<Peer>,
+    (peer, pace): (&Arc<Peer>, Arc<Pace>),
     control: &ControlSender,
     inbox: &mut ControlReceiver,
     (offers, peers): (Arc<Offers>, Arc<PeerService>),
@@ -216,7 +220,7 @@ async fn serve(
         }
         Duty::Receiver(destined) => (Work::Receive(destined), 0),
     };
-    let (config, ssh) = (peer_config(host, &options), SshConnection::from_env());
+    let (config, ssh) = (peer_config(host, &options, pace), SshConnection::from_env());
     let (mut race, addresses) = race(host, options.via, peers, peer.node(), config, ssh).await?;
     let ready = Ready { addresses, sources: count as u32, takes_bases: true, has_aes: has_fast_aes() };
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;

@@ -74,13 +74,13 @@ pub async fn run(
         }
         Address::Remote(remote) => {
             let paths = sources.into_iter().filter_map(local).collect();
-            push(host, &request, paths, remote, events).await
+            push(host, request, paths, remote, events).await
         }
         Address::Local(path) if remote == 0 => {
             let paths = sources.into_iter().filter_map(local).collect();
             copy_locally(host, &request, paths, path, events).await
         }
-        Address::Local(path) => pull(host, &request, &sources, path, events).await,
+        Address::Local(path) => pull(host, request, &sources, path, events).await,
     };
     let tally = tally.await.unwrap_or_default();
     let mut summary = result?;
@@ -135,20 +135,20 @@ struct RemoteEnd {
 /// Starts the remote end, sends it its task, and waits until it is ready.
 async fn start_remote_end(
     host: &Arc<Host>,
-    request: &CopyRequest,
+    request: CopyRequest,
     remote: &Remote,
     events: Events,
     mut message: Start,
 ) -> Result<RemoteEnd, CopyError> {
-    let options = request.options.clone();
+    let options = request.options;
     let (offers, peers) = peer_service(host);
     let rsh = Rsh::choose(request.rsh.as_deref())?.with_quick_cipher(remote, &host.aes_hosts).await;
-    let config = peer_config(host, &options);
+    let config = peer_config(host, &options, Arc::default());
     let traffic = Arc::clone(&config.traffic);
     let opening = Channel::open(
         remote,
-        &rsh,
-        &request.tow_path,
+        (&rsh, &request.tow_path),
+        request.reached,
         host.identity.node_id(),
         Arc::clone(&peers),
         config.clone(),
@@ -220,7 +220,7 @@ async fn agree(
 /// Local sources to another machine.
 async fn push(
     host: &Arc<Host>,
-    request: &CopyRequest,
+    request: CopyRequest,
     paths: Vec<PathBuf>,
     remote: &Remote,
     events: Events,
@@ -251,7 +251,7 @@ async fn push(
 /// Sources on another machine to here.
 async fn pull(
     host: &Arc<Host>,
-    request: &CopyRequest,
+    request: CopyRequest,
     sources: &[Address],
     destination: &Path,
     events: Events,
@@ -269,7 +269,7 @@ async fn pull(
         }
         paths.push(remote.path());
     }
-    let contents = names_contents(request.mode, &paths)?;
+    let (mode, contents) = (request.mode, names_contents(request.mode, &paths)?);
     let requested = Requested::of(&paths, contents)?;
     let message = Start {
         role: Some(CopyRole::Sender(SenderRole {
@@ -286,7 +286,7 @@ async fn pull(
     // Nothing of it is the sender's word.
     let destined = Destined {
         path: destination.into(),
-        mode: request.mode,
+        mode,
         sources: requested.sources(),
         contents,
         names: requested.names,

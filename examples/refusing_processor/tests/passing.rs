@@ -15,6 +15,7 @@ use towpath_config::Home;
 use towpath_content::Oid;
 use towpath_protocol::processors::Processors;
 use towpath_refusing_processor::{Refusing, Rules};
+use towpath_service::put_source::PutSource;
 use towpath_service::{Options, Service, get};
 
 /// More than rides along.
@@ -50,7 +51,8 @@ impl Pair {
 
     /// Shares and gets a file or tree; also the files that failed.
     async fn pass(&self, name: &str) -> Result<(Summary, Vec<String>), ApiError> {
-        let shared = self.sender.share(&self.folder.path().join(name)).await.unwrap();
+        let source = PutSource::new(&[self.folder.path().join(name)], &[], None).unwrap();
+        let shared = self.sender.share(source).await.unwrap();
         shared.reading.await.unwrap().unwrap();
         let (events, mut inbox) = mpsc::channel(64);
         let request = GetRequest {

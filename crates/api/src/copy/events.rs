@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::messages::FileTime;
 use crate::messages::{Searched, Seconds};
+use crate::names;
 
 /// Something that happened during a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,10 +21,10 @@ pub enum CopyEvent {
         #[serde(with = "letters")]
         changes: [u8; 11],
         /// Relative to the transfer's root, as rsync prints it: directories end with a slash.
-        #[serde(with = "name")]
+        #[serde(with = "names::name")]
         path: Vec<u8>,
         /// Target of a symbolic link, or the first name of a hard link.
-        #[serde(default, skip_serializing_if = "Option::is_none", with = "name::option")]
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "names::option")]
         target: Option<Vec<u8>>,
         /// Bytes of its content.
         size: u64,
@@ -33,7 +34,7 @@ pub enum CopyEvent {
     /// An entry was removed, or would be in a dry run.
     Deleted {
         /// Relative to the transfer's root, without a slash at the end.
-        #[serde(with = "name")]
+        #[serde(with = "names::name")]
         path: Vec<u8>,
         /// It was a directory.
         is_dir: bool,
@@ -42,7 +43,7 @@ pub enum CopyEvent {
     #[serde(rename = "file_failed")]
     Failed {
         /// Relative to the transfer's root.
-        #[serde(with = "name")]
+        #[serde(with = "names::name")]
         path: Vec<u8>,
         /// The error.
         error: String,
@@ -176,57 +177,6 @@ pub struct CopySummary {
     pub max_delete_reached: bool,
     /// Seconds it took.
     pub seconds: Seconds,
-}
-
-/// A name or path: text, or the list of its bytes where it is not UTF-8.
-mod name {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    /// Its form.
-    #[derive(Serialize, Deserialize)]
-    #[serde(untagged)]
-    pub enum Form {
-        /// UTF-8.
-        Text(String),
-        /// Any bytes.
-        Bytes(Vec<u8>),
-    }
-
-    impl From<Form> for Vec<u8> {
-        fn from(form: Form) -> Self {
-            match form {
-                Form::Text(text) => text.into_bytes(),
-                Form::Bytes(bytes) => bytes,
-            }
-        }
-    }
-
-    pub fn serialize<S: Serializer>(name: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        match std::str::from_utf8(name) {
-            Ok(text) => text.serialize(serializer),
-            Err(_) => name.serialize(serializer),
-        }
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        Form::deserialize(deserializer).map(Into::into)
-    }
-
-    /// The same for one that may be absent.
-    pub mod option {
-        use super::{Deserialize, Deserializer, Form, Serializer};
-
-        pub fn serialize<S: Serializer>(name: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
-            match name {
-                Some(name) => super::serialize(name, serializer),
-                None => serializer.serialize_none(),
-            }
-        }
-
-        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u8>>, D::Error> {
-            Option::<Form>::deserialize(deserializer).map(|form| form.map(Into::into))
-        }
-    }
 }
 
 /// The eleven letters as text.

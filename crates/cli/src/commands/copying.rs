@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary, FailureKind};
-use towpath_api::{Api, ApiError, ErrorKind, Event, Progress};
+use towpath_api::{Api, ApiError, CallEnd, ErrorKind, Event, Progress};
+use towpath_service::copy::HandedCopy;
 use towpath_service::{InProcess, Options, display_text};
 
 use super::Context;
@@ -19,22 +20,30 @@ const SSH_FIRST: Duration = Duration::from_millis(150);
 /// Events on their way to the screen.
 const EVENTS: usize = 256;
 
+/// A copy as the command line asks for it.
+#[derive(Debug)]
+pub struct Copying {
+    /// What is copied, and how.
+    pub request: CopyRequest,
+    /// What is shown of it.
+    pub shown: ShownChanges,
+    /// The daemon makes it (`--by-daemon`).
+    pub by_daemon: bool,
+}
+
 /// Copies, and shows it.
-pub async fn copy(
-    context: &Context,
-    mut request: CopyRequest,
-    mut shown: ShownChanges,
-) -> Result<ExitCode, ApiError> {
+pub async fn copy(context: &Context, mut copying: Copying) -> Result<ExitCode, ApiError> {
+    let Copying { request, shown, .. } = &mut copying;
     shown.names |= context.verbose > 0;
     // Each would cross the network, from a receiver that is elsewhere.
     request.options.without_items = !context.output.is_json() && !shown.lists();
     if shown.progress == Some(false) {
         context.output.hide_bar();
     }
-    let (mode, dry_run) = (request.mode, request.options.dry_run);
+    let (mode, dry_run, shown) = (request.mode, request.options.dry_run, *shown);
     let mut interrupts = context.signals.interrupts();
     let result = tokio::select! {
-        result = work(context, request, shown) => result,
+        result = work(context, copying) => result,
         () = interrupts.next() => Err(interrupted()),
     };
     let result = match result {
@@ -59,18 +68,34 @@ fn interrupted() -> ApiError {
     ApiError::new(ErrorKind::Interrupted, "interrupted")
 }
 
-async fn work(context: &Context, request: CopyRequest, shown: ShownChanges) -> Result<CopySummary, ApiError> {
-    let service = InProcess(context.embedded(Options::default())?);
+async fn work(context: &Context, copying: Copying) -> Result<CopySummary, ApiError> {
+    let Copying { mut request, shown, by_daemon } = copying;
     let (events, mut inbox) = mpsc::channel(EVENTS);
     let output = Arc::clone(&context.output);
     let showing = tokio::spawn(async move {
+        let mut has_begun = false;
         while let Some(event) = inbox.recv().await {
+            has_begun |= !matches!(event, CopyEvent::Waiting { .. });
             show(&output, &shown, event);
         }
+        has_begun
     });
-    let result = service.copy(request, events).await;
-    let _ = showing.await;
-    result
+    if !by_daemon {
+        let service = InProcess(context.embedded(Options::default())?);
+        let result = service.copy(request, events).await;
+        let _ = showing.await;
+        return result;
+    }
+    let daemon = context.daemon().await.ok_or_else(no_daemon)?;
+    let here = super::working_directory()?;
+    let handed = HandedCopy::new(&mut request, &here)?;
+    let result = daemon.copy(request, events).await;
+    handed.end(result, showing.await.unwrap_or_default()).await
+}
+
+fn no_daemon() -> ApiError {
+    ApiError::new(ErrorKind::Unreachable, "no daemon is running that could make the copy")
+        .hint("start it with 'tow daemon', or leave --by-daemon out")
 }
 
 fn show(output: &Output, shown: &ShownChanges, event: CopyEvent) {
@@ -99,18 +124,10 @@ fn show(output: &Output, shown: &ShownChanges, event: CopyEvent) {
     }
 }
 
-/// The summary as `--json` has it.
-#[derive(serde::Serialize)]
-struct CopyEnd<'a> {
-    event: &'static str,
-    #[serde(flatten)]
-    summary: &'a CopySummary,
-}
-
 fn show_end(output: &Output, shown: &ShownChanges, dry_run: bool, summary: &CopySummary) {
     output.finish();
     if output.is_json() {
-        return output.object(&CopyEnd { event: "summary", summary });
+        return output.object(&CallEnd::Summary(summary.clone()));
     }
     let lines = closing(shown, summary, dry_run);
     lines.iter().for_each(|line| output.result_line(line));

@@ -7,7 +7,8 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use towpath_api::copy::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
 use towpath_api::{ApiError, SearchEffort};
 
-use super::{Context, copying, parse_rate, refused, sync, sync_flags, usage_error, verbose_names};
+use super::copying::{self, Copying};
+use super::{Context, parse_rate, refused, sync, sync_flags, usage_error, verbose_names};
 use crate::copy_output::ShownChanges;
 
 const AFTER: &str = "\
@@ -67,6 +68,9 @@ pub struct CopyFlags {
     /// What tow is called at the other side
     #[arg(long, value_name = "PROGRAM", default_value = "tow")]
     tow_path: OsString,
+    /// The running daemon makes the copy, within its limits; ssh is started here all the same
+    #[arg(long)]
+    by_daemon: bool,
     /// Data travel through ssh alone, or over TLS alone [default: what works best]
     #[arg(long, value_name = "ssh|tls", value_parser = sync_flags::via)]
     via: Option<Via>,
@@ -165,11 +169,11 @@ impl PreserveKind {
 
 /// `tow cp`
 #[derive(Debug)]
-pub struct Cp(CopyRequest, ShownChanges);
+pub struct Cp(Copying);
 
 impl Cp {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
-        copying::copy(context, self.0, self.1).await
+        copying::copy(context, self.0).await
     }
 }
 
@@ -189,7 +193,8 @@ impl FromArgMatches for Cp {
         refused::check(matches, "tow cp", refused::CP).map_err(usage)?;
         let options = CopyFlags::from_arg_matches(matches)?;
         let shown = ShownChanges { explain: options.explain, ..ShownChanges::default() };
-        options.request().map(|request| Self(request, shown)).map_err(usage)
+        let by_daemon = options.by_daemon;
+        options.request().map(|request| Self(Copying { request, shown, by_daemon })).map_err(usage)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -214,6 +219,8 @@ impl CopyFlags {
             destination,
             rsh: self.rsh,
             tow_path: self.tow_path,
+            reached: None,
+            umask: None,
             options,
         })
     }
@@ -280,7 +287,7 @@ mod tests {
     fn try_parse(line: &str) -> Result<CopyRequest, String> {
         let words = ["tow", "cp"].into_iter().chain(line.split_whitespace());
         let parsed = Arguments::try_parse_from(words).map_err(|error| error.to_string())?;
-        Ok(parsed.into_cp().unwrap_or_else(|| panic!("not tow cp")).0)
+        Ok(parsed.into_cp().unwrap_or_else(|| panic!("not tow cp")).0.request)
     }
 
     fn options(flags: &str) -> CopyOptions {
@@ -341,7 +348,7 @@ mod tests {
         &[("recursive", &["-r", "-R", "--recursive"]), ("force", &["-f", "--force"])];
 
     /// Flags on where from and where to, and on output.
-    const AROUND: [&str; 5] = ["operands", "target_directory", "rsh", "tow_path", "explain"];
+    const AROUND: [&str; 6] = ["operands", "target_directory", "rsh", "tow_path", "by_daemon", "explain"];
 
     fn none() -> Preserve {
         Preserve {

@@ -15,7 +15,6 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_config::Home;
 use towpath_config::{Config, ConfigError, ConfigRate};
 use towpath_confinement::{self as confinement, Enforced, Limits, Writable, deny_calls};
-use towpath_service::index_watch::{self, Rhythm};
 use towpath_service::server::{Socket, serve};
 use towpath_service::state::prepare;
 use towpath_service::{Options, Service, metrics_page};
@@ -90,8 +89,7 @@ impl Daemon {
             false => service.listen_inherited(inherited.peers).await?,
         };
         let _metrics = self.serve_metrics(context, &service, &config).await?;
-        let fresh = index_watch::keep_fresh(Arc::clone(&service), Rhythm::default());
-        let _fresh = Aborting(tokio::spawn(fresh).abort_handle());
+        let _indexing = Aborting(tokio::spawn(Arc::clone(&service).keep_indexed()).abort_handle());
         service.resume_puts();
         service.accept_peers();
         trim_cache(&service);

@@ -166,16 +166,14 @@ impl GetCommand {
     }
 
     fn request(&self) -> Result<GetRequest, ApiError> {
-        let usage = |message: String| ApiError::new(ErrorKind::Usage, message);
-        let here =
-            std::env::current_dir().map_err(|error| usage(format!("the current directory: {error}")))?;
+        let here = super::working_directory()?;
         let ticket = if self.ticket == "-" { read_ticket()? } else { self.ticket.clone() };
         // However it is written, it is the same place to the record of an interrupted transfer.
         let output = self.output.as_ref().map(|path| here.join(path).components().collect());
         let is_part = !(self.paths.is_empty() && self.filters.lines.is_empty());
         if self.goes_to_stdout() && (is_part || self.update.request.is_some()) {
             let message = "standard output takes a whole file: leave paths, filters and --update out";
-            return Err(usage(message.into()));
+            return Err(ApiError::new(ErrorKind::Usage, message));
         }
         Ok(GetRequest {
             ticket,

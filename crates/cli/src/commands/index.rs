@@ -7,9 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use indicatif::HumanBytes;
 use tokio::sync::mpsc;
-use towpath_api::{ApiError, ErrorKind};
-use towpath_service::Options;
-use towpath_service::index_dir::{Cancel, Indexed, index};
+use towpath_api::{ApiError, CallEnd, IndexRequest, Indexed};
 
 use super::Context;
 use crate::output::{PARTLY, counted};
@@ -29,17 +27,8 @@ pub struct IndexCommand {
     directories: Vec<PathBuf>,
 }
 
-/// The summary as `--json` has it.
-#[derive(serde::Serialize)]
-struct IndexEnd {
-    event: &'static str,
-    #[serde(flatten)]
-    indexed: Indexed,
-}
-
 impl IndexCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
-        let service = context.embedded(Options::default())?;
         let (events, mut inbox) = mpsc::channel(EVENTS);
         let output = Arc::clone(&context.output);
         let showing = tokio::spawn(async move {
@@ -48,26 +37,16 @@ impl IndexCommand {
             }
         });
         let mut interrupts = context.signals.interrupts();
-        let cancel = Cancel::default();
-        let watched = cancel.clone();
-        let mut working = tokio::task::spawn_blocking(move || {
-            let report = &mut |event| drop(events.blocking_send(event));
-            index(&service, &self.directories, &cancel, report)
-        });
-        let mut is_interrupted = false;
-        let worked = tokio::select! {
-            worked = &mut working => worked,
+        let here = super::working_directory()?;
+        let directories = self.directories.iter().map(|directory| here.join(directory)).collect();
+        let api = context.api().await?;
+        let indexed = tokio::select! {
+            indexed = api.index(IndexRequest { directories }, events) => indexed?,
             () = interrupts.next() => {
-                is_interrupted = true;
-                watched.cancel();
-                working.await
+                return Ok(context.output.interrupted("what was indexed is kept; the same command goes on"));
             }
         };
         let _ = showing.await;
-        if is_interrupted {
-            return Ok(context.output.interrupted("what was indexed is kept; the same command goes on"));
-        }
-        let indexed = worked.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
         context.output.finish();
         show(context, indexed);
         Ok(if indexed.failed > 0 { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS })
@@ -76,7 +55,7 @@ impl IndexCommand {
 
 fn show(context: &Context, indexed: Indexed) {
     if context.output.is_json() {
-        return context.output.object(&IndexEnd { event: "summary", indexed });
+        return context.output.object(&CallEnd::Summary(indexed));
     }
     let Indexed { files, bytes, unchanged, read, failed, seconds } = indexed;
     let failed = if failed > 0 { format!("; {failed} failed") } else { String::new() };

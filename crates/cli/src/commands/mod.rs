@@ -308,6 +308,12 @@ fn usage_error(name: &str, message: String) -> clap::Error {
     }
 }
 
+/// The directory that paths of the command line are relative to.
+fn working_directory() -> Result<PathBuf, ApiError> {
+    let here = std::env::current_dir();
+    here.map_err(|error| ApiError::new(ErrorKind::Usage, format!("the current directory: {error}")))
+}
+
 /// Parses where to listen: an address and a port, a name and a port, or a port of all addresses.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {

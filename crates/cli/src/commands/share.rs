@@ -1,18 +1,20 @@
 //! `tow share`
 
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use towpath_api::{ApiError, ErrorKind, Event};
-use towpath_config::{Config, ConfigRate};
-use towpath_service::{Options, PutSource};
+use tokio::sync::mpsc;
+use towpath_api::{Api, ApiError, Event, ShareRequest};
+use towpath_service::{InProcess, Options};
 
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
 use super::{Context, parse_address, parse_rate};
+
+/// Events on their way to the screen.
+const EVENTS: usize = 16;
 
 /// Serve files or directories until interrupted; their one ticket is a line on standard output
 ///
@@ -43,36 +45,35 @@ pub struct ShareCommand {
 impl ShareCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let mut interrupts = context.signals.interrupts();
-        let mut config = Config::default();
-        config.general.limit_rate = ConfigRate(self.limit_rate);
-        let service = context.embedded(Options { config, ..Options::default() })?;
-        let source = PutSource::new(&self.paths, &self.filters.lines, self.name)?;
-        let source = source.telling(self.metadata.told());
-        service.listen(source.key().as_os_str().as_bytes(), self.listen.as_slice()).await?;
-        let mut fetches = service.watch_fetches();
-        let mut shared = service.share(source).await?;
-        service.accept_peers();
-        context.output.ticket(&shared.reply);
-        context.output.print("tow: serving until interrupted; fetch with: tow get TICKET");
-        let mut reading = Some(shared.reading);
-        let mut left_out = 0u64;
+        let service = InProcess(context.embedded(Options::default())?);
+        let Self { paths, name, filters: FilterFlags { lines: filters }, metadata, listen, limit_rate } =
+            self;
+        let metadata = metadata.told();
+        let request = ShareRequest { paths, filters, name, metadata, listen, limit_rate };
+        let (events, mut inbox) = mpsc::channel(EVENTS);
+        let mut sharing = service.share(request, events);
+        let (mut is_read, mut left_out) = (false, false);
         loop {
-            tokio::select! {
+            let event = tokio::select! {
                 () = interrupts.next() => break,
-                Some(fetch) = fetches.recv() => context.output.event(&fetch),
-                Some((path, error)) = shared.failures.recv() => {
-                    left_out += 1;
-                    context.output.event(&Event::FileFailed { path, error });
+                never = &mut sharing => match never? {},
+                Some(event) = inbox.recv() => event,
+            };
+            match event {
+                Event::Ticket(reply) => {
+                    context.output.ticket(&reply);
+                    context.output.print("tow: serving until interrupted; fetch with: tow get TICKET");
                 }
-                result = async { match reading.as_mut() { Some(task) => task.await, None => std::future::pending().await } } => {
-                    reading = None;
-                    result.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
+                Event::Summary(_) => is_read = true,
+                event => {
+                    left_out |= matches!(event, Event::FileFailed { .. });
+                    context.output.event(&event);
                 }
             }
         }
         let code = context
             .output
             .interrupted("the same command goes on under the same ticket, as long as nothing changed");
-        Ok(if left_out > 0 && reading.is_none() { ExitCode::from(crate::output::PARTLY) } else { code })
+        Ok(if left_out && is_read { ExitCode::from(crate::output::PARTLY) } else { code })
     }
 }

@@ -28,6 +28,7 @@ impl StatusCommand {
         context.output.line(&format!("sessions     {}", status.sessions));
         context.output.line(&format!("open puts    {}", status.open_puts));
         context.output.line(&format!("gets         {}", status.gets));
+        context.output.line(&format!("copies       {}", status.copies));
         Ok(ExitCode::SUCCESS)
     }
 }

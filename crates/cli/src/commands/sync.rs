@@ -8,8 +8,9 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMat
 use towpath_api::ApiError;
 use towpath_api::copy::{CopyRequest, Mode};
 
+use super::copying::{self, Copying};
 use super::sync_flags::{self, SyncArguments};
-use super::{Arguments, Context, copying, refused, usage_error, verbose_names};
+use super::{Arguments, Context, refused, usage_error, verbose_names};
 
 const ABOUT: &str = "Make one tree equal to another, here or on another machine, as rsync does";
 
@@ -42,10 +43,11 @@ impl SyncCommand {
             return Ok(ExitCode::SUCCESS);
         }
         let destination = self.operands.pop().unwrap_or_default();
-        let SyncArguments { options, rsh, tow_path, shown, .. } = self.arguments;
+        let SyncArguments { options, rsh, tow_path, by_daemon, shown, .. } = self.arguments;
         let (mode, sources) = (Mode::Sync, self.operands);
-        let request = CopyRequest { mode, sources, destination, rsh, tow_path, options };
-        copying::copy(context, request, shown).await
+        let (reached, umask) = (None, None);
+        let request = CopyRequest { mode, sources, destination, rsh, tow_path, reached, umask, options };
+        copying::copy(context, Copying { request, shown, by_daemon }).await
     }
 }
 

@@ -12,13 +12,13 @@ use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
-use crate::copying_flags_remote;
 use crate::likeness::{
     Outcome, Scene, age, attribute, has_rsync, is_root, link, list_user, mode, portrait, settle, words, write,
 };
 use crate::runner::{situations, skip};
 use crate::searching;
 use crate::trees;
+use crate::{copying_by_daemon, copying_flags_remote};
 
 situations![
     each_sync_flag_does_what_it_does_in_rsync,
@@ -159,6 +159,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("no-from0", "flags_that_rsync_can_not_undo_can_be_undone"),
     ("rsh", "the_other_side_is_reached_by_the_command_and_program_that_are_named"),
     ("tow-path", "the_other_side_is_reached_by_the_command_and_program_that_are_named"),
+    ("by-daemon", "a_daemon_copies_where_and_as_its_caller_would"),
     ("via", "data_go_the_way_that_is_named"),
     ("compress", "compressed_data_are_fewer_on_the_way"),
     ("no-compress", "compressed_data_are_fewer_on_the_way"),
@@ -353,6 +354,7 @@ fn each_cp_flag_does_what_it_does_in_cp() {
 fn each_flag_has_a_test() {
     let scene = Scene::new(|_| ());
     let elsewhere = copying_flags_remote::SITUATIONS.iter().chain(searching::SITUATIONS);
+    let elsewhere = elsewhere.chain(copying_by_daemon::SITUATIONS);
     let situations = SITUATIONS.iter().chain(elsewhere);
     let names = situations.map(|situation| situation.name.rsplit("::").next().unwrap());
     let names: Vec<_> = names.collect();

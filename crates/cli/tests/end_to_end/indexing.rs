@@ -9,6 +9,7 @@ use towpath_store::doubles::settle;
 
 use crate::environment::{Machine, Running, TestEnvironment};
 use crate::runner::situations;
+use crate::running::metrics;
 use crate::trees::{assert_same, symlink};
 
 situations![
@@ -17,6 +18,7 @@ situations![
     what_can_not_be_indexed_is_named_and_the_rest_is_done,
     an_index_that_is_damaged_is_built_again,
     what_a_daemon_keeps_in_the_index_is_not_fetched,
+    a_running_daemon_indexes_what_a_command_names,
 ];
 
 /// A file of so many bytes, in a folder that may have to be made.
@@ -151,4 +153,22 @@ fn find(folder: &Path, name: &str) -> Option<std::path::PathBuf> {
         path if path.is_dir() => find(&path, name),
         _ => None,
     })
+}
+
+fn a_running_daemon_indexes_what_a_command_names() {
+    let env = TestEnvironment::new();
+    let machine = &env.receiver;
+    let _daemon = machine.daemon();
+    file(&machine.path("tree/sub/file"), 1, 300_000);
+    settle(&machine.path("tree/sub/file")).unwrap();
+    let indexed = |folder: &str, named: &str, code: i32| {
+        machine.tow(["index", "--json", named]).folder(&machine.path(folder)).end().with(code).events()
+    };
+    let first = indexed("tree", "sub", 0).pop().unwrap();
+    assert_eq!((&first["event"], counts(&first)), (&"summary".into(), [1, 300_000, 0, 300_000, 0]));
+    assert_eq!(counts(&indexed("tree", ".", 0).pop().unwrap()), [1, 300_000, 1, 0, 0]);
+    let failed = indexed("tree", "nowhere", 1).pop().unwrap();
+    assert_eq!((&failed["event"], &failed["kind"]), (&"failed".into(), &"not_found".into()));
+    let samples = metrics(machine);
+    assert_eq!(samples["towpath_local_requests_total{call=\"/v1/index\",status=\"200\"}"], 3, "{samples:?}");
 }

@@ -38,6 +38,7 @@
 //! | `copying_remote` | `tow cp` and `tow sync` of such a tree, here and through ssh |
 //! | `copying_unchanged` | a large tree that is the same at both sides, of which nothing is opened |
 //! | `copying_interrupted` | any process of a copy killed; the same command goes on |
+//! | `copying_by_daemon` | the daemon makes copies as their caller would |
 //! | `copying_beside` | several copies into one directory at once |
 //! | `copying_faults` | what goes wrong with a copy, in words and exit status |
 //! | `copying_swapped` | directories become links that lead outside while a tree is synced |
@@ -59,6 +60,7 @@ mod carrying;
 mod ciphers;
 mod confined;
 mod copying_beside;
+mod copying_by_daemon;
 mod copying_faults;
 mod copying_flags;
 mod copying_flags_remote;
@@ -106,6 +108,7 @@ fn main() -> ExitCode {
         daemon_killed::SITUATIONS,
         copying_interrupted::SITUATIONS,
         copying_beside::SITUATIONS,
+        copying_by_daemon::SITUATIONS,
         copying_faults::SITUATIONS,
         copying_renamed::SITUATIONS,
         copying_swapped::SITUATIONS,

@@ -3,13 +3,17 @@
 use std::fs;
 use std::path::Path;
 
-use crate::environment::TestEnvironment;
+use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata};
+
+use crate::environment::{TestEnvironment, first_line};
+use crate::local_client::LocalClient;
 use crate::runner::{situations, skip};
 use crate::trees::{assert_same, assert_same_bytes, file};
 
 situations![
     a_large_file_needs_little_memory,
     many_small_files_need_little_memory,
+    a_list_of_a_million_entries_needs_little_memory,
     standard_output_needs_little_memory
 ];
 
@@ -53,6 +57,40 @@ fn many_small_files_need_little_memory() {
     }
     watch(&env, &tree);
     assert_same(&tree, &env.receiver.path("copy"));
+}
+
+/// One whose descriptor an application wrote.
+fn a_list_of_a_million_entries_needs_little_memory() {
+    look_at_memory();
+    let env = TestEnvironment::new();
+    let _daemon = env.sender.daemon();
+    let put = LocalClient::of(&env.sender).call("POST /v1/put-stream?kind=tree", "", &very_many_entries());
+    let events = put.and_then(|answer| answer.ok("the put")).unwrap();
+    let ticket = serde_json::from_str::<serde_json::Value>(&first_line(&events).unwrap()).unwrap();
+    let get = env.receiver.tow(["get", "--list", ticket["ticket"].as_str().unwrap()]).start();
+    let mut receiver = 0;
+    let ended = get.end_watched(|get| receiver = receiver.max(get.peak_memory())).with(0);
+    let lines = ended.out.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(lines, 1_000_000);
+    assert!((1..LIMIT / 2).contains(&receiver), "the receiver took {} MiB", receiver >> 20);
+}
+
+/// The descriptor of a directory with a million links.
+fn very_many_entries() -> Vec<u8> {
+    let mut encoder = Encoder::new(false);
+    let mut push = |event| encoder.push(&event).unwrap();
+    let entry = |name: String, kind| Entry {
+        name: name.into_bytes(),
+        kind,
+        metadata: Metadata::default(),
+        hard_link: None,
+    };
+    push(Event::Enter(entry(String::new(), Kind::Directory)));
+    for number in 0..1_000_000 {
+        push(Event::Leaf(entry(format!("{number:07}"), Kind::Symlink { target: b"there".to_vec() })));
+    }
+    push(Event::Leave);
+    encoder.finish().unwrap()
 }
 
 /// A reader that is slower than the network must not make the program hold the rest.

@@ -121,7 +121,8 @@ pub enum Way {
 
 /// The way from the sender to the receiver, and the programs at both sides.
 pub struct Route<'a> {
-    env: &'a TestEnvironment,
+    /// The machines.
+    pub env: &'a TestEnvironment,
     way: Way,
     /// Unless the way is within this machine.
     pub sshd: Option<Sshd>,

@@ -50,8 +50,10 @@ const SETGID: u32 = 0o2000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// Permission bits as given (default). Otherwise what was there keeps its own, and new things
-    /// get what the process's umask leaves of those given.
+    /// get what the umask leaves of those given.
     pub modes: bool,
+    /// Bits that new things do not get where `modes` is off, if not those of this process's umask (default).
+    pub umask: Option<u32>,
     /// Setuid and setgid bits too. Default: dropped, whoever asks for them. A bit whose owner is
     /// to be applied and could not be is dropped in any case.
     pub special_bits: bool,
@@ -81,6 +83,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             modes: true,
+            umask: None,
             special_bits: false,
             times: true,
             dir_times: true,
@@ -100,6 +103,7 @@ impl Policy {
     pub const fn archive() -> Self {
         Self {
             modes: true,
+            umask: None,
             special_bits: true,
             times: true,
             dir_times: true,
@@ -111,6 +115,11 @@ impl Policy {
             xattrs: true,
             privileged_xattrs: true,
         }
+    }
+
+    /// Bits that new things do not get.
+    pub fn umask(&self) -> u32 {
+        self.umask.unwrap_or_else(umask)
     }
 
     const fn takes_acls(&self) -> bool {
@@ -274,7 +283,7 @@ fn wanted_mode(metadata: &Metadata, stat: &Stat, policy: &Policy, before: Previo
     match before {
         _ if policy.modes => metadata.mode & 0o7777 & !dropped_bits(metadata, stat, policy),
         // A directory in one whose group is inherited hands it on.
-        PreviousMetadata::Nothing => metadata.mode & 0o777 & !umask() | inherited_setgid(stat),
+        PreviousMetadata::Nothing => metadata.mode & 0o777 & !policy.umask() | inherited_setgid(stat),
         PreviousMetadata::Mode(mode) => mode,
     }
 }
@@ -373,6 +382,8 @@ mod tests {
         let got = applied(&metadata(0o4766, 7, 0), &none);
         assert_eq!(got.mode() & 0o7777, 0o766 & !umask());
         assert!(got.mtime() > 7);
+        let other = Policy { umask: Some(0o137), ..none };
+        assert_eq!(applied(&metadata(0o4766, 7, 0), &other).mode() & 0o7777, 0o640);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::destination::Destination;
 use super::place::{Overwrite, PlaceAt, place};
 use super::tree::WrittenTree;
 use crate::error::FileError;
-use crate::metadata::{HeldMetadata, umask};
+use crate::metadata::HeldMetadata;
 use crate::path::RelPath;
 use crate::stamp::Stamp;
 
@@ -114,7 +114,7 @@ fn make_dir(
     let (dir, _) = open_accessible(parent.as_fd(), name).map_err(failed)?;
     let mode = match like {
         Some(like) => fstat(from.dirs().get(like).map_err(failed)?).map_err(failed)?.st_mode & 0o7777,
-        None => 0o777 & !umask(),
+        None => 0o777 & !of.policy.umask(),
     };
     HeldMetadata::Open(dir.as_fd()).set_mode(mode | 0o700).map_err(failed)
 }

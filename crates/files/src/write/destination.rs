@@ -9,7 +9,7 @@ use rustix::fs::{Mode, mkdirat};
 use rustix::io::Errno;
 use towpath_content::tree::Metadata;
 
-use super::access::open_accessible;
+use super::access::{make_accessible, open_accessible};
 use super::area::StagingArea;
 use super::backup::BackupMover;
 use super::directories::{Made, TreeDirs};
@@ -81,7 +81,11 @@ impl Destination {
             if is_entry { (Mode::RWXU, Made::New) } else { (Mode::from_raw_mode(0o777), Made::Existing) };
         mkdirat(&parent, name, mode).map_err(failed)?;
         // Not by its path again, which may be another's by now.
-        let (root, had) = open_accessible(parent.as_fd(), name).map_err(failed)?;
+        let (root, mut had) = open_accessible(parent.as_fd(), name).map_err(failed)?;
+        if let Some(umask) = options.policy.umask.filter(|_| !is_entry) {
+            HeldMetadata::Open(root.as_fd()).set_mode(0o777 & !umask).map_err(failed)?;
+            had = make_accessible(HeldMetadata::Open(root.as_fd())).map_err(failed)?;
+        }
         let to = Self::new(path, root, made, WriteOptions { resume: true, ..options });
         to.directories.note(&RelPath::root(), made, had);
         Ok(to)

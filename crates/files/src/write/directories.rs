@@ -14,7 +14,7 @@ use super::place::{PlaceAt, swap};
 use super::queue::Commits;
 use super::tree::WrittenTree;
 use crate::error::FileError;
-use crate::metadata::{HeldMetadata, PreviousMetadata, apply, umask};
+use crate::metadata::{HeldMetadata, PreviousMetadata, apply};
 use crate::path::RelPath;
 
 /// Result of making a directory: whether one had to be made.
@@ -115,7 +115,7 @@ impl TreeDirs {
         let mode = match before {
             None => return Ok(()),
             Some(PreviousMetadata::Mode(mode)) => mode,
-            Some(PreviousMetadata::Nothing) => 0o777 & !umask(),
+            Some(PreviousMetadata::Nothing) => 0o777 & !self.tree.policy.umask(),
         };
         let dir = self.filled(path)?;
         let kept = HeldMetadata::Open(dir.as_fd()).set_mode(mode);

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use towpath_api::{Api, Event};
+use towpath_api::{AnswerLine, Api, ApiError, CallEnd, Event};
 
 use super::problem::CallFailure;
 use crate::in_process::InProcess;
@@ -20,6 +20,8 @@ use crate::in_process::InProcess;
 /// Interval at which a session's stream sends that it is alive. Writing is what notices an application that
 /// died after it had sent more than its request.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// Events on their way to the client.
+const EVENTS: usize = 16;
 
 /// A session: it lives as long as this answer is read.
 pub(super) async fn session(State(api): State<InProcess>) -> Result<Response, CallFailure> {
@@ -45,6 +47,28 @@ pub(super) async fn session(State(api): State<InProcess>) -> Result<Response, Ca
 pub(super) async fn events(State(api): State<InProcess>) -> Result<Response, CallFailure> {
     let inbox = api.events().await?;
     Ok(stream(std::future::pending(), inbox))
+}
+
+/// Answers with the events of a call, and its end; a client that goes away ends the call.
+pub(super) fn events_of<S, E, F>(call: impl FnOnce(mpsc::Sender<E>) -> F + Send + 'static) -> Response
+where
+    S: Serialize + Send + 'static,
+    E: Serialize + Send + 'static,
+    F: Future<Output = Result<S, ApiError>> + Send,
+{
+    let (lines, inbox) = mpsc::channel(EVENTS);
+    let work = async move {
+        let (events, mut told) = mpsc::channel(1);
+        let relaying = async {
+            while let Some(event) = told.recv().await {
+                let _ = lines.send(AnswerLine::Event(event)).await;
+            }
+        };
+        let (result, ()) = tokio::join!(call(events), relaying);
+        let end = result.map_or_else(CallEnd::Failed, CallEnd::Summary);
+        let _ = lines.send(AnswerLine::End(end)).await;
+    };
+    stream(work, inbox)
 }
 
 /// Answers with what `work` sends, a line each; a client that goes away ends the work.

@@ -17,7 +17,7 @@
 //! | `calls` | calls that are answered at once |
 //! | `puts` | puts: by name, as a stream, in parts, by descriptor |
 //! | `descriptor` | what may be put by descriptor |
-//! | `gets` | gets into files |
+//! | `events` | gets into files, copies, indexing |
 //! | `content` | objects as plain bodies, with ranges |
 //! | `chunks` | objects as they come, out of order |
 //! | `recipe` | how objects are cut into chunks |
@@ -32,9 +32,9 @@ mod chunks;
 mod connection;
 mod content;
 mod descriptor;
+mod events;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod gets;
 mod lines;
 mod problem;
 mod puts;

@@ -86,10 +86,10 @@ pub(super) async fn wrong_method() -> CallFailure {
     wrong(StatusCode::METHOD_NOT_ALLOWED, "this call has another method; the header Allow tells which")
 }
 
-/// A request's body of JSON.
-pub(super) struct JsonBody<T>(pub(super) T);
+/// A request's body of JSON, of so many bytes at most.
+pub(super) struct JsonBody<T, const MOST: usize = MAX_JSON>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+impl<T: DeserializeOwned, S: Send + Sync, const MOST: usize> FromRequest<S> for JsonBody<T, MOST> {
     type Rejection = CallFailure;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, CallFailure> {
@@ -97,9 +97,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
             let message = "the body needs the header 'Content-Type: application/json'";
             return Err(wrong(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
-        let whole = tokio::time::timeout(LONGEST_WAIT, to_bytes(request.into_body(), MAX_JSON)).await;
+        let whole = tokio::time::timeout(LONGEST_WAIT, to_bytes(request.into_body(), MOST)).await;
         let late = |_| wrong(StatusCode::REQUEST_TIMEOUT, "the body did not come to its end in time");
-        let bytes = whole.map_err(late)?.map_err(|error| unreadable(&error))?;
+        let bytes = whole.map_err(late)?.map_err(|error| unreadable(&error, MOST))?;
         let parsed = serde_json::from_slice(&bytes);
         parsed
             .map(Self)
@@ -119,14 +119,14 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
         if is_empty && !fields.contains_key(header::TRANSFER_ENCODING) {
             return Ok(Self(T::default()));
         }
-        JsonBody::from_request(request, state).await.map(|JsonBody(said)| Self(said))
+        JsonBody::<T>::from_request(request, state).await.map(|JsonBody(said)| Self(said))
     }
 }
 
-fn unreadable(error: &axum::Error) -> CallFailure {
+fn unreadable(error: &axum::Error, most: usize) -> CallFailure {
     let too_long = std::error::Error::source(error).is_some_and(|cause| cause.to_string().contains("limit"));
     if too_long {
-        let message = format!("a body of JSON has at most {MAX_JSON} bytes");
+        let message = format!("a body of JSON has at most {most} bytes");
         return wrong(StatusCode::PAYLOAD_TOO_LARGE, message);
     }
     wrong(StatusCode::BAD_REQUEST, format!("the body could not be read: {error}"))

@@ -7,12 +7,14 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::sync::mpsc;
-use towpath_api::{Api, DescriptorRequest, Event, OpenPutRequest, PartReply, PutReply, PutRequest, Summary};
+use towpath_api::{
+    Api, DescriptorRequest, Event, OpenPutRequest, PartReply, PutReply, PutRequest, PutsInParts, Summary,
+};
 
 use super::body::BodyReader;
 use super::connection::{PassedBytes, PipelineSlot};
 use super::descriptor;
-use super::lines::stream;
+use super::lines::{events_of, stream};
 use super::problem::{CallFailure, JsonBody, OptionalJson, Path, ProblemReply, RequestQuery, answer, wrong};
 use crate::boundaries::Boundaries;
 use crate::in_process::InProcess;
@@ -32,15 +34,7 @@ pub(super) async fn put_to_end(
     State(api): State<InProcess>,
     JsonBody(request): JsonBody<PutRequest>,
 ) -> Response {
-    let (events, inbox) = mpsc::channel(16);
-    let work = async move {
-        let end = match api.put_to_end(request, events.clone()).await {
-            Ok(summary) => Event::Summary(summary),
-            Err(error) => Event::Failed(error),
-        };
-        let _ = events.send(end).await;
-    };
-    stream(work, inbox)
+    events_of(move |events| async move { api.put_to_end(request, events).await })
 }
 
 /// A put whose bytes are the body; the ticket is the answer's first line.

@@ -9,7 +9,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::{calls, chunks, content, gets, lines, problem, puts, recipe};
+use super::{calls, chunks, content, events, lines, problem, puts, recipe};
 use crate::in_process::InProcess;
 use crate::metrics::Metrics;
 use crate::metrics_page::{CONTENT_TYPE, render};
@@ -48,7 +48,9 @@ fn routes() -> Vec<Route> {
         call(MethodFilter::DELETE, "delete", "/v1/puts/{id}", puts::abort),
         post("/v1/puts/{id}/data", puts::data),
         post("/v1/puts/{id}/commit", puts::commit),
-        post("/v1/get", gets::get),
+        post("/v1/get", events::get),
+        post("/v1/copy", events::copy),
+        post("/v1/index", events::index),
         get("/v1/content", content::by_query),
         call(MethodFilter::HEAD, "head", "/v1/content", content::by_query),
         post("/v1/content", content::by_body),

@@ -209,6 +209,34 @@ fn the_file_and_the_server_have_the_same_calls() {
     }
 }
 
+fn copies_and_indexes(checker: &mut Checker) {
+    let (source, copy) = (checker.daemon.file("source", b"some"), checker.daemon.dir.path().join("copy"));
+    let mut request = json!({
+        "mode": "sync",
+        "sources": [source],
+        "destination": copy,
+        "umask": 0o22,
+        "options": { "check": "content", "preserve": { "owner": false } },
+    });
+    let path = "/v1/copy";
+    checker.call("POST", path, path, Some(request.clone())).with(200);
+    assert_eq!(std::fs::read(&copy).unwrap(), b"some");
+    request["sources"] = json!(["/nowhere at all"]);
+    checker.call("POST", path, path, Some(request.clone())).with(200);
+    // What may not be: a relative path, another machine without its socket, an option that is not known.
+    for (field, value) in
+        [("sources", json!(["x"])), ("sources", json!(["host:x"])), ("options", json!({ "dry": true }))]
+    {
+        let mut request = request.clone();
+        request[field] = value;
+        checker.call("POST", path, path, Some(request)).with(400);
+    }
+    let path = "/v1/index";
+    let directories = json!({ "directories": [checker.daemon.dir.path()] });
+    checker.call("POST", path, path, Some(directories)).with(200);
+    checker.call("POST", path, path, Some(json!({ "directories": ["/nowhere at all"] }))).with(200);
+}
+
 #[test]
 fn answers_are_as_the_file_says() {
     let mut checker = Checker { document: document(), daemon: Daemon::start(), checked: BTreeSet::new() };
@@ -271,7 +299,7 @@ fn answers_are_as_the_file_says() {
         "/v1/put",
         Some(json!({ "path": file, "more": [other], "name": "both" })),
     );
-    let copy = checker.daemon.dir.path().join("copy");
+    let copy = checker.daemon.dir.path().join("updated");
     std::fs::create_dir(&copy).unwrap();
     std::fs::write(copy.join("extra"), "x").unwrap();
     let update = json!({ "delete": true, "force": true, "suffix": "~" });
@@ -282,6 +310,7 @@ fn answers_are_as_the_file_says() {
     for event in ["item", "deleted"] {
         assert!(told.iter().any(|told| told["event"] == event), "{told:?}");
     }
+    copies_and_indexes(&mut checker);
     for path in ["/v1/content", "/v1/chunks"] {
         checker.call("GET", path, &format!("{path}{query}"), None).with(200);
         checker.call("POST", path, path, Some(json!({ "ticket": ticket, "timeout": 5 }))).with(200);

@@ -110,8 +110,14 @@ async fn open(rsh: impl AsRef<OsStr>, tow: impl AsRef<OsStr>) -> Result<Channel,
     let Ok(Address::Remote(remote)) = Address::parse(OsStr::new("me@box:path")) else { panic!() };
     let (rsh, identity) = (Rsh::choose(Some(rsh.as_ref())).unwrap(), Identity::generate().unwrap());
     let service = service(&identity, b"here", SECRET);
-    let opening =
-        Channel::open(&remote, &rsh, tow.as_ref(), identity.node_id(), service, PeerConfig::default());
+    let opening = Channel::open(
+        &remote,
+        (&rsh, tow.as_ref()),
+        None,
+        identity.node_id(),
+        service,
+        PeerConfig::default(),
+    );
     tokio::time::timeout(LIMIT, opening).await.unwrap()
 }
 

@@ -29,7 +29,7 @@ use rayon::prelude::*;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use towpath_content::Oid;
-use towpath_protocol::{ControlSender, Pace};
+use towpath_protocol::ControlSender;
 use towpath_store::{DiskStore, Store};
 
 use self::bases::Bases;
@@ -105,8 +105,7 @@ pub struct Answering {
     pack_entries: AtomicU32,
     /// Whether that is worth it.
     packing: Mutex<PackBackoff>,
-    /// How fast contents may go, and whether that is limited.
-    pace: Pace,
+    /// True if the person limits the rate.
     is_limited: bool,
     /// How many outlines of a part the receiver takes.
     takes_outlines: AtomicU32,
@@ -132,7 +131,7 @@ impl Asked {
 }
 
 impl Answering {
-    /// Nothing asked yet; answers go over `control`, contents at no more than `limit_rate` bytes a second
+    /// Nothing asked yet; answers go over `control`, which lets `limit_rate` bytes pass a second
     /// unless that is 0, to a receiver that can unpack or can't. Must be made within a runtime.
     pub fn new(
         (store, scope): (Arc<DiskStore>, Scope),
@@ -159,7 +158,6 @@ impl Answering {
             pack: AtomicU32::new(0),
             pack_entries: AtomicU32::new(if unpacks { QUICK } else { 0 }),
             packing: Mutex::default(),
-            pace: Pace::new(limit_rate),
             is_limited: limit_rate > 0,
             takes_outlines: AtomicU32::new(0),
             signatures: Signatures::default(),

@@ -333,7 +333,7 @@ pub mod tests {
         let store = DiskStore::open(&home.join("state"), &home.join("data")).unwrap();
         let (told, _keep) = events(crate::host::plain);
         let resume = home.join("resume");
-        let receiving = Receiving::new(CopyOptions::default(), Arc::new(store), resume, told, false);
+        let receiving = Receiving::new(CopyOptions::default(), Arc::new(store), resume, told, false, None);
         let destination = Destination::open(&to, receiving.write_options()).unwrap();
         receiving.open(destination, None, &Oid::of(b"key")).unwrap();
         let modified = Time { seconds: 1, nanos: 0 };

@@ -65,7 +65,7 @@ pub fn merge(
     let showing = RUNTIME.spawn(shown.show_to(person));
     let result = {
         let resume = receiver.state.to_path_buf();
-        let receiving = Receiving::new(receiver.options, store, resume, events, false);
+        let receiving = Receiving::new(receiver.options, store, resume, events, false, None);
         let contents = sender.contents;
         let mode = if receiver.is_cp { Mode::Cp } else { Mode::Sync };
         let destined =

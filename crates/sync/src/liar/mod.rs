@@ -120,7 +120,7 @@ impl Scene {
         };
         let options = self.options.clone();
         let (offers, peers) = peer_service(&host);
-        let peer = Peer::start(near, peer_config(&host, &options), Some(peers));
+        let peer = Peer::start(near, peer_config(&host, &options, Arc::default()), Some(peers));
         let liar = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
         let (control, inbox) = peer.control().unwrap();
         let (events, reports) = events(crate::host::plain);

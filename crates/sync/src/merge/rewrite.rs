@@ -14,8 +14,8 @@ pub(super) struct Rewrite {
 }
 
 impl Rewrite {
-    pub(super) fn new(options: &CopyOptions) -> Result<Self, CopyError> {
-        let umask = towpath_files::metadata::umask();
+    /// `umask` holds for changes of modes that name nobody.
+    pub(super) fn new(options: &CopyOptions, umask: u32) -> Result<Self, CopyError> {
         let chmod: Result<Vec<_>, _> = options.chmod.iter().map(|text| Chmod::parse(text, umask)).collect();
         let chmod = chmod.map_err(|error| RequestFault::Chmod(error.to_string()))?;
         let (mut user, mut group) = (None, None);

@@ -30,7 +30,8 @@ impl EntryRules {
     /// Rules of the copy's options.
     pub(super) fn new(receiving: &Arc<Receiving>, checker: Option<Filter>) -> Result<Self, CopyError> {
         let options = &receiving.options;
-        let (requested, rewrite) = (RequestedPaths::new(options)?, Rewrite::new(options)?);
+        let (requested, rewrite) =
+            (RequestedPaths::new(options)?, Rewrite::new(options, receiving.policy.umask())?);
         Ok(Self { receiving: Arc::clone(receiving), checker, requested, rewrite })
     }
 

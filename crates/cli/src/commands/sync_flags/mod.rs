@@ -30,6 +30,8 @@ pub struct SyncArguments {
     pub rsh: Option<OsString>,
     /// `--tow-path`
     pub tow_path: OsString,
+    /// `--by-daemon`
+    pub by_daemon: bool,
     /// Changes that are shown.
     pub shown: ShownChanges,
     checks: Checks,
@@ -57,6 +59,7 @@ impl Default for SyncArguments {
             options: CopyOptions::default(),
             rsh: None,
             tow_path: "tow".into(),
+            by_daemon: false,
             shown: ShownChanges::default(),
             checks: Checks::default(),
             recursion_is_meant: false,

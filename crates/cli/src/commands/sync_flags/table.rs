@@ -348,6 +348,12 @@ pub const FLAGS: &[Flag] = &[
     ),
     flag(
         TRAVEL,
+        "by-daemon",
+        "The running daemon makes the copy, within its limits; ssh is started here all the same",
+        Apply::On(|a| a.by_daemon = true),
+    ),
+    flag(
+        TRAVEL,
         "via",
         "Data travel through ssh alone, or over TLS alone [default: what works best]",
         Apply::Value("ssh|tls", |a, value| {

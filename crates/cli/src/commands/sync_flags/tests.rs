@@ -129,6 +129,7 @@ const CASES: &[Case] = &[
     ("search-effort", "", &["--search-effort all", "--search-effort=all"], |a| {
         a.options.search_effort == SearchEffort::All
     }),
+    ("by-daemon", "", &["--by-daemon"], |a| a.by_daemon),
     ("explain", "", &["--explain"], |a| a.shown.explain),
     ("whole-file", "", &["-W", "--whole-file"], |a| a.options.whole_file),
     ("no-whole-file", "-W", &["--no-W", "--no-whole-file"], |a| !a.options.whole_file),

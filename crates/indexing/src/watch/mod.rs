@@ -2,7 +2,7 @@
 //! them soon afterwards.
 //!
 //! ```text
-//!   kernel ── events ──► Watches ── notes ──► Pending ── when it is quiet ──► a pass: index_dir
+//!   kernel ── events ──► Watches ── notes ──► Pending ── when it is quiet ──► a pass: directories
 //!                           ▲                                                       │
 //!                           └──────────── directories that it enters ───────────────┘
 //! ```
@@ -24,27 +24,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use towpath_api::Event;
 use towpath_files::{RelPath, ScanOptions, SourceTree};
 
-use crate::index_dir::{Cancel, IndexPart, index_parts};
-use crate::state::Service;
+use crate::IndexHost;
+use crate::directories::{Cancel, IndexPart, index_parts};
 pub use pending::Rhythm;
 use pending::{PendingChanges, PendingSpot};
-use towpath_config::Directory;
+use towpath_config::{Directory, Live};
 use watches::{WatchNote, WatchNotes, Watches};
 
 /// Niceness of its thread.
 const NICE: i32 = 10;
 
-/// Keeps the directories that are configured in the index, also those of later configurations. Never ends.
-pub async fn keep_fresh(service: Arc<Service>, rhythm: Rhythm) {
+/// Keeps the directories that are configured in the index, also those of later configurations, of which `reconfigured`
+/// is told. Never ends.
+pub async fn keep_fresh(host: IndexHost, config: Live, reconfigured: Arc<Notify>, rhythm: Rhythm) {
     loop {
-        let dirs = service.config().general.index.clone();
+        let dirs = config.get().general.index.clone();
         let other_dirs = async {
-            while service.config().general.index == dirs {
-                service.reconfigured.notified().await;
+            while config.get().general.index == dirs {
+                reconfigured.notified().await;
             }
         };
         if dirs.is_empty() {
@@ -52,7 +54,7 @@ pub async fn keep_fresh(service: Arc<Service>, rhythm: Rhythm) {
             continue;
         }
         tokio::select! {
-            () = Keeper::new(&service, &dirs, rhythm, Watches::start()).run() => {}
+            () = Keeper::new(&host, &dirs, rhythm, Watches::start()).run() => {}
             () = other_dirs => {}
         }
     }
@@ -68,7 +70,7 @@ struct Keeper {
 
 /// Input of a pass.
 struct WatchJob {
-    service: Arc<Service>,
+    host: IndexHost,
     dirs: Vec<PathBuf>,
     watches: Arc<Watches>,
     cancel: Cancel,
@@ -90,14 +92,14 @@ impl Drop for Keeper {
 
 impl Keeper {
     fn new(
-        service: &Arc<Service>,
+        host: &IndexHost,
         dirs: &[Directory],
         rhythm: Rhythm,
         (watches, notes): (Arc<Watches>, WatchNotes),
     ) -> Self {
         let dirs: Vec<_> = dirs.iter().map(|Directory(path)| path.clone()).collect();
         let pending = PendingChanges::new(rhythm, dirs.len(), Instant::now());
-        let job = WatchJob { service: Arc::clone(service), dirs, watches, cancel: Cancel::default() };
+        let job = WatchJob { host: host.clone(), dirs, watches, cancel: Cancel::default() };
         Self { job: Arc::new(job), notes, pending, pass: None }
     }
 
@@ -185,7 +187,7 @@ impl WatchJob {
                 tracing::debug!(path, error, "could not be indexed");
             }
         };
-        match index_parts(&self.service, &parts, &self.cancel, entered, report) {
+        match index_parts(&self.host, &parts, &self.cancel, entered, report) {
             Ok(indexed) => tracing::info!(
                 files = indexed.files,
                 read = indexed.read,
@@ -240,9 +242,8 @@ mod tests {
     use towpath_content::Oid;
 
     use super::*;
-    use crate::state::Options;
-    use towpath_config::Config;
-    use towpath_config::Home;
+    use towpath_config::{Config, Home};
+    use towpath_store::DiskStore;
     use towpath_targets::index_record::store_stamp;
 
     const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -254,10 +255,30 @@ mod tests {
         rescan: Duration::from_millis(300),
     };
 
-    /// A service whose configuration names these directories below `folder`.
-    fn service(folder: &Path, dirs: &[&str]) -> Arc<Service> {
-        let config = config(folder, dirs);
-        Service::open(Home::under(&folder.join("home")), Options { config, ..Options::default() }).unwrap()
+    /// A service that keeps these directories below `folder` in its index.
+    struct Kept {
+        host: IndexHost,
+        config: Live,
+        reconfigured: Arc<Notify>,
+    }
+
+    impl Kept {
+        fn new(folder: &Path, dirs: &[&str]) -> Self {
+            let home = Home::under(&folder.join("home"));
+            let store = Arc::new(DiskStore::open(home.state(), home.data()).unwrap());
+            let (config, reconfigured) = (Live::new(config(folder, dirs)), Arc::default());
+            Self { host: IndexHost { home, store }, config, reconfigured }
+        }
+
+        fn keep(&self) -> JoinHandle<()> {
+            let (host, config) = (self.host.clone(), self.config.clone());
+            tokio::spawn(keep_fresh(host, config, Arc::clone(&self.reconfigured), SOON))
+        }
+
+        fn reconfigure(&self, config: Config) {
+            self.config.set(config);
+            self.reconfigured.notify_one();
+        }
     }
 
     fn config(folder: &Path, dirs: &[&str]) -> Config {
@@ -267,15 +288,15 @@ mod tests {
     }
 
     /// The name of a file's content, if the index knows it.
-    fn known(service: &Service, path: &Path) -> Option<Oid> {
+    fn known(kept: &Kept, path: &Path) -> Option<Oid> {
         let found = towpath_files::look(path, &ScanOptions::default()).ok()?;
         let (dir, name) = (path.parent()?, path.file_name()?);
-        service.store.known(dir, &[(name, store_stamp(&found.stamp))]).unwrap().pop()?
+        kept.host.store.known(dir, &[(name, store_stamp(&found.stamp))]).unwrap().pop()?
     }
 
-    async fn wait_for(service: &Service, path: &Path, content: &[u8]) {
+    async fn wait_for(kept: &Kept, path: &Path, content: &[u8]) {
         for look in 1..LOOKS {
-            if known(service, path) == Some(Oid::of(content)) {
+            if known(kept, path) == Some(Oid::of(content)) {
                 return;
             }
             // Files read within the tick of the clock in which they were written do not count as known.
@@ -298,26 +319,26 @@ mod tests {
         fs::write(root.join("one/a/b/old"), b"old").unwrap();
         fs::write(root.join("other/c/file"), b"not asked for").unwrap();
         symlink(root.join("other"), root.join("one/link")).unwrap();
-        let service = service(&root, &["one", "two"]);
-        let keeping = tokio::spawn(keep_fresh(Arc::clone(&service), SOON));
-        wait_for(&service, &root.join("one/a/b/old"), b"old").await;
+        let kept = Kept::new(&root, &["one", "two"]);
+        let keeping = kept.keep();
+        wait_for(&kept, &root.join("one/a/b/old"), b"old").await;
 
         fs::write(root.join("one/a/b/old"), b"changed").unwrap();
         fs::write(root.join("two/new"), [7; 9000]).unwrap();
-        wait_for(&service, &root.join("one/a/b/old"), b"changed").await;
-        wait_for(&service, &root.join("two/new"), &[7; 9000]).await;
+        wait_for(&kept, &root.join("one/a/b/old"), b"changed").await;
+        wait_for(&kept, &root.join("two/new"), &[7; 9000]).await;
         // A directory that comes with all that is in it, and what happens in it from then on.
         fs::rename(root.join("one/a"), root.join("two/moved")).unwrap();
-        wait_for(&service, &root.join("two/moved/b/old"), b"changed").await;
+        wait_for(&kept, &root.join("two/moved/b/old"), b"changed").await;
         fs::write(root.join("two/moved/b/later"), b"later").unwrap();
-        wait_for(&service, &root.join("two/moved/b/later"), b"later").await;
+        wait_for(&kept, &root.join("two/moved/b/later"), b"later").await;
         fs::create_dir_all(root.join("one/x/y/z")).unwrap();
         fs::write(root.join("one/x/y/z/deep"), b"deep").unwrap();
-        wait_for(&service, &root.join("one/x/y/z/deep"), b"deep").await;
-        assert_eq!(known(&service, &root.join("other/c/file")), None, "links are not followed");
+        wait_for(&kept, &root.join("one/x/y/z/deep"), b"deep").await;
+        assert_eq!(known(&kept, &root.join("other/c/file")), None, "links are not followed");
 
-        service.reconfigure(config(&root, &["other"]));
-        wait_for(&service, &root.join("other/c/file"), b"not asked for").await;
+        kept.reconfigure(config(&root, &["other"]));
+        wait_for(&kept, &root.join("other/c/file"), b"not asked for").await;
         keeping.abort();
     }
 
@@ -326,12 +347,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir(root.join("kept")).unwrap();
-        let service = service(&root, &["kept"]);
+        let kept = Kept::new(&root, &["kept"]);
         let dirs = [Directory(root.join("kept"))];
-        let keeping = tokio::spawn(Keeper::new(&service, &dirs, SOON, Watches::none()).run());
+        let keeping = tokio::spawn(Keeper::new(&kept.host, &dirs, SOON, Watches::none()).run());
         for content in [b"one", b"two"] {
             fs::write(root.join("kept/file"), content).unwrap();
-            wait_for(&service, &root.join("kept/file"), content).await;
+            wait_for(&kept, &root.join("kept/file"), content).await;
         }
         keeping.abort();
     }
@@ -340,15 +361,15 @@ mod tests {
     async fn a_directory_that_is_missing_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let service = service(&root, &["there", "missing"]);
+        let kept = Kept::new(&root, &["there", "missing"]);
         fs::create_dir(root.join("there")).unwrap();
-        let keeping = tokio::spawn(keep_fresh(Arc::clone(&service), SOON));
+        let keeping = kept.keep();
         fs::write(root.join("there/file"), b"there").unwrap();
-        wait_for(&service, &root.join("there/file"), b"there").await;
+        wait_for(&kept, &root.join("there/file"), b"there").await;
         for content in [b"first", b"again"] {
             fs::create_dir(root.join("missing")).unwrap();
             fs::write(root.join("missing/file"), content).unwrap();
-            wait_for(&service, &root.join("missing/file"), content).await;
+            wait_for(&kept, &root.join("missing/file"), content).await;
             fs::remove_dir_all(root.join("missing")).unwrap();
         }
         keeping.abort();

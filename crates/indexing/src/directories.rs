@@ -5,18 +5,17 @@
 //! not entered, links not followed, the service's own folders left out. Files come in batches, small ones
 //! hashed side by side; memory is bounded by a batch.
 //!
-//! `index_parts` indexes anew what changed in trees that are watched ([`crate::index_watch`]).
+//! `index_parts` indexes anew what changed in trees that are watched ([`crate::watch`]).
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
-use serde::Serialize;
-use towpath_api::{ApiError, ErrorKind, Event, Progress, Seconds};
+use towpath_api::{ApiError, ErrorKind, Event, Indexed, Progress, Seconds};
 use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
 use towpath_files::{
@@ -28,12 +27,13 @@ use towpath_reuse::disk_search::whole_as_chunk;
 use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, FileRecord, Stamp, StoreError, cut_and_hash_open_file, hash_open_file};
 
-use crate::state::Service;
-use crate::transfers::PROGRESS_EVERY;
+use crate::IndexHost;
 use towpath_config::Home;
 use towpath_targets::index_record::store_stamp;
 use towpath_words as words;
 
+/// Interval at which progress is reported.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// Files handled at once.
 const BATCH: usize = 512;
 /// Directories whose handles a batch may hold.
@@ -43,32 +43,15 @@ const MIN_CUT: u64 = 4 << 10;
 /// Larger files are read one at a time, each on all cores.
 const MAX_SIDE_BY_SIDE: u64 = 1 << 20;
 
-/// Counts of what was indexed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Indexed {
-    /// Files in the index now.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Number of them that were in it before, unchanged, and not read.
-    pub unchanged: u64,
-    /// Bytes that were read.
-    pub read: u64,
-    /// Files that could not be read, each reported by an event.
-    pub failed: u64,
-    /// Time that it took.
-    pub seconds: Seconds,
-}
-
 /// Indexes the trees at `roots`; what happens goes to `tell`. What was indexed when it is cancelled stays.
 pub fn index(
-    service: &Service,
+    host: &IndexHost,
     roots: &[PathBuf],
     cancel: &Cancel,
     report: &mut dyn FnMut(Event),
 ) -> Result<Indexed, ApiError> {
-    let own = own_folders(&service.home);
-    let (unread, indexed) = run(&service.store, cancel, report, |indexer| indexer.trees(roots, &own))?;
+    let own = own_folders(&host.home);
+    let (unread, indexed) = run(&host.store, cancel, report, |indexer| indexer.trees(roots, &own))?;
     if unread == roots.len() {
         return Err(ApiError::new(ErrorKind::NotFound, "nothing could be indexed")
             .hint("name directories that you may read"));
@@ -93,20 +76,20 @@ pub(crate) type Entered<'a> = &'a mut dyn FnMut(&IndexPart<'_>, BorrowedFd<'_>, 
 
 /// Indexes `parts`; those that can't be read are passed over.
 pub(crate) fn index_parts(
-    service: &Service,
+    host: &IndexHost,
     parts: &[IndexPart<'_>],
     cancel: &Cancel,
     entered: Entered<'_>,
     report: &mut dyn FnMut(Event),
 ) -> Result<Indexed, ApiError> {
-    let own = own_folders(&service.home);
+    let own = own_folders(&host.home);
     let index = |indexer: &mut Indexer<'_>| {
         parts.iter().try_for_each(|part| match indexer.part(part, &own, entered) {
             Ok(()) | Err(IndexStop::Root(_)) => Ok(()),
             Err(IndexStop::Error(error)) => Err(error),
         })
     };
-    run(&service.store, cancel, report, index).map(|((), indexed)| indexed)
+    run(&host.store, cancel, report, index).map(|((), indexed)| indexed)
 }
 
 fn run<T>(
@@ -327,7 +310,7 @@ impl Indexer<'_> {
 
     fn fail(&mut self, path: &Path, why: &str) {
         self.indexed.failed += 1;
-        let path = crate::display_name(path.as_os_str().as_encoded_bytes());
+        let path = towpath_files::display_name(path.as_os_str().as_encoded_bytes());
         (self.report)(Event::FileFailed { path, error: why.to_owned() });
     }
 }
