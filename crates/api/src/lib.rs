@@ -27,6 +27,7 @@
 pub mod client;
 pub mod copy;
 pub mod messages;
+mod metadata;
 mod names;
 mod parts;
 mod passing;
@@ -45,9 +46,9 @@ pub use messages::{
     AnswerLine, ApiError, CallEnd, Chunk, ContentRequest, DescriptorRequest, EntryKind, ErrorKind, Event,
     Fetch, FetchState, GcReply, GcRequest, GetRequest, GetUpdate, Held, IndexRequest, Indexed, ListRequest,
     ListedEntry, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem, Progress, PutKind, PutReply,
-    PutRequest, SearchEffort, Searched, Seconds, ShareRequest, Status, Summary, ToldMetadata, TransferEvent,
-    UpdateCounts,
+    PutRequest, SearchEffort, Searched, Seconds, ShareRequest, Status, Summary, TransferEvent, UpdateCounts,
 };
+pub use metadata::ToldMetadata;
 pub use parts::Parts;
 
 /// A boxed future, so that the API can be a trait object.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::copy::{Dropped, Preserve};
+use crate::metadata::{Dropped, Preserve, ToldMetadata};
 use crate::names;
 
 /// Request to put.
@@ -35,36 +35,6 @@ pub struct PutRequest {
     /// Metadata of a tree's entries that receivers are told.
     #[serde(default, skip_serializing_if = "ToldMetadata::is_default")]
     pub metadata: ToldMetadata,
-}
-
-/// Metadata of a tree's entries that whoever has the ticket is told, besides kinds, modes, times and the numbers of
-/// owners. The default tells what belongs to the tree, and nothing of the machine or of where files came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ToldMetadata {
-    /// Names of owners.
-    pub owner_names: bool,
-    /// Names of one file stay so.
-    pub hard_links: bool,
-    /// Access control lists, which have numbers of owners.
-    pub acls: bool,
-    /// Extended attributes of `user.`, but those in which programs note where a file came from.
-    pub xattrs: bool,
-    /// With `xattrs` those too, and if this is root those outside `user.`.
-    pub all_xattrs: bool,
-}
-
-impl Default for ToldMetadata {
-    fn default() -> Self {
-        Self { owner_names: false, hard_links: true, acls: true, xattrs: true, all_xattrs: false }
-    }
-}
-
-impl ToldMetadata {
-    /// True if nothing else was asked for.
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Boundaries of chunks that one request may name. Parts of a put can have more.

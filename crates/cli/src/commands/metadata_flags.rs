@@ -31,14 +31,22 @@ const HELP: &[(&str, &str, &str)] = &[
     ),
     ("perms", "Permission bits as they are: setuid and setgid too, whatever the umask", ""),
     ("group", "Groups of which you are a member; as root any, without asking", "Names of groups"),
-    ("owner", "Owners, as root (without asking)", "Names of users"),
+    ("owner", "Owners, as root (without asking; --no-owner leaves them to you)", "Names of users"),
     (
         "numeric-ids",
         "Owners and groups by number, also where their names are told",
         "Only numbers of owners and groups (without asking)",
     ),
-    ("hard-links", "Hard links (without asking)", "Hard links (without asking)"),
-    ("acls", "Access control lists (without asking)", "Access control lists (without asking)"),
+    (
+        "hard-links",
+        "Hard links (without asking; --no-H leaves them out)",
+        "Hard links (without asking; --no-H leaves them out)",
+    ),
+    (
+        "acls",
+        "Access control lists (without asking; --no-A leaves them out)",
+        "Access control lists (without asking; --no-A leaves them out)",
+    ),
     (
         "xattrs",
         "Extended attributes; of root, others than user.* only if this is given",

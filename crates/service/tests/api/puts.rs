@@ -356,7 +356,7 @@ fn puts_by_name_are_told_of_with_what_was_left_out() {
     std::fs::write(tree.join("file"), pattern(9, 200_000)).unwrap();
     let secret = tree.join("secret");
     std::fs::write(&secret, "").unwrap();
-    std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
     let is_readable = std::fs::File::open(&secret).is_ok();
     let put = |path: &std::path::Path| daemon.call("POST", "/v1/put", Some(json!({ "path": path })));
     put(&tree).with(200);
