@@ -2,12 +2,16 @@
 
 use towpath_content::chunking::Parameters;
 use towpath_content::codec::{Reader, Writer};
+use towpath_content::delta::exchange::{
+    Base, DeltaRun, MAX_OUTLINED_LEN, NextSignature, REQUESTER_HOLDS, RESPONDER_HOLDS, Reply, Request,
+    Requester, RequesterAction, Responder, ResponderAction, refine,
+};
 use towpath_content::delta::{self, CopyOps, Delta, Signature, Unmatched, refined_block_len};
 use towpath_content::live::Statement;
 use towpath_content::pieces::{self, Layout};
 use towpath_content::{Hint, Oid, Ticket, tree};
 
-use crate::input::Source;
+use crate::input::{Source, noise};
 use crate::seeds;
 
 /// A ticket's line of text.
@@ -160,6 +164,120 @@ fn makes_what_it_came_from(outline: CopyOps, base: &[u8]) {
         if let Ok(target) = delta.apply(base, len) {
             assert_eq!(outline.literals_of(&target, base.len()), Ok(literals));
             return;
+        }
+    }
+}
+
+/// Outlines of a part, the literals of the last one as a delta, and the part that they are of: with its length and
+/// that of what they make.
+pub fn delta_refine(data: &[u8]) {
+    let mut source = Source::new(data);
+    let outlines: Vec<Vec<u8>> = (0..source.below(4)).map(|_| source.run().to_vec()).collect();
+    let further = source.number() as usize;
+    let (len, delta) = (source.number(), source.run());
+    let base = [&seeds::content::base(), noise(source.below(1 << 16) as usize)].concat();
+    for base in [&base[..], &seeds::content::base(), source.rest()] {
+        for further in [0, 1, further] {
+            if let Some(signature) = refine::sign(&outlines, base, further) {
+                let signed = Signature::from_bytes(&signature).expect("a signature");
+                assert!(signed.region_len() <= base.len());
+            }
+        }
+        if let Some(made) = refine::apply(&outlines, delta, base, len) {
+            assert_eq!(made.len() as u64, len);
+        }
+    }
+}
+
+/// A message of the exchange of a delta, of each type that it may be.
+pub fn delta_exchange(data: &[u8]) {
+    if let Ok(message) = Request::from_bytes(data) {
+        assert_eq!(message.to_bytes(), data);
+        assert!(message.base.ahead() <= 16);
+        respond(message, data);
+    }
+    if let Ok(message) = NextSignature::from_bytes(data) {
+        assert_eq!(message.to_bytes(), data);
+    }
+    if let Ok(message) = Reply::from_bytes(data) {
+        assert_eq!(message.to_bytes(), data);
+    }
+    if let Ok(message) = DeltaRun::from_bytes(data) {
+        assert_eq!(message.to_bytes(), data);
+        assert!(message.wanted() <= 2);
+    }
+}
+
+/// A responder whose requester sends this request, and the same bytes as each of its signatures.
+fn respond(request: Request, signature: &[u8]) {
+    let file = seeds::content::target();
+    let mut responder = Responder::new(request, &Oid::of(&file), file.len() as u64);
+    loop {
+        assert!(responder.held() <= RESPONDER_HOLDS);
+        match responder.poll() {
+            ResponderAction::End => break,
+            ResponderAction::Reply(_) | ResponderAction::Send(_) => {}
+            ResponderAction::Read(range) => {
+                let bytes = file.get(range.start as usize..range.end as usize).map(<[u8]>::to_vec);
+                responder.read(bytes);
+            }
+            ResponderAction::FindBase(_) => responder.found(Some(file.len() as u64)),
+            ResponderAction::MakePatches(_) => drop(responder.patched(Some(vec![1; 9]))),
+            ResponderAction::Pack(_) => responder.packed(None, true),
+            ResponderAction::AwaitSignature => {
+                responder.signature(NextSignature::Signed(signature.to_vec()));
+            }
+        }
+    }
+}
+
+/// A requester whose responder sends these messages: its request, the file's bytes, a reply, and then runs.
+pub fn delta_requester(data: &[u8]) {
+    let mut source = Source::new(data);
+    let base = seeds::content::base();
+    let Ok(request) = Request::from_bytes(source.run()) else { return };
+    let named = matches!(request.base, Base::Named(_));
+    let mut requester = Requester::new(&request, base.len() as u64);
+    let size = source.number() % (1 << 25);
+    let Ok(reply) = Reply::from_bytes(source.run()) else { return };
+    if requester.recv_reply(reply, size).is_err() {
+        return;
+    }
+    let mut made = 0;
+    while work(&mut requester, &base, &mut made) && !source.is_empty() {
+        let Ok(run) = DeltaRun::from_bytes(source.run()) else { return };
+        if requester.recv_run(run, named).is_err() {
+            return;
+        }
+        assert!(requester.held() <= REQUESTER_HOLDS);
+    }
+    assert!(made <= size);
+}
+
+/// Does all that a requester says; false: it is over.
+fn work(requester: &mut Requester, base: &[u8], made: &mut u64) -> bool {
+    loop {
+        assert!(requester.held() <= REQUESTER_HOLDS);
+        match requester.poll() {
+            RequesterAction::Wait => return true,
+            RequesterAction::End(_) => return false,
+            RequesterAction::Read(range) => {
+                let bytes = base.get(range.start as usize..range.end as usize).map(<[u8]>::to_vec);
+                requester.read(bytes);
+            }
+            RequesterAction::Unpack { packed, .. } => {
+                let unpacked = packed.get(1..).map(<[u8]>::to_vec);
+                requester.unpacked(unpacked);
+            }
+            RequesterAction::ApplyPatch { patch, base, len } => {
+                let part = delta::patch::apply(patch, base, len as usize).ok();
+                requester.patched(part);
+            }
+            RequesterAction::Send(_) => {}
+            RequesterAction::Write { bytes, came, .. } => {
+                assert!(came <= (MAX_OUTLINED_LEN + (18 << 20)) as u64);
+                *made += bytes.len() as u64;
+            }
         }
     }
 }

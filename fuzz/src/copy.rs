@@ -1,7 +1,7 @@
 //! Copies over ssh, whose other side may lie: its messages, the options of a copy, and the deltas and patches that make files of their older
 //! versions.
 
-use towpath_content::delta::Signature;
+use towpath_content::delta::exchange::PatchParts;
 use towpath_service::fuzzing;
 
 use crate::input::{Source, noise};
@@ -38,34 +38,13 @@ pub fn copy_options(data: &[u8]) {
     crate::files::filter_rules(&options.filters.join(&b'\n'));
 }
 
-/// Outlines of a part, the literals of the last one as a delta, and the part that they are of: with its length and
-/// that of what they make.
-pub fn copy_finer(data: &[u8]) {
-    let mut source = Source::new(data);
-    let outlines: Vec<Vec<u8>> = (0..source.below(4)).map(|_| source.run().to_vec()).collect();
-    let further = source.number() as u32;
-    let (len, delta) = (source.number(), source.run());
-    let base = [&seeds::content::base(), noise(source.below(1 << 16) as usize)].concat();
-    for base in [&base[..], &seeds::content::base(), source.rest()] {
-        for further in [0, 1, further] {
-            if let Some(signature) = fuzzing::sign_rest(&outlines, base, further) {
-                let signed = Signature::from_bytes(&signature).expect("a signature");
-                assert!(signed.region_len() <= base.len());
-            }
-        }
-        if let Some(made) = fuzzing::apply_outlines(&outlines, delta, base, len) {
-            assert_eq!(made.len() as u64, len);
-        }
-    }
-}
-
 /// A patch, and the lengths of what it is of and of what it makes.
 pub fn copy_patch(data: &[u8]) {
     let mut source = Source::new(data);
     let (old, new, patch) = (source.number(), source.number(), source.rest());
-    if let Some(count) = fuzzing::parts(old, new) {
-        for index in [0, count / 2, count - 1] {
-            let base = fuzzing::base_of(old, new, count, index).expect("one of the parts");
+    if let Some(parts) = PatchParts::new(old, new) {
+        for index in [0, parts.count() / 2, parts.count() - 1] {
+            let base = parts.base(index).expect("one of the parts");
             assert!(base.start <= base.end && base.end <= old);
         }
     }

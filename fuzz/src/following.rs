@@ -3,7 +3,7 @@
 use std::io;
 
 use towpath_content::pieces::Layout;
-use towpath_transfer::following::{Following, PieceMatch, Older, SAMPLE_LEN, Samples, sample, sample_count};
+use towpath_transfer::following::{Following, Older, PieceMatch, SAMPLE_LEN, Samples, sample, sample_count};
 
 use crate::input::{Source, Written, noise};
 

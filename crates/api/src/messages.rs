@@ -29,7 +29,7 @@ pub struct PutRequest {
     /// Rules on what is left out, in their order, as rsync's `--filter` takes them.
     #[serde(default, with = "names::list", skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Vec<u8>>,
-    /// What receivers call it, one path component; absent: its own name.
+    /// Name that receivers see, one path component; absent: its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Metadata of a tree's entries that receivers are told.
@@ -221,7 +221,7 @@ pub struct Indexed {
     pub seconds: Seconds,
 }
 
-/// What to serve until its command ends.
+/// Request to serve files and directories until its command ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareRequest {
     /// Files or directories, which are referred to, not copied; several are one tree, each under its last name.
@@ -232,7 +232,7 @@ pub struct ShareRequest {
     pub name: Option<String>,
     /// As in [`PutRequest::metadata`].
     pub metadata: ToldMetadata,
-    /// Where to listen; absent: at all addresses, the port of last time.
+    /// Address to listen at; absent: all addresses, the port of last time.
     pub listen: Option<SocketAddr>,
     /// Bytes per second; 0 is no limit.
     pub limit_rate: u64,
@@ -515,7 +515,7 @@ pub struct Summary {
     /// Metadata of a tree's entries that nobody asked for and that were left out.
     #[serde(default, skip_serializing_if = "Dropped::is_none")]
     pub dropped: Dropped,
-    /// What an update did; absent for other gets.
+    /// Counts of what an update did; absent for other gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated: Option<UpdateCounts>,
     /// Seconds it took.

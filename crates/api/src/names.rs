@@ -35,7 +35,7 @@ impl Serialize for Written<'_> {
     }
 }
 
-/// How a field is written, and read back.
+/// Module that writes a field, and reads it back.
 macro_rules! field {
     ($(#[doc = $about:literal])+ $module:ident: &$given:ty => $type:ty, $value:ident => $written:expr, $form:ty: $read:expr) => {
         $(#[doc = $about])+

@@ -81,7 +81,7 @@ fn with_target(changes: &[u8; 11], path: &[u8], target: &Option<Vec<u8>>) -> Str
 /// The line on standard error for an event, if it has one.
 pub fn complaint(event: &CopyEvent) -> Option<String> {
     let CopyEvent::Failed { path, error, hint, kind } = event else { return None };
-    // What is not done as a whole has no path.
+    // A failure of the copy as a whole has no path.
     let path = if path.is_empty() { None } else { Some(display_name(path)) };
     let hint = hint.as_ref().map_or(String::new(), |hint| format!("; {}", display_text(hint)));
     let Some(path) = path else { return Some(format!("tow: {}{hint}", display_text(error))) };
@@ -411,7 +411,7 @@ mod tests {
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let mut lines: Vec<String> = text.lines().map(Into::into).collect();
-        // What is around the names, and which of two hard links is the first, are its own affair.
+        // Lines around the names, and the first of two hard links, are its own affair.
         lines.retain(|line| !line.is_empty() && !line.contains("file list") && !line.contains(" is "));
         lines.retain(|line| !line.starts_with("sent "));
         let lines = lines.into_iter().map(|line| match line.as_str() {

@@ -35,7 +35,7 @@ fn unparsed(mut error: clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    // What nobody meant is no help: each flag has its opposite.
+    // A suggestion that nobody meant is no help: each flag has its opposite.
     if matches!(error.get(ContextKind::SuggestedArg), Some(ContextValue::String(tip)) if tip.starts_with("--no-"))
     {
         error.remove(ContextKind::SuggestedArg);

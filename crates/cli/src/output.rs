@@ -279,7 +279,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is wrong with a path, which may stand whole in the error itself.
+/// Text of an error with its path, which may stand whole in the error itself.
 pub fn of_path(path: &str, error: &str) -> String {
     let error = display_text(error);
     match error.split_once(": ") {

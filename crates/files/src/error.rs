@@ -107,7 +107,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// The file system (or the system itself) cannot hold or do this: ACLs, attributes, devices.
-    /// What could be done without it was done.
+    /// Everything that could be done without it was done.
     #[error("{op} {}: not possible on this file system ({})", display_path(.path), reason(.source))]
     Unsupported {
         /// Attempted step.

@@ -20,7 +20,7 @@ use crate::filter::{Filter, FilterSide, RuleList};
 use crate::names::display_name;
 use crate::path::RelPath;
 
-/// Why a part of a tree can't be wanted so.
+/// Reason why a part of a tree can't be wanted so.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SelectionFault {
     /// Two paths would go to one place.
@@ -105,14 +105,14 @@ enum OpenDir {
     Skipped,
 }
 
-/// What is wanted of a tree. It may be told of several walks, one after the other.
+/// Choice of what is wanted of a tree. It may be told of several walks, one after the other.
 #[derive(Debug)]
 pub struct Selection {
     /// Empty: all of the tree.
     list: PathList,
     /// Names at the destination, in the order of the list.
     names: Vec<Vec<u8>>,
-    /// Whether the walk came by each.
+    /// True for each that the walk came by.
     found: Vec<bool>,
     filter: Filter,
     open: Vec<OpenDir>,
@@ -191,7 +191,7 @@ impl Selection {
         Ok(None)
     }
 
-    /// Whether something in a directory may be wanted that is not wanted itself.
+    /// True if something in a directory may be wanted that is not wanted itself.
     fn is_on_the_way(&self, entry: &Entry) -> Result<bool, FileError> {
         Ok(match self.open.last() {
             None => true,
@@ -209,7 +209,7 @@ impl Selection {
         if self.open.is_empty() { Ok(()) } else { self.at.push(&entry.name) }
     }
 
-    /// Where an entry goes if it is wanted, and what the filter calls it.
+    /// Destination of an entry if it is wanted, and the filter's name for it.
     fn look(&mut self, entry: &Entry) -> Result<Option<(RelPath, Selected)>, FileError> {
         let is_dir = entry.kind == Kind::Directory;
         let (shown, selected) = match self.open.last() {
@@ -252,7 +252,7 @@ impl Selection {
     }
 }
 
-/// Whether it is clear where each path goes; they are sorted.
+/// Fails unless it is clear where each path goes; they are sorted.
 fn check(wanted: &[WantedPath]) -> Result<(), SelectionFault> {
     if wanted.iter().any(|wanted| wanted.path.is_root()) {
         return Err(SelectionFault::Root);

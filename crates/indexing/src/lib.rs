@@ -16,7 +16,7 @@ use towpath_store::DiskStore;
 pub use directories::{Cancel, index};
 pub use watch::{Rhythm, keep_fresh};
 
-/// What indexing needs of the service that it runs in.
+/// Parts that indexing needs of the service that it runs in.
 #[derive(Clone)]
 pub struct IndexHost {
     /// Its folders, which are left out.

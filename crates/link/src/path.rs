@@ -24,7 +24,7 @@ const FIRST_FRAME: usize = 32 << 10;
 /// A frame is to take the path less than this part of a second: one over it.
 const FRAMES_PER_SECOND: u64 = 64;
 /// From this rate on, in bytes a second, whatever waits in the kernel is soon gone.
-pub const FAST: u64 = 40_000_000;
+const FAST: u64 = 40_000_000;
 /// Of slower paths, what they carry in so long may wait unsent in the kernel, ...
 const UNSENT: Duration = Duration::from_millis(50);
 /// ... or in so many round trips. With less BBR finds nothing to send now and then while it looks for the rate, takes what it

@@ -41,6 +41,7 @@
 //! | [`compression`], [`rules`] | payloads as zstd frames; what may not pass: two processors |
 //! | [`processors`] | those of a host, in their order |
 //! | [`packing`] | bytes as zstd frames, unpacked in bounded memory |
+//! | [`pack_backoff`] | whether packing is still tried: pure |
 //! | [`counting`] | parts of a message counted before it is decoded |
 //! | [`pace`] | a limit on bytes per second |
 //! | [`stall`], [`waiting`] | whether a connection has stalled; what is reported to whoever waits |
@@ -65,6 +66,7 @@ pub mod incoming;
 pub mod liveness;
 pub mod outgoing;
 pub mod pace;
+pub mod pack_backoff;
 pub mod packing;
 pub mod peer;
 pub mod processor;

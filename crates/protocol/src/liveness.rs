@@ -68,7 +68,7 @@ impl Liveness {
         self.received + self.silence
     }
 
-    /// Whether nothing came for too long, which is noted.
+    /// True if nothing came for too long, which is noted.
     pub fn lose(&mut self, now: Instant) -> bool {
         self.is_lost |= now >= self.lost_at();
         self.is_lost

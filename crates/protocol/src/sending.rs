@@ -4,23 +4,19 @@
 //! On a slow path frames are small, so that what is urgent soon has its turn, and data that shrink are
 //! compressed: there each byte costs the network more time than it costs a processor here.
 
-use towpath_link::{FAST, PathInfo, frame_len, suggested_outstanding};
+use towpath_link::{PathInfo, frame_len, suggested_outstanding};
 
+use super::pack_backoff::{PackBackoff, UNASKED_BELOW};
 use super::wire::MAX_PAYLOAD;
 
 /// Least bytes that are compressed at once: of fewer, too little shrinks. The frame is shorter then.
 const COMPRESSED_TOGETHER: usize = 64 << 10;
-/// After a frame that did not shrink so many are not tried.
-const LEFT_ALONE: u32 = 15;
-/// Of how many parts one must be saved.
-const LEAST_SAVED: usize = 20;
 
 /// State of one connection's outgoing data.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     path: Option<PathInfo>,
-    /// Frames that are still not tried.
-    left_alone: u32,
+    backoff: PackBackoff,
 }
 
 impl Sending {
@@ -52,24 +48,18 @@ impl Sending {
         self.frame_len().max(COMPRESSED_TOGETHER)
     }
 
-    /// True if the next frame is to be compressed, though nobody asked: only while data wait for the
-    /// network, which takes less than one processor compresses, and not if others did not shrink.
+    /// True if the next frame is to be compressed, though nobody asked: only while data wait for a slow network, and not
+    /// if others did not shrink.
     pub(super) fn tries(&mut self) -> bool {
-        let is_slow = |path: &PathInfo| path.delivery_rate_bytes_per_s.is_some_and(|rate| rate < FAST);
-        if !self.path.is_some_and(|path| path.unsent_bytes > 0 && is_slow(&path)) {
-            return false;
-        }
-        let is_tried = self.left_alone == 0;
-        self.left_alone = self.left_alone.saturating_sub(1);
-        is_tried
+        let is_slow =
+            |path: &PathInfo| path.delivery_rate_bytes_per_s.is_some_and(|rate| rate < UNASKED_BELOW);
+        self.path.is_some_and(|path| path.unsent_bytes > 0 && is_slow(&path)) && self.backoff.is_due()
     }
 
     /// Takes the result of one that was tried; `packed` is `None` if it did not shrink. Tells whether it was
     /// worth it.
     pub(super) fn tried(&mut self, plain: usize, packed: Option<usize>) -> bool {
-        let is_worth_it = packed.is_some_and(|packed| packed <= plain - plain / LEAST_SAVED);
-        self.left_alone = if is_worth_it { 0 } else { LEFT_ALONE };
-        is_worth_it
+        self.backoff.packed(plain, packed.unwrap_or(plain))
     }
 }
 
@@ -79,7 +69,7 @@ mod tests {
 
     fn on(rate: Option<u64>, unsent: u64) -> Sending {
         let path = PathInfo { delivery_rate_bytes_per_s: rate, unsent_bytes: unsent, ..PathInfo::default() };
-        Sending { path: Some(path), left_alone: 0 }
+        Sending { path: Some(path), ..Sending::default() }
     }
 
     #[test]
@@ -100,17 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_is_seldom_tried() {
+    fn only_frames_that_could_be_tried_count_as_passed_over() {
         let mut line = on(Some(193_000), 1);
-        let table = [(100, None, false), (100, Some(96), false), (100, Some(95), true), (1, Some(1), true)];
-        for (plain, packed, is_worth_it) in table {
-            assert_eq!(line.tried(plain, packed), is_worth_it, "{plain} {packed:?}");
-        }
-        assert!(line.tries());
-        line.tried(100, None);
-        let tries: Vec<bool> = (0..17).map(|_| line.tries()).collect();
-        let tried = |n: usize| n == 15 || n == 16;
-        assert_eq!(tries, (0..17).map(tried).collect::<Vec<_>>());
+        assert!(line.tried(100, Some(95)) && line.tries());
+        assert!(!line.tried(100, None));
+        let busy = line.path.take();
+        assert!((0..9).all(|_| !line.tries()));
+        line.path = busy;
+        assert_eq!([line.tries(), line.tries()], [false, true]);
     }
 
     #[test]

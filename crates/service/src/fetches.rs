@@ -66,8 +66,8 @@ impl Fetches {
 
     /// Events from now on.
     pub(crate) fn watch(&self) -> mpsc::UnboundedReceiver<Event> {
-        // How a fetch ended must not be lost, and who tells it holds a lock and cannot wait: a few short events a
-        // second gather for a slow reader.
+        // The end of a fetch must not be lost. Its sender holds a lock and cannot wait: a few short events a second
+        // gather for a slow reader.
         let (watcher, inbox) = mpsc::unbounded_channel();
         *lock(&self.watcher) = Some(watcher);
         inbox

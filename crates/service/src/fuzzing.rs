@@ -8,8 +8,8 @@ use towpath_content::Oid;
 pub use crate::server::fuzzing::{query, range};
 use crate::shares::Share;
 pub use towpath_sync::fuzzing::{
-    FuzzedReceiver, FuzzedSender, apply_outlines, apply_patch, base_of, make_patch, merge, pack_message,
-    parts, read_error, read_message, read_options, sign_rest, write_options,
+    FuzzedReceiver, FuzzedSender, apply_patch, make_patch, merge, pack_message, read_error, read_message,
+    read_options, write_options,
 };
 use towpath_targets::resume::Left;
 

@@ -1,4 +1,4 @@
-//! What a ticket names, told and not fetched: of a tree its descriptor alone comes, and is told while it does.
+//! List of what a ticket names, told and not fetched. Of a tree its descriptor alone comes, and is told while it does.
 //!
 //! The descriptor goes through a file without a name, and whoever listens sets the pace: memory does not grow with
 //! the tree.
@@ -52,8 +52,9 @@ async fn tell(
     if about.kind == ObjectKind::Tree {
         return descriptor(get, layout, selection, events).await;
     }
-    let entry = single(&about, layout.filter(|_| !get.oid.is_live()).map(|layout| layout.size()));
-    let (oid, bytes) = (get.oid.to_string(), entry.size.unwrap_or(0));
+    let whole = get.whole(layout).await;
+    let entry = single(&about, whole.map(|(_, size)| size));
+    let (oid, bytes) = (whole.map_or(get.oid, |(oid, _)| oid).to_string(), entry.size.unwrap_or(0));
     let _ = events.send(Event::Entry(entry)).await;
     Ok(Summary { oid, bytes, entries: 1, ..Summary::default() })
 }
@@ -148,4 +149,37 @@ fn listed(path: PathBuf, entry: &Entry) -> ListedEntry {
 
 const fn file_time(time: Time) -> FileTime {
     FileTime { seconds: time.seconds, nanos: time.nanos }
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_content::tree::Encoder;
+
+    use super::*;
+    use crate::get_tree::tests::{entry, sender, service};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_the_sender_left_out_is_listed_as_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut encoder = Encoder::with_content(false);
+        let left_out = Kind::File { size: 0, oid: Some(LEFT_OUT), extents: None };
+        encoder.push(&tree::Event::Enter(entry("", Kind::Directory))).unwrap();
+        encoder.push(&tree::Event::Leaf(entry("a", left_out))).unwrap();
+        encoder.push(&tree::Event::Leaf(entry("b", Kind::Fifo))).unwrap();
+        encoder.push(&tree::Event::Leave).unwrap();
+        let (_sender, ticket) = sender(&folder, &encoder.finish().unwrap()).await;
+        let request = GetRequest { ticket, timeout: 5, list: true, ..GetRequest::default() };
+        let (events, mut inbox) = mpsc::channel(64);
+        let summary = list(&service(&folder, "receiver"), &request, events).await.unwrap();
+        assert_eq!((summary.entries, summary.bytes, summary.failed), (2, 0, 0));
+        let mut told = Vec::new();
+        while let Some(event) = inbox.recv().await {
+            if let Event::Entry(ListedEntry { path, kind, size, left_out, .. }) = event {
+                told.push((path, kind, size, left_out));
+            }
+        }
+        let expected =
+            [("a".into(), EntryKind::File, None, true), ("b".into(), EntryKind::Fifo, None, false)];
+        assert_eq!(told, expected);
+    }
 }

@@ -56,7 +56,7 @@ pub(crate) async fn run(
     summary: &mut Summary,
 ) -> Result<(), Failure> {
     let (record, selection) = record(get, place, selection).await?;
-    // What lies there already is not the sender's, or was noted when it came.
+    // An entry that lies there is not the sender's, or was noted when it came.
     let free: Vec<_> = place.paths(&selection).filter(|path| path.symlink_metadata().is_err()).collect();
     let spool_path = record.beside("tree");
     let spool = Spool::open(&spool_path).map_err(|e| words::io("create", &spool_path, &e))?;

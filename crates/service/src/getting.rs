@@ -265,7 +265,7 @@ impl GetUnderWay {
     ) -> Result<(About, Option<Layout>), Outcome> {
         let mut first = None;
         for plugin in plugins {
-            match self.ask(&**plugin, eager).await {
+            match self.ask(&**plugin, self.oid, eager).await {
                 Ok(about) => return Ok(about),
                 Err(outcome) => drop(first.get_or_insert(outcome)),
             }
@@ -276,11 +276,12 @@ impl GetUnderWay {
     async fn ask(
         &self,
         plugin: &dyn TransferPlugin,
+        oid: Oid,
         eager: bool,
     ) -> Result<(About, Option<Layout>), Outcome> {
         let (answers, mut inbox) = mpsc::channel(4);
         // Of a live object it isn't known what there is of it yet.
-        let query = Query { eager: eager && !self.oid.is_live(), ..Query::about(self.oid) };
+        let query = Query { eager: eager && !oid.is_live(), ..Query::about(oid) };
         let asking = plugin.get_descriptors(query, &self.context, answers);
         match tokio::join!(asking, inbox.recv()) {
             (_, Some(Description::Object { about, layout, .. })) => Ok((about, layout)),
@@ -304,6 +305,17 @@ impl GetUnderWay {
         {
             tracing::warn!(%error, "who sent an object can't be noted");
         }
+    }
+
+    /// The content that is asked for and its size, which was described so; `None` while a live object is not bound.
+    pub(crate) async fn whole(&self, layout: Option<Layout>) -> Option<(Oid, u64)> {
+        let content = self.content().await?;
+        let layout = match self.oid.is_live() {
+            false => layout,
+            // Its end is that of its content.
+            true => self.ask(&*self.plugins.root, content, false).await.ok().and_then(|(_, layout)| layout),
+        };
+        layout.map(|layout| (content, layout.size()))
     }
 
     /// The content that is asked for; `None` while a live object is not bound.

@@ -106,7 +106,7 @@ async fn put_cut(
         content: plan.is_read.then_some(plan.share.oid).filter(|oid| !oid.is_live()),
         size: (plan.is_read || plan.about.kind == ObjectKind::Blob).then_some(plan.size),
         secret: plan.share.secret,
-        // What is read by more than a path can't be read again by one.
+        // A source read by more than a path can't be read again by one.
         path: plan.source.plain().map(Path::to_path_buf),
         about: plan.about.clone(),
         created: now(),

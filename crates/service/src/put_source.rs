@@ -1,5 +1,5 @@
-//! What is put or shared: one path as it is, or several as one tree, each under its last name; less what filter rules
-//! leave out.
+//! Source of a put or a share: one path as it is, or several as one tree, in which each has its last name. Filter
+//! rules may leave out parts of it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -103,7 +103,7 @@ impl PutSource {
         OsString::from_vec(key).into()
     }
 
-    /// What receivers are told of it, and the bytes of a file.
+    /// Description of it for receivers, and the bytes of a file.
     pub(crate) fn describe(&self) -> Result<(About, u64), ApiError> {
         let [path] = &self.paths[..] else { return Ok((self.of_several()?, 0)) };
         let metadata = metadata(path)?;
@@ -227,7 +227,7 @@ fn withhold(found: &mut Found, told: ToldMetadata) {
     found.entry.metadata.xattrs.retain(|xattr| is_kept(&xattr.name));
 }
 
-/// Whether receivers could call it so.
+/// Fails unless receivers could call it so.
 fn check(name: &str) -> Result<(), ApiError> {
     let wrong = |why| usage(format!("{} is no name: {why}", display_name(name.as_bytes())));
     check_name(name.as_bytes()).map_err(wrong)
@@ -281,7 +281,7 @@ mod tests {
         PutSource::new(&paths, &filters, None)
     }
 
-    /// What a scan tells: directories with a slash, and `-` where one ends.
+    /// Entries that a scan tells: directories with a slash, and `-` where one ends.
     fn told(source: &PutSource) -> String {
         let (about, _) = source.describe().unwrap();
         let mut told = Vec::new();

@@ -152,7 +152,7 @@ enum Hash {
 impl DescriptorBuilder<'_> {
     fn next(&mut self, root: &Path, step: PutStep) -> Result<(), ApiError> {
         if self.root != root {
-            // What waits is named below the last one.
+            // Entries that wait are named below the last one.
             self.flush()?;
             self.root = root.to_path_buf();
         }

@@ -33,7 +33,7 @@ pub(crate) fn selection(
     Selection::new(wanted, rules).map_err(|fault| usage(fault.to_string()))
 }
 
-/// Whether not all of a tree is asked for.
+/// True if not all of a tree is asked for.
 pub(crate) const fn is_part(request: &GetRequest) -> bool {
     !request.paths.is_empty() || !request.filters.is_empty()
 }

@@ -14,7 +14,7 @@ use crate::getting::GetUnderWay;
 use crate::selecting::usage;
 use towpath_words as words;
 
-/// Where a tree goes, or a part of one.
+/// Destination of a tree, or of a part of one.
 #[derive(Debug, Clone)]
 pub(crate) enum TreePlace {
     /// Its root becomes this directory, which must not be there.
@@ -112,7 +112,7 @@ fn key(get: &GetUnderWay, request: &GetRequest, renamed: Option<&OsStr>) -> Oid 
     Oid::of(&words)
 }
 
-/// What has the place of something that was asked for is not overwritten.
+/// Error for something that has the place of what was requested, and is not overwritten.
 pub(crate) fn is_there(path: &Path) -> ApiError {
     let message = format!("{} is already there", display_name(path.as_os_str().as_bytes()));
     ApiError::new(ErrorKind::Exists, message)

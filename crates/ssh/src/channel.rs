@@ -162,13 +162,13 @@ impl RshProcess {
         Ok((Self::spawn(remote, rsh, tow_path, ends)?, ours.into()))
     }
 
-    /// What its end tells of a connection that is lost, if it does.
+    /// Error that its end tells of a connection that is lost, if it does.
     pub async fn failure(&mut self, was_there: bool) -> Option<SshError> {
         let status = self.ended().await.filter(|status| !status.success())?;
         Some(SshError::Ended { way: self.way.clone(), status, was_there })
     }
 
-    /// How it ended; `None` if it does not.
+    /// Status with which it ended; `None` if it does not.
     async fn ended(&mut self) -> Option<ExitStatus> {
         tokio::time::timeout(END_LIMIT, self.child.wait()).await.ok()?.ok()
     }

@@ -36,6 +36,17 @@ const TOGETHER: usize = 64;
 /// Source of files whose bytes are in the descriptor.
 const DESCRIPTOR: &str = "descriptor";
 
+/// What a ticket names.
+pub enum DescribedSource {
+    /// A tree, or a part of it.
+    Tree(DescribedTree),
+    /// A single file.
+    File {
+        /// Its entry, with the name of its content.
+        entry: Entry,
+    },
+}
+
 /// A tree, and what is wanted of it.
 pub struct DescribedTree {
     /// Reader of the descriptor, which may still be on its way.
@@ -48,31 +59,34 @@ pub struct DescribedTree {
     pub taken: fn(Metadata) -> Metadata,
 }
 
-/// Copies what is wanted of `tree` to `destination`: of a whole tree what is in it, else each wanted path under its name.
-/// `session` brings the files. Returns what was done, and the selection, which knows what is not in the tree.
+/// Copies what is wanted to `destination`: of a whole tree what is in it, wanted paths each under its name, a file as the
+/// destination itself. `session` brings the contents. Returns what was done, and the selection, which knows what is not in
+/// the tree.
 pub async fn copy_described(
     host: &Arc<Host>,
-    (tree, session): (DescribedTree, Arc<Session>),
+    (source, session): (DescribedSource, Arc<Session>),
     options: CopyOptions,
-    destination: PathBuf,
+    path: PathBuf,
     person: mpsc::Sender<CopyEvent>,
-) -> Result<(CopySummary, Selection), CopyError> {
+) -> Result<(CopySummary, Option<Selection>), CopyError> {
     let (events, inbox) = events(host.words);
     let tally = tokio::spawn(inbox.show_to(person));
     let receiving = receiving(host, &options, events.clone(), false);
     let supplier = DescribedSupplier::new(&receiving, &session, &host.processors);
-    let sources = tree.selection.wanted().count();
-    let destined = Destined {
-        path: destination,
-        mode: Mode::Sync,
-        sources: sources.max(1),
-        contents: sources == 0,
-        names: None,
-    };
+    let (sources, contents) = source.sources();
+    let destined = Destined { path, mode: Mode::Sync, sources, contents, names: None };
     let mut merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let stop = StopOnDrop(Arc::clone(&receiving));
     let walked = blocking(move || {
-        let selection = walk(tree, &mut merge, &supplier, &events)?;
+        merge.step(Event::Enter(nameless()), None)?;
+        let selection = match source {
+            DescribedSource::Tree(tree) => Some(walk(tree, &mut merge, &supplier, &events)?),
+            DescribedSource::File { entry } => {
+                file(entry, &mut merge, &supplier)?;
+                None
+            }
+        };
+        merge.step(Event::Leave, None)?;
         merge.finish().map(|()| selection)
     });
     let walked = walked.await;
@@ -92,7 +106,6 @@ fn walk(
     events: &Events,
 ) -> Result<Selection, CopyError> {
     let DescribedTree { descriptor, mut selection, name, taken } = tree;
-    merge.step(Event::Enter(nameless()), None)?;
     let followed = follow(descriptor, |step| {
         let Some(tree::Located { mut event, block, content }) = step else { return merge.push() };
         let is_root = selection.depth() == 0;
@@ -109,7 +122,9 @@ fn walk(
             entry.metadata = taken(std::mem::take(&mut entry.metadata));
         }
         match content_of(&event) {
-            Some(Some(oid)) => supplier.note(NamedContent { entry: merge.seen(), oid, block, content }),
+            Some(Some(oid)) => {
+                supplier.note(NamedContent { entry: merge.seen(), oid, block: Some(block), content });
+            }
             Some(None) => {
                 merge.incomplete();
                 merge.pass_over();
@@ -120,9 +135,28 @@ fn walk(
         }
         merge.step(event, None)
     });
-    followed.map_err(cut_short)?;
-    merge.step(Event::Leave, None)?;
-    Ok(selection)
+    followed.map_err(cut_short).map(|()| selection)
+}
+
+/// The one file.
+fn file(entry: Entry, merge: &mut Merge, supplier: &DescribedSupplier) -> Result<(), CopyError> {
+    if let Kind::File { oid: Some(oid), .. } = entry.kind {
+        supplier.note(NamedContent { entry: merge.seen(), oid, block: None, content: Vec::new() });
+    }
+    merge.step(Event::Leaf(entry), None)
+}
+
+impl DescribedSource {
+    /// Number of sources that a copy of it has, and whether it is what is in the one.
+    fn sources(&self) -> (usize, bool) {
+        match self {
+            Self::File { .. } => (1, false),
+            Self::Tree(tree) => match tree.selection.wanted().count() {
+                0 => (1, true),
+                paths => (paths, false),
+            },
+        }
+    }
 }
 
 /// The name of a file's content; none if its sender left it out.
@@ -133,7 +167,7 @@ fn content_of(event: &Event) -> Option<Option<Oid>> {
     }
 }
 
-/// Why a descriptor was not followed to its end.
+/// Reason why a descriptor was not followed to its end.
 fn cut_short(end: DescriptorEnd<CopyError>) -> CopyError {
     match end {
         DescriptorEnd::Stopped(error) => error,
@@ -158,8 +192,8 @@ fn nameless() -> Entry {
 struct NamedContent {
     entry: u64,
     oid: Oid,
-    /// Block of the descriptor that names it.
-    block: u64,
+    /// Block of the descriptor that names it, if one does.
+    block: Option<u64>,
     /// Its bytes, if they are in the descriptor.
     content: Vec<u8>,
 }
@@ -205,13 +239,13 @@ impl DescribedSupplier {
         }
     }
 
-    fn ask(&self, file: Arc<CopyFile>, oid: Oid, block: u64) -> Result<(), CopyError> {
+    fn ask(&self, file: Arc<CopyFile>, oid: Oid, block: Option<u64>) -> Result<(), CopyError> {
         let group = Arc::new(Group {
             path: file.wanted().shown.clone(),
             size: Some(file.size()),
             modified: Some(file.wanted().metadata.modified),
             destination: file.destination(),
-            coverage: Some(Coverage { block }),
+            coverage: block.map(|block| Coverage { block }),
         });
         let target = Arc::clone(&file) as Arc<dyn Target>;
         let request = ObjectRequest { oid, size: Some(file.size()), group, target, recipe: None };

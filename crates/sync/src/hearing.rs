@@ -10,7 +10,7 @@ use towpath_protocol::{ControlReceiver, ControlSender};
 
 use super::endpoint::{Endpoint, remote_error};
 use super::message::hung_up;
-use super::message::{Answer, Delta, Empty, Message, violation};
+use super::message::{Answer, DeltaMessage, Empty, Message, violation};
 use super::remote::RemoteSupplier;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
@@ -36,7 +36,7 @@ pub enum Heard {
 /// What brings contents, with the room that these take. In order.
 pub enum InboxMessage {
     Answers(Vec<Answer>, OwnedSemaphorePermit),
-    Delta(Delta, OwnedSemaphorePermit),
+    Delta(DeltaMessage, OwnedSemaphorePermit),
 }
 
 /// Whole contents, with the room that they take. In any order.
@@ -82,8 +82,8 @@ impl Tellings {
         Ok(())
     }
 
-    async fn delta(&self, run: Delta, bytes: usize) -> Result<(), CopyError> {
-        let taken = take_room(&self.room, bytes + size_of::<Delta>()).await?;
+    async fn delta(&self, run: DeltaMessage, bytes: usize) -> Result<(), CopyError> {
+        let taken = take_room(&self.room, bytes + size_of::<DeltaMessage>()).await?;
         drop(self.told.send(InboxMessage::Delta(run, taken)));
         Ok(())
     }

@@ -28,6 +28,7 @@
 //! | `source` | the sources read as one tree |
 //! | `sender`, `offers` | sends entries, receives requests; content that the receiver may fetch |
 //! | `answering`, `reading` | answers to requests; reads files for them |
+//! | `exchange`, `patching`, `signatures` | files that go as deltas or patches of an older version; [`towpath_content::delta::exchange`] decides |
 //! | `sent` | contents that went to a node before |
 //! | `listed` | the part of a source that may come; pure |
 //! | `destination_rules` | destinations of sources: the habits of cp and rsync; pure |
@@ -38,7 +39,7 @@
 //! | `noted`, `removing` | notes on disk until then; entries that may go, and what removing them would remove |
 //! | `receiving`, `wanted`, `file_result` | state that its parts share; a file that is requested; its result |
 //! | `file`, `file_permits` | one file on its way, what it is drawn from, and how many there are at once |
-//! | `changed` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
+//! | `delta_requests`, `delta_receiver` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
 //! | `supply`, `local`, `remote` | suppliers of files |
 //! | `removal` | removals at the source |
 //! | `events` | events for the person |
@@ -47,13 +48,15 @@
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
 mod answering;
-mod changed;
 mod decide;
+mod delta_receiver;
+mod delta_requests;
 mod described;
 mod destination_rules;
 mod endpoint;
 pub mod error;
 mod events;
+mod exchange;
 mod file;
 mod file_permits;
 mod file_result;
@@ -62,7 +65,6 @@ mod finish;
 pub mod fuzzing;
 mod hearing;
 pub mod host;
-mod incoming;
 #[cfg(test)]
 mod liar;
 mod listed;
@@ -95,7 +97,7 @@ mod threads;
 mod wanted;
 mod watching;
 
-pub use described::{DescribedTree, copy_described};
+pub use described::{DescribedSource, DescribedTree, copy_described};
 pub use error::CopyError;
 pub use host::Host;
 pub use merge::privileges::drop_unasked;

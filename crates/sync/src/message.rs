@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 use prost::{Message as _, Oneof};
+use towpath_content::delta::exchange::Reply;
 use towpath_protocol::counting::has_at_most;
 use towpath_protocol::packing;
 
@@ -34,7 +35,7 @@ const MOST_PARTS: [(&[u32], usize); 10] = [
 pub const MOST_SOURCES: usize = 64;
 
 /// The version of these messages.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -85,21 +86,21 @@ pub enum Message {
     /// Client to the remote end, before `Start`: the front of the options, in parts.
     #[prost(bytes = "bytes", tag = "13")]
     More(Bytes),
-    /// Receiver, before the `Asks` for these files: what it has of them, signed.
+    /// Receiver, before the `Asks` for these files: what it has of them.
     #[prost(message, tag = "14")]
     Bases(Bases),
-    /// Sender: the next bytes of a file that comes as deltas of parts.
+    /// Sender: the next bytes of a file that comes in parts.
     #[prost(message, tag = "15")]
-    Delta(Delta),
+    Delta(DeltaMessage),
     /// Sender: one of the messages above, as a zstd frame with its length.
     #[prost(bytes = "bytes", tag = "16")]
     Packed(Bytes),
     /// Receiver, over the control stream of another connection: contents are to come this way.
     #[prost(message, tag = "17")]
     Carry(Empty),
-    /// Receiver: what an outline leaves of its part's base, signed.
+    /// Receiver: a signature that the sender needs.
     #[prost(message, tag = "18")]
-    Finer(Finer),
+    NextSignature(DeltaMessage),
 }
 
 /// Nothing.
@@ -205,88 +206,25 @@ pub struct Asks {
     /// Answers from here on are worth packing, with this level of zstd; 0: they are not.
     #[prost(uint32, tag = "4")]
     pub pack: u32,
-    /// Deltas of parts from here on may come in steps: the receiver answers so many outlines of each.
-    #[prost(uint32, tag = "5")]
-    pub takes_outlines: u32,
 }
 
 /// Older versions of files that are about to be requested.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Bases {
-    /// One of each entry.
+    /// A request of each entry.
     #[prost(message, repeated, tag = "1")]
-    pub bases: Vec<Base>,
+    pub bases: Vec<DeltaMessage>,
 }
 
-/// File that the receiver has in a file's place, or takes for its older version.
+/// A message of the exchange of a delta ([`towpath_content::delta::exchange`]).
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Base {
+pub struct DeltaMessage {
     /// The entry.
     #[prost(uint64, tag = "1")]
     pub entry: u64,
-    /// Its signature, if it has one part.
-    #[prost(bytes = "bytes", tag = "2")]
-    pub signature: Bytes,
-    /// Instead: the OID of it, in its bytes' form, in case the sender has it too.
-    #[prost(bytes = "bytes", tag = "3")]
-    pub oid: Bytes,
-    /// Said with the OID: a patch may come in parts.
-    #[prost(bool, tag = "4")]
-    pub in_parts: bool,
-    /// It lies elsewhere and may be quite another file: no delta should come that saves little.
-    #[prost(bool, tag = "5")]
-    pub is_guess: bool,
-    /// Instead: it has so many parts, whose signatures follow the ask as [`Finer`].
-    #[prost(uint32, tag = "6")]
-    pub parts: u32,
-    /// Set with `parts`: so many of them follow at once, the others when a part is sent that wants one.
-    #[prost(uint32, tag = "7")]
-    pub ahead: u32,
-}
-
-/// A run of the bytes of a delta.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Delta {
-    /// The entry.
-    #[prost(uint64, tag = "1")]
-    pub entry: u64,
-    /// The next bytes of its current part's delta.
+    /// Its bytes.
     #[prost(bytes = "bytes", tag = "2")]
     pub bytes: Bytes,
-    /// They are the part's last.
-    #[prost(bool, tag = "3")]
-    pub is_last: bool,
-    /// Set with the last: the delta is one zstd frame with its length.
-    #[prost(bool, tag = "4")]
-    pub is_packed: bool,
-    /// No more of the file comes so: the receiver should fetch it.
-    #[prost(bool, tag = "5")]
-    pub is_given_up: bool,
-    /// Set with the last: the delta has no literals. They come later, in the order of the outlines, each as a delta of
-    /// what the receiver signs in answer.
-    #[prost(bool, tag = "6")]
-    pub is_outline: bool,
-    /// Said with an outline: so many more of this part may follow, each of the literals of the one before.
-    #[prost(uint32, tag = "7")]
-    pub further: u32,
-    /// Set with the last: it is of the literals of the first outline that waits for its own, not of the next part.
-    #[prost(bool, tag = "8")]
-    pub is_rest: bool,
-    /// Set with the last: the receiver should send the signature of the next part whose one was not sent.
-    #[prost(bool, tag = "9")]
-    pub wants_next: bool,
-}
-
-/// One more signature, which an outline or a part needs.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Finer {
-    /// The entry.
-    #[prost(uint64, tag = "1")]
-    pub entry: u64,
-    /// The signature of what the outline does not copy, or of the next part whose one was not sent; none: no more of the
-    /// file should come so.
-    #[prost(bytes = "bytes", tag = "2")]
-    pub signature: Bytes,
 }
 
 /// Names of contents.
@@ -321,30 +259,31 @@ pub struct Answer {
     /// All of it, of a little file; nothing more is to be fetched then.
     #[prost(bytes = "bytes", tag = "7")]
     pub content: Bytes,
-    /// `content` is a delta of the base, which has one part.
-    #[prost(bool, tag = "8")]
-    pub is_delta: bool,
-    /// The content comes in `Delta` messages, as deltas of so many parts.
-    #[prost(uint32, tag = "9")]
-    pub parts: u32,
-    /// True if what comes, as `content` or as its parts, are zstd frames with the named base as their prefix.
-    #[prost(bool, tag = "10")]
-    pub is_patch: bool,
-    /// The named base is not here: the file should be requested again, with signatures or without.
-    #[prost(bool, tag = "11")]
-    pub lacks_base: bool,
-    /// The content is that of the named base; `oid` is not set.
-    #[prost(bool, tag = "12")]
-    pub is_same: bool,
+    /// Reply to the request that described its base; empty if none did.
+    #[prost(bytes = "bytes", tag = "8")]
+    pub reply: Bytes,
     /// It was sent before, over a connection that was lost, and may have come all the same.
-    #[prost(bool, tag = "13")]
+    #[prost(bool, tag = "9")]
     pub is_again: bool,
 }
 
 impl Answer {
     /// All there is to a file, so that it may come out of order with other answers.
     pub const fn is_whole(&self) -> bool {
-        !self.content.is_empty() && !self.is_delta && !self.is_patch
+        !self.content.is_empty() && self.reply.is_empty()
+    }
+
+    /// True if bytes of the file come with it: all of them, or what makes them of its base.
+    pub const fn has_bytes(&self) -> bool {
+        !self.content.is_empty() || self.reply.len() > 1
+    }
+
+    /// The reply to a request.
+    pub fn reply(&self) -> Result<Option<Reply>, CopyError> {
+        if self.reply.is_empty() {
+            return Ok(None);
+        }
+        Reply::from_bytes(&self.reply).map(Some).map_err(|error| violation(&error.to_string()))
     }
 }
 

@@ -2,43 +2,19 @@
 //! with its name, any other to know its name.
 
 use std::fs::File;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, pread};
-use towpath_content::Oid;
+use towpath_content::delta::exchange::{Base, Reply, Request, SMALL};
 use towpath_content::tree::Time;
 use towpath_files::FileError;
-use towpath_store::{FileRecord, MAX_SPAN, Stamp, State, Store, StoreError, hash_and_keep, hash_open_file};
+use towpath_store::{FileRecord, Stamp, Store, StoreError, hash_and_keep, hash_open_file};
 
+use super::exchange::Exchange;
 use super::source::Located;
 use crate::error::EntryFault;
-use towpath_reuse::delta::deltas;
-use towpath_reuse::delta::patches;
 use towpath_targets::index_record::store_stamp;
-
-/// Files of at most so many bytes are read once, for name and delta; several at a time.
-const READ_AT_ONCE: u64 = 1 << 20;
-/// A longer delta does not go with its file's name.
-const MOST_WITH_NAME: usize = 64 << 10;
-
-/// What the receiver signs.
-pub enum Signed {
-    /// A file in one part, so.
-    Whole(Bytes),
-    /// One in so many parts, of which so many `ahead`, the others when it is their turn.
-    InParts { parts: u64, ahead: u64 },
-}
-
-impl Signed {
-    /// In how many.
-    pub const fn parts(&self) -> u64 {
-        if let Self::InParts { parts, .. } = self { *parts } else { 1 }
-    }
-}
 
 /// What the receiver asks for.
 pub struct Ask {
@@ -50,14 +26,8 @@ pub struct Ask {
     pub inline: u64,
     /// It was answered before, over a connection that was lost.
     pub is_again: bool,
-    /// What the receiver signs of an older version, if it has one.
-    pub base: Option<Signed>,
-    /// The name of an older version that the receiver has.
-    pub older: Option<Oid>,
-    /// A patch of that may come in parts.
-    pub in_parts: bool,
-    /// The older version may be quite another file.
-    pub is_guess: bool,
+    /// What the receiver has of it, if that is something.
+    pub request: Option<Request>,
     /// Where it is.
     pub located: Located,
 }
@@ -65,12 +35,7 @@ pub struct Ask {
 impl Ask {
     /// Bytes of the signature that came before it.
     pub fn signature_len(&self) -> usize {
-        if let Some(Signed::Whole(signature)) = &self.base { signature.len() } else { 0 }
-    }
-
-    /// Whether it is wanted as a delta.
-    pub const fn has_base(&self) -> bool {
-        self.base.is_some() || self.older.is_some()
+        self.request.as_ref().map_or(0, |request| request.base.signature_len())
     }
 }
 
@@ -80,16 +45,8 @@ pub enum Read {
     Hashed(FileRecord),
     /// A little one, whose content goes with its name.
     Whole(Stamp, Vec<u8>),
-    /// One with a little delta, which goes with its name.
-    Changed(FileRecord, Vec<u8>),
-    /// One as a patch of the older version that the receiver named.
-    Patched(FileRecord, Vec<u8>),
-    /// One that comes as so many patches of parts of that older version.
-    InParts(FileRecord, OlderFile),
-    /// One that has the very content of that older version.
-    Same(FileRecord),
-    /// That older version is not here, or both together are too large.
-    Lacking,
+    /// One that goes as what it has over what the receiver has, which begins with this reply.
+    Changed(FileRecord, Reply, Box<Exchange>),
 }
 
 /// Why a file could not be read.
@@ -138,99 +95,23 @@ pub fn read(ask: &Ask) -> Result<Read, UnreadFile> {
     Ok(Read::Hashed(FileRecord::new(dir, name, hashed)))
 }
 
-/// Reads a file whose older version the receiver signed, in one part: if it is not large, and the delta is
-/// little, for both; else for its name.
-pub fn read_changed(ask: &Ask, signature: &[u8]) -> Result<Read, UnreadFile> {
-    let path = ask.located.whole_path();
-    let file = ask.located.open()?;
-    let read = hash_and_keep(&file, &path, READ_AT_ONCE)?;
-    let (hashed, content) = read;
-    let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
-    let is_read = content.len() as u64 == hashed.stamp.size;
-    let delta = if is_read { deltas::make(signature, &content) } else { None };
-    let record = FileRecord::new(dir, name, hashed);
-    Ok(match delta.filter(|delta| delta.len() <= MOST_WITH_NAME) {
-        Some(delta) => Read::Changed(record, delta),
-        None => Read::Hashed(record),
-    })
-}
-
-/// Reads a file of which the receiver named an older version: it may be the same, or become a patch of that
-/// one, if there is a `store` that has it.
-pub fn read_patched(
+/// Reads a file of which the receiver has an older version, for its name and what is replied. If that was named, it is looked for
+/// in `store`, if there is one.
+pub fn read_changed(
     ask: &Ask,
-    older: &Oid,
+    request: Request,
     store: Option<&dyn Store>,
     level: i32,
 ) -> Result<Read, UnreadFile> {
     let path = ask.located.whole_path();
     let file = ask.located.open()?;
-    let hashed = hash_open_file(&file, &path)?;
+    let kept = if matches!(request.base, Base::Named(_)) { 0 } else { SMALL };
+    let (hashed, content) = hash_and_keep(&file, &path, kept)?;
     let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
-    let (oid, size) = (hashed.oid, hashed.stamp.size);
+    let mut exchange = Exchange::new(request, &hashed.oid, hashed.stamp.size);
     let record = FileRecord::new(dir, name, hashed);
-    if oid == *older {
-        return Ok(Read::Same(record));
-    }
-    let Some(store) = store else { return Ok(Read::Lacking) };
-    let older = OlderFile::find(older, size, store);
-    let older = match older {
-        Some(older) if ask.in_parts && older.parts > 1 => return Ok(Read::InParts(record, older)),
-        older => older.filter(|older| patches::may_be_whole(older.size, size)),
-    };
-    let Some(base) = older.and_then(|older| older.read(0..older.size, store)) else {
-        return Ok(Read::Lacking);
-    };
-    // What changed since it was hashed is found out by the receiver.
-    let content = read_whole(&file, &path, size)?;
-    let patch = content.and_then(|(_, content)| patches::patch(&base, &content, level));
-    Ok(match patch {
-        Some(patch) => Read::Patched(record, patch),
-        None => Read::Hashed(record),
-    })
-}
-
-/// An older version that is here.
-#[derive(Clone, Copy)]
-pub struct OlderFile {
-    oid: Oid,
-    size: u64,
-    /// The bytes of the new one, and in how many parts it comes.
-    new: u64,
-    /// See there.
-    pub parts: u64,
-}
-
-impl OlderFile {
-    /// If it is here, for a file of `new` bytes that is not too large.
-    fn find(oid: &Oid, new: u64, store: &dyn Store) -> Option<Self> {
-        let have = store.have(oid).ok().filter(|have| have.state == State::Complete)?;
-        let size = have.layout.size();
-        Some(Self { oid: *oid, size, new, parts: patches::parts(size, new)? })
-    }
-
-    fn read(&self, range: Range<u64>, store: &dyn Store) -> Option<Vec<u8>> {
-        let mut base = Vec::with_capacity(usize::try_from(range.end - range.start).ok()?);
-        let (mut at, mut span) = (range.start, Vec::new());
-        while at < range.end {
-            store.read_span(&self.oid, at..range.end.min(at + MAX_SPAN), &mut span).ok()?;
-            base.extend_from_slice(&span);
-            at += span.len() as u64;
-        }
-        Some(base)
-    }
-
-    /// A part of the new version as a patch.
-    pub fn patch(&self, index: u64, file: &File, store: &dyn Store, level: i32) -> Option<Vec<u8>> {
-        let base = self.read(patches::base_of(self.size, self.new, self.parts, index)?, store)?;
-        patches::patch(&base, &part_of(file, deltas::part(self.new, self.parts, index)?)?, level)
-    }
-}
-
-/// These bytes of a file; none if they can't be read.
-pub fn part_of(file: &File, range: Range<u64>) -> Option<Vec<u8>> {
-    let mut part = vec![0; usize::try_from(range.end - range.start).ok()?];
-    file.read_exact_at(&mut part, range.start).ok().map(|()| part)
+    let reply = exchange.reply(&file, Some(content), store, level);
+    Ok(Read::Changed(record, reply, Box::new(exchange)))
 }
 
 /// All bytes of a file, as it was at one moment; none if it has grown beyond `limit`.

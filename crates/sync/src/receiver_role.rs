@@ -26,7 +26,7 @@ use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::progress::Snapshot;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
-use super::changed::{Changed, Known, Look};
+use super::delta_requests::{DeltaRequests, Known, Look};
 use super::endpoint::{Endpoint, StopOnDrop, by_source, joined, receiving, show_progress};
 use super::hearing::{Heard, LITTLE, Tellings, hear, hear_beside, take_answers, write_contents};
 use super::merge::{Destined, Merge};
@@ -62,8 +62,8 @@ pub async fn receive(
     let (session, _hints) = session(endpoint, root);
     let session = Arc::new(session);
     let look = look(&takeover, adaptive.as_ref(), options.limit_rate as f64);
-    let changed = Changed::new(look, known_once(endpoint, race.as_ref()), endpoint.takes_bases);
-    let supplier = supplier(endpoint, &session, changed, &destined.path);
+    let delta_requests = DeltaRequests::new(look, known_once(endpoint, race.as_ref()), endpoint.takes_bases);
+    let supplier = supplier(endpoint, &session, delta_requests, &destined.path);
     let _end = EndOnDrop(Arc::clone(&supplier));
     let merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let progress = session.progress();
@@ -131,7 +131,7 @@ async fn begin_race(
 fn supplier(
     endpoint: &Endpoint,
     session: &Arc<Session>,
-    changed: Changed,
+    delta_requests: DeltaRequests,
     destination: &Path,
 ) -> Arc<RemoteSupplier> {
     let (options, processors) = (&endpoint.options, &endpoint.host.processors);
@@ -141,7 +141,7 @@ fn supplier(
     let scope = if is_wanted { search::scope(options, destination) } else { None };
     let beyond_destination = endpoint.host.bases_beyond;
     let candidates = CandidateSearch::new(scope.map(|scope| Scope { beyond_destination, ..scope }));
-    RemoteSupplier::new(endpoint.control.clone(), session, compress, changed, candidates, processors)
+    RemoteSupplier::new(endpoint.control.clone(), session, compress, delta_requests, candidates, processors)
 }
 
 /// The threads that take answers and write contents, and their inbox.
@@ -271,10 +271,9 @@ fn known_once(endpoint: &Endpoint, race: Option<&Race>) -> Known {
 fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) -> Look {
     let (takeover, adaptive) = (Arc::clone(takeover), adaptive.map(Arc::clone));
     Box::new(move || {
-        let measured = adaptive.as_ref().map_or(0.0, |adaptive| adaptive.network_rate());
-        let rate = if measured > 0.0 { measured } else { limit };
-        // A machine that is busy answers late, however near it is.
-        Network { rate, round_trip: takeover.path().shortest }
+        let path = takeover.path();
+        let unsearched = || Network::measured(0.0, &path);
+        adaptive.as_ref().map_or_else(unsearched, |adaptive| adaptive.network(&path)).or_limit(limit)
     })
 }
 

@@ -184,11 +184,11 @@ impl Sender {
         let block = towpath_content::tree::BLOCK;
         (0..bytes.len())
             .step_by(block)
-            .try_for_each(|at| self.answering.say_entries(bytes.slice(at..bytes.len().min(at + block))))
+            .try_for_each(|at| self.answering.send_entries(bytes.slice(at..bytes.len().min(at + block))))
     }
 
     fn send(&self, message: Message) -> Result<(), CopyError> {
-        self.answering.say(message)
+        self.answering.send(message)
     }
 
     /// Answers the receiver's requests until their end. Blocks.
@@ -213,14 +213,14 @@ impl Sender {
     /// Handles a message of the receiver; `asks` leads to [`Self::answer_all`].
     pub fn recv(&self, message: Message, asks: &mpsc::UnboundedSender<Vec<Ask>>) -> Result<(), CopyError> {
         match message {
-            Message::Bases(Bases { bases }) => self.answering.take_bases(bases),
+            Message::Bases(Bases { bases }) => self.answering.take_bases(&bases),
             Message::Asks(wanted) => {
                 // Now, as these entries may be of no interest after the next message.
                 let located = self.answering.locate(wanted, |entry| self.table.take(entry));
                 let _ = asks.send(located.ok_or_else(|| violation("a file that was not told of"))?);
                 Ok(())
             }
-            Message::Finer(finer) => self.answering.signatures().answered(finer),
+            Message::NextSignature(signature) => self.answering.signatures().recv(&signature),
             Message::Considered(entry) => {
                 if entry > self.entries.load(Ordering::Relaxed) {
                     return Err(violation("entries that were not told of"));

@@ -51,7 +51,7 @@ pub async fn send(
                 Message::Event(report) => endpoint.events.pass(report, &endpoint.other).await?,
                 Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
                 // Contents that go with their names would go past the inspectors.
-                Message::Bases(_) | Message::Finer(_) if endpoint.host.processors.inspect_any() => {}
+                Message::Bases(_) | Message::NextSignature(_) if endpoint.host.processors.inspect_any() => {}
                 Message::Asks(wanted) if endpoint.host.processors.inspect_any() => {
                     sender.recv(Message::Asks(Asks { inline: 0, ..wanted }), &asks)?;
                 }

@@ -10,7 +10,7 @@ use crate::spool::SpoolReader;
 /// Bytes read at once.
 const PART: usize = 64 << 10;
 
-/// Why a descriptor was not followed to its end.
+/// Reason why a descriptor was not followed to its end.
 #[derive(Debug)]
 pub enum DescriptorEnd<E> {
     /// It did not come whole.

@@ -19,7 +19,7 @@ use crate::resume::{Record, wait_while_busy};
 use towpath_content::lock::lock;
 
 /// Metadata of a new file whose source tells nothing.
-const DEFAULT_MODE: u32 = 0o644;
+pub const DEFAULT_MODE: u32 = 0o644;
 
 /// A file on its way to `path`.
 pub struct FileTarget {

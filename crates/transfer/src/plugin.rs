@@ -165,6 +165,14 @@ pub struct Backlog {
     pub receive_queue: u64,
 }
 
+/// Round trip below which a sender is near.
+const NEAR: Duration = Duration::from_millis(1);
+
+/// True if a sender of this round trip, which is zero if nobody knows it, is so near that the network is most likely fast.
+pub fn is_near(round_trip: Duration) -> bool {
+    round_trip > Duration::ZERO && round_trip < NEAR
+}
+
 /// State of the path that a plugin's bytes come by, as far as it knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathState {

@@ -2,7 +2,10 @@
 
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::codec::Writer;
-use towpath_content::delta::{Delta, Signature, diff};
+use towpath_content::delta::exchange::{
+    Base, DeltaRun, DeltaStep, NextSignature, Reply, Request, StepOf, refine,
+};
+use towpath_content::delta::{CopyOps, Delta, Signature, diff};
 use towpath_content::live::Statement;
 use towpath_content::pieces::{Layout, MIN_LOG2, PieceTree};
 use towpath_content::recipe::{NodeHash, RecipeBuilder, Root};
@@ -145,6 +148,73 @@ pub fn delta_signatures() -> Vec<Vec<u8>> {
 pub fn outlines() -> Vec<Vec<u8>> {
     let outline = |delta: Vec<u8>| Delta::from_bytes(&delta).expect("a delta").split().0.to_bytes();
     deltas().into_iter().map(outline).collect()
+}
+
+/// One outline and two, and the literals that they leave as a delta.
+pub fn refined() -> Vec<Vec<u8>> {
+    let (base, target) = (base(), target());
+    let signature = Signature::of(&base, 128, target.len()).expect("a region in the limits");
+    let split = |delta: Delta| -> (CopyOps, Vec<u8>) { delta.split() };
+    let (first, literals) = split(diff(&signature, &target).expect("a target in the limits"));
+    let first = first.to_bytes();
+    let one = vec![first.clone()];
+    let finer = refine::sign(&one, &base, 1).expect("an outline of it");
+    let finer = Signature::from_bytes(&finer).expect("a signature");
+    let delta = diff(&finer, &literals).expect("literals in the limits");
+    let (second, rest) = split(delta.clone());
+    let two = vec![first, second.to_bytes()];
+    let last = refine::sign(&two, &base, 0).expect("outlines of it");
+    let last =
+        diff(&Signature::from_bytes(&last).expect("a signature"), &rest).expect("literals in the limits");
+    let told = |outlines: &[Vec<u8>], delta: &Delta| {
+        let head = Written::default().number(outlines.len() as u64).runs(outlines.iter().map(Vec::as_slice));
+        let head = head.number(0).number(target.len() as u64).run(&delta.to_bytes());
+        head.number(0).rest(&base).done()
+    };
+    vec![told(&one, &delta), told(&two, &last), told(&[], &delta)]
+}
+
+fn requests() -> Vec<Request> {
+    let signature = delta_signatures().remove(0);
+    let bases = [Base::Signature(signature), Base::Named(CONTENT), Base::Parts { count: 2, ahead: 1 }];
+    bases.map(|base| Request { base, is_guess: false, outlines: 2 }).into()
+}
+
+/// Steps with the bytes of a delta, of an outline, of a patch.
+fn steps() -> Vec<(DeltaStep, Vec<u8>)> {
+    let of = StepOf::NextPart { wants_signature: false };
+    let patch = towpath_content::delta::patch::make(&base(), &target()).expect("files in the limits");
+    vec![
+        (DeltaStep::Delta { of, is_packed: false }, deltas().remove(0)),
+        (DeltaStep::Outline { of, further: 1 }, outlines().remove(0)),
+        (DeltaStep::Patch, patch),
+    ]
+}
+
+pub fn exchange_messages() -> Vec<Vec<u8>> {
+    let mut all: Vec<_> = requests().iter().map(Request::to_bytes).collect();
+    all.extend(
+        [NextSignature::GivenUp, NextSignature::Signed(delta_signatures().remove(0))].map(|it| it.to_bytes()),
+    );
+    let replies =
+        [Reply::Same, Reply::UnknownBase, Reply::GivenUp, Reply::Whole(deltas().remove(0)), Reply::InParts];
+    all.extend(replies.map(|it| it.to_bytes()));
+    all.extend([DeltaRun::More(b"front"), DeltaRun::GivenUp].map(|it| it.to_bytes()));
+    all.extend(steps().iter().map(|(step, bytes)| DeltaRun::Last(*step, bytes).to_bytes()));
+    all
+}
+
+/// A request, the file's bytes, a reply and a step with each.
+pub fn exchanges() -> Vec<Vec<u8>> {
+    let pairs = requests()
+        .into_iter()
+        .flat_map(|request| steps().into_iter().map(move |step| (request.clone(), step)));
+    let told = |(request, (step, bytes)): (Request, (DeltaStep, Vec<u8>))| {
+        let head = Written::default().run(&request.to_bytes()).number(target().len() as u64);
+        let head = head.run(&Reply::InParts.to_bytes()).run(&DeltaRun::More(&bytes[..1]).to_bytes());
+        head.run(&DeltaRun::Last(step, &bytes[1..]).to_bytes()).done()
+    };
+    pairs.map(told).collect()
 }
 
 /// Proofs of runs in objects of some pieces.

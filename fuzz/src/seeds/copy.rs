@@ -1,7 +1,6 @@
 //! Messages that the other side of a copy may send.
 
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind, FileTime};
-use towpath_content::delta::{CopyOps, Delta, Signature, diff};
 use towpath_service::fuzzing;
 
 use super::content::{base, target};
@@ -20,30 +19,6 @@ pub fn messages() -> Vec<Vec<u8>> {
     assert!(messages.len() > 20, "the vectors are where they were");
     messages.push(fuzzing::pack_message(&messages.concat()));
     messages
-}
-
-/// One outline and two, and the literals that they leave as a delta.
-pub fn finer() -> Vec<Vec<u8>> {
-    let (base, target) = (base(), target());
-    let signature = Signature::of(&base, 128, target.len()).expect("a region in the limits");
-    let split = |delta: Delta| -> (CopyOps, Vec<u8>) { delta.split() };
-    let (first, literals) = split(diff(&signature, &target).expect("a target in the limits"));
-    let first = first.to_bytes();
-    let one = vec![first.clone()];
-    let finer = fuzzing::sign_rest(&one, &base, 1).expect("an outline of it");
-    let finer = Signature::from_bytes(&finer).expect("a signature");
-    let delta = diff(&finer, &literals).expect("literals in the limits");
-    let (second, rest) = split(delta.clone());
-    let two = vec![first, second.to_bytes()];
-    let last = fuzzing::sign_rest(&two, &base, 0).expect("outlines of it");
-    let last =
-        diff(&Signature::from_bytes(&last).expect("a signature"), &rest).expect("literals in the limits");
-    let told = |outlines: &[Vec<u8>], delta: &Delta| {
-        let head = Written::default().number(outlines.len() as u64).runs(outlines.iter().map(Vec::as_slice));
-        let head = head.number(0).number(target.len() as u64).run(&delta.to_bytes());
-        head.number(0).rest(&base).done()
-    };
-    vec![told(&one, &delta), told(&two, &last), told(&[], &delta)]
 }
 
 pub fn patches() -> Vec<Vec<u8>> {

@@ -75,7 +75,7 @@ pub enum CopyEvent {
     Waiting {
         /// The machine, and why, for people.
         what: String,
-        /// How long it is tried, if nothing comes; absent: until it comes or ends.
+        /// Time for which it is tried, if nothing comes; absent: until it comes or ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seconds: Option<u64>,
     },

@@ -23,9 +23,9 @@ const EVENTS: usize = 256;
 /// A copy as the command line asks for it.
 #[derive(Debug)]
 pub struct Copying {
-    /// What is copied, and how.
+    /// Request that says what is copied, and how.
     pub request: CopyRequest,
-    /// What is shown of it.
+    /// Changes that are shown of it.
     pub shown: ShownChanges,
     /// The daemon makes it (`--by-daemon`).
     pub by_daemon: bool,
@@ -131,7 +131,7 @@ fn show_end(output: &Output, shown: &ShownChanges, dry_run: bool, summary: &Copy
     }
     let lines = closing(shown, summary, dry_run);
     lines.iter().for_each(|line| output.result_line(line));
-    // Whoever watches gets a line; cp and rsync print nothing to anybody else.
+    // A person who watches gets a line; cp and rsync print nothing to anybody else.
     if lines.is_empty() && std::io::stderr().is_terminal() {
         output.print(&done(summary, dry_run));
     }

@@ -24,7 +24,7 @@ const FLAGS: &[&str] = &[
     "itemize-changes",
 ];
 
-/// What is to become of what is at the destination.
+/// Flags for what is to become of what is at the destination.
 #[derive(Debug, Default)]
 pub struct UpdateFlags {
     /// None without `--update`.
@@ -42,7 +42,7 @@ impl UpdateFlags {
 
 impl Args for UpdateFlags {
     fn augment_args(command: Command) -> Command {
-        let help = "Make the directory DEST equal to the tree, or what is in it under the names of PATHs: replace what \
+        let help = "Make DEST equal to the tree or file, or what is in it under the names of PATHs: replace what \
                     differs by size or time, as tow sync does";
         let update = Arg::new(UPDATE).long(UPDATE).action(ArgAction::SetTrue).help(help);
         let command = sync_flags::some_arguments(command.arg(update.conflicts_with("list")), FLAGS);

@@ -51,7 +51,7 @@ fn ticket(ended: Ended) -> String {
 fn put_and_get(env: &TestEnvironment, puts: &Program, gets: &Program) {
     let (_sending, _receiving) = (env.sender.daemon(), env.receiver.daemon());
     let all = bytes(1, 9 * PIECE + 77);
-    // What JSON has to escape.
+    // A name that JSON has to escape.
     let name = "a \"name\" \\ with\ttrouble é";
     fs::write(env.sender.path(name), &all).unwrap();
     let input = || File::open(env.sender.path(name)).unwrap();
@@ -138,7 +138,7 @@ fn follow(env: &TestEnvironment, puts: &Program, gets: &Program) {
     assert!(get.end().with(0).out == all, "other bytes");
 }
 
-/// What is put can't be read: the put is given up, and says so.
+/// A file that can't be read: its put is given up, and says so.
 fn give_up(env: &TestEnvironment, program: &Program) {
     let said = call(&env.sender, program, &["put-parts", "/proc/self/mem"]).end().with(1);
     let ticket = first_line(&said.out).unwrap();

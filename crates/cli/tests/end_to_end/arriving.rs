@@ -1,4 +1,4 @@
-//! What is sent arrives identical: bytes, names, modes, times, symbolic links, holes.
+//! Files and trees that are sent arrive identical: bytes, names, modes, times, symbolic links, holes.
 
 use std::ffi::OsStr;
 use std::fs;

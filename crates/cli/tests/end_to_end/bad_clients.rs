@@ -27,7 +27,7 @@ const OBJECT: u64 = 12 << 20;
 /// As long as it may take on a busy machine whatever happens.
 const ALLOWANCE: Duration = Duration::from_secs(1);
 
-/// What a program that behaves well does; the least time that it took in some tries.
+/// Behaves as a good program does; returns the least time that it took in some tries.
 fn behave(daemon: &LocalClient, ticket: &str, object: &[u8]) -> Duration {
     let run = |try_number| {
         let start = Instant::now();

@@ -17,6 +17,7 @@ situations![
     a_user_without_rights_gets_what_is_theirs,
     what_gives_rights_or_tells_of_a_machine_needs_a_word,
     hard_links_of_a_part_stay_together,
+    what_a_single_files_ticket_does_not_tell_is_left_alone,
 ];
 
 fn share(machine: &Machine, words: &[&str]) -> crate::environment::Running {
@@ -138,4 +139,23 @@ fn hard_links_of_a_part_stay_together() {
     assert_eq!(ino("there/b/1"), ino("there/b/2"));
     env.receiver.tow(["get", "--no-hard-links", &ticket, "-o", "apart"]).end().with(0);
     assert_ne!(ino("apart/b/1"), ino("apart/b/2"));
+}
+
+fn what_a_single_files_ticket_does_not_tell_is_left_alone() {
+    let env = TestEnvironment::new();
+    let (source, copy) = (env.sender.path("file"), env.receiver.path("copy"));
+    for path in [&source, &copy] {
+        fs::write(path, "the same bytes").unwrap();
+    }
+    attribute(&copy, "user.note", b"note");
+    list_user(&copy, 9);
+    if is_root() {
+        lchown(&copy, Some(54_321), Some(54_322)).unwrap();
+    }
+    let (owner, acl) = (fs::metadata(&copy).unwrap().uid(), value(&copy, "system.posix_acl_access"));
+    let mut sharing = share(&env.sender, &["file"]);
+    env.receiver.tow(["get", "--update", "--checksum", &sharing.ticket(), "-o", "copy"]).end().with(0);
+    assert_eq!(fs::metadata(&copy).unwrap().uid(), owner);
+    assert_eq!(value(&copy, "user.note").as_deref(), Some(&b"note"[..]));
+    assert_eq!(value(&copy, "system.posix_acl_access").is_some(), acl.is_some());
 }

@@ -1,5 +1,4 @@
-//! What the kernel refuses to the far end of a copy and to the daemon, and that they have all that
-//! their work needs.
+//! Confinement of the far end of a copy and of the daemon by the kernel. They have all that their work needs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -76,7 +75,7 @@ fn the_far_end_has_every_place_that_its_copy_writes() {
     (0..20).for_each(|number| file(&tree.join(format!("sub/{number}")), number, 20_000));
     file(&tree.join("big"), 100, 3 << 20);
     let route = route(&env, Way::Push, &[]);
-    // What is not there yet, and may not be made yet.
+    // A destination that is not there yet, and may not be made yet.
     let dry = route.copy("sync -n", "tree/", "copy").end().with(0);
     assert!(!at("copy").exists() && dry.err.contains("what this copy may write"), "{}", dry.err);
     for words in ["sync --via ssh", "sync --via tls", "sync -c"] {
@@ -211,7 +210,7 @@ fn a_daemon_writes_in_its_users_home_and_reads_everywhere() {
     env.receiver.get(&ticket, home.join("file")).end().with(0);
     assert_same_bytes(&env.sender.path("file"), &home.join("file"));
     env.receiver.get(&ticket, env.receiver.path("file")).end().with(0);
-    // What it puts may lie in the system's folders.
+    // Files that it puts may lie in the system's folders.
     env.receiver.tow(["put", "/etc/passwd"]).end().with(0);
     drop(daemon);
 }

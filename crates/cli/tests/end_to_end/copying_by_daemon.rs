@@ -26,7 +26,7 @@ situations![
     a_daemon_makes_so_many_copies_and_no_more,
 ];
 
-/// How long what was ended may take to be gone.
+/// Time that something ended may take to be gone.
 const SECONDS: Duration = Duration::from_secs(8);
 
 fn mode(path: &Path) -> u32 {
@@ -85,7 +85,7 @@ fn a_daemon_copies_where_and_as_its_caller_would() {
     };
     with_umask("077", "cp tree copy");
     assert_same(&here.join("tree"), &here.join("copy"));
-    // What has no mode of its own gets the caller's umask, whatever the daemon's is.
+    // An entry without its own mode gets the caller's umask, whatever the daemon's is.
     for (umask, directory, open) in [("027", 0o750, 0o640), ("0", 0o755, 0o666), ("077", 0o700, 0o600)] {
         let (copy, into) = (format!("copy-{umask}"), format!("into-{umask}"));
         with_umask(umask, &format!("sync --no-p --no-A tree/ {copy}"));

@@ -1,5 +1,4 @@
-//! What can go wrong with a copy: it is named with what to do next, the rest is done, and the exit
-//! status is rsync's or cp's.
+//! Faults of a copy: each is named with what to do next. The rest is done, and the exit status is rsync's or cp's.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;

@@ -116,21 +116,21 @@ const SYNC: &[Case] = &[
     ("dry-run", "--delete", "--delete -n"),
 ];
 
-/// Where rsync is told something else.
+/// Flags for which rsync is told something else.
 const IN_RSYNC: &[(&str, &str)] = &[
     // Deleting before changes the time of the directory, and rsync tells of that; tow deletes after.
     ("--delete-before", "--delete-after"),
     ("--delete --backup", "--delete-after --backup"),
 ];
 
-/// What `cp -a --remove-destination` is given besides; none where cp has no such thing.
+/// Flags that `cp -a --remove-destination` is given besides; none where cp has no such thing.
 const CP: &[(&str, &str, &str, Option<&str>)] = &[
     ("no-clobber", "", "-n", Some("-n")),
     // As with rsync only what is newer there is left alone; cp leaves what is as old, too.
     ("update", "", "-u", None),
     // Files that two links lead to cp links with each other, and forgets attributes of directories.
     ("dereference", "", "-L", None),
-    // What is the same already is not copied, so it needs no backup either; cp makes one.
+    // A file that is already the same is not copied, and needs no backup; cp makes one.
     ("backup", "", "-b", None),
     ("suffix", "-b", "--suffix=.old", None),
     ("no-preserve", "", "--no-preserve=mode,acl", None),
@@ -573,7 +573,7 @@ fn tow_cp_tells_what_was_asked_for() {
     assert_eq!(told("quiet", "-q"), (String::new(), String::new()));
     assert!(told("verbose", "-v").0.contains("src/new\n"));
     assert!(told("json", "--json").0.contains("{\"event\":\"summary\""));
-    // What is so anyway.
+    // Flags for what is so anyway.
     let plain = portrait(&scene.machine().path("plain"));
     for flags in ["-r", "-p", "-f"] {
         assert!(scene.ours(flags, &words(&format!("cp {flags} src there"))).tree == plain, "{flags}");

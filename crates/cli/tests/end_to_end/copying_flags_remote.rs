@@ -28,12 +28,12 @@ situations![
 
 const TOW: &str = env!("CARGO_BIN_EXE_tow");
 
-/// How the other side, which is `$*`, is run.
+/// Command that runs the other side, which is `$*`.
 const PLAINLY: &str = "exec sh -c \"$*\"";
 /// The same, with all that passes kept.
 const RECORDED: &str = "tee ../sent | sh -c \"$*\" | tee ../received";
 
-/// What reaches it.
+/// Flags that reach it.
 const REMOTELY: &str = "-e ../rsh --tow-path TOW";
 
 /// A command that does not go far: it drops the host and runs the rest here, at another home.

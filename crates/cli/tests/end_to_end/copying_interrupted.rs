@@ -25,9 +25,9 @@ situations![
     an_interrupted_cp_ends_with_130,
 ];
 
-/// How long processes may take to end.
+/// Time that processes may take to end.
 const SECONDS: Duration = Duration::from_secs(8);
-/// What may be sent twice: pieces under way, and the descriptor.
+/// Bytes that may be sent twice: pieces under way, and the descriptor.
 const TWICE: u64 = 2 << 20;
 
 /// A tree that takes three seconds, and a copy of it.

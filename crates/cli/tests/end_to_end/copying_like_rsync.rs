@@ -128,7 +128,7 @@ const FLAGS: &[&str] = &[
     "-f hide_b",
     "-f P_c",
     "--no-perms --no-hard-links",
-    // What is left out of a group of hard links depends on which name comes first.
+    // The first name of a group of hard links decides what of it is left out.
     "--no-times --no-hard-links",
     "--no-links",
     "--no-hard-links",
@@ -210,7 +210,7 @@ fn random_trees_and_flags_end_as_with_rsync() {
     assert!(wrong.is_empty(), "{} of {seeds:?}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What there is to copy, and places to copy it to.
+/// Makes files to copy, and places to copy them to.
 fn places(folder: &Path) {
     for dir in ["dir/sub", "there", "full/dir/sub", "full/file"] {
         fs::create_dir_all(folder.join(dir)).unwrap();

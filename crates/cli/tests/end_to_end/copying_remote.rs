@@ -26,7 +26,7 @@ situations![
 ];
 
 const SPECIALS: &str = "--specials --devices";
-/// What is so large goes as a live object.
+/// Size of a file that goes as a live object.
 const LARGE: u64 = 70 << 20;
 
 /// Data by ssh alone, by TLS alone, and as it comes.
@@ -164,7 +164,7 @@ fn a_list_names_what_is_in_the_source() {
 fn a_path_on_the_other_machine_begins_at_home() {
     let env = TestEnvironment::new();
     let route = Route::new(&env, Way::Pull);
-    // Where sshd's shell begins is the user's own affair; a wrapper's directory is ours.
+    // The directory where sshd's shell begins is the user's own affair; a wrapper's is ours.
     file(&env.sender.path("file"), 1, 1000);
     let program = env.sender.remote_tow(&route.program);
     let program = format!("cd '{}' && {program}", env.sender.path("").display());

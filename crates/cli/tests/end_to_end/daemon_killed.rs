@@ -65,7 +65,7 @@ impl Put {
     }
 }
 
-/// What the daemon was asked for, and what it said.
+/// Puts that the daemon was asked for, and its answers.
 #[derive(Default)]
 struct Told {
     /// Acknowledged and not done.
@@ -320,7 +320,7 @@ fn nothing_is_left(env: &TestEnvironment, daemon: &LocalClient, told: &Told) {
     let mut left = Vec::new();
     files(&env.sender.home("data"), &mut left);
     assert!(left.is_empty(), "{left:?}");
-    // What was put by name is as it was.
+    // A file that was put by name is as it was.
     for seed in 0..told.next.load(Ordering::Relaxed) {
         if let Ok(content) = fs::read(env.sender.path(seed.to_string())) {
             assert!(content == Put::bytes(seed), "{seed} was changed");

@@ -34,7 +34,7 @@ fn put(env: &TestEnvironment, path: &str) -> String {
     first_line(&ended.out).unwrap()
 }
 
-/// What `ls` or `status` tells.
+/// Objects that `ls` or `status` tells of.
 fn objects(env: &TestEnvironment, command: &str) -> Vec<Value> {
     env.sender.tow([command, "--json"]).end().with(0).events()
 }
@@ -71,7 +71,7 @@ fn what_is_done_is_refused_from_then_on() {
         let ticket = put(&env, name);
         let before = env.receiver.path(format!("{name} before"));
         env.receiver.get(&ticket, &before).end().summary();
-        // What the receiver has itself needs nobody's leave.
+        // Content that the receiver has itself needs nobody's leave.
         if before.is_dir() { fs::remove_dir(before) } else { fs::remove_file(before) }.unwrap();
         env.sender.tow(["done", &ticket]).end().with(0);
         let failure =

@@ -1,4 +1,4 @@
-//! Where it goes, as with `cp`, and what is never overwritten.
+//! Destinations of gets, as with `cp`, and what is never overwritten.
 
 use std::fs;
 use std::path::Path;

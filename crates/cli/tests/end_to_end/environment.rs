@@ -19,13 +19,13 @@ use tempfile::TempDir;
 
 /// No wait is longer.
 pub const WAIT_LIMIT: Duration = Duration::from_secs(90);
-/// How often somebody looks whether something is so: sooner at first.
+/// Time between two looks whether something is so: shorter at first.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOK_EVERY_AT_FIRST: Duration = Duration::from_millis(1);
 const FIRST_LOOKS: usize = 30;
 /// The program.
 pub const TOW: &str = env!("CARGO_BIN_EXE_tow");
-/// Where everybody listens: any free port of this machine alone.
+/// Address at which everybody listens: any free port of this machine alone.
 pub const LOOPBACK: &str = "127.0.0.1:0";
 
 /// Looks again and again until `look` sees something, where nothing tells; none if that takes longer than `limit`.
@@ -53,11 +53,11 @@ pub fn until_stopped(stop: &AtomicBool, pause: Duration, mut work: impl FnMut())
 
 /// A sender, a receiver, and one more.
 pub struct TestEnvironment {
-    /// Who has something.
+    /// Machine that has something.
     pub sender: Machine,
-    /// Who wants it.
+    /// Machine that wants it.
     pub receiver: Machine,
-    /// Who has something too.
+    /// Machine that has something too.
     pub stranger: Machine,
     dir: TempDir,
 }
@@ -149,7 +149,7 @@ impl Machine {
         self.tow(words.iter().map(OsStr::new).chain([destination.as_ref().as_os_str()]))
     }
 
-    /// What another machine's shell is told to run this machine's program.
+    /// Words that tell another machine's shell to run this machine's program.
     pub fn remote_tow(&self, program: &[String]) -> String {
         let program: Vec<_> = program.iter().map(|word| format!("'{word}'")).collect();
         format!("HOME='{0}' TOW_HOME='{0}' {1}", self.home.display(), program.join(" "))
@@ -181,8 +181,8 @@ impl Machine {
     }
 }
 
-/// What a program is started by, so that it heeds signals as at a terminal also where these tests were told to ignore
-/// them (`nohup`, `&` in a script).
+/// Words that start a program so that it heeds signals as at a terminal. They are needed only where these tests were
+/// told to ignore signals (`nohup`, `&` in a script).
 fn heeding_signals() -> &'static [&'static str] {
     // Their numbers are 1, 2 and 15; the lowest bit is signal 1's.
     const THEM: u64 = 0x4003;
@@ -263,12 +263,12 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// What it wrote to standard output so far.
+    /// Bytes that it wrote to standard output so far.
     pub fn output(&self) -> Vec<u8> {
         fs::read(&self.out).unwrap()
     }
 
-    /// What it wrote to standard error so far.
+    /// Text that it wrote to standard error so far.
     pub fn error_text(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.err).unwrap()).into_owned()
     }
@@ -424,7 +424,7 @@ impl Ended {
         String::from_utf8(self.out.clone()).unwrap()
     }
 
-    /// What `--json` told; each line must be an object.
+    /// Events that `--json` told; each line must be an object.
     pub fn events(&self) -> Vec<Value> {
         assert!(self.out.is_empty() || self.out.ends_with(b"\n"), "cut off: {}", self.text());
         events(&self.out)

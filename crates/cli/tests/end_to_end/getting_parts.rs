@@ -1,4 +1,4 @@
-//! What a ticket holds is told without its contents; a part of a tree costs only its own bytes.
+//! Entries of a ticket are told without their contents; a part of a tree costs only its own bytes.
 
 use std::fs;
 use std::path::Path;

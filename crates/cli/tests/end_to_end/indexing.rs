@@ -146,7 +146,7 @@ fn what_a_daemon_keeps_in_the_index_is_not_fetched() {
     daemon.end().with(0);
 }
 
-/// Where a file of this name lies below a folder.
+/// Path of a file of this name below a folder.
 fn find(folder: &Path, name: &str) -> Option<std::path::PathBuf> {
     fs::read_dir(folder).unwrap().flatten().find_map(|entry| match entry.path() {
         path if entry.file_name() == name => Some(path),

@@ -28,7 +28,7 @@ situations![
     a_destination_that_appears_meanwhile_is_kept_and_nothing_else_is_left,
 ];
 
-/// What is sent, how many bytes, and a rate at which it takes some seconds.
+/// File or tree to send, its bytes, and a rate at which it takes some seconds.
 struct Load {
     source: PathBuf,
     size: u64,

@@ -1,4 +1,4 @@
-//! Whether trees are alike in all that `rsync -aHAX` carries, and rsync itself to compare with.
+//! Comparison of trees in all that `rsync -aHAX` carries, and rsync itself to compare with.
 //!
 //! A scene is a folder with trees in it. It is built once; each program then gets a twin of it, and
 //! what counts is the whole twin afterwards, with the source in it, what was told, and the exit code.
@@ -103,7 +103,7 @@ fn attributes(path: &Path) -> String {
     text
 }
 
-/// What is different between two trees, a line each.
+/// Differences between two trees, a line each.
 pub fn differences(one: &Portrait, other: &Portrait) -> Vec<String> {
     let paths = one.keys().chain(other.keys().filter(|path| !one.contains_key(*path)));
     let seen = |portrait: &Portrait, path| portrait.get(path).cloned().unwrap_or_else(|| "nothing".into());
@@ -113,7 +113,7 @@ pub fn differences(one: &Portrait, other: &Portrait) -> Vec<String> {
         .collect()
 }
 
-/// How a copy ended.
+/// End of a copy.
 pub struct Outcome {
     /// The scene afterwards.
     pub tree: Portrait,
@@ -126,7 +126,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What is different, for a person.
+    /// Differences, for a person.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut all = differences(&self.tree, &other.tree);
         let linked: Vec<_> = linked(&self.items).chain(linked(&other.items)).collect();
@@ -155,12 +155,12 @@ impl Scene {
         Self { environment }
     }
 
-    /// Whose files they are.
+    /// Machine that has the files.
     pub const fn machine(&self) -> &Machine {
         &self.environment.sender
     }
 
-    /// Who is somewhere else, but on the same disk.
+    /// Machine that is somewhere else, but on the same disk.
     pub const fn elsewhere(&self) -> &Machine {
         &self.environment.receiver
     }

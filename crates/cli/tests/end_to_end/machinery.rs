@@ -1,4 +1,4 @@
-//! What this machine must have for a situation: programs, and rights of root.
+//! Requirements of a situation on this machine: programs, and rights of root.
 //!
 //! `scripts/test-tools.sh` installs the programs. A situation is skipped where something is
 //! missing; in CI, where `CI` is set, a missing program is a failure.
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::environment::{TOW, TestEnvironment};
 use crate::runner::skip;
 
-/// Where programs are, those of the system's administrator too.
+/// Folders that programs are in, those of the system's administrator too.
 const FOLDERS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 /// A user with no rights at all.
 const NOBODY: &str = "65534";
@@ -40,7 +40,7 @@ pub fn unprivileged(env: &TestEnvironment) -> Vec<String> {
         return vec![TOW.into()];
     }
     let setpriv = tool("setpriv").display().to_string();
-    // Where it was built may be out of their reach.
+    // The folder where it was built may be out of their reach.
     let program = env.dir().join("tow");
     fs::hard_link(TOW, &program).or_else(|_| fs::copy(TOW, &program).map(drop)).unwrap();
     fs::set_permissions(env.dir(), fs::Permissions::from_mode(0o711)).unwrap();

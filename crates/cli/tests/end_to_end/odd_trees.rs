@@ -230,7 +230,7 @@ pub fn inodes(root: &Path) -> Inodes {
     entries(root).into_iter().map(inode).collect()
 }
 
-/// What is not as it was.
+/// Entries that are not as they were.
 pub fn touched(before: &Inodes, root: &Path) -> Vec<String> {
     let after = inodes(root);
     let paths: BTreeSet<_> = before.keys().chain(after.keys()).collect();

@@ -1,4 +1,4 @@
-//! What a machine's configuration refuses does not pass it, whichever command would bring it.
+//! Content that a machine's configuration refuses does not pass it, whichever command would bring it.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What goes wrong is said, with its exit status, and nothing wrong is written.
+//! Errors are told, with their exit status, and nothing wrong is written.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -449,7 +449,7 @@ fn what_is_no_ticket_is_said_in_words() {
     assert_eq!(empty.err, "tow: no ticket came on standard input\n");
 }
 
-/// Where programs are packed there often is no `HOME`.
+/// Environments in which programs are packed often have no `HOME`.
 fn what_says_how_to_use_it_needs_no_home() {
     let env = TestEnvironment::new();
     for words in [&["man"][..], &["completions", "bash"], &["daemon", "--check-config"]] {

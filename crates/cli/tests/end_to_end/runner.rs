@@ -25,7 +25,7 @@ pub struct Situation {
 /// The table of a module's situations; a function that is missing here is reported as dead code.
 macro_rules! situations {
     ($($name:ident),* $(,)?) => {
-        /// What this module tests.
+        /// Situations that this module tests.
         pub const SITUATIONS: &[$crate::runner::Situation] = &[$($crate::runner::Situation {
             name: concat!(module_path!(), "::", stringify!($name)),
             run: $name,

@@ -68,7 +68,7 @@ fn a_configuration_is_checked_and_printed() {
         "{changed}"
     );
     assert!(changed.contains("listen = [\"127.0.0.1:7\", \"[::1]:8\"]\n"), "{changed}");
-    // What it prints says the same.
+    // The text that it prints says the same.
     fs::write(env.sender.path("other.toml"), &changed).unwrap();
     assert_eq!(check(&["--config", "other.toml"]), changed);
     assert!(!env.sender.home("state").exists(), "nothing was started");
@@ -345,7 +345,7 @@ fn metrics_are_had_at_the_local_socket() {
     assert!(samples["towpath_local_requests_total{call=\"/v1/objects\",status=\"200\"}"] > 0, "{samples:?}");
 }
 
-/// What a machine's daemon counted, as its local socket tells.
+/// Counts of a machine's daemon, as its local socket tells them.
 pub fn metrics(machine: &Machine) -> BTreeMap<String, u64> {
     let mut stream = UnixStream::connect(machine.home("run/tow.sock")).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -354,7 +354,7 @@ pub fn metrics(machine: &Machine) -> BTreeMap<String, u64> {
     samples(answer.split_once("\r\n\r\n").unwrap().1)
 }
 
-/// Where the daemon says that its metrics are.
+/// Address at which the daemon says that its metrics are.
 fn metrics_address(daemon: &mut Running) -> String {
     daemon.wait_until("says where its metrics are", |daemon| {
         let text = daemon.error_text();

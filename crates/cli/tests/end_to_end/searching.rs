@@ -1,4 +1,4 @@
-//! What lies on the receiver's disk does not cross a slow network, wherever it lies; and looking for it
+//! Content on the receiver's disk does not cross a slow network, wherever it lies; and looking for it
 //! does no harm. The sender's files are on a disk in memory, which no search enters.
 
 use std::fs::{self, File};
@@ -131,7 +131,7 @@ fn a_strangers_ticket_draws_from_nothing_below_or_beyond_its_directory() {
         file(&world.at(name), 1, SIZE);
     }
     file(&world.at("dest/useless"), 2, 1000);
-    // What is in the index is no exception.
+    // A file in the index is no exception.
     world.here.receiver.tow(["index", "."]).end().with(0);
     let summary = world.got(&ticket, &format!("--limit-rate {SLOWISH}"));
     assert_eq!(summary.fetched(), SIZE, "{}", summary.0);
@@ -171,7 +171,7 @@ fn what_the_index_knows_is_found_in_a_changed_file() {
     let summary = world.got(&ticket, &format!("--limit-rate {SLOW} --reuse"));
     assert_little(&summary, summary.fetched());
     let found = searched(&summary, "from_index") + searched(&summary, "from_files");
-    // How many files were looked into is not said: while the network brings what lies nowhere, the search goes on.
+    // The number of files looked into is not said. While the network brings what lies nowhere, the search goes on.
     assert!(found > SIZE / 2 && searched(&summary, "looked_up") > 0, "{}", summary.0);
 }
 
@@ -366,7 +366,7 @@ fn little_files(world: &World, content: impl Fn(u64) -> Vec<u8>, age: Duration) 
     (source, total)
 }
 
-/// What crossed the network, in both directions.
+/// Bytes that crossed the network, in both directions.
 pub fn crossed(summary: &Summary) -> u64 {
     summary.number("sent") + summary.number("received")
 }

@@ -1,4 +1,4 @@
-//! What is on this machine already does not cross the network again.
+//! Content that is on this machine already does not cross the network again.
 
 use std::fs;
 
@@ -75,7 +75,7 @@ fn same_file_from_two(env: &TestEnvironment) {
     env.receiver.get(&share.ticket(), "first").end().summary();
 }
 
-/// What is not asked of it would tell it what lies here.
+/// Bytes that are not requested from it would tell a sender what lies here.
 fn a_sender_does_not_learn_what_came_from_another() {
     let env = TestEnvironment::new();
     same_file_from_two(&env);

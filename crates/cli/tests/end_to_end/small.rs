@@ -58,7 +58,7 @@ fn what_is_in_its_ticket_is_done_by_it() {
     fs::write(env.sender.path("small"), "small").unwrap();
     let ticket = env.sender.tow(["put", "small"]).end().with(0).text();
     env.sender.tow(["done", ticket.trim()]).end().with(0);
-    // What was handed out can't be called back.
+    // A ticket that was handed out can't be called back.
     env.receiver.get(ticket.trim(), "copy").end().summary();
 }
 

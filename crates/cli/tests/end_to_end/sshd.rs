@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use crate::environment::{Call, Machine, TOW, TestEnvironment, WAIT_LIMIT, soon};
 use crate::machinery::{descendants, give_to_nobody, is_root, tool, unprivileged};
 
-/// What the other machine is called.
+/// Name of the other machine.
 pub const HOST: &str = "elsewhere";
 /// A port that was free a moment ago may be taken.
 const TRIES: usize = 5;
@@ -103,12 +103,12 @@ fn configure(dir: &Path, port: u16) {
     fs::write(dir.join("ssh_config"), client.join("\n")).unwrap();
 }
 
-/// Who runs the tests, and may log in.
+/// User who runs the tests, and may log in.
 fn user() -> String {
     String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap()
 }
 
-/// Who starts a copy from the sender to the receiver.
+/// Side that starts a copy from the sender to the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Both are one machine.
@@ -146,12 +146,12 @@ impl<'a> Route<'a> {
         self
     }
 
-    /// Who starts copies.
+    /// Machine that starts copies.
     pub fn caller(&self) -> &'a Machine {
         if self.way == Way::Pull { &self.env.receiver } else { &self.env.sender }
     }
 
-    /// Whom ssh leads to.
+    /// Machine that ssh leads to.
     pub fn other(&self) -> &'a Machine {
         if self.way == Way::Pull { &self.env.sender } else { &self.env.receiver }
     }

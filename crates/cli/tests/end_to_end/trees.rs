@@ -60,7 +60,7 @@ pub fn symlink(target: impl AsRef<Path>, path: &Path) {
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// What a person can see of an entry, besides a file's bytes.
+/// Properties of an entry that a person can see, besides a file's bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     kind: &'static str,

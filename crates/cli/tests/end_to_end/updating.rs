@@ -18,6 +18,7 @@ situations![
     contents_are_compared_if_asked_for,
     an_update_that_was_interrupted_goes_on,
     a_daemon_updates_as_well,
+    a_single_file_is_updated_too,
     what_can_not_be_updated_is_refused,
 ];
 
@@ -244,16 +245,49 @@ fn a_daemon_updates_as_well() {
     world.assert_updated();
 }
 
+fn a_single_file_is_updated_too() {
+    let world = World::new();
+    let env = &world.env;
+    // The last one has a ticket that names it before it is read, the first one is in its ticket.
+    for (name, size) in [("little", 300), ("file", LARGE), ("large", 65 << 20)] {
+        let (source, copy) = (env.sender.path(name), env.receiver.path(name));
+        for change in [0, 7] {
+            let mut content = bytes(1, size);
+            content[size as usize / 2] ^= change;
+            fs::write(&source, &content).unwrap();
+            let mut share = env.sender.share(name);
+            let ticket = share.ticket();
+            let words = ["get", "--json", "--no-search", "--update", &ticket];
+            if size > 64 << 20 {
+                // Its content has a name once it is read.
+                share.wait_until("has read the file", |_| {
+                    let ended = env.stranger.tow(["get", "--json", "--list", &ticket]).end();
+                    (ended.code() == 0 && ended.events()[0]["size"] == size).then_some(())
+                });
+            }
+            let summary = env.receiver.tow(words).end().summary();
+            assert_eq!(fs::read(&copy).unwrap(), content);
+            assert_eq!(summary.0["updated"]["transferred"], 1, "{}", summary.0);
+            assert!(size < LARGE || change == 0 || summary.fetched() < size / 4, "{}", summary.0);
+            let again = env.receiver.tow(words).end().summary();
+            assert_eq!((&again.0["updated"]["transferred"], again.fetched()), (&0.into(), 0), "{}", again.0);
+        }
+    }
+    let mut share = env.sender.share("file");
+    let words = ["get", "--json", "--update", &share.ticket(), "-o", "copy"];
+    env.receiver.tow(words).end().summary();
+    assert!(env.receiver.path("copy/file").exists(), "as with cp, a directory takes it");
+}
+
 fn what_can_not_be_updated_is_refused() {
     let world = World::new();
     file(&world.env.sender.path("file"), 1, 70_000);
     fs::write(world.env.receiver.path("taken"), "precious").unwrap();
     let mut share = world.env.sender.share("file");
     let ticket = share.ticket();
-    let update =
-        |words: &[&str]| world.env.receiver.tow(["get", "--json", "--update"].iter().chain(words)).end();
-    let failure = update(&[&ticket, "-o", "taken"]).failure_with(2);
-    assert!(failure["message"].as_str().unwrap().contains("only a tree"), "{failure}");
+    fs::create_dir(world.env.receiver.path("file")).unwrap();
+    let failure = world.env.receiver.tow(["get", "--json", "--update", &ticket]).end().failure_with(2);
+    assert!(failure["message"].as_str().unwrap().contains("is a directory"), "{failure}");
     let failure = world.get(&["--update", "-o", "taken"]).failure_with(2);
     assert!(failure["message"].as_str().unwrap().contains("no directory"), "{failure}");
     assert_eq!(fs::read(world.env.receiver.path("taken")).unwrap(), b"precious");

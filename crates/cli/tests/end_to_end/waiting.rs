@@ -1,5 +1,5 @@
-//! Whoever waits for another machine is told so within two seconds, for what, and how long it will be
-//! tried; and no longer than that is waited.
+//! A command that waits for another machine says so within two seconds. It tells for what, and how long it will be
+//! tried; it waits no longer than that.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -79,7 +79,7 @@ fn who_waits_for_a_sender_that_went_away_is_told_so() {
     assert!(!receiver.ends_within(Duration::from_secs(1)));
     assert!(!receiver.error_text().contains("waiting"), "{}", receiver.error_text());
     share.kill();
-    // What was on its way comes first, at the rate that was asked for.
+    // Data that was on its way comes first, at the rate that was asked for.
     assert_told_within(SOON * 2, receiver, "refused the connection; trying for");
 }
 

@@ -16,6 +16,7 @@
 //! | [`CopyOps`] | copies without literals, which may come as a delta of their own |
 //! | [`patch`] | corrections of a base that both sides have |
 //! | [`Unmatched`] | what outlines leave of a base region |
+//! | [`exchange`] | how a file comes as a delta: two state machines, their messages, parts and steps |
 //! | `shape` | blocks of a region, limits, how long strong sums must be |
 //! | `weak` | the rolling sum |
 //! | `index` | looks blocks up by their sums, with bounded work |
@@ -47,6 +48,7 @@
 
 mod copy_ops;
 mod diff;
+pub mod exchange;
 mod index;
 mod ops;
 pub mod patch;

@@ -16,7 +16,7 @@ pub struct Located {
     /// [`super::oids_in_block`].
     pub block: u64,
     /// A small file's content in the descriptor: all of it, else nothing ([`inline_len`](super::Entry::inline_len)).
-    /// Whether these are the bytes that the OID names is not checked yet.
+    /// It is not checked yet that these are the bytes that the OID names.
     pub content: Vec<u8>,
 }
 

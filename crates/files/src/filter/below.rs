@@ -41,7 +41,7 @@ impl Prune for FilterBelow<'_> {
         if self.filter.is_empty() {
             return true;
         }
-        // What is nested too deeply for a path is told by the scan itself.
+        // The scan itself tells of an entry that is nested too deeply for a path.
         let Some(shown) = dir.join(name).ok().and_then(|path| self.path(&path)) else { return true };
         self.filter.shows(&shown, is_dir)
     }

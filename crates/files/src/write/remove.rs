@@ -50,7 +50,7 @@ pub struct TreeRemover<'a> {
 
 impl TreeRemover<'_> {
     /// Removes what is at `path`, a directory with everything in it, as far as `each` lets go.
-    /// What is kept keeps the directories it lies in. Other file systems mounted there are kept,
+    /// An entry that is kept keeps the directories it lies in. Other file systems mounted there are kept,
     /// as [`FileError::Busy`]. Memory is bounded, whatever a directory holds.
     pub fn remove(self, path: &RelPath, each: &mut dyn Removing) -> Result<Removed, FileError> {
         self.remove_or_not(path, each, true)

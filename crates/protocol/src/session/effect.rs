@@ -1,4 +1,4 @@
-//! What goes into a session and comes out of it.
+//! Input of a session, and its output.
 
 use std::ops::Range;
 use std::time::Duration;

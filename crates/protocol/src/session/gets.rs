@@ -33,7 +33,7 @@ impl OpenGets {
         self.open.insert(request, GetUnderWay::new(runs, Arc::clone(&self.source), now));
     }
 
-    /// Whether none is under way.
+    /// True if none is under way.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -48,7 +48,7 @@ impl OpenGets {
         self.suggested
     }
 
-    /// Whether this side gave one up; `None` if it is not under way.
+    /// True if this side gave one up; `None` if it is not under way.
     pub(super) fn is_cancelled(&self, request: u32) -> Option<bool> {
         self.open.get(&request).map(GetUnderWay::is_cancelled)
     }
@@ -85,7 +85,7 @@ impl OpenGets {
     /// See [`super::Session::expected`]; `in_parts` tells whether the peer's payloads tell their lengths.
     pub(super) fn expected(&self, header: &DataHeader, in_parts: bool) -> Result<Option<usize>, Violation> {
         if self.ahead.as_ref().is_some_and(|ahead| ahead.request == header.request) {
-            // How long it is to be is not known, so it must tell.
+            // The length that it is to have is not known, so it must tell.
             return Ok(in_parts.then_some(wire::MAX_PAYLOAD));
         }
         self.open.get(&header.request).map(|get| get.expected(header)).transpose()
@@ -149,7 +149,7 @@ impl OpenGets {
     ) -> Result<(), Violation> {
         let request = message.request;
         if self.ahead(request).is_some() {
-            // Whoever wants it asks again, and learns why it can't be had.
+            // The one who wants it asks again, and learns why it can't be had.
             self.ahead = None;
         }
         let Some(get) = self.open.get_mut(&request) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What a session has to be done, in order, and its requests that wait until the peer's limit allows them. Pure.
+//! Effects of a session, in order, and its requests that wait for the peer's limit. Pure.
 
 use std::collections::{BTreeSet, VecDeque};
 

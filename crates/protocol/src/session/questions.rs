@@ -38,7 +38,7 @@ impl OpenQuestions {
         }
     }
 
-    /// Whether one is under way.
+    /// True if one is under way.
     pub(super) fn contains(&self, request: u32) -> bool {
         self.open.contains_key(&request)
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::network::RUN;
+use crate::policy::table::{PROCESSORS_FREE_BELOW, PROCESSORS_SHORT_FROM};
 
 /// Bytes waiting for the writer above which the disk is left to it. What is merely in passing from the
 /// network to the disk is below.
@@ -14,10 +15,6 @@ const QUEUE_BUSY: u64 = 1 << 20;
 const QUEUE_FREE: u64 = 256 << 10;
 /// At least one in so many parts of the window is asked for at once, if that is less than a run.
 const LEAST_SHARE: u64 = 16;
-/// Percent of the time in which something waits for a processor, or a disk, from which on they are short, and below which no
-/// longer.
-const WAIT_BUSY: u64 = 70;
-const WAIT_FREE: u64 = 40;
 /// A queue that grows by this between two looks is building up.
 const QUEUE_GROWTH: u64 = 128 << 10;
 
@@ -58,8 +55,10 @@ impl Backpressure {
             above(self.writer_is_behind, queues.writer_backlog, BACKLOG_BUSY, BACKLOG_FREE);
         self.receiver_is_behind =
             above(self.receiver_is_behind, queues.receive_queue, QUEUE_BUSY, QUEUE_FREE);
-        self.processors_are_short = above(self.processors_are_short, queues.processors, WAIT_BUSY, WAIT_FREE);
-        self.disks_are_short = above(self.disks_are_short, queues.disks, WAIT_BUSY, WAIT_FREE);
+        self.processors_are_short =
+            above(self.processors_are_short, queues.processors, PROCESSORS_SHORT_FROM, PROCESSORS_FREE_BELOW);
+        self.disks_are_short =
+            above(self.disks_are_short, queues.disks, PROCESSORS_SHORT_FROM, PROCESSORS_FREE_BELOW);
         self.queues = queues;
     }
 

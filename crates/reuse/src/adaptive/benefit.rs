@@ -9,69 +9,15 @@
 use std::time::Duration;
 
 use towpath_transfer::ObjectFacts;
+use towpath_transfer::plugin::is_near;
 
-/// Before so long, and so many round trips, TCP has not shown yet how fast the network is.
-const WARM_UP: Duration = Duration::from_millis(250);
-const ROUND_TRIPS: u32 = 8;
-/// From a sender that is no farther than this a piece takes less than this time, unless the network is slow.
-const NEAR: Duration = Duration::from_millis(1);
-const NEAR_WARM_UP: Duration = Duration::from_millis(100);
-/// With this many bytes the rate of a network that is not fast is known after the round trips alone, if it took
-/// this long.
-const TELLING_BYTES: u64 = 1 << 20;
-const SHORTEST: Duration = Duration::from_millis(20);
-/// From this round trip on a likely object's recipe is asked for with its first pieces: it is here before
-/// TCP has brought much else.
-const FAR: Duration = Duration::from_millis(5);
+use crate::policy::network::Network;
+use crate::policy::table::*;
+
 /// Bytes that TCP sends in the first round trip (RFC 6928).
 const INITIAL_WINDOW: f64 = 14_600.0;
-/// A recipe's bytes for each of the object's.
-const RECIPE_SHARE: f64 = 0.0025;
-/// Bytes a second at which the sender cuts and hashes, unless it has the recipe.
-const SENDER_RATE: f64 = 1e9;
-/// Factor by which the network must take longer before a recipe is asked for, and until it is not given up:
-/// apart, so that a rate near the limit does not flutter.
-const ASK_ABOVE: f64 = 1.2;
-const STAY_ABOVE: f64 = 1.1;
-/// Bytes a second of a network that is asked for a recipe though nothing is known that could be similar:
-/// cutting and hashing at both ends would cost a faster one more than a search finds by chance.
-const SPECULATIVE: f64 = 20e6;
-/// And where there is something similar, if processors are short: what cutting and hashing take is known, and the same
-/// processors would bring the bytes sooner.
-const BUSY: f64 = 250e6;
-/// Bytes a second from which on an older version is followed by samples of the object rather than cut by its
-/// recipe: that takes a fifth of the processors' time, and twice the bytes.
-const SAMPLED: f64 = 30e6;
-/// And the disk, too: one that is slower than the network is better left alone. What TCP has shown so far may be too
-/// little, and how fast the disk is too, where processors are short, so neither counts beyond this.
-const SLOWEST_DISK: f64 = 100e6;
-const FAST_DISK: f64 = 250e6;
-/// Less than this is not worth a question.
-const LEAST_GAIN: f64 = 0.05;
-/// Share of the transfer's time that the network may wait for the disk in vain.
-const WAIT_LIMIT: f64 = 0.008;
-/// The network's rate as a multiple of the disk's, above which the search rests and below which it goes on. What
-/// the disk brings beside the network, which has its part of disk and processor already, comes on top of it;
-/// back-pressure sees to it that it does not come instead.
-const TOO_FAST: f64 = 3.0;
-const SLOW_ENOUGH: f64 = 2.0;
-
-/// Factor by which an operation may take longer than the network: then it has brought a ninth of its file when they meet.
-const MEETING: f64 = 8.0;
-
 /// Bytes of most objects' pieces.
 const PIECE: f64 = 262_144.0;
-/// Share of the transfer's time, and seconds, that pieces may wait for a recipe.
-const HELD: f64 = 0.05;
-const MOST_HELD: f64 = 5.0;
-/// Least bytes that are worth a signature.
-const LEAST_DELTA: u64 = 1 << 10;
-/// Bytes a second that are read and signed here, and looked through for what was signed there.
-const DELTA_RATE: f64 = 150e6;
-/// Share of a region that a delta can be expected to take over.
-const LIKENESS: f64 = 0.5;
-/// Factor by which the network must take longer for the saved bytes than the work.
-const DELTA_MARGIN: f64 = 1.5;
 
 /// Progress of an object's transfer.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,12 +30,10 @@ pub struct RecipeProgress {
     pub rest: u64,
     /// All of its bytes.
     pub size: u64,
-    /// Bytes a second of the network, 0 if nothing came yet.
-    pub rate: f64,
+    /// The network as it is known.
+    pub network: Network,
     /// Bytes a second that it may soon be found to carry ([`super::slow_start::SlowStart::hoped`]).
     pub hoped_rate: f64,
-    /// The network's round trip while no data are in its way.
-    pub round_trip: Duration,
     /// Bytes a second that the disk reads and hashes.
     pub disk_rate: f64,
     /// True if the disk is free ([`super::backpressure::Backpressure::disk_is_free`]).
@@ -110,7 +54,7 @@ impl RecipeProgress {
 
     /// Bytes a second, measured or not.
     fn likely_rate(&self) -> f64 {
-        if self.rate > 0.0 { self.rate } else { self.first_rate() }
+        if self.network.rate > 0.0 { self.network.rate } else { self.first_rate() }
     }
 
     /// Before it was measured: less than a piece more than came in all this time, and while nothing came
@@ -118,17 +62,17 @@ impl RecipeProgress {
     fn first_rate(&self) -> f64 {
         let coming = PIECE.min(self.rest as f64);
         let rate = (self.arrived as f64 + coming) / self.elapsed.as_secs_f64().max(0.001);
-        if self.round_trip < FAR || self.arrived > 0 {
+        if !self.network.is_far() || self.arrived > 0 {
             return rate;
         }
-        rate.min(INITIAL_WINDOW / self.round_trip.as_secs_f64())
+        rate.min(INITIAL_WINDOW / self.network.round_trip.as_secs_f64())
     }
 
     /// Seconds until the recipe is here, and a file of the object's rest is read and hashed.
     pub fn disk_time(&self) -> f64 {
         let size = self.size as f64;
-        let recipe = self.round_trip.as_secs_f64() + size / SENDER_RATE;
-        let bytes = if self.rate > 0.0 { RECIPE_SHARE * size / self.rate } else { 0.0 };
+        let recipe = self.network.round_trip.as_secs_f64() + size / SENDER_RATE;
+        let bytes = if self.network.rate > 0.0 { RECIPE_SHARE * size / self.network.rate } else { 0.0 };
         recipe + bytes + self.rest as f64 / self.disk_rate.max(1.0)
     }
 
@@ -136,19 +80,20 @@ impl RecipeProgress {
     /// comes meanwhile may lie on the disk; so that is for networks on which a piece takes longer than
     /// the recipe takes to be made, and where pieces that likely lie here keep it from being made.
     pub fn hold(&self) -> Option<Duration> {
-        let made = self.round_trip.as_secs_f64() + self.size as f64 / SENDER_RATE;
+        let made = self.network.round_trip.as_secs_f64() + self.size as f64 / SENDER_RATE;
         let piece = self.network_time() * PIECE / self.rest.max(1) as f64;
         if self.is_alike && self.processors_are_short {
             return Some(Duration::from_secs_f64((2.0 * made).min(MOST_HELD)));
         }
-        (piece > 2.0 * made).then(|| Duration::from_secs_f64((HELD * self.network_time()).min(MOST_HELD)))
+        (piece > 2.0 * made)
+            .then(|| Duration::from_secs_f64((HELD_SHARE * self.network_time()).min(MOST_HELD)))
     }
 
     /// True if the network is slow enough to be asked for a recipe.
     fn is_slow_enough(&self) -> bool {
         match (self.is_promising, self.processors_are_short) {
-            (false, _) => self.stays_below(SPECULATIVE),
-            (true, true) => self.likely_rate() < BUSY,
+            (false, _) => self.stays_below(SPECULATIVE_BELOW),
+            (true, true) => self.likely_rate() < BUSY_BELOW,
             (true, false) => true,
         }
     }
@@ -159,18 +104,17 @@ impl RecipeProgress {
     }
 
     fn is_warm(&self) -> bool {
-        let slow_start = self.round_trip * ROUND_TRIPS;
+        let slow_start = self.network.round_trip * WARM_UP_ROUND_TRIPS;
         let knows_early = self.arrived >= TELLING_BYTES
-            && self.elapsed >= SHORTEST.max(slow_start)
-            && self.stays_below(SPECULATIVE);
-        let is_near = self.round_trip > Duration::ZERO && self.round_trip < NEAR;
-        let is_late = is_near && self.arrived == 0 && self.elapsed >= NEAR_WARM_UP;
+            && self.elapsed >= TELLING_TIME.max(slow_start)
+            && self.stays_below(SPECULATIVE_BELOW);
+        let is_late = is_near(self.network.round_trip) && self.arrived == 0 && self.elapsed >= NEAR_WARM_UP;
         knows_early || is_late || self.elapsed >= WARM_UP.max(slow_start)
     }
 
     /// True if the network is not known yet, but the object likely and far enough to ask all the same.
     pub fn is_early(&self) -> bool {
-        self.is_promising && self.round_trip >= FAR && !self.is_warm()
+        self.is_promising && self.network.is_far() && !self.is_warm()
     }
 }
 
@@ -184,7 +128,7 @@ impl RecipePolicy {
     /// True if the recipe is worth having now.
     pub fn wants(&mut self, progress: &RecipeProgress) -> bool {
         let (network, disk) = (progress.network_time(), progress.disk_time());
-        let factor = if self.is_wanted { STAY_ABOVE } else { ASK_ABOVE };
+        let factor = if self.is_wanted { RECIPE_KEPT_ABOVE } else { RECIPE_ABOVE };
         self.is_wanted = (progress.is_warm() || progress.is_early())
             && (self.is_wanted || progress.is_slow_enough())
             && (progress.disk_is_free || self.is_wanted)
@@ -203,7 +147,7 @@ pub struct SearchPolicy {
 impl SearchPolicy {
     /// False while the network is so much faster than the disk that searching gains less than it is in the way.
     pub fn goes_on(&mut self, network_rate: f64, disk_rate: f64) -> bool {
-        let limit = if self.rests { SLOW_ENOUGH } else { TOO_FAST };
+        let limit = if self.rests { SEARCH_RESUMES_BELOW } else { SEARCH_RESTS_ABOVE };
         self.rests = network_rate > limit * disk_rate;
         !self.rests
     }
@@ -218,7 +162,7 @@ pub fn can_pay(operation: f64, network_time: f64) -> bool {
 /// Seconds that the network may idle in all, for the disk is about to find what could be asked: a small
 /// part of the time the transfer takes, and half of what the disk has saved already.
 pub fn wait_limit(elapsed: f64, network_time: f64, saved: f64) -> f64 {
-    WAIT_LIMIT * (elapsed + network_time.min(1e6)) + saved / 2.0
+    IDLE_SHARE * (elapsed + network_time.min(1e6)) + saved / 2.0
 }
 
 /// True if an object's samples are worth having, of which so many bytes came in this time, and so many are still
@@ -228,7 +172,7 @@ pub fn samples_pay(elapsed: Duration, arrived: u64, facts: &ObjectFacts<'_>) -> 
     let rate = arrived as f64 / elapsed.as_secs_f64().max(0.001);
     let is_long = facts.missing as f64 / rate > LEAST_GAIN;
     let is_fast = facts.read_rate >= rate.clamp(SLOWEST_DISK, FAST_DISK);
-    arrived >= TELLING_BYTES && rate >= SAMPLED && is_long && is_fast
+    arrived >= TELLING_BYTES && rate >= SLOW_BELOW && is_long && is_fast
 }
 
 /// True if asking for `len` bytes as a delta of a region pays, on a network of this rate, 0 if nothing came
@@ -253,9 +197,8 @@ mod tests {
             arrived,
             rest: size - arrived,
             size,
-            rate,
+            network: Network { rate, round_trip: Duration::from_millis(10) },
             hoped_rate: rate,
-            round_trip: Duration::from_millis(10),
             disk_rate: 1e9,
             disk_is_free: true,
             is_promising: true,
@@ -264,9 +207,15 @@ mod tests {
         }
     }
 
+    /// The same from a sender that is so many microseconds away.
+    fn far(round_trip: u64, progress: RecipeProgress) -> RecipeProgress {
+        let network = Network { round_trip: Duration::from_micros(round_trip), ..progress.network };
+        RecipeProgress { network, ..progress }
+    }
+
     #[test]
     fn pieces_wait_for_a_recipe_that_they_would_keep_from_being_made_if_most_of_them_likely_lie_here() {
-        let fast = RecipeProgress { round_trip: Duration::from_millis(1), ..progress(119e6, 1 << 30) };
+        let fast = far(1000, progress(119e6, 1 << 30));
         let alike = RecipeProgress { is_alike: true, ..fast };
         let short = RecipeProgress { processors_are_short: true, ..fast };
         let both = RecipeProgress { is_alike: true, ..short };
@@ -305,10 +254,8 @@ mod tests {
         let unlikely = RecipeProgress { is_promising: false, ..early };
         assert!(!RecipePolicy::default().wants(&unlikely));
         assert!(RecipePolicy::default().wants(&early), "likely and far");
-        assert!(
-            !RecipePolicy::default().wants(&RecipeProgress { round_trip: Duration::from_millis(1), ..early })
-        );
-        let near = RecipeProgress { round_trip: Duration::from_micros(100), arrived: 0, ..early };
+        assert!(!RecipePolicy::default().wants(&far(1000, early)));
+        let near = RecipeProgress { arrived: 0, ..far(100, early) };
         assert!(RecipePolicy::default().wants(&near), "a near sender would have sent a piece");
         assert!(
             !RecipePolicy::default().wants(&RecipeProgress { elapsed: Duration::from_millis(90), ..near })
@@ -323,8 +270,7 @@ mod tests {
     #[test]
     fn an_object_smaller_than_a_piece_of_which_nothing_came_is_slow() {
         let elapsed = Duration::from_millis(260);
-        let small =
-            RecipeProgress { elapsed, arrived: 0, rest: 100_000, rate: 0.0, ..progress(0.0, 100_000) };
+        let small = RecipeProgress { elapsed, arrived: 0, rest: 100_000, ..progress(0.0, 100_000) };
         assert!((small.network_time() - 0.26).abs() < 0.001, "{}", small.network_time());
     }
 
@@ -393,7 +339,7 @@ mod tests {
         assert!(policy.wants(&progress(60e6, 1 << 30)));
         let between = progress(400e6, 1 << 30);
         let share = between.network_time() / between.disk_time();
-        assert!(share > STAY_ABOVE && share < ASK_ABOVE, "{share}");
+        assert!(share > RECIPE_KEPT_ABOVE && share < RECIPE_ABOVE, "{share}");
         assert!(policy.wants(&between));
         assert!(!RecipePolicy::default().wants(&between));
     }

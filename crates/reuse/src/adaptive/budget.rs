@@ -16,22 +16,7 @@
 
 use std::time::Duration;
 
-/// Share of one core's time.
-const SHARE: f64 = 0.1;
-/// Bytes that may be looked at for each one that is wanted.
-const LOOKED_AT: f64 = 8.0;
-/// Seconds that a second earns which the network was spared.
-const EARNED: f64 = 0.25;
-/// Seconds that the network is expected to need for the rest while nobody knows its rate.
-const UNKNOWN: f64 = 60.0;
-/// Times of its own time that an operation costs: what it found is sorted and judged, too. Measured as the receiver's
-/// CPU seconds beyond those without search: 2.2 to 2.35 times (`lab/scenarios/looking.toml`).
-const JUDGED: f64 = 2.4;
-/// Seconds that an operation costs besides: threads wake for it. Measured, of directories that are in memory: 0.35 ms
-/// each, and 0.1 s in all. Counted so high that such a search stays below 0.6 times what rsync takes for the whole copy.
-const WOKEN: f64 = 0.0025;
-/// Times as long as it worked the search rests while others wait.
-const REST: u32 = 9;
+use crate::policy::table::{EARNED, JUDGED, LOOKED_AT, REST, SEARCH_SHARE, UNKNOWN_TIME, WOKEN};
 
 /// Effort of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -124,10 +109,10 @@ impl Budget {
         }
         let most = LOOKED_AT * (standing.wanted + self.found) as f64;
         let hope = (1.0 - self.bytes / most.max(1.0)).max(0.0);
-        let rest = if standing.network_time.is_finite() { standing.network_time } else { UNKNOWN };
+        let rest = if standing.network_time.is_finite() { standing.network_time } else { UNKNOWN_TIME };
         let lasts = standing.now.as_secs_f64() + rest;
         let earned = if standing.rate > 0.0 { EARNED * self.found as f64 / standing.rate } else { 0.0 };
-        BudgetLeft { seconds: SHARE * hope * lasts + earned - self.seconds, bytes: most - self.bytes }
+        BudgetLeft { seconds: SEARCH_SHARE * hope * lasts + earned - self.seconds, bytes: most - self.bytes }
     }
 }
 

@@ -37,8 +37,8 @@ struct SeenPlaces {
 }
 
 impl SeenPlaces {
-    /// Whether a directory is new. What was named from outside is remembered, since its parent
-    /// may name it again; all others have one parent that names them once.
+    /// True if a directory is new. One that was named from outside is remembered, since its parent may name it again.
+    /// All others have one parent that names them once.
     fn is_new_directory(&mut self, directory: &SplitDirectory, is_named: bool) -> bool {
         let is_new = !self.directories.contains(directory);
         if is_new && is_named && self.directories.len() < REMEMBERED {
@@ -47,7 +47,7 @@ impl SeenPlaces {
         is_new
     }
 
-    /// Whether a file is new. One that may be listed later, too, is remembered.
+    /// True if a file is new. One that may be listed later, too, is remembered.
     fn is_new_file(&mut self, file: &File, may_come_again: bool) -> bool {
         let known = BuildHasherDefault::<DefaultHasher>::default().hash_one((&file.directory, &file.name));
         let is_new = !self.files.contains(&known);
@@ -60,11 +60,11 @@ impl SeenPlaces {
 
 /// Candidates and operations under way.
 pub struct DiskSide {
-    /// What could be begun.
+    /// Operations that could be begun.
     pub candidates: Candidates,
-    /// What was.
+    /// Operations that were begun.
     pub running: RunningOperations,
-    /// What operations take.
+    /// Costs of operations.
     pub costs: Costs,
     next: OperationId,
     parallel: usize,

@@ -3,14 +3,7 @@
 use std::time::Duration;
 
 use super::running::RunningOperations;
-
-/// Time in which the index, the nearest directories and what is small in them can be looked at, if the network
-/// takes longer for what it is asked at once: what it brings meanwhile would likely be found here as well.
-const GLANCE: f64 = 0.1;
-/// No more of the network's time than this.
-const GLANCE_SHARE: f64 = 0.04;
-/// The network is slow if a run takes it longer than this, seconds.
-const LONG_RUN: f64 = 0.4;
+use crate::policy::table::{GLANCE, GLANCE_SHARE, LONG_RUN};
 
 /// The first look around.
 #[derive(Debug, Clone, Copy, Default)]

@@ -10,13 +10,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use towpath_content::Oid;
-use towpath_transfer::plugin::ObjectFacts;
+use towpath_transfer::plugin::{ObjectFacts, PathState};
 use towpath_transfer::rate::Rate;
 
 use super::backpressure::{Backpressure, Queues};
 use super::benefit::{RecipePolicy, RecipeProgress, samples_pay};
 use super::costs::Costs;
 use super::slow_start::SlowStart;
+use crate::policy::network::Network;
 
 /// Bytes outstanding at first: two pieces, so that TCP never waits for a question.
 const FIRST_WINDOW: u64 = 512 << 10;
@@ -58,8 +59,8 @@ pub struct Meter {
     grown: u64,
     /// Until when a recipe that was asked for is waited for, rather than more pieces asked for.
     held_until: Option<Duration>,
-    /// The shortest round trip seen: later ones wait behind data.
-    round_trip: Option<Duration>,
+    /// The network's round trip, as it was known last.
+    round_trip: Duration,
 }
 
 /// A recipe is worth asking for.
@@ -82,7 +83,7 @@ impl Meter {
             window: FIRST_WINDOW,
             grown: 0,
             held_until: None,
-            round_trip: None,
+            round_trip: Duration::ZERO,
         }
     }
 
@@ -101,7 +102,7 @@ impl Meter {
         self.outstanding = self.outstanding.saturating_sub(bytes);
         let (came, is_idle) = (if has_come { bytes } else { 0 }, self.outstanding == 0);
         self.rate.arrived(now, came, is_idle);
-        self.slow_start.arrived(now, came, self.round_trip.unwrap_or_default(), is_idle);
+        self.slow_start.arrived(now, came, self.round_trip, is_idle);
         self.grown += came;
         if self.grown >= self.window {
             self.window = self.window.saturating_mul(2);
@@ -115,6 +116,11 @@ impl Meter {
     /// The queues as they stand.
     pub fn look(&mut self, queues: Queues) {
         self.backpressure.look(queues);
+    }
+
+    /// The network as its pieces show it; 0 before any came.
+    pub fn network(&self, path: &PathState, now: Duration) -> Network {
+        Network::measured(self.rate.get(now, u64::MAX), path)
     }
 
     /// Rate of the network, as measured so far.
@@ -149,19 +155,17 @@ impl Meter {
     }
 
     /// True if the recipe of an object is worth asking for now; `is_promising` tells, once for each
-    /// object, whether something like it is known to be here; `round_trip` is zero if it is not known.
+    /// object, whether something like it is known to be here; `path` is what the pieces come by.
     pub fn wants_recipe(
         &mut self,
         facts: &ObjectFacts<'_>,
         is_promising: impl FnOnce(&ObjectFacts<'_>) -> bool,
-        round_trip: Duration,
+        path: &PathState,
         now: Duration,
     ) -> Option<MeteredWant> {
-        if !round_trip.is_zero() {
-            self.round_trip = Some(self.round_trip.map_or(round_trip, |shortest| shortest.min(round_trip)));
-        }
-        let round_trip = self.round_trip.unwrap_or_default();
-        let (rate, disk_rate) = (self.rate.get(now, self.outstanding), self.costs.hoped_rate());
+        let network = Network::measured(self.rate.get(now, self.outstanding), path);
+        self.round_trip = network.round_trip;
+        let disk_rate = self.costs.hoped_rate();
         // Reads in passing show how slow the disk is, but not how fast.
         let disk_rate = if facts.read_rate > 0.0 { disk_rate.min(facts.read_rate) } else { disk_rate };
         let disk_is_free = self.backpressure.disk_is_free();
@@ -177,9 +181,8 @@ impl Meter {
             arrived: object.arrived + bound,
             rest: facts.missing,
             size: facts.size,
-            rate,
+            network,
             hoped_rate: self.slow_start.hoped(),
-            round_trip,
             disk_rate,
             disk_is_free,
             is_promising,
@@ -196,7 +199,7 @@ impl Meter {
             return Some(MeteredWant { kept: usize::MAX });
         }
         // The recipe comes behind what is outstanding, and most of that will be here already.
-        (self.window, self.grown) = (chunk_window(rate, round_trip, self.window), 0);
+        (self.window, self.grown) = (chunk_window(network.rate, network.round_trip, self.window), 0);
         // The one that is coming in fills the time until the recipe is made, if that takes as long.
         Some(MeteredWant { kept: usize::from(hold.is_none()) })
     }
@@ -215,6 +218,11 @@ mod tests {
     use towpath_transfer::Group;
 
     const MIB: u64 = 1 << 20;
+
+    /// A path of this round trip, behind data that are in its way.
+    fn over(shortest: Duration) -> PathState {
+        PathState { shortest, round_trip: 3 * shortest, ..PathState::default() }
+    }
 
     fn wants(rate: f64, size: u64, is_promising: bool, round_trip: Duration) -> Option<u64> {
         wants_on(|_| rate, size, is_promising, round_trip)
@@ -242,7 +250,7 @@ mod tests {
             }
             let facts =
                 ObjectFacts { oid, asked_as: oid, size, missing, read_rate: 0.0, kept: 0, group: &group };
-            if meter.wants_recipe(&facts, |_| is_promising, round_trip, at(now)).is_some() {
+            if meter.wants_recipe(&facts, |_| is_promising, &over(round_trip), at(now)).is_some() {
                 return Some(now);
             }
         }
@@ -315,7 +323,10 @@ mod tests {
             kept: 0,
             group: &group,
         };
-        assert_eq!(meter.wants_recipe(&facts, |_| true, at(40), at(10)), Some(MeteredWant { kept: 0 }));
+        assert_eq!(
+            meter.wants_recipe(&facts, |_| true, &over(at(40)), at(10)),
+            Some(MeteredWant { kept: 0 })
+        );
         assert_eq!(meter.window(MIB, at(400)), 0);
         assert!(meter.window(MIB, at(6000)) > 0, "it does not come");
         meter.recipe_ended(true, at(400));
@@ -323,7 +334,7 @@ mod tests {
         assert!(meter.window(MIB, at(701)) > 0);
         meter.switched();
         assert!(meter.window(MIB, at(401)) > 0);
-        assert!(meter.wants_recipe(&facts, |_| true, at(40), at(800)).is_some());
+        assert!(meter.wants_recipe(&facts, |_| true, &over(at(40)), at(800)).is_some());
         meter.recipe_ended(false, at(900));
         assert!(meter.window(MIB, at(901)) > 0, "there is none");
     }
@@ -337,7 +348,7 @@ mod tests {
         let facts =
             ObjectFacts { oid, asked_as: oid, size, missing: size, read_rate: 0.0, kept: 0, group: &group };
         assert_eq!(
-            meter.wants_recipe(&facts, |_| true, at(40), at(10)),
+            meter.wants_recipe(&facts, |_| true, &over(at(40)), at(10)),
             Some(MeteredWant { kept: usize::MAX })
         );
         assert_eq!(meter.window(64 * MIB, at(11)), FIRST_WINDOW);

@@ -11,7 +11,7 @@ use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
 use towpath_content::lock::lock;
 use towpath_content::recipe::Root;
-use towpath_transfer::plugin::{Backlog, ObjectFacts, Query, Sink};
+use towpath_transfer::plugin::{Backlog, ObjectFacts, PathState, Query, Sink};
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want, WantId,
 };
@@ -23,6 +23,8 @@ use super::driver::{self, DriverMessage, Search};
 use super::meter::{Meter, MeteredWant};
 use super::pieces::{self, Pieces};
 use super::stalls::Stalls;
+use crate::policy::network::Network;
+use crate::policy::table::PROMISING_PART;
 
 /// Parts of a recipe that wait for whoever reads them.
 const PARTS: usize = 8;
@@ -102,9 +104,9 @@ impl Adaptive {
         lock(&self.shared.account).clone()
     }
 
-    /// Bytes a second that the network brings, as pieces show it; 0 before any came.
-    pub fn network_rate(&self) -> f64 {
-        self.shared.meter().rate().get(self.shared.now(), u64::MAX)
+    /// The network as pieces show it, and `path` to the sender.
+    pub fn network(&self, path: &PathState) -> Network {
+        self.shared.meter().network(path, self.shared.now())
     }
 
     /// Takes pieces of an object back from the network, all but the first `kept`: its recipe is the better
@@ -136,7 +138,7 @@ impl Adaptive {
 /// True if a file lies where the object goes: most likely an older version of it.
 fn is_promising(facts: &ObjectFacts<'_>) -> bool {
     let there = facts.group.destination.as_ref().and_then(|path| path.symlink_metadata().ok());
-    there.is_some_and(|there| there.is_file() && there.len() >= facts.size / 4)
+    there.is_some_and(|there| there.is_file() && there.len() >= facts.size / PROMISING_PART)
 }
 
 /// True if the driver chooses where a want comes from.
@@ -158,8 +160,8 @@ impl TransferPlugin for Adaptive {
     }
 
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
-        let round_trip = self.network.path().round_trip;
-        let wanted = self.shared.meter().wants_recipe(facts, is_promising, round_trip, self.shared.now());
+        let path = self.network.path();
+        let wanted = self.shared.meter().wants_recipe(facts, is_promising, &path, self.shared.now());
         if let Some(MeteredWant { kept }) = wanted {
             lock(&self.shared.pieces).question(facts.oid, facts.asked_as);
             // Nothing that most likely is here already is to come before the recipe.

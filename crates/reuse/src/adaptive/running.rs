@@ -7,13 +7,12 @@ use super::arrival::ArrivalStep;
 use super::event::Action;
 use super::groups::{GroupId, Groups};
 use super::operations::{Candidate, OperationId, PlannedOperation};
+use crate::policy::table::LEFT_PROCESSORS;
 
 /// From this likelihood on the network leaves the front of a group to the disk and takes its end.
 const LIKELY: f64 = 0.5;
 /// Probability that a file that had chunks of a group has the next one.
 const ONCE_FOUND: f64 = 0.9;
-/// A file that brings so many times as much as the network would is left the processors.
-const MORE: f64 = 1.5;
 
 /// An operation under way.
 pub struct ScheduledOperation {
@@ -63,7 +62,7 @@ impl ScheduledOperation {
     /// It brings more than a network of so many bytes a second would have meanwhile.
     fn brings_more(&self, rate: f64, now: Duration) -> bool {
         let elapsed = now.saturating_sub(self.started).as_secs_f64();
-        self.brought as f64 > MORE * rate * elapsed
+        self.brought as f64 > LEFT_PROCESSORS * rate * elapsed
     }
 }
 
@@ -117,7 +116,7 @@ impl RunningOperations {
         }
     }
 
-    /// When those that work are over, and whether they bring a chunk of a group.
+    /// Ends of those that work, and their probabilities of bringing a chunk of a group.
     pub fn arrivals<'a>(
         &'a self,
         id: GroupId,

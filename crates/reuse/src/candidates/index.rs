@@ -16,24 +16,14 @@ use towpath_files::{
 
 use super::by_version::pattern;
 use super::is_file;
-use crate::delta::deltas;
+use super::rules::{FileCandidate, Resemblance};
+use crate::policy::table::{LEAST_NAMED, MOST_RESIZED, SAME_MOST, VERSION_GROWN};
+use towpath_content::delta::exchange::parts as deltas;
 
-/// A file of fewer bytes comes as fast as its name.
-const LEAST: u64 = 256;
-/// Of larger ones none is taken for the same: they are found by searching, which needs no file that is the same from end
-/// to end.
-const MOST: u64 = 4 << 20;
 /// Files of the destination that are kept in mind.
 const MAX_KNOWN: usize = 200_000;
 /// Files of the same size that are compared with a new one.
 const MAX_COMPARED: usize = 1024;
-/// The version before is not more than so many times as large, or as small.
-const MOST_GROWN: u64 = 2;
-/// Of a file of so many bytes an older version is also sought under another name and elsewhere: of smaller ones all that
-/// could be saved is little more than a question costs.
-pub const LARGE: u64 = 512 << 10;
-/// A file that was renamed has the size of before but for this part of it: most files of a directory have not.
-const MOST_RESIZED: u64 = 10;
 
 /// Facts about a new file.
 #[derive(Debug, Clone, Copy)]
@@ -55,33 +45,6 @@ pub struct Present {
     pub stamp: Stamp,
 }
 
-/// Match of two files of the same size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ContentMatch {
-    /// No others have this size.
-    Size,
-    /// They have the same name.
-    Name,
-    /// They were modified at the same time.
-    Time,
-    /// Both.
-    TimeAndName,
-}
-
-/// Match of the paths of a file and its probable older version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum VersionMatch {
-    /// All but numbers of directories: `v1/file`, `v2/file`.
-    Renumbered,
-    /// The name of a large file, which lies in another directory.
-    Namesake,
-    /// All but numbers, also those of the name: `file.1`, `file.2`. It may as well be one of many that have nothing to do
-    /// with another.
-    Numbered,
-    /// The directory and the extension of a large file, whose size hardly changed.
-    Neighbour,
-}
-
 /// See the head of this module.
 #[derive(Debug, Default)]
 pub struct FileIndex {
@@ -100,7 +63,7 @@ impl FileIndex {
             match step {
                 Scanned::Enter(found) => dirs.push(found.entry.name),
                 Scanned::Leave => drop(dirs.pop()),
-                Scanned::Leaf(found) if is_file(&found.entry.kind) && LEAST <= found.stamp.size => {
+                Scanned::Leaf(found) if is_file(&found.entry.kind) && LEAST_NAMED <= found.stamp.size => {
                     // The first name is the root's.
                     let names = dirs.iter().skip(1).chain([&found.entry.name]);
                     let path = RelPath::new(names);
@@ -126,41 +89,40 @@ impl FileIndex {
     }
 
     /// The file that is most like this one.
-    pub fn same_content(&self, file: &Sought<'_>) -> Option<(&Present, ContentMatch)> {
-        if !(LEAST..=MOST).contains(&file.size) {
+    pub fn same_content(&self, file: &Sought<'_>) -> Option<FileCandidate> {
+        if !Resemblance::SameTime.is_for(file.size) {
             return None;
         }
         let of_size = range(&self.files, |stamp| stamp.size, file.size);
         let of_time = self.of_size_and_time(file);
         let others = of_time.iter().chain(of_size).take(MAX_COMPARED);
         let is_only_one = of_size.len() == 1;
-        let by = |other: &Present| {
+        let in_common = |other: &Present| {
             let is_named_so = other.path.names().last() == file.path.names().last();
-            match (other.stamp.modified == file.modified, is_named_so) {
-                (true, true) => Some(ContentMatch::TimeAndName),
-                (true, false) => Some(ContentMatch::Time),
-                (false, true) => Some(ContentMatch::Name),
-                (false, false) => is_only_one.then_some(ContentMatch::Size),
-            }
+            let is_of_time = other.stamp.modified == file.modified;
+            (is_of_time || is_named_so || is_only_one).then_some((is_of_time, is_named_so))
         };
-        let alike = others.filter_map(|other| Some((other, by(other)?)));
-        alike.max_by_key(|(_, by)| *by)
+        let alike = others.filter_map(|other| Some((other, in_common(other)?)));
+        let (file, (is_of_time, _)) = alike.max_by_key(|(_, in_common)| *in_common)?;
+        let resemblance = if is_of_time { Resemblance::SameTime } else { Resemblance::SameSize };
+        Some(FileCandidate { file: file.clone(), resemblance })
     }
 
     /// The file that this one is probably another version of, the one nearest in size if there are several. A large one
     /// that has the size and time of quite another file was rather moved, and is found by searching.
-    pub fn other_version(&self, file: &Sought<'_>) -> Option<(&Present, VersionMatch)> {
-        let moved = if file.size > MOST { self.of_size_and_time(file) } else { &[] };
+    pub fn other_version(&self, file: &Sought<'_>) -> Option<FileCandidate> {
+        let moved = if file.size > SAME_MOST { self.of_size_and_time(file) } else { &[] };
         let by = |(by, key)| Some((self.nearest(key, file.size, by)?, by));
-        let found = keys(file.path, file.size).find_map(by);
-        found.filter(|(found, _)| moved.is_empty() || moved.contains(found))
+        let (found, resemblance) = keys(file.path, file.size).find_map(by)?;
+        let is_moved = !moved.is_empty() && !moved.contains(found);
+        (!is_moved).then(|| FileCandidate { file: found.clone(), resemblance })
     }
 
     fn of_size_and_time(&self, file: &Sought<'_>) -> &[Present] {
         range(range(&self.files, |stamp| stamp.size, file.size), |stamp| stamp.modified, file.modified)
     }
 
-    fn nearest(&self, key: u64, size: u64, by: VersionMatch) -> Option<&Present> {
+    fn nearest(&self, key: u64, size: u64, by: Resemblance) -> Option<&Present> {
         let start = self.by_key.partition_point(|(other, _)| *other < key);
         let end = self.by_key.partition_point(|(other, _)| *other <= key);
         let alike = &self.by_key[start..end];
@@ -170,33 +132,32 @@ impl FileIndex {
             alike[smaller.saturating_sub(1)..alike.len().min(smaller + 1)].iter().filter_map(present);
         let nearest = nearest.min_by_key(|other| other.stamp.size.abs_diff(size))?;
         let base_len = nearest.stamp.size;
-        let is_resized = by == VersionMatch::Neighbour && base_len.abs_diff(size) > size / MOST_RESIZED;
+        let is_resized = by == Resemblance::Neighbour && base_len.abs_diff(size) > size / MOST_RESIZED;
         (!is_resized && may_be_version(base_len, size)).then_some(nearest)
     }
 }
 
 /// True if sizes don't tell against one being a version of the other, and a delta can be made.
 pub fn may_be_version(base_len: u64, new: u64) -> bool {
-    base_len.max(new) / MOST_GROWN <= base_len.min(new) && deltas::parts(base_len, new).is_some()
+    base_len.max(new) / VERSION_GROWN <= base_len.min(new) && deltas::parts(base_len, new).is_some()
 }
 
 /// Keys that a file's path has in common with those of its older versions, the likeliest first.
-fn keys(path: &RelPath, size: u64) -> impl Iterator<Item = (VersionMatch, u64)> + use<> {
+fn keys(path: &RelPath, size: u64) -> impl Iterator<Item = (Resemblance, u64)> + use<> {
     let (dir, name) = path.split().unwrap_or_default();
     let unnumbered = pattern(dir.as_bytes());
-    let is_large = size >= LARGE;
-    let key = |by: VersionMatch, of: (&[u8], &[u8])| {
+    let key = |by: Resemblance, of: (&[u8], &[u8])| {
         let mut hasher = DefaultHasher::new();
         (by, of).hash(&mut hasher);
         (by, hasher.finish())
     };
     let keys = [
-        Some(key(VersionMatch::Renumbered, (&unnumbered, name))),
-        is_large.then(|| key(VersionMatch::Namesake, (b"", name))),
-        Some(key(VersionMatch::Numbered, (&unnumbered, &pattern(name)))),
-        is_large.then(|| key(VersionMatch::Neighbour, (dir.as_bytes(), extension(name)))),
+        key(Resemblance::Renumbered, (&unnumbered, name)),
+        key(Resemblance::Namesake, (b"", name)),
+        key(Resemblance::Numbered, (&unnumbered, &pattern(name))),
+        key(Resemblance::Neighbour, (dir.as_bytes(), extension(name))),
     ];
-    keys.into_iter().flatten()
+    keys.into_iter().filter(move |(by, _)| by.is_for(size))
 }
 
 /// The part of a name behind its last dot; nothing if that is its first sign.
@@ -230,6 +191,7 @@ impl Prune for NoTemporaries {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::policy::table::LARGE;
 
     /// A time.
     pub const fn at(seconds: i64) -> Time {
@@ -250,6 +212,11 @@ pub(super) mod tests {
         RelPath::new(path.split('/')).unwrap()
     }
 
+    /// A candidate's path, and what it has in common with the file.
+    fn told(candidate: &FileCandidate) -> (&[u8], Resemblance) {
+        (candidate.file.path.as_bytes(), candidate.resemblance)
+    }
+
     #[test]
     fn a_table_of_likenesses() {
         let index = index(&[
@@ -261,19 +228,19 @@ pub(super) mod tests {
             ("large", 5 << 20, 1),
         ]);
         for (name, size, seconds, like) in [
-            ("two", 1000, 1, Some(("a/two", ContentMatch::TimeAndName))),
-            ("other", 1000, 2, Some(("b/two", ContentMatch::Time))),
-            ("one", 1000, 2, Some(("b/two", ContentMatch::Time))),
-            ("one", 1000, 3, Some(("a/one", ContentMatch::Name))),
+            ("two", 1000, 1, Some(("a/two", Resemblance::SameTime))),
+            ("other", 1000, 2, Some(("b/two", Resemblance::SameTime))),
+            ("one", 1000, 2, Some(("b/two", Resemblance::SameTime))),
+            ("one", 1000, 3, Some(("a/one", Resemblance::SameSize))),
             ("other", 1000, 3, None),
-            ("other", 2000, 3, Some(("c/alone", ContentMatch::Size))),
+            ("other", 2000, 3, Some(("c/alone", Resemblance::SameSize))),
             ("alone", 2001, 1, None),
             ("little", 10, 1, None),
             ("large", 5 << 20, 1, None),
         ] {
             let found = index.same_content(&Sought { path: &path_of(name), size, modified: at(seconds) });
             let like = like.map(|(path, by)| (path.as_bytes(), by));
-            assert_eq!(found.map(|(file, by)| (file.path.as_bytes(), by)), like, "{name} {seconds}");
+            assert_eq!(found.as_ref().map(told), like, "{name} {seconds}");
         }
     }
 
@@ -288,7 +255,7 @@ pub(super) mod tests {
             ("pkg-1.9/large", 256 << 20, 1),
             ("pkg-1.9/larger", (256 << 20) + 1, 1),
         ]);
-        use VersionMatch::{Numbered, Renumbered};
+        use Resemblance::{Numbered, Renumbered};
         for (path, size, found) in [
             ("lib/libx.so.1.31.1", 310_000, Some(("lib/libx.so.1.31.0", Numbered))),
             ("lib/libx.so.1.31.1", 190_000, Some(("lib/libx.so.1.2", Numbered))),
@@ -303,7 +270,7 @@ pub(super) mod tests {
             ("pkg-1.10/larger", 256 << 20, None),
         ] {
             let given = index.other_version(&Sought { path: &path_of(path), size, modified: at(9) });
-            let given = given.map(|(present, which)| (present.path.as_bytes(), which));
+            let given = given.as_ref().map(told);
             assert_eq!(given, found.map(|(path, which)| (path.as_bytes(), which)), "{path} {size}");
         }
     }
@@ -321,7 +288,7 @@ pub(super) mod tests {
             ("v1/disk.img", 60 * MIB, 1),
             ("c/little.img", LARGE - 1, 1),
         ]);
-        use VersionMatch::{Namesake, Neighbour, Renumbered};
+        use Resemblance::{Namesake, Neighbour, Renumbered};
         for (path, size, found) in [
             ("d/disk.img", 94 * MIB, Some(("b/disk.img", Namesake))),
             ("d/disk.img", 96 * MIB, Some(("a/disk.img", Namesake))),
@@ -339,7 +306,7 @@ pub(super) mod tests {
             ("c/new.img", LARGE - 1, None),
         ] {
             let given = index.other_version(&Sought { path: &path_of(path), size, modified: at(9) });
-            let given = given.map(|(present, by)| (present.path.as_bytes(), by));
+            let given = given.as_ref().map(told);
             assert_eq!(given, found.map(|(path, by)| (path.as_bytes(), by)), "{path} {size}");
         }
     }
@@ -351,8 +318,8 @@ pub(super) mod tests {
         let index = index(&many);
         let path = path_of("photos/1000000.jpg");
         for size in 50_000..60_000 {
-            let (found, _) = index.other_version(&Sought { path: &path, size, modified: at(9) }).unwrap();
-            assert_eq!(found.stamp.size, size);
+            let found = index.other_version(&Sought { path: &path, size, modified: at(9) }).unwrap();
+            assert_eq!(found.file.stamp.size, size);
         }
     }
 
@@ -363,8 +330,8 @@ pub(super) mod tests {
             [("wal/0003", 1, None), ("wal/0003", 3, Some("wal/0001")), ("wal/0003", 2, Some("wal/0001"))]
         {
             let sought = Sought { path: &path_of(path), size: 16 << 20, modified: at(seconds) };
-            let given = index.other_version(&sought).map(|(present, _)| present.path.as_bytes());
-            assert_eq!(given, found.map(str::as_bytes), "{path} {seconds}");
+            let given = index.other_version(&sought).map(|given| given.file.path);
+            assert_eq!(given, found.map(path_of), "{path} {seconds}");
         }
     }
 }

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use crate::disk_search::Scope;
 use towpath_files::RelPath;
 
-use super::index::{LARGE, Present, Sought};
+use super::index::Sought;
 use super::machine::Machine;
+use super::rules::{FileCandidate, Resemblance};
 use super::same_name::Namesakes;
 use super::sibling_dirs::Siblings;
 
@@ -21,15 +22,6 @@ use super::sibling_dirs::Siblings;
 pub struct OutsideSearch {
     /// None if it is not wanted, or kept somebody waiting.
     sources: Option<Arc<OutsideSources>>,
-}
-
-/// An older version, probably; its path is a whole one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outside {
-    /// It has the same path in a directory beside the destination.
-    Beside(Present),
-    /// It has the same name.
-    Namesake(Present),
 }
 
 /// Limits of waiting.
@@ -68,9 +60,10 @@ impl OutsideSearch {
         root: &Path,
         files: &[Sought<'_>],
         wait_limit: WaitLimits,
-    ) -> Vec<Option<Outside>> {
+    ) -> Vec<Option<FileCandidate>> {
         let nothing = || vec![None; files.len()];
-        let Some(sources) = self.sources.clone().filter(|_| files.iter().any(|file| file.size >= LARGE))
+        let Some(sources) =
+            self.sources.clone().filter(|_| files.iter().any(|file| Resemblance::Beside.is_for(file.size)))
         else {
             return nothing();
         };
@@ -92,17 +85,18 @@ impl OutsideSearch {
 }
 
 impl OutsideSources {
-    fn find(&self, root: &Path, path: &RelPath, size: u64, until: Instant) -> Option<Outside> {
-        if size < LARGE {
+    fn find(&self, root: &Path, path: &RelPath, size: u64, until: Instant) -> Option<FileCandidate> {
+        if !Resemblance::Beside.is_for(size) {
             return None;
         }
         let machine = self.machine.get_or_init(Machine::open).as_ref()?;
         let siblings = self.siblings.get_or_init(|| Siblings::of(machine, root));
         if let Some(found) = siblings.find(machine, path, size) {
-            return Some(Outside::Beside(found));
+            return Some(FileCandidate { file: found, resemblance: Resemblance::Beside });
         }
         let namesakes = self.namesakes.get_or_init(|| Namesakes::near(&self.scope, until));
-        namesakes.find(machine, path.split()?.1, size).map(Outside::Namesake)
+        let file = namesakes.find(machine, path.split()?.1, size)?;
+        Some(FileCandidate { file, resemblance: Resemblance::NamesakeNear })
     }
 }
 
@@ -113,6 +107,7 @@ mod tests {
     use super::*;
     use crate::candidates::index::tests::{at, path_of};
     use crate::candidates::machine::from_root;
+    use crate::policy::table::LARGE;
 
     const LONG: WaitLimits = WaitLimits { whole: Duration::from_secs(60), walk: Duration::from_secs(2) };
     const NONE: WaitLimits = WaitLimits { whole: Duration::ZERO, walk: Duration::ZERO };
@@ -144,12 +139,13 @@ mod tests {
         let files = [LARGE, LARGE, LARGE, LARGE - 1];
         let files: Vec<_> = paths.iter().zip(files).map(|(path, size)| sought(path, size)).collect();
         let found = outside.find(&new, &files, LONG);
-        let expected =
-            [Some((true, whole("old/a/file 1"))), Some((false, whole("far/off/file 2"))), None, None];
-        let found = found.into_iter().map(|found| match found? {
-            Outside::Beside(file) => Some((true, file.path)),
-            Outside::Namesake(file) => Some((false, file.path)),
-        });
+        let expected = [
+            Some((Resemblance::Beside, whole("old/a/file 1"))),
+            Some((Resemblance::NamesakeNear, whole("far/off/file 2"))),
+            None,
+            None,
+        ];
+        let found = found.into_iter().map(|found| found.map(|found| (found.resemblance, found.file.path)));
         assert_eq!(found.collect::<Vec<_>>(), expected);
         for scope in [None, Some(scope(&new, false))] {
             assert_eq!(

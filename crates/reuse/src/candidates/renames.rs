@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use towpath_content::tree::Time;
 use towpath_files::{RelPath, Stamp};
 
-/// A new file with fewer bytes is fetched sooner than looked for.
-pub const WORTH_WAITING: u64 = 64 << 10;
+use super::rules::Resemblance;
+
 /// New files that wait for the end of the walk. Each holds one of the places for files under way.
 pub const MAX_WAITING: usize = 2000;
 /// Files kept in mind that only the destination has.
@@ -30,7 +30,7 @@ pub struct Spare {
 impl Spare {
     /// Keeps a file in mind, unless there are too many or it is not worth it.
     pub fn add(&mut self, path: RelPath, stamp: Stamp) {
-        if stamp.size < WORTH_WAITING || self.count >= MAX_SPARE {
+        if !Resemblance::Renamed.is_for(stamp.size) || self.count >= MAX_SPARE {
             return;
         }
         self.files.entry((stamp.size, stamp.modified)).or_default().push((path, stamp));

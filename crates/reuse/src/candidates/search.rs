@@ -21,38 +21,14 @@ use std::time::{Duration, Instant};
 
 use crate::disk_search::Scope;
 
-use super::index::{ContentMatch, FileIndex, LARGE, Present, Sought, VersionMatch};
-use super::outside::{Outside, OutsideSearch, WaitLimits};
+use super::index::{FileIndex, Sought};
+use super::outside::{OutsideSearch, WaitLimits};
+use super::rules::{FileCandidate, best};
 use crate::policy::network::Network;
+use crate::policy::table::{
+    BLIND_LOOK_WAIT, BLIND_WALK, BLIND_WALK_SHARE, LARGE, LOOK_SHARE, LOOK_WAIT, MISSES, WEAK_PER_HIT,
+};
 use towpath_content::lock::lock;
-
-/// So many more files may prove to be others than what they were taken for, before no more are guessed.
-const MISSES: u64 = 16;
-/// Guesses that a file is the same by name and size alone, before so many proved right.
-const WEAK: u64 = 128;
-/// Guesses that a file is an older version by a name that differs, or by nothing else, before so many proved right: each may
-/// be a photo of a row, which is read and signed in vain.
-const WEAK_BASES: u64 = 32;
-/// Share of the time that requested files take to come, for which they wait at most for a look at the destination,
-const SHARE: f64 = 0.1;
-/// at most so long, and so long where it is not known how fast it comes.
-const WAIT_LIMIT: Duration = Duration::from_secs(1);
-const BLIND_WAIT_LIMIT: Duration = Duration::from_millis(100);
-/// Share for which they wait for a walk around the destination besides: this part of the time that the fastest slow network
-/// would take, as all of it is lost where nothing is found, and at most so long.
-const BLIND_SHARE: f64 = 0.03;
-const BLIND_WALK: Duration = Duration::from_millis(200);
-
-/// A candidate for a new file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// It may have the same content.
-    Same(Present),
-    /// It may be an older version, for what their paths have in common.
-    Base(Present, VersionMatch),
-    /// The same, somewhere outside the destination: its path is a whole one.
-    Outside(Present),
-}
 
 /// See the head of this module.
 pub struct CandidateSearch {
@@ -100,7 +76,7 @@ impl CandidateSearch {
         root: &Path,
         network: impl Fn(u64) -> Network,
         files: &[Sought<'_>],
-    ) -> Vec<Option<Found>> {
+    ) -> Vec<Option<FileCandidate>> {
         let (nothing, known) = (vec![None; files.len()], network(0));
         // Large files are worth a look before the network is known.
         let is_worth_it = known.is_unknown() && files.iter().any(|file| file.size >= LARGE);
@@ -116,7 +92,7 @@ impl CandidateSearch {
         let index = look.index();
         let all = files.iter().zip(outside);
         if known.is_unknown() {
-            let has_base = |(file, outside): &(&Sought<'_>, Option<Outside>)| {
+            let has_base = |(file, outside): &(&Sought<'_>, Option<FileCandidate>)| {
                 outside.is_some() || index.is_some_and(|index| index.other_version(file).is_some())
             };
             let bytes = all.clone().filter(has_base).map(|(file, _)| file.size).sum();
@@ -138,33 +114,19 @@ impl CandidateSearch {
         }
     }
 
-    /// The same time tells more than a version's number, that and the same path beside the destination more than a name: what
-    /// is the older version of a file is of use also if it is not the same.
-    fn guess(&self, index: Option<&FileIndex>, file: &Sought<'_>, outside: Option<Outside>) -> Option<Found> {
+    /// The best candidate that may still be guessed.
+    fn guess(
+        &self,
+        index: Option<&FileIndex>,
+        file: &Sought<'_>,
+        outside: Option<FileCandidate>,
+    ) -> Option<FileCandidate> {
         let same = index.and_then(|index| index.same_content(file));
-        if let Some((found, _)) = same.filter(|(_, by)| *by >= ContentMatch::Time)
-            && self.same.may_guess(None)
-        {
-            return Some(Found::Same(found.clone()));
-        }
         let within = index.and_then(|index| index.other_version(file));
-        let base = match (within, outside) {
-            (Some((found, by @ VersionMatch::Renumbered)), _) => Some((Found::Base(found.clone(), by), None)),
-            (_, Some(Outside::Beside(found))) => Some((Found::Outside(found), None)),
-            (
-                Some((_, VersionMatch::Numbered | VersionMatch::Neighbour)) | None,
-                Some(Outside::Namesake(found)),
-            ) => Some((Found::Outside(found), Some(WEAK_BASES))),
-            (Some((found, by)), _) => Some((Found::Base(found.clone(), by), Some(WEAK_BASES))),
-            (None, None) => None,
-        };
-        if let Some((found, weak)) = base
-            && self.bases.may_guess(weak)
-        {
-            return Some(found);
-        }
-        let (found, _) = same.filter(|(_, by)| *by < ContentMatch::Time)?;
-        self.same.may_guess(Some(WEAK)).then(|| Found::Same(found.clone()))
+        best([same, within, outside].into_iter().flatten(), |candidate| {
+            let guesses = if candidate.is_same() { &self.same } else { &self.bases };
+            guesses.may_guess(candidate.resemblance.rule().first)
+        })
     }
 
     /// Notes whether a guess that a file is the same proved right.
@@ -202,7 +164,7 @@ impl Guesses {
             return false;
         }
         let Some(first) = weak else { return true };
-        if self.weak.load(Ordering::Relaxed) >= first + 2 * hits {
+        if self.weak.load(Ordering::Relaxed) >= first + WEAK_PER_HIT * hits {
             return false;
         }
         self.weak.fetch_add(1, Ordering::Relaxed);
@@ -225,11 +187,11 @@ impl Drop for CandidateSearch {
 /// seldom comes to an end. If their rate is not known, it suits the fastest network that is slow. Pure.
 fn wait_limit(bytes: u64, network: Network) -> WaitLimits {
     if network.rate <= 0.0 {
-        let walk = Network::shortest_for(bytes).mul_f64(BLIND_SHARE).min(BLIND_WALK);
-        return WaitLimits { whole: BLIND_WAIT_LIMIT + walk, walk };
+        let walk = Network::shortest_for(bytes).mul_f64(BLIND_WALK_SHARE).min(BLIND_WALK);
+        return WaitLimits { whole: BLIND_LOOK_WAIT + walk, walk };
     }
-    let takes = Duration::try_from_secs_f64(SHARE * bytes as f64 / network.rate);
-    let whole = takes.unwrap_or(WAIT_LIMIT).min(WAIT_LIMIT);
+    let takes = Duration::try_from_secs_f64(LOOK_SHARE * bytes as f64 / network.rate);
+    let whole = takes.unwrap_or(LOOK_WAIT).min(LOOK_WAIT);
     WaitLimits { whole, walk: whole / 2 }
 }
 
@@ -238,7 +200,10 @@ mod tests {
     use towpath_files::Stamp;
 
     use super::*;
+    use crate::candidates::index::Present;
     use crate::candidates::index::tests::{at, index, path_of};
+    use crate::candidates::rules::Resemblance;
+    use crate::policy::table::{WEAK_BASES, WEAK_SAME};
 
     const SLOW: Network = Network { rate: 1e6, round_trip: Duration::ZERO };
     const FAST: Network = Network { rate: 1e9, round_trip: Duration::ZERO };
@@ -268,7 +233,7 @@ mod tests {
         let (index, path) = (index(&[("old", 1000, 1)]), path_of("new"));
         let sought = |seconds| Sought { path: &path, size: 1000, modified: at(seconds) };
         let guess = |seconds| candidates.guess(Some(&index), &sought(seconds), None).is_some();
-        assert_eq!((0..1000).filter(|_| guess(2)).count(), WEAK as usize);
+        assert_eq!((0..1000).filter(|_| guess(2)).count(), WEAK_SAME as usize);
         assert!(guess(1));
         candidates.proved_same(true);
         assert_eq!((0..10).filter(|_| guess(2)).count(), 2);
@@ -295,10 +260,7 @@ mod tests {
                 &Sought { path: &wanted, size, modified },
                 None,
             );
-            let given = given.map(|found| match found {
-                Found::Same(present) => (true, present.path),
-                Found::Base(present, _) | Found::Outside(present) => (false, present.path),
-            });
+            let given = given.map(|found| (found.is_same(), found.file.path));
             assert_eq!(given, expected.map(|(is_same, path)| (is_same, path_of(path))), "{path}");
         }
     }
@@ -307,7 +269,7 @@ mod tests {
     fn what_is_likelier_to_be_an_older_version_is_preferred_within_and_beyond() {
         const SIZE: u64 = 2 * LARGE;
         let within = |path: &str| Some(index(&[(path, SIZE, 1)]));
-        let (beside, namesake) = (Outside::Beside as fn(_) -> _, Outside::Namesake as fn(_) -> _);
+        let (beside, namesake) = (Resemblance::Beside, Resemblance::NamesakeNear);
         for (here, outside, is_beyond) in [
             (within("v1/file"), Some(beside), false),
             (within("other/file"), Some(beside), true),
@@ -318,14 +280,14 @@ mod tests {
             (within("unlike"), Some(namesake), true),
             (None, Some(namesake), true),
         ] {
-            let what = format!("{here:?} {}", outside.is_some());
+            let what = format!("{here:?} {outside:?}");
             let (path, present) =
                 (path_of("v2/file"), Present { path: path_of("x"), stamp: Stamp::default() });
             let sought = Sought { path: &path, size: SIZE + 1, modified: at(9) };
-            let outside = outside.map(|outside| outside(present));
+            let outside = outside.map(|resemblance| FileCandidate { file: present, resemblance });
             let found = CandidateSearch::new(None).guess(here.as_ref(), &sought, outside);
-            assert_eq!(matches!(found, Some(Found::Outside(_))), is_beyond, "{what}");
-            assert_eq!(matches!(found, Some(Found::Base(..))), !is_beyond && found.is_some(), "{what}");
+            assert!(found.as_ref().is_none_or(|found| !found.is_same()), "{what}");
+            assert_eq!(found.is_some_and(|found| found.is_outside()), is_beyond, "{what}");
         }
     }
 
@@ -394,7 +356,10 @@ mod tests {
         assert_eq!(find(&candidates, FAST), [None, None]);
         assert!(matches!(*lock(&candidates.look), Look::NotBegun));
         let found = find(&candidates, SLOW);
-        assert!(matches!(&found[0], Some(Found::Same(old)) if old.path == path_of("a/b/old")), "{found:?}");
+        assert!(
+            matches!(&found[0], Some(old) if old.is_same() && old.file.path == path_of("a/b/old")),
+            "{found:?}"
+        );
         assert_eq!(found[1], None);
         assert_eq!(candidates.find(root, |_| FAST, &files), [None, None], "it became fast");
     }

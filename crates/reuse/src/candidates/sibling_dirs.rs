@@ -70,8 +70,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::candidates::index::LARGE;
     use crate::candidates::index::tests::path_of;
+    use crate::policy::table::LARGE;
 
     fn file(path: &Path, size: u64) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,29 +1,13 @@
 //! A file that replaces an older version which the sender has too, as corrections of that
 //! ([`towpath_content::delta::patch`]), or as a zstd frame with that as its prefix. Layout: `docs/formats/patch.md`.
 //!
-//! A large file is cut into parts, each a patch of what lies around the same place of the old version: that takes
-//! little memory and several threads, and of near matches more are found and encoded in fewer bits than of far
-//! ones. A patch is a claim: what is made of it counts if it hashes to the file's name. Pure.
-
-use std::ops::Range;
+//! A large file is cut into parts ([`towpath_content::delta::exchange`]). A patch is a claim: what is made of it counts if it hashes to the file's name. Pure.
 
 use towpath_content::delta::patch as correction;
 use towpath_protocol::packing;
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
 
-use super::deltas;
-
-/// Bytes of a file and its base together that are one patch, whatever has moved within them.
-const WHOLE: u64 = 8 << 20;
-/// Bytes of a part of more, at most.
-const PART: u64 = 2 << 20;
-/// Parts of a file, at most.
-const MAX_PARTS: u64 = 4096;
-/// Bytes of the base on either side that belong to a part: so many, and as much as the file grew or shrank if that
-/// is not more than this.
-const AROUND: u64 = 2 << 20;
-const MOST_MOVED: u64 = 4 << 20;
-/// Bytes of a file and its base together, at most, for a receiver that takes no parts.
+/// Bytes of a part and its base together, at most.
 const MOST_HELD: u64 = 128 << 20;
 
 /// The first byte of a patch: the form of the rest.
@@ -43,24 +27,9 @@ const MOST_WINDOW: u32 = 27;
 /// and forgets most of a base.
 const MOST_TABLE: u32 = 24;
 
-/// In how many parts a file comes as patches of a base; none if it is too large.
-pub fn parts(base_len: u64, new: u64) -> Option<u64> {
-    match base_len.saturating_add(new) <= WHOLE {
-        true => Some(1),
-        false => Some(base_len.max(new).div_ceil(PART)).filter(|count| *count <= MAX_PARTS),
-    }
-}
-
-/// True if a file of `new` bytes may be one patch of one of `base_len`: both are held.
-pub const fn may_be_whole(base_len: u64, new: u64) -> bool {
+/// True if so many bytes may be a patch of one of `base_len`: both are held.
+const fn may_be_whole(base_len: u64, new: u64) -> bool {
     base_len.saturating_add(new) <= MOST_HELD
-}
-
-/// Range of a base of `base_len` bytes that one of `count` parts is a patch of.
-pub fn base_of(base_len: u64, new: u64, count: u64, index: u64) -> Option<Range<u64>> {
-    let part = deltas::part(base_len, count, index)?;
-    let around = AROUND + base_len.abs_diff(new).min(MOST_MOVED);
-    Some(part.start.saturating_sub(around)..base_len.min(part.end.saturating_add(around)))
 }
 
 /// A patch that makes `target` of `base`, packed with this level of zstd.
@@ -124,6 +93,9 @@ fn unpack_prefixed(frame: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
+    use towpath_content::delta::exchange::PatchParts;
     use towpath_store::doubles::noise;
 
     use super::*;
@@ -162,47 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_comes_in_parts_once_it_is_large() {
-        for (base_len, new, count) in [
-            (0, 0, Some(1)),
-            (4 << 20, 4 << 20, Some(1)),
-            (4 << 20, (4 << 20) + 1, Some(3)),
-            (69_486_560, 69_486_592, Some(34)),
-            (8 << 30, 8 << 30, Some(4096)),
-            (8 << 30, (8 << 30) + 1, None),
-            (u64::MAX, 1, None),
-        ] {
-            assert_eq!(parts(base_len, new), count, "{base_len} {new}");
-        }
-    }
-
-    #[test]
-    fn a_part_is_a_patch_of_what_lies_around_its_place() {
-        const M: u64 = 1 << 20;
-        for (base_len, new, count, index, base) in [
-            (20 * M, 20 * M, 10, 0, 0..4 * M),
-            (20 * M, 20 * M, 10, 5, 8 * M..14 * M),
-            (20 * M, 20 * M, 10, 9, 16 * M..20 * M),
-            (20 * M, 21 * M, 10, 5, 7 * M..15 * M),
-            (20 * M, 200 * M, 100, 50, 4 * M..10 * M + 20 * M / 100 + 6 * M),
-            (0, 20 * M, 10, 5, 0..0),
-        ] {
-            assert_eq!(base_of(base_len, new, count, index), Some(base), "{base_len} {new} {index}");
-        }
-    }
-
-    #[test]
     fn what_was_inserted_is_all_that_a_large_file_takes() {
         let base = noise(1, 6 << 20);
         let target = [&base[..1000], &noise(2, 100_000), &base[1000..]].concat();
         let (base_len, new) = (base.len() as u64, target.len() as u64);
-        let count = parts(base_len, new).unwrap();
-        assert!(count > 1);
+        let parts = PatchParts::new(base_len, new).unwrap();
+        assert!(parts.count() > 1);
         let mut bytes = 0;
-        for index in 0..count {
+        for index in 0..parts.count() {
             let of = |range: Range<u64>| range.start as usize..range.end as usize;
-            let target = &target[of(deltas::part(new, count, index).unwrap())];
-            let base = &base[of(base_of(base_len, new, count, index).unwrap())];
+            let target = &target[of(parts.target(index).unwrap())];
+            let base = &base[of(parts.base(index).unwrap())];
             let made = patch(base, target, 1).unwrap();
             bytes += made.len();
             assert_eq!(apply(&made, base, target.len() as u64).unwrap(), target);

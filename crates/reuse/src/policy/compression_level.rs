@@ -1,38 +1,30 @@
 //! Compression of what goes to the receiver: as hard as it asks while bytes wait for the network, and
 //! no harder than costs hardly anything on a fast one for which none wait. Pure.
 
-use std::time::Duration;
-
 use towpath_protocol::Delivered;
 
-/// Delay from which messages wait for the network, or the receiver is slower; less comes of busy machines.
-const LATE: Duration = Duration::from_millis(50);
-/// On a network that is slower than this, in bytes a second, whatever becomes less is worth the time.
-const SLOW: f64 = 4e6;
-/// On one that is faster, hardly anything is.
-const FAST: f64 = 12e6;
-/// zstd's levels in between, and before anything is known of the network; and beyond.
-const EASY: i32 = 3;
-const QUICK: i32 = 1;
+use super::table::{EASY_LEVEL, LATE, OUTLINES_BELOW, PACKED_LESS_FROM, PACKED_LITTLE_FROM, QUICK_LEVEL};
 
 /// True if a round trip more may save bytes.
 pub fn likes_outlines(delivered: &Delivered) -> bool {
-    delivered.fastest.is_none_or(|fastest| fastest < SLOW)
+    delivered.fastest.is_none_or(|fastest| fastest < OUTLINES_BELOW)
 }
 
 /// zstd's level for what goes next, where the receiver asks for `hardest`.
 pub fn compression_level(hardest: u32, delivered: &Delivered) -> i32 {
     let hardest = i32::try_from(hardest).unwrap_or(i32::MAX);
     match delivered.fastest {
-        None => hardest.min(EASY),
-        Some(FAST..) if delivered.late < LATE => hardest.min(QUICK),
-        Some(SLOW..) if delivered.late < LATE => hardest.min(EASY),
+        None => hardest.min(EASY_LEVEL),
+        Some(PACKED_LITTLE_FROM..) if delivered.late < LATE => hardest.min(QUICK_LEVEL),
+        Some(PACKED_LESS_FROM..) if delivered.late < LATE => hardest.min(EASY_LEVEL),
         _ => hardest,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -1,11 +1,11 @@
-//! Work worth its cost, decided by what is known of the network. Pure.
+//! Work worth its cost, decided by what is known of the network. Pure: values stand in one table, decisions beside it.
 //!
 //! | module | story |
 //! |---|---|
+//! | [`table`] | the values, each with its unit and where it was measured |
 //! | [`network`] | when bytes are dearer than the work of saving them |
 //! | [`compression_level`] | how hard a sender packs |
-//! | [`pack_backoff`] | whether packing is still tried |
 
 pub mod compression_level;
 pub mod network;
-pub mod pack_backoff;
+pub mod table;

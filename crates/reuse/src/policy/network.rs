@@ -6,39 +6,42 @@
 
 use std::time::Duration;
 
-/// State of the network to the sender, as far as known.
+use towpath_transfer::plugin::PathState;
+
+use super::table::*;
+
+/// State of the network to the sender, as far as known: the one measure that all decisions here are handed. It is filled by
+/// [`Adaptive::network`](crate::adaptive::Adaptive::network), and where nothing is searched by [`Network::measured`] alone.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Network {
     /// Bytes a second; 0 before anything was measured.
     pub rate: f64,
-    /// The round trip; zero if it is not known.
+    /// The shortest round trip seen, as a machine that is busy answers late, however near it is; zero if it is not known.
     pub round_trip: Duration,
 }
 
-/// Networks below this rate, in bytes a second, take longer than processors.
-const SLOW: f64 = 30e6;
-/// Round trip from which a sender is taken for slow until more is known.
-const FAR: Duration = Duration::from_millis(4);
-/// A nearer one has to prove to be slow: what is measured of little comes out too low.
-const SLOW_THOUGH_NEAR: f64 = 10e6;
-/// Below this rate 20 ms, a usual round trip, are fewer than 80 KB.
-const SLOW_FOR_OUTLINES: f64 = 4e6;
-/// Time that a part's signature, some 20 KB, takes at 3 Mbit/s.
-const PER_SIGNATURE: Duration = Duration::from_millis(50);
-/// A file of fewer bytes is not asked for by its base's signature, which is hardly less ...
-const LEAST_SIGNED: u64 = 2 << 10;
-/// ... nor one of fewer by its base's name: packed with others it is hardly more.
-const LEAST_NAMED: u64 = 256;
-/// One whose size changed more than so many times is hardly the same any more.
-const MOST_GROWN: u64 = 8;
-
 impl Network {
+    /// As what came over `path` shows it; a rate of 0 if nothing came.
+    pub const fn measured(rate: f64, path: &PathState) -> Self {
+        Self { rate, round_trip: path.shortest }
+    }
+
+    /// With the person's limit to its rate, 0 if there is none, until that is measured.
+    pub fn or_limit(self, limit: f64) -> Self {
+        Self { rate: if self.rate > 0.0 { self.rate } else { limit }, ..self }
+    }
+
+    /// True if the sender is so far that the network is slow unless it is known to be fast.
+    pub fn is_far(&self) -> bool {
+        self.round_trip >= FAR
+    }
+
     /// True if bytes are dearer than the work of saving them.
     pub fn is_slow(&self) -> bool {
         match self.rate > 0.0 {
-            true if self.round_trip >= FAR => self.rate < SLOW,
-            true => self.rate < SLOW_THOUGH_NEAR,
-            false => self.round_trip >= FAR,
+            true if self.is_far() => self.rate < SLOW_BELOW,
+            true => self.rate < NEAR_SLOW_BELOW,
+            false => self.is_far(),
         }
     }
 
@@ -47,31 +50,36 @@ impl Network {
         *self == Self::default()
     }
 
+    /// Time that the first request may wait for the network to be known, if deltas could save so many bytes.
+    pub fn first_wait(bytes: u64) -> Duration {
+        Self::shortest_for(bytes).clamp(FIRST_WAIT, MOST_FIRST_WAIT)
+    }
+
     /// Time that so many bytes take on a network that is just too fast for deltas.
     pub fn shortest_for(bytes: u64) -> Duration {
-        Duration::from_secs_f64(bytes as f64 / SLOW)
+        Duration::from_secs_f64(bytes as f64 / SLOW_BELOW)
     }
 
     /// zstd's level for what is packed as it goes; none where packing would be the slower part.
     pub fn pack_level(&self) -> Option<i32> {
         let level = match self.rate {
-            rate if rate > 12e6 => 1,
-            rate if rate > 4e6 => 5,
-            _ => 9,
+            PACKED_LITTLE_FROM.. => QUICK_LEVEL,
+            PACKED_LESS_FROM.. => MEDIUM_LEVEL,
+            _ => HARDEST_LEVEL,
         };
         self.is_slow().then_some(level)
     }
 
     /// True if a round trip more is cheaper than bytes that it saves, unless these are few.
     pub fn likes_outlines(&self) -> bool {
-        self.is_slow() && self.rate < SLOW_FOR_OUTLINES
+        self.is_slow() && self.rate < OUTLINES_BELOW
     }
 
     /// Number of signatures of a file's `parts` that are sent before anything comes of the first: the next ones are on
     /// their way when that is answered, but its answer has to wait for few. All of them if the file is not alone: then
     /// signatures of others wait.
     pub fn signatures_ahead(&self, parts: u32, is_alone: bool) -> u32 {
-        let round_trips = self.round_trip.as_millis() / PER_SIGNATURE.as_millis();
+        let round_trips = self.round_trip.as_millis() / SIGNATURE_TIME.as_millis();
         let few = u32::try_from(round_trips).unwrap_or(u32::MAX).saturating_add(2);
         if is_alone { few.min(parts) } else { parts }
     }
@@ -113,6 +121,15 @@ mod tests {
             assert_eq!(network.pack_level(), level, "{what}");
             assert_eq!(network.likes_delta(10_000, 10_000), level.is_some(), "{what}");
             assert_eq!(network.likes_outlines(), level == Some(9), "{what}");
+        }
+    }
+
+    #[test]
+    fn the_persons_limit_counts_until_something_is_measured() {
+        let path = PathState { round_trip: Duration::from_secs(1), shortest: FAR, ..PathState::default() };
+        for (measured, limit, rate) in [(0.0, 0.0, 0.0), (0.0, 5e6, 5e6), (1e6, 5e6, 1e6)] {
+            let network = Network::measured(measured, &path).or_limit(limit);
+            assert_eq!(network, Network { rate, round_trip: FAR }, "{measured} {limit}");
         }
     }
 

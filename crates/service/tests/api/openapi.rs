@@ -223,7 +223,7 @@ fn copies_and_indexes(checker: &mut Checker) {
     assert_eq!(std::fs::read(&copy).unwrap(), b"some");
     request["sources"] = json!(["/nowhere at all"]);
     checker.call("POST", path, path, Some(request.clone())).with(200);
-    // What may not be: a relative path, another machine without its socket, an option that is not known.
+    // Values that may not be: a relative path, another machine without its socket, an option that is not known.
     for (field, value) in
         [("sources", json!(["x"])), ("sources", json!(["host:x"])), ("options", json!({ "dry": true }))]
     {

@@ -103,7 +103,7 @@ impl DiskStore {
     }
 
     /// Keeps a complete object from being evicted, by any process, for as long as the hold lives.
-    /// What it refers to may be changed by others all the same.
+    /// Files that it refers to may be changed by others all the same.
     pub fn hold(&self, oid: &Oid) -> Result<Hold, StoreError> {
         self.cache.hold(&self.core.resolve(oid)?)
     }

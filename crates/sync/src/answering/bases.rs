@@ -2,47 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use towpath_content::Oid;
+use towpath_content::delta::exchange::Request;
 
-use crate::message::Base;
-use crate::reading::Signed;
-use towpath_reuse::delta::deltas;
+use crate::message::DeltaMessage;
 
 /// Bytes of signatures of files that were not answered yet, at most.
 const MOST_BASES: usize = 16 << 20;
-/// What a base takes besides.
+/// What a request takes besides.
 const COST: usize = 256;
 
-/// What the receiver has of files, by entry.
+/// Requests that tell of bases, by entry.
 #[derive(Default)]
-pub(super) struct Bases {
-    bases: BTreeMap<u64, Base>,
+pub(super) struct PendingRequests {
+    requests: BTreeMap<u64, Request>,
     bytes: usize,
 }
 
-impl Bases {
+impl PendingRequests {
     /// False: they are too many, or not what they should be.
-    pub(super) fn add(&mut self, base: Base) -> bool {
-        let (parts, ahead) = (base.parts, base.ahead);
-        let is_one = base.oid.is_empty() || Oid::from_bytes(&base.oid).is_ok();
-        let is_fit = u64::from(parts) <= deltas::MAX_PARTS && ahead <= parts && (ahead > 0 || parts == 0);
-        let is_fit = is_fit && is_one;
-        // Shared with its message, a byte of it would keep all of that.
-        let own = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
-        let base = match is_fit {
-            true => Base { signature: own(&base.signature), oid: own(&base.oid), ..base },
-            false => return false,
-        };
-        self.bytes += COST + base.signature.len();
-        self.bytes <= MOST_BASES && self.bases.insert(base.entry, base).is_none()
+    pub(super) fn add(&mut self, message: &DeltaMessage) -> bool {
+        let Ok(request) = Request::from_bytes(&message.bytes) else { return false };
+        self.bytes += COST + request.base.signature_len();
+        self.bytes <= MOST_BASES && self.requests.insert(message.entry, request).is_none()
     }
 
     /// For an ask; its signature still counts.
-    pub(super) fn take(&mut self, entry: u64) -> Base {
-        let Some(base) = self.bases.remove(&entry) else { return Base::default() };
+    pub(super) fn take(&mut self, entry: u64) -> Option<Request> {
+        let request = self.requests.remove(&entry)?;
         self.bytes -= COST;
-        base
+        Some(request)
     }
 
     /// These are of no more use.
@@ -51,58 +39,49 @@ impl Bases {
     }
 }
 
-impl Base {
-    /// What was signed, if it was.
-    pub(super) fn signed(&self) -> Option<Signed> {
-        match (self.parts, &self.signature) {
-            (0, none) if none.is_empty() => None,
-            (0, signature) => Some(Signed::Whole(signature.clone())),
-            (parts, _) => Some(Signed::InParts { parts: parts.into(), ahead: self.ahead.into() }),
-        }
-    }
-
-    /// Its name, if that was told instead.
-    pub(super) fn named(&self) -> Option<Oid> {
-        Oid::from_bytes(&self.oid).ok().filter(|_| self.signed().is_none())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use towpath_content::Oid;
+    use towpath_content::delta::exchange::{Base, MAX_SIGNATURE_LEN};
+
     use super::*;
+
+    fn message(entry: u64, base: Base) -> DeltaMessage {
+        let request = Request { base, is_guess: false, outlines: 0 };
+        DeltaMessage { entry, bytes: request.to_bytes().into() }
+    }
 
     #[test]
     fn bases_that_are_none_or_too_many_are_refused() {
-        for (parts, ahead, is_taken) in [
-            (0, 0, true),
-            (16, 1, true),
-            (16, 16, true),
-            (17, 1, false),
-            (2, 3, false),
-            (2, 0, false),
-            (0, 1, false),
-        ] {
-            let base = Base { parts, ahead, ..Base::default() };
-            assert_eq!(Bases::default().add(base), is_taken, "{parts} {ahead}");
-        }
-        let mut bases = Bases::default();
-        let named = |entry| Base { entry, ..Base::default() };
-        assert!(bases.add(named(1)) && !bases.add(named(1)));
-        bases.take(1);
-        assert!(bases.add(named(1)), "it was asked for, and is lacking");
-        assert!((2..).take_while(|entry| bases.add(named(*entry))).count() <= MOST_BASES / COST);
-        let signature = Bytes::from(vec![0; MOST_BASES]);
-        assert!(!Bases::default().add(Base { signature, ..Base::default() }));
-        let oid = Bytes::from(vec![0; 34]);
-        assert!(!Bases::default().add(Base { oid, ..Base::default() }), "no OID is so long");
+        let mut requests = PendingRequests::default();
+        assert!(!requests.add(&DeltaMessage { entry: 1, bytes: Vec::new().into() }));
+        let named = |entry| message(entry, Base::Named(Oid::of(b"x")));
+        assert!(requests.add(&named(1)) && !requests.add(&named(1)));
+        requests.take(1);
+        assert!(requests.add(&named(1)), "it was asked for, and is lacking");
+        assert!((2..).take_while(|entry| requests.add(&named(*entry))).count() <= MOST_BASES / COST);
     }
 
     #[test]
     fn a_base_keeps_nothing_else_of_its_message() {
-        let message = Bytes::from(vec![7; 100_000]);
-        let mut bases = Bases::default();
-        assert!(bases.add(Base { entry: 1, signature: message.slice(..3), ..Base::default() }));
-        assert!(message.is_unique());
-        assert_eq!(bases.take(1).signature, message[..3]);
+        let request = message(1, Base::Signature(vec![7; 3])).bytes;
+        let all = Bytes::from([&request[..], &[0; 100_000]].concat());
+        let mut requests = PendingRequests::default();
+        assert!(requests.add(&DeltaMessage { entry: 1, bytes: all.slice(..request.len()) }));
+        assert!(all.is_unique());
+        assert_eq!(requests.take(1).unwrap().to_bytes(), request);
+    }
+
+    #[test]
+    fn signatures_count_until_their_files_are_answered() {
+        let mut requests = PendingRequests::default();
+        let signed = |entry| message(entry, Base::Signature(vec![7; MAX_SIGNATURE_LEN]));
+        let most = (0..).take_while(|entry| requests.add(&signed(*entry))).count();
+        assert!(most * MAX_SIGNATURE_LEN <= MOST_BASES);
+        let taken = requests.take(0).unwrap();
+        assert!(!requests.add(&signed(1000)), "it was not answered");
+        requests.answered(3 * taken.base.signature_len());
+        assert!(requests.add(&signed(1001)));
     }
 }

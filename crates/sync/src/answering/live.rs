@@ -41,7 +41,7 @@ impl Answering {
             Ok(_) => self.named(entry, located.clone(), live),
             Err(error) => self.refused(entry, &located, error),
         };
-        self.say(Message::Answers(Answers { answers: vec![answer] }))?;
+        self.send(Message::Answers(Answers { answers: vec![answer] }))?;
         let file = opened?;
         match self.store.put_open_file(file, &path, &live, &About::default()) {
             Ok((content, _)) => {
@@ -57,7 +57,7 @@ impl Answering {
             Err(error) => {
                 let error = UnreadFile::from(error);
                 // It stays on offer: the receiver is to learn from the store that it is lost, and may have
-                // said so already.
+                // reported it already.
                 if let Some(asked) = lock(&self.asked).get_mut(&entry) {
                     asked.is_told = true;
                     self.tell_failed(&located, &error);

@@ -18,8 +18,8 @@
 mod bases;
 mod in_parts;
 mod live;
+mod outbox;
 mod replies;
-mod saying;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,21 +29,22 @@ use rayon::prelude::*;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use towpath_content::Oid;
+use towpath_content::delta::exchange::{Base, Request};
 use towpath_protocol::ControlSender;
 use towpath_store::{DiskStore, Store};
 
-use self::bases::Bases;
-use self::replies::{Reply, hashed};
+use self::bases::PendingRequests;
+use self::replies::hashed;
 use super::events::Events;
-use super::message::{Answer, Answers, Asks, Base, Delta, Message, violation};
+use super::message::{Answer, Answers, Asks, DeltaMessage, Message, violation};
 use super::offers::Offers;
-use super::reading::{Ask, Read, Signed, UnreadFile, read, read_changed, read_patched};
+use super::reading::{Ask, Read, UnreadFile, read, read_changed};
 use super::sent::SentTo;
 use super::signatures::Signatures;
 use super::source::Located;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
-use towpath_reuse::policy::pack_backoff::PackBackoff;
+use towpath_protocol::pack_backoff::PackBackoff;
 
 /// Files answered at once.
 const BATCH: usize = 256;
@@ -92,7 +93,7 @@ pub struct Answering {
     asked: Mutex<HashMap<u64, Asked>>,
     large: Arc<Semaphore>,
     /// What the receiver has of files that it is about to ask for.
-    bases: Mutex<Bases>,
+    bases: Mutex<PendingRequests>,
     /// Files whose base is not here: they are asked for again.
     lacking: Mutex<HashMap<u64, Located>>,
     /// One patch of large files at a time.
@@ -107,8 +108,6 @@ pub struct Answering {
     packing: Mutex<PackBackoff>,
     /// True if the person limits the rate.
     is_limited: bool,
-    /// How many outlines of a part the receiver takes.
-    takes_outlines: AtomicU32,
     signatures: Signatures,
 }
 
@@ -159,15 +158,14 @@ impl Answering {
             pack_entries: AtomicU32::new(if unpacks { QUICK } else { 0 }),
             packing: Mutex::default(),
             is_limited: limit_rate > 0,
-            takes_outlines: AtomicU32::new(0),
             signatures: Signatures::default(),
         })
     }
 
     /// Keeps what the receiver has of files that it is about to ask for.
-    pub fn take_bases(&self, bases: Vec<Base>) -> Result<(), CopyError> {
+    pub fn take_bases(&self, bases: &[DeltaMessage]) -> Result<(), CopyError> {
         let mut signed = lock(&self.bases);
-        let is_within = bases.into_iter().all(|base| signed.add(base));
+        let is_within = bases.iter().all(|base| signed.add(base));
         if is_within { Ok(()) } else { Err(violation("bases that are none, or too many")) }
     }
 
@@ -179,28 +177,25 @@ impl Answering {
     /// The files that are asked for, with what was told of their bases; `take` finds those asked for the
     /// first time. None if one of them can't be.
     pub fn locate(&self, asks: Asks, take: impl Fn(u64) -> Option<Located>) -> Option<Vec<Ask>> {
-        let Asks { entries, compare, inline, pack, takes_outlines } = asks;
+        let Asks { entries, compare, inline, pack } = asks;
         let open = lock(&self.asked).len() + lock(&self.lacking).len();
         if entries.len() + compare.len() > TOGETHER || open > MOST_ASKED {
             return None;
         }
-        self.takes_outlines.store(takes_outlines, Ordering::Relaxed);
         self.pack.store(pack.min(MOST_PACKED), Ordering::Relaxed);
         self.pack_entries.store(pack.min(MOST_PACKED), Ordering::Relaxed);
         let all = entries.into_iter().map(|entry| (entry, false, inline.min(INLINE).into()));
         let all = all.chain(compare.into_iter().map(|entry| (entry, true, 0)));
         let mut signed = lock(&self.bases);
         let located = all.map(|(entry, compare, inline)| {
-            let told = signed.take(entry);
-            let (base, older, in_parts, is_guess) =
-                (told.signed(), told.named(), told.in_parts, told.is_guess);
-            if let Some(Signed::InParts { ahead, .. }) = base {
-                (0..ahead).for_each(|_| self.signatures.expect(entry));
-            }
+            let request = signed.take(entry);
+            let base = request.as_ref().map(|request| &request.base);
+            self.signatures.expect(entry, base.map_or(0, Base::ahead));
             // One base may be named of each file, not one after the other until one is here.
-            let lacking = || lock(&self.lacking).remove(&entry).filter(|_| older.is_none());
+            let is_named = matches!(base, Some(Base::Named(_)));
+            let lacking = || lock(&self.lacking).remove(&entry).filter(|_| !is_named);
             let located = take(entry).or_else(lacking)?;
-            Some(Ask { entry, compare, inline, is_again: false, base, older, in_parts, is_guess, located })
+            Some(Ask { entry, compare, inline, is_again: false, request, located })
         });
         located.collect()
     }
@@ -230,7 +225,7 @@ impl Answering {
         }
     }
 
-    /// Answers what the receiver asks until it says no more. Blocks.
+    /// Answers requests until the receiver sends no more. Blocks.
     pub fn answer_all(
         self: &Arc<Self>,
         mut asks: mpsc::UnboundedReceiver<Vec<Ask>>,
@@ -253,7 +248,7 @@ impl Answering {
 
     fn answer(self: &Arc<Self>, files: Vec<Ask>) -> Result<(), CopyError> {
         let (mut answers, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
-        let (files, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(|ask| !ask.has_base());
+        let (files, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(|ask| ask.request.is_none());
         for ask in files {
             match self.known(&ask) {
                 Some(oid) => {
@@ -268,14 +263,13 @@ impl Answering {
         }
         rest.extend(changed);
         let read = self.read_all(rest)?;
-        self.say_replies(answers, read)
+        self.send_replies(answers, read)
     }
 
     /// Reads files, several at a time, and tells the index what they hold.
     fn read_all(&self, files: Vec<Ask>) -> Result<Vec<ReadAsk>, CopyError> {
-        let read_one = |ask: Ask| match (&ask.base, &ask.older) {
-            (_, Some(older)) if !ask.compare => (self.read_patched(&ask, older), ask),
-            (Some(Signed::Whole(signature)), _) if !ask.compare => (read_changed(&ask, signature), ask),
+        let read_one = |mut ask: Ask| match ask.request.take() {
+            Some(request) if !ask.compare => (self.read_changed(&ask, request), ask),
             _ => (read(&ask), ask),
         };
         let read: Vec<_> = files.into_par_iter().with_max_len(4).map(read_one).collect();
@@ -287,50 +281,39 @@ impl Answering {
     }
 
     /// Says what was read, behind the `answers` that needed no reading.
-    fn say_replies(&self, mut answers: Vec<Answer>, read: Vec<ReadAsk>) -> Result<(), CopyError> {
-        let (mut in_parts, mut patches, mut patched_parts) = (Vec::new(), Vec::new(), Vec::new());
+    fn send_replies(&self, mut answers: Vec<Answer>, read: Vec<ReadAsk>) -> Result<(), CopyError> {
+        let mut in_parts = Vec::new();
         for (read, ask) in read {
-            let (entry, is_again, is_guess) = (ask.entry, ask.is_again, ask.is_guess);
-            let reply = self.reply(read, ask);
-            if !matches!(reply, Reply::Parts(..)) {
-                self.signatures.forget(entry);
-            }
-            match reply {
-                Reply::Whole(answer) => answers.push(Answer { is_again, ..answer }),
-                Reply::Patch(answer, patch) => patches.push((answer, patch)),
-                Reply::Parts(answer, located, base) => in_parts.push((answer, located, base, is_guess)),
-                Reply::Patches(answer, located, older) => {
-                    patched_parts.push((answer, located, older, is_guess))
+            let (entry, is_again) = (ask.entry, ask.is_again);
+            let (answer, goes_on) = self.reply(read, ask);
+            match goes_on {
+                Some((located, exchange)) => in_parts.push((answer, located, exchange)),
+                None => {
+                    self.signatures.forget(entry);
+                    answers.push(Answer { is_again, ..answer });
                 }
             }
         }
-        self.say_answers(answers)?;
+        self.send_answers(answers)?;
+        // Patches wait for nothing of the receiver.
+        in_parts.sort_by_key(|(_, _, exchange)| !exchange.has_named_base());
         // Each behind its own answer: the receiver takes one such file at a time.
-        for (answer, patch) in patches {
+        for (answer, located, exchange) in in_parts {
             let entry = answer.entry;
-            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
-            self.say_part(Delta { entry, ..Delta::default() }, patch)?;
-        }
-        for (answer, located, older, is_guess) in patched_parts {
-            let entry = answer.entry;
-            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
-            self.say_patches(entry, &located, &older, is_guess)?;
-        }
-        for (answer, located, base, is_guess) in in_parts {
-            let entry = answer.entry;
-            self.say(Message::Answers(Answers { answers: vec![answer] }))?;
-            self.say_parts(entry, &located, &base, is_guess)?;
+            self.send(Message::Answers(Answers { answers: vec![answer] }))?;
+            self.send_exchange(entry, &located, exchange)?;
         }
         Ok(())
     }
 
-    fn read_patched(&self, ask: &Ask, older: &Oid) -> Result<Read, UnreadFile> {
-        let _alone = (ask.located.stamp.size > LARGE_PATCH).then(|| lock(&self.patching));
-        let store = self.may_be_base(older).then_some(&*self.store as &dyn Store);
-        let read = read_patched(ask, older, store, self.level(&self.control).max(1));
-        if matches!(read, Ok(Read::Lacking)) {
-            self.misses.fetch_add(1, Ordering::Relaxed);
+    fn read_changed(&self, ask: &Ask, request: Request) -> Result<Read, UnreadFile> {
+        let (mut store, mut alone) = (None, None);
+        if let Base::Named(base) = &request.base {
+            alone = (ask.located.stamp.size > LARGE_PATCH).then(|| lock(&self.patching));
+            store = self.may_be_base(base).then_some(&*self.store as &dyn Store);
         }
+        let read = read_changed(ask, request, store, self.level(&self.control).max(1));
+        drop(alone);
         read
     }
 }
@@ -351,8 +334,8 @@ pub mod tests {
     use super::*;
 
     /// What keeps bases.
-    pub fn bases() -> impl FnMut(Vec<Base>) {
-        let mut kept = Bases::default();
-        move |bases| assert!(bases.into_iter().all(|base| kept.add(base)))
+    pub fn bases() -> impl FnMut(&DeltaMessage) {
+        let mut kept = PendingRequests::default();
+        move |base| assert!(kept.add(base))
     }
 }

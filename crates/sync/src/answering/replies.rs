@@ -1,80 +1,71 @@
 //! What goes to the receiver for one file, by what was read of it.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use towpath_api::copy::FailureKind;
 use towpath_content::Oid;
+use towpath_content::delta::exchange::Reply;
 use towpath_content::tree::Time;
 use towpath_store::FileRecord;
 
-use super::{Answering, Asked, INLINE};
+use super::{Answering, Asked};
 use crate::events::FailedEntry;
+use crate::exchange::Exchange;
 use crate::message::Answer;
-use crate::reading::{Ask, OlderFile, Read, Signed, UnreadFile, now};
+use crate::reading::{Ask, Read, UnreadFile, now};
 use crate::source::Located;
 use towpath_content::lock::lock;
-use towpath_reuse::delta::deltas;
 use towpath_targets::index_record::store_stamp;
 
-/// What goes to the receiver for one file that was read.
-pub(super) enum Reply {
-    /// An answer that says it all.
-    Whole(Answer),
-    /// A patch too long for its answer.
-    Patch(Answer, Vec<u8>),
-    /// A delta in parts, of what is signed so.
-    Parts(Answer, Located, Signed),
-    /// Patches of parts of what is here.
-    Patches(Answer, Located, OlderFile),
-}
-
 impl Answering {
-    pub(super) fn reply(&self, read: Result<Read, UnreadFile>, ask: Ask) -> Reply {
-        let Ask { entry, mut located, base, compare, .. } = ask;
+    /// The answer for one file that was read, and what goes behind it.
+    pub(super) fn reply(
+        &self,
+        read: Result<Read, UnreadFile>,
+        ask: Ask,
+    ) -> (Answer, Option<(Located, Box<Exchange>)>) {
+        let Ask { entry, mut located, .. } = ask;
         let read = match read {
             Ok(read) => read,
-            Err(error) => return Reply::Whole(self.refused(entry, &located, &error)),
+            Err(error) => return (self.refused(entry, &located, &error), None),
         };
         if let Some(record) = hashed(&read) {
             located.stamp = now(&located.stamp, &record.stamp);
         }
-        Reply::Whole(match read {
-            Read::Hashed(record) => {
-                let answer = self.named(entry, located.clone(), record.oid);
-                let is_short = |base: &Signed| deltas::part(record.stamp.size, base.parts(), 0).is_some();
-                if let Some(base) = base.filter(|base| !compare && is_short(base)) {
-                    return Reply::Parts(Answer { parts: base.parts() as u32, ..answer }, located, base);
-                }
-                answer
-            }
-            Read::Changed(record, delta) => {
-                let answer = self.named(entry, located, record.oid);
-                Answer { content: delta.into(), is_delta: true, ..answer }
-            }
-            Read::Patched(record, patch) => {
-                let answer = Answer { is_patch: true, ..self.named(entry, located, record.oid) };
-                if patch.len() > INLINE as usize {
-                    return Reply::Patch(Answer { parts: 1, ..answer }, patch);
-                }
-                Answer { content: patch.into(), ..answer }
-            }
-            Read::InParts(record, older) => {
-                let answer = self.named(entry, located.clone(), record.oid);
-                let answer = Answer { is_patch: true, parts: older.parts as u32, ..answer };
-                return Reply::Patches(answer, located, older);
-            }
-            Read::Same(record) => {
-                let answer = self.named(entry, located, record.oid);
-                Answer { oid: Bytes::new(), is_same: true, ..answer }
-            }
-            Read::Lacking => {
-                lock(&self.lacking).insert(entry, located);
-                Answer { entry, lacks_base: true, ..Answer::default() }
+        let answer = match read {
+            Read::Hashed(record) => self.named(entry, located, record.oid),
+            Read::Changed(record, reply, exchange) => {
+                return self.changed(entry, located, &record, &reply, exchange);
             }
             Read::Whole(stamp, content) => {
                 located.stamp = now(&located.stamp, &stamp);
                 self.whole(entry, located, content)
             }
-        })
+        };
+        (answer, None)
+    }
+
+    /// The same for one of which the receiver has an older version.
+    fn changed(
+        &self,
+        entry: u64,
+        located: Located,
+        record: &FileRecord,
+        reply: &Reply,
+        exchange: Box<Exchange>,
+    ) -> (Answer, Option<(Located, Box<Exchange>)>) {
+        let bytes = Bytes::from(reply.to_bytes());
+        if *reply == Reply::UnknownBase {
+            self.misses.fetch_add(1, Ordering::Relaxed);
+            lock(&self.lacking).insert(entry, located);
+            return (Answer { entry, reply: bytes, ..Answer::default() }, None);
+        }
+        let mut answer = Answer { reply: bytes, ..self.named(entry, located.clone(), record.oid) };
+        if *reply == Reply::Same {
+            answer.oid = Bytes::new();
+        }
+        (answer, (*reply == Reply::InParts).then_some((located, exchange)))
     }
 
     /// The name of a file's content, if the index knows it and the content is not to go with it.
@@ -119,12 +110,8 @@ impl Answering {
 /// What the index is to know of a file that was read.
 pub(super) fn hashed(read: &Read) -> Option<FileRecord> {
     match read {
-        Read::Hashed(record)
-        | Read::Same(record)
-        | Read::Changed(record, _)
-        | Read::Patched(record, _)
-        | Read::InParts(record, _) => Some(record.clone()),
-        Read::Whole(..) | Read::Lacking => None,
+        Read::Hashed(record) | Read::Changed(record, ..) => Some(record.clone()),
+        Read::Whole(..) => None,
     }
 }
 

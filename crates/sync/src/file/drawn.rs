@@ -15,9 +15,9 @@ use towpath_store::hash_open_file;
 use super::renamed::OldNames;
 use super::{CopyFile, Note, Wanted};
 use towpath_content::lock::lock;
-use towpath_reuse::candidates::index::{LARGE, Present, Sought, VersionMatch};
+use towpath_reuse::candidates::index::{Present, Sought};
 use towpath_reuse::candidates::machine::Machine;
-use towpath_reuse::candidates::search::Found;
+use towpath_reuse::candidates::rules::FileCandidate;
 use towpath_targets::placing::Placing;
 
 impl CopyFile {
@@ -33,31 +33,29 @@ impl CopyFile {
     }
 
     /// Another file may have its bytes, or most of them.
-    pub fn set_found(&self, found: Found) {
+    pub fn set_found(&self, found: FileCandidate) {
         let _ = self.found.set(found);
     }
 
     /// Whether another file of the destination may have its bytes.
     pub fn has_lookalike(&self) -> bool {
-        matches!(self.found.get(), Some(Found::Same(_)))
+        self.found.get().is_some_and(FileCandidate::is_same)
     }
 
     /// Whether what it is made of does not lie in its place, but was found.
     pub fn has_found_base(&self) -> bool {
-        self.wanted.old.is_none() && matches!(self.found.get(), Some(Found::Base(..) | Found::Outside(_)))
+        self.wanted.old.is_none() && self.found.get().is_some_and(|found| !found.is_same())
     }
 
-    /// Whether that may be quite another file, and searching would be worth more than a delta that saves little: not for a
-    /// small file, nor for one of a tree whose directory has another number.
+    /// Whether that may be quite another file.
     pub fn has_guessed_base(&self) -> bool {
-        let is_likely = matches!(self.found.get(), Some(Found::Base(_, VersionMatch::Renumbered)));
-        self.has_found_base() && self.size() >= LARGE && !is_likely
+        self.wanted.old.is_none() && self.found.get().is_some_and(|found| found.is_guess(self.size()))
     }
 
     /// Makes it of that other file. False: that has other bytes.
     pub fn take_lookalike(&self, oid: &Oid) -> Result<bool, FileError> {
-        let (Some(Found::Same(Present { path, stamp })), placing) =
-            (self.found.get(), self.receiving.placing()?)
+        let (found, placing) = (self.found.get(), self.receiving.placing()?);
+        let Some(FileCandidate { file: Present { path, stamp }, .. }) = found.filter(|found| found.is_same())
         else {
             return Ok(false);
         };
@@ -87,11 +85,12 @@ impl CopyFile {
     fn older_version(&self) -> Option<OlderVersion<'_>> {
         match (&self.wanted.old, self.found.get()) {
             (Some(stamp), _) => Some(OlderVersion::Within { path: &self.wanted.path, stamp }),
-            (None, Some(Found::Base(Present { path, stamp }, _))) => {
-                Some(OlderVersion::Within { path, stamp })
+            (None, Some(found)) if found.is_same() => None,
+            (None, Some(found)) if found.is_outside() => Some(OlderVersion::OutsideSearch(&found.file)),
+            (None, Some(found)) => {
+                Some(OlderVersion::Within { path: &found.file.path, stamp: &found.file.stamp })
             }
-            (None, Some(Found::Outside(file))) => Some(OlderVersion::OutsideSearch(file)),
-            (None, _) => None,
+            (None, None) => None,
         }
     }
 

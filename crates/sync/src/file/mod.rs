@@ -29,7 +29,7 @@ use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
 use super::receiving::Receiving;
 use super::wanted::{Note, Wanted};
 use towpath_content::lock::lock;
-use towpath_reuse::candidates::search::Found;
+use towpath_reuse::candidates::rules::FileCandidate;
 use towpath_targets::partial::PartialFile;
 
 /// The index is not told of files that are smaller: they are read as fast as they are looked up there, and each would
@@ -49,7 +49,7 @@ pub struct CopyFile {
     staged: Mutex<Option<Staged>>,
     partial: PartialFile,
     older: OnceLock<OlderPieces>,
-    found: OnceLock<Found>,
+    found: OnceLock<FileCandidate>,
 }
 
 impl CopyFile {

@@ -10,7 +10,7 @@ use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_files::metadata::differences;
 use towpath_files::{FileError, RelPath, ScanOptions, Stamp};
-use towpath_reuse::candidates::renames::WORTH_WAITING;
+use towpath_reuse::candidates::rules::Resemblance;
 use towpath_targets::placing::Placing;
 
 use super::{CopyFile, Note};
@@ -27,7 +27,7 @@ impl OldNames<'_> {
     /// Whether its bytes may be here under one that is about to be removed.
     pub fn may_be(&self) -> bool {
         let options = &self.file.receiving.options;
-        options.delete && self.file.wanted.changes.new && self.file.size() >= WORTH_WAITING
+        options.delete && self.file.wanted.changes.new && Resemblance::Renamed.is_for(self.file.size())
     }
 
     /// Looks for its bytes under one.

@@ -36,7 +36,7 @@ fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64)
 }
 
 impl Allowance {
-    /// Whether everything may go that the source does not have.
+    /// True if everything may go that the source does not have.
     pub(super) fn is_of_all(&self) -> bool {
         self.none.is_none() && *lock(&self.left) == u64::MAX
     }

@@ -3,14 +3,12 @@
 
 mod conversation;
 
-use std::ops::Range;
-
 use bytes::Bytes;
 
 use super::message::{EndReport, Fatal, Message, options};
 pub use conversation::{FuzzedReceiver, FuzzedSender, merge};
 use towpath_api::copy::{CopyEvent, CopyOptions};
-use towpath_reuse::delta::{patches, refine};
+use towpath_reuse::delta::patches;
 
 /// A message as this program would send it.
 pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -44,16 +42,6 @@ pub fn write_options(options: &CopyOptions) -> Vec<u8> {
     options::encode(options).into()
 }
 
-/// The signature of what outlines leave of `base`.
-pub fn sign_rest(outlines: &[Vec<u8>], base: &[u8], further: u32) -> Option<Vec<u8>> {
-    refine::sign(outlines, base, further)
-}
-
-/// Bytes that outlines make of `base` with literals that are `delta`.
-pub fn apply_outlines(outlines: &[Vec<u8>], delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
-    refine::apply(outlines, delta, base, len)
-}
-
 /// A patch that makes `target` of `base`.
 pub fn make_patch(base: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     patches::patch(base, target, 1)
@@ -62,14 +50,4 @@ pub fn make_patch(base: &[u8], target: &[u8]) -> Option<Vec<u8>> {
 /// Bytes that a patch makes of `base`.
 pub fn apply_patch(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     patches::apply(patch, base, len)
-}
-
-/// In how many parts a file comes as patches.
-pub fn parts(old: u64, new: u64) -> Option<u64> {
-    patches::parts(old, new)
-}
-
-/// Base that one of them is a patch of.
-pub fn base_of(old: u64, new: u64, count: u64, index: u64) -> Option<Range<u64>> {
-    patches::base_of(old, new, count, index)
 }

@@ -1,10 +1,11 @@
 //! Floods: what a side keeps of messages that come faster than they are worked off, or are never worked off at all.
 
 use bytes::Bytes;
+use towpath_content::delta::exchange::{Base, Request};
 use towpath_content::tree::Event;
 use towpath_protocol::packing;
 
-use super::super::message::{Answer, Answers, Base, Bases, Message};
+use super::super::message::{Answer, Answers, Bases, DeltaMessage, Message};
 use super::{Carrier, End, Scene, Step, dir, end, leaf, one};
 
 /// A message of few bytes that takes 250 KiB once it is unpacked, of fields that nobody knows.
@@ -16,14 +17,17 @@ pub fn bloated(message: Message) -> Message {
     Message::Packed(packing::pack(&bytes, 1).unwrap().into())
 }
 
+/// A base that is told by its name.
+pub fn named_base(entry: u64) -> DeltaMessage {
+    let base = Base::Named(towpath_content::Oid::of(b"x"));
+    let request = Request { base, is_guess: false, outlines: 0 };
+    DeltaMessage { entry, bytes: request.to_bytes().into() }
+}
+
 /// F4 of the reading of November 2026: 126 KB held 784 MB.
 #[test]
 fn what_is_kept_of_a_base_is_what_is_counted() {
-    let message = |entry| {
-        let base =
-            Base { entry, oid: towpath_content::Oid::of(b"x").to_bytes().to_vec().into(), ..Base::default() };
-        bloated(Message::Bases(Bases { bases: vec![base] }))
-    };
+    let message = |entry| bloated(Message::Bases(Bases { bases: vec![named_base(entry)] }));
     let mut bases = super::super::answering::tests::bases();
     let mut weights = Vec::new();
     for entry in 0..1000 {
@@ -31,9 +35,8 @@ fn what_is_kept_of_a_base_is_what_is_counted() {
             unreachable!()
         };
         assert!(kept > 250 << 10, "what it is counted as: {kept}");
-        let oid = read.bases[0].oid.clone();
-        bases(read.bases);
-        weights.push(oid);
+        bases(&read.bases[0]);
+        weights.push(read.bases[0].bytes.clone());
     }
     assert!(weights.iter().all(Bytes::is_unique), "no base keeps its message");
 }
@@ -81,6 +84,6 @@ fn a_message_of_empty_parts_is_not_read() {
     let bytes = Message::Answers(Answers { answers }).into_bytes();
     assert!(bytes.len() < 256 << 10);
     assert!(Message::from_bytes(bytes).is_err());
-    let bases = vec![Base::default(); 100_000];
+    let bases = vec![DeltaMessage::default(); 100_000];
     assert!(Message::from_bytes(Message::Bases(Bases { bases }).into_bytes()).is_err());
 }

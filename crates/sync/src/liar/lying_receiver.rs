@@ -5,11 +5,12 @@ use std::fs;
 
 use bytes::Bytes;
 use towpath_content::Oid;
+use towpath_content::delta::exchange::{Base, Reply, Request};
 use towpath_store::hash_open_file;
 
 use super::super::message::{
-    Answers, Asks, Base, Bases, CopyReport, Delta, Empty, EndReport, Fatal, Finer, Message, Ready, Settled,
-    Start, Unchanged,
+    Answers, Asks, Bases, CopyReport, DeltaMessage, Empty, EndReport, Fatal, Message, Ready, Settled, Start,
+    Unchanged,
 };
 use super::{CARRIERS, Carrier, End, Scene, Step};
 
@@ -26,10 +27,18 @@ fn asks(entries: &[u64]) -> Step {
     sends(Message::Asks(Asks { entries: entries.to_vec(), ..Asks::default() }))
 }
 
-fn base(change: fn(&mut Base)) -> Step {
-    let mut base = Base { entry: FILE, ..Base::default() };
-    change(&mut base);
-    sends(Message::Bases(Bases { bases: vec![base] }))
+fn base(base: Base) -> Step {
+    let request = Request { base, is_guess: false, outlines: 2 };
+    raw_base(&request.to_bytes())
+}
+
+fn raw_base(bytes: &[u8]) -> Step {
+    let bytes = Bytes::copy_from_slice(bytes);
+    sends(Message::Bases(Bases { bases: vec![DeltaMessage { entry: FILE, bytes }] }))
+}
+
+fn named() -> Step {
+    base(Base::Named(Oid::of(b"x")))
 }
 
 fn settled(change: fn(&mut Settled)) -> Step {
@@ -65,7 +74,7 @@ fn messages() -> Vec<Lie> {
         one_of("closed", Message::Closed(1)),
         one_of("incomplete", Message::Incomplete(Empty {})),
         one_of("answers", Message::Answers(Answers::default())),
-        one_of("delta", Message::Delta(Delta::default())),
+        one_of("delta", Message::Delta(DeltaMessage::default())),
         one_of("start", Message::Start(Start::default())),
         one_of("ready", Message::Ready(Ready::default())),
         one_of("more", Message::More(Bytes::new())),
@@ -86,7 +95,11 @@ fn files() -> Vec<Lie> {
     let after_tree = |steps: Vec<Step>| [vec![receives_the_tree()], steps].concat();
     let many: Vec<u64> = (0..129).collect();
     let considered = sends(Message::Considered(4));
-    let signature = || sends(Message::Finer(Finer { entry: FILE, signature: Bytes::from_static(b"x") }));
+    let signature = |bytes: &'static [u8]| {
+        let bytes = Bytes::from_static(bytes);
+        sends(Message::NextSignature(DeltaMessage { entry: FILE, bytes }))
+    };
+    let parts = || base(Base::Parts { count: 2, ahead: 1 });
     vec![
         ("a file that was not told", after_tree(vec![asks(&[99])]), End::Error(unsent)),
         ("the root", after_tree(vec![asks(&[0])]), End::Error(unsent)),
@@ -102,32 +115,43 @@ fn files() -> Vec<Lie> {
         ),
         (
             "a signature that nobody waits for",
-            after_tree(vec![signature()]),
+            after_tree(vec![signature(b"\x01x")]),
             End::Error("a signature that nobody waits for"),
         ),
         (
-            "two bases",
-            after_tree(vec![base(|_| {}), base(|_| {})]),
-            End::Error("bases that are none, or too many"),
+            "more signatures than go ahead",
+            after_tree(vec![parts(), asks(&[FILE]), signature(b"\x01x"), signature(b"\x01x")]),
+            End::Error("a signature that nobody waits for"),
         ),
         (
+            "a signature message that is none",
+            after_tree(vec![parts(), asks(&[FILE]), signature(b"\x07")]),
+            End::Error("next signature"),
+        ),
+        (
+            "a signature of no blocks",
+            after_tree(vec![parts(), asks(&[FILE]), signature(b"\x01x"), receives_an_answer(), finished()]),
+            End::Harmless,
+        ),
+        ("two bases", after_tree(vec![named(), named()]), End::Error("bases that are none, or too many")),
+        (
             "too many parts",
-            after_tree(vec![base(|it| (it.parts, it.ahead) = (17, 1))]),
+            after_tree(vec![raw_base(b"\x02\0\0\x11\x01")]),
             End::Error("bases that are none"),
         ),
         (
             "parts of which none is signed",
-            after_tree(vec![base(|it| it.parts = 2)]),
+            after_tree(vec![raw_base(b"\x02\0\0\x02\x00")]),
             End::Error("bases that are none"),
         ),
         (
             "more signed than there are",
-            after_tree(vec![base(|it| (it.parts, it.ahead) = (2, 3))]),
+            after_tree(vec![raw_base(b"\x02\0\0\x02\x03")]),
             End::Error("bases that are none"),
         ),
         (
             "a name that is none",
-            after_tree(vec![base(|it| it.oid = Bytes::from_static(&[0; 34]))]),
+            after_tree(vec![raw_base(b"\x01\0\0name")]),
             End::Error("bases that are none"),
         ),
         (
@@ -138,7 +162,7 @@ fn files() -> Vec<Lie> {
         (
             "a signature that is none",
             after_tree(vec![
-                base(|it| it.signature = Bytes::from_static(b"none")),
+                base(Base::Signature(b"none".to_vec())),
                 asks(&[FILE]),
                 receives_an_answer(),
                 finished(),
@@ -152,7 +176,6 @@ fn files() -> Vec<Lie> {
                     entries: vec![FILE],
                     inline: u32::MAX,
                     pack: u32::MAX,
-                    takes_outlines: u32::MAX,
                     ..Asks::default()
                 })),
                 receives_an_answer(),
@@ -196,7 +219,7 @@ async fn messages_that_no_receiver_sends_end_the_copy() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_were_not_told_or_not_so_are_refused() {
-    assert_eq!(run_all(files(), true).await, 17);
+    assert_eq!(run_all(files(), true).await, 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -238,16 +261,13 @@ async fn guess(is_pull: bool, went_before: bool) -> bool {
         super::super::sent::SentTo::new(&endpoint.host.shares, &endpoint.peer.node()).add(&oid, 8000);
     }
     drop(endpoint);
-    let named = sends(Message::Bases(Bases {
-        bases: vec![Base { entry: FILE, oid: oid.to_bytes().to_vec().into(), ..Base::default() }],
-    }));
-    let steps = [receives_the_tree(), named, asks(&[FILE]), receives_an_answer(), finished()];
+    let steps =
+        [receives_the_tree(), base(Base::Named(oid)), asks(&[FILE]), receives_an_answer(), finished()];
     let ended = scene.send(Carrier::Pipe, is_pull, &steps).await;
-    let Some(Message::Answers(batch)) = ended.received.last() else {
-        panic!("no answer: {:?}", ended.result)
-    };
-    assert_ne!(batch.answers[0].is_patch, batch.answers[0].lacks_base);
-    batch.answers[0].is_patch
+    let Some(Message::Answers(told)) = ended.received.last() else { panic!("no answer: {:?}", ended.result) };
+    let reply = told.answers[0].reply().unwrap().unwrap();
+    assert!(matches!(reply, Reply::Whole(_) | Reply::UnknownBase), "{reply:?}");
+    reply != Reply::UnknownBase
 }
 
 /// F3 of the reading of November 2026.
@@ -262,10 +282,7 @@ async fn a_receiver_of_a_push_learns_nothing_of_the_index_by_guesses() {
 async fn one_base_is_named_of_a_file() {
     let scene = Scene::new();
     scene.file("from/file", &[b'x'; 9000]);
-    let named = |guess: &[u8]| {
-        let oid = Oid::of(guess).to_bytes().to_vec().into();
-        sends(Message::Bases(Bases { bases: vec![Base { entry: FILE, oid, ..Base::default() }] }))
-    };
+    let named = |guess: &[u8]| base(Base::Named(Oid::of(guess)));
     let steps =
         [receives_the_tree(), named(b"1"), asks(&[FILE]), receives_an_answer(), named(b"2"), asks(&[FILE])];
     let ended = scene.send(Carrier::Pipe, true, &steps).await;

@@ -7,13 +7,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use bytes::Bytes;
 use towpath_api::copy::{CopyOptions, Mode};
 use towpath_content::Oid;
+use towpath_content::delta::exchange::{DeltaRun, DeltaStep, Reply, StepOf};
 use towpath_content::tree::{Event, Kind, Xattr};
 use towpath_protocol::packing;
 
 use super::super::merge::Destined;
 use super::super::message::{
-    Answer, Answers, Asks, Base, Bases, CopyReport, Delta, Empty, EndReport, Fatal, Finer, Message, Ready,
-    Settled, Start, internal,
+    Answer, Answers, Asks, Bases, CopyReport, DeltaMessage, Empty, EndReport, Fatal, Message, Ready, Settled,
+    Start, internal,
 };
 use super::{CARRIERS, Carrier, End, Ended, Scene, Step, dir, end, entry, leaf, one, snapshot, tree};
 use towpath_ssh::patterns::Requested;
@@ -78,7 +79,7 @@ fn messages() -> Vec<Lie> {
         one_of("considered", Message::Considered(0)),
         one_of("settled", Message::Settled(Settled::default())),
         one_of("bases", Message::Bases(Bases::default())),
-        one_of("finer", Message::Finer(Finer::default())),
+        one_of("next signature", Message::NextSignature(DeltaMessage::default())),
         one_of("carry", Message::Carry(Empty {})),
         one_of("start", Message::Start(Start::default())),
         one_of("ready", Message::Ready(Ready::default())),
@@ -164,17 +165,20 @@ fn answers() -> Vec<Lie> {
             End::Complaint("a: "),
         ),
         ("another length", lie(|it| it.size = 9), End::Complaint("a: ")),
-        ("a delta of nothing", lie(|it| it.is_delta = true), End::Error("a delta of nothing")),
-        ("a patch of nothing", lie(|it| it.is_patch = true), End::Error("a delta of nothing")),
-        ("the same as nothing", lie(|it| it.is_same = true), End::Error("a delta of nothing")),
         (
-            "parts of nothing",
-            lie(|it| (it.parts, it.content) = (2, Bytes::new())),
+            "a delta of nothing",
+            lie(|it| it.reply = reply(&Reply::Whole(b"delta".to_vec()))),
             End::Error("a delta of nothing"),
         ),
+        ("the same as nothing", lie(|it| it.reply = reply(&Reply::Same)), End::Error("a delta of nothing")),
+        ("parts of nothing", lie(|it| it.reply = reply(&Reply::InParts)), End::Error("a delta of nothing")),
+        ("giving up nothing", lie(|it| it.reply = reply(&Reply::GivenUp)), End::Error("a delta of nothing")),
+        ("a reply that is none", lie(|it| it.reply = Bytes::from_static(&[9])), End::Error("reply")),
         (
             "a base that nobody named",
-            lie(|it| (it.lacks_base, it.content, it.oid) = (true, Bytes::new(), Bytes::new())),
+            lie(|it| {
+                (it.reply, it.content, it.oid) = (reply(&Reply::UnknownBase), Bytes::new(), Bytes::new())
+            }),
             End::Error("a base that nobody named is lacking"),
         ),
         (
@@ -182,49 +186,69 @@ fn answers() -> Vec<Lie> {
             answered(&[Answer { entry: FILE, ..Answer::default() }]),
             End::Harmless,
         ),
-        (
-            "a delta that nobody wants",
-            vec![
-                Step::Send(Message::Delta(Delta { entry: FILE, is_last: true, ..Delta::default() })),
-                one(&[]),
-                end(),
-            ],
-            End::Harmless,
-        ),
+        ("a delta that nobody wants", vec![run(&DeltaRun::Last(PART, b"x")), one(&[]), end()], End::Harmless),
     ]
+}
+
+/// A step that is a delta of the next part.
+const PART: DeltaStep =
+    DeltaStep::Delta { of: StepOf::NextPart { wants_signature: false }, is_packed: false };
+
+fn reply(reply: &Reply) -> Bytes {
+    reply.to_bytes().into()
+}
+
+fn run(run: &DeltaRun<'_>) -> Step {
+    Step::Send(Message::Delta(DeltaMessage { entry: FILE, bytes: run.to_bytes().into() }))
+}
+
+fn lacking() -> Answer {
+    Answer { entry: FILE, reply: reply(&Reply::UnknownBase), ..Answer::default() }
 }
 
 /// Lies about a changed file, whose base the receiver names on a slow network and then signs.
 fn deltas() -> Vec<Lie> {
     let begun = |answer: Answer, rest: Vec<Step>| {
         let mut steps = vec![one(&[leaf("old", SIZE as u64)]), end(), receives_base(), receives_asks()];
-        steps.push(sends(&[Answer { entry: FILE, lacks_base: true, ..Answer::default() }]));
+        steps.push(sends(&[lacking()]));
         steps.extend([receives_base(), receives_asks(), sends(&[answer])]);
         steps.extend(rest);
         steps
     };
-    let parts = |parts| Answer { parts, size: SIZE as u64, content: Bytes::new(), ..answer(FILE) };
-    let run = |change: fn(&mut Delta)| {
-        let mut run =
-            Delta { entry: FILE, is_last: true, bytes: Bytes::from_static(b"x"), ..Delta::default() };
-        change(&mut run);
-        Step::Send(Message::Delta(run))
-    };
-    let long = |_| run(|it| (it.bytes, it.is_last) = (vec![0; 200 << 10].into(), false));
-    let twice = Answer { lacks_base: true, entry: FILE, ..Answer::default() };
+    let sized = |size| Answer { reply: reply(&Reply::InParts), size, content: Bytes::new(), ..answer(FILE) };
+    let parts = || sized(SIZE as u64);
+    let literals = DeltaStep::Delta { of: StepOf::Literals, is_packed: false };
+    let long = |_| run(&DeltaRun::More(&[0; 128 << 10]));
     vec![
-        ("more parts than there may be", begun(parts(17), vec![]), End::Error("parts")),
+        ("parts that are too long", begun(sized(17 << 20), vec![]), End::Error("too many or too long")),
         (
             "literals of no outline",
-            begun(parts(1), vec![run(|it| it.is_rest = true)]),
+            begun(parts(), vec![run(&DeltaRun::Last(literals, b"x"))]),
             End::Error("literals of no outline"),
         ),
         (
+            "a patch of what was signed",
+            begun(parts(), vec![run(&DeltaRun::Last(DeltaStep::Patch, b"x"))]),
+            End::Error("a patch of what was signed"),
+        ),
+        (
+            "a run that is none",
+            begun(
+                parts(),
+                vec![Step::Send(Message::Delta(DeltaMessage { entry: FILE, bytes: Bytes::new() }))],
+            ),
+            End::Error("run"),
+        ),
+        (
             "a delta without end",
-            begun(parts(1), (0..100).map(long).collect()),
+            begun(parts(), (0..200).map(long).collect()),
             End::Error("longer than what it makes"),
         ),
-        ("a base that lacks twice", begun(twice, vec![]), End::Error("a base that nobody named is lacking")),
+        (
+            "a base that lacks twice",
+            begun(lacking(), vec![]),
+            End::Error("a base that nobody named is lacking"),
+        ),
     ]
 }
 
@@ -263,12 +287,12 @@ async fn trees_that_are_none_end_the_copy_and_odd_entries_are_left_out() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_lie_bring_nothing() {
-    assert_eq!(run_all(answers(), true).await, 15);
+    assert_eq!(run_all(answers(), true).await, 16);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deltas_that_lie_end_the_copy() {
-    assert_eq!(run_all(deltas(), true).await, 4);
+    assert_eq!(run_all(deltas(), true).await, 6);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -439,7 +463,7 @@ async fn the_error_of_a_sender_paints_nothing() {
 
 #[test]
 fn a_base_is_a_message_of_its_own() {
-    // The scripts above rely on this: an empty list of bases is a message too.
-    let message = Message::Bases(Bases { bases: vec![Base::default()] });
+    // What the scripts above rely on: an empty list of bases is a message too.
+    let message = Message::Bases(Bases { bases: vec![DeltaMessage::default()] });
     assert_eq!(Message::from_bytes(message.clone().into_bytes()).unwrap(), message);
 }

@@ -4,12 +4,12 @@
 use std::fs;
 use std::process::Command;
 
-use bytes::Bytes;
 use towpath_api::copy::{CopyEvent, FailureKind};
+use towpath_content::delta::exchange::NextSignature;
 use towpath_content::tree::{Event, Xattr};
 
-use super::super::message::{Answer, Answers, Asks, Base, Bases, EndReport, Finer, Message, Settled};
-use super::floods::bloated;
+use super::super::message::{Answer, Answers, Asks, Bases, DeltaMessage, EndReport, Message, Settled};
+use super::floods::{bloated, named_base};
 use super::{Carrier, Scene, Step, dir, end, leaf, one};
 
 /// Variable with the flood that a process of its own measures.
@@ -36,7 +36,7 @@ const FLOODS: [Flood; 13] = [
     }),
     ("asks", false, || vec![receives_the_tree(), Step::Flood(5000, |at| asks(2 + at)), finished()]),
     ("signatures that nobody waits for", false, || {
-        vec![receives_the_tree(), Step::Flood(1000, |at| finer(2 + at))]
+        vec![receives_the_tree(), Step::Flood(1000, |at| signature(2 + at))]
     }),
     ("files settled again and again", false, || {
         vec![receives_the_tree(), Step::Flood(20_000, settled), finished()]
@@ -88,16 +88,16 @@ fn answer(entry: u64) -> Message {
 }
 
 fn base(entry: u64) -> Message {
-    let signature = Bytes::from_static(b"x");
-    Message::Bases(Bases { bases: vec![Base { entry, signature, ..Base::default() }] })
+    Message::Bases(Bases { bases: vec![named_base(entry)] })
 }
 
 fn asks(entry: u64) -> Message {
     Message::Asks(Asks { entries: vec![entry], ..Asks::default() })
 }
 
-fn finer(entry: u64) -> Message {
-    Message::Finer(Finer { entry, signature: Bytes::from_static(&[7; 100_000]) })
+fn signature(entry: u64) -> Message {
+    let signature = NextSignature::Signed(vec![7; 100_000]);
+    Message::NextSignature(DeltaMessage { entry, bytes: signature.to_bytes().into() })
 }
 
 fn settled(_: u64) -> Message {

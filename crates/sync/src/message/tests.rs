@@ -6,6 +6,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FileTime, Via};
 use towpath_content::Oid;
+use towpath_content::delta::exchange::{Base, DeltaRun, DeltaStep, NextSignature, Request, StepOf};
 use towpath_content::node_id::hex;
 use towpath_files::FileError;
 use towpath_ssh::SshError;
@@ -55,7 +56,7 @@ fn no_connection() -> SshError {
     SshError::NoConnection { limit: Duration::from_secs(30), tried, last: None }
 }
 
-fn answers() -> [(&'static str, Message); 9] {
+fn answers() -> [(&'static str, Message); 8] {
     let named = Answer {
         entry: 300,
         oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
@@ -67,11 +68,11 @@ fn answers() -> [(&'static str, Message); 9] {
     let sparse = Answer { entry: 301, is_sparse: true, ..named.clone() };
     let whole = Answer { entry: 302, content: Bytes::from_static(b"x"), ..named.clone() };
     let again = Answer { is_again: true, ..whole.clone() };
-    let delta = Answer { content: Bytes::from_static(b"delta"), is_delta: true, ..whole.clone() };
-    let parts = Answer { entry: 303, parts: 2, ..named.clone() };
-    let patch = Answer { is_delta: false, is_patch: true, ..delta.clone() };
-    let same = Answer { entry: 305, oid: Bytes::new(), is_same: true, ..named.clone() };
-    let lacking = Answer { entry: 304, lacks_base: true, ..Answer::default() };
+    let reply = |reply: Reply| Bytes::from(reply.to_bytes());
+    let delta = Answer { entry: 302, reply: reply(Reply::Whole(b"delta".to_vec())), ..named.clone() };
+    let parts = Answer { entry: 303, reply: reply(Reply::InParts), ..named.clone() };
+    let same = Answer { entry: 305, oid: Bytes::new(), reply: reply(Reply::Same), ..named.clone() };
+    let lacking = Answer { entry: 304, reply: reply(Reply::UnknownBase), ..Answer::default() };
     let unreadable = Answer { entry: 1, ..Answer::default() };
     [
         (
@@ -81,16 +82,22 @@ fn answers() -> [(&'static str, Message); 9] {
         ("answers: entry 302 with its content", Message::Answers(Answers { answers: vec![whole] })),
         ("answers: entry 302 with its content once more", Message::Answers(Answers { answers: vec![again] })),
         ("answers: entry 302 as a delta", Message::Answers(Answers { answers: vec![delta] })),
-        ("answers: entry 303 comes as two deltas", Message::Answers(Answers { answers: vec![parts] })),
-        ("answers: entry 302 as a patch", Message::Answers(Answers { answers: vec![patch] })),
+        ("answers: entry 303 comes in parts", Message::Answers(Answers { answers: vec![parts] })),
         ("answers: entry 305 is its base", Message::Answers(Answers { answers: vec![same] })),
         ("answers: the base of entry 304 is not here", Message::Answers(Answers { answers: vec![lacking] })),
         ("answers: entry 1 can't be read", Message::Answers(Answers { answers: vec![unreadable] })),
     ]
 }
 
+fn requested(base: Base) -> Vec<u8> {
+    Request { base, is_guess: false, outlines: 2 }.to_bytes()
+}
+
+fn delta_of(entry: u64, bytes: Vec<u8>) -> DeltaMessage {
+    DeltaMessage { entry, bytes: bytes.into() }
+}
+
 fn messages() -> Vec<(&'static str, Message)> {
-    let of = Bytes::from_static;
     let rest = [
         (
             "ready: a sender that takes bases and has AES",
@@ -127,13 +134,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("considered: entries 0 to 1023", Message::Considered(1024)),
         (
             "asks: entries 1 and 300, with their content up to 64 KiB, and 2 to compare",
-            Message::Asks(Asks {
-                entries: vec![1, 300],
-                compare: vec![2],
-                inline: 65536,
-                pack: 0,
-                takes_outlines: 0,
-            }),
+            Message::Asks(Asks { entries: vec![1, 300], compare: vec![2], inline: 65536, pack: 0 }),
         ),
         (
             "settled: 1 is in place, 2 is dropped, 3 was the same, 4 was lost",
@@ -173,104 +174,34 @@ fn messages() -> Vec<(&'static str, Message)> {
             Message::Asks(Asks { entries: vec![1], pack: 9, ..Asks::default() }),
         ),
         (
-            "bases: of entry 300, of three parts, whose signatures follow, two at once",
-            Message::Bases(Bases { bases: vec![Base { entry: 300, parts: 3, ahead: 2, ..Base::default() }] }),
-        ),
-        (
-            "bases: of entry 301, by its name",
+            "bases: of entry 300, of three parts, whose signatures follow, two at once; of 301, by its name",
             Message::Bases(Bases {
-                bases: vec![Base {
-                    entry: 301,
-                    oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
-                    ..Base::default()
-                }],
+                bases: vec![
+                    delta_of(300, requested(Base::Parts { count: 3, ahead: 2 })),
+                    delta_of(301, requested(Base::Named(Oid::of(b"x")))),
+                ],
             }),
         ),
         (
-            "bases: of entry 302, by its name, for a patch that may come in parts",
-            Message::Bases(Bases {
-                bases: vec![Base {
-                    entry: 302,
-                    oid: Bytes::copy_from_slice(&Oid::of(b"x").to_bytes()),
-                    in_parts: true,
-                    ..Base::default()
-                }],
-            }),
+            "delta: the last bytes of a part of entry 303, packed, and the next signature is wanted",
+            Message::Delta(delta_of(
+                303,
+                DeltaRun::Last(
+                    DeltaStep::Delta { of: StepOf::NextPart { wants_signature: true }, is_packed: true },
+                    b"frame",
+                )
+                .to_bytes(),
+            )),
         ),
         (
-            "bases: of entry 305, of one part, of a file that may be quite another one",
-            Message::Bases(Bases {
-                bases: vec![Base { entry: 305, signature: of(b"one"), is_guess: true, ..Base::default() }],
-            }),
+            "next signature: of entry 303",
+            Message::NextSignature(delta_of(303, NextSignature::Signed(b"signature".to_vec()).to_bytes())),
         ),
         (
-            "delta: the last bytes of a part of entry 303, packed",
-            Message::Delta(Delta {
-                entry: 303,
-                bytes: of(b"frame"),
-                is_last: true,
-                is_packed: true,
-                ..Delta::default()
-            }),
+            "next signature: no more of entry 303 should come so",
+            Message::NextSignature(delta_of(303, NextSignature::GivenUp.to_bytes())),
         ),
-        (
-            "asks: entry 1, which may come as an outline and its literals",
-            Message::Asks(Asks { entries: vec![1], takes_outlines: 1, ..Asks::default() }),
-        ),
-        (
-            "delta: the last bytes of an outline of entry 303",
-            Message::Delta(Delta {
-                entry: 303,
-                bytes: of(b"outline"),
-                is_last: true,
-                is_outline: true,
-                ..Delta::default()
-            }),
-        ),
-        (
-            "delta: the last bytes of an outline of entry 303, which another one may follow",
-            Message::Delta(Delta {
-                entry: 303,
-                bytes: of(b"outline"),
-                is_last: true,
-                is_outline: true,
-                further: 1,
-                ..Delta::default()
-            }),
-        ),
-        (
-            "delta: the last bytes of an outline of entry 303, with which the next signature is wanted",
-            Message::Delta(Delta {
-                entry: 303,
-                bytes: of(b"outline"),
-                is_last: true,
-                is_outline: true,
-                wants_next: true,
-                ..Delta::default()
-            }),
-        ),
-        (
-            "delta: the last bytes of the literals of an outline of entry 303",
-            Message::Delta(Delta {
-                entry: 303,
-                bytes: of(b"literals"),
-                is_last: true,
-                is_rest: true,
-                ..Delta::default()
-            }),
-        ),
-        (
-            "finer: the signature of what the outline leaves",
-            Message::Finer(Finer { entry: 303, signature: of(b"signature") }),
-        ),
-        (
-            "finer: no more of entry 303 should come so",
-            Message::Finer(Finer { entry: 303, signature: Bytes::new() }),
-        ),
-        (
-            "delta: entry 303 is given up",
-            Message::Delta(Delta { entry: 303, is_given_up: true, ..Delta::default() }),
-        ),
+        ("delta: entry 303 is given up", Message::Delta(delta_of(303, DeltaRun::GivenUp.to_bytes()))),
         ("more: the front of the options", Message::More(Bytes::from_static(b"\x08\x01"))),
     ];
     starts().into_iter().chain(answers()).chain(rest).collect()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use towpath_content::Oid;
+use towpath_content::delta::exchange::Reply;
 use towpath_content::tree::Time;
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::session::OnDone;
@@ -17,34 +18,39 @@ use crate::message::{Answer, violation};
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::renames::MAX_WAITING;
 
-/// Answers that were said once more and whose first ones did not come: far more than can be on the way when a connection
+/// Answers that were sent once more and whose first ones did not come: far more than can be on the way when a connection
 /// is lost.
 const MOST_AGAIN: usize = 256 << 10;
 
 impl RemoteSupplier {
     /// Takes a sender's answers, those with contents on all cores. Blocks while the session is busy.
     pub fn answered_all(&self, answers: Vec<Answer>) -> Result<(), CopyError> {
-        let (whole, named): (Vec<_>, Vec<_>) =
-            answers.into_iter().partition(|answer| !answer.content.is_empty());
+        let (whole, named): (Vec<_>, Vec<_>) = answers.into_iter().partition(Answer::has_bytes);
         whole.par_iter().with_max_len(4).try_for_each(|answer| self.answered(answer))?;
-        let (lacking, named): (Vec<_>, Vec<_>) = named.into_iter().partition(|answer| answer.lacks_base);
-        named.iter().try_for_each(|answer| self.answered(answer))?;
-        self.ask_again(lacking.iter().map(|answer| answer.entry).collect())
+        let mut lacking = Vec::new();
+        for answer in named {
+            match answer.reply()? {
+                Some(Reply::UnknownBase) => lacking.push(answer.entry),
+                _ => self.answered(&answer)?,
+            }
+        }
+        self.ask_again(lacking)
     }
 
     /// Takes one answer. Blocks while the session is busy.
     pub fn answered(&self, answer: &Answer) -> Result<(), CopyError> {
         let Some(file) = self.take_asked(answer)? else { return Ok(()) };
-        let told = self.changed.answered(answer.entry);
-        let is_delta = answer.is_delta || answer.is_patch || answer.is_same || answer.parts > 0;
-        if is_delta && told.is_none() {
-            return Err(violation("a delta of nothing"));
-        }
-        if !is_delta && told.is_some() {
-            self.missed(&file);
-        }
-        let ahead = told.as_ref().map_or(0, |told| told.ahead);
-        let base = told.and_then(|told| told.oid).filter(|_| answer.is_same);
+        let exchange = match (answer.reply()?, self.delta_requests.answered(answer.entry)) {
+            (None, None) => None,
+            (Some(_), None) => return Err(violation("a delta of nothing")),
+            (None | Some(Reply::GivenUp), Some(_)) => {
+                self.missed(&file);
+                None
+            }
+            (Some(reply), Some(described)) => Some((reply, described)),
+        };
+        let same = exchange.as_ref().filter(|(reply, _)| *reply == Reply::Same);
+        let base = same.and_then(|(_, described)| described.oid);
         if answer.oid.is_empty() && base.is_none() {
             file.drop_it();
             return Ok(());
@@ -67,13 +73,12 @@ impl RemoteSupplier {
                 return Ok(());
             }
         }
-        let content = if is_delta { &[][..] } else { &answer.content };
-        if let Err(outcome) = file.passes(&self.processors, &oid, 0, content) {
+        if let Err(outcome) = file.passes(&self.processors, &oid, 0, &answer.content) {
             file.ended(&FetchError::Ended(outcome));
             return Ok(());
         }
-        if is_delta {
-            return self.begin_delta(file, oid, answer, ahead);
+        if let Some((reply, described)) = exchange {
+            return self.begin_delta(file, oid, reply, described);
         }
         if answer.size == 0 {
             file.make_empty();
@@ -89,14 +94,14 @@ impl RemoteSupplier {
         Ok(())
     }
 
-    /// The file that is answered; none if it was before, as may be of one that was said once more.
+    /// The file that is answered; none if it was before, as may be of one that was sent once more.
     fn take_asked(&self, answer: &Answer) -> Result<Option<Arc<CopyFile>>, CopyError> {
         let mut asked = lock(&self.asked);
         let mut overtaken = lock(&self.overtaken);
         match asked.as_mut().and_then(|asked| asked.remove(&answer.entry)) {
             Some(file) => {
                 if answer.is_again && overtaken.insert(answer.entry) && overtaken.len() > MOST_AGAIN {
-                    return Err(violation("more answers said again than can have been lost"));
+                    return Err(violation("more answers sent again than can have been lost"));
                 }
                 Ok(Some(file))
             }

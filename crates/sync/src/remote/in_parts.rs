@@ -2,61 +2,132 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use towpath_content::Oid;
+use towpath_content::delta::exchange::{DeltaRun, NextSignature, NotDue, Reply, RequesterEnd};
 use towpath_transfer::FetchError;
 use towpath_transfer::plugin::THIS_MACHINE;
 
 use super::RemoteSupplier;
+use crate::delta_receiver::{DeltaReceiver, MadePart, Standing};
+use crate::delta_requests::DescribedBase;
 use crate::error::CopyError;
 use crate::file::CopyFile;
-use crate::incoming::{Incoming, Taken};
-use crate::message::{Answer, Delta, Finer, Message, violation};
+use crate::message::{DeltaMessage, Message, violation};
 use towpath_content::lock::lock;
 
 impl RemoteSupplier {
-    /// A file comes as a delta, or several; so many parts of its base were `signed`.
+    /// A file begins to come as what it has over its base, or has come so.
     pub(super) fn begin_delta(
         &self,
         file: Arc<CopyFile>,
         oid: Oid,
-        answer: &Answer,
-        signed: u64,
+        reply: Reply,
+        described: DescribedBase,
     ) -> Result<(), CopyError> {
-        if answer.is_same || answer.is_patch {
-            self.changed.named(true);
+        let mut requester = described.requester;
+        if described.oid.is_some() {
+            self.delta_requests.named(true);
         }
-        if answer.is_same {
-            self.take_base(file, oid);
-            return Ok(());
-        }
-        if answer.parts > 0 {
-            let begun = self.changed.begin(Arc::clone(&file), oid, answer, signed)?;
-            let Some(incoming) = begun else {
-                // The sender goes on: what it sends of this file is passed over.
-                self.fetch_instead(file, oid);
-                return Ok(());
-            };
-            if !self.opens(&file) {
-                return Ok(());
-            }
-            return match lock(&self.incoming).replace(incoming) {
-                None => Ok(()),
-                Some(_) => Err(violation("a file before another one is complete")),
-            };
-        }
-        let made = match answer.is_patch {
-            true => self.changed.patched(&file, &answer.content),
-            false => self.changed.whole(&file, &answer.content),
-        };
-        let Some(content) = made else {
+        requester.recv_reply(reply, file.size()).map_err(not_due)?;
+        let Some((base, _)) = file.base() else {
+            // The sender goes on: what it sends of this file is passed over.
             self.fetch_instead(file, oid);
             return Ok(());
         };
-        if self.opens(&file) && self.take_part(&file, &oid, 0, &content, answer.content.len() as u64) {
-            self.finish_delta(file, oid);
+        let mut receiver = DeltaReceiver { file, oid, base, requester, is_open: false, is_failed: false };
+        match self.work(&mut receiver) {
+            // It has nothing to answer before it has a run.
+            Standing::Waits | Standing::Sends(_) => match lock(&self.receiver).replace(receiver) {
+                None => Ok(()),
+                Some(_) => Err(violation("a file before another one is complete")),
+            },
+            standing => {
+                self.end_delta(receiver, &standing);
+                Ok(())
+            }
         }
-        Ok(())
+    }
+
+    /// The next run of a file that comes in parts.
+    pub fn take_delta(&self, message: &DeltaMessage) -> Result<(), CopyError> {
+        let run = DeltaRun::from_bytes(&message.bytes).map_err(|error| violation(&error.to_string()))?;
+        let entry = message.entry;
+        let is_current = {
+            let mut slot = lock(&self.receiver);
+            match slot.as_mut().filter(|receiver| receiver.file.wanted().entry == entry) {
+                None => false,
+                Some(receiver) => {
+                    let in_steps = run.wanted() > 0 && self.delta_requests.likes_steps();
+                    receiver.requester.recv_run(run, in_steps).map_err(not_due)?;
+                    true
+                }
+            }
+        };
+        match is_current {
+            true => self.go_on(entry),
+            // It is not wanted so any more, but the sender waits for an answer to each.
+            false => (0..run.wanted()).try_for_each(|_| self.send_signature(entry, &NextSignature::GivenUp)),
+        }
+    }
+
+    /// Does what a run led to. Nothing is sent or fetched while the file is locked, as that may wait.
+    fn go_on(&self, entry: u64) -> Result<(), CopyError> {
+        loop {
+            let (standing, ended) = {
+                let mut slot = lock(&self.receiver);
+                let Some(receiver) = slot.as_mut() else { return Ok(()) };
+                let standing = self.work(receiver);
+                let is_over = matches!(standing, Standing::Over(_) | Standing::Failed);
+                (standing, if is_over { slot.take() } else { None })
+            };
+            match (standing, ended) {
+                (Standing::Sends(signature), _) => self.send_signature(entry, &signature)?,
+                (standing, Some(receiver)) => {
+                    self.end_delta(receiver, &standing);
+                    return Ok(());
+                }
+                (_, None) => return Ok(()),
+            }
+        }
+    }
+
+    /// Behind what is being asked for.
+    fn send_signature(&self, entry: u64, signature: &NextSignature) -> Result<(), CopyError> {
+        let _in_turn = lock(&self.signing);
+        self.send_signature_now(entry, signature)
+    }
+
+    pub(super) fn send_signature_now(&self, entry: u64, signature: &NextSignature) -> Result<(), CopyError> {
+        self.send(Message::NextSignature(DeltaMessage { entry, bytes: signature.to_bytes().into() }))
+    }
+
+    /// Does what can be done of a file.
+    fn work(&self, receiver: &mut DeltaReceiver) -> Standing {
+        receiver.work(|file, oid, part, is_open| {
+            if !*is_open && !self.opens(file) {
+                return false;
+            }
+            *is_open = true;
+            self.take_part(file, oid, part)
+        })
+    }
+
+    /// Nothing more comes of a file so.
+    fn end_delta(&self, receiver: DeltaReceiver, standing: &Standing) {
+        let DeltaReceiver { file, oid, is_open, .. } = receiver;
+        match standing {
+            Standing::Over(RequesterEnd::Same) => self.take_base(file, oid),
+            Standing::Over(RequesterEnd::Written) => self.finish_delta(file, oid),
+            Standing::Over(RequesterEnd::GivenUp | RequesterEnd::UnknownBase) => {
+                tracing::debug!(%oid, "nothing came of a delta: the file is fetched");
+                if is_open {
+                    file.drop_parts();
+                    self.progress.with(|progress| progress.expected -= file.size());
+                }
+                self.fetch_instead(file, oid);
+            }
+            Standing::Waits | Standing::Sends(_) | Standing::Failed => {}
+        }
     }
 
     /// Makes room for a file's parts; false: the file has ended.
@@ -79,65 +150,16 @@ impl RemoteSupplier {
         }
         self.progress.with(|progress| progress.expected += file.size());
         self.progress.brought(&THIS_MACHINE.into(), file.size());
-        self.changed.saved(file.size());
+        self.delta_requests.saved(file.size());
         if file.has_found_base() {
             self.candidates.proved_base(true);
         }
         self.finish_delta(file, oid);
     }
 
-    /// The next run of a file that comes in parts.
-    pub fn take_delta(&self, run: &Delta) -> Result<(), CopyError> {
-        let outlined = self.take_run(run)?;
-        if !(run.is_last && (run.is_outline || run.wants_next)) {
-            return Ok(());
-        }
-        // The sender waits for an answer to each, and to what it wants besides.
-        let _in_turn = lock(&self.signing);
-        let answer = |signature| self.say(Message::Finer(Finer { entry: run.entry, signature }));
-        if run.is_outline {
-            answer(outlined.map_or_else(Bytes::new, Bytes::from))?;
-        }
-        if run.wants_next {
-            let next = current(&mut lock(&self.incoming), run).map(|it| self.changed.sign_next(it));
-            answer(next.transpose()?.unwrap_or_default())?;
-        }
-        Ok(())
-    }
-
-    /// Takes a run; if it was an outline's last, the signature to answer with.
-    fn take_run(&self, run: &Delta) -> Result<Option<Vec<u8>>, CopyError> {
-        let mut incoming = lock(&self.incoming);
-        let Some(current) = current(&mut incoming, run) else { return Ok(None) };
-        let taken = current.take(run)?;
-        let (file, oid) = (Arc::clone(&current.file), current.oid);
-        match taken {
-            Taken::Some => {}
-            Taken::Outline(signature) => return Ok(Some(signature)),
-            Taken::Part { offset, content, came, is_last } => {
-                let is_taken = self.take_part(&file, &oid, offset, &content, came);
-                if is_last || !is_taken {
-                    *incoming = None;
-                }
-                drop(incoming);
-                if is_last && is_taken {
-                    self.finish_delta(file, oid);
-                }
-            }
-            Taken::Nothing => {
-                *incoming = None;
-                drop(incoming);
-                tracing::debug!(%oid, given_up = run.is_given_up, "nothing came of a delta: the file is fetched");
-                file.drop_parts();
-                self.progress.with(|progress| progress.expected -= file.size());
-                self.fetch_instead(file, oid);
-            }
-        }
-        Ok(None)
-    }
-
-    /// A part of a file, of which `came` bytes came; false: the file has ended.
-    fn take_part(&self, file: &CopyFile, oid: &Oid, offset: u64, content: &[u8], came: u64) -> bool {
+    /// A part of a file; false: the file has ended.
+    fn take_part(&self, file: &CopyFile, oid: &Oid, part: &MadePart) -> bool {
+        let (offset, content) = (part.offset, &part.content[..]);
         let taken = match file.passes(&self.processors, oid, offset, content) {
             Err(outcome) => Err(FetchError::Ended(outcome)),
             Ok(()) => file.take_part(offset, content).map_err(|error| {
@@ -152,21 +174,21 @@ impl RemoteSupplier {
             }
             return false;
         }
-        let came = came.min(content.len() as u64);
+        let came = part.came.min(content.len() as u64);
         // Of several parts the first one tells.
         if offset == 0 && file.has_found_base() {
             self.candidates.proved_base(came <= content.len() as u64 / 2);
         }
         self.progress.brought(&self.source, came);
         self.progress.brought(&THIS_MACHINE.into(), content.len() as u64 - came);
-        self.changed.saved(content.len() as u64 - came);
+        self.delta_requests.saved(content.len() as u64 - came);
         true
     }
 
     fn finish_delta(&self, file: Arc<CopyFile>, oid: Oid) {
         match file.finish_parts(&oid) {
             Ok(true) => {
-                self.changed.made();
+                self.delta_requests.made();
                 self.progress.with(|progress| progress.objects += 1);
             }
             Ok(false) => {
@@ -185,11 +207,10 @@ impl RemoteSupplier {
 
     /// What was made of older versions: files, and bytes that did not have to come.
     pub fn made_of_older(&self) -> (u64, u64) {
-        self.changed.account()
+        self.delta_requests.account()
     }
 }
 
-/// The file that a run is of, if it is still wanted so.
-fn current<'a>(incoming: &'a mut Option<Incoming>, run: &Delta) -> Option<&'a mut Incoming> {
-    incoming.as_mut().filter(|incoming| incoming.file.wanted().entry == run.entry)
+fn not_due(error: NotDue) -> CopyError {
+    violation(&error.to_string())
 }

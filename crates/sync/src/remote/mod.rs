@@ -11,22 +11,23 @@ use std::sync::{Arc, Mutex, Weak};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use towpath_content::Oid;
+use towpath_content::delta::exchange::Request;
 use towpath_protocol::ControlSender;
 use towpath_protocol::processors::Processors;
 use towpath_transfer::Session;
 use towpath_transfer::progress::Progress;
 
 use self::settled::{Settlement, tell_settled};
-use super::changed::Changed;
+use super::delta_receiver::DeltaReceiver;
+use super::delta_requests::DeltaRequests;
 use super::file::CopyFile;
 use super::file_result::{FileResult, Settling};
-use super::incoming::Incoming;
 use super::message::hung_up;
-use super::message::{Asks, Base, Bases, Finer, Message, violation};
+use super::message::{Asks, Bases, DeltaMessage, Message, violation};
 use super::supply::Supplier;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
-use towpath_reuse::candidates::search::{CandidateSearch, Found};
+use towpath_reuse::candidates::search::CandidateSearch;
 
 /// Files asked for in one message.
 const TOGETHER: usize = 128;
@@ -44,7 +45,7 @@ pub struct RemoteSupplier {
     /// Files asked for and not answered; `None` once the copy is over. They lead back to this, so none may
     /// stay then.
     asked: Mutex<Option<HashMap<u64, Arc<CopyFile>>>>,
-    /// Those of which an answer that was said once more came first: the other one may still be on its way
+    /// Those of which an answer that was sent once more came first: the other one may still be on its way
     /// through another thread.
     overtaken: Mutex<HashSet<u64>>,
     next: Mutex<Asks>,
@@ -54,10 +55,10 @@ pub struct RemoteSupplier {
     source: Arc<str>,
     /// All that can be compressed is to be.
     compress: bool,
-    changed: Changed,
+    delta_requests: DeltaRequests,
     candidates: CandidateSearch,
     /// A file that comes in parts: the sender sends one after the other.
-    incoming: Mutex<Option<Incoming>>,
+    receiver: Mutex<Option<DeltaReceiver>>,
     /// Held while signatures are told: what is asked for comes before what answers demand.
     signing: Mutex<()>,
     /// What files pass.
@@ -72,13 +73,13 @@ type HeldAnswers = (Arc<CopyFile>, Oid);
 
 impl RemoteSupplier {
     /// Speaks over `control` and fetches by `session`. With `compress` all bytes are fetched if the sender
-    /// can't pack what it says. What comes besides the session passes `processors`. Must be made within
+    /// can't pack its messages. What comes besides the session passes `processors`. Must be made within
     /// a runtime.
     pub fn new(
         control: ControlSender,
         session: &Arc<Session>,
         compress: bool,
-        changed: Changed,
+        delta_requests: DeltaRequests,
         candidates: CandidateSearch,
         processors: &Processors,
     ) -> Arc<Self> {
@@ -94,9 +95,9 @@ impl RemoteSupplier {
             progress: session.progress(),
             source: "sender".into(),
             compress,
-            changed,
+            delta_requests,
             candidates,
-            incoming: Mutex::default(),
+            receiver: Mutex::default(),
             signing: Mutex::default(),
             processors: processors.clone(),
             held: Mutex::new(Some(Vec::new())),
@@ -104,7 +105,7 @@ impl RemoteSupplier {
         })
     }
 
-    fn say(&self, message: Message) -> Result<(), CopyError> {
+    fn send(&self, message: Message) -> Result<(), CopyError> {
         self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
     }
 
@@ -122,15 +123,16 @@ impl RemoteSupplier {
         let (files, sought): (Vec<_>, Vec<_>) =
             files.iter().filter_map(|(entry, file)| Some(((*entry, file), file.sought()?))).unzip();
         let Some(root) = files.first().and_then(|(_, file)| file.root()) else { return };
-        let found = self.candidates.find(root, |bytes| self.changed.network_for(bytes), &sought);
+        let found = self.candidates.find(root, |bytes| self.delta_requests.network_for(bytes), &sought);
         let (mut alike, mut older) = (Vec::new(), Vec::new());
         for ((entry, file), found) in files.into_iter().zip(found) {
-            match &found {
-                Some(Found::Same(_)) => alike.push(entry),
-                Some(Found::Base(..) | Found::Outside(_)) => older.push(entry),
-                None => continue,
+            let Some(found) = found else { continue };
+            if found.is_same() {
+                alike.push(entry)
+            } else {
+                older.push(entry)
             }
-            found.into_iter().for_each(|found| file.set_found(found));
+            file.set_found(found);
         }
         let is_left = |entry: &u64| !alike.contains(entry) && !older.contains(entry);
         asks.compare.retain(is_left);
@@ -139,42 +141,37 @@ impl RemoteSupplier {
         asks.entries.extend(older);
     }
 
-    /// Tells the sender what lies in the place of files that are about to be asked for; returns those whose parts are to
-    /// be signed behind that.
-    fn say_bases(&self, files: &[(u64, Arc<CopyFile>)], must_sign: bool) -> Result<Vec<Base>, CopyError> {
-        let (mut bases, mut bytes, mut in_parts) = (Vec::new(), 0, Vec::new());
-        for base in self.changed.sign(files, must_sign) {
-            if base.parts > 0 {
-                in_parts.push(base.clone());
-            }
+    /// Tells the sender what lies in the place of files that are about to be asked for.
+    fn send_bases(&self, requests: &[(u64, Request)]) -> Result<(), CopyError> {
+        let (mut bases, mut bytes) = (Vec::new(), 0);
+        for (entry, request) in requests {
             // Files asked for together are so few that what has no signature fits.
-            let cost = if base.signature.is_empty() { 0 } else { base.signature.len() + BASE_COST };
+            let signature = request.base.signature_len();
+            let cost = if signature == 0 { 0 } else { signature + BASE_COST };
             if bytes + cost > BASES_BYTES {
-                self.say(Message::Bases(Bases { bases: std::mem::take(&mut bases) }))?;
+                self.send(Message::Bases(Bases { bases: std::mem::take(&mut bases) }))?;
                 bytes = 0;
             }
             bytes += cost;
-            bases.push(base);
+            bases.push(DeltaMessage { entry: *entry, bytes: request.to_bytes().into() });
         }
-        if !bases.is_empty() {
-            self.say(Message::Bases(Bases { bases }))?;
-        }
-        Ok(in_parts)
+        if bases.is_empty() { Ok(()) } else { self.send(Message::Bases(Bases { bases })) }
     }
 
     /// Asks for files, after telling what lies in their places.
     fn ask(&self, asks: Asks, must_sign: bool) -> Result<(), CopyError> {
         let files = self.files(&asks.entries);
-        let in_parts = self.say_bases(&files, must_sign)?;
-        let pack = self.changed.pack_level(self.compress);
+        let requests = self.delta_requests.requests(&files, must_sign);
+        self.send_bases(&requests)?;
+        let pack = self.delta_requests.pack_level(self.compress);
         let inline = if self.compress && pack == 0 { 0 } else { INLINE };
-        let takes_outlines = self.changed.takes_outlines();
         let _first = lock(&self.signing);
-        self.say(Message::Asks(Asks { inline, pack, takes_outlines, ..asks }))?;
-        for base in in_parts {
-            let file = files.iter().find(|(entry, _)| *entry == base.entry);
-            let say = |signature| self.say(Message::Finer(Finer { entry: base.entry, signature }));
-            file.map_or(Ok(()), |(_, file)| self.changed.sign_first(&base, file, say))?;
+        self.send(Message::Asks(Asks { inline, pack, ..asks }))?;
+        for (entry, request) in requests {
+            if let Some((_, file)) = files.iter().find(|(number, _)| *number == entry) {
+                let send = |signature| self.send_signature_now(entry, &signature);
+                self.delta_requests.sign_ahead(&request.base, file, send)?;
+            }
         }
         Ok(())
     }
@@ -183,10 +180,10 @@ impl RemoteSupplier {
     fn ask_again(&self, entries: Vec<u64>) -> Result<(), CopyError> {
         for entry in &entries {
             let is_asked = lock(&self.asked).as_ref().is_some_and(|asked| asked.contains_key(entry));
-            if self.changed.answered(*entry).and_then(|told| told.oid).is_none() || !is_asked {
+            if self.delta_requests.answered(*entry).and_then(|told| told.oid).is_none() || !is_asked {
                 return Err(violation("a base that nobody named is lacking"));
             }
-            self.changed.named(false);
+            self.delta_requests.named(false);
         }
         for entries in entries.chunks(TOGETHER) {
             self.ask(Asks { entries: entries.to_vec(), ..Asks::default() }, true)?;
@@ -198,7 +195,7 @@ impl RemoteSupplier {
     pub fn end(&self) {
         *lock(&self.asked) = None;
         *lock(&self.held) = None;
-        *lock(&self.incoming) = None;
+        *lock(&self.receiver) = None;
     }
 
     /// Waits until the sender was told of all files that are done with.

@@ -42,7 +42,7 @@ pub(super) async fn tell_settled(control: ControlSender, mut done: mpsc::Unbound
             }
             tokio::time::sleep(GATHER).await;
         }
-        if told.say(&control).await.is_err() {
+        if told.send(&control).await.is_err() {
             return;
         }
     }
@@ -71,7 +71,7 @@ impl ToldSettled {
         self.count >= TOGETHER * 8 || self.considered.is_some() || self.flushed.is_some()
     }
 
-    async fn say(self, control: &ControlSender) -> Result<(), ControlClosed> {
+    async fn send(self, control: &ControlSender) -> Result<(), ControlClosed> {
         if self.settled != Settled::default() {
             control.send(Message::Settled(self.settled).into_bytes()).await?;
         }

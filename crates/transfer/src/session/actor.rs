@@ -234,7 +234,7 @@ impl Actor {
                     self.table.finish(key, Err(why));
                 }
             }
-            // Whoever requests one takes it from there.
+            // The one who requests it takes it from there.
             Description::Samples { first, bytes } => {
                 if self.table.samples(key, first, &bytes) {
                     self.advance(key);

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::intervals::Intervals;
+use crate::plugin::is_near;
 use crate::rate::Rate;
 
 /// Pieces that wait to be read or are, at most, and before it is known how fast that is.
@@ -32,9 +33,8 @@ const STEP: f64 = 0.618_033_988_749_894_9;
 /// A disk faster than this share of the network is waited for where pieces are likely good: what is fetched once more
 /// has to save time.
 const FAST_DISK: f64 = 0.5;
-/// A network so near is most likely fast. For what such a one brings in a tenth of a second it is tried before the disk, so
+/// A near network is most likely fast. For what such a one brings in a tenth of a second it is tried before the disk, so
 /// long, and the disk rests while it does bring the rest that soon: a slow disk would take longer for what it has begun.
-const NEAR: Duration = Duration::from_millis(1);
 const MOST_TRIED: u64 = 12 << 20;
 const TRIED: Duration = Duration::from_millis(50);
 const SOON: f64 = 0.1;
@@ -123,7 +123,7 @@ impl Comparison {
     pub(super) fn begin(&mut self, bytes: u64, round_trip: impl FnOnce() -> Option<Duration>, now: Duration) {
         let is_little = self.left.len().saturating_mul(bytes) <= MOST_TRIED;
         if !std::mem::replace(&mut self.has_begun, true) && is_little {
-            let near = round_trip().filter(|far| (Duration::from_nanos(1)..NEAR).contains(far));
+            let near = round_trip().filter(|far| is_near(*far));
             self.trial = near.map(|_| (now + TRIED, bytes));
         }
     }

@@ -205,7 +205,7 @@ fn apply_given(mut arguments: SyncArguments, mut given: Vec<GivenFlag>) -> Resul
         let preserve = &mut arguments.options.preserve;
         (preserve.hard_links, preserve.acls, preserve.xattrs) = (false, false, false);
     }
-    // How files are read holds for those named before it as well.
+    // The way in which files are read holds for those named before it as well.
     let (first, then): (Vec<_>, Vec<_>) = given.into_iter().partition(|given| given.flag.long == "from0");
     for given in first.into_iter().chain(then) {
         given.apply(&mut arguments).map_err(|error| format!("--{}: {error}", given.flag.long))?;

@@ -191,7 +191,7 @@ fn without_flags_it_is_what_rsync_calls_ahax() {
         let mut options = parse(line).options;
         assert!(options.preserve.devices && options.preserve.specials, "{line}");
         (options.preserve.devices, options.preserve.specials) = (false, false);
-        // What gives rights is asked for by name.
+        // Metadata that gives rights is asked for by name.
         assert!(options.preserve.special_bits && options.preserve.privileged_xattrs, "{line}");
         (options.preserve.special_bits, options.preserve.privileged_xattrs) = (false, false);
         assert_eq!(options, plain, "{line}");

@@ -23,6 +23,7 @@ use crate::adaptive::heuristics::File;
 use crate::adaptive::operations::{DiskLimits, OperationId, PlannedOperation};
 use crate::adaptive::paths::SplitDirectory;
 use crate::adaptive::{Account, Scheduler, Settings};
+use crate::policy::network::Network;
 
 /// Most bytes that the sink and the kernel's receive queue hold.
 const SINK: f64 = 32e6;
@@ -221,10 +222,12 @@ impl<'a> Fetch<'a> {
             arrived: self.world.size - rest as u64,
             rest: rest as u64,
             size: self.world.size,
-            rate: self.rate.get(at(self.now), 64 << 10),
+            network: Network {
+                rate: self.rate.get(at(self.now), 64 << 10),
+                round_trip: at(self.world.round_trip),
+            },
             // There is no TCP here that has to find it.
             hoped_rate: 0.0,
-            round_trip: at(self.world.round_trip),
             disk_rate: Costs::new(self.chunk() as u64).hoped_rate(),
             disk_is_free: self.backpressure.disk_is_free(),
             is_promising: true,

@@ -43,7 +43,7 @@ impl TransferPlugin for Slow {
     }
 
     fn path(&self) -> PathState {
-        PathState { round_trip: Duration::from_millis(40), ..PathState::default() }
+        PathState { shortest: Duration::from_millis(40), ..PathState::default() }
     }
 
     fn get_descriptors<'a>(

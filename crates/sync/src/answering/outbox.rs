@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use towpath_content::delta::exchange::DeltaRun;
 use towpath_protocol::{ControlClosed, ControlSender, Delivered};
 
 use super::Answering;
 use crate::error::CopyError;
 use crate::message::hung_up;
-use crate::message::{Answer, Answers, Delta, Message};
+use crate::message::{Answer, Answers, DeltaMessage, Message};
 use crate::reading::Ask;
 use towpath_content::lock::lock;
 use towpath_reuse::policy::compression_level::compression_level;
@@ -18,17 +19,15 @@ use towpath_reuse::policy::compression_level::compression_level;
 /// Bytes of answers in one message, and what each takes besides its content, at most.
 const MESSAGE_BYTES: usize = 192 << 10;
 const ANSWER_COST: usize = 96;
-/// Bytes of a delta in one message.
-const DELTA_BYTES: usize = 128 << 10;
 
 impl Answering {
     /// Blocks while the connection takes no more.
-    pub fn say(&self, message: Message) -> Result<(), CopyError> {
+    pub fn send(&self, message: Message) -> Result<(), CopyError> {
         self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
     }
 
     /// The next bytes of the tree, at most a block.
-    pub fn say_entries(&self, bytes: Bytes) -> Result<(), CopyError> {
+    pub fn send_entries(&self, bytes: Bytes) -> Result<(), CopyError> {
         let bytes = Message::Entries(bytes).into_bytes();
         let bytes = match self.pack_entries.load(Ordering::Relaxed) {
             0 => bytes,
@@ -37,8 +36,8 @@ impl Answering {
         self.runtime.block_on(self.control.send(bytes)).map_err(|_| hung_up())
     }
 
-    fn say_packed(&self, message: Message) -> Result<(), CopyError> {
-        self.say_at_rate(self.packed(message, &self.control))
+    fn send_packed(&self, message: Message) -> Result<(), CopyError> {
+        self.send_bytes(self.packed(message, &self.control))
     }
 
     /// zstd's level for what goes `way` next; 0: it goes as it is.
@@ -70,12 +69,12 @@ impl Answering {
         packed
     }
 
-    fn say_at_rate(&self, bytes: Bytes) -> Result<(), CopyError> {
-        self.send_at_rate(&self.control, bytes).map_err(|_| hung_up())
+    fn send_bytes(&self, bytes: Bytes) -> Result<(), CopyError> {
+        self.send_over(&self.control, bytes).map_err(|_| hung_up())
     }
 
     /// The person's limit holds for all ways together.
-    fn send_at_rate(&self, way: &ControlSender, bytes: Bytes) -> Result<(), ControlClosed> {
+    fn send_over(&self, way: &ControlSender, bytes: Bytes) -> Result<(), ControlClosed> {
         self.runtime.block_on(way.send(bytes))
     }
 
@@ -89,58 +88,42 @@ impl Answering {
         let mut asked = lock(&self.asked);
         let again = asked.iter_mut().filter_map(|(&entry, asked)| {
             let (inline, located) = (asked.beside.take()?, asked.located.clone());
-            let (base, older, in_parts, is_guess) = (None, None, false, false);
-            Some(Ask {
-                entry,
-                compare: false,
-                inline,
-                is_again: true,
-                base,
-                older,
-                in_parts,
-                is_guess,
-                located,
-            })
+            Some(Ask { entry, compare: false, inline, is_again: true, request: None, located })
         });
         again.collect()
     }
 
-    /// One part's delta, in runs that messages take; `last` is what is said with the last one.
-    pub(super) fn say_part(&self, last: Delta, bytes: Vec<u8>) -> Result<(), CopyError> {
-        let bytes = Bytes::from(bytes);
-        for start in (0..bytes.len()).step_by(DELTA_BYTES) {
-            let end = bytes.len().min(start + DELTA_BYTES);
-            let is_last = end == bytes.len();
-            let run = if is_last { last.clone() } else { Delta { entry: last.entry, ..Delta::default() } };
-            let run = Delta { bytes: bytes.slice(start..end), is_last, ..run };
-            self.say_at_rate(Message::Delta(run).into_bytes())?;
-        }
-        Ok(())
+    /// A run of a file that goes in parts.
+    pub(super) fn send_run(&self, entry: u64, run: &DeltaRun<'_>) -> Result<(), CopyError> {
+        // They may come as soon as it was sent.
+        self.signatures.expect(entry, run.wanted() as u64);
+        let bytes = run.to_bytes().into();
+        self.send_bytes(Message::Delta(DeltaMessage { entry, bytes }).into_bytes())
     }
 
     /// Answers in messages that a control stream takes, contents on the better way.
-    pub(super) fn say_answers(&self, answers: Vec<Answer>) -> Result<(), CopyError> {
+    pub(super) fn send_answers(&self, answers: Vec<Answer>) -> Result<(), CopyError> {
         let beside = lock(&self.beside).clone();
         let Some(way) = beside else {
-            return in_messages(answers, |answers| self.say_packed(Message::Answers(Answers { answers })));
+            return in_messages(answers, |answers| self.send_packed(Message::Answers(Answers { answers })));
         };
         let (whole, named): (Vec<_>, Vec<_>) = answers.into_iter().partition(Answer::is_whole);
-        in_messages(named, |answers| self.say_packed(Message::Answers(Answers { answers })))?;
-        in_messages(whole, |answers| self.say_beside(&way, answers))
+        in_messages(named, |answers| self.send_packed(Message::Answers(Answers { answers })))?;
+        in_messages(whole, |answers| self.send_beside(&way, answers))
     }
 
     /// Contents that go `way`, or over the first connection after all.
-    fn say_beside(&self, way: &ControlSender, mut answers: Vec<Answer>) -> Result<(), CopyError> {
+    fn send_beside(&self, way: &ControlSender, mut answers: Vec<Answer>) -> Result<(), CopyError> {
         self.note_beside(&answers, true);
         // Its bytes are shared, not copied.
         let message = Message::Answers(Answers { answers: answers.clone() });
-        if self.send_at_rate(way, self.packed(message, way)).is_ok() {
+        if self.send_over(way, self.packed(message, way)).is_ok() {
             return Ok(());
         }
         self.note_beside(&answers, false);
         // Its loss may have been noticed between the two, and each of these be answered again too.
         answers.iter_mut().for_each(|answer| answer.is_again = true);
-        self.say_packed(Message::Answers(Answers { answers }))
+        self.send_packed(Message::Answers(Answers { answers }))
     }
 
     /// These contents are about to go beside, or did not.
@@ -157,17 +140,17 @@ impl Answering {
 /// Says answers in messages that a control stream takes.
 fn in_messages(
     answers: Vec<Answer>,
-    mut say: impl FnMut(Vec<Answer>) -> Result<(), CopyError>,
+    mut send: impl FnMut(Vec<Answer>) -> Result<(), CopyError>,
 ) -> Result<(), CopyError> {
     let (mut message, mut bytes) = (Vec::new(), 0);
     for answer in answers {
-        let cost = answer.content.len() + ANSWER_COST;
+        let cost = answer.content.len() + answer.reply.len() + ANSWER_COST;
         if bytes + cost > MESSAGE_BYTES {
-            say(std::mem::take(&mut message))?;
+            send(std::mem::take(&mut message))?;
             bytes = 0;
         }
         bytes += cost;
         message.push(answer);
     }
-    if message.is_empty() { Ok(()) } else { say(message) }
+    if message.is_empty() { Ok(()) } else { send(message) }
 }

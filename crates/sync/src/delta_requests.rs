@@ -1,5 +1,4 @@
-//! The receiver's part of files that come as deltas of what lies in their place, or of what is probably an older version and lies
-//! elsewhere: signs that when it asks for them, and puts them together of what is answered.
+//! Requests of changed files: names or signs what lies in their place, or what is probably an older version and lies elsewhere.
 //!
 //! Nothing here proves anything: a file whose hash is not its name is fetched like any other.
 
@@ -9,30 +8,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use rayon::prelude::*;
 use tokio::runtime::Handle;
 use towpath_content::Oid;
 
+use super::exchange::read_part;
 use super::file::CopyFile;
-use super::incoming::{Incoming, apply_patch, read, sign_part};
-use super::message::{Answer, Base, violation};
 use crate::error::CopyError;
+use towpath_content::delta::exchange::{
+    Base, MAX_OUTLINES, NextSignature, PatchParts, Request, Requester, SignedParts, parts,
+};
 use towpath_content::lock::lock;
-use towpath_reuse::delta::deltas;
-use towpath_reuse::delta::patches;
-use towpath_reuse::delta::refine;
 use towpath_reuse::policy::network::Network;
+use towpath_reuse::policy::table::MISSES;
 
 /// Bytes of signatures on their way, of files that were not answered; further ones are asked for as they are.
 const MOST_SIGNED: u64 = 8 << 20;
-/// So many bases are named in vain before only signatures are sent.
-const MISSES: u64 = 16;
-/// How long the first ask waits until something is known of the network: that of ssh's own pipe takes one to three round trips, ...
-const WAIT_LIMIT: Duration = Duration::from_millis(60);
-/// ... which are longer over long distances: for files that could come as deltas it waits as long as a network that is too fast
-/// for that would take for them, but no longer than this.
-const MAX_WAIT_LIMIT: Duration = Duration::from_millis(600);
 
 /// What is known of the network at the moment.
 pub type Look = Box<dyn Fn() -> Network + Send + Sync>;
@@ -40,7 +31,7 @@ pub type Look = Box<dyn Fn() -> Network + Send + Sync>;
 pub type Known = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// See the head of this module.
-pub struct Changed {
+pub struct DeltaRequests {
     look: Look,
     /// The other side takes bases, and knows packed messages.
     is_understood: bool,
@@ -48,7 +39,7 @@ pub struct Changed {
     unknown: Mutex<Option<(Known, Duration)>>,
     runtime: Handle,
     /// By entry.
-    signed: Mutex<HashMap<u64, Told>>,
+    described: Mutex<HashMap<u64, DescribedBase>>,
     outstanding: AtomicU64,
     /// How often the sender had a base that was named, and how often not.
     hits: AtomicU64,
@@ -57,18 +48,17 @@ pub struct Changed {
     saved: AtomicU64,
 }
 
-/// What the sender was told of a file's base.
-#[derive(Default)]
-pub struct Told {
+/// Base in a request.
+pub struct DescribedBase {
     /// Bytes of its signatures.
     bytes: u64,
-    /// Its name, if that was told instead.
+    /// Its name, if the request has that.
     pub oid: Option<Oid>,
-    /// Signatures of its parts that follow the ask.
-    pub ahead: u64,
+    /// Takes what comes.
+    pub requester: Requester,
 }
 
-impl Changed {
+impl DeltaRequests {
     /// `look` tells of the network, once `known` completes; `is_understood`: the sender takes bases. Must be made within a
     /// runtime.
     pub fn new(look: Look, known: Known, is_understood: bool) -> Self {
@@ -77,7 +67,7 @@ impl Changed {
             is_understood,
             unknown: Mutex::new(Some((known, Duration::ZERO))),
             runtime: Handle::current(),
-            signed: Mutex::default(),
+            described: Mutex::default(),
             outstanding: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -93,7 +83,7 @@ impl Changed {
 
     /// The same, if that could save so many bytes.
     pub fn network_for(&self, bytes: u64) -> Network {
-        let wait_limit = Network::shortest_for(bytes).clamp(WAIT_LIMIT, MAX_WAIT_LIMIT);
+        let wait_limit = Network::first_wait(bytes);
         let mut unknown = lock(&self.unknown);
         if let Some((known, waited)) = &mut *unknown {
             let rest = wait_limit.saturating_sub(std::mem::replace(waited, wait_limit.max(*waited)));
@@ -115,15 +105,14 @@ impl Changed {
         level.max(is_asked.into())
     }
 
-    /// How many outlines may precede a part's delta where that saves much.
-    pub fn takes_outlines(&self) -> u32 {
-        let is_liked = self.is_understood && self.network().likes_outlines();
-        if is_liked { refine::MOST_OUTLINES as u32 } else { 0 }
+    /// Whether deltas of what is signed next may come in steps.
+    pub fn likes_steps(&self) -> bool {
+        self.is_understood && self.network().likes_outlines()
     }
 
-    /// Names or signs what lies in the place of files that are about to be asked for, where that pays; with
-    /// `must_sign` it does not name it. Blocks.
-    pub fn sign(&self, files: &[(u64, Arc<CopyFile>)], must_sign: bool) -> Vec<Base> {
+    /// Requests that name or sign what lies in the place of files that are about to be asked for, where that pays; with
+    /// `must_sign` they do not name it. Blocks.
+    pub fn requests(&self, files: &[(u64, Arc<CopyFile>)], must_sign: bool) -> Vec<(u64, Request)> {
         if !self.is_understood || files.iter().all(|(_, file)| file.old_size().is_none()) {
             return Vec::new();
         }
@@ -133,38 +122,29 @@ impl Changed {
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
         let may_name = !must_sign && misses < MISSES + hits;
         let is_idle = self.outstanding.load(Ordering::Relaxed) == 0;
-        let signed = files.par_iter().with_max_len(4).filter_map(|(entry, file)| {
-            let new = file.wanted().size;
-            let old = file.old_size().filter(|old| network.likes_name(*old, new))?;
+        let described = files.par_iter().with_max_len(4).filter_map(|(entry, file)| {
+            let old = file.old_size().filter(|old| network.likes_name(*old, file.wanted().size))?;
             if self.outstanding.load(Ordering::Relaxed) > MOST_SIGNED {
                 return None;
             }
-            let is_guess = file.has_guessed_base();
-            if may_name
-                && patches::parts(old, new).is_some()
-                && let Some(oid) = file.old_oid()
-            {
-                lock(&self.signed).insert(*entry, Told { oid: Some(oid), ..Told::default() });
-                let oid = Bytes::copy_from_slice(&oid.to_bytes());
-                return Some(Base { entry: *entry, oid, in_parts: true, is_guess, ..Base::default() });
-            }
-            if !network.likes_delta(old, new) {
-                return None;
-            }
-            let (base, bytes) = base_of(file, old, &network)?;
-            lock(&self.signed).insert(*entry, Told { bytes, ..Told::default() });
+            let (base, bytes) = describe(file, old, &network, may_name)?;
             self.outstanding.fetch_add(bytes, Ordering::Relaxed);
-            Some(Base { entry: *entry, is_guess, ..base })
+            Some((*entry, file, old, base, bytes))
         });
-        let mut signed: Vec<_> = signed.collect();
-        let is_alone = is_idle && signed.iter().filter(|base| base.parts > 0).count() == 1;
-        for base in signed.iter_mut().filter(|base| base.parts > 0) {
-            base.ahead = network.signatures_ahead(base.parts, is_alone);
-            if let Some(told) = lock(&self.signed).get_mut(&base.entry) {
-                told.ahead = base.ahead.into();
+        let described: Vec<_> = described.collect();
+        let in_parts = described.iter().filter(|(.., base, _)| base.ahead() > 0).count();
+        let outlines = if network.likes_outlines() { MAX_OUTLINES } else { 0 };
+        let request = |(entry, file, old, mut base, bytes): (u64, &Arc<CopyFile>, u64, Base, u64)| {
+            if let Base::Parts { count, ahead } = &mut base {
+                *ahead = network.signatures_ahead(*count as u32, is_idle && in_parts == 1).into();
             }
-        }
-        signed
+            let oid = if let Base::Named(oid) = base { Some(oid) } else { None };
+            let request = Request { base, is_guess: file.has_guessed_base(), outlines };
+            let requester = Requester::new(&request, old);
+            lock(&self.described).insert(entry, DescribedBase { bytes, oid, requester });
+            (entry, request)
+        };
+        described.into_iter().map(request).collect()
     }
 
     /// Whether the sender had a base that was named.
@@ -173,71 +153,28 @@ impl Changed {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A file was answered, one way or the other: what had been told of its base, if anything.
-    pub fn answered(&self, entry: u64) -> Option<Told> {
-        let told = lock(&self.signed).remove(&entry)?;
-        self.outstanding.fetch_sub(told.bytes, Ordering::Relaxed);
-        Some(told)
-    }
-
-    /// The content that a delta makes of a file's base, if it has one part.
-    pub fn whole(&self, file: &CopyFile, delta: &[u8]) -> Option<Vec<u8>> {
-        let (base, old) = file.base()?;
-        let base = read(&base, &deltas::part(old, 1, 0)?)?;
-        deltas::part(file.size(), 1, 0)?;
-        deltas::apply(delta, &base, file.size())
-    }
-
-    /// The content that a patch makes of a file's base.
-    pub fn patched(&self, file: &CopyFile, patch: &[u8]) -> Option<Vec<u8>> {
-        let (base, old) = file.base()?;
-        apply_patch(&base, old, file.size(), patch)
-    }
-
-    /// A file begins to come in parts, or as one patch. So many parts of its base were `signed`.
-    pub fn begin(
-        &self,
-        file: Arc<CopyFile>,
-        oid: Oid,
-        answer: &Answer,
-        signed: u64,
-    ) -> Result<Option<Incoming>, CopyError> {
-        let (parts, is_patch, size) = (u64::from(answer.parts), answer.is_patch, file.size());
-        let is_possible = match (is_patch, parts) {
-            (true, 1) => patches::may_be_whole(0, size),
-            (true, _) => deltas::part(size, parts, 0).is_some(),
-            (false, _) => parts <= deltas::MAX_PARTS && deltas::part(size, parts, 0).is_some(),
-        };
-        if !is_possible {
-            return Err(violation("parts that are too many or too long"));
-        }
-        let Some((base, old)) = file.base() else { return Ok(None) };
-        if is_patch && parts > 1 && patches::parts(old, size) != Some(parts) {
-            return Err(violation("more or fewer parts than a patch has"));
-        }
-        Ok(Some(Incoming::new(file, oid, (base, old), (parts, signed), is_patch)))
+    /// A file was answered: its base, if the request described one.
+    pub fn answered(&self, entry: u64) -> Option<DescribedBase> {
+        let described = lock(&self.described).remove(&entry)?;
+        self.outstanding.fetch_sub(described.bytes, Ordering::Relaxed);
+        Some(described)
     }
 
     /// The signatures that follow an ask for a file at once, one after the other: the first one is on its way while the second
     /// one is made. Blocks.
-    pub fn sign_first(
+    pub fn sign_ahead(
         &self,
         base: &Base,
         file: &CopyFile,
-        mut say: impl FnMut(Bytes) -> Result<(), CopyError>,
+        mut send: impl FnMut(NextSignature) -> Result<(), CopyError>,
     ) -> Result<(), CopyError> {
-        let (in_steps, new) = (self.network().likes_outlines(), file.wanted().size);
-        for index in 0..base.ahead {
-            let sign = |(old, size)| sign_part(&old, size, new, base.parts.into(), index.into(), in_steps);
-            say(Bytes::from(file.base().and_then(sign).unwrap_or_default()))?;
+        let Base::Parts { count, ahead } = *base else { return Ok(()) };
+        let in_steps = self.likes_steps();
+        for index in 0..ahead {
+            let signature = sign_part(file, count, index, in_steps);
+            send(signature.map_or(NextSignature::GivenUp, NextSignature::Signed))?;
         }
         Ok(())
-    }
-
-    /// The signature of the next part of a file.
-    pub fn sign_next(&self, incoming: &mut Incoming) -> Result<Bytes, CopyError> {
-        let signature = incoming.sign_next(self.network().likes_outlines())?;
-        Ok(signature.unwrap_or_default().into())
     }
 
     /// A file was made of its older version.
@@ -256,18 +193,35 @@ impl Changed {
     }
 }
 
-/// A file's signature, or its parts, which are signed later; and how many bytes all of that may take.
-fn base_of(file: &CopyFile, old: u64, network: &Network) -> Option<(Base, u64)> {
-    let (base, new) = (file.base()?.0, file.wanted().size);
-    let parts = deltas::parts(old, new)?;
-    let in_steps = network.likes_outlines();
-    if parts > 1 {
-        let bytes = parts * deltas::signature_len(old.div_ceil(parts), old, in_steps);
-        return Some((Base { parts: parts as u32, ..Base::default() }, bytes));
+/// A file's base by its name, its signature, or its parts, which are signed later; and how many bytes all signatures may take.
+fn describe(file: &CopyFile, old: u64, network: &Network, may_name: bool) -> Option<(Base, u64)> {
+    let new = file.wanted().size;
+    if may_name
+        && PatchParts::new(old, new).is_some()
+        && let Some(oid) = file.old_oid()
+    {
+        return Some((Base::Named(oid), 0));
     }
-    let signature = Bytes::from(sign_part(&base, old, new, 1, 0, in_steps)?);
+    if !network.likes_delta(old, new) {
+        return None;
+    }
+    let count = parts::parts(old, new)?;
+    let in_steps = network.likes_outlines();
+    if count > 1 {
+        file.base()?;
+        let bytes = count * parts::signature_len(old.div_ceil(count), old, in_steps);
+        return Some((Base::Parts { count, ahead: 1 }, bytes));
+    }
+    let signature = sign_part(file, 1, 0, in_steps)?;
     let bytes = signature.len() as u64;
-    Some((Base { signature, ..Base::default() }, bytes))
+    Some((Base::Signature(signature), bytes))
+}
+
+/// The signature of a part of a file's base, as far as its size is known.
+fn sign_part(file: &CopyFile, count: u64, index: u64, in_steps: bool) -> Option<Vec<u8>> {
+    let (base, old) = file.base()?;
+    let parts = SignedParts::new(old, file.wanted().size, count)?;
+    parts.sign(index, &read_part(&base, parts.base(index)?)?, in_steps)
 }
 
 #[cfg(test)]
@@ -277,6 +231,7 @@ mod tests {
 
     use tokio::sync::oneshot;
     use tokio::time::{Instant, sleep};
+    use towpath_reuse::policy::table::{FIRST_WAIT as WAIT_LIMIT, MOST_FIRST_WAIT as MAX_WAIT_LIMIT};
 
     use super::*;
 
@@ -291,13 +246,13 @@ mod tests {
             standing.await;
             stands.store(true, Ordering::Relaxed);
         };
-        let changed = Changed::new(Box::new(look), Box::pin(known), true);
+        let requests = DeltaRequests::new(Box::new(look), Box::pin(known), true);
         let (told, known) = oneshot::channel();
         // No thread of the runtime: its time stands still while those work.
         std::thread::spawn(move || {
             // Somebody asks for little first.
-            changed.network();
-            told.send(changed.network_for(for_bytes)).unwrap();
+            requests.network();
+            told.send(requests.network_for(for_bytes)).unwrap();
         });
         known.await.unwrap()
     }

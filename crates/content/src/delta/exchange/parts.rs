@@ -1,20 +1,15 @@
-//! A file that replaces an older version, as a delta of that: signed where the old one lies, made where the
-//! new one does.
-//!
-//! A large file is cut into parts, as many of the old version as of the new one, and each is a delta of
-//! its counterpart (`docs/formats/delta.md`): both sides hold one part at a time. A signature is a claim and
-//! so is a delta; what is made of one counts if it hashes to the file's name. Pure.
+//! Cutting of a file and its base into parts, each of which is a delta of its counterpart: signed where the base lies, made where
+//! the file does. Both sides hold one part at a time.
 
 use std::ops::Range;
 
-use towpath_content::delta::{Delta, MAX_BLOCK_LEN, MAX_TARGET_LEN, Signature, diff};
-use towpath_protocol::packing;
+use crate::delta::{Delta, MAX_BLOCK_LEN, MAX_TARGET_LEN, Signature, diff};
 
 /// Bytes of a part, at most.
-pub const PART: u64 = MAX_TARGET_LEN as u64;
+pub const MAX_PART_LEN: u64 = MAX_TARGET_LEN as u64;
 /// Bytes of most parts: the literals of the first one travel while others are signed. What moved from one to another is a
 /// literal, so that shorter ones would cost more than they save.
-const USUAL_PART: u64 = PART / 2;
+const USUAL_PART: u64 = MAX_PART_LEN / 2;
 /// Parts of a file: a larger one comes as pieces, or as chunks if those are found.
 pub const MAX_PARTS: u64 = 16;
 /// Bytes of the shortest block: of a shorter one the sum is dearer than packed bytes.
@@ -29,22 +24,20 @@ const MOST_DOUBLED: u32 = 4096;
 /// Bytes of a signature before its sums, and of each of those, at most.
 const SIGNATURE_HEAD: u64 = 64;
 const SUM: u64 = 12;
-/// A delta of a part has at most this many times the part's bytes: ops are few.
-const MOST_UNPACKED: u64 = 2 * PART;
 
 /// Into how many parts a file is cut; none if it is too large.
 pub fn parts(base_len: u64, new: u64) -> Option<u64> {
     let larger = base_len.max(new);
-    let fewest = larger.div_ceil(PART).max(1);
+    let fewest = larger.div_ceil(MAX_PART_LEN).max(1);
     (fewest <= MAX_PARTS).then(|| larger.div_ceil(USUAL_PART).clamp(fewest, MAX_PARTS))
 }
 
 /// One of `count` parts of a file; `None` if it is too long to be held.
-pub fn part(size: u64, count: u64, index: u64) -> Option<Range<u64>> {
+pub(super) fn part(size: u64, count: u64, index: u64) -> Option<Range<u64>> {
     // A file of so many parts at most; a longer one's are too long.
     let at = |index: u64| size.checked_mul(index).map(|bytes| bytes / count);
     let range = at(index)?..at(index + 1)?;
-    (range.end - range.start <= PART).then_some(range)
+    (range.end - range.start <= MAX_PART_LEN).then_some(range)
 }
 
 /// Bytes of a block: so long that signature and wasted literals are about as much where changes are few.
@@ -62,7 +55,7 @@ fn block_len(size: u64, in_two_steps: bool) -> u32 {
 }
 
 /// The signature of a part of a file of `size` bytes, for a target of so many whose delta may come in two steps.
-pub fn sign(base: &[u8], size: u64, target: u64, in_two_steps: bool) -> Option<Vec<u8>> {
+pub(super) fn sign(base: &[u8], size: u64, target: u64, in_two_steps: bool) -> Option<Vec<u8>> {
     let target = usize::try_from(target).ok()?;
     Some(Signature::of(base, block_len(size, in_two_steps), target).ok()?.to_bytes())
 }
@@ -73,29 +66,72 @@ pub fn signature_len(part: u64, size: u64, in_two_steps: bool) -> u64 {
 }
 
 /// `target` as a delta of what was signed so; none if that is no signature.
-pub fn make(signature: &[u8], target: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn make(signature: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     Some(diff(&Signature::from_bytes(signature).ok()?, target).ok()?.to_bytes())
 }
 
 /// Bytes of the region that was signed so.
-pub fn region_len(signature: &[u8]) -> Option<usize> {
+pub(super) fn region_len(signature: &[u8]) -> Option<usize> {
     Signature::from_bytes(signature).ok().map(|signature| signature.region_len())
 }
 
 /// The `len` bytes that a delta makes of `base`; none if it makes others.
-pub fn apply(delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
+pub(super) fn apply(delta: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     Delta::from_bytes(delta).ok()?.apply(base, usize::try_from(len).ok()?).ok()
 }
 
-/// Takes a delta of a part out of its packing.
-pub fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
-    packing::unpack(packed, MOST_UNPACKED)
+/// True if no part of a file of so many bytes, cut into `count`, is too long.
+pub(super) const fn fit(size: u64, count: u64) -> bool {
+    count > 0 && size.div_ceil(count) <= MAX_PART_LEN
+}
+
+/// True if a guess that made a delta or patch of so many bytes of a part is none that a search would better. The first part tells.
+pub(super) const fn proves_right(index: u64, made: usize, target: u64) -> bool {
+    index > 0 || made as u64 <= target / 2
+}
+
+/// A base that is signed in parts, for a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignedParts {
+    base_len: u64,
+    size: u64,
+    count: u64,
+}
+
+impl SignedParts {
+    /// Of a base and a file of so many bytes; none if a part would be too long.
+    pub const fn new(base_len: u64, size: u64, count: u64) -> Option<Self> {
+        match fit(base_len, count) && fit(size, count) {
+            true => Some(Self { base_len, size, count }),
+            false => None,
+        }
+    }
+
+    /// Number of parts.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes of the base that are part `index`.
+    pub fn base(&self, index: u64) -> Option<Range<u64>> {
+        part(self.base_len, self.count, index)
+    }
+
+    /// Bytes of the file that are part `index`.
+    pub fn target(&self, index: u64) -> Option<Range<u64>> {
+        part(self.size, self.count, index)
+    }
+
+    /// The signature of part `index` of the base, which has these bytes. `in_steps`: its delta may come in steps.
+    pub fn sign(&self, index: u64, bytes: &[u8], in_steps: bool) -> Option<Vec<u8>> {
+        let target = self.target(index)?;
+        sign(bytes, self.base_len, target.end - target.start, in_steps)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use towpath_store::doubles::noise;
-
+    use super::super::tests::noise;
     use super::*;
 
     #[test]
@@ -104,10 +140,10 @@ mod tests {
             (0, 0, Some(1)),
             (1, USUAL_PART, Some(1)),
             (1, USUAL_PART + 1, Some(2)),
-            (3 * PART, 5, Some(6)),
-            (9 * PART, 5, Some(MAX_PARTS)),
-            (MAX_PARTS * PART, 0, Some(MAX_PARTS)),
-            (MAX_PARTS * PART + 1, 0, None),
+            (3 * MAX_PART_LEN, 5, Some(6)),
+            (9 * MAX_PART_LEN, 5, Some(MAX_PARTS)),
+            (MAX_PARTS * MAX_PART_LEN, 0, Some(MAX_PARTS)),
+            (MAX_PARTS * MAX_PART_LEN + 1, 0, None),
             (0, u64::MAX, None),
         ] {
             assert_eq!(parts(base_len, new), count, "{base_len} {new}");
@@ -121,7 +157,7 @@ mod tests {
                 assert_eq!(end, size);
             }
         }
-        assert_eq!(part(PART + 1, 1, 0), None, "it grew");
+        assert_eq!(part(MAX_PART_LEN + 1, 1, 0), None, "it grew");
         assert_eq!(part(u64::MAX, 3, 2), None);
     }
 

@@ -13,14 +13,10 @@
 //! trip and a signature. The second one signs all that is not copied: a short stretch between two changes may have no whole
 //! block. A third one only has to find how far a copy goes beyond its last block. Pure.
 
-use towpath_content::delta::{CopyOps, Delta, Signature, Unmatched, refined_block_len};
+use crate::delta::{CopyOps, Delta, Signature, Unmatched, refined_block_len};
 
-use super::deltas;
+use super::{MAX_OUTLINES, MAX_SIGNED_BLOCKS, parts};
 
-/// Outlines of a part, at most.
-pub const MOST_OUTLINES: usize = 2;
-/// A finer signature has at most so many blocks: it goes in one message.
-const MOST_BLOCKS: usize = 16 << 10;
 /// Bytes that a block takes in a signature, about.
 const SUM: f64 = 8.0;
 /// Bytes that must be saved to be worth the round trip.
@@ -37,21 +33,20 @@ pub struct Split {
     /// The copies, which come first.
     pub outline: CopyOps,
     /// Number of further ones that may follow.
-    pub further: u32,
+    pub further: usize,
 }
 
 /// A delta of what `before` outlines left as an outline, if its literals should come otherwise; as it is, it takes
 /// `packed` bytes. `most`: so many outlines of a part the receiver takes.
 pub fn split(made: &[u8], packed: usize, before: usize, most: usize) -> Option<Split> {
-    let further = most.min(MOST_OUTLINES).checked_sub(before + 1)?;
+    let further = most.min(MAX_OUTLINES).checked_sub(before + 1)?;
     let (outline, _) = Delta::from_bytes(made).ok()?.split();
     let worth = packed as f64 / made.len().max(1) as f64;
-    let further = u32::try_from(further).ok()?;
     pays(&outline, worth, before, further).then_some(Split { outline, further })
 }
 
 /// True if the literals should come as a delta of their own, if bytes of them are `worth` so much.
-fn pays(outline: &CopyOps, worth: f64, before: usize, further: u32) -> bool {
+fn pays(outline: &CopyOps, worth: f64, before: usize, further: usize) -> bool {
     let (literals, runs, longest) = (outline.literals(), outline.runs(), outline.block_len());
     let wasted = |bytes: f64| (runs as f64 * bytes).min(literals as f64) * worth;
     // The receiver's bytes in their place are about as many, and edges lie on two sides.
@@ -74,18 +69,18 @@ fn pays(outline: &CopyOps, worth: f64, before: usize, further: u32) -> bool {
 ///
 /// In blocks of `b` bytes `n` bytes cost 8 n/b. If another step follows, each run costs 8 sqrt(b) there, and the sum is least
 /// at b = (2 n/runs)^(2/3).
-fn block_len(rest: usize, runs: usize, longest: u32, before: usize, further: u32) -> u32 {
+fn block_len(rest: usize, runs: usize, longest: u32, before: usize, further: usize) -> u32 {
     if before > 0 {
-        return refined_block_len(rest / EDGES_PER_BYTE, runs, longest, MOST_BLOCKS / EDGES_PER_BYTE);
+        return refined_block_len(rest / EDGES_PER_BYTE, runs, longest, MAX_SIGNED_BLOCKS / EDGES_PER_BYTE);
     }
     let spacing = 2.0 * rest as f64 / runs.max(1) as f64;
     let followed = (spacing.powf(2.0 / 3.0) as u32).max(1);
     let followed = (1 << followed.ilog2()).min(longest / 2);
     let is_followed =
         further > 0 && followed >= LEAST_FOLLOWED && runs as f64 * f64::from(followed) >= LEAST_SAVED;
-    match is_followed && rest.div_ceil(followed as usize) <= MOST_BLOCKS {
+    match is_followed && rest.div_ceil(followed as usize) <= MAX_SIGNED_BLOCKS {
         true => followed,
-        false => refined_block_len(rest, runs, longest, MOST_BLOCKS),
+        false => refined_block_len(rest, runs, longest, MAX_SIGNED_BLOCKS),
     }
 }
 
@@ -105,7 +100,7 @@ fn read(outlines: &[Vec<u8>]) -> Option<Vec<CopyOps>> {
 }
 
 /// The signature of what outlines leave of `base`, which `further` ones may follow; none if they are no outlines of it.
-pub fn sign(outlines: &[Vec<u8>], base: &[u8], further: u32) -> Option<Vec<u8>> {
+pub fn sign(outlines: &[Vec<u8>], base: &[u8], further: usize) -> Option<Vec<u8>> {
     let outlines = read(outlines)?;
     let rest = rests(&outlines, base.len())?.pop()?.bytes(base);
     let outline = outlines.last()?;
@@ -118,7 +113,7 @@ pub fn apply(outlines: &[Vec<u8>], delta: &[u8], base: &[u8], len: u64) -> Optio
     let outlines = read(outlines)?;
     let mut rests = rests(&outlines, base.len())?;
     let made = outlines.last().map_or(len, |outline| outline.literals() as u64);
-    let mut made = deltas::apply(delta, &rests.pop()?.bytes(base), made)?;
+    let mut made = parts::apply(delta, &rests.pop()?.bytes(base), made)?;
     for (number, outline) in outlines.iter().enumerate().rev() {
         let len = match number.checked_sub(1) {
             Some(before) => outlines[before].literals(),
@@ -131,8 +126,8 @@ pub fn apply(outlines: &[Vec<u8>], delta: &[u8], base: &[u8], len: u64) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::noise;
     use super::*;
-    use towpath_store::doubles::noise;
 
     /// A base, and the same with `len` new bytes in every `spacing`.
     fn edited(spacing: usize, len: usize) -> (Vec<u8>, Vec<u8>) {
@@ -145,20 +140,20 @@ mod tests {
     }
 
     fn delta(base: &[u8], target: &[u8]) -> Vec<u8> {
-        deltas::make(&deltas::sign(base, 20 << 20, target.len() as u64, true).unwrap(), target).unwrap()
+        parts::make(&parts::sign(base, 20 << 20, target.len() as u64, true).unwrap(), target).unwrap()
     }
 
     /// Bytes that come and bytes that go for what was made of `base` in as many steps as the sender likes, and the steps.
     fn in_steps(base: &[u8], target: &[u8], most: usize) -> (usize, usize, usize) {
-        let mut signature = deltas::sign(base, 50 << 20, target.len() as u64, true).unwrap();
+        let mut signature = parts::sign(base, 50 << 20, target.len() as u64, true).unwrap();
         let (mut outlines, mut left, mut down, mut up) = (Vec::new(), target.to_vec(), 0, signature.len());
         loop {
-            let made = deltas::make(&signature, &left).unwrap();
+            let made = parts::make(&signature, &left).unwrap();
             let Some(step) = split(&made, made.len(), outlines.len(), most) else {
                 assert_eq!(apply(&outlines, &made, base, target.len() as u64).unwrap(), target);
                 return (down + made.len(), up, outlines.len() + 1);
             };
-            left = step.outline.literals_of(&left, deltas::region_len(&signature).unwrap()).unwrap();
+            left = step.outline.literals_of(&left, parts::region_len(&signature).unwrap()).unwrap();
             outlines.push(step.outline.to_bytes());
             signature = sign(&outlines, base, step.further).unwrap();
             down += outlines.last().unwrap().len();
@@ -177,7 +172,7 @@ mod tests {
             target[at..at + len].copy_from_slice(&noise(seed, len));
             new += len;
         }
-        let (down, up, steps) = in_steps(&base, &target, MOST_OUTLINES);
+        let (down, up, steps) = in_steps(&base, &target, MAX_OUTLINES);
         assert_eq!(steps, 3);
         assert!(down < new + new / 100, "{down} came for {new}");
         assert!(up < new / 20, "{up} went for {new}");
@@ -195,7 +190,7 @@ mod tests {
         let literals = outline.literals_of(&target, base.len()).unwrap();
         let outlines = [outline.to_bytes()];
         let signature = sign(&outlines, &base, 0).unwrap();
-        let finer = deltas::make(&signature, &literals).unwrap();
+        let finer = parts::make(&signature, &literals).unwrap();
         let both = outlines[0].len() + signature.len() + finer.len();
         assert!(2 * both < whole.len(), "{both} {}", whole.len());
         let len = target.len() as u64;
@@ -217,7 +212,7 @@ mod tests {
         ] {
             let (base, target) = edited(spacing, len);
             let whole = delta(&base, &target);
-            assert!(split(&whole, whole.len() / part, 0, MOST_OUTLINES).is_none(), "{what}");
+            assert!(split(&whole, whole.len() / part, 0, MAX_OUTLINES).is_none(), "{what}");
         }
     }
 }

@@ -1,0 +1,197 @@
+//! A file that comes as what it has over an older version ([`towpath_content::delta::exchange`]): its requester, with the older
+//! version and where parts go.
+//!
+//! Nothing here proves anything: the caller hashes the whole.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use towpath_content::Oid;
+use towpath_content::delta::exchange::{NextSignature, Requester, RequesterAction, RequesterEnd};
+use towpath_protocol::packing;
+use towpath_reuse::delta::patches;
+
+use super::exchange::read_part;
+use super::file::CopyFile;
+
+/// See the head of this module.
+pub struct DeltaReceiver {
+    /// Which file.
+    pub file: Arc<CopyFile>,
+    /// What it is called.
+    pub oid: Oid,
+    /// Its older version.
+    pub base: File,
+    /// Decides on all work.
+    pub requester: Requester,
+    /// There is room for parts.
+    pub is_open: bool,
+    /// It could not be written, and has ended.
+    pub is_failed: bool,
+}
+
+/// A part that was made.
+pub struct MadePart {
+    /// Where it begins.
+    pub offset: u64,
+    /// Its bytes.
+    pub content: Vec<u8>,
+    /// Bytes on the network.
+    pub came: u64,
+}
+
+/// Where an exchange stands, once all that can be done is done.
+pub enum Standing {
+    /// More is to come.
+    Waits,
+    /// A message is to be sent before it goes on.
+    Sends(NextSignature),
+    /// It is over.
+    Over(RequesterEnd),
+    /// The file could not be written, and has ended.
+    Failed,
+}
+
+impl DeltaReceiver {
+    /// Does the work of the requester; `write` takes parts, and returns false if the file has ended.
+    pub fn work(&mut self, mut write: impl FnMut(&CopyFile, &Oid, &MadePart, &mut bool) -> bool) -> Standing {
+        loop {
+            match self.requester.poll() {
+                RequesterAction::Wait => return Standing::Waits,
+                RequesterAction::End(_) if self.is_failed => return Standing::Failed,
+                RequesterAction::End(end) => return Standing::Over(end),
+                RequesterAction::Read(range) => {
+                    let bytes = read_part(&self.base, range);
+                    self.requester.read(bytes);
+                }
+                RequesterAction::Unpack { packed, limit } => {
+                    let delta = packing::unpack(packed, limit);
+                    self.requester.unpacked(delta);
+                }
+                RequesterAction::ApplyPatch { patch, base, len } => {
+                    let part = patches::apply(patch, base, len);
+                    self.requester.patched(part);
+                }
+                RequesterAction::Send(signature) => return Standing::Sends(signature),
+                RequesterAction::Write { offset, bytes, came } => {
+                    let part = MadePart { offset, content: bytes, came };
+                    if !write(&self.file, &self.oid, &part, &mut self.is_open) {
+                        self.is_failed = true;
+                        self.requester.abandon();
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use towpath_content::delta::exchange::{Base, DeltaRun, Request, SignedParts};
+    use towpath_protocol::ControlReceiver;
+    use towpath_store::doubles::noise;
+
+    use super::super::endpoint::joined;
+    use super::super::file::tests::file_of;
+    use super::super::message::{Asks, Bases, DeltaMessage, Message};
+    use super::super::sender_role::tests::sender_of;
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+    const SIZE: usize = 20 << 20;
+    const ENTRY: u64 = 2;
+
+    async fn next(inbox: &mut ControlReceiver) -> Message {
+        Message::from_bytes(tokio::time::timeout(LIMIT, inbox.next()).await.unwrap().unwrap()).unwrap()
+    }
+
+    fn message(bytes: Vec<u8>) -> DeltaMessage {
+        DeltaMessage { entry: ENTRY, bytes: bytes.into() }
+    }
+
+    /// Asks a sender for a file of three parts, of which one is signed ahead; gives up with signature number `give_up_at`.
+    /// What was made, and how many bytes came.
+    async fn ask(old: &[u8], new: &[u8], give_up_at: usize) -> Option<(Vec<u8>, usize)> {
+        let home = tempfile::tempdir().unwrap();
+        let (from, base) = (home.path().join("from"), home.path().join("base"));
+        std::fs::create_dir(&from).unwrap();
+        std::fs::write(from.join("file"), new).unwrap();
+        std::fs::write(&base, old).unwrap();
+        let (sender, mut inbox, _connection) = sender_of(home.path(), from).await;
+        let (asks, asked) = tokio::sync::mpsc::unbounded_channel();
+        let answering = Arc::clone(&sender);
+        let answering = tokio::task::spawn_blocking(move || answering.answer_all(asked));
+        let hear = |message| sender.recv(message, &asks).unwrap();
+        let mut signed = 0;
+        let mut sign = |signature: NextSignature| {
+            let signature = if signed == give_up_at { NextSignature::GivenUp } else { signature };
+            signed += 1;
+            hear(Message::NextSignature(message(signature.to_bytes())));
+        };
+        let request = Request { base: Base::Parts { count: 3, ahead: 1 }, is_guess: false, outlines: 2 };
+        hear(Message::Bases(Bases { bases: vec![message(request.to_bytes())] }));
+        hear(Message::Asks(Asks { entries: vec![ENTRY], ..Asks::default() }));
+        let parts = SignedParts::new(old.len() as u64, new.len() as u64, 3).unwrap();
+        let first = &old[..parts.base(0).unwrap().end as usize];
+        sign(NextSignature::Signed(parts.sign(0, first, true).unwrap()));
+
+        let file = file_of(&home.path().join("receiver"), ENTRY, new.len() as u64);
+        let requester = Requester::new(&request, old.len() as u64);
+        let (base, is_open) = (File::open(base).unwrap(), false);
+        let mut receiver =
+            DeltaReceiver { file, oid: Oid::of(new), base, requester, is_open, is_failed: false };
+        let (mut made, mut came) = (vec![0; new.len()], 0);
+        let end = loop {
+            match next(&mut inbox).await {
+                Message::Delta(run) => {
+                    came += run.bytes.len();
+                    receiver.requester.recv_run(DeltaRun::from_bytes(&run.bytes).unwrap(), true).unwrap();
+                }
+                Message::Answers(told) => {
+                    let reply = told.answers[0].reply().unwrap().unwrap();
+                    receiver.requester.recv_reply(reply, told.answers[0].size).unwrap();
+                }
+                _ => continue,
+            }
+            let mut write = |_: &CopyFile, _: &Oid, part: &MadePart, _: &mut bool| {
+                made[part.offset as usize..][..part.content.len()].copy_from_slice(&part.content);
+                true
+            };
+            let mut standing = receiver.work(&mut write);
+            while let Standing::Sends(signature) = standing {
+                sign(signature);
+                standing = receiver.work(&mut write);
+            }
+            if let Standing::Over(end) = standing {
+                break end;
+            }
+        };
+        drop(asks);
+        joined(answering).await.unwrap();
+        (end == RequesterEnd::Written).then_some((made, came))
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_file_comes_in_parts_while_they_are_signed() {
+        let old = noise(1, SIZE);
+        let mut few = old.clone();
+        few.splice(SIZE / 2..SIZE / 2, *b"something new");
+        let mut scattered = old.clone();
+        (0..SIZE - 4096).step_by(60_000).for_each(|at| scattered[at + 9..at + 200].fill(7));
+        for (what, new, most) in [("few", few, 60_000), ("scattered", scattered, 300_000)] {
+            let (made, came) = ask(&old, &new, usize::MAX).await.unwrap();
+            assert!(made == new, "{what}");
+            assert!(came < most, "{what}: {came}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn without_a_signature_no_more_of_a_file_comes_so() {
+        let (old, new) = (noise(1, SIZE), [&b"new"[..], &noise(1, SIZE)].concat());
+        for part in 0..3 {
+            assert!(ask(&old, &new, part).await.is_none(), "{part}");
+        }
+    }
+}

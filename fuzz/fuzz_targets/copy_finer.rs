@@ -1,4 +1,0 @@
-//! libFuzzer on the target `copy_finer`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| towpath_fuzz::run("copy_finer", data));
