@@ -27,6 +27,7 @@
 pub mod client;
 pub mod copy;
 pub mod messages;
+mod metadata;
 mod names;
 mod parts;
 mod passing;
@@ -47,6 +48,7 @@ pub use messages::{
     ListedEntry, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem, Progress, PutKind, PutReply,
     PutRequest, SearchEffort, Searched, Seconds, ShareRequest, Status, Summary, TransferEvent, UpdateCounts,
 };
+pub use metadata::ToldMetadata;
 pub use parts::Parts;
 
 /// A boxed future, so that the API can be a trait object.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::metadata::{Dropped, Preserve, ToldMetadata};
 use crate::names;
 
 /// Request to put.
@@ -31,6 +32,9 @@ pub struct PutRequest {
     /// Name that receivers see, one path component; absent: its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Metadata of a tree's entries that receivers are told.
+    #[serde(default, skip_serializing_if = "ToldMetadata::is_default")]
+    pub metadata: ToldMetadata,
 }
 
 /// Boundaries of chunks that one request may name. Parts of a put can have more.
@@ -148,6 +152,9 @@ pub struct GetRequest {
     /// Rules on what of the tree is left out, in their order, as rsync's `--filter` takes them.
     #[serde(default, with = "names::list", skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Vec<u8>>,
+    /// Metadata of a tree's entries that are taken; absent: [`Preserve::of_strangers`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preserve: Option<Preserve>,
     /// Make what is at the destination equal to the tree; absent: nothing that is there is changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<GetUpdate>,
@@ -223,6 +230,8 @@ pub struct ShareRequest {
     pub filters: Vec<Vec<u8>>,
     /// As in [`PutRequest::name`].
     pub name: Option<String>,
+    /// As in [`PutRequest::metadata`].
+    pub metadata: ToldMetadata,
     /// Address to listen at; absent: all addresses, the port of last time.
     pub listen: Option<SocketAddr>,
     /// Bytes per second; 0 is no limit.
@@ -503,6 +512,9 @@ pub struct Summary {
     /// Search of the disk, if it could be searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
+    /// Metadata of a tree's entries that nobody asked for and that were left out.
+    #[serde(default, skip_serializing_if = "Dropped::is_none")]
+    pub dropped: Dropped,
     /// Counts of what an update did; absent for other gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated: Option<UpdateCounts>,

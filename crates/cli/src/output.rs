@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use towpath_api::copy::Dropped;
 use towpath_api::{ApiError, ErrorKind, Event, Fetch, Progress, PutReply, Summary, UpdateCounts};
 use towpath_service::{display_name, display_text};
 
@@ -199,9 +200,25 @@ impl Output {
             self.object(&Event::Summary(summary.clone()));
         } else {
             self.print(&describe(summary));
+            self.left_out(&summary.dropped, "-X");
         }
         let is_limited = summary.updated.is_some_and(|updated| updated.max_delete_reached);
         if summary.failed > 0 || is_limited { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS }
+    }
+
+    /// Tells of rights that were not carried over; `attributes` is the flag that carries those of attributes.
+    pub fn left_out(&self, dropped: &Dropped, attributes: &str) {
+        let of = |count: u64, what: &str| {
+            (count > 0).then(|| format!("{what} of {}", counted(count, "entry", "entries")))
+        };
+        let bits = of(dropped.special_bits, "setuid or setgid bits");
+        let bits = bits.map(|what| format!("{what} (-p carries them)"));
+        let others = of(dropped.privileged_xattrs, "attributes that only root may set");
+        let others = others.map(|what| format!("{what} ({attributes} carries them)"));
+        let parts: Vec<_> = bits.into_iter().chain(others).collect();
+        if !parts.is_empty() {
+            self.complain(&format!("tow: left out: {}", parts.join(", and ")));
+        }
     }
 
     /// Shows the end of a list.

@@ -9,6 +9,9 @@ use thiserror::Error;
 
 use crate::names::display_path;
 
+/// The attempt to read attributes of something that is there.
+pub(crate) const READ_ATTRIBUTES: &str = "read attributes of";
+
 /// Error of something that could not be done with a file. Every variant has the attempted step (`op`), the
 /// path, and the system's error.
 #[derive(Debug, Error)]
@@ -177,6 +180,11 @@ impl FileError {
     /// On what it was attempted.
     pub fn path(&self) -> &Path {
         self.parts().1
+    }
+
+    /// True if only attributes are lacking of what it names: the rest of it was read.
+    pub fn is_of_attributes(&self) -> bool {
+        self.op() == READ_ATTRIBUTES
     }
 
     /// Attempted step.

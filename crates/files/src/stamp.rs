@@ -32,7 +32,7 @@ impl Stamp {
 
     /// True if both are of the same inode and its bytes have not changed, whatever became of its
     /// names and metadata. Tells also an inode whose number was given to another file.
-    pub(crate) fn same_bytes(&self, other: &Self) -> bool {
+    pub fn same_bytes(&self, other: &Self) -> bool {
         Self { changed: other.changed, ..*self } == *other
     }
 

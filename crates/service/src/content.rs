@@ -124,6 +124,7 @@ pub(crate) fn as_get(request: &ContentRequest) -> GetRequest {
         list: false,
         paths: Vec::new(),
         filters: Vec::new(),
+        preserve: None,
         update: None,
     }
 }

@@ -21,7 +21,7 @@ use crate::get_list;
 use crate::get_tree;
 use crate::get_update;
 use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
-use crate::selecting::{is_part, selection};
+use crate::selecting::{is_part, preserve, selection};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::tree_place::{TreePlace, named, tree_place};
@@ -149,7 +149,8 @@ impl GetUnderWay {
         self.service.check_writable(&destination)?;
         summary.output.clone_from(&destination);
         if about.kind == ObjectKind::Tree {
-            return get_tree::run(self, &place, (layout, selection), events, summary).await;
+            let wanted = (layout, selection, preserve(request));
+            return get_tree::run(self, &place, wanted, events, summary).await;
         }
         self.file(&destination, (about, layout), events, summary).await
     }

@@ -9,26 +9,30 @@
 //!      └── workers: check ──► TreeFile: staged, committed ──► Destination: synced, renamed
 //! ```
 //!
-//! When all files are in place the descriptor is read a second time, and directories get their
-//! modes and times innermost first. Memory is bounded by the files in flight and one flush of the
+//! When all files are in place the descriptor is read again: further names of files are made, and directories get their
+//! metadata innermost first. Memory is bounded by the files in flight and one flush of the
 //! destination.
 
 mod file;
+mod links;
 mod writer;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
+use towpath_api::copy::{Dropped, Preserve};
 use towpath_api::{ApiError, ErrorKind, Event, Summary};
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_content::tree::{self, Entry, Kind, Located, Metadata};
-use towpath_files::metadata::umask;
+use towpath_files::metadata::masked;
 use towpath_files::{
-    Destination, FileError, RelPath, Selected, Selection, WriteOptions, display_name, of_file,
+    Destination, FileError, Policy, RelPath, Selected, Selection, WriteOptions, display_name, of_file,
 };
 use towpath_protocol::processors::Processors;
+use towpath_sync::{drop_unasked, policy};
 use towpath_transfer::{Fetched, Group, Session, Target};
 
 use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
@@ -47,7 +51,7 @@ use writer::TreeWriter;
 pub(crate) async fn run(
     get: &Arc<GetUnderWay>,
     place: &TreePlace,
-    (layout, selection): (Option<Layout>, Selection),
+    (layout, selection, preserve): (Option<Layout>, Selection, Preserve),
     events: &mpsc::Sender<Event>,
     summary: &mut Summary,
 ) -> Result<(), Failure> {
@@ -60,7 +64,8 @@ pub(crate) async fn run(
     let (to, service) = (place.clone(), Arc::clone(&get.service));
     // Told by the session's one task, which cannot wait; one event for each file that failed.
     let (problems, mut named) = mpsc::unbounded_channel();
-    let opening = tokio::task::spawn_blocking(move || TreeTarget::open(&to, record, &service, problems));
+    let opening =
+        tokio::task::spawn_blocking(move || TreeTarget::open(&to, record, (&service, preserve), problems));
     let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
     free.iter().for_each(|path| get.note_destination(path));
 
@@ -85,7 +90,7 @@ pub(crate) async fn run(
     let missing = Missing::of(&selection);
     let finishing = tokio::task::spawn_blocking({
         let tree = Arc::clone(&tree);
-        move || tree.finish(spool.reader(), &mut selection)
+        move || tree.finish(&|| spool.reader(), &mut selection)
     });
     let finished = finishing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
     drain(&mut named, events).await;
@@ -96,6 +101,7 @@ pub(crate) async fn run(
     summary.kept += tree.kept.load(Ordering::Relaxed);
     summary.entries = tree.entries.load(Ordering::Relaxed);
     summary.failed = tree.failed.load(Ordering::Relaxed);
+    summary.dropped = *lock(&tree.dropped);
     missing.tell(events, summary, matches!(place, TreePlace::Within { .. })).await?;
     Ok(())
 }
@@ -151,6 +157,8 @@ async fn work(
 struct TreeTarget {
     /// Processors for files whose bytes are in the descriptor.
     processors: Processors,
+    /// Metadata that are taken.
+    preserve: Preserve,
     placing: Placing<()>,
     /// Files that failed. Whoever finds out, the session's own task included, must not wait.
     problems: mpsc::UnboundedSender<Event>,
@@ -162,17 +170,23 @@ struct TreeTarget {
     kept: AtomicU64,
     entries: AtomicU64,
     failed: AtomicU64,
+    dropped: Mutex<Dropped>,
+    /// Paths that were asked for by name and had something in their places.
+    taken: Mutex<HashSet<RelPath>>,
+    /// The writer met further names of files.
+    has_links: AtomicBool,
 }
 
 impl TreeTarget {
     fn open(
         place: &TreePlace,
         record: Record,
-        service: &Service,
+        (service, preserve): (&Service, Preserve),
         problems: mpsc::UnboundedSender<Event>,
     ) -> Result<Arc<Self>, ApiError> {
         let is_resumed = record.temp().is_some();
-        let options = WriteOptions { resume: is_resumed, ..WriteOptions::default() };
+        let policy = Policy { times: true, dir_times: true, link_times: true, ..policy(&preserve) };
+        let options = WriteOptions { resume: is_resumed, policy, ..WriteOptions::default() };
         let (path, destination) = match place {
             TreePlace::New(path) => (path, Destination::create(path, options)),
             TreePlace::Within { dir, .. } => (dir, Destination::open(dir, options)),
@@ -184,6 +198,7 @@ impl TreeTarget {
         let base = path.canonicalize().map_err(|error| words::io("open", path, &error))?;
         Ok(Arc::new(Self {
             processors: service.processors().clone(),
+            preserve,
             placing: Placing::new(destination, base, record, Arc::clone(&service.store)),
             problems,
             is_resumed,
@@ -192,6 +207,9 @@ impl TreeTarget {
             kept: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            dropped: Mutex::default(),
+            taken: Mutex::default(),
+            has_links: AtomicBool::new(false),
         }))
     }
 
@@ -249,13 +267,29 @@ impl TreeTarget {
             }
             _ => self.fail(path, &is_there(&placing.whole_path(path))),
         }
+        lock(&self.taken).insert(path.clone());
         false
     }
 
-    /// All files are in place: directories get their metadata, and everything reaches the disk.
-    fn finish(&self, reader: SpoolReader, selection: &mut Selection) -> Result<(), ApiError> {
+    /// The metadata that a get takes of an entry, counting what it leaves out.
+    fn take(&self, entry: &Entry) -> Metadata {
+        let (metadata, dropped) = taken(entry.metadata.clone(), &entry.kind, &self.preserve);
+        if !dropped.is_none() {
+            let mut all = lock(&self.dropped);
+            all.special_bits += dropped.special_bits;
+            all.privileged_xattrs += dropped.privileged_xattrs;
+        }
+        metadata
+    }
+
+    /// All files are in place: they get their other names and directories their metadata, and everything reaches the
+    /// disk. `reader` reads the descriptor from its beginning.
+    fn finish(&self, reader: &dyn Fn() -> SpoolReader, selection: &mut Selection) -> Result<(), ApiError> {
+        if self.has_links.load(Ordering::Relaxed) {
+            self.make_links(reader(), selection)?;
+        }
         self.placing.destination.staging().remove().map_err(|error| words::file(&error))?;
-        self.finish_dirs(reader, selection)?;
+        self.finish_dirs(reader(), selection)?;
         self.placing.destination.sync().map_err(|error| words::file(&error))?;
         if self.failed.load(Ordering::Relaxed) == 0 {
             self.placing.record.remove();
@@ -269,7 +303,9 @@ impl TreeTarget {
             let Some(located) = step else { return Ok(()) };
             let selected = selection.next(&located.event).map_err(|error| words::file(&error))?;
             match (selected, located.event) {
-                (Some(_), tree::Event::Enter(entry)) => open.push(taken(entry.metadata)),
+                (Some(_), tree::Event::Enter(entry)) => {
+                    open.push(taken(entry.metadata, &entry.kind, &self.preserve).0);
+                }
                 (Some(Selected { path, .. }), tree::Event::Leave) => {
                     if let Some(metadata) = open.pop()
                         && let Err(error) = self.placing.destination.finish_dir(&path, &metadata)
@@ -301,9 +337,16 @@ pub(crate) fn decode(
     })
 }
 
-/// The metadata that a get takes: a stranger chose the mode, so the receiver's umask holds, and attributes are not kept.
-pub(crate) fn taken(metadata: Metadata) -> Metadata {
-    Metadata { mode: metadata.mode & !umask(), xattrs: Vec::new(), ..metadata }
+/// The metadata that a get takes of an entry, and what it leaves out. A stranger chose the mode, so the receiver's umask
+/// holds, unless a person asks for modes as they are.
+fn taken(mut metadata: Metadata, kind: &Kind, preserve: &Preserve) -> (Metadata, Dropped) {
+    let dropped = drop_unasked(&mut metadata, kind, preserve);
+    (as_asked(preserve)(metadata), dropped)
+}
+
+/// Effect of the umask on metadata.
+pub(crate) fn as_asked(preserve: &Preserve) -> fn(Metadata) -> Metadata {
+    if preserve.special_bits { std::convert::identity } else { masked }
 }
 
 #[cfg(test)]

@@ -25,9 +25,9 @@ use towpath_targets::spool::{FailOnDrop, Spool};
 use towpath_transfer::{Group, Session, Target};
 
 use crate::copy::host;
-use crate::get_tree::taken;
+use crate::get_tree::as_asked;
 use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
-use crate::selecting::{Missing, os_path, selection, usage};
+use crate::selecting::{Missing, os_path, preserve, selection, usage};
 use crate::tree_place::named;
 use towpath_words as words;
 use towpath_words::copies;
@@ -114,18 +114,14 @@ fn no_directory(destination: &Path, is_part: bool) -> ApiError {
     usage(format!("{shown} is no directory")).hint(hint)
 }
 
-/// Metadata that a ticket's tree carries.
-fn preserved() -> Preserve {
-    Preserve {
-        owner: false,
-        group: false,
-        acls: false,
-        xattrs: false,
-        hard_links: false,
-        devices: false,
-        specials: false,
-        ..Preserve::default()
+/// Metadata that are taken. A single file's ticket tells its mode and time alone, and of a stream no time.
+fn carried(request: &GetRequest, about: &About) -> Preserve {
+    let asked = preserve(request);
+    if about.kind == ObjectKind::Tree {
+        return asked;
     }
+    let times = asked.times && about.modified.is_some();
+    Preserve { times, owner: false, group: false, acls: false, xattrs: false, ..asked }
 }
 
 /// As a get takes a tree, and as the person wants what is there treated.
@@ -134,7 +130,7 @@ fn options(request: &GetRequest, update: &GetUpdate, about: &About) -> CopyOptio
     let bytes = |path: &PathBuf| path.as_os_str().as_encoded_bytes().to_vec();
     CopyOptions {
         // A stream has no time to compare by, or to keep.
-        preserve: Preserve { times: has_time, ..preserved() },
+        preserve: carried(request, about),
         check: if update.checksum || !has_time { Check::Content } else { Check::Quick },
         dry_run: update.dry_run,
         delete: update.delete,
@@ -166,6 +162,7 @@ async fn tree(
     let spool = Spool::into_empty(spool);
     let _end = FailOnDrop(Arc::clone(&spool));
     let name = if check_name(&name).is_ok() { name } else { b"tree".to_vec() };
+    let taken = as_asked(&options.preserve);
     let tree = DescribedSource::Tree(DescribedTree { descriptor: spool.reader(), selection, name, taken });
     let target = Arc::clone(&spool) as Arc<dyn Target>;
     let fetching = async {
@@ -201,7 +198,7 @@ async fn file(
     let entry = Entry {
         name: if check_name(&about.name).is_ok() { about.name } else { b"file".to_vec() },
         kind: Kind::File { size, oid: Some(oid), extents: None },
-        metadata: taken(metadata),
+        metadata: as_asked(&options.preserve)(metadata),
         hard_link: None,
     };
     let (host, source) = (host(&get.service, None), DescribedSource::File { entry });
@@ -235,6 +232,7 @@ fn add(summary: &mut Summary, copied: &CopySummary, dry_run: bool) {
     summary.entries = copied.seen.total();
     summary.bytes = copied.total_size;
     summary.failed = copied.failed + copied.vanished;
+    summary.dropped = copied.dropped;
     summary.updated = Some(UpdateCounts {
         dry_run,
         created: copied.created.total(),

@@ -166,7 +166,7 @@ const fn kind_name(kind: ObjectKind) -> &'static str {
 /// The paths that a request names.
 fn source(request: &PutRequest) -> Result<PutSource, ApiError> {
     let paths: Vec<_> = std::iter::once(&request.path).chain(&request.more).cloned().collect();
-    PutSource::new(&paths, &request.filters, request.name.clone())
+    Ok(PutSource::new(&paths, &request.filters, request.name.clone())?.telling(request.metadata))
 }
 
 /// The API over a shared service.
@@ -228,6 +228,7 @@ async fn share(
 ) -> Result<Infallible, ApiError> {
     service.send_pace.set(request.limit_rate);
     let source = PutSource::new(&request.paths, &request.filters, request.name)?;
+    let source = source.telling(request.metadata);
     service.listen(source.key().as_os_str().as_bytes(), request.listen.as_slice()).await?;
     let mut fetches = service.watch_fetches();
     let mut shared = service.share(source).await?;

@@ -85,4 +85,5 @@ mod waiting;
 pub use in_process::InProcess;
 pub use put_source::PutSource;
 pub use state::{Options, Service};
+pub use towpath_files::metadata::is_root;
 pub use towpath_files::{display_name, display_text, filter};

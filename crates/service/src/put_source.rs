@@ -6,13 +6,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use towpath_api::{ApiError, ErrorKind};
+use towpath_api::{ApiError, ErrorKind, ToldMetadata};
 use towpath_content::tree::{Entry, Kind, Metadata, Time};
 use towpath_files::filter::FilterBelow;
+use towpath_files::metadata::{is_privileged, tells_origin};
 use towpath_files::names::check_name;
 use towpath_files::{
-    Filter, FilterSide, HardLinks, RelPath, RuleList, ScanError, ScanOptions, Scanned, display_name, look,
-    scan_pruned,
+    Filter, FilterSide, Found, HardLinks, RelPath, RuleList, ScanError, ScanOptions, Scanned, display_name,
+    look, scan_pruned,
 };
 use towpath_store::{About, ObjectKind};
 
@@ -30,6 +31,7 @@ pub struct PutSource {
     paths: Vec<PathBuf>,
     filters: Vec<Vec<u8>>,
     name: Option<String>,
+    told: ToldMetadata,
 }
 
 /// A step of reading the paths as one tree.
@@ -58,7 +60,14 @@ impl PutSource {
             let message = format!("{} and {} have the same last name", shown(one), shown(other));
             return Err(usage(message).hint("share them one by one, or the directory that both are in"));
         }
-        Ok(Self { paths, filters: filters.to_vec(), name })
+        Ok(Self { paths, filters: filters.to_vec(), name, told: ToldMetadata::default() })
+    }
+
+    /// The same with other metadata of entries.
+    #[must_use]
+    pub const fn telling(mut self, told: ToldMetadata) -> Self {
+        self.told = told;
+        self
     }
 
     /// One path, all of it.
@@ -68,7 +77,8 @@ impl PutSource {
 
     /// The path that says all: it can be read again by that alone.
     pub(crate) fn plain(&self) -> Option<&Path> {
-        let is_plain = self.paths.len() == 1 && self.filters.is_empty() && self.name.is_none();
+        let has_more = !self.filters.is_empty() || self.name.is_some() || !self.told.is_default();
+        let is_plain = self.paths.len() == 1 && !has_more;
         self.paths.first().filter(|_| is_plain).map(PathBuf::as_path)
     }
 
@@ -86,7 +96,11 @@ impl PutSource {
         let rules = self.filters.iter().map(Vec::as_slice);
         let name = self.name.iter().map(String::as_bytes);
         let parts: Vec<_> = paths.chain([&b""[..]]).chain(rules).chain([&b""[..]]).chain(name).collect();
-        OsString::from_vec(parts.join(&0)).into()
+        let mut key = parts.join(&0);
+        if !self.told.is_default() {
+            key.extend_from_slice(format!("\0{:?}", self.told).as_bytes());
+        }
+        OsString::from_vec(key).into()
     }
 
     /// Description of it for receivers, and the bytes of a file.
@@ -131,57 +145,86 @@ impl PutSource {
         about: &About,
         each: &mut dyn FnMut(&Path, PutStep) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
-        let mut filter = self.filter();
+        let mut walk = PutWalk { filter: self.filter(), told: self.told, links: HardLinks::default() };
         if let [path] = &self.paths[..] {
-            return scan_one(path, &RelPath::root(), &mut filter, &mut |step| {
-                each(path, PutStep::Scanned(step))
-            });
+            return walk.scan(path, &RelPath::root(), &mut |step| each(path, PutStep::Scanned(step)));
         }
         each(self.first(), PutStep::Top(top(about)))?;
         for path in &self.paths {
-            one_of_several(path, &mut filter, each)?;
+            walk.one_of_several(path, each)?;
         }
         each(self.first(), PutStep::End)
     }
 }
 
-/// Reads a path under its last name, if the filter shows it.
-fn one_of_several(
-    path: &Path,
-    filter: &mut Filter,
-    each: &mut dyn FnMut(&Path, PutStep) -> Result<(), ApiError>,
-) -> Result<(), ApiError> {
-    let (base, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
-    let shown = RelPath::new([name.as_bytes()]).map_err(|error| words::file(&error))?;
-    let found = look(path, &ScanOptions::default()).map_err(|error| words::file(&error))?;
-    let is_dir = found.entry.kind == Kind::Directory;
-    if !filter.shows(&shown, is_dir) {
-        return Ok(());
-    }
-    if !is_dir {
-        return each(base, PutStep::Scanned(Scanned::Leaf(found)));
-    }
-    let mut top = Some(found.entry.name);
-    scan_one(path, &shown, filter, &mut |mut step| {
-        if let (Scanned::Enter(found), Some(name)) = (&mut step, top.take()) {
-            found.entry.name = name;
-        }
-        each(base, PutStep::Scanned(step))
-    })
+/// State of reading one path after the other.
+struct PutWalk {
+    filter: Filter,
+    told: ToldMetadata,
+    /// Groups of names go on from path to path.
+    links: HardLinks,
 }
 
-fn scan_one(
-    path: &Path,
-    top: &RelPath,
-    filter: &mut Filter,
-    visit: &mut dyn FnMut(Scanned) -> Result<(), ApiError>,
-) -> Result<(), ApiError> {
-    let (options, mut links) = (ScanOptions::default(), HardLinks::default());
-    let scanned = scan_pruned(path, &options, &mut links, &mut FilterBelow::new(top, filter), visit);
-    scanned.map_err(|error| match error {
-        ScanError::Root(error) => words::file(&error),
-        ScanError::Stopped(error) => error,
-    })
+impl PutWalk {
+    /// Reads a path under its last name, if the filter shows it.
+    fn one_of_several(
+        &mut self,
+        path: &Path,
+        each: &mut dyn FnMut(&Path, PutStep) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let (base, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+        let shown = RelPath::new([name.as_bytes()]).map_err(|error| words::file(&error))?;
+        let mut found = look(path, &self.options()).map_err(|error| words::file(&error))?;
+        let is_dir = found.entry.kind == Kind::Directory;
+        if !self.filter.shows(&shown, is_dir) {
+            return Ok(());
+        }
+        if !is_dir {
+            if self.told.hard_links {
+                self.links.number(&mut found);
+            }
+            withhold(&mut found, self.told);
+            return each(base, PutStep::Scanned(Scanned::Leaf(found)));
+        }
+        let mut top = Some(found.entry.name);
+        self.scan(path, &shown, &mut |mut step| {
+            if let (Scanned::Enter(found), Some(name)) = (&mut step, top.take()) {
+                found.entry.name = name;
+            }
+            each(base, PutStep::Scanned(step))
+        })
+    }
+
+    fn scan(
+        &mut self,
+        path: &Path,
+        top: &RelPath,
+        visit: &mut dyn FnMut(Scanned) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let (options, told) = (self.options(), self.told);
+        let visit = &mut |mut step| {
+            if let Scanned::Enter(found) | Scanned::Leaf(found) = &mut step {
+                withhold(found, told);
+            }
+            visit(step)
+        };
+        let prune = &mut FilterBelow::new(top, &mut self.filter);
+        scan_pruned(path, &options, &mut self.links, prune, visit).map_err(|error| match error {
+            ScanError::Root(error) => words::file(&error),
+            ScanError::Stopped(error) => error,
+        })
+    }
+
+    fn options(&self) -> ScanOptions {
+        let ToldMetadata { owner_names, hard_links, acls, xattrs, .. } = self.told;
+        ScanOptions { owner_names, hard_links, acls, xattrs, ..ScanOptions::default() }
+    }
+}
+
+/// Takes off attributes that strangers are told only if their owner says so.
+fn withhold(found: &mut Found, told: ToldMetadata) {
+    let is_kept = |name: &[u8]| told.all_xattrs || !is_privileged(name) && !tells_origin(name);
+    found.entry.metadata.xattrs.retain(|xattr| is_kept(&xattr.name));
 }
 
 /// Fails unless receivers could call it so.
@@ -294,6 +337,45 @@ mod tests {
         assert!((1..keys.len()).all(|end| !keys[..end].contains(&keys[end])), "{keys:?}");
         let error = source(folder.path(), &["a", "other/a"], &[]).unwrap_err();
         assert!(error.message.contains("have the same last name"), "{error}");
+    }
+
+    #[test]
+    fn owners_names_and_where_files_came_from_are_told_only_where_asked() {
+        use std::process::Command;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "x").unwrap();
+        fs::hard_link(&path, folder.path().join("same")).unwrap();
+        for name in ["user.note", "user.xdg.origin.url"] {
+            let set = Command::new("setfattr").args(["-n", name, "-v", "x"]).arg(&path).status();
+            if !set.is_ok_and(|status| status.success()) {
+                println!("skipped: no setfattr, or no attributes here");
+                return;
+            }
+        }
+        let found = |told: ToldMetadata| {
+            let source = source(folder.path(), &["file", "same"], &[]).unwrap().telling(told);
+            let (about, _) = source.describe().unwrap();
+            let mut entries = Vec::new();
+            let each = &mut |_: &Path, step: PutStep| {
+                if let PutStep::Scanned(Scanned::Leaf(found)) = step {
+                    entries.push(found.entry);
+                }
+                Ok(())
+            };
+            source.scan(&about, each).unwrap();
+            let metadata = &entries[0].metadata;
+            let names = metadata.xattrs.iter().map(|xattr| String::from_utf8_lossy(&xattr.name).into_owned());
+            let names: Vec<_> = names.filter(|name| name.starts_with("user.")).collect();
+            let links = entries.iter().map(|entry| entry.hard_link).collect::<Vec<_>>();
+            (metadata.user.name.is_empty(), names.join(" "), links)
+        };
+        let plain = ToldMetadata::default();
+        assert_eq!(found(plain), (true, "user.note".into(), vec![Some(0), Some(0)]));
+        let all = ToldMetadata { owner_names: true, all_xattrs: true, hard_links: false, ..plain };
+        assert_eq!(found(all), (false, "user.note user.xdg.origin.url".into(), vec![None, None]));
+        let none = ToldMetadata { xattrs: false, ..plain };
+        assert_eq!(found(none).1, "");
     }
 
     /// Asks the sender of `ticket` for an object of its tree.

@@ -189,18 +189,15 @@ impl DescriptorBuilder<'_> {
             }
             Scanned::Failed(error) => {
                 self.report(error.path(), error.to_string());
-                self.failed(error.path());
+                if !error.is_of_attributes() {
+                    self.failed(error.path());
+                }
             }
         }
         Ok(())
     }
 
     fn leaf(&mut self, found: Found) {
-        if let Some(what) = special(&found.entry.kind) {
-            let path = self.open.iter().skip(1).chain([&found.entry.name]).map(Vec::as_slice);
-            let path = path.collect::<Vec<_>>().join(&b'/');
-            self.report.left_out(display_name(&path), not_carried(what));
-        }
         self.last = Some(found.entry.name.clone());
         self.push(Event::Leaf(found.entry), found.file.map(|file| *file));
     }
@@ -358,21 +355,6 @@ impl TreeStep {
             (Err(why), _) => self.hashed = Hash::Failed(why),
         }
     }
-}
-
-/// Kinds that a ticket does not carry, in words.
-pub(crate) const fn special(kind: &Kind) -> Option<&'static str> {
-    match kind {
-        Kind::File { .. } | Kind::Directory | Kind::Symlink { .. } => None,
-        Kind::Fifo => Some("a FIFO"),
-        Kind::Socket => Some("a socket"),
-        Kind::CharDevice { .. } | Kind::BlockDevice { .. } => Some("a device"),
-    }
-}
-
-/// Reason why one of these is left out.
-pub(crate) fn not_carried(what: &str) -> String {
-    format!("{what} is left out, as tickets carry none")
 }
 
 /// The same entry as a file whose content nobody has.

@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
+use towpath_api::copy::Preserve;
 use towpath_api::{ApiError, ErrorKind, Event, GetRequest, Summary};
+use towpath_files::metadata::is_root;
 use towpath_files::{RelPath, RuleList, Selection, WantedPath, display_name};
 use towpath_store::{About, ObjectKind};
 
@@ -34,6 +36,11 @@ pub(crate) fn selection(
 /// True if not all of a tree is asked for.
 pub(crate) const fn is_part(request: &GetRequest) -> bool {
     !request.paths.is_empty() || !request.filters.is_empty()
+}
+
+/// Metadata of a tree's entries that are taken.
+pub(crate) fn preserve(request: &GetRequest) -> Preserve {
+    request.preserve.unwrap_or_else(|| Preserve::of_strangers(is_root()))
 }
 
 /// A path as a person writes it, under its last name.

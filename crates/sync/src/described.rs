@@ -109,7 +109,12 @@ fn walk(
     let followed = follow(descriptor, |step| {
         let Some(tree::Located { mut event, block, content }) = step else { return merge.push() };
         let is_root = selection.depth() == 0;
-        let Some(place) = selection.next(&event).map_err(CopyError::source)? else { return Ok(()) };
+        let Some(place) = selection.next(&event).map_err(CopyError::source)? else {
+            if event.entry().is_some() {
+                merge.pass_over();
+            }
+            return Ok(());
+        };
         if let Event::Enter(entry) | Event::Leaf(entry) = &mut event {
             if is_root {
                 entry.name.clone_from(&name);
@@ -122,6 +127,7 @@ fn walk(
             }
             Some(None) => {
                 merge.incomplete();
+                merge.pass_over();
                 events.failure(failed(place.path.as_bytes(), &not_sent(&place.path), FailureKind::Other));
                 return Ok(());
             }

@@ -100,6 +100,8 @@ mod watching;
 pub use described::{DescribedSource, DescribedTree, copy_described};
 pub use error::CopyError;
 pub use host::Host;
+pub use merge::privileges::drop_unasked;
+pub use receiving::policy;
 pub use remote_end::{Writes, serve_stdio};
 pub use run::run;
 pub use threads::ended as threads_ended;

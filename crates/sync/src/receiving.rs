@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio_util::sync::CancellationToken;
-use towpath_api::copy::{Check, CopyEvent, CopyOptions, CopySummary, Counts, FailureKind};
+use towpath_api::copy::{Check, CopyEvent, CopyOptions, CopySummary, Counts, FailureKind, Preserve};
 use towpath_content::Oid;
 use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, ScanOptions, Stamp, WriteOptions};
@@ -64,6 +64,25 @@ pub struct Receiving {
     stopped: CancellationToken,
 }
 
+/// Metadata that are put on entries.
+pub fn policy(preserve: &Preserve) -> Policy {
+    Policy {
+        modes: preserve.perms,
+        umask: None,
+        // Rights that a sender gives unasked are taken off each entry (`merge::privileges`); those by --chmod are not.
+        special_bits: true,
+        times: preserve.times,
+        dir_times: preserve.times,
+        link_times: preserve.times,
+        owner: preserve.owner,
+        group: preserve.group,
+        numeric_ids: preserve.numeric_ids,
+        acls: preserve.acls,
+        xattrs: preserve.xattrs,
+        privileged_xattrs: preserve.privileged_xattrs,
+    }
+}
+
 impl Receiving {
     /// A copy that has not begun. `resume` is the folder of resume records; `is_pushed` says that
     /// the person is at the other side. `umask` as in [`Host`](crate::Host).
@@ -75,22 +94,14 @@ impl Receiving {
         is_pushed: bool,
         umask: Option<u32>,
     ) -> Arc<Self> {
-        let preserve = &options.preserve;
+        let plain = policy(&options.preserve);
         let policy = Policy {
-            modes: preserve.perms,
             umask,
-            // Rights that a sender gives unasked are taken off each entry (`merge::privileges`); those by --chmod are not.
-            special_bits: true,
-            times: preserve.times,
             // Renaming files within their directories changes these; so it is with rsync.
-            dir_times: preserve.times && !(options.backup && options.backup_dir.is_none()),
-            link_times: preserve.times,
-            owner: preserve.owner || options.chown.is_some(),
-            group: preserve.group || options.chown.is_some(),
-            numeric_ids: preserve.numeric_ids,
-            acls: preserve.acls,
-            xattrs: preserve.xattrs,
-            privileged_xattrs: preserve.privileged_xattrs,
+            dir_times: plain.dir_times && !(options.backup && options.backup_dir.is_none()),
+            owner: plain.owner || options.chown.is_some(),
+            group: plain.group || options.chown.is_some(),
+            ..plain
         };
         Arc::new(Self {
             options,

@@ -7,6 +7,7 @@
 //! | [`descriptor`] | a tree's descriptor, decoded while it comes |
 //! | [`file_target`] | one file of a get |
 //! | [`placing`] | complete files of a tree get their names in batches |
+//! | [`links`] | hard links of a described tree |
 //! | [`spool`] | a temporary that is read while it grows |
 //! | [`resume`] | what an interrupted transfer left, and where |
 //! | [`index_record`] | what the index is told of a file that was just written |
@@ -14,6 +15,7 @@
 pub mod descriptor;
 pub mod file_target;
 pub mod index_record;
+pub mod links;
 pub mod partial;
 pub mod placing;
 pub mod resume;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::messages::FileTime;
 use crate::messages::{Searched, Seconds};
+use crate::metadata::Dropped;
 use crate::names;
 
 /// Something that happened during a copy.
@@ -113,23 +114,6 @@ impl Counts {
     pub const fn total(&self) -> u64 {
         let things = self.files.saturating_add(self.directories).saturating_add(self.links);
         things.saturating_add(self.devices).saturating_add(self.specials)
-    }
-}
-
-/// Metadata that gives rights, and is carried over only where a person asks for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Dropped {
-    /// Entries whose setuid or setgid bits were left out.
-    pub special_bits: u64,
-    /// Entries of which attributes outside `user.` were left out.
-    pub privileged_xattrs: u64,
-}
-
-impl Dropped {
-    /// True if nothing was.
-    pub fn is_none(&self) -> bool {
-        *self == Self::default()
     }
 }
 

@@ -3,5 +3,6 @@
 pub mod events;
 pub mod options;
 
-pub use events::{CopyEvent, CopySummary, Counts, Dropped, FailureKind, FileTime};
-pub use options::{Check, CopyOptions, CopyRequest, Mode, Preserve, Via};
+pub use crate::metadata::{Dropped, Preserve};
+pub use events::{CopyEvent, CopySummary, Counts, FailureKind, FileTime};
+pub use options::{Check, CopyOptions, CopyRequest, Mode, Via};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::messages::SearchEffort;
+use crate::metadata::Preserve;
 use crate::names;
 
 /// One copy, as the command line or another front end asks for it. What is not known of it is refused: it may be
@@ -155,38 +156,6 @@ pub struct CopyOptions {
     pub without_items: bool,
 }
 
-/// Metadata of an entry that is carried over. The default is all of what `rsync -aHAX` carries but what gives rights.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Preserve {
-    /// Symbolic links (`-l`). Without it they are skipped and named.
-    pub links: bool,
-    /// Permission bits (`-p`). Without it new files get the source's by the umask.
-    pub perms: bool,
-    /// Setuid and setgid bits: only where a person asked for modes (`-p`, `-a`).
-    pub special_bits: bool,
-    /// Times of last modification (`-t`).
-    pub times: bool,
-    /// Users (`-o`), where this program may.
-    pub owner: bool,
-    /// Groups (`-g`), where this program may.
-    pub group: bool,
-    /// Owners are taken by number, not by name (`--numeric-ids`).
-    pub numeric_ids: bool,
-    /// Devices (`--devices`), where this program may.
-    pub devices: bool,
-    /// FIFOs and sockets (`--specials`).
-    pub specials: bool,
-    /// Hard links (`-H`).
-    pub hard_links: bool,
-    /// Access control lists (`-A`).
-    pub acls: bool,
-    /// Extended attributes (`-X`).
-    pub xattrs: bool,
-    /// Those that give rights, such as file capabilities and all of `trusted.`: only where a person asked for attributes.
-    pub privileged_xattrs: bool,
-}
-
 /// Check whether a file's content is the same at both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -213,26 +182,6 @@ pub enum Via {
     Ssh,
     /// Over TLS alone.
     Tls,
-}
-
-impl Default for Preserve {
-    fn default() -> Self {
-        Self {
-            links: true,
-            perms: true,
-            special_bits: false,
-            times: true,
-            owner: true,
-            group: true,
-            numeric_ids: false,
-            devices: false,
-            specials: false,
-            hard_links: true,
-            acls: true,
-            xattrs: true,
-            privileged_xattrs: false,
-        }
-    }
 }
 
 impl Default for CopyOptions {

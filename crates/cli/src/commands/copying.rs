@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary, Dropped, FailureKind};
+use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary, FailureKind};
 use towpath_api::{Api, ApiError, CallEnd, ErrorKind, Event, Progress};
 use towpath_service::copy::HandedCopy;
 use towpath_service::{InProcess, Options, display_text};
@@ -124,21 +124,6 @@ fn show(output: &Output, shown: &ShownChanges, event: CopyEvent) {
     }
 }
 
-/// Line on rights that were not carried over.
-fn left_out(dropped: &Dropped) -> Option<String> {
-    let of = |count: u64, what: &str| match count {
-        0 => None,
-        1 => Some(format!("{what} of 1 entry")),
-        _ => Some(format!("{what} of {count} entries")),
-    };
-    let bits =
-        of(dropped.special_bits, "setuid or setgid bits").map(|what| format!("{what} (-p carries them)"));
-    let attributes = of(dropped.privileged_xattrs, "attributes that only root may set");
-    let attributes = attributes.map(|what| format!("{what} (-X, or cp --preserve=xattr, carries them)"));
-    let parts: Vec<_> = bits.into_iter().chain(attributes).collect();
-    (!parts.is_empty()).then(|| format!("tow: left out: {}", parts.join(", and ")))
-}
-
 fn show_end(output: &Output, shown: &ShownChanges, dry_run: bool, summary: &CopySummary) {
     output.finish();
     if output.is_json() {
@@ -150,9 +135,7 @@ fn show_end(output: &Output, shown: &ShownChanges, dry_run: bool, summary: &Copy
     if lines.is_empty() && std::io::stderr().is_terminal() {
         output.print(&done(summary, dry_run));
     }
-    if let Some(text) = left_out(&summary.dropped) {
-        output.complain(&text);
-    }
+    output.left_out(&summary.dropped, "-X, or cp --preserve=xattr,");
     let failed = summary.failed + summary.vanished;
     if failed > 0 {
         let what = if failed == 1 { "entry was" } else { "entries were" };

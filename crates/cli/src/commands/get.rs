@@ -15,6 +15,7 @@ use towpath_api::{
 use towpath_service::{Options, get};
 
 use super::filter_rules::FilterFlags;
+use super::metadata_flags::MetadataFlags;
 use super::update_flags::{UpdateFlags, change};
 use super::{Context, parse_rate, sync_flags};
 use crate::copy_output::{Explained, explanation, line};
@@ -49,6 +50,8 @@ pub struct GetCommand {
     list: bool,
     #[command(flatten)]
     update: UpdateFlags,
+    #[command(flatten)]
+    metadata: MetadataFlags<false>,
     #[command(flatten)]
     filters: FilterFlags<false>,
     /// Draw from anything that the service knows on this machine, not only from what this sender sent
@@ -187,6 +190,7 @@ impl GetCommand {
             list: self.list,
             paths: self.paths.clone(),
             filters: self.filters.lines.clone(),
+            preserve: self.metadata.taken(),
             update: self.update.request.clone(),
         })
     }

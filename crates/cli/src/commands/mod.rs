@@ -12,6 +12,7 @@ mod index;
 mod ls;
 mod man;
 mod man_page;
+mod metadata_flags;
 mod names_from;
 mod put;
 mod refused;

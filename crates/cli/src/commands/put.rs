@@ -12,6 +12,7 @@ use towpath_service::{InProcess, PutSource};
 use towpath_service::{Options, Service, display_name};
 
 use super::filter_rules::FilterFlags;
+use super::metadata_flags::MetadataFlags;
 use super::{Context, parse_address};
 use crate::interrupts::Interrupts;
 use crate::output::PARTLY;
@@ -35,6 +36,8 @@ pub struct PutCommand {
     /// What receivers call it, with a single ticket [default: its own name; shared, of several]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    #[command(flatten)]
+    metadata: MetadataFlags<true>,
     #[command(flatten)]
     filters: FilterFlags<true>,
     /// Address to serve on when no daemon runs, as in 192.0.2.1:7000 [default: all addresses, the
@@ -178,7 +181,8 @@ impl PutCommand {
         let mut paths = paths.iter().map(|path| absolute(path)).collect::<Result<Vec<_>, _>>()?.into_iter();
         let path = paths.next().unwrap_or_default();
         let (filters, name) = (self.filters.lines.clone(), self.name.clone());
-        let request = PutRequest { path, more: paths.collect(), filters, name, ..PutRequest::default() };
+        let (more, metadata) = (paths.collect(), self.metadata.told());
+        let request = PutRequest { path, more, filters, name, metadata, ..PutRequest::default() };
         let (events, mut inbox) = mpsc::channel(16);
         let showing = async {
             while let Some(event) = inbox.recv().await {
@@ -199,6 +203,7 @@ impl PutCommand {
         let service = context.embedded(Options::default())?;
         service.listen(super::daemon::PORT, self.listen.as_slice()).await?;
         let source = PutSource::new(paths, &self.filters.lines, self.name.clone())?;
+        let source = source.telling(self.metadata.told());
         let (reply, left_out) = service.put_and_wait(source).await?;
         show(context, &reply);
         let count = left_out.len() as u64;

@@ -10,6 +10,7 @@ use towpath_api::{Api, ApiError, Event, ShareRequest};
 use towpath_service::{InProcess, Options};
 
 use super::filter_rules::FilterFlags;
+use super::metadata_flags::MetadataFlags;
 use super::{Context, parse_address, parse_rate};
 
 /// Events on their way to the screen.
@@ -29,6 +30,8 @@ pub struct ShareCommand {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
+    metadata: MetadataFlags<true>,
+    #[command(flatten)]
     filters: FilterFlags<true>,
     /// Address to listen on, as in 192.0.2.1:7000 [default: all addresses, the port
     /// of last time]
@@ -43,8 +46,10 @@ impl ShareCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let mut interrupts = context.signals.interrupts();
         let service = InProcess(context.embedded(Options::default())?);
-        let Self { paths, name, filters: FilterFlags { lines: filters }, listen, limit_rate } = self;
-        let request = ShareRequest { paths, filters, name, listen, limit_rate };
+        let Self { paths, name, filters: FilterFlags { lines: filters }, metadata, listen, limit_rate } =
+            self;
+        let metadata = metadata.told();
+        let request = ShareRequest { paths, filters, name, metadata, listen, limit_rate };
         let (events, mut inbox) = mpsc::channel(EVENTS);
         let mut sharing = service.share(request, events);
         let (mut is_read, mut left_out) = (false, false);

@@ -14,6 +14,7 @@
 //! | `destinations` | where it goes, and what is never overwritten |
 //! | `getting_parts` | what a ticket holds, and a part of that |
 //! | `sharing_parts` | several paths under one ticket, and what filters keep at home |
+//! | `carrying` | metadata of trees by ticket, and what needs a word |
 //! | `updating` | what is there becomes equal to a ticket's tree |
 //! | `interruptions` | either side killed at any time; the same command goes on |
 //! | `interrupting` | every command is interrupted at moments drawn from a seed |
@@ -55,6 +56,7 @@
 mod applications;
 mod arriving;
 mod bad_clients;
+mod carrying;
 mod ciphers;
 mod confined;
 mod copying_beside;
@@ -128,6 +130,7 @@ fn main() -> ExitCode {
         destinations::SITUATIONS,
         getting_parts::SITUATIONS,
         sharing_parts::SITUATIONS,
+        carrying::SITUATIONS,
         updating::SITUATIONS,
         second_time::SITUATIONS,
         indexing::SITUATIONS,

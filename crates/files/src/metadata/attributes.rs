@@ -21,6 +21,8 @@ pub(super) const ACCESS: &CStr = c"system.posix_acl_access";
 pub(super) const DEFAULT: &CStr = c"system.posix_acl_default";
 /// Labels that the system itself puts on files: one that a source lacks is not taken away.
 const LABELS: [&[u8]; 4] = [b"security.selinux", b"security.SMACK64", b"security.ima", b"security.evm"];
+/// Prefixes of attributes in which browsers and downloaders note, unasked, where a file came from.
+const ORIGINS: [&[u8]; 2] = [b"user.xdg.origin.", b"user.xdg.referrer."];
 /// Prefix under which rsync keeps what it could not apply.
 const RSYNC: &[u8] = b"user.rsync.%";
 
@@ -56,9 +58,37 @@ pub(super) fn is_carried(name: &[u8], privileged: bool) -> bool {
     theirs && !name.starts_with(RSYNC)
 }
 
+/// Takes the permissions of a umask off an ACL as the system has it; false if it is none. What it says of users and
+/// groups by name is limited by its mask, or by the group's entry.
+pub(super) fn mask_acl(acl: &mut [u8], umask: u32) -> bool {
+    const VERSION: [u8; 4] = 2_u32.to_le_bytes();
+    const OWNER: u16 = 1;
+    const GROUP: u16 = 4;
+    const MASK: u16 = 16;
+    const OTHERS: u16 = 32;
+    let Some((version, entries)) = acl.split_first_chunk_mut::<4>() else { return false };
+    let (entries, []) = entries.as_chunks_mut::<8>() else { return false };
+    for [tag_low, tag_high, low, high, ..] in entries {
+        let held_back = match u16::from_le_bytes([*tag_low, *tag_high]) {
+            OWNER => umask >> 6,
+            GROUP | MASK => umask >> 3,
+            OTHERS => umask,
+            _ => 0,
+        };
+        let permissions = u16::from_le_bytes([*low, *high]) & !(held_back as u16 & 7);
+        [*low, *high] = permissions.to_le_bytes();
+    }
+    *version == VERSION
+}
+
 /// True for an attribute that only root may give: not `user.`, and no ACL.
 pub fn is_privileged(name: &[u8]) -> bool {
     !name.starts_with(b"user.") && !is_acl(name)
+}
+
+/// True for an attribute that tells where its owner had the file from.
+pub fn tells_origin(name: &[u8]) -> bool {
+    ORIGINS.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// True if `name` in `dir`, if a link then the link itself, has none of these attributes. False if in doubt. Of the
@@ -171,5 +201,38 @@ fn remove(held: HeldMetadata<'_>, name: &CStr) -> Result<(), Errno> {
     match held.remove_attribute(name) {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acl(entries: &[(u16, u16)]) -> Vec<u8> {
+        let entry = |&(tag, permissions): &(u16, u16)| {
+            let id = u32::MAX.to_le_bytes();
+            [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &id].concat()
+        };
+        [2_u32.to_le_bytes().to_vec()]
+            .into_iter()
+            .chain(entries.iter().map(entry))
+            .collect::<Vec<_>>()
+            .concat()
+    }
+
+    #[test]
+    fn a_umask_holds_for_an_acl_as_for_a_mode() {
+        let mut all = acl(&[(1, 7), (2, 7), (4, 7), (16, 7), (32, 7)]);
+        assert!(mask_acl(&mut all, 0o027));
+        assert_eq!(all, acl(&[(1, 7), (2, 7), (4, 5), (16, 5), (32, 0)]));
+        for broken in [&[][..], &[2, 0], &[3, 0, 0, 0], &[2, 0, 0, 0, 1]] {
+            assert!(!mask_acl(&mut broken.to_vec(), 0), "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn where_a_file_came_from_is_known_by_the_name() {
+        assert!(tells_origin(b"user.xdg.origin.url") && tells_origin(b"user.xdg.referrer.url"));
+        assert!(!tells_origin(b"user.xdg.tags") && !tells_origin(b"user.origin"));
     }
 }

@@ -34,8 +34,8 @@ use towpath_content::tree::{Metadata, Time};
 
 use crate::error::FileError;
 
-pub use attributes::is_privileged;
 pub(crate) use attributes::{Which, has_none as has_no_attributes, read as read_attributes};
+pub use attributes::{is_privileged, tells_origin};
 pub use compare::{Differences, differences};
 pub(crate) use held::{HeldMetadata, hold};
 pub use owners::{group, user};
@@ -220,7 +220,7 @@ fn wanted_owner(metadata: &Metadata, policy: &Policy) -> (Option<u32>, Option<u3
 }
 
 /// True if this process may do everything. It never becomes another user's.
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     static IS_ROOT: OnceLock<bool> = OnceLock::new();
     *IS_ROOT.get_or_init(|| geteuid().is_root())
 }
@@ -316,6 +316,16 @@ pub(crate) fn set_time(target: HeldMetadata<'_>, modified: Time) -> Result<(), E
 /// Larger values have other meanings to the kernel ("now", "leave").
 fn nanos(time: Time) -> rustix::fs::Nsecs {
     time.nanos.min(999_999_999).into()
+}
+
+/// Metadata that a stranger chose, less the permissions that this process's umask holds back: of the mode, and of the
+/// ACL that new things in a directory begin with, to which no umask is applied. One that can't be read is left out.
+pub fn masked(metadata: Metadata) -> Metadata {
+    let mut metadata = Metadata { mode: metadata.mode & !umask(), ..metadata };
+    metadata.xattrs.retain_mut(|xattr| {
+        xattr.name != attributes::DEFAULT.to_bytes() || attributes::mask_acl(&mut xattr.value, umask())
+    });
+    metadata
 }
 
 /// The process's umask when it was first asked for. Nothing here changes it.

@@ -13,7 +13,7 @@ use towpath_content::tree::{Entry, Kind, MAX_TARGET, Metadata, Owner, Time, Xatt
 
 use super::ScanOptions;
 use crate::confine::Links;
-use crate::error::FileError;
+use crate::error::{FileError, READ_ATTRIBUTES};
 use crate::metadata::{HeldMetadata, has_no_attributes, named_group, named_user, read_attributes};
 use crate::stamp::Stamp;
 
@@ -211,7 +211,7 @@ impl Found {
             links: widened(stat.st_nlink),
             looks_sparse,
             file: None,
-            incomplete: failed.map(|error| Box::new(FileError::new("read attributes of", &path(), error))),
+            incomplete: failed.map(|error| Box::new(FileError::new(READ_ATTRIBUTES, &path(), error))),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use tempfile::TempDir;
 use towpath_api::GetRequest;
 use towpath_content::ticket::Secret;
-use towpath_content::tree::{Encoder, Kind};
+use towpath_content::tree::{Encoder, Kind, Owner, Xattr};
+use towpath_files::ScanOptions;
 use towpath_store::{About, ObjectKind, Store};
 
 use super::*;
@@ -103,4 +104,84 @@ async fn a_descriptor_that_lies_about_a_file_fails_that_file_alone() {
         .collect();
     names.sort();
     assert_eq!(names, ["a", "c"]);
+}
+
+/// Metadata that a stranger would have others apply.
+fn greedy() -> Metadata {
+    let xattr = |name: &str, value: &[u8]| Xattr { name: name.into(), value: value.to_vec() };
+    let root = Owner { id: 0, name: b"root".to_vec() };
+    Metadata {
+        mode: 0o6777,
+        user: root.clone(),
+        group: root,
+        xattrs: vec![
+            xattr("security.capability", &[1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            xattr("trusted.note", b"note"),
+        ],
+        ..Metadata::default()
+    }
+}
+
+fn encoded(entries: Vec<Entry>, content: &[u8]) -> Vec<u8> {
+    let mut encoder = Encoder::with_content(false);
+    encoder.push(&tree::Event::Enter(entry("", Kind::Directory))).unwrap();
+    for entry in entries {
+        let told = if entry.inline_len() > 0 { content } else { b"" };
+        encoder.push_with(&tree::Event::Leaf(entry), told).unwrap();
+    }
+    encoder.push(&tree::Event::Leave).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn file_of(content: &[u8]) -> Kind {
+    Kind::File { size: content.len() as u64, oid: Some(Oid::of(content)), extents: None }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_gives_no_rights() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().unwrap();
+    let device = Entry { metadata: greedy(), ..entry("device", Kind::BlockDevice { major: 8, minor: 0 }) };
+    let program = Entry { metadata: greedy(), ..entry("program", file_of(b"bytes")) };
+    let (_sender, ticket) = sender(&folder, &encoded(vec![device, program], b"bytes")).await;
+    let (summary, failed) = got(&folder, ticket).await;
+    assert_eq!((summary.dropped.special_bits, summary.dropped.privileged_xattrs), (1, 1));
+    assert_eq!(failed.len(), 1);
+    assert!(failed[0].0 == "device" && failed[0].1.contains("a device is left out"), "{failed:?}");
+    let program = folder.path().join("copy/program");
+    let found = std::fs::metadata(&program).unwrap();
+    assert_eq!(found.mode() & 0o7777, 0o777 & !towpath_files::metadata::umask());
+    assert_eq!(found.uid(), std::fs::metadata(folder.path()).unwrap().uid());
+    let names = towpath_files::look(&program, &ScanOptions { xattrs: true, ..ScanOptions::default() });
+    let names = names.unwrap().entry.metadata.xattrs;
+    assert!(names.iter().all(|xattr| !towpath_files::metadata::is_privileged(&xattr.name)), "{names:?}");
+    assert!(!folder.path().join("copy/device").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_to_what_the_sender_did_not_send_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let linked = |name, group, kind| Entry { hard_link: Some(group), ..entry(name, kind) };
+    let target = b"/etc/hostname".to_vec();
+    let entries = vec![
+        linked("a link", 0, Kind::Symlink { target }),
+        linked("b its file", 0, file_of(b"bytes")),
+        linked("c from nowhere", 77, file_of(b"bytes")),
+        linked("d", 1, file_of(b"bytes")),
+        linked("e another content", 1, file_of(b"bites")),
+        linked("f", 1, file_of(b"bytes")),
+    ];
+    let (_sender, ticket) = sender(&folder, &encoded(entries, b"bytes")).await;
+    let (summary, mut failed) = got(&folder, ticket).await;
+    failed.sort();
+    let paths: Vec<_> = failed.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(paths, ["b its file", "c from nowhere", "e another content"], "{failed:?}");
+    assert_eq!(summary.failed, 3);
+    let copy = folder.path().join("copy");
+    let mut there: Vec<_> =
+        std::fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    there.sort();
+    assert_eq!(there, ["a link", "d", "f"]);
+    let stamp = |name: &str| towpath_files::look(&copy.join(name), &ScanOptions::default()).unwrap().stamp;
+    assert!(stamp("d").same_file(&stamp("f")));
 }

@@ -11,15 +11,16 @@ use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{self, Entry, Kind, LEFT_OUT, Located};
-use towpath_files::{Overwrite, RelPath, Selected, Selection, display_name};
+use towpath_files::{FileError, Overwrite, RelPath, Selected, Selection, display_name};
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
 
 use super::file::TreeFile;
+use super::links::left_out;
 use super::{TreeTarget, decode};
-use crate::put_tree::{not_carried, special};
 use towpath_content::lock::lock;
+use towpath_targets::links::FirstNames;
 use towpath_targets::spool::SpoolReader;
 use towpath_words as words;
 
@@ -33,6 +34,7 @@ pub(super) struct TreeWriter {
     session: Weak<Session>,
     runtime: Handle,
     selection: Selection,
+    links: FirstNames,
     /// Files whose bytes came in the descriptor, to be written together.
     inline: Vec<Inline>,
     /// Files to be asked for together.
@@ -71,6 +73,7 @@ impl TreeWriter {
             session: Arc::downgrade(session),
             runtime: Handle::current(),
             selection,
+            links: FirstNames::default(),
             inline: Vec::new(),
             requests: Vec::new(),
         }
@@ -105,10 +108,14 @@ impl TreeWriter {
             return Err(error);
         }
         let Located { event, block, content } = located;
+        if event.entry().is_some() {
+            self.links.pass();
+        }
         let selected = self.selection.next(&event).map_err(|error| words::file(&error))?;
         let Some(Selected { path, is_named }) = selected else { return Ok(()) };
         match event {
-            tree::Event::Enter(_) => {
+            tree::Event::Enter(entry) => {
+                self.tree.take(&entry);
                 self.tree.entries.fetch_add(1, Ordering::Relaxed);
                 self.tree.placing.destination.make_dir(&path).map_err(|error| words::file(&error))?;
             }
@@ -123,7 +130,11 @@ impl TreeWriter {
             tree::Event::Leaf(entry) => {
                 self.tree.entries.fetch_add(1, Ordering::Relaxed);
                 if !is_named || self.tree.is_free(&path, &entry) {
-                    self.leaf(path, entry, content, block, in_flight);
+                    match self.link(&path, &entry) {
+                        Ok(true) => {}
+                        Ok(false) => self.leaf(path, entry, content, block, in_flight),
+                        Err(error) => self.tree.problem(&path, &error),
+                    }
                 }
             }
         }
@@ -140,15 +151,8 @@ impl TreeWriter {
     ) {
         match &entry.kind {
             Kind::Symlink { target } => {
-                let made = self.tree.placing.destination.nodes().symlink(
-                    &path,
-                    target,
-                    &entry.metadata,
-                    Overwrite::Never,
-                );
-                if let Err(error) = made {
-                    self.tree.problem(&path, &error);
-                }
+                let (metadata, nodes) = (self.tree.take(&entry), self.tree.placing.destination.nodes());
+                self.tree.made(&path, nodes.symlink(&path, target, &metadata, Overwrite::Never));
             }
             Kind::File { oid: Some(LEFT_OUT), .. } => {
                 let message = "left out by the sender, who could not read it or may not send it";
@@ -163,11 +167,23 @@ impl TreeWriter {
                     _ => self.ask(target, size, block, in_flight),
                 }
             }
-            kind => {
-                let message = not_carried(special(kind).unwrap_or("what has no name"));
-                self.tree.fail(&path, &ApiError::new(ErrorKind::Usage, message));
+            kind => match left_out(kind, &self.tree.preserve) {
+                Some(message) => self.tree.fail(&path, &ApiError::new(ErrorKind::Usage, message)),
+                None => self.tree.special(&path, &entry),
+            },
+        }
+    }
+
+    /// True if `entry` is a further name of a file, which is made when the first is in place.
+    fn link(&mut self, path: &RelPath, entry: &Entry) -> Result<bool, FileError> {
+        let is_made = self.tree.is_linked(entry) && self.links.first_of(entry, path)?.is_some();
+        if is_made {
+            self.tree.has_links.store(true, Ordering::Relaxed);
+            if let Kind::File { size, .. } = entry.kind {
+                self.tree.bytes.fetch_add(size, Ordering::Relaxed);
             }
         }
+        Ok(is_made)
     }
 
     /// Writes what waits; each file ends by itself, as those do that are asked for.
@@ -182,7 +198,7 @@ impl TreeWriter {
             self.tree.kept.fetch_add(size, Ordering::Relaxed);
             return None;
         }
-        Some(TreeFile::new(&self.tree, path, super::taken(entry.metadata.clone()), oid, size))
+        Some(TreeFile::new(&self.tree, path, self.tree.take(entry), oid, size))
     }
 
     fn ask(&mut self, target: TreeFile, size: u64, block: u64, in_flight: &mpsc::Sender<()>) {

@@ -254,8 +254,8 @@ fn answers_are_as_the_file_says() {
     checker.call("POST", path, path, Some(json!({ "path": file, "boundaries": [9, 1000] }))).with(200);
     checker.call("POST", path, path, Some(json!({ "path": file, "boundaries": [9, 9] }))).with(400);
     let other = checker.daemon.file("another", &bytes);
-    let several =
-        json!({ "path": file, "more": [other], "filters": ["- *.o", [45, 32, 255]], "name": "both" });
+    let several = json!({ "path": file, "more": [other], "filters": ["- *.o", [45, 32, 255]], "name": "both",
+                "metadata": { "owner_names": true, "all_xattrs": true } });
     checker.call("POST", path, path, Some(several)).with(200);
     checker.call("POST", path, path, Some(json!({ "path": "/nowhere at all" }))).with(404);
     let path = "/v1/put-to-end";
@@ -303,8 +303,9 @@ fn answers_are_as_the_file_says() {
     std::fs::create_dir(&copy).unwrap();
     std::fs::write(copy.join("extra"), "x").unwrap();
     let update = json!({ "delete": true, "force": true, "suffix": "~" });
-    let update =
-        json!({ "ticket": both.json()["ticket"], "output": copy, "directory": "/", "update": update });
+    let preserve = json!({ "special_bits": true, "group": false });
+    let update = json!({ "ticket": both.json()["ticket"], "output": copy, "directory": "/", "preserve": preserve,
+        "update": update });
     let told = checker.call("POST", "/v1/get", "/v1/get", Some(update)).with(200).events();
     for event in ["item", "deleted"] {
         assert!(told.iter().any(|told| told["event"] == event), "{told:?}");

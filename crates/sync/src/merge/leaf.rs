@@ -43,8 +43,8 @@ impl Merge {
         self.rules.rewrite(&mut entry, &self.report);
         let old = self.look(path)?;
         self.check_not_itself(located.as_ref(), old.as_ref())?;
-        let number = self.entry;
-        let first = entry.hard_link.map_or(Ok(None), |group| self.groups.first_of(group, number));
+        let walked = self.entry + self.passed;
+        let first = entry.hard_link.map_or(Ok(None), |group| self.groups.first_of(group, walked));
         if let Some(first) = first? {
             return self.later_link(&entry, first, path, shown, old.as_ref()).map(|()| None);
         }

@@ -1,12 +1,11 @@
 //! Hard links: which name of a group comes first, and the others, which wait for it.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use towpath_content::tree::Entry;
 use towpath_files::{FileError, Found, RelPath};
+use towpath_targets::links::NumberedPlaces;
 
 use super::Merge;
 use super::report::size;
@@ -14,21 +13,18 @@ use crate::error::Obstacle;
 use crate::noted::{FirstRecord, InTheWay, LinkRecord};
 use crate::records::Records;
 
-/// Groups that are kept in memory.
-const FEW: u64 = 64 << 10;
-
 /// Groups of hard links, each by the first of its names that came.
 #[derive(Default)]
 pub(super) struct LinkGroups {
     firsts: Records<FirstRecord>,
-    places: FirstPlaces,
+    places: NumberedPlaces,
 }
 
 impl LinkGroups {
-    /// The first name of a group, if it was met before the entry of this number.
-    pub(super) fn first_of(&mut self, group: u64, number: u64) -> Result<Option<FirstRecord>, FileError> {
+    /// The first name of a group, if it was met before; so many entries were.
+    pub(super) fn first_of(&mut self, group: u64, walked: u64) -> Result<Option<FirstRecord>, FileError> {
         // Groups are numbered in the order of the walk, so no number is beyond that of its entry.
-        if group > number {
+        if group > walked {
             return Err(Obstacle::NoFirstName.to("read", Path::new("the sender's tree")));
         }
         match self.places.get(group).map_err(note)? {
@@ -41,46 +37,6 @@ impl LinkGroups {
     fn note_first(&mut self, group: u64, first: &FirstRecord) -> Result<(), FileError> {
         let at = self.firsts.push(first).map_err(note)?;
         self.places.set(group, at).map_err(note)
-    }
-}
-
-/// Notes of the first names of groups. Numbers are the sender's: beyond the first ones this is a file, in which
-/// those that do not come are holes.
-#[derive(Default)]
-struct FirstPlaces {
-    /// One more than the place of the note; 0: no name was met.
-    few: Vec<u64>,
-    others: Option<File>,
-}
-
-impl FirstPlaces {
-    fn get(&self, group: u64) -> io::Result<Option<u64>> {
-        let met = match (group.checked_sub(FEW), &self.others) {
-            (None, _) => self.few.get(group as usize).copied().unwrap_or(0),
-            (Some(_), None) => 0,
-            (Some(at), Some(file)) => {
-                let mut met = [0; 8];
-                match file.read_exact_at(&mut met, at * 8) {
-                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
-                    read => read.map(|()| u64::from_le_bytes(met))?,
-                }
-            }
-        };
-        Ok(met.checked_sub(1))
-    }
-
-    fn set(&mut self, group: u64, note: u64) -> io::Result<()> {
-        let Some(at) = group.checked_sub(FEW) else {
-            let group = group as usize;
-            self.few.resize(self.few.len().max(group + 1), 0);
-            self.few[group] = note + 1;
-            return Ok(());
-        };
-        let file = match &mut self.others {
-            Some(file) => file,
-            none => none.insert(tempfile::tempfile()?),
-        };
-        file.write_all_at(&(note + 1).to_le_bytes(), at * 8)
     }
 }
 
@@ -141,23 +97,4 @@ impl Merge {
 
 fn note(error: io::Error) -> FileError {
     FileError::new("note", Path::new("a link"), error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_group_of_any_number_takes_little_memory() {
-        let mut groups = FirstPlaces::default();
-        let numbers = [0, 7, FEW - 1, FEW, FEW + 9, 1 << 33];
-        numbers.iter().for_each(|&group| assert_eq!(groups.get(group).unwrap(), None));
-        numbers.iter().zip(0..).for_each(|(&group, note)| groups.set(group, note).unwrap());
-        for (&group, note) in numbers.iter().zip(0..) {
-            assert_eq!(groups.get(group).unwrap(), Some(note), "{group}");
-        }
-        assert_eq!(groups.get(8).unwrap(), None);
-        assert_eq!(groups.get(FEW + 1).unwrap(), None);
-        assert!(groups.few.len() as u64 <= FEW);
-    }
 }

@@ -19,7 +19,7 @@ mod directory;
 mod extras;
 mod leaf;
 mod links;
-mod privileges;
+pub mod privileges;
 mod report;
 mod rewrite;
 mod root;
@@ -74,6 +74,8 @@ pub struct Merge {
     notes: EndNotes,
     /// The number of the entry that comes next.
     entry: u64,
+    /// Entries of the sender's walk that are not wanted.
+    passed: u64,
     closed: HashSet<u64>,
     is_incomplete: bool,
     /// Entries of the destination that the source has too.
@@ -112,6 +114,7 @@ impl Merge {
             groups: LinkGroups::default(),
             notes: EndNotes::default(),
             entry: 0,
+            passed: 0,
             closed: HashSet::new(),
             is_incomplete: false,
             matched: 0,
@@ -134,6 +137,11 @@ impl Merge {
     /// The sender could not read everything.
     pub fn incomplete(&mut self) {
         self.is_incomplete = true;
+    }
+
+    /// An entry of the sender's walk is not wanted. Groups of hard links are numbered over all.
+    pub const fn pass_over(&mut self) {
+        self.passed += 1;
     }
 
     /// Nothing more came for now.

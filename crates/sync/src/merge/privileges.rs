@@ -8,7 +8,7 @@ use towpath_files::metadata::is_privileged;
 const SETUID_SETGID: u32 = 0o6000;
 
 /// Takes off what was not asked for; what that was.
-pub(super) fn drop_unasked(metadata: &mut Metadata, kind: &Kind, preserve: &Preserve) -> Dropped {
+pub fn drop_unasked(metadata: &mut Metadata, kind: &Kind, preserve: &Preserve) -> Dropped {
     let mut dropped = Dropped::default();
     let has_bits = !matches!(kind, Kind::Symlink { .. }) && metadata.mode & SETUID_SETGID != 0;
     if has_bits && !preserve.special_bits {

@@ -164,7 +164,16 @@ pub fn some_arguments(command: Command, names: &[&str]) -> Command {
 
 /// [`apply`] for a command that has the flags of these names.
 pub fn apply_some(matches: &ArgMatches, names: &[&str]) -> Result<SyncArguments, String> {
-    apply_given(some(names).flat_map(|flag| occurrences(matches, flag)).collect())
+    apply_some_to(SyncArguments::default(), matches, names)
+}
+
+/// The same for a command that does other things without them.
+pub fn apply_some_to(
+    arguments: SyncArguments,
+    matches: &ArgMatches,
+    names: &[&str],
+) -> Result<SyncArguments, String> {
+    apply_given(arguments, some(names).flat_map(|flag| occurrences(matches, flag)).collect())
 }
 
 /// The short names that have a `--no-` form, for the help.
@@ -186,12 +195,11 @@ struct GivenFlag<'a> {
 
 /// Applies what was given, in its order.
 pub fn apply(matches: &ArgMatches) -> Result<SyncArguments, String> {
-    apply_given(FLAGS.iter().flat_map(|flag| occurrences(matches, flag)).collect())
+    apply_given(SyncArguments::default(), FLAGS.iter().flat_map(|flag| occurrences(matches, flag)).collect())
 }
 
-fn apply_given(mut given: Vec<GivenFlag>) -> Result<SyncArguments, String> {
+fn apply_given(mut arguments: SyncArguments, mut given: Vec<GivenFlag>) -> Result<SyncArguments, String> {
     given.sort_by_key(|given| given.place);
-    let mut arguments = SyncArguments::default();
     if given.iter().any(|given| given.flag.long == "archive") {
         // Wherever `-a` stands, `-HAX` may stand on either side of it.
         let preserve = &mut arguments.options.preserve;
