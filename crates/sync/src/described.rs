@@ -292,15 +292,8 @@ impl Supplier for DescribedSupplier {
             file.drop_it();
             return Ok(());
         };
-        if file.wanted().compare.is_some() {
-            if file.is_there(&oid) {
-                file.is_same();
-                return Ok(());
-            }
-            // In a dry run that is the end of it.
-            if !file.is_different() {
-                return Ok(());
-            }
+        if !file.is_to_come(&oid) {
+            return Ok(());
         }
         lock(&self.under_way).insert(entry);
         match file.size() == 0 || !content.is_empty() {

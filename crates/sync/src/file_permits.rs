@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, Semaphore};
 
 /// Bytes of paths and attributes of all files under way, at most: a sender may give each file 256 KiB of them.
-const MOST_BYTES: usize = 16 << 20;
+pub const MOST_BYTES: usize = 16 << 20;
 
 /// All permits of a copy.
 pub struct FilePermits {

@@ -216,11 +216,7 @@ fn begin(file: &CopyFile, located: &Located, processors: &Processors) -> Result<
     if file.wanted().compare.is_some() {
         let hashed = hash_open_file(&source, &path)
             .map_err(|error| FileError::new("read", &path, io::Error::other(error.to_string())))?;
-        if file.is_there(&hashed.oid) {
-            file.is_same();
-            return Ok(());
-        }
-        if !file.is_different() {
+        if !file.is_to_come(&hashed.oid) {
             return Ok(());
         }
     }

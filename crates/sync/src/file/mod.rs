@@ -111,29 +111,28 @@ impl CopyFile {
         if content.is_empty() { Ok(()) } else { processors.inspect(&object, offset, content) }
     }
 
-    /// Whether its place is taken by a file with this very content. Reads that file unless the
-    /// index knows it.
-    pub fn is_there(&self, oid: &Oid) -> bool {
-        let Some(old) = &self.wanted.old else { return false };
-        let Ok(placing) = self.receiving.placing() else { return false };
-        placing.holds(&self.wanted.path, old, oid)
-    }
-
-    /// It proved to be the same: at most its metadata changes.
-    pub fn is_same(&self) {
-        let Some(changes) = self.wanted.compare else { return };
-        self.receiving.is_same(&self.wanted, changes);
-        drop(lock(&self.permit).take());
-    }
-
-    /// It is different: tells so. In a dry run that is the end of it, and the answer is false.
-    pub fn is_different(&self) -> bool {
+    /// Whether its bytes are to be brought, which are called so. Not where contents are compared, and these are there
+    /// already or it is a dry run: then that was reported, and is the end of it.
+    pub fn is_to_come(&self, oid: &Oid) -> bool {
+        let Some(changes) = self.wanted.compare else { return true };
+        if self.is_there(oid) {
+            self.receiving.is_same(&self.wanted, changes);
+            drop(lock(&self.permit).take());
+            return false;
+        }
         self.receiving.report_file(&self.wanted, self.size());
         if self.receiving.options.dry_run {
             self.settle(false);
-            return false;
         }
-        true
+        !self.receiving.options.dry_run
+    }
+
+    /// Whether its place is taken by a file with this very content. Reads that file unless the
+    /// index knows it.
+    fn is_there(&self, oid: &Oid) -> bool {
+        let Some(old) = &self.wanted.old else { return false };
+        let Ok(placing) = self.receiving.placing() else { return false };
+        placing.holds(&self.wanted.path, old, oid)
     }
 
     /// Files that are complete and wait for their names get them.

@@ -10,13 +10,19 @@ use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_files::metadata::differences;
 use towpath_files::{FileError, RelPath, ScanOptions, Stamp};
+use towpath_reuse::candidates::renames::MAX_WAITING;
 use towpath_reuse::candidates::rules::Resemblance;
 use towpath_targets::placing::Placing;
 
 use super::{CopyFile, Note};
+use crate::file_permits::MOST_BYTES;
 
 /// Bytes that are compared at once.
 const COMPARED: usize = 256 << 10;
+
+/// Bytes of path and attributes of a file that may wait for the end of the walk: all that wait leave half of the room to
+/// the others, which would wait for them else.
+const MOST_KEPT: usize = MOST_BYTES / 2 / MAX_WAITING;
 
 /// Names that a new file may have had.
 pub struct OldNames<'a> {
@@ -26,8 +32,11 @@ pub struct OldNames<'a> {
 impl OldNames<'_> {
     /// Whether its bytes may be here under one that is about to be removed.
     pub fn may_be(&self) -> bool {
-        let options = &self.file.receiving.options;
-        options.delete && self.file.wanted.changes.new && Resemblance::Renamed.is_for(self.file.size())
+        let CopyFile { receiving, wanted, .. } = self.file;
+        receiving.options.delete
+            && wanted.changes.new
+            && Resemblance::Renamed.is_for(self.file.size())
+            && wanted.bytes_kept() <= MOST_KEPT
     }
 
     /// Looks for its bytes under one.
@@ -98,5 +107,19 @@ fn has_same_bytes(one: &File, other: &File) -> Result<bool, FileError> {
             return Ok(false);
         }
         at += len as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file_permits::FilePermits;
+
+    #[test]
+    fn files_that_wait_leave_room_for_others() {
+        let permits = FilePermits::new(2 * MAX_WAITING);
+        let waiting: Vec<_> = (0..MAX_WAITING).map(|_| permits.try_take(MOST_KEPT)).collect();
+        assert!(waiting.iter().all(Option::is_some));
+        assert!(permits.try_take(MOST_BYTES / 2).is_some());
     }
 }

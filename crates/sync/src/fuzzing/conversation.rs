@@ -120,14 +120,8 @@ impl Supplier for Given {
             return Ok(());
         };
         let oid = Oid::of(content);
-        if file.wanted().compare.is_some() {
-            if file.is_there(&oid) {
-                file.is_same();
-                return Ok(());
-            }
-            if !file.is_different() {
-                return Ok(());
-            }
+        if !file.is_to_come(&oid) {
+            return Ok(());
         }
         file.take_content(&oid, content, &"sender".into());
         Ok(())

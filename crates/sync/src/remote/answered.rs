@@ -64,14 +64,8 @@ impl RemoteSupplier {
         }
         file.learn(answer.size, Time { seconds: answer.seconds, nanos: answer.nanos });
         file.set_sparse(answer.is_sparse);
-        if file.wanted().compare.is_some() {
-            if file.is_there(&oid) {
-                file.is_same();
-                return Ok(());
-            }
-            if !file.is_different() {
-                return Ok(());
-            }
+        if !file.is_to_come(&oid) {
+            return Ok(());
         }
         if let Err(outcome) = file.passes(&self.processors, &oid, 0, &answer.content) {
             file.ended(&FetchError::Ended(outcome));
