@@ -10,10 +10,9 @@ use towpath_protocol::processors::Processors;
 use towpath_ssh::ciphers::AesHosts;
 use towpath_store::DiskStore;
 
+#[cfg(any(test, feature = "fuzzing"))]
 use crate::error::EntryFault;
-
-/// Makes the text that a person reads of one entry: what happened, and what to do next.
-pub type Words = fn(&EntryFault<'_>) -> (String, Option<String>);
+use crate::events::Words;
 
 /// The plain facts.
 #[cfg(any(test, feature = "fuzzing"))]

@@ -4,7 +4,6 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use towpath_api::copy::CopyEvent;
 use towpath_protocol::waiting::{WaitReason, WaitReports, report_wait};
 use towpath_protocol::{Arrived, Peer, QUIET, Stall};
 
@@ -48,14 +47,10 @@ fn stall_text(other: &str) -> String {
     format!("{other}: nothing came for {} s", QUIET.as_secs())
 }
 
-impl Events {
-    async fn waiting(&self, what: String, seconds: Option<u64>) {
-        self.send(CopyEvent::Waiting { what, seconds }).await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use towpath_api::copy::CopyEvent;
+
     use super::super::events::events;
     use super::*;
     use crate::host::plain;

@@ -6,7 +6,9 @@ use std::path::Path;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_files::filter::FilterSide;
 use towpath_files::{FileError, display_name, display_text};
-use towpath_sync::error::{CopyError, DestinationFault, EntryFault, LeftOut, Obstacle, RequestFault, Stays};
+use towpath_sync_messages::error::{
+    CopyError, DestinationFault, EntryFault, LeftOut, Obstacle, RequestFault, Stays,
+};
 
 use super::{AGAIN, FREE_SPACE, ssh};
 

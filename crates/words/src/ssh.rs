@@ -10,7 +10,7 @@ use towpath_files::display_name;
 use towpath_link::pipe::PipeError;
 use towpath_link::tcp::BindError;
 use towpath_ssh::error::{AddressFault, SshError, SshWay};
-use towpath_sync::error::chain;
+use towpath_sync_messages::error::chain;
 
 use super::AGAIN;
 

@@ -1,6 +1,5 @@
 //! Floods: what a side keeps of messages that come faster than they are worked off, or are never worked off at all.
 
-use bytes::Bytes;
 use towpath_content::delta::exchange::{Base, Request};
 use towpath_content::tree::Event;
 use towpath_protocol::packing;
@@ -22,23 +21,6 @@ pub fn named_base(entry: u64) -> DeltaMessage {
     let base = Base::Named(towpath_content::Oid::of(b"x"));
     let request = Request { base, is_guess: false, outlines: 0 };
     DeltaMessage { entry, bytes: request.to_bytes().into() }
-}
-
-/// F4 of the reading of November 2026: 126 KB held 784 MB.
-#[test]
-fn what_is_kept_of_a_base_is_what_is_counted() {
-    let message = |entry| bloated(Message::Bases(Bases { bases: vec![named_base(entry)] }));
-    let mut bases = super::super::answering::tests::bases();
-    let mut weights = Vec::new();
-    for entry in 0..1000 {
-        let (Message::Bases(read), kept) = Message::read(message(entry).into_bytes()).unwrap() else {
-            unreachable!()
-        };
-        assert!(kept > 250 << 10, "what it is counted as: {kept}");
-        bases(&read.bases[0]);
-        weights.push(read.bases[0].bytes.clone());
-    }
-    assert!(weights.iter().all(Bytes::is_unique), "no base keeps its message");
 }
 
 /// The sender's tree stalls the merge, and more of it comes than fits the window.

@@ -44,8 +44,10 @@ mod tests {
     use bytes::Bytes;
     use towpath_content::Oid;
     use towpath_content::delta::exchange::{Base, MAX_SIGNATURE_LEN};
+    use towpath_protocol::packing;
 
     use super::*;
+    use crate::message::{Bases, Message};
 
     fn message(entry: u64, base: Base) -> DeltaMessage {
         let request = Request { base, is_guess: false, outlines: 0 };
@@ -83,5 +85,29 @@ mod tests {
         assert!(!requests.add(&signed(1000)), "it was not answered");
         requests.answered(3 * taken.base.signature_len());
         assert!(requests.add(&signed(1001)));
+    }
+
+    /// F4 of the reading of November 2026: 126 KB held 784 MB. Each message has few bytes, and 250 KiB once it is unpacked,
+    /// of a field that nobody knows.
+    #[test]
+    fn what_is_kept_of_a_base_is_what_is_counted() {
+        let bloated = |entry| {
+            let bases = vec![message(entry, Base::Named(Oid::of(b"x")))];
+            let mut bytes = Message::Bases(Bases { bases }).into_bytes().to_vec();
+            // Field 999, a string.
+            bytes.extend_from_slice(&[0xba, 0x3e, 0x80, 0xd0, 0x0f]);
+            bytes.resize(bytes.len() + 250 * 1024, 0);
+            Message::Packed(packing::pack(&bytes, 1).unwrap().into())
+        };
+        let (mut requests, mut weights) = (PendingRequests::default(), Vec::new());
+        for entry in 0..1000 {
+            let (Message::Bases(read), kept) = Message::read(bloated(entry).into_bytes()).unwrap() else {
+                unreachable!()
+            };
+            assert!(kept > 250 << 10, "what it is counted as: {kept}");
+            assert!(requests.add(&read.bases[0]));
+            weights.push(read.bases[0].bytes.clone());
+        }
+        assert!(weights.iter().all(Bytes::is_unique), "no base keeps its message");
     }
 }

@@ -14,7 +14,9 @@ use towpath_protocol::ControlSender;
 use super::message::{CopyReport, MOST_SOURCES, Message};
 use crate::error::CopyError;
 use crate::error::{EntryFault, LeftOut};
-use crate::host::Words;
+
+/// Makes the text that a person reads of one entry: what happened, and what to do next.
+pub type Words = fn(&EntryFault<'_>) -> (String, Option<String>);
 
 /// The longest text of an event.
 const LONGEST: usize = 8 << 10;
@@ -120,6 +122,11 @@ impl Events {
     /// Sends an event, as soon as there is room.
     pub async fn send(&self, event: CopyEvent) {
         let _ = self.items.send(event).await;
+    }
+
+    /// Something takes long; `seconds` until it is given up, if it will be.
+    pub async fn waiting(&self, what: String, seconds: Option<u64>) {
+        self.send(CopyEvent::Waiting { what, seconds }).await;
     }
 
     /// Sends progress, unless there is too much to show already.
@@ -264,7 +271,10 @@ pub fn left_out(path: &[u8], why: LeftOut) -> FailedEntry<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::plain;
+
+    fn plain(fault: &EntryFault<'_>) -> (String, Option<String>) {
+        (fault.to_string(), None)
+    }
 
     fn failure(path: usize) -> CopyEvent {
         let (path, error) = (vec![b'x'; path], "no".into());

@@ -264,7 +264,7 @@ pub enum LeftOut {
 
 impl Obstacle {
     /// As the error of an attempt on `path`.
-    pub(crate) fn to(self, op: &'static str, path: &Path) -> FileError {
+    pub fn to(self, op: &'static str, path: &Path) -> FileError {
         FileError::new(op, path, io::Error::other(self))
     }
 
@@ -276,27 +276,27 @@ impl Obstacle {
 
 impl CopyError {
     /// A source, or what is in one, can't be read.
-    pub(crate) fn source(error: FileError) -> Self {
+    pub fn source(error: FileError) -> Self {
         Self::Source(Arc::new(error))
     }
 
     /// The destination can't be opened.
-    pub(crate) fn opening(error: FileError) -> Self {
+    pub fn opening(error: FileError) -> Self {
         Self::Opening(Arc::new(error))
     }
 
     /// The destination can't be written.
-    pub(crate) fn destination(error: FileError) -> Self {
+    pub fn destination(error: FileError) -> Self {
         Self::Destination(Arc::new(error))
     }
 
     /// The system refused something else.
-    pub(crate) fn system(doing: &'static str, path: &Path, error: io::Error) -> Self {
+    pub fn system(doing: &'static str, path: &Path, error: io::Error) -> Self {
         Self::System { doing: doing.into(), path: path.into(), source: Arc::new(error) }
     }
 
     /// True if something stands where the copy was to make something.
-    pub(crate) fn is_in_the_way(&self) -> bool {
+    pub fn is_in_the_way(&self) -> bool {
         match self {
             Self::Unfit { .. } => true,
             Self::Source(error) | Self::Opening(error) | Self::Destination(error) => {
@@ -308,7 +308,7 @@ impl CopyError {
     }
 
     /// True if the other side can't be reached.
-    pub(crate) fn is_unreachable(&self) -> bool {
+    pub fn is_unreachable(&self) -> bool {
         match self {
             Self::HungUp => true,
             Self::Ssh(error) => matches!(**error, SshError::NoConnection { .. }),

@@ -328,14 +328,3 @@ fn together(batch: &[Ask]) -> usize {
     };
     batch.iter().take(BATCH).take_while(is_little).count().max(1)
 }
-
-#[cfg(test)]
-pub mod tests {
-    use super::*;
-
-    /// What keeps bases.
-    pub fn bases() -> impl FnMut(&DeltaMessage) {
-        let mut kept = PendingRequests::default();
-        move |base| assert!(kept.add(base))
-    }
-}

@@ -1,0 +1,15 @@
+//! What the two sides of a copy say to each other, and what both tell the person.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`message`] | the messages between the two sides |
+//! | [`error`] | errors of a copy |
+//! | [`events`] | events for the person |
+//! | [`file_result`] | the result of a file that was requested |
+//! | [`threads`] | the threads that block, and their end |
+
+pub mod error;
+pub mod events;
+pub mod file_result;
+pub mod message;
+pub mod threads;
