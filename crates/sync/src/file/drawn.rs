@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use towpath_content::Oid;
-use towpath_content::pieces::MIN_LOG2;
+use towpath_content::piece_hasher::PieceHasher;
+use towpath_content::pieces::{Layout, MIN_LOG2, Value};
 use towpath_files::{FileError, RelPath, Staged, Stamp};
 use towpath_store::hash_open_file;
 
@@ -117,6 +118,7 @@ impl CopyFile {
         let is_large = self.size() > 1 << MIN_LOG2;
         self.receiving.placing()?.note_part(&self.key(), &staged, is_large);
         *lock(&self.staged) = Some(staged);
+        *lock(&self.hasher) = Layout::of(self.size()).ok().map(PieceHasher::new);
         Ok(())
     }
 
@@ -131,28 +133,31 @@ impl CopyFile {
     pub fn take_part(&self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
         let staged = lock(&self.staged);
         let Some(staged) = &*staged else { return Ok(()) };
+        // From here on it has to be read once more.
+        lock(&self.hasher).take_if(|hasher| !hasher.update(offset, bytes));
         staged.body().write_piece(offset, bytes, self.sparse.load(Ordering::Relaxed))
     }
 
     /// All parts came: true if they are what the file is called, which then takes its name. Else nothing
     /// of them is kept.
     pub fn finish_parts(&self, oid: &Oid) -> Result<bool, FileError> {
-        let hashed = match &*lock(&self.staged) {
-            Some(staged) => {
-                hash_open_file(staged.body().file(), Path::new(OsStr::from_bytes(&self.wanted.shown))).ok()
-            }
-            None => None,
-        };
-        match hashed.filter(|hashed| hashed.oid == *oid) {
-            Some(hashed) => {
-                let values = hashed.values.unwrap_or_else(|| vec![*oid.digest()]);
-                self.finish(Some((*oid, values))).map(|()| true)
-            }
+        match self.hashed().filter(|(hashed, _)| hashed == oid) {
+            Some(hashed) => self.finish(Some(hashed)).map(|()| true),
             None => {
                 self.drop_parts();
                 Ok(false)
             }
         }
+    }
+
+    /// The name of all that was written, and the values of its pieces. Reads what did not come from the front on.
+    fn hashed(&self) -> Option<(Oid, Vec<Value>)> {
+        let hashed = lock(&self.hasher).take().and_then(PieceHasher::finish);
+        hashed.or_else(|| {
+            let path = Path::new(OsStr::from_bytes(&self.wanted.shown));
+            let hashed = hash_open_file(lock(&self.staged).as_ref()?.body().file(), path).ok()?;
+            Some((hashed.oid, hashed.values.unwrap_or_else(|| vec![*hashed.oid.digest()])))
+        })
     }
 
     /// Nothing came of its parts.

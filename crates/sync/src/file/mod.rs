@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use towpath_content::Oid;
+use towpath_content::piece_hasher::PieceHasher;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{Metadata, Time};
 use towpath_files::{BeforeNaming, FileError, Overwrite, Staged, Stamp, of_file};
@@ -48,6 +49,8 @@ pub struct CopyFile {
     permit: Mutex<Option<FilePermit>>,
     staged: Mutex<Option<Staged>>,
     partial: PartialFile,
+    /// Hash of the parts that came, as long as they come from the front on.
+    hasher: Mutex<Option<PieceHasher>>,
     older: OnceLock<OlderPieces>,
     found: OnceLock<FileCandidate>,
 }
@@ -64,6 +67,7 @@ impl CopyFile {
             permit: Mutex::new(Some(permit)),
             staged: Mutex::default(),
             partial: PartialFile::default(),
+            hasher: Mutex::default(),
             older: OnceLock::new(),
             found: OnceLock::new(),
         })
