@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use towpath_content::Oid;
-use towpath_content::piece_hasher::PieceHasher;
+use towpath_content::front_hasher::FrontHasher;
 use towpath_content::pieces::{Layout, MIN_LOG2, Value};
 use towpath_files::{FileError, RelPath, Staged, Stamp};
 use towpath_store::hash_open_file;
@@ -118,7 +118,7 @@ impl CopyFile {
         let is_large = self.size() > 1 << MIN_LOG2;
         self.receiving.placing()?.note_part(&self.key(), &staged, is_large);
         *lock(&self.staged) = Some(staged);
-        *lock(&self.hasher) = Layout::of(self.size()).ok().map(PieceHasher::new);
+        *lock(&self.hasher) = Layout::of(self.size()).ok().map(FrontHasher::new);
         Ok(())
     }
 
@@ -141,23 +141,13 @@ impl CopyFile {
     /// All parts came: true if they are what the file is called, which then takes its name. Else nothing
     /// of them is kept.
     pub fn finish_parts(&self, oid: &Oid) -> Result<bool, FileError> {
-        match self.hashed().filter(|(hashed, _)| hashed == oid) {
+        match hashed(self).filter(|(hashed, _)| hashed == oid) {
             Some(hashed) => self.finish(Some(hashed)).map(|()| true),
             None => {
                 self.drop_parts();
                 Ok(false)
             }
         }
-    }
-
-    /// The name of all that was written, and the values of its pieces. Reads what did not come from the front on.
-    fn hashed(&self) -> Option<(Oid, Vec<Value>)> {
-        let hashed = lock(&self.hasher).take().and_then(PieceHasher::finish);
-        hashed.or_else(|| {
-            let path = Path::new(OsStr::from_bytes(&self.wanted.shown));
-            let hashed = hash_open_file(lock(&self.staged).as_ref()?.body().file(), path).ok()?;
-            Some((hashed.oid, hashed.values.unwrap_or_else(|| vec![*hashed.oid.digest()])))
-        })
     }
 
     /// Nothing came of its parts.
@@ -167,6 +157,16 @@ impl CopyFile {
             tracing::debug!(%error, "parts stay where they are");
         }
     }
+}
+
+/// The name of all that was written, and the values of its pieces. Reads what did not come from the front on.
+fn hashed(file: &CopyFile) -> Option<(Oid, Vec<Value>)> {
+    let hashed = lock(&file.hasher).take().and_then(FrontHasher::finish);
+    hashed.or_else(|| {
+        let path = Path::new(OsStr::from_bytes(&file.wanted.shown));
+        let hashed = hash_open_file(lock(&file.staged).as_ref()?.body().file(), path).ok()?;
+        Some((hashed.oid, hashed.values.unwrap_or_else(|| vec![*hashed.oid.digest()])))
+    })
 }
 
 /// A file that is here.

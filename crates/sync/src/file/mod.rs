@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use towpath_content::Oid;
-use towpath_content::piece_hasher::PieceHasher;
+use towpath_content::front_hasher::FrontHasher;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{Metadata, Time};
 use towpath_files::{BeforeNaming, FileError, Overwrite, Staged, Stamp, of_file};
@@ -50,7 +50,7 @@ pub struct CopyFile {
     staged: Mutex<Option<Staged>>,
     partial: PartialFile,
     /// Hash of the parts that came, as long as they come from the front on.
-    hasher: Mutex<Option<PieceHasher>>,
+    hasher: Mutex<Option<FrontHasher>>,
     older: OnceLock<OlderPieces>,
     found: OnceLock<FileCandidate>,
 }

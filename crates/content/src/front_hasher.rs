@@ -8,7 +8,7 @@ use crate::pieces::{Layout, Value, oid_of};
 
 /// Hasher of one object. Pure, and keeps no bytes.
 #[derive(Debug, Clone)]
-pub struct PieceHasher {
+pub struct FrontHasher {
     layout: Layout,
     values: Vec<Value>,
     /// Of the piece that is not complete.
@@ -16,7 +16,7 @@ pub struct PieceHasher {
     hashed: u64,
 }
 
-impl PieceHasher {
+impl FrontHasher {
     /// Nothing of an object of this layout has come.
     pub fn new(layout: Layout) -> Self {
         Self { layout, values: Vec::new(), piece: blake3::Hasher::new(), hashed: 0 }
@@ -80,7 +80,7 @@ mod tests {
             let (content, layout) = (bytes(len), Layout::of(len as u64).unwrap());
             let whole = layout.range(0).end as usize;
             for part in [1000, PIECE - 1, PIECE, 2 * PIECE + 5] {
-                let mut hasher = PieceHasher::new(layout);
+                let mut hasher = FrontHasher::new(layout);
                 for (index, next) in content.chunks(part).enumerate() {
                     assert!(hasher.update((index * part) as u64, next));
                 }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn what_is_out_of_order_or_too_much_is_left_alone() {
         let content = bytes(PIECE + 10);
-        let mut hasher = PieceHasher::new(Layout::of(content.len() as u64).unwrap());
+        let mut hasher = FrontHasher::new(Layout::of(content.len() as u64).unwrap());
         assert!(!hasher.update(1, &content[1..]) && !hasher.update(u64::MAX, b"xy"));
         assert!(hasher.update(0, &content[..10]));
         assert!(hasher.clone().finish().is_none(), "not all has come");
