@@ -30,13 +30,14 @@ below() {
         words) echo "content api link store files transfer ssh sync-messages" ;;
         indexing) echo "content api store files reuse targets config words" ;;
         service) echo "content api link store files transfer protocol reuse plugins targets ssh sync config confinement words indexing" ;;
-        cli) echo "api config confinement words service" ;;
+        api-server) echo "content api store words service" ;;
+        cli) echo "api config confinement words service api-server" ;;
         *) return 1 ;;
     esac
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet link store files transfer protocol reuse plugins targets ssh sync-messages sync-sender sync config confinement words indexing service cli"
+order="content api simnet link store files transfer protocol reuse plugins targets ssh sync-messages sync-sender sync config confinement words indexing service api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

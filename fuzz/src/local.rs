@@ -1,6 +1,6 @@
 //! Requests that programs of this machine send to the local API.
 
-use towpath_service::fuzzing;
+use towpath_api_server::fuzzing;
 
 /// The field `Range` of a request.
 pub fn http_range(data: &[u8]) {

@@ -6,11 +6,11 @@ use towpath_api::{ApiError, ErrorKind, MAX_BOUNDARIES};
 
 /// Ends of chunks, ascending, without 0.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Boundaries(Arc<[u64]>);
+pub struct Boundaries(Arc<[u64]>);
 
 impl Boundaries {
     /// Checks what an application gave.
-    pub(crate) fn new(ends: &[u64]) -> Result<Self, ApiError> {
+    pub fn new(ends: &[u64]) -> Result<Self, ApiError> {
         if ends.len() > MAX_BOUNDARIES {
             let message = format!("{} boundaries are too many: {MAX_BOUNDARIES} can be given", ends.len());
             return Err(ApiError::new(ErrorKind::Usage, message).hint(
@@ -26,7 +26,7 @@ impl Boundaries {
     }
 
     /// Checks that they lie within an object of `size` bytes.
-    pub(crate) fn check_size(&self, size: u64) -> Result<(), ApiError> {
+    pub fn check_size(&self, size: u64) -> Result<(), ApiError> {
         match self.0.last() {
             Some(last) if *last > size => {
                 let message =

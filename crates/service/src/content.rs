@@ -34,11 +34,11 @@ const AHEAD: usize = 1;
 const MAX_WAITS: usize = 8;
 
 /// An object that can be read.
-pub(crate) struct Opened {
+pub struct Opened {
     /// Its content, if known.
-    pub(crate) oid: Option<Oid>,
+    pub oid: Option<Oid>,
     /// Its bytes, if known.
-    pub(crate) size: Option<u64>,
+    pub size: Option<u64>,
     /// True if all that crosses a network for it is encrypted.
     pub(crate) encrypted: bool,
     source: ContentOrigin,
@@ -52,13 +52,13 @@ enum ContentOrigin {
 }
 
 /// Opens what `request` names; returns when it is known to be there, and before its bytes are.
-pub(crate) async fn open(service: &Arc<Service>, request: &ContentRequest) -> Result<Opened, ApiError> {
+pub async fn open(service: &Arc<Service>, request: &ContentRequest) -> Result<Opened, ApiError> {
     open_whole(Arc::new(GetUnderWay::new(service, &as_get(request))?)).await
 }
 
 /// The same for who needs only what `choose` says of an object of that name and size; `None` is all.
 /// Bytes that are not here yet are then fetched without the rest, unless the whole is on its way already.
-pub(crate) async fn open_part(
+pub async fn open_part(
     service: &Arc<Service>,
     request: &ContentRequest,
     choose: impl FnOnce(&Oid, u64) -> Option<Range<u64>>,
@@ -196,7 +196,7 @@ fn damaged(oid: &Oid) -> ApiError {
 }
 
 /// Bytes with their place in the object; an error is the end of what can be had.
-pub(crate) type PlacedBytes = io::Result<(u64, Bytes)>;
+pub type PlacedBytes = io::Result<(u64, Bytes)>;
 
 impl Opened {
     /// The arrival that it comes from, if it is on its way.
@@ -208,7 +208,7 @@ impl Opened {
     }
 
     /// The bytes of `range` in order. The channel ends after the last one, and only then.
-    pub(crate) fn in_order(self, range: Range<u64>) -> mpsc::Receiver<io::Result<Bytes>> {
+    pub fn in_order(self, range: Range<u64>) -> mpsc::Receiver<io::Result<Bytes>> {
         let (parts, inbox) = mpsc::channel(AHEAD);
         tokio::spawn(async move {
             let mut delivered = DeliveredBytes::default();
@@ -242,7 +242,7 @@ impl Opened {
     }
 
     /// All bytes, each as soon as it is there; ends with an empty run at the object's end.
-    pub(crate) fn out_of_order(self) -> mpsc::Receiver<PlacedBytes> {
+    pub fn out_of_order(self) -> mpsc::Receiver<PlacedBytes> {
         let (parts, inbox) = mpsc::channel(AHEAD);
         tokio::spawn(async move {
             let mut delivered = DeliveredBytes::default();

@@ -56,7 +56,7 @@ impl HandedCopy {
 }
 
 /// Refuses what a daemon can't do of a copy, before anything is read or written.
-pub(crate) fn check(service: &Service, request: &CopyRequest) -> Result<(), ApiError> {
+pub fn check(service: &Service, request: &CopyRequest) -> Result<(), ApiError> {
     let local = |named: &OsStr| match Address::parse(named).map_err(|error| ssh::ssh(&error))? {
         Address::Local(path) if path.is_absolute() => Ok(Some(path)),
         Address::Local(_) => {

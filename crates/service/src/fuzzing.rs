@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use towpath_content::Oid;
 
-pub use crate::server::fuzzing::{query, range};
 use crate::shares::Share;
 pub use towpath_sync::fuzzing::{
     FuzzedReceiver, FuzzedSender, apply_patch, make_patch, merge, pack_message, read_error, read_message,

@@ -12,10 +12,10 @@
 //! | [`in_process`] | the API in process |
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`shares`] | what was shared before, so that the same command gives the same ticket |
-//! | `put`, `put_tree` | files, trees and streams into the store |
+//! | [`put`], `put_tree` | files, trees and streams into the store |
 //! | [`put_source`] | paths that become one object, and the filters on them |
-//! | `boundaries` | where an application says that chunks end |
-//! | `open_puts`, `parts` | puts whose bytes come in parts: those that are open, and what happens to them |
+//! | [`boundaries`] | where an application says that chunks end |
+//! | `open_puts`, [`parts`] | puts whose bytes come in parts: those that are open, and what happens to them |
 //! | `tree_put` | trees that an application describes itself |
 //! | `getting` | a get under way: what its ticket says, and the plugins it draws from |
 //! | `get`, `get_tree` | objects out of a session into files |
@@ -25,28 +25,27 @@
 //! | `tree_place` | the place of a tree, or of paths in it, and what an interrupted get left there |
 //! | `get_search` | what a get may search on this machine's disk |
 //! | `sessions`, `open_session` | leases that live as long as their application |
-//! | `in_flight`, `arriving`, `content` | objects as streams; each crosses the network once |
+//! | `in_flight`, `arriving`, [`content`] | objects as streams; each crosses the network once |
 //! | `read_budget` | how much of them is held in memory on the way to applications |
 //! | `transfers` | numbers of transfers, and the events of all of them |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | [`fetches`] | who fetches what from this service |
 //! | [`listen`], `connection_limits` | connections from peers, within limits |
-//! | `admission` | which transfers may begin |
+//! | [`admission`] | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
 //! | `fresh` | random names, and the time |
 //! | `ending` | how long a service that is asked to end waits |
-//! | [`server`] | the local API over a Unix socket |
 //! | `waiting` | what keeps a get from its sender, and how long it is tried |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 //!
 //! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
 //! goes on when it is asked for again.
 
-mod admission;
+pub mod admission;
 mod arriving;
-mod boundaries;
+pub mod boundaries;
 pub mod connection_limits;
-mod content;
+pub mod content;
 pub mod copy;
 mod ending;
 pub mod fetches;
@@ -67,13 +66,12 @@ pub mod metrics;
 pub mod metrics_page;
 mod open_puts;
 mod open_session;
-mod parts;
-mod put;
+pub mod parts;
+pub mod put;
 pub mod put_source;
 mod put_tree;
 mod read_budget;
 mod selecting;
-pub mod server;
 mod sessions;
 pub mod shares;
 pub mod state;

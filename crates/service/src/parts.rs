@@ -59,15 +59,17 @@ pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(
     Ok((live, PutReply { ticket: service.ticket(live, secret), oid: live.to_string(), size: None }))
 }
 
-/// Offset of a part, and whether the application wants a chunk to end with it.
+/// Place of a part, and what the application says of its end.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Part {
-    pub(crate) offset: u64,
-    pub(crate) boundary: bool,
+pub struct Part {
+    /// Bytes of the put before it.
+    pub offset: u64,
+    /// True if a chunk ends with it.
+    pub boundary: bool,
 }
 
 /// Appends what of a part is new.
-pub(crate) async fn append(
+pub async fn append(
     service: &Arc<Service>,
     live: &Oid,
     position: Part,
@@ -107,7 +109,7 @@ pub(crate) async fn append(
 }
 
 /// Bytes that a put has; waits for a part that is coming.
-pub(crate) async fn size(service: &Service, live: &Oid) -> Result<u64, ApiError> {
+pub async fn size(service: &Service, live: &Oid) -> Result<u64, ApiError> {
     let put = service.open_puts.find(live).ok_or_else(|| no_such_put(live))?;
     Ok(own(&put).await?.size)
 }

@@ -152,7 +152,7 @@ pub(crate) async fn resume(service: &Arc<Service>, lease: Lease) -> Result<(), A
 
 /// The same for an application: it counts as a transfer until all is read, and everybody who
 /// listens gets its progress.
-pub(crate) async fn put_named(
+pub async fn put_named(
     service: &Arc<Service>,
     source: PutSource,
     holder: Holder,
@@ -446,7 +446,7 @@ pub async fn put_stream(
 }
 
 /// A put whose bytes come as one stream.
-pub(crate) struct OpenStream {
+pub struct OpenStream {
     service: Arc<Service>,
     live: Oid,
     watch: GiveUpOnDrop,
@@ -454,10 +454,7 @@ pub(crate) struct OpenStream {
 
 impl OpenStream {
     /// Begins one; its ticket is honoured from now on.
-    pub(crate) fn begin(
-        service: &Arc<Service>,
-        request: &OpenPutRequest,
-    ) -> Result<(Self, PutReply), ApiError> {
+    pub fn begin(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(Self, PutReply), ApiError> {
         let (live, reply) = parts::open(service, request)?;
         // Only an end that was seen makes an object: a caller that goes away in the middle must not
         // bind a ticket to half of its bytes.
@@ -467,11 +464,7 @@ impl OpenStream {
 
     /// Takes all bytes of `input`; the object is whole afterwards. `boundaries` behind its end say
     /// nothing.
-    pub(crate) async fn fill(
-        self,
-        mut input: Input<'_>,
-        boundaries: &Boundaries,
-    ) -> Result<PutReply, ApiError> {
+    pub async fn fill(self, mut input: Input<'_>, boundaries: &Boundaries) -> Result<PutReply, ApiError> {
         let mut offset = 0;
         for &end in boundaries.ends() {
             let (part, position) = ((&mut input).take(end - offset), Part { offset, boundary: true });

@@ -71,7 +71,7 @@ impl PutSource {
     }
 
     /// One path, all of it.
-    pub(crate) fn of(path: &Path) -> Result<Self, ApiError> {
+    pub fn of(path: &Path) -> Result<Self, ApiError> {
         Self::new(&[path.to_path_buf()], &[], None)
     }
 

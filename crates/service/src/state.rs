@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use towpath_store::Leases;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use towpath_api::{ApiError, ErrorKind, Event};
 use towpath_content::ticket::{Enclosed, MAX_ENCLOSED, Secret};
 use towpath_content::{Hint, NodeId, Oid, Ticket};
@@ -17,16 +17,16 @@ use towpath_link::tcp::Listener;
 use towpath_plugins::preferred::Precedence;
 use towpath_protocol::processors::Processors;
 use towpath_protocol::{Pace, PeerConfig, Service as PeerService};
-use towpath_store::{Availability, DiskStore, Lease, ObjectKind, State, Store, StoreError};
+use towpath_store::{Availability, DiskStore, Holder, Lease, ObjectKind, State, Store, StoreError};
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Admitted};
 use crate::connection_limits::ConnectionLimits;
 use crate::ending::{self};
 use crate::fetches::Fetches;
 use crate::grants::Grants;
 use crate::in_flight::Flights;
 use crate::listen::{self, ListenerServing, Listening};
-use crate::metrics::Metrics;
+use crate::metrics::{Direction, Metrics};
 use crate::open_puts::OpenPuts;
 use crate::read_budget::ReadBudget;
 use crate::sessions::Sessions;
@@ -257,6 +257,26 @@ impl Service {
         self.fetches.watch()
     }
 
+    /// Its objects, leases and recipes.
+    pub const fn store(&self) -> &Arc<DiskStore> {
+        &self.store
+    }
+
+    /// Holder of a put that names `session`, which has to be open; without one it is pinned.
+    pub fn holder(&self, session: Option<&str>) -> Result<Holder, ApiError> {
+        self.sessions.holder(session)
+    }
+
+    /// Lets a copy begin, if the limits allow one more.
+    pub fn begin_copy(&self) -> Result<Admitted, ApiError> {
+        self.admission.begin_anywhere(Direction::Copy)
+    }
+
+    /// A permit to be among those to whom a recipe is sent; waits in line for it.
+    pub async fn recipe_permit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        self.read_budget.recipe().await
+    }
+
     /// The counters.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
@@ -373,7 +393,7 @@ fn identity(home: &Home) -> Result<Identity, ApiError> {
 }
 
 /// The OID that a ticket or an OID's text names.
-pub(crate) fn parse_name(name: &str) -> Result<Oid, ApiError> {
+pub fn parse_name(name: &str) -> Result<Oid, ApiError> {
     let name = name.trim();
     match name.starts_with("tow:") {
         true => parse_ticket(name).map(|ticket| ticket.oid),

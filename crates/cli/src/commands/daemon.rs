@@ -12,10 +12,10 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use towpath_api::{ApiError, ErrorKind};
+use towpath_api_server::{Socket, serve};
 use towpath_config::Home;
 use towpath_config::{Config, ConfigError, ConfigRate};
 use towpath_confinement::{self as confinement, Enforced, Limits, Writable, deny_calls};
-use towpath_service::server::{Socket, serve};
 use towpath_service::state::prepare;
 use towpath_service::{Options, Service, metrics_page};
 

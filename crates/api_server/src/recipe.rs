@@ -15,9 +15,9 @@ use towpath_content::node_id::hex;
 use towpath_content::recipe;
 use towpath_store::{RecipeNodes, State as Stored, Store};
 
-use super::problem::{CallFailure, Path};
-use crate::in_process::InProcess;
-use crate::state::{Service, parse_name};
+use crate::problem::{CallFailure, Path};
+use towpath_service::state::parse_name;
+use towpath_service::{InProcess, Service};
 use towpath_words as words;
 
 /// Bytes of lines handed on at once.
@@ -25,11 +25,11 @@ const PART: usize = 16 << 10;
 /// Longest time that a reader may leave a part lying.
 const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
-pub(super) async fn recipe(
+pub(crate) async fn recipe(
     State(api): State<InProcess>,
     Path(id): Path<String>,
 ) -> Result<Response, CallFailure> {
-    let permit = api.0.read_budget.recipe().await?;
+    let permit = api.0.recipe_permit().await?;
     // Making one reads the object.
     let finding = tokio::task::spawn_blocking(move || find(&api.0, &id));
     let found = finding.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
@@ -67,10 +67,10 @@ impl RecipeLines {
 
 fn find(service: &Service, id: &str) -> Result<Arc<dyn RecipeNodes>, ApiError> {
     let mut oid = parse_name(id)?;
-    if let Ok(Stored::Bound(content)) = service.store.have(&oid).map(|have| have.state) {
+    if let Ok(Stored::Bound(content)) = service.store().have(&oid).map(|have| have.state) {
         oid = content;
     }
-    service.store.recipe(&oid).map_err(|error| words::store(&error))
+    service.store().recipe(&oid).map_err(|error| words::store(&error))
 }
 
 fn send(nodes: &dyn RecipeNodes, lines: &RecipeLines) -> io::Result<()> {

@@ -15,21 +15,21 @@ const MOST_DRAINED: u64 = 64 << 20;
 const LONGEST_DRAIN: Duration = Duration::from_secs(2);
 
 /// Reads a body; one that is cut off is an error, not an end.
-pub(super) struct BodyReader {
+pub(crate) struct BodyReader {
     body: BodyDataStream,
     part: Bytes,
 }
 
 impl BodyReader {
     /// Reads `body`.
-    pub(super) fn new(body: Body) -> Self {
+    pub(crate) fn new(body: Body) -> Self {
         Self { body: body.into_data_stream(), part: Bytes::new() }
     }
 }
 
 impl BodyReader {
     /// Takes what else comes, for a while: many clients read no answer before they sent their all.
-    pub(super) async fn drain(&mut self) {
+    pub(crate) async fn drain(&mut self) {
         let (mut rest, mut nowhere) = (self.take(MOST_DRAINED), tokio::io::sink());
         let draining = tokio::io::copy(&mut rest, &mut nowhere);
         let _ = tokio::time::timeout(LONGEST_DRAIN, draining).await;

@@ -8,22 +8,21 @@ use axum::response::Response;
 use towpath_api::copy::CopyRequest;
 use towpath_api::{Api, GetRequest, IndexRequest};
 
-use super::body::BodyReader;
-use super::connection::{PassedBytes, PipelineSlot};
-use super::lines::events_of;
-use super::problem::{CallFailure, JsonBody, wrong};
-use crate::copy;
-use crate::in_process::InProcess;
-use crate::metrics::Direction;
+use crate::body::BodyReader;
+use crate::connection::{PassedBytes, PipelineSlot};
+use crate::lines::events_of;
+use crate::problem::{CallFailure, JsonBody, wrong};
+use towpath_service::InProcess;
+use towpath_service::copy;
 
 /// The longest request of a copy: it may have a list of files.
 const MAX_COPY: usize = 8 << 20;
 
-pub(super) async fn get(State(api): State<InProcess>, JsonBody(request): JsonBody<GetRequest>) -> Response {
+pub(crate) async fn get(State(api): State<InProcess>, JsonBody(request): JsonBody<GetRequest>) -> Response {
     events_of(move |events| async move { api.get(request, events).await })
 }
 
-pub(super) async fn index(
+pub(crate) async fn index(
     State(api): State<InProcess>,
     JsonBody(request): JsonBody<IndexRequest>,
 ) -> Response {
@@ -31,13 +30,13 @@ pub(super) async fn index(
 }
 
 /// The other side's socket comes with the first byte of the connection, if the copy has one.
-pub(super) async fn copy(
+pub(crate) async fn copy(
     State(api): State<InProcess>,
     Extension(slot): Extension<PipelineSlot>,
     request: Request,
 ) -> Result<Response, CallFailure> {
     // Before the request is in memory.
-    let admitted = match api.0.admission.begin_anywhere(Direction::Copy) {
+    let admitted = match api.0.begin_copy() {
         Ok(admitted) => admitted,
         Err(error) => {
             BodyReader::new(request.into_body()).drain().await;

@@ -13,14 +13,14 @@ use bytes::{BufMut, BytesMut};
 use tokio::sync::mpsc;
 use towpath_api::ContentRequest;
 
-use super::problem::{CallFailure, JsonBody, RequestQuery};
-use crate::content::{self, Opened, PlacedBytes};
-use crate::in_process::InProcess;
+use crate::problem::{CallFailure, JsonBody, RequestQuery};
+use towpath_service::InProcess;
+use towpath_service::content::{self, Opened, PlacedBytes};
 
 /// Bytes before those of a chunk.
 const HEAD: usize = 12;
 
-pub(super) async fn by_query(
+pub(crate) async fn by_query(
     State(api): State<InProcess>,
     RequestQuery(request): RequestQuery<ContentRequest>,
 ) -> Result<Response, CallFailure> {
@@ -28,7 +28,7 @@ pub(super) async fn by_query(
 }
 
 /// The same with the ticket in the body, which keeps it out of logs.
-pub(super) async fn by_body(
+pub(crate) async fn by_body(
     State(api): State<InProcess>,
     JsonBody(request): JsonBody<ContentRequest>,
 ) -> Result<Response, CallFailure> {

@@ -4,30 +4,30 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use towpath_api::{Api, GcReply, GcRequest, ListRequest, Object, Status};
 
-use super::problem::{CallFailure, JsonBody, ProblemReply, RequestQuery, answer};
-use crate::in_process::InProcess;
+use crate::problem::{CallFailure, JsonBody, ProblemReply, RequestQuery, answer};
+use towpath_service::InProcess;
 
-pub(super) async fn list(
+pub(crate) async fn list(
     State(api): State<InProcess>,
     RequestQuery(request): RequestQuery<ListRequest>,
 ) -> ProblemReply<Vec<Object>> {
     answer(api.list(request).await)
 }
 
-pub(super) async fn done(
+pub(crate) async fn done(
     State(api): State<InProcess>,
     JsonBody(name): JsonBody<String>,
 ) -> Result<impl IntoResponse, CallFailure> {
     answer(api.done(name).await)
 }
 
-pub(super) async fn gc(
+pub(crate) async fn gc(
     State(api): State<InProcess>,
     JsonBody(request): JsonBody<GcRequest>,
 ) -> ProblemReply<GcReply> {
     answer(api.gc(request).await)
 }
 
-pub(super) async fn status(State(api): State<InProcess>) -> ProblemReply<Status> {
+pub(crate) async fn status(State(api): State<InProcess>) -> ProblemReply<Status> {
     answer(api.status().await)
 }

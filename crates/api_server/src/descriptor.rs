@@ -12,17 +12,16 @@ use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Input, OpenPutRequest, Parts, PutKind, PutReply};
 
-use crate::boundaries::Boundaries;
-use crate::put::{self, OpenStream};
-use crate::put_source::PutSource;
-use crate::state::Service;
+use towpath_service::boundaries::Boundaries;
+use towpath_service::put::{self, OpenStream};
+use towpath_service::{PutSource, Service};
 
 /// Bytes read at once from a file without a name.
 const PART: usize = 256 << 10;
 
 /// Puts what `passed` is. A file's ticket comes as that of a put by name does; of a pipe all is read
 /// before the answer, unless its ticket was asked for by `POST /v1/puts`.
-pub(super) async fn put(
+pub(crate) async fn put(
     service: &Arc<Service>,
     passed: OwnedFd,
     request: &OpenPutRequest,
@@ -43,7 +42,7 @@ pub(super) async fn put(
         if request.kind == PutKind::Blob
             && let Some(path) = named(&file, &metadata)
         {
-            let holder = service.sessions.holder(request.session.as_deref())?;
+            let holder = service.holder(request.session.as_deref())?;
             return put::put_named(service, PutSource::of(&path)?, holder, boundaries).await;
         }
         boundaries.check_size(metadata.len())?;

@@ -50,8 +50,7 @@ use towpath_api::{ApiError, ErrorKind};
 
 pub use routes::table;
 
-use crate::in_process::InProcess;
-use crate::state::Service;
+use towpath_service::{InProcess, Service};
 use towpath_words as words;
 
 /// Connections that wait to be accepted: a thousand programs may start at once.

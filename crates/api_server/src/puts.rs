@@ -11,18 +11,18 @@ use towpath_api::{
     Api, DescriptorRequest, Event, OpenPutRequest, PartReply, PutReply, PutRequest, PutsInParts, Summary,
 };
 
-use super::body::BodyReader;
-use super::connection::{PassedBytes, PipelineSlot};
-use super::descriptor;
-use super::lines::{events_of, stream};
-use super::problem::{CallFailure, JsonBody, OptionalJson, Path, ProblemReply, RequestQuery, answer, wrong};
-use crate::boundaries::Boundaries;
-use crate::in_process::InProcess;
-use crate::parts::{self, Part};
-use crate::put::OpenStream;
-use crate::state::parse_name;
+use crate::body::BodyReader;
+use crate::connection::{PassedBytes, PipelineSlot};
+use crate::descriptor;
+use crate::lines::{events_of, stream};
+use crate::problem::{CallFailure, JsonBody, OptionalJson, Path, ProblemReply, RequestQuery, answer, wrong};
+use towpath_service::InProcess;
+use towpath_service::boundaries::Boundaries;
+use towpath_service::parts::{self, Part};
+use towpath_service::put::OpenStream;
+use towpath_service::state::parse_name;
 
-pub(super) async fn put(
+pub(crate) async fn put(
     State(api): State<InProcess>,
     JsonBody(request): JsonBody<PutRequest>,
 ) -> ProblemReply<PutReply> {
@@ -30,7 +30,7 @@ pub(super) async fn put(
 }
 
 /// The same, and tells what becomes of it. The client that goes away ends nothing.
-pub(super) async fn put_to_end(
+pub(crate) async fn put_to_end(
     State(api): State<InProcess>,
     JsonBody(request): JsonBody<PutRequest>,
 ) -> Response {
@@ -38,7 +38,7 @@ pub(super) async fn put_to_end(
 }
 
 /// A put whose bytes are the body; the ticket is the answer's first line.
-pub(super) async fn put_stream(
+pub(crate) async fn put_stream(
     State(api): State<InProcess>,
     RequestQuery(request): RequestQuery<OpenPutRequest>,
     body: Body,
@@ -67,20 +67,20 @@ pub(super) async fn put_stream(
 
 /// Offset of a part, and whether a chunk ends with it.
 #[derive(Debug, Deserialize)]
-pub(super) struct PutOffset {
+pub(crate) struct PutOffset {
     offset: u64,
     #[serde(default)]
     boundary: bool,
 }
 
-pub(super) async fn open(
+pub(crate) async fn open(
     State(api): State<InProcess>,
     JsonBody(request): JsonBody<OpenPutRequest>,
 ) -> ProblemReply<PutReply> {
     answer(api.open_put(request).await)
 }
 
-pub(super) async fn data(
+pub(crate) async fn data(
     State(api): State<InProcess>,
     Path(id): Path<String>,
     RequestQuery(PutOffset { offset, boundary }): RequestQuery<PutOffset>,
@@ -98,21 +98,21 @@ pub(super) async fn data(
     answer(result)
 }
 
-pub(super) async fn look(State(api): State<InProcess>, Path(id): Path<String>) -> ProblemReply<PartReply> {
+pub(crate) async fn look(State(api): State<InProcess>, Path(id): Path<String>) -> ProblemReply<PartReply> {
     let size = parts::size(&api.0, &parse_name(&id)?).await?;
     Ok(Json(PartReply { size }))
 }
 
-pub(super) async fn commit(State(api): State<InProcess>, Path(id): Path<String>) -> ProblemReply<PutReply> {
+pub(crate) async fn commit(State(api): State<InProcess>, Path(id): Path<String>) -> ProblemReply<PutReply> {
     answer(api.commit_put(id).await)
 }
 
-pub(super) async fn abort(State(api): State<InProcess>, Path(id): Path<String>) -> ProblemReply<()> {
+pub(crate) async fn abort(State(api): State<InProcess>, Path(id): Path<String>) -> ProblemReply<()> {
     answer(api.abort_put(id).await)
 }
 
 /// A put of the descriptor that came with the request's first byte.
-pub(super) async fn put_descriptor(
+pub(crate) async fn put_descriptor(
     State(api): State<InProcess>,
     Extension(slot): Extension<PipelineSlot>,
     RequestQuery(request): RequestQuery<OpenPutRequest>,

@@ -8,9 +8,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+use towpath_api_server::{Socket, serve};
 use towpath_config::Home;
 use towpath_config::{Config, Limits};
-use towpath_service::server::{Socket, serve};
 use towpath_service::{Options, Service};
 
 use crate::client::{Connection, Reply, WAIT_LIMIT, call};

@@ -20,11 +20,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use towpath_api::{ApiError, ErrorKind};
 
-use super::Socket;
-use super::connection::{LocalStream, PipelineSlot, ReaderWaitLimit};
-use super::problem::CallFailure;
-use super::routes;
-use crate::in_process::InProcess;
+use crate::Socket;
+use crate::connection::{LocalStream, PipelineSlot, ReaderWaitLimit};
+use crate::problem::CallFailure;
+use crate::routes;
+use towpath_service::InProcess;
 
 /// Connections that are being answered 503. A further one is closed.
 const MAX_TURNED_AWAY: usize = 256;
@@ -45,7 +45,7 @@ const BUFFER: usize = 32 << 10;
 const CONTENT: [&str; 2] = ["/v1/content", "/v1/chunks"];
 
 /// Answers on `socket` until `end` completes.
-pub(super) async fn run(socket: &Socket, api: InProcess, end: impl Future<Output = ()>) {
+pub(crate) async fn run(socket: &Socket, api: InProcess, end: impl Future<Output = ()>) {
     let routes = routes::router(api.clone());
     let (ending, aborting) = (CancellationToken::new(), CancellationToken::new());
     let _abort = aborting.clone().drop_guard();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use towpath_service::server::table;
+use towpath_api_server::table;
 
 use crate::client::{Connection, Reply};
 use crate::world::{Daemon, pattern};

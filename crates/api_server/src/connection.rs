@@ -30,7 +30,7 @@ const FIRST_READ: usize = 16 << 10;
 
 /// Descriptors that came with the first bytes of a connection.
 #[derive(Debug, Default)]
-pub(super) enum PassedBytes {
+pub(crate) enum PassedBytes {
     /// No descriptor, or it was taken.
     #[default]
     Nothing,
@@ -42,16 +42,16 @@ pub(super) enum PassedBytes {
 
 /// The passed descriptor, for the first request of the connection to take.
 #[derive(Debug, Clone, Default)]
-pub(super) struct PipelineSlot(Arc<Mutex<PassedBytes>>);
+pub(crate) struct PipelineSlot(Arc<Mutex<PassedBytes>>);
 
 impl PipelineSlot {
     /// A slot that holds this.
-    pub(super) fn of(passed: PassedBytes) -> Self {
+    pub(crate) fn of(passed: PassedBytes) -> Self {
         Self(Arc::new(Mutex::new(passed)))
     }
 
     /// Takes what was passed; what is not taken is closed when the first request ends.
-    pub(super) fn take(&self) -> PassedBytes {
+    pub(crate) fn take(&self) -> PassedBytes {
         std::mem::take(&mut *lock(&self.0))
     }
 
@@ -62,11 +62,11 @@ impl PipelineSlot {
 
 /// Longest time for which the application may take none of the bytes that are sent: for ever, until it is limited.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ReaderWaitLimit(Arc<AtomicU64>);
+pub(crate) struct ReaderWaitLimit(Arc<AtomicU64>);
 
 impl ReaderWaitLimit {
     /// From now on so many seconds; 0 is for ever.
-    pub(super) fn limit(&self, seconds: u64) {
+    pub(crate) fn limit(&self, seconds: u64) {
         self.0.store(seconds, Ordering::Relaxed);
     }
 
@@ -76,7 +76,7 @@ impl ReaderWaitLimit {
 }
 
 /// A connection on the local socket.
-pub(super) struct LocalStream {
+pub(crate) struct LocalStream {
     stream: UnixStream,
     slot: PipelineSlot,
     has_read: bool,
@@ -87,7 +87,7 @@ pub(super) struct LocalStream {
 
 impl LocalStream {
     /// Reads from `stream`; a descriptor goes into `slot`. Writes wait as long as `wait_limit` says.
-    pub(super) const fn new(stream: UnixStream, slot: PipelineSlot, wait_limit: ReaderWaitLimit) -> Self {
+    pub(crate) const fn new(stream: UnixStream, slot: PipelineSlot, wait_limit: ReaderWaitLimit) -> Self {
         Self { stream, slot, has_read: false, wait_limit, stalled: None }
     }
 

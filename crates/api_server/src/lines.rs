@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use towpath_api::{AnswerLine, Api, ApiError, CallEnd, Event};
 
-use super::problem::CallFailure;
-use crate::in_process::InProcess;
+use crate::problem::CallFailure;
+use towpath_service::InProcess;
 
 /// Interval at which a session's stream sends that it is alive. Writing is what notices an application that
 /// died after it had sent more than its request.
@@ -24,7 +24,7 @@ const ALIVE_EVERY: Duration = Duration::from_secs(15);
 const EVENTS: usize = 16;
 
 /// A session: it lives as long as this answer is read.
-pub(super) async fn session(State(api): State<InProcess>) -> Result<Response, CallFailure> {
+pub(crate) async fn session(State(api): State<InProcess>) -> Result<Response, CallFailure> {
     let open = api.session().await?;
     let (events, inbox) = mpsc::channel(1);
     let work = async move {
@@ -44,13 +44,13 @@ pub(super) async fn session(State(api): State<InProcess>) -> Result<Response, Ca
 }
 
 /// Events of all transfers.
-pub(super) async fn events(State(api): State<InProcess>) -> Result<Response, CallFailure> {
+pub(crate) async fn events(State(api): State<InProcess>) -> Result<Response, CallFailure> {
     let inbox = api.events().await?;
     Ok(stream(std::future::pending(), inbox))
 }
 
 /// Answers with the events of a call, and its end; a client that goes away ends the call.
-pub(super) fn events_of<S, E, F>(call: impl FnOnce(mpsc::Sender<E>) -> F + Send + 'static) -> Response
+pub(crate) fn events_of<S, E, F>(call: impl FnOnce(mpsc::Sender<E>) -> F + Send + 'static) -> Response
 where
     S: Serialize + Send + 'static,
     E: Serialize + Send + 'static,
@@ -72,7 +72,7 @@ where
 }
 
 /// Answers with what `work` sends, a line each; a client that goes away ends the work.
-pub(super) fn stream<T: Serialize + Send + 'static>(
+pub(crate) fn stream<T: Serialize + Send + 'static>(
     work: impl Future<Output = ()> + Send + 'static,
     inbox: mpsc::Receiver<T>,
 ) -> Response {

@@ -10,11 +10,11 @@ use axum::response::Response;
 use towpath_api::{ContentRequest, Parts};
 use towpath_content::Oid;
 
-use super::problem::{CallFailure, JsonBody, RequestQuery, wrong};
-use crate::content::{self, Opened};
-use crate::in_process::InProcess;
+use crate::problem::{CallFailure, JsonBody, RequestQuery, wrong};
+use towpath_service::InProcess;
+use towpath_service::content::{self, Opened};
 
-pub(super) async fn by_query(
+pub(crate) async fn by_query(
     State(api): State<InProcess>,
     RequestQuery(request): RequestQuery<ContentRequest>,
     headers: HeaderMap,
@@ -23,7 +23,7 @@ pub(super) async fn by_query(
 }
 
 /// The same with the ticket in the body, which keeps it out of logs.
-pub(super) async fn by_body(
+pub(crate) async fn by_body(
     State(api): State<InProcess>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<ContentRequest>,
@@ -89,7 +89,7 @@ fn outside(size: u64) -> CallFailure {
 
 /// The range that the field `Range` asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum RangeRequest {
+pub(crate) enum RangeRequest {
     Whole,
     Part(Range<u64>),
     /// A range outside of the object.
@@ -107,7 +107,7 @@ fn requested_range(headers: &HeaderMap, tag: Option<&str>, size: u64) -> RangeRe
 
 /// One range of bytes (RFC 9110 §14.2). What is not understood, and several ranges at once, are
 /// answered by the whole object, as the RFC allows.
-pub(super) fn parse(text: &str, size: u64) -> RangeRequest {
+pub(crate) fn parse(text: &str, size: u64) -> RangeRequest {
     let range = text.strip_prefix("bytes=").filter(|range| !range.contains(','));
     let Some((first, last)) = range.and_then(|range| range.trim().split_once('-')) else {
         return RangeRequest::Whole;

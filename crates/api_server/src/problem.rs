@@ -13,13 +13,13 @@ use serde::de::DeserializeOwned;
 use towpath_api::{ApiError, ErrorKind, Problem};
 
 /// The longest body of JSON. A ticket has some hundred bytes, a path at most 4 KiB.
-pub(super) const MAX_JSON: usize = 256 << 10;
+pub(crate) const MAX_JSON: usize = 256 << 10;
 /// Longest time for a body of JSON to come.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// An error with the status it is answered with.
 #[derive(Debug)]
-pub(super) struct CallFailure {
+pub(crate) struct CallFailure {
     problem: Box<Problem>,
     field: Option<(HeaderName, String)>,
 }
@@ -32,13 +32,13 @@ impl From<ApiError> for CallFailure {
 
 impl CallFailure {
     /// The same under another status than its kind's.
-    pub(super) fn with_status(mut self, status: StatusCode) -> Self {
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.problem.status = status.as_u16();
         self
     }
 
     /// The same with a field in the answer's head.
-    pub(super) fn with_header(mut self, name: HeaderName, value: String) -> Self {
+    pub(crate) fn with_header(mut self, name: HeaderName, value: String) -> Self {
         self.field = Some((name, value));
         self
     }
@@ -63,31 +63,31 @@ impl IntoResponse for CallFailure {
 }
 
 /// Answer to a call.
-pub(super) type ProblemReply<T> = Result<Json<T>, CallFailure>;
+pub(crate) type ProblemReply<T> = Result<Json<T>, CallFailure>;
 
 /// The answer of a call in process.
-pub(super) fn answer<T: Serialize>(result: Result<T, ApiError>) -> ProblemReply<T> {
+pub(crate) fn answer<T: Serialize>(result: Result<T, ApiError>) -> ProblemReply<T> {
     Ok(Json(result?))
 }
 
 /// A wrong request.
-pub(super) fn wrong(status: StatusCode, message: impl Into<String>) -> CallFailure {
+pub(crate) fn wrong(status: StatusCode, message: impl Into<String>) -> CallFailure {
     CallFailure::from(ApiError::new(ErrorKind::Usage, message)).with_status(status)
 }
 
 /// Answers what no route takes.
-pub(super) async fn no_such_call() -> CallFailure {
+pub(crate) async fn no_such_call() -> CallFailure {
     let error = ApiError::new(ErrorKind::NotFound, "the local API has no such call");
     CallFailure::from(error.hint("the calls are described in docs/formats/local-api.openapi.json"))
 }
 
 /// Answers a path that is there under a method that is not.
-pub(super) async fn wrong_method() -> CallFailure {
+pub(crate) async fn wrong_method() -> CallFailure {
     wrong(StatusCode::METHOD_NOT_ALLOWED, "this call has another method; the header Allow tells which")
 }
 
 /// A request's body of JSON, of so many bytes at most.
-pub(super) struct JsonBody<T, const MOST: usize = MAX_JSON>(pub(super) T);
+pub(crate) struct JsonBody<T, const MOST: usize = MAX_JSON>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync, const MOST: usize> FromRequest<S> for JsonBody<T, MOST> {
     type Rejection = CallFailure;
@@ -108,7 +108,7 @@ impl<T: DeserializeOwned, S: Send + Sync, const MOST: usize> FromRequest<S> for 
 }
 
 /// A request's body of JSON, if it has one.
-pub(super) struct OptionalJson<T>(pub(super) T);
+pub(crate) struct OptionalJson<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJson<T> {
     type Rejection = CallFailure;
@@ -138,7 +138,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// A request's query.
-pub(super) struct RequestQuery<T>(pub(super) T);
+pub(crate) struct RequestQuery<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for RequestQuery<T> {
     type Rejection = CallFailure;
@@ -151,7 +151,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for RequestQuery<T
 }
 
 /// The variable part of a request's path.
-pub(super) struct Path<T>(pub(super) T);
+pub(crate) struct Path<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
     type Rejection = CallFailure;

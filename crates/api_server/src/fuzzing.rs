@@ -7,8 +7,8 @@ use axum::extract::Query;
 use axum::http::Uri;
 use towpath_api::{ContentRequest, ListRequest, OpenPutRequest};
 
-use super::content::{RangeRequest, parse};
-use super::puts::PutOffset;
+use crate::content::{RangeRequest, parse};
+use crate::puts::PutOffset;
 
 /// The bytes of an object that a field `Range` asks for: none if it lies outside.
 pub fn range(text: &str, size: u64) -> Option<Range<u64>> {

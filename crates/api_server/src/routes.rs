@@ -9,10 +9,10 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::{calls, chunks, content, events, lines, problem, puts, recipe};
-use crate::in_process::InProcess;
-use crate::metrics::Metrics;
-use crate::metrics_page::{CONTENT_TYPE, render};
+use crate::{calls, chunks, content, events, lines, problem, puts, recipe};
+use towpath_service::InProcess;
+use towpath_service::metrics::Metrics;
+use towpath_service::metrics_page::{CONTENT_TYPE, render};
 
 /// One call.
 struct Route {
@@ -87,7 +87,7 @@ async fn metrics(State(api): State<InProcess>) -> impl IntoResponse {
 }
 
 /// The calls, answered by `api`.
-pub(super) fn router(api: InProcess) -> Router {
+pub(crate) fn router(api: InProcess) -> Router {
     let calls = routes().into_iter().fold(Router::new(), |router, Route { path, router: methods, .. }| {
         let counted = from_fn_with_state((Arc::clone(api.0.metrics()), path), count);
         router.route(path, methods.layer(counted))
