@@ -1,7 +1,7 @@
 //! Objects as streams of bytes, for applications: in order, from any place on, or as they come.
 //!
 //! Content that this machine has is read piece by piece from the store, and each piece is checked. The rest
-//! arrives in a spool ([`crate::in_flight`]). A reader that is slow holds up nobody.
+//! arrives in a spool (`in_flight`). A reader that is slow holds up nobody.
 
 use std::io;
 use std::ops::Range;
