@@ -11,7 +11,6 @@
 //! | [`oid`] | object ids: BLAKE3 of all bytes, or random while an object is live |
 //! | [`node_id`] | the public key that names a service |
 //! | [`pieces`] | aligned runs of an object, checked against its OID by proofs from its own BLAKE3 tree |
-//! | [`front_hasher`] | the same of bytes that come from the front on |
 //! | [`live`] | signed piece values of an object still being produced, and the binding to its OID |
 //! | [`chunking`] | where content-defined and fixed chunks begin and end |
 //! | [`recipe`] | how to build an object from chunks, as a tree of hashes |
@@ -24,7 +23,6 @@
 pub mod chunking;
 pub mod codec;
 pub mod delta;
-pub mod front_hasher;
 pub mod hint;
 pub mod live;
 pub mod lock;

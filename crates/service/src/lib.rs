@@ -31,7 +31,7 @@
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | [`fetches`] | who fetches what from this service |
 //! | [`listen`], `connection_limits` | connections from peers, within limits |
-//! | [`admission`] | which transfers may begin |
+//! | `admission` | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
 //! | `fresh` | random names, and the time |
 //! | `ending` | how long a service that is asked to end waits |
@@ -41,7 +41,7 @@
 //! After a crash: the store is readable, tickets of leases are honoured again, an interrupted get
 //! goes on when it is asked for again.
 
-pub mod admission;
+mod admission;
 mod arriving;
 pub mod boundaries;
 pub mod connection_limits;

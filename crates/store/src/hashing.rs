@@ -1,6 +1,6 @@
 //! Piece values: as bytes stream in, and of files that lie whole on the disk.
 //!
-//! Each byte is hashed once. `PieceHasher` takes bytes while they are warm in the cache and
+//! Each byte is hashed once. [`PieceHasher`] takes bytes while they are warm in the cache and
 //! hands out each piece's value as the piece fills; the first one only when a further byte shows
 //! that it is not the whole object. [`hash_open_file`] reads a file's pieces on all cores.
 
@@ -39,26 +39,32 @@ thread_local! {
 
 /// Values of 256 KiB pieces of an object whose size is not known yet.
 #[derive(Debug, Clone)]
-pub(crate) struct PieceHasher {
+pub struct PieceHasher {
     /// Hasher of the piece being filled.
     hasher: blake3::Hasher,
     filled: u64,
     index: u64,
 }
 
+impl Default for PieceHasher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl PieceHasher {
     /// Begins an object.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self { hasher: blake3::Hasher::new(), filled: 0, index: 0 }
     }
 
     /// Bytes so far.
-    pub(crate) const fn size(&self) -> u64 {
+    pub const fn size(&self) -> u64 {
         self.index * LIVE_PIECE + self.filled
     }
 
     /// Takes the next bytes; returns the values of the pieces that they completed.
-    pub(crate) fn update(&mut self, mut data: &[u8]) -> Vec<Value> {
+    pub fn update(&mut self, mut data: &[u8]) -> Vec<Value> {
         let mut values = Vec::new();
         while !data.is_empty() {
             if self.filled == LIVE_PIECE {
@@ -86,7 +92,7 @@ impl PieceHasher {
     }
 
     /// The object's id and all its values, given those handed out so far.
-    pub(crate) fn finish(&self, mut values: Vec<Value>) -> (Oid, Vec<Value>) {
+    pub fn finish(&self, mut values: Vec<Value>) -> (Oid, Vec<Value>) {
         if self.index == 0 {
             values.push(*self.hasher.finalize().as_bytes());
         } else if self.filled > 0 {

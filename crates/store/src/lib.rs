@@ -41,7 +41,7 @@ pub use disk::{
     ObjectCache, Recipes, Temporary,
 };
 pub use error::StoreError;
-pub use hashing::{Hashed, hash_and_keep, hash_open_file};
+pub use hashing::{Hashed, PieceHasher, hash_and_keep, hash_open_file};
 pub use leases::{Chunks, Holder, Lease, Leases};
 pub use memory::MemoryStore;
 pub use seam::{About, Availability, Descriptors, Listener, ObjectKind, Partial, RecipeNodes, State, Store};

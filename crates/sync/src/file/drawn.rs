@@ -8,10 +8,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use towpath_content::Oid;
-use towpath_content::front_hasher::FrontHasher;
-use towpath_content::pieces::{Layout, MIN_LOG2, Value};
+use towpath_content::pieces::{MAX_LIVE_SIZE, MIN_LOG2, Value};
 use towpath_files::{FileError, RelPath, Staged, Stamp};
-use towpath_store::hash_open_file;
+use towpath_store::{PieceHasher, hash_open_file};
 
 use super::renamed::OldNames;
 use super::{CopyFile, Note, Wanted};
@@ -118,7 +117,8 @@ impl CopyFile {
         let is_large = self.size() > 1 << MIN_LOG2;
         self.receiving.placing()?.note_part(&self.key(), &staged, is_large);
         *lock(&self.staged) = Some(staged);
-        *lock(&self.hasher) = Layout::of(self.size()).ok().map(FrontHasher::new);
+        // Pieces of larger files are larger than those of a live object.
+        *lock(&self.parts) = (self.size() <= MAX_LIVE_SIZE).then(HashedParts::default);
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl CopyFile {
         let staged = lock(&self.staged);
         let Some(staged) = &*staged else { return Ok(()) };
         // From here on it has to be read once more.
-        lock(&self.hasher).take_if(|hasher| !hasher.update(offset, bytes));
+        lock(&self.parts).take_if(|parts| !parts.add(offset, bytes));
         staged.body().write_piece(offset, bytes, self.sparse.load(Ordering::Relaxed))
     }
 
@@ -159,9 +159,28 @@ impl CopyFile {
     }
 }
 
+/// Hash of the parts of a file that came so far, from its front on.
+#[derive(Default)]
+pub(super) struct HashedParts {
+    hasher: PieceHasher,
+    values: Vec<Value>,
+}
+
+impl HashedParts {
+    /// Takes the next part; false if it is not the next one.
+    fn add(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        let is_next = offset == self.hasher.size();
+        if is_next {
+            self.values.extend(self.hasher.update(bytes));
+        }
+        is_next
+    }
+}
+
 /// The name of all that was written, and the values of its pieces. Reads what did not come from the front on.
 fn hashed(file: &CopyFile) -> Option<(Oid, Vec<Value>)> {
-    let hashed = lock(&file.hasher).take().and_then(FrontHasher::finish);
+    let hashed = lock(&file.parts).take().filter(|parts| parts.hasher.size() == file.size());
+    let hashed = hashed.map(|HashedParts { hasher, values }| hasher.finish(values));
     hashed.or_else(|| {
         let path = Path::new(OsStr::from_bytes(&file.wanted.shown));
         let hashed = hash_open_file(lock(&file.staged).as_ref()?.body().file(), path).ok()?;
@@ -201,5 +220,45 @@ impl OlderVersion<'_> {
         };
         let known = placing.known_at(&whole, stamp);
         known.or_else(|| Some(hash_open_file(&self.open(placing)?, &whole).ok()?.oid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::file_of;
+    use super::*;
+
+    const PIECE: usize = 1 << MIN_LOG2;
+
+    /// Whether parts of a content that come in this order make the file, and whether their hash is known without reading it.
+    fn made(content: &[u8], order: &[usize], oid: &Oid) -> (bool, bool) {
+        let home = tempfile::tempdir().unwrap();
+        let file = file_of(home.path(), 1, content.len() as u64);
+        file.begin_parts().unwrap();
+        let len = content.len().div_ceil(order.len().max(1)).max(1);
+        for part in order {
+            let at = part * len;
+            file.take_part(at as u64, &content[at..content.len().min(at + len)]).unwrap();
+        }
+        let is_hashed = lock(&file.parts).as_ref().is_some_and(|parts| parts.hasher.size() == file.size());
+        let is_made = file.finish_parts(oid).unwrap();
+        file.receiving.named(file.receiving.placing().unwrap().flush());
+        let written = std::fs::read(home.path().join("to/file")).ok();
+        assert_eq!(written.as_deref(), is_made.then_some(content));
+        (is_made, is_hashed)
+    }
+
+    #[test]
+    fn parts_are_hashed_as_they_come_and_read_again_only_out_of_order() {
+        for len in [1, PIECE, PIECE + 1, 3 * PIECE + 77] {
+            let content: Vec<u8> = (0..len).map(|at| (at / 251 + at) as u8).collect();
+            let oid = Oid::of(&content);
+            assert_eq!(made(&content, &[0], &oid), (true, true), "{len} bytes at once");
+            assert_eq!(made(&content, &[0], &Oid::of(b"other")), (false, true), "{len} other bytes");
+            if len > 1 {
+                assert_eq!(made(&content, &[0, 1], &oid), (true, true), "{len} bytes in two parts");
+                assert_eq!(made(&content, &[1, 0], &oid), (true, false), "{len} bytes, the last ones first");
+            }
+        }
     }
 }

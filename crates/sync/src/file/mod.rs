@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use towpath_content::Oid;
-use towpath_content::front_hasher::FrontHasher;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{Metadata, Time};
 use towpath_files::{BeforeNaming, FileError, Overwrite, Staged, Stamp, of_file};
@@ -24,6 +23,7 @@ use towpath_protocol::processors::Processors;
 use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 
+use self::drawn::HashedParts;
 use self::pieces::OlderPieces;
 use super::file_permits::FilePermit;
 use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
@@ -50,7 +50,7 @@ pub struct CopyFile {
     staged: Mutex<Option<Staged>>,
     partial: PartialFile,
     /// Hash of the parts that came, as long as they come from the front on.
-    hasher: Mutex<Option<FrontHasher>>,
+    parts: Mutex<Option<HashedParts>>,
     older: OnceLock<OlderPieces>,
     found: OnceLock<FileCandidate>,
 }
@@ -67,7 +67,7 @@ impl CopyFile {
             permit: Mutex::new(Some(permit)),
             staged: Mutex::default(),
             partial: PartialFile::default(),
-            hasher: Mutex::default(),
+            parts: Mutex::default(),
             older: OnceLock::new(),
             found: OnceLock::new(),
         })
