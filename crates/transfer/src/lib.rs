@@ -18,6 +18,7 @@
 //! | [`ledger`] | every want's state; decides what to request next: pure, handed the time |
 //! | [`metadata`] | a source's metadata of an object, besides its bytes |
 //! | [`object`] | one object on its way: known piece values, checks |
+//! | [`offer`] | the seam of entries that have no names yet |
 //! | [`target`] | targets of checked bytes |
 //! | [`session`] | the actor around the ledger, with its workers |
 //! | [`progress`] | bytes by source, for people and programs |
@@ -33,6 +34,7 @@ pub mod intervals;
 pub mod ledger;
 pub mod metadata;
 pub mod object;
+pub mod offer;
 pub mod plugin;
 pub mod progress;
 pub mod rate;
