@@ -18,7 +18,7 @@ use towpath_link::backoff::BackoffConfig;
 use towpath_link::tcp::{DialError, Listener, Timeouts, dial_any};
 use towpath_link::{Backoff, Connection, Identity};
 use towpath_plugins::{Direct, Takeover};
-use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Service};
+use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::addresses::{bind, interfaces};
 use crate::error::SshError;
@@ -76,9 +76,6 @@ pub struct Race {
     _end: DropGuard,
 }
 
-/// The control stream of a connection that stands.
-pub type NewConnection = (ControlSender, ControlReceiver);
-
 /// Progress of the search.
 #[derive(Debug, Clone, Default)]
 struct RaceStatus {
@@ -109,18 +106,12 @@ impl Race {
         Ok((Self { racer: Some(racer), status, token: token.clone(), _end: token.drop_guard() }, addresses))
     }
 
-    /// Begins to dial the addresses that the other side sent. The side that asks for data gives its `takeover`; `new_connections`
-    /// gets the control stream of each connection that stands. Once only.
-    pub fn run(
-        &mut self,
-        theirs: &[SocketAddr],
-        takeover: Option<Arc<Takeover>>,
-        new_connections: mpsc::UnboundedSender<NewConnection>,
-    ) {
+    /// Begins to dial the addresses that the other side sent. The side that asks for data gives its `takeover`. Once only.
+    pub fn run(&mut self, theirs: &[SocketAddr], takeover: Option<Arc<Takeover>>) {
         if let Some(racer) = self.racer.take() {
             let token = self.token.clone();
             let theirs = addresses_to_dial(theirs, racer.ssh);
-            tokio::spawn(async move { racer.run(theirs, takeover, new_connections, token).await });
+            tokio::spawn(async move { racer.run(theirs, takeover, token).await });
         }
     }
 
@@ -213,13 +204,12 @@ impl Racer {
         mut self,
         theirs: Vec<SocketAddr>,
         takeover: Option<Arc<Takeover>>,
-        new_connections: mpsc::UnboundedSender<NewConnection>,
         token: CancellationToken,
     ) {
         self.status.send_modify(|status| status.tried.clone_from(&theirs));
         let mut standing = Vec::new();
         tokio::select! {
-            () = self.search(&theirs, takeover, &new_connections, &mut standing) => {}
+            () = self.search(&theirs, takeover, &mut standing) => {}
             () = token.cancelled() => {}
         }
         standing.iter().for_each(|peer: &Arc<Peer>| peer.close("the copy has ended"));
@@ -230,7 +220,6 @@ impl Racer {
         &mut self,
         theirs: &[SocketAddr],
         takeover: Option<Arc<Takeover>>,
-        new_connections: &mpsc::UnboundedSender<NewConnection>,
         standing: &mut Vec<Arc<Peer>>,
     ) {
         let mut attempts = Attempts::new();
@@ -240,10 +229,9 @@ impl Racer {
             if let Some(takeover) = &takeover {
                 takeover.offer(Arc::new(Direct::over(Arc::clone(&peer), self.identity.clone())));
             }
-            announce(new_connections, &peer);
             standing.push(peer);
             self.status.send_modify(|status| status.stands = true);
-            self.keep(takeover.is_some(), new_connections, standing).await;
+            self.keep(takeover.is_some(), standing).await;
             self.status.send_modify(|status| status.stands = false);
             attempts.lost(since.elapsed());
         }
@@ -275,31 +263,18 @@ impl Racer {
     }
 
     /// Waits until nothing stands any more.
-    async fn keep(
-        &mut self,
-        chooses: bool,
-        new_connections: &mpsc::UnboundedSender<NewConnection>,
-        standing: &mut Vec<Arc<Peer>>,
-    ) {
+    async fn keep(&mut self, chooses: bool, standing: &mut Vec<Arc<Peer>>) {
         while let Some(first) = standing.first() {
             let closed = first.until_closed();
             tokio::select! {
                 () = closed => standing.retain(|peer| peer.ended().is_none()),
                 Some(further) = self.came.recv() => match chooses || standing.len() >= MAX_STANDING {
                     true => further.close("another connection stands"),
-                    false => {
-                        announce(new_connections, &further);
-                        standing.push(further);
-                    }
+                    false => standing.push(further),
                 },
             }
         }
     }
-}
-
-fn announce(new_connections: &mpsc::UnboundedSender<NewConnection>, peer: &Peer) {
-    // A peer that does not listen goes on over ssh.
-    peer.control().into_iter().for_each(|stream| drop(new_connections.send(stream)));
 }
 
 /// The first connection. A side that chooses waits for the other one's hello, for only then was it

@@ -2,7 +2,6 @@
 //!
 //! Nothing here proves anything: a file whose hash is not its name is fetched like any other.
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +13,6 @@ use towpath_content::Oid;
 
 use super::exchange::read_part;
 use super::file::CopyFile;
-use crate::error::CopyError;
 use towpath_content::delta::exchange::{
     Base, MAX_OUTLINES, NextSignature, PatchParts, Request, Requester, SignedParts, parts,
 };
@@ -33,14 +31,11 @@ pub type Known = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// See the head of this module.
 pub struct DeltaRequests {
     look: Look,
-    /// The other side takes bases, and knows packed messages.
-    is_understood: bool,
     /// Until something is known of the network: completes then; and how long that was waited for.
     unknown: Mutex<Option<(Known, Duration)>>,
     runtime: Handle,
-    /// By entry.
-    described: Mutex<HashMap<u64, DescribedBase>>,
-    outstanding: AtomicU64,
+    /// Bytes of signatures of files that were not answered.
+    outstanding: Arc<AtomicU64>,
     /// How often the sender had a base that was named, and how often not.
     hits: AtomicU64,
     misses: AtomicU64,
@@ -50,25 +45,42 @@ pub struct DeltaRequests {
 
 /// Base in a request.
 pub struct DescribedBase {
-    /// Bytes of its signatures.
-    bytes: u64,
     /// Its name, if the request has that.
     pub oid: Option<Oid>,
     /// Takes what comes.
     pub requester: Requester,
+    /// Number of its parts, and of those whose signatures follow the request.
+    parts: (u64, u64),
+    _signed: SignedBytes,
+}
+
+/// Bytes of signatures that are on their way, until it is dropped.
+struct SignedBytes {
+    bytes: u64,
+    outstanding: Arc<AtomicU64>,
+}
+
+impl SignedBytes {
+    fn new(bytes: u64, outstanding: &Arc<AtomicU64>) -> Self {
+        outstanding.fetch_add(bytes, Ordering::Relaxed);
+        Self { bytes, outstanding: Arc::clone(outstanding) }
+    }
+}
+
+impl Drop for SignedBytes {
+    fn drop(&mut self) {
+        self.outstanding.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl DeltaRequests {
-    /// `look` tells of the network, once `known` completes; `is_understood`: the sender takes bases. Must be made within a
-    /// runtime.
-    pub fn new(look: Look, known: Known, is_understood: bool) -> Self {
+    /// `look` tells of the network, once `known` completes. Must be made within a runtime.
+    pub fn new(look: Look, known: Known) -> Self {
         Self {
             look,
-            is_understood,
             unknown: Mutex::new(Some((known, Duration::ZERO))),
             runtime: Handle::current(),
-            described: Mutex::default(),
-            outstanding: AtomicU64::new(0),
+            outstanding: Arc::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             files: AtomicU64::new(0),
@@ -98,53 +110,52 @@ impl DeltaRequests {
 
     /// How hard answers should be packed; 0: not. `is_asked`: the person wants it in any case.
     pub fn pack_level(&self, is_asked: bool) -> u32 {
-        if !self.is_understood {
-            return 0;
-        }
         let level = self.network().pack_level().unwrap_or(0).unsigned_abs();
         level.max(is_asked.into())
     }
 
     /// Whether deltas of what is signed next may come in steps.
     pub fn likes_steps(&self) -> bool {
-        self.is_understood && self.network().likes_outlines()
+        self.network().likes_outlines()
     }
 
-    /// Requests that name or sign what lies in the place of files that are about to be asked for, where that pays; with
-    /// `must_sign` they do not name it. Blocks.
-    pub fn requests(&self, files: &[(u64, Arc<CopyFile>)], must_sign: bool) -> Vec<(u64, Request)> {
-        if !self.is_understood || files.iter().all(|(_, file)| file.old_size().is_none()) {
-            return Vec::new();
+    /// Requests that name or sign what lies in the place of files that are about to be asked for, one for each where that pays;
+    /// with `must_sign` they do not name it. Blocks.
+    pub fn requests(
+        &self,
+        files: &[&Arc<CopyFile>],
+        must_sign: bool,
+    ) -> Vec<Option<(Request, DescribedBase)>> {
+        if files.iter().all(|file| file.old_size().is_none()) {
+            return files.iter().map(|_| None).collect();
         }
-        let old_sizes = files.iter().filter_map(|(_, file)| file.old_size());
-        let old_bytes = old_sizes.fold(0, u64::saturating_add);
+        let old_bytes = files.iter().filter_map(|file| file.old_size()).fold(0, u64::saturating_add);
         let network = self.network_for(old_bytes);
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
         let may_name = !must_sign && misses < MISSES + hits;
         let is_idle = self.outstanding.load(Ordering::Relaxed) == 0;
-        let described = files.par_iter().with_max_len(4).filter_map(|(entry, file)| {
+        let describe = |file: &&Arc<CopyFile>| {
             let old = file.old_size().filter(|old| network.likes_name(*old, file.wanted().size))?;
             if self.outstanding.load(Ordering::Relaxed) > MOST_SIGNED {
                 return None;
             }
             let (base, bytes) = describe(file, old, &network, may_name)?;
-            self.outstanding.fetch_add(bytes, Ordering::Relaxed);
-            Some((*entry, file, old, base, bytes))
-        });
-        let described: Vec<_> = described.collect();
-        let in_parts = described.iter().filter(|(.., base, _)| base.ahead() > 0).count();
+            Some((old, base, SignedBytes::new(bytes, &self.outstanding)))
+        };
+        let described: Vec<_> = files.par_iter().with_max_len(4).map(describe).collect();
+        let is_in_parts = |(_, base, _): &&(u64, Base, SignedBytes)| base.ahead() > 0;
+        let in_parts = described.iter().flatten().filter(is_in_parts).count();
         let outlines = if network.likes_outlines() { MAX_OUTLINES } else { 0 };
-        let request = |(entry, file, old, mut base, bytes): (u64, &Arc<CopyFile>, u64, Base, u64)| {
+        let request = |(file, described): (&&Arc<CopyFile>, Option<(u64, Base, SignedBytes)>)| {
+            let (old, mut base, signed) = described?;
             if let Base::Parts { count, ahead } = &mut base {
                 *ahead = network.signatures_ahead(*count as u32, is_idle && in_parts == 1).into();
             }
-            let oid = if let Base::Named(oid) = base { Some(oid) } else { None };
             let request = Request { base, is_guess: file.has_guessed_base(), outlines };
-            let requester = Requester::new(&request, old);
-            lock(&self.described).insert(entry, DescribedBase { bytes, oid, requester });
-            (entry, request)
+            let described = DescribedBase::new(&request, old, signed);
+            Some((request, described))
         };
-        described.into_iter().map(request).collect()
+        files.iter().zip(described).map(request).collect()
     }
 
     /// Whether the sender had a base that was named.
@@ -153,28 +164,19 @@ impl DeltaRequests {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A file was answered: its base, if the request described one.
-    pub fn answered(&self, entry: u64) -> Option<DescribedBase> {
-        let described = lock(&self.described).remove(&entry)?;
-        self.outstanding.fetch_sub(described.bytes, Ordering::Relaxed);
-        Some(described)
-    }
-
     /// The signatures that follow an ask for a file at once, one after the other: the first one is on its way while the second
     /// one is made. Blocks.
     pub fn sign_ahead(
         &self,
-        base: &Base,
+        described: &DescribedBase,
         file: &CopyFile,
-        mut send: impl FnMut(NextSignature) -> Result<(), CopyError>,
-    ) -> Result<(), CopyError> {
-        let Base::Parts { count, ahead } = *base else { return Ok(()) };
-        let in_steps = self.likes_steps();
+        send: &mut dyn FnMut(&NextSignature),
+    ) {
+        let ((count, ahead), in_steps) = (described.parts, self.likes_steps());
         for index in 0..ahead {
             let signature = sign_part(file, count, index, in_steps);
-            send(signature.map_or(NextSignature::GivenUp, NextSignature::Signed))?;
+            send(&signature.map_or(NextSignature::GivenUp, NextSignature::Signed));
         }
-        Ok(())
     }
 
     /// A file was made of its older version.
@@ -190,6 +192,15 @@ impl DeltaRequests {
     /// How many files were made so, and how many bytes did not have to come.
     pub fn account(&self) -> (u64, u64) {
         (self.files.load(Ordering::Relaxed), self.saved.load(Ordering::Relaxed))
+    }
+}
+
+impl DescribedBase {
+    /// Of a request whose base has so many bytes.
+    fn new(request: &Request, old: u64, signed: SignedBytes) -> Self {
+        let oid = if let Base::Named(oid) = request.base { Some(oid) } else { None };
+        let parts = if let Base::Parts { count, ahead } = request.base { (count, ahead) } else { (1, 0) };
+        Self { oid, requester: Requester::new(request, old), parts, _signed: signed }
     }
 }
 
@@ -246,7 +257,7 @@ mod tests {
             standing.await;
             stands.store(true, Ordering::Relaxed);
         };
-        let requests = DeltaRequests::new(Box::new(look), Box::pin(known), true);
+        let requests = DeltaRequests::new(Box::new(look), Box::pin(known));
         let (told, known) = oneshot::channel();
         // No thread of the runtime: its time stands still while those work.
         std::thread::spawn(move || {

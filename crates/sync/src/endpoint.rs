@@ -48,14 +48,14 @@ pub struct Endpoint {
     pub control: ControlSender,
     /// Content that the other side may fetch.
     pub offers: Arc<Offers>,
+    /// What answers the other side, on all connections.
+    pub service: Arc<PeerService>,
     /// Events for the person.
     pub events: Events,
     /// Options of the copy.
     pub options: CopyOptions,
     /// The person is at the other side.
     pub is_remote_end: bool,
-    /// The other side, as a sender, takes what this one has of changed files, and can pack; as a receiver it can unpack.
-    pub takes_bases: bool,
     /// Name of the other side.
     pub other: String,
 }

@@ -1,15 +1,14 @@
-//! The receiving side, from the first entry to the last sync: the plugins that bring bytes, the threads that handle
-//! messages, and the summary at the end.
+//! The receiving side, from the first entry to the last sync: the plugins that bring bytes, the thread that merges, and the
+//! summary at the end.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 use towpath_api::copy::{CopySummary, Via};
 use towpath_content::Oid;
@@ -17,18 +16,19 @@ use towpath_content::tree::Decoder;
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Direct, Inspected, Takeover, takeover};
-use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig};
+use towpath_protocol::{ControlReceiver, PeerConfig};
 use towpath_reuse::adaptive::Adaptive;
 use towpath_reuse::disk_search::Scope;
 use towpath_store::Store;
 use towpath_transfer::ledger::LedgerConfig;
+use towpath_transfer::offer::OfferSource;
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::progress::Snapshot;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
 use super::delta_requests::{DeltaRequests, Known, Look};
 use super::endpoint::{Endpoint, StopOnDrop, by_source, joined, receiving, show_progress};
-use super::hearing::{Heard, LITTLE, Tellings, hear, hear_beside, take_answers, write_contents};
+use super::hearing::{Heard, LITTLE, hear};
 use super::merge::{Destined, Merge};
 use super::message::hung_up;
 use super::message::violation;
@@ -38,13 +38,15 @@ use super::threads;
 use crate::error::CopyError;
 use towpath_reuse::candidates::search::CandidateSearch;
 use towpath_reuse::policy::network::Network;
-use towpath_ssh::race::{NewConnection, Race, STAND_LIMIT};
+use towpath_ssh::race::{Race, STAND_LIMIT};
 
 /// Names of the two ways to the other side.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
 
 /// Threads that write contents, at most: as many as cores.
 const WRITERS: usize = 8;
+/// Files that a session holds: no more are under way.
+const FILES: usize = 8192;
 
 /// Writes what the sender has and this side wants to `destined`, and returns what was done. `theirs`
 /// is where the sender can be dialled, for `race`.
@@ -57,12 +59,12 @@ pub async fn receive(
 ) -> Result<CopySummary, CopyError> {
     let options = &endpoint.options;
     let receiving = receiving(&endpoint.host, options, endpoint.events.clone(), endpoint.is_remote_end);
-    let (takeover, connections) = begin_race(endpoint, race.as_mut(), theirs).await?;
+    let takeover = begin_race(endpoint, race.as_mut(), theirs).await?;
     let Tree { root, adaptive, .. } = plugins(endpoint, &destined.path, Arc::clone(&takeover));
-    let (session, _hints) = session(endpoint, root);
+    let (session, _hints) = session(endpoint, root, Arc::clone(&takeover) as Arc<dyn OfferSource>);
     let session = Arc::new(session);
     let look = look(&takeover, adaptive.as_ref(), options.limit_rate as f64);
-    let delta_requests = DeltaRequests::new(look, known_once(endpoint, race.as_ref()), endpoint.takes_bases);
+    let delta_requests = DeltaRequests::new(look, known_once(endpoint, race.as_ref()));
     let supplier = supplier(endpoint, &session, delta_requests, &destined.path);
     let _end = EndOnDrop(Arc::clone(&supplier));
     let merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
@@ -78,17 +80,12 @@ pub async fn receive(
         let waiting = Arc::clone(&waiting);
         threads::spawn(move || follow(merge, entries, &waiting))
     };
-    let (mut answering, tellings) = answering(&supplier, waiting);
-    let mut way = None;
     let result = tokio::select! {
         result = joined(merging) => result,
-        error = hear(endpoint, inbox, entries_in, &tellings) => Err(error),
-        error = hear_beside(connections, &tellings, &mut way) => Err(error),
-        error = failed(&mut answering) => Err(error),
+        error = hear(endpoint, inbox, entries_in, &waiting) => Err(error),
         () = receiving.stopped() => receiving.check(),
     };
     drop(reporting);
-    keep(race, way, &endpoint.peer);
     supplier.flush().await;
     tracing::info!(way = takeover.active(), "data came");
     // An error that makes going on useless explains why the rest failed.
@@ -110,21 +107,20 @@ async fn begin_race(
     endpoint: &Endpoint,
     mut race: Option<&mut Race>,
     theirs: &[std::net::SocketAddr],
-) -> Result<(Arc<Takeover>, mpsc::UnboundedReceiver<NewConnection>), CopyError> {
+) -> Result<Arc<Takeover>, CopyError> {
     let (via, timeout) = (endpoint.options.via, Duration::from_secs(endpoint.options.timeout));
     let first = Arc::new(Direct::over(Arc::clone(&endpoint.peer), endpoint.host.identity.clone()));
     let takeover = match via {
         Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
         Via::Both | Via::Ssh => Takeover::new(first, WAYS),
     };
-    let (connections_in, connections) = mpsc::unbounded_channel();
     if let Some(race) = &mut race {
-        race.run(theirs, Some(Arc::clone(&takeover)), connections_in);
+        race.run(theirs, Some(Arc::clone(&takeover)));
     }
     if let (Via::Tls, Some(race)) = (via, race) {
         race.stands(if timeout.is_zero() { STAND_LIMIT } else { timeout }).await?;
     }
-    Ok((takeover, connections))
+    Ok(takeover)
 }
 
 /// Supplier of the files that are wanted at `destination`, over `session`.
@@ -144,23 +140,6 @@ fn supplier(
     RemoteSupplier::new(endpoint.control.clone(), session, compress, delta_requests, candidates, processors)
 }
 
-/// The threads that take answers and write contents, and their inbox.
-fn answering(
-    supplier: &Arc<RemoteSupplier>,
-    waiting: Arc<AtomicUsize>,
-) -> (JoinSet<Result<(), CopyError>>, Tellings) {
-    let (answers_in, answers) = mpsc::unbounded_channel();
-    let (whole_in, whole) = mpsc::unbounded_channel();
-    let (mut answering, whole) = (JoinSet::new(), Arc::new(Mutex::new(whole)));
-    let taker = Arc::clone(supplier);
-    answering.spawn(joined(threads::spawn(move || take_answers(&taker, answers))));
-    for _ in 0..available_parallelism().map_or(1, usize::from).min(WRITERS) {
-        let (supplier, whole) = (Arc::clone(supplier), Arc::clone(&whole));
-        answering.spawn(joined(threads::spawn(move || write_contents(&supplier, &whole))));
-    }
-    (answering, Tellings::new(answers_in, whole_in, waiting))
-}
-
 /// Adds the sources of bytes, as far as the session brought them.
 fn add_sources(summary: &mut CopySummary, snapshot: &Snapshot, other: &str) {
     summary.by_source = by_source(snapshot, other);
@@ -170,16 +149,6 @@ fn add_sources(summary: &mut CopySummary, snapshot: &Snapshot, other: &str) {
     summary.matched += local + snapshot.kept;
 }
 
-/// Keeps connections beside the first one as long as that, and the way that contents come over. The sender would take one
-/// that ends before it knows of the last files for lost, and send them once more.
-fn keep(race: Option<Race>, way: Option<ControlSender>, first: &Arc<Peer>) {
-    let first = Arc::clone(first);
-    tokio::spawn(async move {
-        first.until_closed().await;
-        drop((way, race));
-    });
-}
-
 /// Ends the supplier with the copy.
 struct EndOnDrop(Arc<RemoteSupplier>);
 
@@ -187,17 +156,6 @@ impl Drop for EndOnDrop {
     fn drop(&mut self) {
         self.0.end();
     }
-}
-
-/// The first error of several threads.
-async fn failed(threads: &mut JoinSet<Result<(), CopyError>>) -> CopyError {
-    while let Some(ended) = threads.join_next().await {
-        let ended = ended.map_err(CopyError::from);
-        if let Err(error) | Ok(Err(error)) = ended {
-            return error;
-        }
-    }
-    std::future::pending().await
 }
 
 /// The configured plugins, with the best way to the other side.
@@ -235,16 +193,18 @@ fn is_open(path: &Path, inside: Option<&Path>) -> bool {
 fn session(
     endpoint: &Endpoint,
     root: Arc<dyn TransferPlugin>,
+    offers: Arc<dyn OfferSource>,
 ) -> (Session, watch::Sender<Vec<towpath_content::Hint>>) {
     let root = Inspected::wrap(root, &endpoint.host.processors);
     let (hints_in, hints) = watch::channel(Vec::new());
     let context = Context { root: Oid::of(b"copy"), node: Some(endpoint.peer.node()), secret: None, hints };
-    let mut config = SessionConfig::default();
+    let workers = available_parallelism().map_or(2, usize::from).clamp(2, WRITERS);
+    let mut config = SessionConfig { objects: FILES, workers, ..SessionConfig::default() };
     if endpoint.options.timeout > 0 {
         let wait_limit = Duration::from_secs(endpoint.options.timeout);
         config.ledger = LedgerConfig { wait_limit, ..config.ledger };
     }
-    (Session::start(root, context, config), hints_in)
+    (Session::start_with_offers(root, offers, context, config), hints_in)
 }
 
 /// Completes when something is known of the network: of ssh's pipe its round trip, of a connection beside it more.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 use towpath_api::copy::{CopyOptions, CopySummary, Mode};
 use towpath_link::tls::has_fast_aes;
 use towpath_protocol::{ControlReceiver, ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
@@ -124,7 +123,6 @@ struct Task {
     options: CopyOptions,
     /// Addresses at which the client can be dialled, as it announces them.
     addresses: Vec<String>,
-    takes_bases: bool,
 }
 
 /// Part of the copy that is this side's.
@@ -153,8 +151,7 @@ impl Task {
         }
         let options = options::decode(options.into())?;
         let part = start.role.ok_or_else(|| violation("a start that names no side"))?;
-        let (addresses, takes_bases) = (start.addresses, start.takes_bases);
-        Ok(Self { part: Duty::of(part)?, options, addresses, takes_bases })
+        Ok(Self { part: Duty::of(part)?, options, addresses: start.addresses })
     }
 
     /// Everything that it may write.
@@ -211,7 +208,7 @@ async fn serve(
     events: Events,
     task: Task,
 ) -> Result<Option<CopySummary>, CopyError> {
-    let Task { part, options, addresses: theirs, takes_bases } = task;
+    let Task { part, options, addresses: theirs } = task;
     let (work, count) = match part {
         Duty::Sender { paths, contents } => {
             let (count, options) = (paths.len(), options.clone());
@@ -221,8 +218,9 @@ async fn serve(
         Duty::Receiver(destined) => (Work::Receive(destined), 0),
     };
     let (config, ssh) = (peer_config(host, &options, pace), SshConnection::from_env());
+    let service = Arc::clone(&peers);
     let (mut race, addresses) = race(host, options.via, peers, peer.node(), config, ssh).await?;
-    let ready = Ready { addresses, sources: count as u32, takes_bases: true, has_aes: has_fast_aes() };
+    let ready = Ready { addresses, sources: count as u32, has_aes: has_fast_aes() };
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;
     set_silence(peer, &options);
     let theirs: Vec<_> = theirs.iter().filter_map(|address| address.parse().ok()).collect();
@@ -231,19 +229,18 @@ async fn serve(
         peer: Arc::clone(peer),
         control: control.clone(),
         offers,
+        service,
         events,
         options,
         is_remote_end: true,
-        takes_bases,
         other: "the sender".into(),
     };
     match work {
         Work::Send(sources) => {
-            let (connections_in, connections) = mpsc::unbounded_channel();
             if let Some(race) = &mut race {
-                race.run(&theirs, None, connections_in);
+                race.run(&theirs, None);
             }
-            send(&endpoint, *sources, inbox, connections).await.map(|_| None)
+            send(&endpoint, *sources, inbox).await.map(|_| None)
         }
         Work::Receive(destined) => receive(&endpoint, destined, inbox, race, &theirs).await.map(Some),
     }

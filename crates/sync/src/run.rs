@@ -158,13 +158,14 @@ async fn start_remote_end(
     let peer = Arc::clone(channel.peer());
     let watching = watch(Arc::downgrade(&peer), other.clone(), silence(&options), events.clone());
     let watching = AbortOnDropHandle::new(tokio::spawn(watching));
+    let service = Arc::clone(&peers);
     let (race, addresses) = race(host, options.via, peers, peer.node(), config, None).await?;
     message.version = VERSION;
     message.addresses = addresses;
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
-    let Ready { addresses, sources, takes_bases, has_aes } =
+    let Ready { addresses, sources, has_aes } =
         match agree(&control, &mut inbox, message, &options, &events, &other).await {
             Ok(ready) => ready,
             Err(error) if error.is_unreachable() => return Err(channel.failure().await.into()),
@@ -176,7 +177,7 @@ async fn start_remote_end(
     let host = Arc::clone(host);
     let is_remote_end = false;
     let endpoint =
-        Endpoint { host, peer, control, offers, events, options, is_remote_end, takes_bases, other };
+        Endpoint { host, peer, control, offers, service, events, options, is_remote_end, other };
     Ok(RemoteEnd {
         channel,
         endpoint,
@@ -236,15 +237,13 @@ async fn push(
             is_cp: request.mode == Mode::Cp,
             coming: Some(if contents { Coming::Contents(Empty {}) } else { Coming::Sources(count as u32) }),
         })),
-        takes_bases: true,
         ..Start::default()
     };
     let mut remote_end = start_remote_end(host, request, remote, events, message).await?;
-    let (connections_in, connections) = mpsc::unbounded_channel();
     if let Some(race) = &mut remote_end.race {
-        race.run(&remote_end.theirs, None, connections_in);
+        race.run(&remote_end.theirs, None);
     }
-    let sent = send(&remote_end.endpoint, sources, &mut remote_end.inbox, connections).await;
+    let sent = send(&remote_end.endpoint, sources, &mut remote_end.inbox).await;
     finish(remote_end, sent).await
 }
 
@@ -276,7 +275,6 @@ async fn pull(
             sources: paths.iter().map(|path| Bytes::copy_from_slice(path)).collect(),
             is_contents: contents,
         })),
-        takes_bases: true,
         ..Start::default()
     };
     let mut remote_end = start_remote_end(host, request, first, events, message).await?;

@@ -1,32 +1,28 @@
 //! The sending side, from its first entry to the receiver's summary.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use towpath_api::copy::CopySummary;
 use towpath_protocol::ControlReceiver;
+use towpath_protocol::offer::Offer;
 
 use super::answering::Scope;
 use super::endpoint::{Endpoint, joined, remote_error};
+use super::message::Message;
 use super::message::hung_up;
-use super::message::{Asks, Empty, Message};
-use super::reading::Ask;
 use super::sender::Sender;
 use super::sent::SentTo;
 use super::source::Sources;
 use super::threads;
 use crate::error::CopyError;
-use towpath_ssh::race::NewConnection;
 
-/// Sends the receiver what is in `sources` and answers its requests, until it reports that all is in
-/// place; returns its summary. Further `connections` may carry contents.
+/// Sends the receiver the entries of `sources`, and answers its questions for them over any connection of the copy, until it
+/// reports that all is in place; returns its summary.
 pub async fn send(
     endpoint: &Endpoint,
     sources: Sources,
     inbox: &mut ControlReceiver,
-    connections: mpsc::UnboundedReceiver<NewConnection>,
 ) -> Result<CopySummary, CopyError> {
     let scope = match endpoint.is_remote_end {
         true => Scope::Index,
@@ -38,70 +34,35 @@ pub async fn send(
         endpoint.control.clone(),
         endpoint.events.clone(),
         &endpoint.options,
-        endpoint.takes_bases,
+        endpoint.host.processors.inspect_any(),
     );
-    let (asks, asked) = mpsc::unbounded_channel();
+    let offer: Arc<dyn Offer> = Arc::clone(&sender) as _;
+    endpoint.service.set_offer(Arc::downgrade(&offer));
     let sending_tree = spawn(Arc::clone(&sender), move |sender| sender.send_tree(sources));
-    let answering = spawn(Arc::clone(&sender), move |sender| sender.answer_all(asked));
     let receiving = async {
         loop {
-            let message = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)?;
-            match message {
+            match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
                 Message::Finished(finished) => return Ok(finished.into_summary()),
                 Message::Event(report) => endpoint.events.pass(report, &endpoint.other).await?,
                 Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
-                // Contents that go with their names would go past the inspectors.
-                Message::Bases(_) | Message::NextSignature(_) if endpoint.host.processors.inspect_any() => {}
-                Message::Asks(wanted) if endpoint.host.processors.inspect_any() => {
-                    sender.recv(Message::Asks(Asks { inline: 0, ..wanted }), &asks)?;
-                }
-                message => sender.recv(message, &asks)?,
+                message => sender.recv(message)?,
             }
         }
     };
     let failing = async {
         // A side that fails explains why the other one hangs up.
-        match tokio::try_join!(joined(sending_tree), joined(answering)) {
+        match joined(sending_tree).await {
             Err(error) => error,
-            Ok(_) => std::future::pending().await,
+            Ok(()) => std::future::pending().await,
         }
     };
     let result = tokio::select! {
         result = receiving => result,
         error = failing => Err(error),
-        never = carry(&sender, &asks, connections) => match never {},
+        error = sender.failed() => Err(error),
     };
     sender.end();
     result
-}
-
-/// Lets contents go over each connection that the receiver opens for them, as long as it stands.
-async fn carry(
-    sender: &Arc<Sender>,
-    asks: &mpsc::UnboundedSender<Vec<Ask>>,
-    mut connections: mpsc::UnboundedReceiver<NewConnection>,
-) -> Infallible {
-    let mut ways = JoinSet::new();
-    while let Some(way) = connections.recv().await {
-        while ways.try_join_next().is_some() {}
-        ways.spawn(carry_over(Arc::clone(sender), asks.clone(), way));
-    }
-    while ways.join_next().await.is_some() {}
-    std::future::pending().await
-}
-
-async fn carry_over(
-    sender: Arc<Sender>,
-    asks: mpsc::UnboundedSender<Vec<Ask>>,
-    (control, mut inbox): NewConnection,
-) {
-    while let Some(message) = inbox.next().await {
-        // Newer receivers may send more here.
-        if let Ok(Message::Carry(Empty {})) = Message::from_bytes(message) {
-            sender.carry(control.clone());
-        }
-    }
-    sender.lost(&asks);
 }
 
 fn spawn(

@@ -5,42 +5,41 @@
 //! sender, which has the source, and the other the receiver, which has the destination. Entries
 //! are numbered from 0 in the order in which the sender's tree descriptor has them.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use prost::{Message as _, Oneof};
-use towpath_content::delta::exchange::Reply;
 use towpath_protocol::counting::has_at_most;
 use towpath_protocol::packing;
 
 use crate::error::CopyError;
 
-/// Bytes of a message that came packed, at most: as many as one that did not.
+/// Bytes of entries that came packed, at most: as many as a message has that did not.
 const MAX_UNPACKED: u64 = 256 << 10;
 
 /// Parts that a message may have, each list by the numbers of its fields: an empty part takes a hundred times its
 /// bytes once it is read.
-const MOST_PARTS: [(&[u32], usize); 10] = [
+const MOST_PARTS: [(&[u32], usize); 8] = [
     (&[1, 2, 1], 100_000), // sources of a start
     (&[1, 5], 256),        // addresses of both, and those that an error names
     (&[2, 1], 256),
     (&[3, 9], 256),
-    (&[8, 1], 256),              // answers
-    (&[9, 3], 1024),             // unchanged files
-    (&[10, 4, 5], MOST_SOURCES), // sources in an event, and in a summary
-    (&[11, 1, 12], MOST_LISTED),
-    (&[11, 1, 13, 14], MOST_LISTED), // bottlenecks
-    (&[14, 1], 128),                 // bases
+    (&[7, 3], 1024),            // unchanged files
+    (&[8, 4, 5], MOST_SOURCES), // sources in an event, and in a summary
+    (&[9, 1, 12], MOST_LISTED),
+    (&[9, 1, 13, 14], MOST_LISTED), // bottlenecks
 ];
 
 /// Sources that an event about progress names.
 pub const MOST_SOURCES: usize = 64;
 
 /// The version of these messages.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18")]
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     message: Option<Message>,
 }
 
@@ -57,50 +56,29 @@ pub enum Message {
     #[prost(message, tag = "3")]
     Fatal(Fatal),
     /// Sender: the next bytes of the live tree descriptor; none at its end.
-    #[prost(bytes = "bytes", tag = "4")]
-    Entries(Bytes),
+    #[prost(message, tag = "4")]
+    Entries(Entries),
     /// Sender: the tree could not be read completely; entries that did not come may still be there.
     #[prost(message, tag = "5")]
     Incomplete(Empty),
-    /// Receiver: all entries below this number have been looked at.
-    #[prost(uint64, tag = "6")]
-    Considered(u64),
-    /// Receiver: the contents of these files are wanted.
-    #[prost(message, tag = "7")]
-    Asks(Asks),
-    /// Sender: under which names the contents can be had.
-    #[prost(message, tag = "8")]
-    Answers(Answers),
+    /// Receiver: how far it has looked at entries.
+    #[prost(message, tag = "6")]
+    Considered(Considered),
     /// Receiver: these files are done with.
-    #[prost(message, tag = "9")]
+    #[prost(message, tag = "7")]
     Settled(Settled),
     /// Started side: an event for the person at the client.
-    #[prost(message, tag = "10")]
+    #[prost(message, tag = "8")]
     Event(CopyReport),
     /// Receiver, when all is in place: its summary.
-    #[prost(message, tag = "11")]
+    #[prost(message, tag = "9")]
     Finished(EndReport),
     /// Sender: this entry, a directory that is about to come, comes without what is in it.
-    #[prost(uint64, tag = "12")]
+    #[prost(uint64, tag = "10")]
     Closed(u64),
     /// Client to the remote end, before `Start`: the front of the options, in parts.
-    #[prost(bytes = "bytes", tag = "13")]
+    #[prost(bytes = "bytes", tag = "11")]
     More(Bytes),
-    /// Receiver, before the `Asks` for these files: what it has of them.
-    #[prost(message, tag = "14")]
-    Bases(Bases),
-    /// Sender: the next bytes of a file that comes in parts.
-    #[prost(message, tag = "15")]
-    Delta(DeltaMessage),
-    /// Sender: one of the messages above, as a zstd frame with its length.
-    #[prost(bytes = "bytes", tag = "16")]
-    Packed(Bytes),
-    /// Receiver, over the control stream of another connection: contents are to come this way.
-    #[prost(message, tag = "17")]
-    Carry(Empty),
-    /// Receiver: a signature that the sender needs.
-    #[prost(message, tag = "18")]
-    NextSignature(DeltaMessage),
 }
 
 /// Nothing.
@@ -122,9 +100,6 @@ pub struct Start {
     /// Addresses at which the client can be dialled.
     #[prost(string, repeated, tag = "5")]
     pub addresses: Vec<String>,
-    /// As a sender, the client takes `Bases` and can pack.
-    #[prost(bool, tag = "6")]
-    pub takes_bases: bool,
 }
 
 /// The remote end's part in a copy.
@@ -183,107 +158,74 @@ pub struct Ready {
     /// Number of sources, if it is the sender: wildcards may stand for several.
     #[prost(uint32, tag = "2")]
     pub sources: u32,
-    /// As a sender, it takes `Bases` and can pack.
-    #[prost(bool, tag = "3")]
-    pub takes_bases: bool,
     /// Its machine has instructions for AES-GCM: the next copy may ask ssh for it.
-    #[prost(bool, tag = "4")]
+    #[prost(bool, tag = "3")]
     pub has_aes: bool,
 }
 
-/// Files that are wanted.
+/// Bytes of the live tree descriptor, of at most one of its blocks; none at its end.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Asks {
-    /// Their entries.
-    #[prost(uint64, repeated, tag = "1")]
-    pub entries: Vec<u64>,
-    /// The receiver compares: every name must be that of the content, not of a live object.
-    #[prost(uint64, repeated, tag = "2")]
-    pub compare: Vec<u64>,
-    /// The content of files in `entries` of at most so many bytes may come with the answer.
-    #[prost(uint32, tag = "3")]
-    pub inline: u32,
-    /// Answers from here on are worth packing, with this level of zstd; 0: they are not.
-    #[prost(uint32, tag = "4")]
-    pub pack: u32,
+pub struct Entries {
+    /// The bytes.
+    #[prost(oneof = "EntriesPart", tags = "1, 2")]
+    pub part: Option<EntriesPart>,
 }
 
-/// Older versions of files that are about to be requested.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Bases {
-    /// A request of each entry.
-    #[prost(message, repeated, tag = "1")]
-    pub bases: Vec<DeltaMessage>,
-}
-
-/// A message of the exchange of a delta ([`towpath_content::delta::exchange`]).
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct DeltaMessage {
-    /// The entry.
-    #[prost(uint64, tag = "1")]
-    pub entry: u64,
-    /// Its bytes.
+/// Forms of such bytes.
+#[derive(Clone, PartialEq, Oneof)]
+pub enum EntriesPart {
+    /// As they are.
+    #[prost(bytes = "bytes", tag = "1")]
+    Plain(Bytes),
+    /// One zstd frame with its length.
     #[prost(bytes = "bytes", tag = "2")]
-    pub bytes: Bytes,
+    Packed(Bytes),
 }
 
-/// Names of contents.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Answers {
-    /// One for each requested file, in any order.
-    #[prost(message, repeated, tag = "1")]
-    pub answers: Vec<Answer>,
-}
-
-/// The name of one file's content. If there is none, an event gives the reason to the person.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Answer {
-    /// The entry.
-    #[prost(uint64, tag = "1")]
-    pub entry: u64,
-    /// The OID in its bytes' form; empty if it could not be read.
-    #[prost(bytes = "bytes", tag = "2")]
-    pub oid: Bytes,
-    /// Bytes, as they are now.
-    #[prost(uint64, tag = "3")]
-    pub size: u64,
-    /// The time of last modification, as it is now: seconds.
-    #[prost(sint64, tag = "4")]
-    pub seconds: i64,
-    /// And nanoseconds.
-    #[prost(uint32, tag = "5")]
-    pub nanos: u32,
-    /// It takes less room on disk than it has bytes.
-    #[prost(bool, tag = "6")]
-    pub is_sparse: bool,
-    /// All of it, of a little file; nothing more is to be fetched then.
-    #[prost(bytes = "bytes", tag = "7")]
-    pub content: Bytes,
-    /// Reply to the request that described its base; empty if none did.
-    #[prost(bytes = "bytes", tag = "8")]
-    pub reply: Bytes,
-    /// It was sent before, over a connection that was lost, and may have come all the same.
-    #[prost(bool, tag = "9")]
-    pub is_again: bool,
-}
-
-impl Answer {
-    /// All there is to a file, so that it may come out of order with other answers.
-    pub const fn is_whole(&self) -> bool {
-        !self.content.is_empty() && self.reply.is_empty()
+impl Entries {
+    /// These bytes, packed with zstd's `level` if that makes them fewer; 0: as they are.
+    pub fn new(bytes: Bytes, level: i32) -> Self {
+        let packed = if level > 0 { packing::pack(&bytes, level) } else { None };
+        let part = match packed {
+            Some(packed) => EntriesPart::Packed(packed.into()),
+            None => EntriesPart::Plain(bytes),
+        };
+        Self { part: Some(part) }
     }
 
-    /// True if bytes of the file come with it: all of them, or what makes them of its base.
-    pub const fn has_bytes(&self) -> bool {
-        !self.content.is_empty() || self.reply.len() > 1
-    }
-
-    /// The reply to a request.
-    pub fn reply(&self) -> Result<Option<Reply>, CopyError> {
-        if self.reply.is_empty() {
-            return Ok(None);
+    /// The bytes as they are, in memory of their own.
+    pub fn unpack(&self) -> Result<Bytes, CopyError> {
+        match &self.part {
+            None => Ok(Bytes::new()),
+            // Shared with its message, a byte of it would keep all of that.
+            Some(EntriesPart::Plain(bytes)) => Ok(Bytes::copy_from_slice(bytes)),
+            Some(EntriesPart::Packed(packed)) => {
+                let unpacked = packing::unpack(packed, MAX_UNPACKED);
+                unpacked.map(Bytes::from).ok_or_else(|| violation("entries that can't be unpacked"))
+            }
         }
-        Reply::from_bytes(&self.reply).map(Some).map_err(|error| violation(&error.to_string()))
+    }
+}
+
+/// Entries that were looked at. The sender forgets those that are not wanted.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Considered {
+    /// All below this number were.
+    #[prost(uint64, tag = "1")]
+    pub entry: u64,
+    /// Those of them that are wanted and were not named in such a message before: start, end, start, end, …, ascending.
+    #[prost(uint64, repeated, tag = "2")]
+    pub wanted: Vec<u64>,
+}
+
+impl Considered {
+    /// Runs of wanted entries; none if they are not what they should be.
+    pub fn runs(&self) -> Option<Vec<Range<u64>>> {
+        let (pairs, rest) = self.wanted.as_chunks::<2>();
+        let is_ascending = self.wanted.is_sorted() && pairs.iter().all(|[start, end]| start < end);
+        let is_within = self.wanted.last().is_none_or(|last| *last <= self.entry);
+        let runs = pairs.iter().map(|[start, end]| *start..*end).collect();
+        (rest.is_empty() && is_ascending && is_within).then_some(runs)
     }
 }
 
@@ -327,38 +269,8 @@ impl Message {
         Envelope { message: Some(self) }.encode_to_vec().into()
     }
 
-    /// The bytes of a message, packed if that makes them fewer.
-    pub fn pack(bytes: Bytes, level: i32) -> Bytes {
-        match packing::pack(&bytes, level) {
-            Some(packed) => Self::Packed(packed.into()).into_bytes(),
-            None => bytes,
-        }
-    }
-
     /// Reads a message from the other side.
     pub fn from_bytes(bytes: Bytes) -> Result<Self, CopyError> {
-        Self::read(bytes).map(|(message, _)| message)
-    }
-
-    /// Reads a message, and returns how many bytes stay in memory as long as any part of it is kept: its fields share
-    /// them.
-    pub fn read(bytes: Bytes) -> Result<(Self, usize), CopyError> {
-        let len = bytes.len();
-        match Self::decode(bytes)? {
-            Self::Packed(packed) => {
-                let unpacked = packing::unpack(&packed, MAX_UNPACKED);
-                let unpacked = unpacked.ok_or_else(|| violation("what can't be unpacked"))?;
-                let len = unpacked.len();
-                match Self::decode(unpacked.into())? {
-                    Self::Packed(_) => Err(violation("a message packed twice")),
-                    message => Ok((message, len)),
-                }
-            }
-            message => Ok((message, len)),
-        }
-    }
-
-    fn decode(bytes: Bytes) -> Result<Self, CopyError> {
         if MOST_PARTS.iter().any(|(path, most)| !has_at_most(&bytes, path, *most)) {
             return Err(violation("a message of too many parts"));
         }

@@ -6,7 +6,7 @@
 //! | [`source`], [`listed`] | the sources read as one tree; the part of one that may come, pure |
 //! | [`sender`], [`offers`] | sends entries, receives requests; content that the receiver may fetch |
 //! | [`answering`], [`reading`] | answers to requests; reads files for them |
-//! | [`exchange`], `patching`, `signatures` | files that go as deltas or patches of an older version; [`towpath_content::delta::exchange`] decides |
+//! | [`exchange`], `patching` | files that go as deltas or patches of an older version; [`towpath_content::delta::exchange`] decides |
 //! | [`sent`] | contents that went to a node before |
 //! | [`removal`] | removals at the source |
 
@@ -19,7 +19,6 @@ pub mod reading;
 pub mod removal;
 pub mod sender;
 pub mod sent;
-mod signatures;
 pub mod source;
 
 use towpath_sync_messages::{error, events, file_result, message, threads};

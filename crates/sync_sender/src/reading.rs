@@ -9,6 +9,7 @@ use rustix::io::{Errno, pread};
 use towpath_content::delta::exchange::{Base, Reply, Request, SMALL};
 use towpath_content::tree::Time;
 use towpath_files::FileError;
+use towpath_protocol::offer::EntryTag;
 use towpath_store::{FileRecord, Stamp, Store, StoreError, hash_and_keep, hash_open_file};
 
 use super::exchange::Exchange;
@@ -18,25 +19,18 @@ use towpath_targets::index_record::store_stamp;
 
 /// What the receiver asks for.
 pub struct Ask {
+    /// The question.
+    pub tag: EntryTag,
     /// Which entry of the tree.
     pub entry: u64,
     /// Its content has to be named.
     pub compare: bool,
     /// If it has at most so many bytes its content may come with its name.
     pub inline: u64,
-    /// It was answered before, over a connection that was lost.
-    pub is_again: bool,
     /// What the receiver has of it, if that is something.
     pub request: Option<Request>,
     /// Where it is.
     pub located: Located,
-}
-
-impl Ask {
-    /// Bytes of the signature that came before it.
-    pub fn signature_len(&self) -> usize {
-        self.request.as_ref().map_or(0, |request| request.base.signature_len())
-    }
 }
 
 /// A file that was read.

@@ -3,32 +3,32 @@
 //!
 //! ```text
 //!   scan thread ── live tree descriptor ──────► control stream
-//!        │ where each file is (a window of them)      │ asks
-//!        ▼                                            ▼
-//!      Table ──────────────────────────────► Answering: index, hash ──► answers
+//!        │ where each file is (a window of them)
+//!        ▼                                     `Get`s of entries, over any connection
+//!   EntryTable ── those that are wanted ─────────► Answering: index, hash ──► contents
 //! ```
 //!
-//! A file that nobody requests is not opened. Requests are read and answered in `answering`. The bytes
-//! themselves are fetched by the receiver through the direct plugin, as `Offers` allows.
+//! A file that nobody requests is not opened. Requests are answered in `answering`. What is not in the answers is fetched by
+//! the receiver like any object, as `Offers` allows.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use towpath_api::copy::CopyOptions;
 use towpath_content::tree::{Encoder, Event, Time};
 use towpath_files::FileError;
-use towpath_protocol::ControlSender;
+use towpath_protocol::offer::{EntryAsk, Offer};
+use towpath_protocol::{ControlSender, Replies};
 use towpath_store::DiskStore;
 
-use super::answering::{Answering, Scope};
+use super::answering::{AnswerRules, Answering, Scope};
 use super::events::{Events, failed_at, failed_to_read, left_out};
 use super::file_result::FileResult;
-use super::message::{Bases, Empty, Message, Settled, internal, violation};
+use super::message::{Considered, Empty, Entries, Message, Settled, internal, violation};
 use super::offers::Offers;
-use super::reading::Ask;
 use super::removal::Removal;
 use super::source::{Located, SourceStep, Sources};
 use crate::error::CopyError;
@@ -117,26 +117,49 @@ pub struct Sender {
     table: EntryTable,
     entries: AtomicU64,
     answering: Arc<Answering>,
+    /// Error that keeps it from answering.
+    failed: watch::Sender<Option<CopyError>>,
+}
+
+impl Offer for Sender {
+    fn answer(&self, asks: Vec<EntryAsk>, replies: &Arc<Replies>) {
+        self.answering.want(asks.iter().map(|ask| ask.query.entry), |entry| self.table.take(entry));
+        match self.answering.answer_all(asks, replies) {
+            Ok(()) => {}
+            // The receiver asks again, if there is another connection.
+            Err(CopyError::HungUp) => tracing::debug!("a connection was lost while it was answered"),
+            Err(error) => drop(self.failed.send_replace(Some(error))),
+        }
+    }
 }
 
 impl Sender {
-    /// A sender over `control`, to a receiver that can unpack or can't. Must be made within a runtime.
+    /// A sender over `control`; `is_inspected`: something looks at all contents. Must be made within a runtime.
     pub fn new(
         store: (Arc<DiskStore>, Scope),
         offers: Arc<Offers>,
         control: ControlSender,
         events: Events,
         options: &CopyOptions,
-        unpacks: bool,
+        is_inspected: bool,
     ) -> Arc<Self> {
+        let rules = AnswerRules { is_limited: options.limit_rate > 0, is_inspected };
         Arc::new(Self {
             removal: Removal::new(events.clone()),
-            answering: Answering::new(store, offers, control, events.clone(), options.limit_rate, unpacks),
+            answering: Answering::new(store, offers, control, events.clone(), rules),
             events,
             remove_sources: options.remove_source_files,
             table: EntryTable::default(),
             entries: AtomicU64::new(0),
+            failed: watch::Sender::new(None),
         })
+    }
+
+    /// Completes when it can't answer any more: the reason.
+    pub async fn failed(&self) -> CopyError {
+        let mut failed = self.failed.subscribe();
+        let error = failed.wait_for(Option::is_some).await.ok().and_then(|error| error.clone());
+        error.unwrap_or_else(|| internal("the sender is gone"))
     }
 
     /// Reads the sources and sends their entries; returns at the end of the tree, when the receiver may
@@ -163,7 +186,7 @@ impl Sender {
             self.send(Message::Incomplete(Empty {}))?;
         }
         self.send_entries(rest)?;
-        self.send(Message::Entries(Bytes::new()))
+        self.send(Message::Entries(Entries::default()))
     }
 
     fn walk(&self, encoder: &mut Encoder, event: &Event, located: Option<Located>) -> Result<(), CopyError> {
@@ -191,43 +214,10 @@ impl Sender {
         self.answering.send(message)
     }
 
-    /// Answers the receiver's requests until their end. Blocks.
-    pub fn answer_all(&self, asks: mpsc::UnboundedReceiver<Vec<Ask>>) -> Result<(), CopyError> {
-        self.answering.answer_all(asks)
-    }
-
-    /// From now on contents go this way.
-    pub fn carry(&self, way: ControlSender) {
-        self.answering.carry(way);
-    }
-
-    /// A way that contents went was lost.
-    pub fn lost(&self, asks: &mpsc::UnboundedSender<Vec<Ask>>) {
-        let again = self.answering.lost();
-        if !again.is_empty() {
-            tracing::debug!(files = again.len(), "contents are sent again");
-            let _ = asks.send(again);
-        }
-    }
-
-    /// Handles a message of the receiver; `asks` leads to [`Self::answer_all`].
-    pub fn recv(&self, message: Message, asks: &mpsc::UnboundedSender<Vec<Ask>>) -> Result<(), CopyError> {
+    /// Handles a message of the receiver.
+    pub fn recv(&self, message: Message) -> Result<(), CopyError> {
         match message {
-            Message::Bases(Bases { bases }) => self.answering.take_bases(&bases),
-            Message::Asks(wanted) => {
-                // Now, as these entries may be of no interest after the next message.
-                let located = self.answering.locate(wanted, |entry| self.table.take(entry));
-                let _ = asks.send(located.ok_or_else(|| violation("a file that was not told of"))?);
-                Ok(())
-            }
-            Message::NextSignature(signature) => self.answering.signatures().recv(&signature),
-            Message::Considered(entry) => {
-                if entry > self.entries.load(Ordering::Relaxed) {
-                    return Err(violation("entries that were not told of"));
-                }
-                self.table.consider(entry);
-                Ok(())
-            }
+            Message::Considered(considered) => self.consider(&considered),
             Message::Settled(settled) => {
                 let lists = [&settled.placed, &settled.dropped, &settled.lost];
                 if lists.iter().any(|list| list.len() > MOST_SETTLED) {
@@ -240,12 +230,25 @@ impl Sender {
         }
     }
 
+    /// Keeps what is wanted, and forgets what else was looked at.
+    fn consider(&self, considered: &Considered) -> Result<(), CopyError> {
+        if considered.entry > self.entries.load(Ordering::Relaxed) {
+            return Err(violation("entries that were not told of"));
+        }
+        let wanted = considered.runs().ok_or_else(|| violation("wanted entries that are none"))?;
+        if !self.answering.want(wanted.into_iter().flatten(), |entry| self.table.take(entry)) {
+            return Err(violation("more files wanted than may be under way"));
+        }
+        self.table.consider(considered.entry);
+        Ok(())
+    }
+
     fn settle(&self, settled: Settled) {
         for entry in settled.dropped {
             self.answering.forget(entry);
         }
         let lost = settled.lost.into_iter().filter_map(|entry| self.answering.forget(entry));
-        lost.filter(|asked| !asked.is_told).for_each(|asked| self.report_lost(&asked.located));
+        lost.filter(|file| !file.is_told).for_each(|file| self.report_lost(&file.located));
         let placed = settled.placed.into_iter().map(|entry| (entry, FileResult::Placed));
         let unchanged = settled.unchanged.into_iter().map(|unchanged| {
             let changed = Time { seconds: unchanged.seconds, nanos: unchanged.nanos };
@@ -253,12 +256,11 @@ impl Sender {
             (unchanged.entry, FileResult::Unchanged(stamp))
         });
         for (entry, result) in placed.chain(unchanged) {
-            let asked = self.answering.forget(entry);
-            asked
-                .iter()
+            let file = self.answering.forget(entry);
+            file.iter()
                 .filter(|_| result == FileResult::Placed)
-                .for_each(|asked| self.answering.placed(asked));
-            let located = asked.map(|asked| asked.located).or_else(|| self.table.take(entry));
+                .for_each(|file| self.answering.placed(file));
+            let located = file.map(|file| file.located).or_else(|| self.table.take(entry));
             if let Some(located) = located.filter(|located| self.remove_sources && located.may_go(&result)) {
                 self.removal.remove(located);
             }
@@ -278,6 +280,6 @@ impl Sender {
     /// The copy is over, however it ended.
     pub fn end(&self) {
         self.table.end();
-        self.answering.signatures().end();
+        self.answering.end();
     }
 }

@@ -13,7 +13,7 @@ use towpath_plugins::Takeover;
 use towpath_plugins::takeover::Names;
 use towpath_protocol::{Peer, PeerConfig, Service};
 use towpath_ssh::SshError;
-use towpath_ssh::race::{NewConnection, Race, SshConnection};
+use towpath_ssh::race::{Race, SshConnection};
 
 use crate::support::*;
 
@@ -60,16 +60,11 @@ async fn takes_within(time: Duration, takeover: &Takeover, way: &str) -> bool {
     timeout(time, until(async || (takeover.active() == way).then_some(()))).await.is_ok()
 }
 
-/// Listens to no control stream.
-fn nobody() -> mpsc::UnboundedSender<NewConnection> {
-    mpsc::unbounded_channel().0
-}
-
 #[tokio::test]
 async fn the_asking_side_dials() {
     let (mut near, mut far, takeover) = sides().await;
-    far.race.run(&[], None, nobody());
-    near.race.run(&far.addresses, Some(Arc::clone(&takeover)), nobody());
+    far.race.run(&[], None);
+    near.race.run(&far.addresses, Some(Arc::clone(&takeover)));
     near.race.stands(LIMIT).await.unwrap();
     assert_eq!(takeover.active(), "tls");
     fetch(takeover, &pattern(1 << 20)).await.unwrap();
@@ -79,8 +74,8 @@ async fn the_asking_side_dials() {
 #[tokio::test]
 async fn the_remote_side_dials_back() {
     let (mut near, mut far, takeover) = sides().await;
-    near.race.run(&[], Some(Arc::clone(&takeover)), nobody());
-    far.race.run(&near.addresses[..1], None, nobody());
+    near.race.run(&[], Some(Arc::clone(&takeover)));
+    far.race.run(&near.addresses[..1], None);
     near.race.stands(LIMIT).await.unwrap();
     fetch(takeover, &pattern(1 << 20)).await.unwrap();
 }
@@ -89,8 +84,8 @@ async fn the_remote_side_dials_back() {
 async fn both_dial_and_one_connection_serves() {
     for _ in 0..10 {
         let (mut near, mut far, takeover) = sides().await;
-        far.race.run(&near.addresses, None, nobody());
-        near.race.run(&far.addresses, Some(Arc::clone(&takeover)), nobody());
+        far.race.run(&near.addresses, None);
+        near.race.run(&far.addresses, Some(Arc::clone(&takeover)));
         near.race.stands(LIMIT).await.unwrap();
         fetch(takeover.clone(), &pattern(1 << 20)).await.unwrap();
         assert!(!takes_within(Duration::from_millis(300), &takeover, "ssh").await, "it still stands");
@@ -98,39 +93,10 @@ async fn both_dial_and_one_connection_serves() {
     }
 }
 
-/// Whichever connection the asking side chooses, the other one hears what it says there.
-#[tokio::test]
-async fn the_control_streams_of_the_connection_that_is_chosen_meet() {
-    let (mut near, mut far, takeover) = sides().await;
-    let ((near_in, mut near_connections), (far_in, mut far_connections)) =
-        (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-    far.race.run(&near.addresses, None, far_in);
-    near.race.run(&far.addresses, Some(takeover), near_in);
-    let meeting = async {
-        let (control, _inbox) = near_connections.recv().await.unwrap();
-        control.send(Bytes::from_static(b"here")).await.unwrap();
-        let mut heard = tokio::task::JoinSet::new();
-        loop {
-            tokio::select! {
-                Some((control, mut inbox)) = far_connections.recv() => {
-                    heard.spawn(async move { (inbox.next().await, control) });
-                }
-                // One that was not chosen ends without a word.
-                Some(ended) = heard.join_next(), if !heard.is_empty() => {
-                    if let (Some(message), _control) = ended.unwrap() {
-                        return message;
-                    }
-                }
-            }
-        }
-    };
-    assert_eq!(timeout(LIMIT, meeting).await.unwrap(), "here");
-}
-
 #[tokio::test]
 async fn a_lost_connection_is_dialled_again() {
     let (mut near, far, takeover) = sides().await;
-    near.race.run(&far.addresses, Some(Arc::clone(&takeover)), nobody());
+    near.race.run(&far.addresses, Some(Arc::clone(&takeover)));
     near.race.stands(LIMIT).await.unwrap();
     // The other side's process ends, and is there again at the same place: a port can be had twice.
     let (port, service) = (far.addresses[0].port(), Arc::clone(&far.service));
@@ -146,8 +112,8 @@ async fn a_lost_connection_is_dialled_again() {
 #[tokio::test]
 async fn strangers_are_not_served() {
     let (mut near, mut far, takeover) = sides().await;
-    far.race.run(&[], None, nobody());
-    near.race.run(&[], Some(takeover.clone()), nobody());
+    far.race.run(&[], None);
+    near.race.run(&[], Some(takeover.clone()));
     let stranger = Identity::generate().unwrap();
     let (at, node) = (far.addresses[0], far.identity.node_id());
     let connection = dial(at, &stranger, node, &Timeouts::default()).await.unwrap();
@@ -156,7 +122,7 @@ async fn strangers_are_not_served() {
     // Nor does an honest side take another node's answer.
     let imposter = side(stranger, &near.identity, Some(NEAR)).await;
     let mut race = side(near.identity.clone(), &far.identity, None).await.race;
-    race.run(&imposter.addresses, Some(Arc::clone(&takeover)), nobody());
+    race.run(&imposter.addresses, Some(Arc::clone(&takeover)));
     let error = race.stands(Duration::from_secs(1)).await.unwrap_err();
     let SshError::NoConnection { last: Some(last), .. } = error else { panic!("{error:?}") };
     assert!(matches!(last.downcast_ref(), Some(DialError::WrongNode { .. })), "{last:?}");
@@ -168,7 +134,7 @@ async fn an_error_names_what_was_tried() {
     let (mut near, far, takeover) = sides().await;
     let addresses = [SocketAddr::new(Ipv4Addr::LOCALHOST.into(), far.addresses[0].port())];
     drop(far.race);
-    near.race.run(&addresses, Some(takeover), nobody());
+    near.race.run(&addresses, Some(takeover));
     let error = near.race.stands(Duration::from_millis(500)).await.unwrap_err();
     assert!(matches!(&error, SshError::NoConnection { tried, .. } if *tried == addresses), "{error:?}");
 }
@@ -176,8 +142,8 @@ async fn an_error_names_what_was_tried() {
 #[tokio::test]
 async fn everything_ends_with_the_race() {
     let (mut near, mut far, takeover) = sides().await;
-    far.race.run(&near.addresses, None, nobody());
-    near.race.run(&far.addresses, Some(Arc::clone(&takeover)), nobody());
+    far.race.run(&near.addresses, None);
+    near.race.run(&far.addresses, Some(Arc::clone(&takeover)));
     near.race.stands(LIMIT).await.unwrap();
     let at = far.addresses[0];
     drop((near.race, far.race));

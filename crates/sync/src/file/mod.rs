@@ -26,6 +26,7 @@ use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 use self::drawn::HashedParts;
 use self::pieces::OlderPieces;
 use super::file_permits::FilePermit;
+use crate::error::CopyError;
 use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
 use super::receiving::Receiving;
 use super::wanted::{Note, Wanted};
@@ -149,6 +150,11 @@ impl CopyFile {
     /// The copy it belongs to was ended, or given up.
     pub fn is_given_up(&self) -> bool {
         self.receiving.check().is_err()
+    }
+
+    /// The copy that it belongs to can't go on.
+    pub fn stop(&self, error: CopyError) {
+        self.receiving.stop(error);
     }
 
     /// It can't be had; the reason was told already.

@@ -1,186 +1,234 @@
-//! Answers, taken: a file is the same, comes whole with its name, begins to come as a delta, is made of another one, or
-//! is fetched.
+//! One file, from the answer about its entry on: it is the same, comes whole with its name, as a delta, is made of another one,
+//! or is fetched.
 
 use std::sync::Arc;
 
-use rayon::prelude::*;
+use bytes::Bytes;
 use towpath_content::Oid;
-use towpath_content::delta::exchange::Reply;
-use towpath_content::tree::Time;
+use towpath_content::delta::exchange::{NextSignature, Reply};
+use towpath_transfer::offer::{EntryBody, EntryContent, EntryNext, EntryQuery, EntryTarget};
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::session::OnDone;
-use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Target};
+use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome, Target};
 
-use super::RemoteSupplier;
+use super::{INLINE, RemoteSupplier};
+use crate::delta_receiver::DeltaReceiver;
+use crate::delta_requests::DescribedBase;
 use crate::error::CopyError;
 use crate::file::CopyFile;
-use crate::message::{Answer, violation};
+use crate::message::violation;
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::renames::MAX_WAITING;
 
-/// Answers that were sent once more and whose first ones did not come: far more than can be on the way when a connection
-/// is lost.
-const MOST_AGAIN: usize = 256 << 10;
+/// A file that was asked for.
+pub(super) struct RemoteFile {
+    pub(super) supplier: Arc<RemoteSupplier>,
+    pub(super) file: Arc<CopyFile>,
+    /// Its base, until the answer.
+    described: Option<DescribedBase>,
+    /// While it comes in parts.
+    pub(super) receiver: Option<DeltaReceiver>,
+}
 
-impl RemoteSupplier {
-    /// Takes a sender's answers, those with contents on all cores. Blocks while the session is busy.
-    pub fn answered_all(&self, answers: Vec<Answer>) -> Result<(), CopyError> {
-        let (whole, named): (Vec<_>, Vec<_>) = answers.into_iter().partition(Answer::has_bytes);
-        whole.par_iter().with_max_len(4).try_for_each(|answer| self.answered(answer))?;
-        let mut lacking = Vec::new();
-        for answer in named {
-            match answer.reply()? {
-                Some(Reply::UnknownBase) => lacking.push(answer.entry),
-                _ => self.answered(&answer)?,
-            }
-        }
-        self.ask_again(lacking)
+impl RemoteFile {
+    pub(super) fn new(
+        supplier: &Arc<RemoteSupplier>,
+        file: Arc<CopyFile>,
+        described: Option<DescribedBase>,
+    ) -> Self {
+        Self { supplier: Arc::clone(supplier), file, described, receiver: None }
     }
 
-    /// Takes one answer. Blocks while the session is busy.
-    pub fn answered(&self, answer: &Answer) -> Result<(), CopyError> {
-        let Some(file) = self.take_asked(answer)? else { return Ok(()) };
-        let exchange = match (answer.reply()?, self.delta_requests.answered(answer.entry)) {
+    /// The sender breaks the protocol: the copy ends.
+    fn or_stop(&self, next: Result<EntryNext, CopyError>) -> EntryNext {
+        next.unwrap_or_else(|error| {
+            self.file.stop(error);
+            EntryNext::Over
+        })
+    }
+
+    /// Takes the answer.
+    fn answered(&mut self, content: EntryContent) -> Result<EntryNext, CopyError> {
+        let EntryContent { oid, size, modified, is_sparse, body } = content;
+        let (reply, whole) = match body {
+            EntryBody::Named => (None, None),
+            EntryBody::Whole(whole) => (None, Some(whole)),
+            EntryBody::Delta(reply) => (Some(reply), None),
+        };
+        let exchange = match (reply, self.described.take()) {
             (None, None) => None,
             (Some(_), None) => return Err(violation("a delta of nothing")),
+            (Some(Reply::UnknownBase), Some(described)) => return self.ask_again(&described),
             (None | Some(Reply::GivenUp), Some(_)) => {
-                self.missed(&file);
+                self.missed();
                 None
             }
             (Some(reply), Some(described)) => Some((reply, described)),
         };
         let same = exchange.as_ref().filter(|(reply, _)| *reply == Reply::Same);
         let base = same.and_then(|(_, described)| described.oid);
-        if answer.oid.is_empty() && base.is_none() {
-            file.drop_it();
-            return Ok(());
-        }
-        let oid = match base {
-            Some(oid) => oid,
-            None => Oid::from_bytes(&answer.oid).map_err(|error| violation(&error.to_string()))?,
-        };
-        if answer.nanos >= 1_000_000_000 {
+        let oid = base.or(oid).ok_or_else(|| violation("a content without a name"))?;
+        if modified.nanos >= 1_000_000_000 {
             return Err(violation("a time that is none"));
         }
-        file.learn(answer.size, Time { seconds: answer.seconds, nanos: answer.nanos });
-        file.set_sparse(answer.is_sparse);
-        if !file.is_to_come(&oid) {
-            return Ok(());
+        self.file.learn(size, modified);
+        self.file.set_sparse(is_sparse);
+        if !self.file.is_to_come(&oid) {
+            return Ok(EntryNext::Over);
         }
-        if let Err(outcome) = file.passes(&self.processors, &oid, 0, &answer.content) {
-            file.ended(&FetchError::Ended(outcome));
-            return Ok(());
+        let inspected = whole.as_deref().unwrap_or_default();
+        if let Err(outcome) = self.file.passes(&self.supplier.processors, &oid, 0, inspected) {
+            self.file.ended(&FetchError::Ended(outcome));
+            return Ok(EntryNext::Over);
         }
-        if let Some((reply, described)) = exchange {
-            return self.begin_delta(file, oid, reply, described);
-        }
-        if answer.size == 0 {
-            file.make_empty();
-            return Ok(());
-        }
-        if !answer.content.is_empty() {
-            self.take_content(&file, &oid, &answer.content);
-            return Ok(());
-        }
-        if let Some(file) = self.take_lookalike(file, oid).and_then(|file| self.hold(file, oid)) {
-            self.fetch(file, oid);
-        }
-        Ok(())
-    }
-
-    /// The file that is answered; none if it was before, as may be of one that was sent once more.
-    fn take_asked(&self, answer: &Answer) -> Result<Option<Arc<CopyFile>>, CopyError> {
-        let mut asked = lock(&self.asked);
-        let mut overtaken = lock(&self.overtaken);
-        match asked.as_mut().and_then(|asked| asked.remove(&answer.entry)) {
-            Some(file) => {
-                if answer.is_again && overtaken.insert(answer.entry) && overtaken.len() > MOST_AGAIN {
-                    return Err(violation("more answers sent again than can have been lost"));
-                }
-                Ok(Some(file))
-            }
-            None if answer.is_again || overtaken.remove(&answer.entry) => Ok(None),
-            None => Err(violation("an answer to nothing")),
+        match exchange {
+            Some((reply, described)) => self.begin_delta(oid, reply, described),
+            None => Ok(self.bring(oid, whole)),
         }
     }
 
-    /// Makes a file of one that lies elsewhere in the destination; returned if it is not that.
-    fn take_lookalike(&self, file: Arc<CopyFile>, oid: Oid) -> Option<Arc<CopyFile>> {
+    /// The file comes whole, now or later.
+    fn bring(&self, oid: Oid, whole: Option<Bytes>) -> EntryNext {
+        if self.file.size() == 0 {
+            self.file.make_empty();
+        } else if let Some(content) = whole {
+            self.take_content(&oid, &content);
+        } else if !self.take_lookalike(&oid) && !self.supplier.hold(&self.file, oid) {
+            return self.fetch(oid);
+        }
+        EntryNext::Over
+    }
+
+    /// The sender does not have what lies in the place of this file, by the name that this has here.
+    fn ask_again(&mut self, described: &DescribedBase) -> Result<EntryNext, CopyError> {
+        if described.oid.is_none() {
+            return Err(violation("a base that nobody named is lacking"));
+        }
+        let requests = &self.supplier.delta_requests;
+        requests.named(false);
+        let (base, described) = requests.requests(&[&self.file], true).pop().flatten().unzip();
+        self.described = described;
+        let pack = requests.pack_level(self.supplier.compress);
+        let entry = self.file.wanted().entry;
+        Ok(EntryNext::Again(EntryQuery { entry, compare: false, inline: INLINE, pack, base }))
+    }
+
+    /// Makes a file of one that lies elsewhere in the destination; false if there is none, or it is not that.
+    fn take_lookalike(&self, oid: &Oid) -> bool {
+        let file = &self.file;
         if !file.has_lookalike() {
-            return Some(file);
+            return false;
         }
-        let taken = file.take_lookalike(&oid);
-        self.candidates.proved_same(matches!(taken, Ok(true)));
+        let taken = file.take_lookalike(oid);
+        self.supplier.candidates.proved_same(matches!(taken, Ok(true)));
         match taken {
-            Ok(false) => return Some(file),
+            Ok(false) => return false,
             Ok(true) => {
-                self.progress.with(|progress| {
+                self.supplier.progress.with(|progress| {
                     progress.expected += file.size();
                     progress.objects += 1;
                 });
-                self.progress.brought(&THIS_MACHINE.into(), file.size());
+                self.supplier.progress.brought(&THIS_MACHINE.into(), file.size());
             }
             Err(error) => {
                 tracing::debug!(%oid, %error, "what looks like a file could not be read: the file is fetched");
                 file.drop_parts();
-                return Some(file);
+                return false;
             }
         }
-        None
+        true
     }
 
-    /// Nothing was made of what was taken for an older version of a file, if that is what it was to be made of.
-    pub(super) fn missed(&self, file: &CopyFile) {
-        if file.has_found_base() {
-            self.candidates.proved_base(false);
+    /// Nothing was made of what was taken for an older version of the file, if that is what it was to be made of.
+    pub(super) fn missed(&self) {
+        if self.file.has_found_base() {
+            self.supplier.candidates.proved_base(false);
         }
     }
 
-    fn take_content(&self, file: &CopyFile, oid: &Oid, content: &[u8]) {
-        let bytes = content.len() as u64;
-        self.progress.with(|progress| progress.expected += file.size());
-        if file.take_content(oid, content, &self.source) {
-            self.progress.brought(&self.source, bytes);
-            self.progress.with(|progress| progress.objects += 1);
+    fn take_content(&self, oid: &Oid, content: &[u8]) {
+        let RemoteSupplier { progress, source, .. } = &*self.supplier;
+        progress.with(|progress| progress.expected += self.file.size());
+        if self.file.take_content(oid, content, source) {
+            progress.brought(source, content.len() as u64);
+            progress.with(|progress| progress.objects += 1);
         }
     }
 
-    /// Keeps a file that may have been renamed until it is known what only the destination has.
-    fn hold(&self, file: Arc<CopyFile>, oid: Oid) -> Option<Arc<CopyFile>> {
+    /// The file is fetched by its name.
+    pub(super) fn fetch(&self, oid: Oid) -> EntryNext {
+        EntryNext::Fetch(Box::new(fetch(Arc::clone(&self.file), oid)))
+    }
+}
+
+impl EntryTarget for RemoteFile {
+    fn asked(&mut self, send: &mut dyn FnMut(&NextSignature)) {
+        if let Some(described) = &self.described {
+            self.supplier.delta_requests.sign_ahead(described, &self.file, send);
+        }
+    }
+
+    fn content(&mut self, content: EntryContent) -> EntryNext {
+        let next = self.answered(content);
+        self.or_stop(next)
+    }
+
+    fn run(&mut self, run: Bytes, send: &mut dyn FnMut(&NextSignature)) -> EntryNext {
+        let next = self.take_run(&run, send);
+        self.or_stop(next)
+    }
+
+    fn ended(&mut self, outcome: Outcome) -> EntryNext {
+        match (self.receiver.take(), outcome) {
+            (Some(receiver), _) => return self.give_up(&receiver),
+            // Its sender told why.
+            (None, Outcome::NotHere) => self.file.drop_it(),
+            (None, outcome) => self.file.ended(&FetchError::Ended(outcome)),
+        }
+        EntryNext::Over
+    }
+}
+
+impl RemoteSupplier {
+    /// Keeps a file that may have been renamed until it is known what only the destination has; false: it is not kept.
+    fn hold(&self, file: &Arc<CopyFile>, oid: Oid) -> bool {
         let mut held = lock(&self.held);
-        match &mut *held {
-            Some(held) if file.old_names().may_be() && !oid.is_live() && held.len() < MAX_WAITING => {
-                held.push((file, oid));
-                None
-            }
-            _ => Some(file),
-        }
+        let held = held.as_mut().filter(|held| held.len() < MAX_WAITING);
+        let held = held.filter(|_| file.old_names().may_be() && !oid.is_live());
+        held.map(|held| held.push((Arc::clone(file), oid))).is_some()
     }
 
-    pub(super) fn fetch(&self, file: Arc<CopyFile>, oid: Oid) {
+    /// Fetches a file that was kept.
+    pub(super) fn fetch_held(&self, file: Arc<CopyFile>, oid: Oid) {
         let Some(session) = self.session.upgrade() else { return file.drop_it() };
-        if file.old_names().may_be() {
-            file.old_names().look(&oid);
-        }
-        let group = Arc::new(Group {
-            path: file.wanted().shown.clone(),
-            size: Some(file.size()),
-            modified: Some(file.wanted().metadata.modified),
-            destination: file.destination(),
-            coverage: None,
-        });
-        let request = ObjectRequest {
-            oid,
-            size: (!oid.is_live()).then(|| file.size()),
-            group,
-            target: Arc::clone(&file) as Arc<dyn Target>,
-            recipe: None,
-        };
-        let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
-            if let Err(error) = result {
-                file.ended(&error);
-            }
-        });
+        let (request, on_done) = fetch(file, oid);
         self.runtime.block_on(session.submit(request, on_done));
     }
+}
+
+/// A session's request for a file by its name.
+fn fetch(file: Arc<CopyFile>, oid: Oid) -> (ObjectRequest, OnDone) {
+    if file.old_names().may_be() {
+        file.old_names().look(&oid);
+    }
+    let group = Arc::new(Group {
+        path: file.wanted().shown.clone(),
+        size: Some(file.size()),
+        modified: Some(file.wanted().metadata.modified),
+        destination: file.destination(),
+        coverage: None,
+    });
+    let request = ObjectRequest {
+        oid,
+        size: (!oid.is_live()).then(|| file.size()),
+        group,
+        target: Arc::clone(&file) as Arc<dyn Target>,
+        recipe: None,
+    };
+    let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
+        if let Err(error) = result {
+            file.ended(&error);
+        }
+    });
+    (request, on_done)
 }

@@ -8,7 +8,7 @@ use towpath_protocol::{ControlClosed, ControlSender};
 
 use super::TOGETHER;
 use crate::file_result::FileResult;
-use crate::message::{Message, Settled, Unchanged};
+use crate::message::{Considered, Message, Settled, Unchanged};
 
 /// How long news of files that are done with wait for more: so often it is looked whether something urgent came,
 /// which takes less than being woken for each.
@@ -19,8 +19,8 @@ const GATHERED: u32 = 10;
 pub(super) enum Settlement {
     /// A file is done with.
     Settled(u64, FileResult),
-    /// All entries below this one were looked at. After what was settled: the sender forgets them.
-    Considered(u64),
+    /// All entries below this one were looked at, and these are wanted. After what was settled: the sender forgets the others.
+    Considered(u64, Vec<u64>),
     /// Everything before this was told.
     Flushed(oneshot::Sender<()>),
 }
@@ -53,7 +53,7 @@ pub(super) async fn tell_settled(control: ControlSender, mut done: mpsc::Unbound
 struct ToldSettled {
     settled: Settled,
     count: usize,
-    considered: Option<u64>,
+    considered: Option<Considered>,
     flushed: Option<oneshot::Sender<()>>,
 }
 
@@ -61,7 +61,7 @@ impl ToldSettled {
     fn add(&mut self, done: Settlement) {
         match done {
             Settlement::Settled(entry, result) => add(&mut self.settled, entry, result),
-            Settlement::Considered(entry) => self.considered = Some(entry),
+            Settlement::Considered(entry, wanted) => self.considered = Some(Considered { entry, wanted }),
             Settlement::Flushed(end) => self.flushed = Some(end),
         }
         self.count += 1;
@@ -75,8 +75,8 @@ impl ToldSettled {
         if self.settled != Settled::default() {
             control.send(Message::Settled(self.settled).into_bytes()).await?;
         }
-        if let Some(entry) = self.considered {
-            control.send(Message::Considered(entry).into_bytes()).await?;
+        if let Some(considered) = self.considered {
+            control.send(Message::Considered(considered).into_bytes()).await?;
         }
         if let Some(end) = self.flushed {
             let _ = end.send(());

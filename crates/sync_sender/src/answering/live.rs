@@ -6,24 +6,23 @@ use std::sync::Arc;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use towpath_content::Oid;
+use towpath_protocol::Replies;
 use towpath_store::About;
 
 use super::super::threads;
 use super::Answering;
-use crate::message::{Answers, Message};
-use crate::reading::UnreadFile;
-use crate::source::Located;
+use crate::reading::{Ask, UnreadFile};
 use towpath_content::lock::lock;
 
 impl Answering {
     /// Names a large file by a live object and hashes it meanwhile.
-    pub(super) fn stream(self: &Arc<Self>, entry: u64, located: Located) {
-        let this = Arc::clone(self);
+    pub(super) fn stream(self: &Arc<Self>, ask: Ask, replies: &Arc<Replies>) {
+        let (this, replies) = (Arc::clone(self), Arc::clone(replies));
         let large = Arc::clone(&self.large);
         self.runtime.spawn(async move {
             let Ok(_permit) = large.acquire_owned().await else { return };
             let working = threads::spawn(move || {
-                if let Err(error) = this.stream_blocking(entry, located) {
+                if let Err(error) = this.stream_blocking(&ask, &replies) {
                     tracing::debug!(%error, "a large file could not be offered");
                 }
             });
@@ -31,26 +30,25 @@ impl Answering {
         });
     }
 
-    fn stream_blocking(&self, entry: u64, located: Located) -> Result<(), Box<dyn Error>> {
+    fn stream_blocking(&self, ask: &Ask, replies: &Replies) -> Result<(), Box<dyn Error>> {
         let mut random = [0; 32];
         getrandom(&mut random[..], GetRandomFlags::empty())?;
         let live = Oid::Live(random);
-        let path = located.whole_path();
-        let opened = located.open().map_err(UnreadFile::from);
-        let answer = match &opened {
-            Ok(_) => self.named(entry, located.clone(), live),
-            Err(error) => self.refused(entry, &located, error),
+        let (located, path) = (&ask.located, ask.located.whole_path());
+        let file = match located.open().map_err(UnreadFile::from) {
+            Ok(file) => file,
+            Err(error) => {
+                self.refuse(ask.tag, located, &error, replies);
+                return Err(error.into());
+            }
         };
-        self.send(Message::Answers(Answers { answers: vec![answer] }))?;
-        let file = opened?;
+        let answer = self.named(ask, live);
+        self.send_answers(vec![answer], replies)?;
         match self.store.put_open_file(file, &path, &live, &About::default()) {
             Ok((content, _)) => {
                 // From here on the receiver may ask for it by its content.
-                let mut asked = lock(&self.asked);
-                if let Some(asked) = asked.get_mut(&entry)
-                    && asked.oids.insert(content)
-                {
-                    self.offers.add(content);
+                if let Some(file) = lock(&self.wanted).get_mut(&ask.entry) {
+                    self.offer(file, content);
                 }
                 Ok(())
             }
@@ -58,9 +56,9 @@ impl Answering {
                 let error = UnreadFile::from(error);
                 // It stays on offer: the receiver is to learn from the store that it is lost, and may have
                 // reported it already.
-                if let Some(asked) = lock(&self.asked).get_mut(&entry) {
-                    asked.is_told = true;
-                    self.tell_failed(&located, &error);
+                if let Some(file) = lock(&self.wanted).get_mut(&ask.entry) {
+                    file.is_told = true;
+                    self.tell_failed(located, &error);
                 }
                 Err(error.into())
             }

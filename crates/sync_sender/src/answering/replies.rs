@@ -2,70 +2,82 @@
 
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use towpath_api::copy::FailureKind;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::Reply;
-use towpath_content::tree::Time;
+use towpath_protocol::Replies;
+use towpath_protocol::offer::EntryTag;
 use towpath_store::FileRecord;
+use towpath_transfer::Outcome;
+use towpath_transfer::offer::{EntryBody, EntryContent};
 
-use super::{Answering, Asked};
+use super::{Answering, WantedFile};
 use crate::events::FailedEntry;
 use crate::exchange::Exchange;
-use crate::message::Answer;
 use crate::reading::{Ask, Read, UnreadFile, now};
 use crate::source::Located;
 use towpath_content::lock::lock;
 use towpath_targets::index_record::store_stamp;
 
+/// An answer to an ask.
+pub(super) type NamedAnswer = (EntryTag, EntryContent);
+
+/// What goes behind a reply.
+type InParts = (Located, Box<Exchange>);
+
 impl Answering {
-    /// The answer for one file that was read, and what goes behind it.
+    /// The answer for one file that was read, and what goes behind it; none if it is refused.
     pub(super) fn reply(
         &self,
         read: Result<Read, UnreadFile>,
-        ask: Ask,
-    ) -> (Answer, Option<(Located, Box<Exchange>)>) {
-        let Ask { entry, mut located, .. } = ask;
+        mut ask: Ask,
+        replies: &Replies,
+    ) -> Option<(EntryContent, Option<InParts>)> {
         let read = match read {
             Ok(read) => read,
-            Err(error) => return (self.refused(entry, &located, &error), None),
+            Err(error) => {
+                self.refuse(ask.tag, &ask.located, &error, replies);
+                return None;
+            }
         };
         if let Some(record) = hashed(&read) {
-            located.stamp = now(&located.stamp, &record.stamp);
+            ask.located.stamp = now(&ask.located.stamp, &record.stamp);
         }
         let answer = match read {
-            Read::Hashed(record) => self.named(entry, located, record.oid),
-            Read::Changed(record, reply, exchange) => {
-                return self.changed(entry, located, &record, &reply, exchange);
-            }
+            Read::Hashed(record) => self.named(&ask, record.oid).1,
+            Read::Changed(record, reply, exchange) => return Some(self.changed(ask, &record, reply, exchange)),
             Read::Whole(stamp, content) => {
-                located.stamp = now(&located.stamp, &stamp);
-                self.whole(entry, located, content)
+                ask.located.stamp = now(&ask.located.stamp, &stamp);
+                // Nothing of it will be fetched.
+                answer_of(&ask.located, Some(Oid::of(&content)), EntryBody::Whole(content.into()))
             }
         };
-        (answer, None)
+        Some((answer, None))
     }
 
     /// The same for one of which the receiver has an older version.
     fn changed(
         &self,
-        entry: u64,
-        located: Located,
+        ask: Ask,
         record: &FileRecord,
-        reply: &Reply,
+        reply: Reply,
         exchange: Box<Exchange>,
-    ) -> (Answer, Option<(Located, Box<Exchange>)>) {
-        let bytes = Bytes::from(reply.to_bytes());
-        if *reply == Reply::UnknownBase {
-            self.misses.fetch_add(1, Ordering::Relaxed);
-            lock(&self.lacking).insert(entry, located);
-            return (Answer { entry, reply: bytes, ..Answer::default() }, None);
-        }
-        let mut answer = Answer { reply: bytes, ..self.named(entry, located.clone(), record.oid) };
-        if *reply == Reply::Same {
-            answer.oid = Bytes::new();
-        }
-        (answer, (*reply == Reply::InParts).then_some((located, exchange)))
+    ) -> (EntryContent, Option<InParts>) {
+        let is_in_parts = reply == Reply::InParts;
+        let oid = match reply {
+            Reply::UnknownBase => {
+                self.misses.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+            // The receiver knows it by that name.
+            Reply::Same => {
+                self.named(&ask, record.oid);
+                None
+            }
+            Reply::GivenUp | Reply::Whole(_) | Reply::InParts => self.named(&ask, record.oid).1.oid,
+        };
+        let answer = answer_of(&ask.located, oid, EntryBody::Delta(reply));
+        (answer, is_in_parts.then_some((ask.located, exchange)))
     }
 
     /// The name of a file's content, if the index knows it and the content is not to go with it.
@@ -79,24 +91,25 @@ impl Answering {
         self.store.known(dir, &[(name, store_stamp(stamp))]).ok()?.into_iter().next().flatten()
     }
 
-    /// A file whose content goes with its name: nothing of it will be fetched.
-    fn whole(&self, entry: u64, located: Located, content: Vec<u8>) -> Answer {
-        let oid = Oid::of(&content);
-        let answer = answer_of(entry, &located, &oid, content.into());
-        lock(&self.asked).entry(entry).or_insert_with(|| Asked::new(located));
-        answer
+    /// The name of a file's content, which may be fetched from here on.
+    pub(super) fn named(&self, ask: &Ask, oid: Oid) -> NamedAnswer {
+        if let Some(file) = lock(&self.wanted).get_mut(&ask.entry) {
+            self.offer(file, oid);
+        }
+        (ask.tag, answer_of(&ask.located, Some(oid), EntryBody::Named))
     }
 
-    pub(super) fn named(&self, entry: u64, located: Located, oid: Oid) -> Answer {
-        let answer = answer_of(entry, &located, &oid, Bytes::new());
-        self.offers.add(oid);
-        lock(&self.asked).entry(entry).or_insert_with(|| Asked::new(located)).oids.insert(oid);
-        answer
+    /// A file may be fetched by this name until it is settled.
+    pub(super) fn offer(&self, file: &mut WantedFile, oid: Oid) {
+        if file.oids.insert(oid) {
+            self.offers.add(oid);
+        }
     }
 
-    pub(super) fn refused(&self, entry: u64, located: &Located, error: &UnreadFile) -> Answer {
+    /// A file can't be had; the person learns why.
+    pub(super) fn refuse(&self, tag: EntryTag, located: &Located, error: &UnreadFile, replies: &Replies) {
         self.tell_failed(located, error);
-        Answer { entry, ..Answer::default() }
+        replies.refuse(tag, &Outcome::NotHere);
     }
 
     pub(super) fn tell_failed(&self, located: &Located, error: &UnreadFile) {
@@ -115,17 +128,7 @@ pub(super) fn hashed(read: &Read) -> Option<FileRecord> {
     }
 }
 
-fn answer_of(entry: u64, located: &Located, oid: &Oid, content: Bytes) -> Answer {
-    let Time { seconds, nanos } = located.stamp.modified;
-    let oid = Bytes::copy_from_slice(&oid.to_bytes());
-    Answer {
-        entry,
-        oid,
-        size: located.stamp.size,
-        seconds,
-        nanos,
-        is_sparse: located.is_sparse,
-        content,
-        ..Answer::default()
-    }
+fn answer_of(located: &Located, oid: Option<Oid>, body: EntryBody) -> EntryContent {
+    let (size, modified) = (located.stamp.size, located.stamp.modified);
+    EntryContent { oid, size, modified, is_sparse: located.is_sparse, body }
 }
