@@ -87,28 +87,50 @@ impl DeltaReceiver {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::time::Duration;
 
+    use bytes::Bytes;
+    use tokio::sync::mpsc;
     use towpath_content::delta::exchange::{Base, DeltaRun, Request, SignedParts};
-    use towpath_protocol::ControlReceiver;
+    use towpath_content::lock::lock;
     use towpath_store::doubles::noise;
+    use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery, EntrySink, EntryWant, SignatureWay};
+    use towpath_transfer::{BoxFuture, Outcome, Tag};
 
-    use super::super::endpoint::joined;
     use super::super::file::tests::file_of;
-    use super::super::message::{Asks, Bases, DeltaMessage, Message};
     use super::super::sender_role::tests::sender_of;
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(60);
     const SIZE: usize = 20 << 20;
     const ENTRY: u64 = 2;
+    const TAG: Tag = 1;
 
-    async fn next(inbox: &mut ControlReceiver) -> Message {
-        Message::from_bytes(tokio::time::timeout(LIMIT, inbox.next()).await.unwrap().unwrap()).unwrap()
+    /// Takes what comes of the file.
+    struct Came {
+        came: mpsc::UnboundedSender<Result<EntryContent, Bytes>>,
+        way: Mutex<Option<Arc<dyn SignatureWay>>>,
     }
 
-    fn message(bytes: Vec<u8>) -> DeltaMessage {
-        DeltaMessage { entry: ENTRY, bytes: bytes.into() }
+    impl EntrySink for Came {
+        fn asked(&self, _tags: &[Tag], way: Arc<dyn SignatureWay>) {
+            *lock(&self.way) = Some(way);
+        }
+
+        fn contents(&self, contents: Vec<(Tag, EntryContent)>, _kept: usize) -> BoxFuture<'_, ()> {
+            contents.into_iter().for_each(|(_, content)| drop(self.came.send(Ok(content))));
+            Box::pin(async {})
+        }
+
+        fn run(&self, _tag: Tag, run: Bytes) -> BoxFuture<'_, ()> {
+            let _ = self.came.send(Err(run));
+            Box::pin(async {})
+        }
+
+        fn outcome(&self, _tag: Tag, outcome: Outcome) {
+            panic!("{outcome:?}")
+        }
     }
 
     /// Asks a sender for a file of three parts, of which one is signed ahead; gives up with signature number `give_up_at`.
@@ -119,20 +141,27 @@ mod tests {
         std::fs::create_dir(&from).unwrap();
         std::fs::write(from.join("file"), new).unwrap();
         std::fs::write(&base, old).unwrap();
-        let (sender, mut inbox, _connection) = sender_of(home.path(), from).await;
-        let (asks, asked) = tokio::sync::mpsc::unbounded_channel();
-        let answering = Arc::clone(&sender);
-        let answering = tokio::task::spawn_blocking(move || answering.answer_all(asked));
-        let hear = |message| sender.recv(message, &asks).unwrap();
+        let sending = sender_of(home.path(), from).await;
+        let (came_in, mut inbox) = mpsc::unbounded_channel();
+        let sink = Arc::new(Came { came: came_in, way: Mutex::default() });
+        let request = Request { base: Base::Parts { count: 3, ahead: 1 }, is_guess: false, outlines: 2 };
+        let query =
+            EntryQuery { entry: ENTRY, compare: false, inline: 0, pack: 0, base: Some(request.clone()) };
+        let want = EntryWant { tag: TAG, query: Arc::new(query) };
+        let (far, asking) = (Arc::clone(&sending.far), Arc::clone(&sink));
+        tokio::spawn(async move { far.get_entries(vec![want], asking).await });
+        let way = loop {
+            match lock(&sink.way).clone() {
+                Some(way) => break way,
+                None => std::thread::yield_now(),
+            }
+        };
         let mut signed = 0;
         let mut sign = |signature: NextSignature| {
             let signature = if signed == give_up_at { NextSignature::GivenUp } else { signature };
             signed += 1;
-            hear(Message::NextSignature(message(signature.to_bytes())));
+            way.send(TAG, &signature);
         };
-        let request = Request { base: Base::Parts { count: 3, ahead: 1 }, is_guess: false, outlines: 2 };
-        hear(Message::Bases(Bases { bases: vec![message(request.to_bytes())] }));
-        hear(Message::Asks(Asks { entries: vec![ENTRY], ..Asks::default() }));
         let parts = SignedParts::new(old.len() as u64, new.len() as u64, 3).unwrap();
         let first = &old[..parts.base(0).unwrap().end as usize];
         sign(NextSignature::Signed(parts.sign(0, first, true).unwrap()));
@@ -144,16 +173,15 @@ mod tests {
             DeltaReceiver { file, oid: Oid::of(new), base, requester, is_open, is_failed: false };
         let (mut made, mut came) = (vec![0; new.len()], 0);
         let end = loop {
-            match next(&mut inbox).await {
-                Message::Delta(run) => {
-                    came += run.bytes.len();
-                    receiver.requester.recv_run(DeltaRun::from_bytes(&run.bytes).unwrap(), true).unwrap();
+            match tokio::time::timeout(LIMIT, inbox.recv()).await.unwrap().unwrap() {
+                Err(run) => {
+                    came += run.len();
+                    receiver.requester.recv_run(DeltaRun::from_bytes(&run).unwrap(), true).unwrap();
                 }
-                Message::Answers(told) => {
-                    let reply = told.answers[0].reply().unwrap().unwrap();
-                    receiver.requester.recv_reply(reply, told.answers[0].size).unwrap();
+                Ok(content) => {
+                    let EntryBody::Delta(reply) = content.body else { panic!("no reply") };
+                    receiver.requester.recv_reply(reply, content.size).unwrap();
                 }
-                _ => continue,
             }
             let mut write = |_: &CopyFile, _: &Oid, part: &MadePart, _: &mut bool| {
                 made[part.offset as usize..][..part.content.len()].copy_from_slice(&part.content);
@@ -168,8 +196,6 @@ mod tests {
                 break end;
             }
         };
-        drop(asks);
-        joined(answering).await.unwrap();
         (end == RequesterEnd::Written).then_some((made, came))
     }
 

@@ -4,8 +4,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 use towpath_link::Identity;
 use towpath_link::tcp::{DialError, Listener, Timeouts, dial};

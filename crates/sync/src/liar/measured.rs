@@ -5,11 +5,11 @@ use std::fs;
 use std::process::Command;
 
 use towpath_api::copy::{CopyEvent, FailureKind};
-use towpath_content::delta::exchange::NextSignature;
 use towpath_content::tree::{Event, Xattr};
+use towpath_transfer::offer::EntryQuery;
 
-use super::super::message::{Answer, Answers, Asks, Bases, DeltaMessage, EndReport, Message, Settled};
-use super::floods::{bloated, named_base};
+use super::super::message::{EndReport, Entries, Message, Settled};
+use super::floods::{bloated, in_parts};
 use super::{Carrier, Scene, Step, dir, end, leaf, one};
 
 /// Variable with the flood that a process of its own measures.
@@ -19,24 +19,18 @@ const THIS: &str = "liar::measured::a_flood_in_a_process_of_its_own";
 /// A flood, and whether it is a sender's, against the real receiver.
 type Flood = (&'static str, bool, fn() -> Vec<Step>);
 
-const FLOODS: [Flood; 13] = [
+const FLOODS: [Flood; 11] = [
     ("nothing", true, || vec![one(&[]), end()]),
     ("a deep tree of long names", true, || [deep(|_| {}), vec![end()]].concat()),
     ("a deep tree of attributes", true, || [deep(full), vec![end()]].concat()),
     ("files without their contents", true, many),
     ("directories told as closed", true, || vec![Step::Flood(2_000_000, Message::Closed)]),
-    ("answers that unpack to much", true, || {
-        let receives = Step::Recv(|received| matches!(received, Message::Asks(_)));
-        vec![files(100), end(), receives, Step::Flood(100, |at| bloated(answer(2 + at)))]
-    }),
+    ("entries that unpack to much", true, || vec![files(100), Step::Flood(100, bloated)]),
     ("complaints", true, || vec![Step::Flood(20_000, complaint), Step::HangUp]),
     ("nothing", false, || vec![receives_the_tree(), finished()]),
-    ("bases that unpack to much", false, || {
-        vec![receives_the_tree(), Step::Flood(5000, |at| bloated(base(2 + at))), finished()]
-    }),
-    ("asks", false, || vec![receives_the_tree(), Step::Flood(5000, |at| asks(2 + at)), finished()]),
-    ("signatures that nobody waits for", false, || {
-        vec![receives_the_tree(), Step::Flood(1000, |at| signature(2 + at))]
+    ("asks", false, || {
+        let asks = (0..2000).map(|at| Step::Ask(asks(2 + at % 5000)));
+        [receives_the_tree()].into_iter().chain(asks).chain([finished()]).collect()
     }),
     ("files settled again and again", false, || {
         vec![receives_the_tree(), Step::Flood(20_000, settled), finished()]
@@ -49,13 +43,7 @@ fn finished() -> Step {
 }
 
 fn receives_the_tree() -> Step {
-    Step::Recv(|received| matches!(received, Message::Entries(bytes) if bytes.is_empty()))
-}
-
-fn in_parts(tree: Step) -> Vec<Step> {
-    let Step::Send(Message::Entries(bytes)) = tree else { unreachable!() };
-    let parts = (0..bytes.len()).step_by(65536);
-    parts.map(|at| Step::Send(Message::Entries(bytes.slice(at..bytes.len().min(at + 65536))))).collect()
+    Step::Recv(|received| matches!(received, Message::Entries(end) if *end == Entries::default()))
 }
 
 fn full(event: &mut Event) {
@@ -82,22 +70,8 @@ fn many() -> Vec<Step> {
     in_parts(one(&(0..200_000).map(|number| leaf(&format!("{number:06}{name}"), 1)).collect::<Vec<_>>()))
 }
 
-fn answer(entry: u64) -> Message {
-    let oid = towpath_content::Oid::of(b"x").to_bytes().to_vec().into();
-    Message::Answers(Answers { answers: vec![Answer { entry, oid, size: 1, ..Answer::default() }] })
-}
-
-fn base(entry: u64) -> Message {
-    Message::Bases(Bases { bases: vec![named_base(entry)] })
-}
-
-fn asks(entry: u64) -> Message {
-    Message::Asks(Asks { entries: vec![entry], ..Asks::default() })
-}
-
-fn signature(entry: u64) -> Message {
-    let signature = NextSignature::Signed(vec![7; 100_000]);
-    Message::NextSignature(DeltaMessage { entry, bytes: signature.to_bytes().into() })
+fn asks(entry: u64) -> EntryQuery {
+    EntryQuery { entry, compare: false, inline: 64 << 10, pack: 0, base: None }
 }
 
 fn settled(_: u64) -> Message {

@@ -15,26 +15,31 @@ mod measured;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
+use tokio::sync::mpsc;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, Mode, Via};
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
 use towpath_link::doubles::connected;
 use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
-use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig};
+use towpath_protocol::offer::{EntryAsk, EntryTag, Offer};
+use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Replies};
+use towpath_content::delta::exchange::{DeltaRun, NextSignature};
+use towpath_transfer::offer::{EntryContent, EntryQuery, EntrySink, EntryWant, SignatureWay};
+use towpath_transfer::{BoxFuture, Outcome, Tag};
 
 use super::endpoint::{Endpoint, peer_config, peer_service};
 use super::events::{EventInbox, events};
 use super::merge::Destined;
-use super::message::Message;
+use super::message::{Entries, Message};
 use super::receiver_role::receive;
 use super::sender_role::send;
 use super::source::Sources;
 use crate::error::CopyError;
 use crate::host::Host;
+use towpath_content::lock::lock;
 
 /// Time that a lie may take to be found out, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -61,6 +66,20 @@ pub enum Step {
     Recv(fn(&Message) -> bool),
     /// Ends its direction.
     HangUp,
+    /// Waits until the other side asks for an entry.
+    RecvAsk,
+    /// Answers the ask.
+    Answer(EntryContent),
+    /// Sends a run of it.
+    Run(Vec<u8>),
+    /// Refuses it.
+    Refuse(Outcome),
+    /// Asks for an entry.
+    Ask(EntryQuery),
+    /// Waits until an entry that it asked for has ended.
+    RecvEnd,
+    /// Sends a signature of the entry that it asked for last.
+    Signature(NextSignature),
 }
 
 /// End of a copy with a liar.
@@ -84,8 +103,8 @@ pub struct Scene {
 pub struct Ended {
     pub result: Result<CopySummary, CopyError>,
     pub complaints: Vec<String>,
-    /// Messages that the liar waited for.
-    pub received: Vec<Message>,
+    /// Answers that the liar waited for: contents, or outcomes.
+    pub answers: Vec<Result<EntryContent, Outcome>>,
 }
 
 impl Scene {
@@ -107,12 +126,12 @@ impl Scene {
         path
     }
 
-    /// The real side, its events, and the liar's end.
+    /// The real side, its events, and the liar.
     async fn endpoints(
         &self,
         carrier: Carrier,
         is_remote_end: bool,
-    ) -> (Endpoint, ControlReceiver, EventInbox, Arc<Peer>) {
+    ) -> (Endpoint, ControlReceiver, EventInbox, Liar) {
         let host = Host::below(&self.path("home"));
         let [near, far] = match carrier {
             Carrier::Pipe => connected([host.identity.node_id(); 2]).await,
@@ -120,40 +139,38 @@ impl Scene {
         };
         let options = self.options.clone();
         let (offers, peers) = peer_service(&host);
+        let service = Arc::clone(&peers);
         let peer = Peer::start(near, peer_config(&host, &options, Arc::default()), Some(peers));
-        let liar = Peer::start(far, PeerConfig { control: true, ..PeerConfig::default() }, None);
+        let liar = Liar::start(far, &host);
         let (control, inbox) = peer.control().unwrap();
         let (events, reports) = events(crate::host::plain);
-        let (takes_bases, other) = (true, "the liar".into());
+        let other = "the liar".into();
         let endpoint =
-            Endpoint { host, peer, control, offers, events, options, is_remote_end, takes_bases, other };
+            Endpoint { host, peer, control, offers, service, events, options, is_remote_end, other };
         (endpoint, inbox, reports, liar)
     }
 
     /// A receiver of a pull or push to `destined`, and a sender that follows the script.
     pub async fn receive(&self, carrier: Carrier, is_pull: bool, destined: Destined, lie: &[Step]) -> Ended {
-        let (endpoint, mut inbox, reports, liar) = self.endpoints(carrier, !is_pull).await;
-        let mut received = Vec::new();
+        let (endpoint, mut inbox, reports, mut liar) = self.endpoints(carrier, !is_pull).await;
         let result = {
             let receiving = receive(&endpoint, destined, &mut inbox, None, &[]);
-            with(receiving, follow_script(&liar, lie, &mut received)).await
+            with(receiving, liar.follow_script(lie)).await
         };
         drop(endpoint);
-        Ended { result, complaints: complaints(reports).await, received }
+        Ended { result, complaints: complaints(reports).await, answers: liar.answers }
     }
 
     /// A sender of what is in `from`, by push or pull, and a receiver that follows the script.
     pub async fn send(&self, carrier: Carrier, is_pull: bool, lie: &[Step]) -> Ended {
-        let (endpoint, mut inbox, reports, liar) = self.endpoints(carrier, is_pull).await;
+        let (endpoint, mut inbox, reports, mut liar) = self.endpoints(carrier, is_pull).await;
         let sources = Sources::open(&[self.path("from")], true, &self.options).unwrap();
-        let (_stood_in, stood) = tokio::sync::mpsc::unbounded_channel();
-        let mut received = Vec::new();
         let result = {
-            let sending = send(&endpoint, sources, &mut inbox, stood);
-            with(sending, follow_script(&liar, lie, &mut received)).await
+            let sending = send(&endpoint, sources, &mut inbox);
+            with(sending, liar.follow_script(lie)).await
         };
         drop(endpoint);
-        Ended { result, complaints: complaints(reports).await, received }
+        Ended { result, complaints: complaints(reports).await, answers: liar.answers }
     }
 
     /// Destination of a directory's contents: into `to`.
@@ -187,43 +204,141 @@ async fn with<T>(real: impl Future<Output = T>, liar: impl Future<Output = ()>) 
     }
 }
 
-/// Follows a script, then listens to the end.
-async fn follow_script(liar: &Arc<Peer>, lie: &[Step], all: &mut Vec<Message>) {
-    let (control, mut inbox) = liar.control().unwrap();
-    let mut control = Some(control);
-    for step in lie {
-        match step {
-            Step::Send(message) => send_bytes(control.as_ref(), message.clone().into_bytes()).await,
-            Step::Raw(bytes) => send_bytes(control.as_ref(), Bytes::copy_from_slice(bytes)).await,
-            Step::Flood(count, message) => {
-                for number in 0..*count {
-                    send_bytes(control.as_ref(), message(number).into_bytes()).await;
-                }
-            }
-            Step::HangUp => drop(control.take()),
-            Step::Recv(is_it) => {
-                while let Some(received) = inbox.next().await.map(read) {
-                    if is_it(&received) {
-                        all.push(received);
-                        break;
-                    }
-                }
-            }
-        }
-    }
-    while inbox.next().await.is_some() {}
-    std::future::pending().await
+/// The lying side.
+struct Liar {
+    peer: Arc<Peer>,
+    /// Asks of the other side.
+    asked: mpsc::UnboundedReceiver<(EntryAsk, Arc<Replies>)>,
+    _offer: Arc<dyn Offer>,
+    /// The ask that it answers.
+    ask: Option<(EntryTag, Arc<Replies>)>,
+    /// Its own asks.
+    sink: Arc<LyingSink>,
+    ended: mpsc::UnboundedReceiver<Result<EntryContent, Outcome>>,
+    answers: Vec<Result<EntryContent, Outcome>>,
+    next_tag: Tag,
 }
 
-async fn send_bytes(control: Option<&ControlSender>, bytes: Bytes) {
+impl Liar {
+    fn start(connection: Connection, host: &Arc<Host>) -> Self {
+        let (asked_in, asked) = mpsc::unbounded_channel();
+        let offer: Arc<dyn Offer> = Arc::new(LyingOffer(asked_in));
+        let (_, service) = peer_service(host);
+        service.set_offer(Arc::downgrade(&offer));
+        let config = PeerConfig { control: true, ..PeerConfig::default() };
+        let peer = Peer::start(connection, config, Some(service));
+        let (ended_in, ended) = mpsc::unbounded_channel();
+        let sink = Arc::new(LyingSink { ended: ended_in, way: Mutex::default() });
+        Self { peer, asked, _offer: offer, ask: None, sink, ended, answers: Vec::new(), next_tag: 1 }
+    }
+
+    /// Follows a script, then listens to the end.
+    async fn follow_script(&mut self, lie: &[Step]) {
+        let (control, mut inbox) = self.peer.control().unwrap();
+        let mut control = Some(control);
+        for step in lie {
+            match step {
+                Step::Send(message) => send_bytes(control.as_ref(), message.clone().into_bytes()).await,
+                Step::Raw(bytes) => send_bytes(control.as_ref(), bytes.clone().into()).await,
+                Step::Flood(count, message) => {
+                    for number in 0..*count {
+                        send_bytes(control.as_ref(), message(number).into_bytes()).await;
+                    }
+                }
+                Step::HangUp => drop(control.take()),
+                Step::Recv(is_it) => {
+                    while let Some(received) = inbox.next().await {
+                        if is_it(&Message::from_bytes(received).unwrap()) {
+                            break;
+                        }
+                    }
+                }
+                step => self.step(step).await,
+            }
+        }
+        while inbox.next().await.is_some() {}
+        std::future::pending().await
+    }
+
+    /// A step that is about contents. The other side may have had enough.
+    async fn step(&mut self, step: &Step) {
+        match step {
+            Step::RecvAsk => {
+                let (ask, replies) = self.asked.recv().await.unwrap();
+                self.ask = Some((ask.tag, replies));
+            }
+            Step::Answer(content) => {
+                let (tag, replies) = self.ask.as_ref().unwrap();
+                let _ = replies.send(vec![(*tag, content.clone())], 0).await;
+            }
+            Step::Run(run) => {
+                let (tag, replies) = self.ask.as_ref().unwrap();
+                let _ = replies.send_run(*tag, &DeltaRun::from_bytes(run).unwrap()).await;
+            }
+            Step::Refuse(outcome) => {
+                let (tag, replies) = self.ask.as_ref().unwrap();
+                replies.refuse(*tag, outcome);
+            }
+            Step::Ask(query) => {
+                let want = EntryWant { tag: self.next_tag, query: Arc::new(query.clone()) };
+                self.next_tag += 1;
+                let (peer, sink) = (Arc::clone(&self.peer), Arc::clone(&self.sink));
+                tokio::spawn(async move { peer.get_entries(vec![want], sink).await });
+                // The way is told as soon as it was sent.
+                while lock(&self.sink.way).as_ref().is_none_or(|(tag, _)| *tag + 1 != self.next_tag) {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Step::RecvEnd => self.answers.extend(self.ended.recv().await),
+            Step::Signature(signature) => {
+                let way = lock(&self.sink.way).clone();
+                way.into_iter().for_each(|(tag, way)| way.send(tag, signature));
+            }
+            _ => unreachable!("a message"),
+        }
+    }
+}
+
+/// Keeps all asks for the script.
+struct LyingOffer(mpsc::UnboundedSender<(EntryAsk, Arc<Replies>)>);
+
+impl Offer for LyingOffer {
+    fn answer(&self, asks: Vec<EntryAsk>, replies: &Arc<Replies>) {
+        asks.into_iter().for_each(|ask| drop(self.0.send((ask, Arc::clone(replies)))));
+    }
+}
+
+/// Takes what comes of a liar's asks.
+struct LyingSink {
+    ended: mpsc::UnboundedSender<Result<EntryContent, Outcome>>,
+    /// The way of the last ask.
+    way: Mutex<Option<(Tag, Arc<dyn SignatureWay>)>>,
+}
+
+impl EntrySink for LyingSink {
+    fn asked(&self, tags: &[Tag], way: Arc<dyn SignatureWay>) {
+        *lock(&self.way) = Some((tags[0], way));
+    }
+
+    fn contents(&self, contents: Vec<(Tag, EntryContent)>, _kept: usize) -> BoxFuture<'_, ()> {
+        contents.into_iter().for_each(|(_, content)| drop(self.ended.send(Ok(content))));
+        Box::pin(async {})
+    }
+
+    fn run(&self, _tag: Tag, _run: bytes::Bytes) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn outcome(&self, _tag: Tag, outcome: Outcome) {
+        let _ = self.ended.send(Err(outcome));
+    }
+}
+
+async fn send_bytes(control: Option<&ControlSender>, bytes: bytes::Bytes) {
     // The other side may have had enough.
     if let Some(control) = control {
         let _ = control.send(bytes).await;
     }
-}
-
-fn read(bytes: Bytes) -> Message {
-    Message::from_bytes(bytes).unwrap()
 }
 
 async fn complaints(reports: EventInbox) -> Vec<String> {
@@ -268,7 +383,12 @@ pub fn tree(steps: &[Event]) -> Step {
     encoder.push(&dir("")).unwrap();
     steps.iter().for_each(|step| encoder.push(step).unwrap());
     encoder.push(&Event::Leave).unwrap();
-    Step::Send(Message::Entries(encoder.finish().unwrap().into()))
+    entries(&encoder.finish().unwrap())
+}
+
+/// Bytes of a descriptor as they are.
+pub fn entries(bytes: &[u8]) -> Step {
+    Step::Send(Message::Entries(Entries::new(bytes.to_vec().into(), 0)))
 }
 
 /// One directory, which is entry 1, with these steps in it: the first is entry 2.
@@ -278,7 +398,7 @@ pub fn one(steps: &[Event]) -> Step {
 
 /// Step that ends the tree.
 pub fn end() -> Step {
-    Step::Send(Message::Entries(Bytes::new()))
+    Step::Send(Message::Entries(Entries::default()))
 }
 
 /// Everything below a directory, with what files hold, to see whether anything changed.
