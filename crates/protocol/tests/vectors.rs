@@ -77,21 +77,36 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("describe and follow", Body::Describe(describe)),
         (
             "get pieces 4 to 8 of an object that block 3 mentions",
-            Body::Get(wire::Get { request: 2, root: root.clone(), wants: vec![want.clone()], urgency: 0 }),
+            Body::Get(wire::Get {
+                request: 2,
+                root: root.clone(),
+                wants: vec![want.clone()],
+                ..wire::Get::default()
+            }),
         ),
         ("describe with the recipe", Body::Describe(recipe)),
         ("part of a recipe: the root and two nodes", Body::Recipe(part)),
         (
             "get bytes 70000 to 70099 of an object, and a chunk by its hash",
-            Body::Get(wire::Get { request: 3, root: root.clone(), wants: vec![span, chunk], urgency: 0 }),
+            Body::Get(wire::Get {
+                request: 3,
+                root: root.clone(),
+                wants: vec![span, chunk],
+                ..wire::Get::default()
+            }),
         ),
         (
             "get bytes 70000 to 70099 of an object, which may resemble what was signed so",
-            Body::Get(wire::Get { request: 4, root: root.clone(), wants: vec![similar], urgency: 0 }),
+            Body::Get(wire::Get {
+                request: 4,
+                root: root.clone(),
+                wants: vec![similar],
+                ..wire::Get::default()
+            }),
         ),
         (
             "get pieces 4 to 8 with urgency -3: what else its node asks for goes first",
-            Body::Get(wire::Get { request: 5, root, wants: vec![want], urgency: -3 }),
+            Body::Get(wire::Get { request: 5, root, wants: vec![want], urgency: -3, ..wire::Get::default() }),
         ),
         ("describe with samples", Body::Describe(sampled)),
         ("samples of pieces from 32 on", Body::Samples(samples)),

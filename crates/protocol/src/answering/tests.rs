@@ -77,7 +77,7 @@ fn guest() -> Answering {
 }
 
 fn get(request: u32, wants: Vec<WireWant>) -> Body {
-    Body::Get(Get { request, root: oid_field(&ROOT), wants, urgency: 0 })
+    Body::Get(Get { request, root: oid_field(&ROOT), wants, ..Get::default() })
 }
 
 fn piece(oid: &Oid, first: u64) -> WireWant {

@@ -85,7 +85,7 @@ impl End {
                 Effect::Send(body) => self.send(body),
                 Effect::Greeted { encoding: Some(encoding), .. } => self.answering.encode(encoding),
                 Effect::Request(body) => match self.answering.take(body, &Keys) {
-                    Ok(Taken::Nothing) => {}
+                    Ok(Taken::Nothing | Taken::Entries(_)) => {}
                     Ok(Taken::Answer(answer)) => self.answers.push_back(answer),
                     Ok(Taken::Refused(messages)) => self.session.refuse(messages),
                     Err(why) => self.session.close(Some(why)),
@@ -545,8 +545,9 @@ fn a_proof_counts_for_what_is_asked_after_it() {
     b.send_at(now, hello(&config()));
     b.out.clear();
     let want = WireWant { oid: oid_field(&oid), count: 1, ..WireWant::default() };
-    let get =
-        |request| Body::Get(Get { request, root: oid_field(&oid), wants: vec![want.clone()], urgency: 0 });
+    let get = |request| {
+        Body::Get(Get { request, root: oid_field(&oid), wants: vec![want.clone()], ..Get::default() })
+    };
     b.send_at(now, get(1));
     let proof = Bytes::copy_from_slice(&SECRET.prove(&BINDING, &NodeId([1; 32]), &oid));
     b.send_at(now, Body::Prove(Prove { root: oid_field(&oid), proof }));
