@@ -87,17 +87,14 @@ impl DeltaReceiver {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::time::Duration;
 
-    use bytes::Bytes;
-    use tokio::sync::mpsc;
     use towpath_content::delta::exchange::{Base, DeltaRun, Request, SignedParts};
-    use towpath_content::lock::lock;
     use towpath_store::doubles::noise;
-    use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery, EntrySink, EntryWant, SignatureWay};
-    use towpath_transfer::{BoxFuture, Outcome, Tag};
+    use towpath_transfer::Tag;
+    use towpath_transfer::offer::{EntryBody, EntryQuery, EntryWant};
 
+    use super::super::entry_sink::{Came, TestSink};
     use super::super::file::tests::file_of;
     use super::super::sender_role::tests::sender_of;
     use super::*;
@@ -106,32 +103,6 @@ mod tests {
     const SIZE: usize = 20 << 20;
     const ENTRY: u64 = 2;
     const TAG: Tag = 1;
-
-    /// Takes what comes of the file.
-    struct Came {
-        came: mpsc::UnboundedSender<Result<EntryContent, Bytes>>,
-        way: Mutex<Option<Arc<dyn SignatureWay>>>,
-    }
-
-    impl EntrySink for Came {
-        fn asked(&self, _tags: &[Tag], way: Arc<dyn SignatureWay>) {
-            *lock(&self.way) = Some(way);
-        }
-
-        fn contents(&self, contents: Vec<(Tag, EntryContent)>, _kept: usize) -> BoxFuture<'_, ()> {
-            contents.into_iter().for_each(|(_, content)| drop(self.came.send(Ok(content))));
-            Box::pin(async {})
-        }
-
-        fn run(&self, _tag: Tag, run: Bytes) -> BoxFuture<'_, ()> {
-            let _ = self.came.send(Err(run));
-            Box::pin(async {})
-        }
-
-        fn outcome(&self, _tag: Tag, outcome: Outcome) {
-            panic!("{outcome:?}")
-        }
-    }
 
     /// Asks a sender for a file of three parts, of which one is signed ahead; gives up with signature number `give_up_at`.
     /// What was made, and how many bytes came.
@@ -142,20 +113,14 @@ mod tests {
         std::fs::write(from.join("file"), new).unwrap();
         std::fs::write(&base, old).unwrap();
         let sending = sender_of(home.path(), from).await;
-        let (came_in, mut inbox) = mpsc::unbounded_channel();
-        let sink = Arc::new(Came { came: came_in, way: Mutex::default() });
+        let (sink, mut inbox) = TestSink::new();
         let request = Request { base: Base::Parts { count: 3, ahead: 1 }, is_guess: false, outlines: 2 };
         let query =
             EntryQuery { entry: ENTRY, compare: false, inline: 0, pack: 0, base: Some(request.clone()) };
         let want = EntryWant { tag: TAG, query: Arc::new(query) };
         let (far, asking) = (Arc::clone(&sending.far), Arc::clone(&sink));
         tokio::spawn(async move { far.get_entries(vec![want], asking).await });
-        let way = loop {
-            match lock(&sink.way).clone() {
-                Some(way) => break way,
-                None => std::thread::yield_now(),
-            }
-        };
+        let way = sink.way(TAG).await;
         let mut signed = 0;
         let mut sign = |signature: NextSignature| {
             let signature = if signed == give_up_at { NextSignature::GivenUp } else { signature };
@@ -174,11 +139,12 @@ mod tests {
         let (mut made, mut came) = (vec![0; new.len()], 0);
         let end = loop {
             match tokio::time::timeout(LIMIT, inbox.recv()).await.unwrap().unwrap() {
-                Err(run) => {
+                Came::Outcome(outcome) => panic!("{outcome:?}"),
+                Came::Run(run) => {
                     came += run.len();
                     receiver.requester.recv_run(DeltaRun::from_bytes(&run).unwrap(), true).unwrap();
                 }
-                Ok(content) => {
+                Came::Content(content) => {
                     let EntryBody::Delta(reply) = content.body else { panic!("no reply") };
                     receiver.requester.recv_reply(reply, content.size).unwrap();
                 }

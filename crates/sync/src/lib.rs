@@ -45,6 +45,8 @@ mod delta_requests;
 mod described;
 mod destination_rules;
 mod endpoint;
+#[cfg(test)]
+mod entry_sink;
 mod file;
 mod file_permits;
 mod finish;
@@ -75,7 +77,7 @@ mod watching;
 
 pub use towpath_sync_messages::error;
 use towpath_sync_messages::{events, file_result, message, threads};
-use towpath_sync_sender::{answering, exchange, listed, offers, reading, removal, sender, sent, source};
+use towpath_sync_sender::{answering, exchange, listed, offers, removal, sender, sent, source};
 
 pub use described::{DescribedSource, DescribedTree, copy_described};
 pub use error::CopyError;

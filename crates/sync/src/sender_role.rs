@@ -80,11 +80,14 @@ pub mod tests {
     use towpath_protocol::{ControlSender, Peer, PeerConfig};
 
     use super::super::endpoint::peer_service;
+    use super::super::entry_sink::{Came, TestSink};
     use super::super::events::events;
+    use super::super::message::{Considered, Settled};
     use super::*;
     use crate::host::Host;
     use towpath_api::copy::CopyOptions;
     use towpath_link::doubles::connected;
+    use towpath_transfer::offer::{EntryQuery, EntryWant};
 
     const LIMIT: Duration = Duration::from_secs(20);
 
@@ -116,6 +119,36 @@ pub mod tests {
         service.set_offer(Arc::downgrade(&offer));
         joined(spawn(Arc::clone(&sender), move |sender| sender.send_tree(sources))).await.unwrap();
         Sending { sender, far, inbox, _offer: offer, _near: near, _to_near }
+    }
+
+    /// Whether these entries can be had, one after the other.
+    async fn are_had(sending: &Sending, entries: &[u64]) -> Vec<bool> {
+        let (sink, mut came) = TestSink::new();
+        let mut had = Vec::new();
+        for &entry in entries {
+            let query = EntryQuery { entry, compare: false, inline: 100, pack: 0, base: None };
+            let want = EntryWant { tag: entry, query: Arc::new(query) };
+            sending.far.get_entries(vec![want], Arc::clone(&sink) as _).await;
+            had.push(matches!(came.recv().await.unwrap(), Came::Content(_)));
+        }
+        had
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_wanted_can_be_had_again_until_it_is_settled_and_the_rest_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = folder.path().join("from");
+        std::fs::create_dir(&from).unwrap();
+        ["a", "b", "c"].into_iter().for_each(|name| std::fs::write(from.join(name), name).unwrap());
+        let sending = sender_of(folder.path(), from).await;
+        let [a, b, c] = [2, 3, 4];
+        assert_eq!(are_had(&sending, &[a]).await, [true], "before it is known to be wanted");
+        let considered = Considered { entry: 5, wanted: vec![a, c] };
+        sending.sender.recv(Message::Considered(considered)).unwrap();
+        assert_eq!(are_had(&sending, &[a, b, c]).await, [true, true, false]);
+        let settled = Settled { placed: vec![a], dropped: vec![b], ..Settled::default() };
+        sending.sender.recv(Message::Settled(settled)).unwrap();
+        assert_eq!(are_had(&sending, &[a, b]).await, [false, false]);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -128,7 +128,7 @@ fn answers() -> Vec<Lie> {
     };
     let reply = |reply: &Reply| lie(&|it: &mut EntryContent| it.body = EntryBody::Delta(reply.clone()));
     vec![
-        ("no name", lie(&|it| it.oid = None), End::Error("a content without a name")),
+        ("no name", lie(&|it| it.oid = None), End::Error("hung up")),
         ("other bytes", bytes(b"other"), End::Complaint("a: ")),
         ("more bytes than said", bytes(b"bytes and more"), End::Complaint("a: ")),
         ("another length", lie(&|it| it.size = 9), End::Complaint("a: ")),
@@ -212,7 +212,7 @@ async fn run_all(lies: Vec<Lie>, is_pull: bool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_no_sender_sends_end_the_copy() {
-    assert_eq!(run_all(messages(), true).await, 12);
+    assert_eq!(run_all(messages(), true).await, 13);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

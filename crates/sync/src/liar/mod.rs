@@ -15,7 +15,7 @@ mod measured;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -27,10 +27,11 @@ use towpath_link::{Connection, Identity};
 use towpath_protocol::offer::{EntryAsk, EntryTag, Offer};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Replies};
 use towpath_content::delta::exchange::{DeltaRun, NextSignature};
-use towpath_transfer::offer::{EntryContent, EntryQuery, EntrySink, EntryWant, SignatureWay};
-use towpath_transfer::{BoxFuture, Outcome, Tag};
+use towpath_transfer::offer::{EntryContent, EntryQuery, EntryWant};
+use towpath_transfer::{Outcome, Tag};
 
 use super::endpoint::{Endpoint, peer_config, peer_service};
+use super::entry_sink::{Came, TestSink};
 use super::events::{EventInbox, events};
 use super::merge::Destined;
 use super::message::{Entries, Message};
@@ -39,7 +40,6 @@ use super::sender_role::send;
 use super::source::Sources;
 use crate::error::CopyError;
 use crate::host::Host;
-use towpath_content::lock::lock;
 
 /// Time that a lie may take to be found out, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -103,8 +103,8 @@ pub struct Scene {
 pub struct Ended {
     pub result: Result<CopySummary, CopyError>,
     pub complaints: Vec<String>,
-    /// Answers that the liar waited for: contents, or outcomes.
-    pub answers: Vec<Result<EntryContent, Outcome>>,
+    /// Answers that the liar waited for.
+    pub answers: Vec<Came>,
 }
 
 impl Scene {
@@ -213,10 +213,11 @@ struct Liar {
     /// The ask that it answers.
     ask: Option<(EntryTag, Arc<Replies>)>,
     /// Its own asks.
-    sink: Arc<LyingSink>,
-    ended: mpsc::UnboundedReceiver<Result<EntryContent, Outcome>>,
-    answers: Vec<Result<EntryContent, Outcome>>,
-    next_tag: Tag,
+    sink: Arc<TestSink>,
+    came: mpsc::UnboundedReceiver<Came>,
+    answers: Vec<Came>,
+    /// Of the last of its own asks.
+    tag: Tag,
 }
 
 impl Liar {
@@ -227,9 +228,8 @@ impl Liar {
         service.set_offer(Arc::downgrade(&offer));
         let config = PeerConfig { control: true, ..PeerConfig::default() };
         let peer = Peer::start(connection, config, Some(service));
-        let (ended_in, ended) = mpsc::unbounded_channel();
-        let sink = Arc::new(LyingSink { ended: ended_in, way: Mutex::default() });
-        Self { peer, asked, _offer: offer, ask: None, sink, ended, answers: Vec::new(), next_tag: 1 }
+        let (sink, came) = TestSink::new();
+        Self { peer, asked, _offer: offer, ask: None, sink, came, answers: Vec::new(), tag: 0 }
     }
 
     /// Follows a script, then listens to the end.
@@ -280,20 +280,14 @@ impl Liar {
                 replies.refuse(*tag, outcome);
             }
             Step::Ask(query) => {
-                let want = EntryWant { tag: self.next_tag, query: Arc::new(query.clone()) };
-                self.next_tag += 1;
+                self.tag += 1;
+                let want = EntryWant { tag: self.tag, query: Arc::new(query.clone()) };
                 let (peer, sink) = (Arc::clone(&self.peer), Arc::clone(&self.sink));
                 tokio::spawn(async move { peer.get_entries(vec![want], sink).await });
-                // The way is told as soon as it was sent.
-                while lock(&self.sink.way).as_ref().is_none_or(|(tag, _)| *tag + 1 != self.next_tag) {
-                    tokio::task::yield_now().await;
-                }
+                self.sink.way(self.tag).await;
             }
-            Step::RecvEnd => self.answers.extend(self.ended.recv().await),
-            Step::Signature(signature) => {
-                let way = lock(&self.sink.way).clone();
-                way.into_iter().for_each(|(tag, way)| way.send(tag, signature));
-            }
+            Step::RecvEnd => self.answers.extend(self.came.recv().await),
+            Step::Signature(signature) => self.sink.way(self.tag).await.send(self.tag, signature),
             _ => unreachable!("a message"),
         }
     }
@@ -308,32 +302,6 @@ impl Offer for LyingOffer {
     }
 }
 
-/// Takes what comes of a liar's asks.
-struct LyingSink {
-    ended: mpsc::UnboundedSender<Result<EntryContent, Outcome>>,
-    /// The way of the last ask.
-    way: Mutex<Option<(Tag, Arc<dyn SignatureWay>)>>,
-}
-
-impl EntrySink for LyingSink {
-    fn asked(&self, tags: &[Tag], way: Arc<dyn SignatureWay>) {
-        *lock(&self.way) = Some((tags[0], way));
-    }
-
-    fn contents(&self, contents: Vec<(Tag, EntryContent)>, _kept: usize) -> BoxFuture<'_, ()> {
-        contents.into_iter().for_each(|(_, content)| drop(self.ended.send(Ok(content))));
-        Box::pin(async {})
-    }
-
-    fn run(&self, _tag: Tag, _run: bytes::Bytes) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
-    }
-
-    fn outcome(&self, _tag: Tag, outcome: Outcome) {
-        let _ = self.ended.send(Err(outcome));
-    }
-}
-
 async fn send_bytes(control: Option<&ControlSender>, bytes: bytes::Bytes) {
     // The other side may have had enough.
     if let Some(control) = control {
@@ -342,7 +310,7 @@ async fn send_bytes(control: Option<&ControlSender>, bytes: bytes::Bytes) {
 }
 
 async fn complaints(reports: EventInbox) -> Vec<String> {
-    let (person, mut shown) = tokio::sync::mpsc::channel(1 << 16);
+    let (person, mut shown) = mpsc::channel(1 << 16);
     tokio::time::timeout(LIMIT, reports.show_to(person)).await.unwrap();
     let mut all = Vec::new();
     while let Some(event) = shown.recv().await {
