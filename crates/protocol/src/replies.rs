@@ -196,3 +196,6 @@ fn fitting(want: u32, content: EntryContent) -> WireContent {
         false => content,
     }
 }
+
+#[cfg(test)]
+mod tests;
