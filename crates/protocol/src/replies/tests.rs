@@ -217,5 +217,4 @@ async fn contents_wait_for_the_peers_window_and_no_longer_than_the_connection_la
     };
     let (sent, ()) = tokio::join!(sent, peer);
     assert_eq!(sent, WINDOW / (run.len() + 100) + 2);
-    assert_eq!(replies.delivered(), Delivered::default(), "too little was taken to tell");
 }
