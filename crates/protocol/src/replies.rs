@@ -21,7 +21,7 @@ use super::wire::{
     Body, ContentList, Contents, ContentsBody, MAX_CONTENTS, MAX_ENTRIES, WireContent, WireOutcome, WireRun,
 };
 
-/// Bytes of a content in its list before its own, at most.
+/// Bytes that stand around a content in its list, at most.
 const AROUND: usize = 16;
 
 /// See the head of this module.
@@ -36,6 +36,7 @@ pub struct Replies {
 #[derive(Default)]
 struct ContentBatch {
     list: ContentList,
+    /// Bytes of it, at most.
     len: usize,
     /// Questions that end with it.
     ended: Vec<EntryTag>,
@@ -58,14 +59,16 @@ impl Replies {
     ) -> Result<(usize, usize), ControlClosed> {
         let Some(request) = contents.first().map(|(tag, _)| tag.request) else { return Ok((0, 0)) };
         let (mut plain, mut sent) = (0, 0);
-        for batch in self.batches(contents) {
-            if !batch.list.contents.is_empty() {
-                let (body, len) = batch.message(request, level);
-                plain += batch.len;
-                sent += len;
-                self.window.send(body.frame_len(), body).await?;
+        for ContentBatch { list, ended, .. } in self.batches(contents) {
+            if !list.contents.is_empty() {
+                let len = list.encoded_len();
+                let body = body(list, level);
+                plain += len;
+                sent += if let ContentsBody::Packed(packed) = &body { packed.len() } else { len };
+                let message = Body::Contents(Contents { request, body: Some(body) });
+                self.window.send(message.frame_len(), message).await?;
             }
-            batch.ended.into_iter().for_each(|tag| self.end(tag));
+            ended.into_iter().for_each(|tag| self.end(tag));
         }
         Ok((plain, sent))
     }
@@ -177,19 +180,12 @@ impl ContentBatch {
     fn has_room(&self, len: usize) -> bool {
         self.list.contents.len() < MAX_ENTRIES && self.len + len <= MAX_CONTENTS
     }
+}
 
-    /// The message, and the bytes of its contents as they are sent.
-    fn message(&self, request: u32, level: i32) -> (Body, usize) {
-        let packed = if level == 0 { None } else { pack(&self.list.encode_to_vec(), level) };
-        let (body, len) = match packed {
-            Some(packed) => {
-                let len = packed.len();
-                (ContentsBody::Packed(packed.into()), len)
-            }
-            None => (ContentsBody::List(self.list.clone()), self.len),
-        };
-        (Body::Contents(Contents { request, body: Some(body) }), len)
-    }
+/// Contents as they are sent.
+fn body(list: ContentList, level: i32) -> ContentsBody {
+    let packed = if level == 0 { None } else { pack(&list.encode_to_vec(), level) };
+    packed.map_or(ContentsBody::List(list), |packed| ContentsBody::Packed(packed.into()))
 }
 
 /// A content that fits into a message.
@@ -200,3 +196,6 @@ fn fitting(want: u32, content: EntryContent) -> WireContent {
         false => content,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -245,10 +245,8 @@ impl Session {
         self.end = Some(SessionEnd { why });
         self.outbox.clear();
         self.gets.ahead = None;
-        let open: BTreeSet<u32> = {
-            let others = self.entries.numbers().chain(self.questions.numbers());
-            self.gets.numbers().chain(others).collect()
-        };
+        let others = self.entries.numbers().chain(self.questions.numbers());
+        let open: BTreeSet<u32> = self.gets.numbers().chain(others).collect();
         open.into_iter().for_each(|request| self.finish(request));
         self.outbox.push(Effect::Closed);
     }

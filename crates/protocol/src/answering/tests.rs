@@ -1,5 +1,7 @@
 //! Requests: what is kept of them, and which are refused.
 
+mod entries;
+
 use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod deltas;
+mod entries;
 mod pings;
 mod recipes;
 
@@ -17,6 +18,7 @@ use towpath_transfer::{Delivery, Description, Outcome, WantId};
 
 use super::super::answering::{Answer, Answering, Taken};
 use super::super::incoming::Decoder;
+use super::super::offer::EntryAsk;
 use super::super::outgoing::Outgoing;
 use super::super::service::{Issuer, Service, Serving};
 use super::super::step::Step;
@@ -54,6 +56,10 @@ struct End {
     answering: Answering,
     serving: Serving,
     answers: VecDeque<Answer>,
+    /// Questions for entries.
+    asks: Vec<EntryAsk>,
+    /// Credit of contents that the other end gave back.
+    credit: u64,
     /// Frames sent, and not received by the other end.
     out: VecDeque<Frame>,
     /// Effects for whoever asked.
@@ -71,6 +77,8 @@ impl End {
             answering: Answering::new(other, BINDING, Processors::default()),
             serving: Serving::new(service, other),
             answers: VecDeque::new(),
+            asks: Vec::new(),
+            credit: 0,
             out: VecDeque::new(),
             effects: Vec::new(),
         };
@@ -82,10 +90,12 @@ impl End {
     fn settle(&mut self) {
         while let Some(effect) = self.session.poll() {
             match effect {
-                Effect::Send(body) => self.send(body),
+                Effect::Send(body) | Effect::SendFirst(body) => self.send(body),
+                Effect::Request(Body::ContentCredit(credit)) => self.credit += credit.bytes,
                 Effect::Greeted { encoding: Some(encoding), .. } => self.answering.encode(encoding),
                 Effect::Request(body) => match self.answering.take(body, &Keys) {
-                    Ok(Taken::Nothing | Taken::Entries(_)) => {}
+                    Ok(Taken::Nothing) => {}
+                    Ok(Taken::Entries(asks)) => self.asks.extend(asks),
                     Ok(Taken::Answer(answer)) => self.answers.push_back(answer),
                     Ok(Taken::Refused(messages)) => self.session.refuse(messages),
                     Err(why) => self.session.close(Some(why)),

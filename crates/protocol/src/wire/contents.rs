@@ -156,3 +156,52 @@ impl WireContent {
         Ok(EntryContent { oid, size: self.size, modified, is_sparse: self.is_sparse, body })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packing::pack;
+
+    fn whole(len: usize) -> WireContent {
+        WireContent { body: Some(ContentBody::Whole(vec![0; len].into())), ..WireContent::default() }
+    }
+
+    fn unpacked(contents: Vec<WireContent>) -> Result<(ContentList, usize), DecodeError> {
+        ContentList::unpack(&pack(&ContentList { contents }.encode_to_vec(), 1).unwrap())
+    }
+
+    #[test]
+    fn contents_come_back() {
+        let oid = Some(Oid::of(b"x"));
+        for (oid, body) in [
+            (oid, EntryBody::Named),
+            (Some(Oid::Live([7; 32])), EntryBody::Named),
+            (oid, EntryBody::Whole(Bytes::new())),
+            (oid, EntryBody::Whole(Bytes::from_static(b"x"))),
+            (oid, EntryBody::Delta(Reply::InParts)),
+            (None, EntryBody::Delta(Reply::Whole(b"delta".to_vec()))),
+        ] {
+            let modified = Time { seconds: i64::MIN, nanos: 999_999_999 };
+            let content = EntryContent { oid, size: u64::MAX, modified, is_sparse: true, body };
+            let message = WireContent::new(3, content.clone());
+            let read = WireContent::decode(&message.encode_to_vec()[..]).unwrap();
+            assert_eq!((read.want, read.content()), (3, Ok(content)));
+        }
+        let odd = WireContent { nanos: u32::MAX, oid: oid_field(&Oid::of(b"x")), ..WireContent::default() };
+        assert_eq!(odd.content().unwrap().modified.nanos, 999_999_999);
+    }
+
+    #[test]
+    fn packed_contents_are_bounded_before_they_are_read() {
+        let (list, len) = unpacked(vec![whole(500); MAX_ENTRIES]).unwrap();
+        assert_eq!((list.contents.len(), len), (MAX_ENTRIES, list.encoded_len()));
+        for (contents, words) in [
+            (vec![whole(0); MAX_ENTRIES + 1], "too many"),
+            (vec![WireContent::default(); 100_000], "too many"),
+            (vec![whole(MAX_CONTENTS)], "can't be unpacked"),
+        ] {
+            let error = unpacked(contents).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -95,8 +95,21 @@ mod tests {
         read(body).err().unwrap_or_default()
     }
 
+    fn content(len: usize) -> WireContent {
+        WireContent { body: Some(ContentBody::Whole(vec![1; len].into())), ..WireContent::default() }
+    }
+
+    fn listed(contents: Vec<WireContent>) -> Body {
+        Body::Contents(Contents { request: 1, body: Some(ContentsBody::List(ContentList { contents })) })
+    }
+
+    fn packed(len: usize) -> Body {
+        Body::Contents(Contents { request: 1, body: Some(ContentsBody::Packed(vec![1; len].into())) })
+    }
+
     #[test]
     fn the_most_that_each_kind_may_be_is_read() {
+        let based = vec![WireWant { base: vec![1; 1024].into(), ..WireWant::default() }; MAX_ENTRIES];
         let key = |at: usize| KeyValue { key: format!("{at:064}"), value: vec![0xff; MAX_VALUE] };
         let most = [
             Body::Hello(Hello {
@@ -135,6 +148,16 @@ mod tests {
             Body::Recipe(Recipe { nodes: vec![vec![1; MAX_RECIPE_PART].into()], ..Recipe::default() }),
             Body::Delta(Delta { bytes: vec![1; MAX_DELTA].into(), ..Delta::default() }),
             Body::Samples(Samples { bytes: vec![1; MAX_SAMPLES].into(), ..Samples::default() }),
+            Body::Get(Get { wants: based, ..Get::default() }),
+            listed(vec![content(1000); MAX_ENTRIES]),
+            listed(vec![content(MAX_CONTENTS)]),
+            packed(MAX_CONTENTS),
+            Body::Run(WireRun { bytes: vec![1; MAX_RUN_LEN + 4].into(), ..WireRun::default() }),
+            Body::Signature(WireSignature {
+                bytes: vec![1; MAX_SIGNATURE_LEN + 1].into(),
+                ..WireSignature::default()
+            }),
+            Body::ContentCredit(ContentCredit { bytes: u64::MAX }),
         ];
         for body in most {
             assert_eq!(words(&body), "");
@@ -160,7 +183,11 @@ mod tests {
             Body::ControlData(ControlData { message: long.clone() }),
             Body::Recipe(Recipe { nodes: vec![long.clone()], ..Recipe::default() }),
             Body::Delta(Delta { bytes: long.clone(), ..Delta::default() }),
-            Body::Samples(Samples { bytes: long, ..Samples::default() }),
+            Body::Samples(Samples { bytes: long.clone(), ..Samples::default() }),
+            listed(vec![content(300 << 10)]),
+            packed(300 << 10),
+            Body::Run(WireRun { bytes: long.clone(), ..WireRun::default() }),
+            Body::Signature(WireSignature { bytes: long, ..WireSignature::default() }),
         ] {
             assert!(words(&body).contains("is longer than one of its kind"), "{}", words(&body));
         }
@@ -178,6 +205,8 @@ mod tests {
             Body::Get(Get { wants: vec![WireWant::default(); 1025], ..Get::default() }),
             Body::Get(Get { wants: vec![WireWant::default(); 500_000], ..Get::default() }),
             Body::Recipe(Recipe { nodes: vec![Bytes::new(); 2049], ..Recipe::default() }),
+            listed(vec![WireContent::default(); MAX_ENTRIES + 1]),
+            listed(vec![WireContent::default(); 100_000]),
         ] {
             assert!(words(&body).contains("more parts"), "{}", words(&body));
         }
