@@ -40,10 +40,22 @@ pub struct Takeover {
 impl Takeover {
     /// Begins with `first`.
     pub fn new(first: Arc<dyn TransferPlugin>, names: Names) -> Arc<Self> {
-        Arc::new(Self { first, better: Mutex::default(), first_offers: None, better_offers: Mutex::default(), names })
+        Arc::new(Self {
+            first,
+            better: Mutex::default(),
+            first_offers: None,
+            better_offers: Mutex::default(),
+            names,
+        })
     }
     pub fn tmp(first: Arc<crate::Direct>, names: Names) -> Arc<Self> {
-        Arc::new(Self { first: first.clone(), better: Mutex::default(), first_offers: Some(first), better_offers: Mutex::default(), names })
+        Arc::new(Self {
+            first: first.clone(),
+            better: Mutex::default(),
+            first_offers: Some(first),
+            better_offers: Mutex::default(),
+            names,
+        })
     }
     pub fn tmp_offer(&self, better: Arc<crate::Direct>) {
         *self.better_offers.lock().unwrap_or_else(PoisonError::into_inner) = Some(better.clone());

@@ -176,8 +176,7 @@ async fn start_remote_end(
     set_silence(&peer, &options);
     let host = Arc::clone(host);
     let is_remote_end = false;
-    let endpoint =
-        Endpoint { host, peer, control, offers, service, events, options, is_remote_end, other };
+    let endpoint = Endpoint { host, peer, control, offers, service, events, options, is_remote_end, other };
     Ok(RemoteEnd {
         channel,
         endpoint,

@@ -257,9 +257,7 @@ impl Sender {
         });
         for (entry, result) in placed.chain(unchanged) {
             let file = self.answering.forget(entry);
-            file.iter()
-                .filter(|_| result == FileResult::Placed)
-                .for_each(|file| self.answering.placed(file));
+            file.iter().filter(|_| result == FileResult::Placed).for_each(|file| self.answering.placed(file));
             let located = file.map(|file| file.located).or_else(|| self.table.take(entry));
             if let Some(located) = located.filter(|located| self.remove_sources && located.may_go(&result)) {
                 self.removal.remove(located);

@@ -255,5 +255,9 @@ async fn one_base_is_named_of_a_file() {
     ];
     let ended = scene.send(Carrier::Pipe, true, &steps).await;
     let replies: Vec<_> = ended.answers.iter().map(reply).collect();
-    assert_eq!(replies, [Some(Reply::UnknownBase), None, Some(Reply::UnknownBase)], "the second guess counts not");
+    assert_eq!(
+        replies,
+        [Some(Reply::UnknownBase), None, Some(Reply::UnknownBase)],
+        "the second guess counts not"
+    );
 }

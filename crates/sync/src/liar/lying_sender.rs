@@ -5,13 +5,13 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use bytes::Bytes;
-use towpath_transfer::Outcome;
-use towpath_transfer::offer::{EntryBody, EntryContent};
 use towpath_api::copy::{CopyOptions, Mode};
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{DeltaRun, DeltaStep, Reply, StepOf};
 use towpath_content::tree::{Event, Kind, Time, Xattr};
 use towpath_protocol::packing;
+use towpath_transfer::Outcome;
+use towpath_transfer::offer::{EntryBody, EntryContent};
 
 use super::super::merge::Destined;
 use super::super::message::{
@@ -138,7 +138,11 @@ fn answers() -> Vec<Lie> {
         ("giving up nothing", reply(&Reply::GivenUp), End::Error("a delta of nothing")),
         ("a base that nobody named", reply(&Reply::UnknownBase), End::Error("a delta of nothing")),
         ("a file that was not there", answered(Step::Refuse(Outcome::NotHere)), End::Harmless),
-        ("a file that is kept back", answered(Step::Refuse(Outcome::Refused("mine".into()))), End::Complaint("mine")),
+        (
+            "a file that is kept back",
+            answered(Step::Refuse(Outcome::Refused("mine".into()))),
+            End::Complaint("mine"),
+        ),
     ]
 }
 
@@ -158,7 +162,8 @@ fn deltas() -> Vec<Lie> {
         steps.extend(rest);
         steps
     };
-    let sized = |size| Step::Answer(EntryContent { size, body: EntryBody::Delta(Reply::InParts), ..answer() });
+    let sized =
+        |size| Step::Answer(EntryContent { size, body: EntryBody::Delta(Reply::InParts), ..answer() });
     let parts = || sized(SIZE as u64);
     let literals = DeltaStep::Delta { of: StepOf::Literals, is_packed: false };
     let long = |_| run(&DeltaRun::More(&[0; 128 << 10]));

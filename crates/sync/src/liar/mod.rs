@@ -20,13 +20,13 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, Mode, Via};
+use towpath_content::delta::exchange::{DeltaRun, NextSignature};
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
 use towpath_link::doubles::connected;
 use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::offer::{EntryAsk, EntryTag, Offer};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Replies};
-use towpath_content::delta::exchange::{DeltaRun, NextSignature};
 use towpath_transfer::offer::{EntryContent, EntryQuery, EntryWant};
 use towpath_transfer::{Outcome, Tag};
 

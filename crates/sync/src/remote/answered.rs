@@ -180,6 +180,10 @@ impl EntryTarget for RemoteFile {
             (Some(receiver), _) => return self.give_up(&receiver),
             // Its sender told why.
             (None, Outcome::NotHere) => self.file.drop_it(),
+            (None, Outcome::RetryLater(waited)) => {
+                let last_error = self.supplier.progress.snapshot().last_error;
+                self.file.ended(&FetchError::Stalled { waited, last_error });
+            }
             (None, outcome) => self.file.ended(&FetchError::Ended(outcome)),
         }
         EntryNext::Over

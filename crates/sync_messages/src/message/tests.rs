@@ -61,11 +61,7 @@ fn messages() -> Vec<(&'static str, Message)> {
     let rest = [
         (
             "ready: a sender that has AES",
-            Message::Ready(Ready {
-                addresses: vec!["[2001:db8::1]:7001".into()],
-                sources: 2,
-                has_aes: true,
-            }),
+            Message::Ready(Ready { addresses: vec!["[2001:db8::1]:7001".into()], sources: 2, has_aes: true }),
         ),
         (
             "fatal: no space for f in /srv",

@@ -225,7 +225,11 @@ impl Answering {
     }
 
     /// Answers the asks of one `Get`. Blocks.
-    pub fn answer_all(self: &Arc<Self>, asks: Vec<EntryAsk>, replies: &Arc<Replies>) -> Result<(), CopyError> {
+    pub fn answer_all(
+        self: &Arc<Self>,
+        asks: Vec<EntryAsk>,
+        replies: &Arc<Replies>,
+    ) -> Result<(), CopyError> {
         let Some(first) = asks.first() else { return Ok(()) };
         let (request, pack) = (first.tag.request, first.query.pack.min(MOST_PACKED));
         self.pack.store(pack, Ordering::Relaxed);
@@ -278,7 +282,9 @@ impl Answering {
         for (read, ask) in read {
             let tag = ask.tag;
             match self.reply(read, ask, replies) {
-                Some((answer, Some((located, exchange)))) => in_parts.push(((tag, answer), located, exchange)),
+                Some((answer, Some((located, exchange)))) => {
+                    in_parts.push(((tag, answer), located, exchange))
+                }
                 Some((answer, None)) => answers.push((tag, answer)),
                 None => {}
             }

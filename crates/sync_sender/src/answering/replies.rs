@@ -45,7 +45,9 @@ impl Answering {
         }
         let answer = match read {
             Read::Hashed(record) => self.named(&ask, record.oid).1,
-            Read::Changed(record, reply, exchange) => return Some(self.changed(ask, &record, reply, exchange)),
+            Read::Changed(record, reply, exchange) => {
+                return Some(self.changed(ask, &record, reply, exchange));
+            }
             Read::Whole(stamp, content) => {
                 ask.located.stamp = now(&ask.located.stamp, &stamp);
                 // Nothing of it will be fetched.

@@ -78,7 +78,7 @@ impl Actor {
             node: context.node,
             questions: Questions::new(root, context.clone(), events.clone(), config.ledger.wait_limit),
             comparer: DiskComparer::new(config.workers, events.clone()),
-            entries: EntryTable::new(),
+            entries: EntryTable::new(config.ledger.wait_limit),
             entry_calls: EntryCalls::new(offers, events.clone(), token.clone()),
             calls: PluginCalls::new(context, config, events, token.clone()),
             rounds: Rounds::new(now),
@@ -102,6 +102,7 @@ impl Actor {
                 _ = inbox.recv_many(&mut batch, EVENTS_PER_ROUND) => {}
                 _ = tick.tick() => {
                     self.table.look_for_stall();
+                    self.entries.look_for_stall(&self.table.jobs, Instant::now());
                     self.go_on_comparing();
                 }
                 () = sleep_until(wake), if wake.is_some() => {}

@@ -45,6 +45,10 @@ pub(super) struct EntryTable {
     /// Wants of the calls that are under way.
     asked: HashMap<Tag, AskedWant>,
     calls: usize,
+    /// Since when there is no way to ask, if there is none.
+    unreachable: Option<Instant>,
+    /// How long that is borne.
+    wait_limit: Duration,
     next_key: EntryKey,
     next_tag: Tag,
 }
@@ -74,14 +78,16 @@ struct AskedWant {
 }
 
 impl EntryTable {
-    /// Nothing is asked for yet.
-    pub(super) fn new() -> Self {
+    /// Nothing is asked for yet. Without a way to ask, entries end after `wait_limit`.
+    pub(super) fn new(wait_limit: Duration) -> Self {
         Self {
             entries: HashMap::new(),
             queue: BTreeSet::new(),
             delayed: BTreeSet::new(),
             asked: HashMap::new(),
             calls: 0,
+            unreachable: None,
+            wait_limit,
             next_key: 0,
             next_tag: FIRST_TAG,
         }
@@ -162,6 +168,7 @@ impl EntryTable {
     }
 
     fn asked(&mut self, tag: Tag, way: &Arc<dyn SignatureWay>, jobs: &Jobs) {
+        self.unreachable = None;
         let Some(asked) = self.asked.get_mut(&tag) else { return };
         let way = EntryWay { tag, way: Arc::clone(way) };
         asked.way = Some(way.clone());
@@ -208,6 +215,9 @@ impl EntryTable {
     /// not hang the session.
     fn call_ended(&mut self, tags: &[Tag], unasked: &[EntryWant], jobs: &Jobs, now: Instant) {
         self.calls -= 1;
+        if !unasked.is_empty() {
+            self.unreachable.get_or_insert(now);
+        }
         let unasked: HashSet<Tag> = unasked.iter().map(|want| want.tag).collect();
         for tag in tags {
             match self.current(*tag) {
@@ -222,6 +232,21 @@ impl EntryTable {
                 None => {}
             }
             self.asked.remove(tag);
+        }
+    }
+
+    /// Ends what can't be asked for if there was no way for too long.
+    pub(super) fn look_for_stall(&mut self, jobs: &Jobs, now: Instant) {
+        let waited = self.unreachable.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        if waited < self.wait_limit || self.unreachable.is_none() {
+            return;
+        }
+        self.unreachable = None;
+        let delayed = std::mem::take(&mut self.delayed).into_iter().map(|(_, key)| key);
+        for key in std::mem::take(&mut self.queue).into_iter().chain(delayed) {
+            if let Some(entry) = self.entries.get_mut(&key) {
+                entry.end(key, Outcome::RetryLater(waited), jobs);
+            }
         }
     }
 

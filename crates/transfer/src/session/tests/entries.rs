@@ -317,6 +317,22 @@ async fn those_that_could_not_be_asked_for_are_asked_for_again_in_their_order() 
 }
 
 #[tokio::test]
+async fn entries_end_when_there_was_no_way_to_ask_for_too_long() {
+    let wait_limit = Duration::from_millis(300);
+    let ledger = LedgerConfig { wait_limit, ..config().ledger };
+    let mut bench = Bench::with(Arc::new(Source::new(&[])), SessionConfig { ledger, ..config() });
+    bench.submit([query(1), query(2)]).await;
+    let waited = loop {
+        tokio::select! {
+            Some(call) = bench.calls.recv() => drop(call.end.send(call.wants)),
+            Some((_, Came::Ended(Outcome::RetryLater(waited)))) = bench.came.recv() => break waited,
+        }
+    };
+    assert!(waited >= wait_limit, "{waited:?}");
+    assert!(matches!(bench.came().await, (2, Came::Ended(Outcome::RetryLater(_)))));
+}
+
+#[tokio::test]
 async fn a_source_that_forgets_entries_does_not_hang_the_session() {
     let mut bench = Bench::new();
     bench.submit((0..2).map(query)).await;
