@@ -14,6 +14,8 @@ use towpath_store::About;
 
 use super::active::{Active, ObjectPhase};
 use super::calls::PluginCalls;
+use super::entries::EntryTable;
+use super::entry_calls::EntryCalls;
 use super::events::{Checked, SessionEvent};
 use super::existing::DiskComparer;
 use super::meter::NetworkMeter;
@@ -25,6 +27,7 @@ use super::work::Job;
 use super::{FetchError, SessionConfig, Submission, cancel, workers};
 use crate::ledger::{Ledger, WantResult};
 use crate::object::ObjectInFlight;
+use crate::offer::OfferSource;
 use crate::plugin::{Context, Description, TransferPlugin};
 use crate::progress::Progress;
 use crate::want::{ObjectKey, Outcome, Tag, Want, WantId};
@@ -40,6 +43,8 @@ pub(super) struct Actor {
     pub(super) questions: Questions,
     comparer: DiskComparer,
     calls: PluginCalls,
+    entries: EntryTable,
+    entry_calls: EntryCalls,
     /// Rounds in which the root plugin is asked whether it wants recipes.
     rounds: Rounds,
     /// Node that signs what is said of live objects.
@@ -51,6 +56,7 @@ pub(super) struct Actor {
 impl Actor {
     pub(super) fn new(
         root: Arc<dyn TransferPlugin>,
+        offers: Arc<dyn OfferSource>,
         context: Context,
         config: SessionConfig,
         events: mpsc::UnboundedSender<SessionEvent>,
@@ -72,6 +78,8 @@ impl Actor {
             node: context.node,
             questions: Questions::new(root, context.clone(), events.clone(), config.ledger.wait_limit),
             comparer: DiskComparer::new(config.workers, events.clone()),
+            entries: EntryTable::new(),
+            entry_calls: EntryCalls::new(offers, events.clone(), token.clone()),
             calls: PluginCalls::new(context, config, events, token.clone()),
             rounds: Rounds::new(now),
             token,
@@ -86,8 +94,9 @@ impl Actor {
         loop {
             let table = &self.table;
             let (trial_end, idle_end) = (DiskComparer::trial_end(table), self.comparer.idle_end(table));
-            let wakes = [table.ledger.next_wake(), self.rounds.next_wake(), trial_end, idle_end];
-            let wake = wakes.into_iter().flatten().min().map(tokio::time::Instant::from_std);
+            let retries = [table.ledger.next_wake(), self.entries.next_wake()];
+            let wakes = retries.into_iter().chain([self.rounds.next_wake(), trial_end, idle_end]);
+            let wake = wakes.flatten().min().map(tokio::time::Instant::from_std);
             tokio::select! {
                 () = token.cancelled() => break,
                 _ = inbox.recv_many(&mut batch, EVENTS_PER_ROUND) => {}
@@ -109,6 +118,7 @@ impl Actor {
             }
             self.rounds.look(&mut self.table, &self.questions, Instant::now());
             self.calls.ask(&mut self.table);
+            self.entry_calls.ask(&mut self.entries);
             if self.table.ledger.requested().whole == 0 {
                 self.table.meter.rests();
             }
@@ -170,6 +180,10 @@ impl Actor {
                 }
             }
             SessionEvent::Completed { key, result } => self.table.finish(key, result),
+            SessionEvent::Entry(message) => {
+                let fetch = self.entries.take(message, &self.table.jobs, Instant::now());
+                fetch.into_iter().for_each(|submission| self.submitted(submission));
+            }
         }
     }
 

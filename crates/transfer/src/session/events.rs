@@ -4,11 +4,14 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::entries::EntryKey;
 use super::requests::Wrong;
-use super::{FetchError, Fetched, RecipeClaim, Submission};
+use super::{EntrySubmission, FetchError, Fetched, RecipeClaim, Submission};
 use crate::object::CheckError;
+use crate::offer::{EntryContent, EntryNext, EntryTarget, EntryWant, SignatureWay};
 use crate::plugin::Description;
 use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want};
 
@@ -80,6 +83,25 @@ pub(super) enum SessionEvent {
         key: ObjectKey,
         result: Result<Fetched, FetchError>,
     },
+    Entry(EntryMessage),
+}
+
+/// Messages about entries.
+pub(super) enum EntryMessage {
+    /// Entries to ask for.
+    Submit(Vec<EntrySubmission>),
+    /// These were asked for.
+    Asked { tags: Vec<Tag>, way: Arc<dyn SignatureWay> },
+    /// Contents came, with the room that they take together.
+    Contents { contents: Vec<(Tag, EntryContent)>, room: Option<Arc<OwnedSemaphorePermit>> },
+    /// A run came.
+    Run { tag: Tag, run: Bytes, room: Option<Arc<OwnedSemaphorePermit>> },
+    /// No content comes.
+    Outcome { tag: Tag, outcome: Outcome },
+    /// The call for these returned, with those that it could not ask for.
+    CallEnded { tags: Vec<Tag>, unasked: Vec<EntryWant> },
+    /// A target took an event. It comes back if more may come.
+    Done { key: EntryKey, target: Option<Box<dyn EntryTarget>>, next: EntryNext },
 }
 
 /// Result of looking for a piece that may be here.

@@ -23,7 +23,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct QueueState {
-    // Bounded by the sink's room and by the task's count of rechecks.
+    // Bounded by the sinks' room, by the task's count of rechecks and by that of entries.
     waiting: VecDeque<Job>,
     /// Workers that wait for a job.
     idle: usize,
@@ -87,6 +87,7 @@ impl Queue {
 fn weight(job: &Job) -> u64 {
     match job {
         Job::Check { want, .. } => want.id.len(),
+        Job::Entry(job) => job.weight().unwrap_or(MOST_BYTES),
         Job::Begin { .. } | Job::Compare { .. } | Job::Recheck { .. } | Job::Complete { .. } => MOST_BYTES,
     }
 }

@@ -15,6 +15,9 @@
 //! * `samples.rs`: from an older version in its place to one that is followed.
 //! * `followed.rs`: a worker's reads from it.
 //! * `questions.rs`: questions about objects.
+//! * `entries.rs`: entries that are asked for by their numbers, and what came of each; pure.
+//! * `entry_calls.rs`: the calls that ask for them, and their sink.
+//! * `entry_work.rs`: events of an entry, as a worker hands them to its target.
 //! * `live.rs`: objects that are still being produced.
 //! * `recipes.rs`: from pieces to chunks in mid-transfer.
 //! * `jobs.rs`: the queue to the workers.
@@ -32,6 +35,9 @@ mod active;
 mod actor;
 mod calls;
 mod comparing;
+mod entries;
+mod entry_calls;
+mod entry_work;
 mod events;
 mod existing;
 mod followed;
@@ -62,12 +68,15 @@ use towpath_store::About;
 pub use crate::claim::{RecipeChunk, RecipeClaim};
 use crate::ledger::LedgerConfig;
 use crate::object::CheckError;
+use crate::offer::{EntryRequest, OfferSource};
 use crate::plugin::{Context, TransferPlugin};
 use crate::progress::Progress;
 use crate::target::Target;
 use crate::want::{Group, Outcome};
 use actor::Actor;
-use events::SessionEvent;
+use entries::MOST_WANTS;
+use entry_calls::NoOffers;
+use events::{EntryMessage, SessionEvent};
 
 /// Objects of many that are queued at once, at most.
 const AT_ONCE: usize = 64;
@@ -85,7 +94,7 @@ pub struct SessionConfig {
     pub batch_wants: usize,
     /// Calls of the root plugin under way. Default 16.
     pub calls: usize,
-    /// Objects in flight. Default 2048.
+    /// Objects and entries in flight. Default 2048.
     pub objects: usize,
     /// Threads that check and write. Default: one per processor, 2 to 4.
     pub workers: usize,
@@ -204,8 +213,8 @@ pub type OnDone = Box<dyn FnOnce(Result<Fetched, FetchError>) + Send>;
 pub struct Session {
     events: mpsc::UnboundedSender<SessionEvent>,
     slots: Arc<Semaphore>,
-    /// Objects that are queued at once, at most.
-    at_once: usize,
+    /// Objects and entries in flight, at most.
+    most: usize,
     progress: Progress,
     _end: DropGuard,
 }
@@ -213,16 +222,27 @@ pub struct Session {
 impl Session {
     /// Starts a session that draws from `root`. Needs a tokio runtime.
     pub fn start(root: Arc<dyn TransferPlugin>, context: Context, config: SessionConfig) -> Self {
+        Self::start_with_offers(root, Arc::new(NoOffers), context, config)
+    }
+
+    /// Starts a session that draws objects from `root` and asks `offers` for entries. Needs a tokio runtime.
+    pub fn start_with_offers(
+        root: Arc<dyn TransferPlugin>,
+        offers: Arc<dyn OfferSource>,
+        context: Context,
+        config: SessionConfig,
+    ) -> Self {
         let token = CancellationToken::new();
         let progress = Progress::default();
         // The sender of an outcome cannot wait, and workers must not wait for the task that gives them jobs: slots of
-        // objects, the sink's room and the wants of the ledger bound it.
+        // objects and entries, the sinks' room and the wants of the ledger bound it.
         let (events, inbox) = mpsc::unbounded_channel();
-        let actor = Actor::new(root, context, config, events.clone(), progress.clone(), token.clone());
+        let actor =
+            Actor::new(root, offers, context, config, events.clone(), progress.clone(), token.clone());
         tokio::spawn(actor.run(inbox));
         let slots = Arc::new(Semaphore::new(config.objects));
-        let at_once = config.objects.clamp(1, AT_ONCE);
-        Self { events, slots, at_once, progress, _end: token.drop_guard() }
+        let most = config.objects.max(1);
+        Self { events, slots, most, progress, _end: token.drop_guard() }
     }
 
     /// Queues an object; waits while too many are in flight.
@@ -237,13 +257,28 @@ impl Session {
     pub async fn submit_all(&self, requests: impl IntoIterator<Item = (ObjectRequest, OnDone)>) {
         let mut requests = requests.into_iter().peekable();
         while requests.peek().is_some() {
-            let some: Vec<_> = requests.by_ref().take(self.at_once).collect();
+            let some: Vec<_> = requests.by_ref().take(self.most.min(AT_ONCE)).collect();
             let Ok(mut permits) = Arc::clone(&self.slots).acquire_many_owned(some.len() as u32).await else {
                 return some.into_iter().for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled)));
             };
             let submission =
                 |(request, on_done)| Some(Submission { request, on_done, permit: permits.split(1)? });
             self.send(some.into_iter().filter_map(submission).collect());
+        }
+    }
+
+    /// Queues entries, some at a time; waits while too many are in flight. Each takes the place of an object, and leaves it
+    /// to the one that is fetched by its name. When the session ends those that are not over are dropped.
+    pub async fn submit_entries(&self, requests: Vec<EntryRequest>) {
+        let mut requests = requests.into_iter().peekable();
+        while requests.peek().is_some() {
+            let some: Vec<_> = requests.by_ref().take(self.most.min(MOST_WANTS)).collect();
+            let Ok(mut permits) = Arc::clone(&self.slots).acquire_many_owned(some.len() as u32).await else {
+                return;
+            };
+            let submission = |request| Some(EntrySubmission { request, permit: permits.split(1)? });
+            let submissions = some.into_iter().filter_map(submission).collect();
+            let _ = self.events.send(SessionEvent::Entry(EntryMessage::Submit(submissions)));
         }
     }
 
@@ -272,6 +307,12 @@ impl Session {
 struct Submission {
     request: ObjectRequest,
     on_done: OnDone,
+    permit: OwnedSemaphorePermit,
+}
+
+/// An entry on its way to the actor.
+struct EntrySubmission {
+    request: EntryRequest,
     permit: OwnedSemaphorePermit,
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use towpath_content::pieces::{Layout, Value};
 
+use super::entry_work::EntryJob;
 use crate::object::{CheckError, ObjectInFlight};
 use crate::want::{Delivery, Proof, Want};
 
@@ -28,6 +29,8 @@ pub(super) enum Job {
     Recheck { object: Arc<ObjectInFlight>, index: u64 },
     /// Everything is there: compare with the OID and close.
     Complete { object: Arc<ObjectInFlight> },
+    /// Hand an event to an entry's target.
+    Entry(Box<EntryJob>),
 }
 
 /// Memory of a thread for one piece. It begins at a multiple of [`ALIGN`].

@@ -67,6 +67,7 @@ fn perform(job: Job, scratch: &mut Scratch) -> SessionEvent {
             let result = complete(&object);
             SessionEvent::Completed { key: object.key, result }
         }
+        Job::Entry(job) => job.perform(),
     }
 }
 

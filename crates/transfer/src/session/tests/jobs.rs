@@ -2,12 +2,17 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
+use towpath_content::delta::exchange::{NextSignature, Reply};
 use towpath_content::pieces::Layout;
+use towpath_content::tree::Time;
 
+use super::super::entry_work::{EntryEvent, EntryJob};
 use super::super::jobs::{Jobs, Queue};
 use super::super::work::Job;
 use super::*;
 use crate::object::ObjectInFlight;
+use crate::offer::{EntryBody, EntryContent, EntryNext, EntryTarget};
 use crate::want::{Delivery, Payload, Want, WantId};
 
 fn object() -> Arc<ObjectInFlight> {
@@ -27,6 +32,32 @@ fn check(len: u64) -> Job {
         saved: 0,
     };
     Job::Check { want: Box::new(want), delivery, destinations: Vec::new(), room: None }
+}
+
+/// A target that nothing reaches.
+struct Unused;
+
+impl EntryTarget for Unused {
+    fn content(&mut self, _: EntryContent) -> EntryNext {
+        EntryNext::Over
+    }
+
+    fn run(&mut self, _: Bytes, _: &mut dyn FnMut(&NextSignature)) -> EntryNext {
+        EntryNext::Over
+    }
+
+    fn ended(&mut self, _: Outcome) -> EntryNext {
+        EntryNext::Over
+    }
+}
+
+fn entry(event: EntryEvent) -> Job {
+    Job::Entry(Box::new(EntryJob { key: 1, target: Box::new(Unused), event, room: None, way: None }))
+}
+
+fn content(body: EntryBody) -> Job {
+    let (oid, size, modified, is_sparse) = (None, 1000, Time::default(), false);
+    entry(EntryEvent::Content(EntryContent { oid, size, modified, is_sparse, body }))
 }
 
 fn take(queue: &Queue) -> usize {
@@ -52,6 +83,21 @@ fn what_may_wait_for_a_disk_is_done_alone() {
     (0..3).for_each(|_| jobs.send(check(1000)));
     jobs.send(Job::Begin { object: object(), size: None });
     assert_eq!([take(&queue), take(&queue), take(&queue), take(&queue)], [1, 2, 1, 1]);
+}
+
+#[test]
+fn contents_are_taken_many_at_a_time_and_what_has_to_be_made_is_made_alone() {
+    let (jobs, queue) = Jobs::new();
+    let whole = |len| content(EntryBody::Whole(vec![0; len].into()));
+    (0..5).for_each(|_| jobs.send(whole(1000)));
+    (0..3).for_each(|_| jobs.send(content(EntryBody::Named)));
+    assert_eq!([take(&queue), take(&queue)], [4, 2]);
+    jobs.send(whole(512 << 10));
+    jobs.send(content(EntryBody::Delta(Reply::InParts)));
+    jobs.send(entry(EntryEvent::Run(Bytes::new())));
+    jobs.send(entry(EntryEvent::Asked));
+    jobs.send(entry(EntryEvent::Ended(Outcome::NotHere)));
+    assert_eq!([(); 6].map(|()| take(&queue)), [2, 1, 1, 1, 1, 1]);
 }
 
 #[test]

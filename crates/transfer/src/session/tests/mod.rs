@@ -4,6 +4,7 @@
 
 mod doubles;
 mod ends;
+mod entries;
 mod following;
 mod jobs;
 mod left_overs;
