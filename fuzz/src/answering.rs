@@ -87,6 +87,7 @@ pub fn direct_answering(data: &[u8]) {
         match stranger.answering.take(body, &Keys) {
             Ok(Taken::Answer(answer)) => stranger.answers.push(answer),
             Ok(Taken::Nothing | Taken::Refused(_)) => {}
+            Ok(Taken::Entries(_)) => panic!("nobody offers any"),
             Err(_) => break,
         }
         assert!(stranger.answers.len() <= MAX_REQUESTS);
@@ -181,7 +182,7 @@ fn get(source: &mut Source<'_>, oid: &Oid) -> wire::Get {
         want
     };
     let wants = (0..2).map(|_| want()).collect();
-    wire::Get { request, root, wants, urgency: 0 }
+    wire::Get { request, root, wants, ..wire::Get::default() }
 }
 
 /// Questions and gets with and without the proof.

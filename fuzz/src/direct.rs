@@ -77,6 +77,10 @@ fn is_bounded(incoming: &Incoming, len: usize) {
             let nodes: usize = part.nodes.iter().map(Bytes::len).sum();
             assert!(nodes <= wire::MAX_RECIPE_PART);
         }
+        Incoming::Contents(came) => {
+            assert!(came.kept <= wire::MAX_CONTENTS + 1024 && came.contents.len() <= wire::MAX_ENTRIES);
+        }
+        Incoming::Run { run, .. } => assert!(run.bytes.len() <= len),
         Incoming::Answer(..) | Incoming::Message(_) => {}
     }
 }

@@ -93,7 +93,8 @@ async fn flood(
     let wants = vec![WireWant { oid, chunk, count: 1, ..WireWant::default() }; wants];
     for request in 1..=requests {
         let root = oid_field(&Oid::Blake3([9; 32]));
-        say(&mut connection, Body::Get(Get { request, root, wants: wants.clone(), urgency: 0 })).await?;
+        say(&mut connection, Body::Get(Get { request, root, wants: wants.clone(), ..Get::default() }))
+            .await?;
     }
     while Instant::now() < until {
         say(&mut connection, Body::Ping(Ping::default())).await?;

@@ -6,20 +6,27 @@
 //! looks whether the request [is over](Answering::is_over); after the last it [ends](Answering::end)
 //! it. [`super::conversation`] does so with threads.
 //!
+//! Questions for entries are not worked off in steps: [`super::offer::Offer`] answers them, and says when each has ended.
+//!
 //! Requests that a peer has no right to are refused at once and nothing of them is kept; of the others no more
 //! than [`MOST_KEPT`].
+
+mod entries;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use towpath_content::delta::exchange::NextSignature;
 use towpath_content::{NodeId, Oid, pieces};
 use towpath_transfer::Outcome;
 
+use self::entries::OpenAsks;
 use super::access;
 use super::answers::{QuestionAnswer, QuestionSubject};
 use super::gets::{Encoder, GetAnswer, GetWants};
+use super::offer::{EntryAsk, EntryTag};
 use super::outgoing::Outgoing;
 use super::requests::oid_of;
 use super::service::{Issuer, Serving};
@@ -31,6 +38,8 @@ use crate::processors::Processors;
 /// Bytes of requests under way that are kept: one of a legal length may be more, if it is the only one. What
 /// comes beyond is to be asked for later.
 pub const MOST_KEPT: usize = 1 << 20;
+/// The same of questions for entries, with their bases: apart from these, as signatures are long.
+pub const MOST_ASKED: usize = 16 << 20;
 /// Bytes that a request counts for, beside the bytes that are kept of it.
 const OVERHEAD: usize = 512;
 /// Refusals that are worth it, of a peer that has no right to anything yet.
@@ -57,6 +66,9 @@ pub struct Answering {
     is_known: bool,
     refusals: usize,
     under_way: BTreeMap<u32, RequestUnderWay>,
+    /// There is somebody who answers questions for entries.
+    has_offer: bool,
+    asks: OpenAsks,
     processors: Processors,
     /// Encoding of data that the peer takes, if any.
     encoding: Option<Encoded>,
@@ -78,6 +90,8 @@ enum RequestKind {
     Recipe,
     /// Waits for its object, again and again.
     Follows,
+    /// Questions for entries.
+    Entries,
 }
 
 /// Outcome of taking a request.
@@ -86,6 +100,8 @@ pub enum Taken {
     Nothing,
     /// It is to be answered.
     Answer(Answer),
+    /// These are to be answered by an offer.
+    Entries(Vec<EntryAsk>),
     /// It is over: these are to be sent.
     Refused([Body; 2]),
 }
@@ -101,7 +117,7 @@ pub enum Answer {
 impl Answering {
     /// Nothing was asked yet by `node`, whose proofs are bound to `binding`; data can be sent in the
     /// encodings of `processors`.
-    pub const fn new(node: NodeId, binding: [u8; 32], processors: Processors) -> Self {
+    pub fn new(node: NodeId, binding: [u8; 32], processors: Processors) -> Self {
         Self {
             node,
             binding,
@@ -110,6 +126,8 @@ impl Answering {
             is_known: false,
             refusals: 0,
             under_way: BTreeMap::new(),
+            has_offer: false,
+            asks: OpenAsks::default(),
             processors,
             encoding: None,
             closed: false,
@@ -121,11 +139,18 @@ impl Answering {
         self.encoding = Some(encoding);
     }
 
+    /// Tells whether there is somebody who answers questions for entries. Without one they are to be asked later.
+    pub const fn set_offer(&mut self, has_offer: bool) {
+        self.has_offer = has_offer;
+    }
+
     /// Takes a request. An error is a reason to close the connection.
     pub fn take(&mut self, body: Body, issuer: &dyn Issuer) -> Result<Taken, String> {
         match body {
             Body::Prove(prove) => self.prove(&prove, issuer).map(|()| Taken::Nothing),
+            Body::Get(get) if entries::has_entries(&get) => self.entries(&get),
             Body::Get(get) => self.get(&get, issuer),
+            Body::Signature(signature) => self.asks.recv(&signature).map(|()| Taken::Nothing),
             Body::Describe(question) => self.question(question, false, issuer),
             Body::Watch(question) => self.question(question, true, issuer),
             Body::Cancel(cancel) => {
@@ -144,15 +169,29 @@ impl Answering {
         self.is_known
     }
 
-    /// Bytes that are kept of requests under way.
+    /// Bytes that are kept of requests under way, other than questions for entries.
     pub fn kept(&self) -> usize {
-        self.under_way.values().map(|state| state.kept).sum()
+        self.kept_of(|kind| kind != RequestKind::Entries)
+    }
+
+    /// The same of questions for entries.
+    pub fn asked(&self) -> usize {
+        self.kept_of(|kind| kind == RequestKind::Entries)
+    }
+
+    fn kept_of(&self, counts: impl Fn(RequestKind) -> bool) -> usize {
+        self.under_way.values().filter(|state| counts(state.kind)).map(|state| state.kept).sum()
     }
 
     /// True if nobody waits for more of a request.
     pub fn is_over(&self, request: u32) -> bool {
         let is_cancelled = |state: &RequestUnderWay| state.cancelled.load(Ordering::Relaxed);
         self.closed || self.under_way.get(&request).is_some_and(is_cancelled)
+    }
+
+    /// True if somebody waits for more of a request.
+    pub fn is_under_way(&self, request: u32) -> bool {
+        self.under_way.contains_key(&request) && !self.is_over(request)
     }
 
     /// The flag of a request under way, set if it was cancelled, also after its end: its data may still wait
@@ -164,7 +203,30 @@ impl Answering {
     /// A request has been answered; returns the message that says so.
     pub fn end(&mut self, request: u32) -> Body {
         self.under_way.remove(&request);
+        self.asks.end_request(request);
         Body::Done(RequestOnly { request })
+    }
+
+    /// True if somebody waits for an answer to a question for an entry.
+    pub fn awaits(&self, tag: EntryTag) -> bool {
+        !self.is_over(tag.request) && self.asks.contains(tag)
+    }
+
+    /// A question for an entry has been answered. Returns the message that says so of its request, if that was the last one.
+    pub fn end_ask(&mut self, tag: EntryTag) -> Option<Body> {
+        self.asks.end(tag).then(|| self.end(tag.request))
+    }
+
+    /// So many more signatures of an entry's base are about to be requested.
+    pub fn expect_signatures(&mut self, tag: EntryTag, more: u64) {
+        if self.asks.contains(tag) {
+            self.asks.expect(tag, more);
+        }
+    }
+
+    /// The next signature of an entry's base, if it has come.
+    pub fn take_signature(&mut self, tag: EntryTag) -> Option<NextSignature> {
+        self.asks.take(tag)
     }
 
     /// The connection has ended: every request is over.
@@ -209,6 +271,20 @@ impl Answering {
             Some(Encoder::new(agreed, encoding.encoder()))
         });
         Ok(Taken::Answer(Answer::Get(GetAnswer::new(wanted, is_proved, encoder))))
+    }
+
+    fn entries(&mut self, get: &Get) -> Result<Taken, String> {
+        let (asks, request) = (entries::asks(get)?, get.request);
+        self.asks.note(request);
+        if !self.has_offer {
+            return self.refuse(request, &Outcome::RetryLater(KEPT_WAIT));
+        }
+        self.is_known = true;
+        if !self.begin(request, RequestKind::Entries, entries::kept(get))? {
+            return self.refuse(request, &Outcome::RetryLater(KEPT_WAIT));
+        }
+        self.asks.begin(request, &asks);
+        Ok(Taken::Entries(asks))
     }
 
     fn question(
@@ -268,7 +344,11 @@ impl Answering {
         }
         self.check_number(request)?;
         let kept = len + OVERHEAD;
-        if !self.under_way.is_empty() && self.kept() + kept > MOST_KEPT {
+        let (before, most) = match kind {
+            RequestKind::Entries => (self.asked(), MOST_ASKED),
+            _ => (self.kept(), MOST_KEPT),
+        };
+        if before > 0 && before + kept > most {
             return Ok(false);
         }
         self.under_way.insert(request, RequestUnderWay { cancelled: Arc::default(), kind, kept });

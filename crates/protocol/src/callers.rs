@@ -9,21 +9,28 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use towpath_transfer::offer::{EntryContent, EntrySink, EntryWant};
 use towpath_transfer::plugin::{Description, Sink};
 use towpath_transfer::{Delivery, Outcome, Tag, Want};
 
 use super::answering::MAX_ROOTS;
+use super::entry_caller::EntryCaller;
 use super::requests::GetRequest;
 use super::session::{Effect, Encoded, MAX_REQUESTS, MOST_ANSWERS, Question, Session};
+use super::window::Urgent;
 use super::wire::Body;
 
 /// Messages of a session that may wait for the writer task. Of a peer that answers only what it has
 /// read, there are for each request that it takes at once at most the cancellation of its
 /// predecessor, the request and its own cancellation, two that refuse one of its own, and in all a few proofs and
-/// answers to its pings.
-pub const QUEUE: usize = 6 * MAX_REQUESTS + MAX_ROOTS + MOST_ANSWERS as usize;
+/// answers to its pings. Signatures of bases come on top: so many for a few hundred entries that come in parts at once.
+pub const QUEUE: usize = 6 * MAX_REQUESTS + MAX_ROOTS + MOST_ANSWERS as usize + SIGNATURES;
+/// Signatures among them.
+const SIGNATURES: usize = 4096;
 
 /// Destination of the answers to a question.
 pub enum Answers {
@@ -38,10 +45,12 @@ pub struct Callers {
     session: Session,
     waiting: HashMap<u32, Caller>,
     queue: mpsc::Sender<Body>,
+    urgent: Urgent,
 }
 
 enum Caller {
     Wants(Arc<Wants>),
+    Entries(Arc<EntryCaller>),
     Answers { to: Answers, end: oneshot::Sender<Result<(), Outcome>> },
 }
 
@@ -58,6 +67,8 @@ pub enum Act {
     PartialPiece(Arc<Wants>, Delivery),
     /// Ends a want.
     Outcome(Arc<Wants>, Tag, Outcome),
+    /// Ends a want of an entry.
+    NoContent(Arc<EntryCaller>, Tag, Outcome),
     /// Ends a question.
     End(oneshot::Sender<Result<(), Outcome>>, Result<(), Outcome>),
     /// Work for the reader task alone.
@@ -68,6 +79,30 @@ pub enum Act {
 pub enum Later {
     /// Waits while the receiving side is behind.
     Deliver(Arc<Wants>, Delivery),
+    /// Waits while the receiving side is behind.
+    Contents {
+        /// Who asked.
+        caller: Arc<EntryCaller>,
+        /// Each of another want.
+        contents: Vec<(Tag, EntryContent)>,
+        /// Bytes that they keep in memory.
+        kept: usize,
+        /// Bytes that they count for.
+        cost: usize,
+    },
+    /// Waits while the receiving side is behind.
+    Run {
+        /// Who asked.
+        caller: Arc<EntryCaller>,
+        /// The want.
+        tag: Tag,
+        /// The run.
+        run: Bytes,
+        /// Bytes that it counts for.
+        cost: usize,
+    },
+    /// Contents or a run that count for so much are taken, as nobody waits for them.
+    Took(usize),
     /// Waits until the asker takes it.
     Describe(mpsc::Sender<Description>, Description),
     /// Waits until the asker takes it.
@@ -88,9 +123,9 @@ pub enum Later {
 }
 
 impl Callers {
-    /// Nobody waits yet. The hello is the first in the `queue`, which has room for [`QUEUE`].
-    pub fn new(session: Session, queue: mpsc::Sender<Body>) -> Self {
-        Self { session, waiting: HashMap::new(), queue }
+    /// Nobody waits yet. The hello is the first in the `queue`, which has room for [`QUEUE`]; `urgent` goes before it.
+    pub(super) fn new(session: Session, queue: mpsc::Sender<Body>, urgent: Urgent) -> Self {
+        Self { session, waiting: HashMap::new(), queue, urgent }
     }
 
     /// The session, to look at. Whoever changes it calls [`Self::settle`] before the lock is let go.
@@ -104,6 +139,19 @@ impl Callers {
         let number = self.session.get(Instant::now(), request);
         self.waiting.insert(number, Caller::Wants(Arc::new(Wants { sink, _end: end })));
         (number, ending)
+    }
+
+    /// Asks for entries. The receiver fails when each want has ended, and the token is cancelled once the sink knows of them.
+    pub(super) fn get_entries(
+        &mut self,
+        wants: &[EntryWant],
+        sink: Arc<dyn EntrySink>,
+    ) -> (u32, oneshot::Receiver<()>, CancellationToken) {
+        let (end, ending) = oneshot::channel();
+        let (number, asked) = (self.session.get_entries(wants), CancellationToken::new());
+        let caller = EntryCaller::new(sink, asked.clone(), end);
+        self.waiting.insert(number, Caller::Entries(Arc::new(caller)));
+        (number, ending, asked)
     }
 
     /// As [`Self::get`], of the want that was asked for ahead, if it is among `wants`: it is taken out.
@@ -142,19 +190,36 @@ impl Callers {
                 }
                 return None;
             }
+            Effect::SendFirst(body) => {
+                // A connection that ended takes no more.
+                let _ = self.urgent.send(body);
+                return None;
+            }
             Effect::PartialPiece { request, delivery } => {
                 return Some(Act::PartialPiece(self.wants(request)?, delivery));
             }
             Effect::Outcome { request, tag, outcome } => {
-                return Some(Act::Outcome(self.wants(request)?, tag, outcome));
+                return Some(match self.waiting.get(&request)? {
+                    Caller::Wants(wants) => Act::Outcome(Arc::clone(wants), tag, outcome),
+                    Caller::Entries(caller) => Act::NoContent(Arc::clone(caller), tag, outcome),
+                    Caller::Answers { .. } => return None,
+                });
             }
             Effect::Ended { request, result } => match self.waiting.remove(&request)? {
-                Caller::Wants(_) => return None,
+                Caller::Wants(_) | Caller::Entries(_) => return None,
                 Caller::Answers { end, .. } => return Some(Act::End(end, result)),
             },
             // The one that looks at the session sees it.
             Effect::Closed => return None,
             Effect::Delivery { request, delivery } => Later::Deliver(self.wants(request)?, delivery),
+            Effect::Contents { request, contents, kept, cost } => match self.entries(request) {
+                Some(caller) => Later::Contents { caller, contents, kept, cost },
+                None => Later::Took(cost),
+            },
+            Effect::Run { request, tag, run, cost } => match self.entries(request) {
+                Some(caller) => Later::Run { caller, tag, run, cost },
+                None => Later::Took(cost),
+            },
             Effect::Answer { request, answer } => match self.waiting.get(&request)? {
                 Caller::Answers { to: Answers::Descriptions(to), .. } => Later::Describe(to.clone(), answer),
                 _ => return None,
@@ -174,7 +239,14 @@ impl Callers {
     fn wants(&self, request: u32) -> Option<Arc<Wants>> {
         match self.waiting.get(&request)? {
             Caller::Wants(wants) => Some(Arc::clone(wants)),
-            Caller::Answers { .. } => None,
+            Caller::Entries(_) | Caller::Answers { .. } => None,
+        }
+    }
+
+    fn entries(&self, request: u32) -> Option<Arc<EntryCaller>> {
+        match self.waiting.get(&request)? {
+            Caller::Entries(caller) => Some(Arc::clone(caller)),
+            Caller::Wants(_) | Caller::Answers { .. } => None,
         }
     }
 }
@@ -208,6 +280,7 @@ impl Act {
         match self {
             Self::PartialPiece(wants, delivery) => wants.sink.partial_piece(delivery),
             Self::Outcome(wants, tag, outcome) => wants.sink.outcome(tag, outcome),
+            Self::NoContent(caller, tag, outcome) => caller.outcome(tag, outcome),
             // A caller that has gone needs no end.
             Self::End(caller, result) => drop(caller.send(result)),
             Self::Later(later) => return Some(later),

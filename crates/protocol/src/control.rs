@@ -1,42 +1,27 @@
 //! The control stream: messages of the program above, in order, beside the data of a connection.
 //!
-//! Each direction has a window of [`WINDOW`] bytes, given back as the other side takes messages, so
-//! neither a slow reader nor a hostile writer costs more memory than that. Messages wait in a queue
-//! of their own, from which the writer task takes first.
+//! Each direction has a [window](WINDOW). Messages wait in a queue of their own, from which the writer task takes first.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use thiserror::Error;
+use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Semaphore, mpsc};
+use towpath_content::lock::lock;
 
-use super::delivery::{ControlDelivery, Delivered, GIVE_BACK};
+use super::delivery::Delivered;
 use super::pace::Pace;
+pub use super::window::{ControlClosed, OVERHEAD, WINDOW};
+use super::window::{ReceiveWindow, SHORT, SendWindow, Urgent, cost};
 pub use super::wire::MAX_MESSAGE;
 use super::wire::{Body, ControlCredit, ControlData, ControlEnd};
 
 /// The capability by which a side says in its hello that it has a control stream.
 pub const CAPABILITY: &str = "control";
-/// Bytes of messages that may be on their way in a direction, or wait to be taken.
-pub const WINDOW: usize = 4 << 20;
-/// Shorter messages are copied: a frame shares its memory with those around it, of up to 304 KiB, and a message that waits
-/// would keep all of that.
-const SHORT: usize = 128 << 10;
-/// Shorter messages do not wait for the limit of the rate, but count: others wait for what they say.
-const BRIEF: usize = 4 << 10;
-/// Bytes that a message counts for besides its own, so that empty ones are not for nothing.
-pub const OVERHEAD: usize = 64;
 /// Messages that the window has room for, at most.
 const MESSAGES: usize = WINDOW / OVERHEAD;
 /// Reason why a peer that does not keep to the window is left.
 const OVER_WINDOW: &str = "sent more on the control stream than its window allows";
-
-/// Nothing more can be sent: the connection is gone, or the peer has no control stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the other side takes no more messages")]
-pub struct ControlClosed;
 
 /// The sending half. The stream ends for the peer when the last clone is dropped.
 #[derive(Clone)]
@@ -45,23 +30,14 @@ pub struct ControlSender(Arc<StreamSending>);
 /// The receiving half.
 pub struct ControlReceiver {
     inbox: mpsc::Receiver<Bytes>,
-    /// Taken and not given back yet.
-    taken: usize,
     stream: Arc<ControlStream>,
 }
 
-/// Queue of messages that go out before all data. It has no bound of its own, as who drops a sender cannot wait:
-/// messages are bounded by the peer's window, and credit is one short message for each [`GIVE_BACK`] bytes that the peer sent.
-pub(super) type Urgent = mpsc::UnboundedSender<Body>;
-
 /// Both directions of the stream, as the connection's tasks see it.
 pub(super) struct ControlStream {
-    /// Bytes that may still be sent; nothing before the peer's hello.
-    credit: Semaphore,
-    /// Limits what is sent.
-    pace: Arc<Pace>,
+    /// Open once the peer's hello has come.
+    window: SendWindow,
     state: Mutex<StreamState>,
-    urgent: Urgent,
 }
 
 #[derive(Default)]
@@ -70,38 +46,25 @@ struct StreamState {
     is_open: bool,
     /// This side has no more to say.
     has_ended: bool,
-    /// Sent, and given back by the peer.
-    delivery: ControlDelivery,
-    /// Received, and not given back to the peer.
-    received: usize,
-    /// Received since nobody listens any more, and not given back.
-    unread: usize,
+    /// Count of what the peer sends.
+    window: ReceiveWindow,
     /// Destination of the peer's messages; `None` once it has ended the stream.
     inbox: Option<mpsc::Sender<Bytes>>,
 }
 
 struct StreamSending(Arc<ControlStream>);
 
-const fn cost(message: &Bytes) -> usize {
-    message.len() + OVERHEAD
-}
-
 impl ControlStream {
     pub(super) fn new(urgent: Urgent, pace: Arc<Pace>) -> (Arc<Self>, (ControlSender, ControlReceiver)) {
         let (inbox_in, inbox) = mpsc::channel(MESSAGES);
         let state = Mutex::new(StreamState { inbox: Some(inbox_in), ..StreamState::default() });
-        let stream = Arc::new(Self { credit: Semaphore::new(0), pace, state, urgent });
+        let stream = Arc::new(Self { window: SendWindow::new(urgent, pace), state });
         let sender = ControlSender(Arc::new(StreamSending(Arc::clone(&stream))));
-        (Arc::clone(&stream), (sender, ControlReceiver { inbox, taken: 0, stream }))
+        (Arc::clone(&stream), (sender, ControlReceiver { inbox, stream }))
     }
 
     fn state(&self) -> MutexGuard<'_, StreamState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, body: Body) {
-        // A connection that ended takes no more; whoever sends finds out by its credit.
-        let _ = self.urgent.send(body);
+        lock(&self.state)
     }
 
     /// The peer's hello has come.
@@ -111,15 +74,15 @@ impl ControlStream {
         }
         let mut state = self.state();
         state.is_open = true;
-        self.credit.add_permits(WINDOW);
+        self.window.open();
         if state.has_ended {
-            self.push(Body::ControlEnd(ControlEnd {}));
+            self.window.push(Body::ControlEnd(ControlEnd {}));
         }
     }
 
     /// Nothing more comes or goes.
     pub(super) fn close(&self) {
-        self.credit.close();
+        self.window.close();
         self.state().inbox = None;
     }
 
@@ -127,7 +90,10 @@ impl ControlStream {
     pub(super) fn take(&self, body: Body) -> Result<(), String> {
         match body {
             Body::ControlData(data) => self.receive(data.message),
-            Body::ControlCredit(credit) => self.credit(credit.bytes),
+            Body::ControlCredit(credit) => match self.window.give_back(credit.bytes) {
+                true => Ok(()),
+                false => Err("gave back more on the control stream than was sent".into()),
+            },
             Body::ControlEnd(_) => self.end(),
             _ => Err("sent a message that does not belong on the control stream".into()),
         }
@@ -137,42 +103,20 @@ impl ControlStream {
         if message.len() > MAX_MESSAGE {
             return Err(format!("sent a message of {} bytes on the control stream", message.len()));
         }
-        let cost = cost(&message);
+        let cost = cost(message.len());
         let mut state = self.state();
         let inbox = state.inbox.clone().ok_or("sent a message after the end of the control stream")?;
-        if state.received + cost > WINDOW {
+        if !state.window.recv(cost) {
             return Err(OVER_WINDOW.into());
         }
-        state.received += cost;
         drop(state);
         let message = if message.len() < SHORT { Bytes::copy_from_slice(&message) } else { message };
         match inbox.try_send(message) {
             Ok(()) => {}
-            Err(TrySendError::Closed(_)) => self.pass_over(cost),
+            // Nobody listens any more.
+            Err(TrySendError::Closed(_)) => self.took(cost),
             Err(TrySendError::Full(_)) => return Err(OVER_WINDOW.into()),
         }
-        Ok(())
-    }
-
-    /// Nobody listens any more. What comes is given back in the same crumbs as what is taken, so that a peer that sends
-    /// little messages and reads nothing does not fill the queue with credit.
-    fn pass_over(&self, cost: usize) {
-        let mut state = self.state();
-        state.unread += cost;
-        if state.unread >= GIVE_BACK {
-            let unread = std::mem::take(&mut state.unread);
-            drop(state);
-            self.give_back(unread);
-        }
-    }
-
-    /// The peer gives back credit.
-    fn credit(&self, bytes: u64) -> Result<(), String> {
-        let mut state = self.state();
-        let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= state.delivery.under_way());
-        let bytes = bytes.ok_or("gave back more on the control stream than was sent")?;
-        state.delivery.taken(bytes, Instant::now());
-        self.credit.add_permits(bytes);
         Ok(())
     }
 
@@ -184,9 +128,11 @@ impl ControlStream {
         }
     }
 
-    fn give_back(&self, bytes: usize) {
-        self.state().received -= bytes;
-        self.push(Body::ControlCredit(ControlCredit { bytes: bytes as u64 }));
+    /// A message counts no longer.
+    fn took(&self, cost: usize) {
+        if let Some(bytes) = self.state().window.took(cost) {
+            self.window.push(Body::ControlCredit(ControlCredit { bytes }));
+        }
     }
 }
 
@@ -198,21 +144,12 @@ impl ControlSender {
         if message.len() > MAX_MESSAGE {
             return Err(ControlClosed);
         }
-        let (stream, cost) = (&self.0.0, cost(&message));
-        match message.len() < BRIEF {
-            true => drop(stream.pace.wait(cost as u64, Instant::now())),
-            false => stream.pace.pass(cost as u64).await,
-        }
-        let room = stream.credit.acquire_many(cost as u32).await.map_err(|_| ControlClosed)?;
-        room.forget();
-        stream.state().delivery.sent(cost, Instant::now());
-        stream.push(Body::ControlData(ControlData { message }));
-        Ok(())
+        self.0.0.window.send(message.len(), Body::ControlData(ControlData { message })).await
     }
 
     /// The rate at which the peer takes messages, and its delay.
     pub fn delivered(&self) -> Delivered {
-        self.0.0.state().delivery.delivered(Instant::now())
+        self.0.0.window.delivered()
     }
 }
 
@@ -221,7 +158,7 @@ impl Drop for StreamSending {
         let mut state = self.0.state();
         state.has_ended = true;
         if state.is_open {
-            self.0.push(Body::ControlEnd(ControlEnd {}));
+            self.0.window.push(Body::ControlEnd(ControlEnd {}));
         }
     }
 }
@@ -231,16 +168,17 @@ impl ControlReceiver {
     /// Cancel-safe.
     pub async fn next(&mut self) -> Option<Bytes> {
         let message = self.inbox.recv().await?;
-        self.taken += cost(&message);
-        if self.taken >= GIVE_BACK {
-            self.stream.give_back(std::mem::take(&mut self.taken));
-        }
+        self.stream.took(cost(message.len()));
         Some(message)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use super::super::delivery::GIVE_BACK;
+    use super::super::window::BRIEF;
     use super::*;
 
     #[test]

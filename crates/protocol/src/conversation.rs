@@ -2,7 +2,7 @@
 //!
 //! One thread, from the first request on that has an answer, answers a peer's requests in turn, more urgent ones first (`super::turns`), and sends
 //! batches of frames to the writer task through a short queue, so a peer that does not read holds a few
-//! hundred kilobytes and one thread that sleeps. Each followed object takes a further thread, which waits for the store, and so does each
+//! hundred kilobytes and one thread that sleeps. A further one hands questions for entries to the offer. Each followed object takes a further thread, which waits for the store, and so does each
 //! recipe that is asked for, as it may have to be made.
 
 use std::cmp::Ordering;
@@ -14,14 +14,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use towpath_content::{NodeId, Oid};
 use towpath_link::{PathProbe, unsent_limit};
+use towpath_transfer::Outcome;
 
 use super::answering::{Answer, Answering, Taken};
+use super::offer::EntryAsk;
 use super::outgoing::{self, Outbox, Outgoing};
+use super::replies::Replies;
 use super::served::Served;
 use super::service::{Service, Serving};
 use super::session::{Encoded, MAX_REQUESTS};
 use super::step::Step;
 use super::turns::TurnTaken;
+use super::window::SendWindow;
 use super::wire::Body;
 use crate::processors::Processors;
 
@@ -31,12 +35,16 @@ const BATCH: usize = 256 << 10;
 const LOOK: Duration = Duration::from_millis(10);
 /// Interval at which a follower looks whether its connection is still there.
 const FOLLOW_TICK: Duration = Duration::from_millis(500);
+/// Delay before an entry may be asked for again whose offer has just gone.
+const OFFER_WAIT: Duration = Duration::from_millis(200);
 
 /// The answering half of one connection. Dropping it ends its threads.
 pub struct Conversation {
     shared: Arc<SharedConversation>,
     /// To the thread that answers, once there is one.
     answers: OnceLock<mpsc::Sender<RequestQueued>>,
+    /// To the thread that hands questions to the offer, once there is one.
+    asks: OnceLock<mpsc::Sender<Vec<EntryAsk>>>,
 }
 
 /// The immediate outcome of a request.
@@ -70,7 +78,8 @@ struct SharedConversation {
     probe: PathProbe,
     /// Limit of bytes that wait unsent in the kernel, as last set.
     unsent: Mutex<Option<u32>>,
-    state: Mutex<Answering>,
+    state: Arc<Mutex<Answering>>,
+    replies: Arc<Replies>,
 }
 
 /// Queues for answers.
@@ -88,10 +97,11 @@ impl Conversation {
         (node, served): (NodeId, Arc<Served>),
         binding: [u8; 32],
         processors: Processors,
-        outboxes: Outboxes,
+        (outboxes, contents): (Outboxes, SendWindow),
         probe: PathProbe,
     ) -> Self {
-        let state = Mutex::new(Answering::new(node, binding, processors));
+        let state = Arc::new(Mutex::new(Answering::new(node, binding, processors)));
+        let replies = Arc::new(Replies::new(Arc::clone(&state), contents));
         let shared = Arc::new(SharedConversation {
             service,
             node,
@@ -100,13 +110,19 @@ impl Conversation {
             probe,
             unsent: Mutex::new(None),
             state,
+            replies,
         });
-        Self { shared, answers: OnceLock::new() }
+        Self { shared, answers: OnceLock::new(), asks: OnceLock::new() }
     }
 
     /// Sets the encoding of data.
     pub fn encode(&self, encoding: Encoded) {
         self.shared.state().encode(encoding);
+    }
+
+    /// Takes credit of contents. An error is a reason to close the connection.
+    pub(super) fn give_back(&self, bytes: u64) -> Result<(), String> {
+        self.shared.replies.give_back(bytes)
     }
 
     /// Takes a request. An error is a reason to close the connection.
@@ -115,10 +131,15 @@ impl Conversation {
             Body::Get(get) => Oid::from_bytes(&get.root).ok(),
             _ => None,
         };
-        let mut state = self.shared.state();
+        let (is_waited_for, mut state) =
+            (matches!(body, Body::Signature(_) | Body::Cancel(_)), self.shared.state());
+        state.set_offer(self.shared.service.offer().is_some());
         let taken = state.take(body, self.shared.service.issuer())?;
         let is_known = state.is_known();
         drop(state);
+        if is_waited_for {
+            self.shared.replies.wake();
+        }
         if let (Some(root), Taken::Answer(_)) = (root, &taken) {
             self.shared.served.requested(&root);
         }
@@ -126,6 +147,7 @@ impl Conversation {
             Taken::Nothing => None,
             Taken::Refused(messages) => Some(messages),
             Taken::Answer(answer) => self.answer(answer).map(|()| None)?,
+            Taken::Entries(asks) => self.ask(asks).map(|()| None)?,
         };
         Ok(RequestOutcome { refusal, is_known })
     }
@@ -147,11 +169,18 @@ impl Conversation {
             .try_send(RequestQueued { answer, turn })
             .map_err(|_| "the service is shutting down".to_owned())
     }
+
+    fn ask(&self, asks: Vec<EntryAsk>) -> Result<(), String> {
+        let to_offer = self.asks.get_or_init(|| self.shared.ask_in_turn());
+        // There is room, as for answers.
+        to_offer.try_send(asks).map_err(|_| "the service is shutting down".to_owned())
+    }
 }
 
 impl Drop for Conversation {
     fn drop(&mut self) {
         self.shared.state().close();
+        self.shared.replies.close();
     }
 }
 
@@ -174,6 +203,30 @@ impl SharedConversation {
             }
         });
         answers
+    }
+
+    /// Starts the thread that hands questions to the offer, until nobody sends more.
+    fn ask_in_turn(self: &Arc<Self>) -> mpsc::Sender<Vec<EntryAsk>> {
+        let (asks, mut inbox) = mpsc::channel::<Vec<EntryAsk>>(MAX_REQUESTS);
+        let shared = Arc::clone(self);
+        tokio::task::spawn_blocking(move || {
+            while let Some(asks) = inbox.blocking_recv() {
+                shared.offer(asks);
+            }
+        });
+        asks
+    }
+
+    /// Has the questions of one request answered, unless the peer has given it up.
+    fn offer(&self, asks: Vec<EntryAsk>) {
+        let is_over = asks.first().is_none_or(|ask| self.is_over(ask.tag.request));
+        match self.service.offer().filter(|_| !is_over) {
+            Some(offer) => offer.answer(asks, &self.replies),
+            None => {
+                let outcome = Outcome::RetryLater(OFFER_WAIT);
+                asks.iter().for_each(|ask| self.replies.refuse(ask.tag, &outcome));
+            }
+        }
     }
 
     fn serving(&self) -> Serving {

@@ -104,7 +104,7 @@ mod tests {
     fn get(wants: usize) -> Bytes {
         let root = Bytes::from(vec![7; 33]);
         let wants = vec![WireWant::default(); wants];
-        Body::Get(Get { request: 300, root, wants, urgency: -3 }).to_frame()
+        Body::Get(Get { request: 300, root, wants, urgency: -3, ..Get::default() }).to_frame()
     }
 
     #[test]

@@ -12,11 +12,13 @@ use towpath_content::live::Statement;
 use towpath_content::pieces::{Layout, VALUE_LEN};
 use towpath_content::recipe::{MAX_NODE_LEN, MAX_ROOT_LEN};
 use towpath_link::Frame;
+use towpath_transfer::offer::EntryContent;
 use towpath_transfer::{Description, Proof};
 
 use super::compression;
 use super::requests::Violation;
-use super::wire::{self, Body, DataHeader};
+use super::window::{SHORT, cost};
+use super::wire::{self, Body, ContentList, Contents, ContentsBody, DataHeader, WireRun};
 use crate::processor::Decode;
 use crate::processors::Processors;
 
@@ -38,8 +40,30 @@ pub enum Incoming {
     Answer(u32, Description),
     /// Pieces that can be had, for the `Watch` of this number.
     Ranges(u32, Vec<Range<u64>>),
+    /// Contents of entries.
+    Contents(ContentsCame),
+    /// A run of an entry that comes in parts.
+    Run {
+        /// It.
+        run: WireRun,
+        /// Bytes that it counts for.
+        cost: usize,
+    },
     /// Any other message.
     Message(Body),
+}
+
+/// Contents of entries that came in one message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContentsCame {
+    /// The `Get` that asked.
+    pub request: u32,
+    /// Each with the index of its want.
+    pub contents: Vec<(u32, EntryContent)>,
+    /// Bytes that stay in memory as long as any of them is kept.
+    pub kept: usize,
+    /// Bytes that the message counts for.
+    pub cost: usize,
 }
 
 /// Understands the frames of one direction of a connection, in order. Errors are reasons to close
@@ -81,6 +105,9 @@ impl Decoder {
         if !self.greeted && !wire::may_come_first(&body) {
             return Err(NO_HELLO.into());
         }
+        let len = body.len();
+        let is_copied = len < SHORT && wire::has_contents(&body);
+        let body = if is_copied { Bytes::copy_from_slice(&body) } else { body };
         let body = Body::from_frame(body).map_err(|error| format!("sent a message that {error}"))?;
         self.greeted = true;
         match body {
@@ -97,6 +124,8 @@ impl Decoder {
             Body::Proof(proof) => self::proof(proof),
             Body::Have(have) => ranges(&have),
             Body::Recipe(part) => recipe(part),
+            Body::Contents(message) => contents(message, len),
+            Body::Run(run) => Ok(self::run(run, len)),
             body => Ok(Incoming::Message(body)),
         }
     }
@@ -196,6 +225,30 @@ fn recipe(part: wire::Recipe) -> Result<Incoming, String> {
         return Err("sent too much or nothing of a recipe at once".into());
     }
     Ok(Incoming::Message(Body::Recipe(part)))
+}
+
+/// Contents of a frame of `len` bytes.
+fn contents(message: Contents, len: usize) -> Result<Incoming, String> {
+    let (list, kept) = match message.body {
+        Some(ContentsBody::List(list)) => (list, len),
+        Some(ContentsBody::Packed(packed)) => {
+            ContentList::unpack(&packed).map_err(|error| format!("sent a message whose {error}"))?
+        }
+        None => (ContentList::default(), len),
+    };
+    if list.contents.is_empty() {
+        return Err("sent contents that are none".into());
+    }
+    let read = |content: wire::WireContent| Ok((content.want, content.content()?));
+    let contents: Result<_, towpath_content::DecodeError> = list.contents.into_iter().map(read).collect();
+    let contents = contents.map_err(|error| format!("sent a content of which the {error}"))?;
+    Ok(Incoming::Contents(ContentsCame { request: message.request, contents, kept, cost: cost(len) }))
+}
+
+/// A run in a frame of `len` bytes.
+fn run(run: WireRun, len: usize) -> Incoming {
+    let bytes = if len < SHORT { Bytes::copy_from_slice(&run.bytes) } else { run.bytes };
+    Incoming::Run { run: WireRun { bytes, ..run }, cost: cost(len) }
 }
 
 fn ranges(have: &wire::Have) -> Result<Incoming, String> {

@@ -34,6 +34,10 @@
 //! | `reader`, `writer` | a connection's two tasks |
 //! | [`conversation`] | the threads that answer |
 //! | [`control`] | the control stream: messages of the program above |
+//! | [`offer`], [`replies`] | entries that this side offers, and how questions for them are answered |
+//! | `entry_caller` | who asked for entries, and the way of signatures |
+//! | `signatures` | signatures that an answer waits for: pure |
+//! | `window` | how much of the control stream, and of contents, is under way |
 //! | `delivery` | how fast, and how late, the peer takes these: pure |
 //! | `buffers` | the memory that pieces are read into |
 //! | `deltas` | runs of bytes as deltas of what the asking side has |
@@ -61,9 +65,11 @@ pub mod counting;
 mod delivery;
 mod deltas;
 pub mod dialling;
+mod entry_caller;
 pub mod gets;
 pub mod incoming;
 pub mod liveness;
+pub mod offer;
 pub mod outgoing;
 pub mod pace;
 pub mod pack_backoff;
@@ -73,6 +79,7 @@ pub mod processor;
 pub mod processors;
 mod reader;
 mod recipes;
+pub mod replies;
 pub mod requests;
 pub mod rules;
 mod sending;
@@ -80,18 +87,22 @@ mod served;
 pub mod service;
 pub mod session;
 mod shared;
+mod signatures;
 pub mod stall;
 pub mod step;
 mod turns;
 pub mod waiting;
+mod window;
 pub mod wire;
 mod writer;
 
 pub use compression::WISH as COMPRESS;
 pub use control::{ControlClosed, ControlReceiver, ControlSender};
 pub use delivery::Delivered;
+pub use offer::{EntryAsk, EntryTag, Offer};
 pub use pace::Pace;
 pub use peer::{Peer, PeerConfig};
+pub use replies::Replies;
 pub use served::Served;
 pub use service::{Issuer, Service};
 pub use shared::Traffic;

@@ -11,12 +11,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::{NodeId, Oid};
 use towpath_link::{Connection, PathInfo, PathProbe, PeerProof};
+use towpath_transfer::offer::{EntrySink, EntryWant};
 use towpath_transfer::plugin::Sink;
 use towpath_transfer::{Outcome, Want};
 
 use super::callers::{self, Act, Answers, Callers, Later};
 use super::control::{self, ControlReceiver, ControlSender};
 use super::conversation::{Conversation, Outboxes};
+use super::entry_caller::EntryWay;
 use super::outgoing::{Outbox, Outgoing};
 use super::pace::Pace;
 use super::reader::read_frames;
@@ -26,6 +28,7 @@ use super::service::Service;
 use super::session::{PEER_CLOSED, Question, Session, SessionConfig};
 use super::shared::{Shared, Traffic};
 use super::stall::Arrived;
+use super::window::SendWindow;
 use super::wire::Body;
 use super::writer::{Messages, WriterQueues, write_frames};
 use crate::processors::Processors;
@@ -127,7 +130,8 @@ impl Peer {
         let measures = probe.read().is_none();
         let session = Session::new(config.session(&node, service.is_some(), measures), Instant::now());
         let (messages_in, messages) = mpsc::channel(callers::QUEUE);
-        let callers = Mutex::new(Callers::new(session, messages_in));
+        let callers = Mutex::new(Callers::new(session, messages_in, urgent_in.clone()));
+        let contents = SendWindow::new(urgent_in.clone(), Arc::clone(&config.send_pace));
         let (stream, control) = config
             .control
             .then(|| control::ControlStream::new(urgent_in, Arc::clone(&config.send_pace)))
@@ -158,7 +162,8 @@ impl Peer {
         let conversation = service.map(|service| {
             let outboxes = Outboxes { answers: answers_in, data: outbox.clone() };
             let who = (node, Arc::clone(&served));
-            Conversation::start(service, who, binding, processors.clone(), outboxes, probe.clone())
+            let ways = (outboxes, contents);
+            Conversation::start(service, who, binding, processors.clone(), ways, probe.clone())
         });
         tokio::spawn(read_frames(Arc::clone(&shared), reader, processors, conversation));
         Arc::new(Self {
@@ -314,6 +319,19 @@ impl Peer {
     pub async fn get(&self, request: GetRequest, sink: Arc<dyn Sink>) {
         let (request, ending) = self.shared.change(|callers| callers.get(request, sink));
         let _forget = Forget { peer: self, request };
+        // Its sender is dropped in the end.
+        let _ = ending.await;
+    }
+
+    /// Asks for entries that the peer offers: at least one, at most [`MAX_ENTRIES`](super::wire::MAX_ENTRIES), for all of which
+    /// the same may come with the names. Returns when nothing more comes.
+    pub async fn get_entries(&self, wants: Vec<EntryWant>, sink: Arc<dyn EntrySink>) {
+        let (request, ending, asked) =
+            self.shared.change(|callers| callers.get_entries(&wants, Arc::clone(&sink)));
+        let _forget = Forget { peer: self, request };
+        let tags: Vec<_> = wants.iter().map(|want| want.tag).collect();
+        sink.asked(&tags, Arc::new(EntryWay::new(&self.shared, request, &tags)));
+        asked.cancel();
         // Its sender is dropped in the end.
         let _ = ending.await;
     }

@@ -118,10 +118,27 @@ impl Inbound {
             Later::Tell(to, ranges) => drop(to.send(ranges).await),
             Later::Greeted { control, encoding } => self.greeted(control, encoding),
             Later::Measured => self.shared.measured.cancel(),
+            Later::Contents { caller, contents, kept, cost } => {
+                caller.contents(contents, kept).await;
+                self.took(cost);
+            }
+            Later::Run { caller, tag, run, cost } => {
+                caller.run(tag, run).await;
+                self.took(cost);
+            }
+            Later::Took(cost) => self.took(cost),
+            Later::Request(Body::ContentCredit(credit)) => {
+                self.conversation.as_ref().map_or(Ok(()), |it| it.give_back(credit.bytes))?;
+            }
             Later::Request(body) => self.request(body)?,
             Later::Control(body) => self.shared.control.as_ref().map_or(Ok(()), |s| s.take(body))?,
         }
         Ok(())
+    }
+
+    /// Contents or a run were taken, and the peer may send more.
+    fn took(&self, cost: usize) {
+        self.shared.change(|callers| callers.session().took(cost));
     }
 
     fn request(&self, body: Body) -> Result<(), String> {

@@ -48,6 +48,9 @@ pub enum Violation {
     /// A delta that is longer than may be.
     #[error("sent a delta that is too long")]
     TooLong,
+    /// More contents and runs of entries than the window allows.
+    #[error("sent more contents than their window allows")]
+    OverWindow,
 }
 
 /// A run of wants that goes over the wire as one.

@@ -4,11 +4,12 @@
 //! peer may have an object.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
+use towpath_content::lock::lock;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid, tree};
@@ -19,6 +20,7 @@ use towpath_transfer::{Metadata, Outcome};
 use super::access::{Decision, Facts, decide};
 use super::buffers::Buffers;
 use super::deltas;
+use super::offer::Offer;
 use super::sending::Sending;
 use super::served::Served;
 use super::turns::NodeTurns;
@@ -61,19 +63,33 @@ pub struct Service {
     deltas: Arc<Semaphore>,
     /// Order of each node's requests, by urgency.
     turns: Arc<NodeTurns>,
+    /// Who answers questions for entries.
+    offer: Mutex<Option<Weak<dyn Offer>>>,
 }
 
 impl Service {
     /// Serves from `store` by the rights that `issuer` knows.
     pub fn new(store: Arc<dyn Store>, issuer: Arc<dyn Issuer>) -> Self {
         let [recipes, deltas] = [RECIPES, DELTAS].map(|most| Arc::new(Semaphore::new(most)));
-        Self { store, issuer, processors: Processors::default(), recipes, deltas, turns: Arc::default() }
+        let (processors, turns, offer) = (Processors::default(), Arc::default(), Mutex::new(None));
+        Self { store, issuer, processors, recipes, deltas, turns, offer }
     }
 
     /// Adds `processors`, which all served content passes.
     #[must_use]
     pub fn with_processors(self, processors: Processors) -> Self {
         Self { processors, ..self }
+    }
+
+    /// From now on whoever is connected may ask for the entries of `offer`, as long as that is there: it is for services that speak
+    /// with one peer alone. Before, and after it, they are told to ask later.
+    pub fn set_offer(&self, offer: Weak<dyn Offer>) {
+        *lock(&self.offer) = Some(offer);
+    }
+
+    /// Who answers questions for entries.
+    pub(super) fn offer(&self) -> Option<Arc<dyn Offer>> {
+        lock(&self.offer).as_ref()?.upgrade()
     }
 
     /// The recipe of an object, made if need be, unless too many are being made.

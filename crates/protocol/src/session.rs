@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `outbox` | what is to be done, and requests that wait for room |
 //! | `gets`, `ahead` | what was asked for, and a first piece that nobody wants yet |
+//! | `entries` | what was asked for of the other side's offer |
 //! | `questions` | what was asked about objects |
 //! | `config`, `effect` | how this side behaves; what a caller asks and has to do |
 //! | `greeting`, `round_trip` | the hellos; how far the peer is |
@@ -24,6 +25,7 @@
 mod ahead;
 mod config;
 mod effect;
+mod entries;
 mod gets;
 mod greeting;
 mod outbox;
@@ -36,12 +38,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use towpath_content::Oid;
+use towpath_transfer::offer::EntryWant;
 use towpath_transfer::{Tag, Want};
 
 use self::ahead::Ahead;
 pub use self::config::SessionConfig;
 use self::effect::LOST;
 pub use self::effect::{Effect, Encoded, Question};
+use self::entries::OpenEntries;
 use self::gets::OpenGets;
 use self::greeting::{Greeting, hello};
 pub use self::outbox::MAX_REQUESTS;
@@ -63,6 +67,7 @@ pub struct Session {
     /// The peer's hello; none before it has come.
     greeting: Option<Greeting>,
     gets: OpenGets,
+    entries: OpenEntries,
     questions: OpenQuestions,
     proved: BTreeSet<Oid>,
     round_trip: RoundTrip,
@@ -84,6 +89,7 @@ impl Session {
             live: Liveness::new(config.silence, now).watched(config.control),
             greeting: None,
             gets: OpenGets::new(Arc::clone(&config.source)),
+            entries: OpenEntries::default(),
             questions: OpenQuestions::default(),
             proved: BTreeSet::new(),
             round_trip: RoundTrip::new(config.measures),
@@ -117,6 +123,28 @@ impl Session {
         })
     }
 
+    /// Asks for entries, now or once the peer's limit allows it; returns the request's number. There is at least one, at most
+    /// [`wire::MAX_ENTRIES`], and what may come with the names is the same for all. Each ends by a content that does not come in
+    /// parts, or by an outcome; then, or with the last runs, the request itself ends.
+    pub fn get_entries(&mut self, wants: &[EntryWant]) -> u32 {
+        self.put(|session, request| {
+            let urgency = session.config.priority.into();
+            Body::Get(wire::Get { urgency, ..session.entries.begin(request, wants) })
+        })
+    }
+
+    /// Sends the next signature of an entry's base, behind the request for it, unless that is over.
+    pub fn sign(&mut self, request: u32, want: u32, signature: Bytes) {
+        self.entries.sign(request, want, signature, &mut self.outbox);
+    }
+
+    /// Contents or a run that count for so much were taken.
+    pub fn took(&mut self, cost: usize) {
+        if self.end.is_none() {
+            self.entries.took(cost, &mut self.outbox);
+        }
+    }
+
     /// Asks for the first piece of an object of which nothing is known yet, for [`Self::claim`].
     pub fn get_ahead(&mut self, now: Instant, root: &Oid, oid: &Oid) {
         self.gets.give_up_ahead(&mut self.outbox);
@@ -127,7 +155,7 @@ impl Session {
         self.put(|session, request| {
             session.gets.ahead = Some(Ahead::new(*oid, request, now));
             let urgency = session.config.priority.into();
-            Body::Get(wire::Get { request, root, wants, urgency })
+            Body::Get(wire::Get { request, root, wants, urgency, ..wire::Get::default() })
         });
     }
 
@@ -164,7 +192,7 @@ impl Session {
     /// as "retry later".
     pub fn give_up(&mut self, request: u32) {
         let is_told = match self.gets.is_cancelled(request) {
-            None if !self.questions.contains(request) => return,
+            None if !self.questions.contains(request) && !self.entries.contains(request) => return,
             is_cancelled => is_cancelled.unwrap_or(false),
         };
         match is_told {
@@ -182,6 +210,7 @@ impl Session {
             return;
         }
         let (gets, questions, outbox) = (&mut self.gets, &self.questions, &mut self.outbox);
+        let entries = &mut self.entries;
         let text = |violation: Violation| violation.to_string();
         let taken = match incoming {
             Incoming::Data { header, payload } => gets.data(now, (header, payload), outbox).map_err(text),
@@ -191,6 +220,8 @@ impl Session {
             Incoming::Ranges(request, ranges) => {
                 questions.answer(request, Effect::Ranges { request, ranges }, outbox)
             }
+            Incoming::Contents(came) => entries.contents(came, outbox).map_err(text),
+            Incoming::Run { run, cost } => entries.run(run, cost, outbox).map_err(text),
             Incoming::Message(Body::Delta(delta)) => gets.delta(now, &delta, outbox).map_err(text),
             Incoming::Message(body) => self.message(now, body),
         };
@@ -214,7 +245,8 @@ impl Session {
         self.end = Some(SessionEnd { why });
         self.outbox.clear();
         self.gets.ahead = None;
-        let open: BTreeSet<u32> = self.gets.numbers().chain(self.questions.numbers()).collect();
+        let others = self.entries.numbers().chain(self.questions.numbers());
+        let open: BTreeSet<u32> = self.gets.numbers().chain(others).collect();
         open.into_iter().for_each(|request| self.finish(request));
         self.outbox.push(Effect::Closed);
     }
@@ -303,13 +335,15 @@ impl Session {
 
     /// Ends a request for whoever asked, as the connection will not answer it.
     fn finish(&mut self, request: u32) {
-        if !self.gets.finish(request, &LOST, &mut self.outbox) {
+        let outbox = &mut self.outbox;
+        if !self.gets.finish(request, &LOST, outbox) && !self.entries.finish(request, outbox) {
             self.questions.finish(request, Err(LOST), &mut self.outbox);
         }
     }
 
     fn message(&mut self, now: Instant, body: Body) -> Result<(), String> {
         let (gets, questions, outbox) = (&mut self.gets, &mut self.questions, &mut self.outbox);
+        let entries = &mut self.entries;
         let text = |violation: Violation| violation.to_string();
         match body {
             Body::Hello(hello) => return self.hello(now, &hello),
@@ -322,7 +356,8 @@ impl Session {
             Body::Samples(samples) => questions.samples(samples, outbox)?,
             Body::Outcome(outcome) => {
                 outbox.was_put(outcome.request).map_err(text)?;
-                if !questions.finish(outcome.request, Err(outcome.outcome()), outbox) {
+                let is_question = questions.finish(outcome.request, Err(outcome.outcome()), outbox);
+                if !is_question && !entries.outcome(&outcome, outbox).map_err(text)? {
                     gets.outcome(&outcome, outbox).map_err(text)?;
                 }
             }
@@ -330,6 +365,7 @@ impl Session {
                 outbox.was_put(done.request).map_err(text)?;
                 outbox.done(done.request);
                 gets.done(done.request, outbox);
+                entries.finish(done.request, outbox);
                 questions.finish(done.request, Ok(()), outbox);
                 outbox.fill();
             }

@@ -1,5 +1,6 @@
 //! The protocol's messages and their bytes (`docs/formats/protocol.md`).
 
+mod contents;
 mod data;
 mod limits;
 mod meaning;
@@ -10,8 +11,11 @@ use prost::Message;
 use towpath_content::codec::invalid;
 use towpath_content::{DecodeError, Oid};
 
+pub use contents::{
+    ContentBody, ContentCredit, ContentList, Contents, ContentsBody, WireContent, WireRun, WireSignature,
+};
 pub use data::{DATA_HEADER, DataHeader, MAX_PAYLOAD, split_len, with_len};
-pub use limits::may_come_first;
+pub use limits::{has_contents, may_come_first};
 pub use words::printable;
 
 /// Frame kind of [`Control`] messages.
@@ -48,6 +52,12 @@ pub const MAX_RECIPE_PART: usize = 64 << 10;
 pub const MAX_SPAN: u32 = 16 << 20;
 /// Most wants in a [`Get`].
 pub const MAX_WANTS: usize = 1024;
+/// Most wants in a [`Get`] that asks for entries, and contents in a [`Contents`].
+pub const MAX_ENTRIES: usize = 256;
+/// Most bytes of the bases in a [`Get`] that asks for entries.
+pub const MAX_ENTRY_BASES: usize = 256 << 10;
+/// Most bytes of a [`ContentList`], packed or not.
+pub const MAX_CONTENTS: usize = 256 << 10;
 /// Most pieces that one [`ProofOf`] is of.
 pub const MAX_PROOF_RUN: usize = 4096;
 /// Most values in the proof of a run, beside one for each of its pieces (`docs/formats/pieces.md`).
@@ -279,6 +289,15 @@ pub struct WireWant {
     /// Signature of what the asking side has that may resemble this run of bytes.
     #[prost(bytes = "bytes", optional, tag = "8")]
     pub basis: Option<Bytes>,
+    /// Number of an entry that the other side offers; all fields above are empty then.
+    #[prost(uint64, optional, tag = "9")]
+    pub entry: Option<u64>,
+    /// `exchange::Request::to_bytes`: what the asking side has of the entry; empty if it has nothing.
+    #[prost(bytes = "bytes", tag = "10")]
+    pub base: Bytes,
+    /// The entry is compared: it must be named by its content, and does not come with its name.
+    #[prost(bool, tag = "11")]
+    pub compare: bool,
 }
 
 /// Asks for data.
@@ -287,15 +306,21 @@ pub struct Get {
     /// Request number.
     #[prost(uint32, tag = "1")]
     pub request: u32,
-    /// The right comes from here.
+    /// The right comes from here; empty if entries are asked for.
     #[prost(bytes = "bytes", tag = "2")]
     pub root: Bytes,
-    /// The wants.
+    /// The wants: all of them entries, or none.
     #[prost(message, repeated, tag = "3")]
     pub wants: Vec<WireWant>,
     /// Among the asking side's own `Get`s higher ones are answered first; -128 to 127.
     #[prost(sint32, tag = "4")]
     pub urgency: i32,
+    /// For entries: contents of at most so many bytes may come with their names.
+    #[prost(uint32, tag = "5")]
+    pub inline: u32,
+    /// For entries: zstd's level that answers are worth; 0: none.
+    #[prost(uint32, tag = "6")]
+    pub pack: u32,
 }
 
 /// Outcome of a want that did not end by its data.
@@ -369,7 +394,10 @@ pub struct ControlEnd {}
 #[derive(Clone, PartialEq, Message)]
 pub struct Control {
     /// Exactly one.
-    #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20")]
+    #[prost(
+        oneof = "Body",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
+    )]
     pub body: Option<Body>,
 }
 
@@ -417,12 +445,25 @@ pub enum Body {
     Delta(Delta),
     #[prost(message, tag = "20")]
     Samples(Samples),
+    #[prost(message, tag = "21")]
+    Contents(Contents),
+    #[prost(message, tag = "22")]
+    Run(WireRun),
+    #[prost(message, tag = "23")]
+    Signature(WireSignature),
+    #[prost(message, tag = "24")]
+    ContentCredit(ContentCredit),
 }
 
 impl Body {
     /// The frame body.
     pub fn to_frame(self) -> Bytes {
         Control { body: Some(self) }.encode_to_vec().into()
+    }
+
+    /// Bytes of the frame body.
+    pub fn frame_len(&self) -> usize {
+        self.encoded_len()
     }
 
     /// Reads a frame body, of one message within its limits. Nested byte strings share its memory: whoever

@@ -2,12 +2,64 @@
 //! line, hexadecimal, then what it is. `UPDATE_VECTORS=1` writes the file anew.
 
 use bytes::Bytes;
+use prost::Message;
 use towpath_content::Oid;
+use towpath_content::delta::exchange::{Base, DeltaRun, NextSignature, Reply, Request};
 use towpath_content::node_id::hex;
+use towpath_content::tree::Time;
 use towpath_protocol::wire::{self, Body, DataHeader, oid_field};
 use towpath_transfer::Outcome;
+use towpath_transfer::offer::{EntryBody, EntryContent};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/protocol.txt");
+
+fn entries() -> wire::Get {
+    let base = Request { base: Base::Parts { count: 2, ahead: 1 }, is_guess: false, outlines: 2 };
+    let entry = |entry| wire::WireWant { entry: Some(entry), ..wire::WireWant::default() };
+    let wants = vec![
+        wire::WireWant { base: base.to_bytes().into(), ..entry(7) },
+        wire::WireWant { compare: true, ..entry(8) },
+    ];
+    wire::Get { request: 7, wants, inline: 4000, pack: 3, ..wire::Get::default() }
+}
+
+fn content(want: u32, body: EntryBody) -> wire::WireContent {
+    let modified = Time { seconds: 1_700_000_000, nanos: 5 };
+    let content = EntryContent { oid: Some(Oid::of(b"x")), size: 1, modified, is_sparse: false, body };
+    wire::WireContent::new(want, content)
+}
+
+fn list() -> wire::ContentList {
+    wire::ContentList { contents: vec![content(1, EntryBody::Whole(Bytes::from_static(b"x")))] }
+}
+
+fn contents(body: wire::ContentsBody) -> Body {
+    Body::Contents(wire::Contents { request: 7, body: Some(body) })
+}
+
+/// The list as zstd frame of one raw block, which every version of zstd reads and none need write.
+fn packed_list() -> Bytes {
+    let bytes = list().encode_to_vec();
+    let (len, block) = (bytes.len() as u8, 1 | (bytes.len() as u32) << 3);
+    [&[0x28, 0xb5, 0x2f, 0xfd, 0x20, len][..], &block.to_le_bytes()[..3], &bytes].concat().into()
+}
+
+fn entry_messages() -> [(&'static str, Body); 7] {
+    let (request, want) = (7, 0);
+    let signature = NextSignature::Signed(vec![0xbb; 5]).to_bytes().into();
+    let signature = wire::WireSignature { request, want, bytes: signature };
+    let in_parts = wire::ContentList { contents: vec![content(0, EntryBody::Delta(Reply::InParts))] };
+    let run = wire::WireRun { request, want, bytes: DeltaRun::More(&[0xcc; 4]).to_bytes().into() };
+    [
+        ("get entries 7 and 8: what has up to 4000 bytes may come along, packed", Body::Get(entries())),
+        ("signature: of the base of want 0", Body::Signature(signature)),
+        ("contents: want 1, with all of it", contents(wire::ContentsBody::List(list()))),
+        ("contents: the same, one zstd frame", contents(wire::ContentsBody::Packed(packed_list()))),
+        ("contents: want 0 comes in parts", contents(wire::ContentsBody::List(in_parts))),
+        ("run: the next of want 0", Body::Run(run)),
+        ("credit of contents", Body::ContentCredit(wire::ContentCredit { bytes: 131_200 })),
+    ]
+}
 
 fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let root = oid_field(&Oid::Live([0x11; 32]));
@@ -77,21 +129,36 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("describe and follow", Body::Describe(describe)),
         (
             "get pieces 4 to 8 of an object that block 3 mentions",
-            Body::Get(wire::Get { request: 2, root: root.clone(), wants: vec![want.clone()], urgency: 0 }),
+            Body::Get(wire::Get {
+                request: 2,
+                root: root.clone(),
+                wants: vec![want.clone()],
+                ..wire::Get::default()
+            }),
         ),
         ("describe with the recipe", Body::Describe(recipe)),
         ("part of a recipe: the root and two nodes", Body::Recipe(part)),
         (
             "get bytes 70000 to 70099 of an object, and a chunk by its hash",
-            Body::Get(wire::Get { request: 3, root: root.clone(), wants: vec![span, chunk], urgency: 0 }),
+            Body::Get(wire::Get {
+                request: 3,
+                root: root.clone(),
+                wants: vec![span, chunk],
+                ..wire::Get::default()
+            }),
         ),
         (
             "get bytes 70000 to 70099 of an object, which may resemble what was signed so",
-            Body::Get(wire::Get { request: 4, root: root.clone(), wants: vec![similar], urgency: 0 }),
+            Body::Get(wire::Get {
+                request: 4,
+                root: root.clone(),
+                wants: vec![similar],
+                ..wire::Get::default()
+            }),
         ),
         (
             "get pieces 4 to 8 with urgency -3: what else its node asks for goes first",
-            Body::Get(wire::Get { request: 5, root, wants: vec![want], urgency: -3 }),
+            Body::Get(wire::Get { request: 5, root, wants: vec![want], urgency: -3, ..wire::Get::default() }),
         ),
         ("describe with samples", Body::Describe(sampled)),
         ("samples of pieces from 32 on", Body::Samples(samples)),
@@ -114,7 +181,8 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("control stream: credit for it", Body::ControlCredit(wire::ControlCredit { bytes: 66 })),
         ("control stream: its end", Body::ControlEnd(wire::ControlEnd {})),
     ];
-    let mut all: Vec<_> = control.map(|(name, body)| (name, body.to_frame().to_vec())).into();
+    let control = control.into_iter().chain(entry_messages());
+    let mut all: Vec<_> = control.map(|(name, body)| (name, body.to_frame().to_vec())).collect();
     all.push(("data header: piece 1 of want 0", header.encode().to_vec()));
     all.push(("data header: the same, all zeros", DataHeader { zeros: true, ..header }.encode().to_vec()));
     all.push((
@@ -136,6 +204,11 @@ fn the_bytes_are_those_in_the_file() {
         std::fs::write(FILE, &text).unwrap();
     }
     assert_eq!(std::fs::read_to_string(FILE).unwrap(), text);
+}
+
+#[test]
+fn the_packed_contents_are_those_that_are_not() {
+    assert_eq!(wire::ContentList::unpack(&packed_list()).unwrap().0, list());
 }
 
 /// All but data and what may be in them.

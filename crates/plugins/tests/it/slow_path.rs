@@ -140,7 +140,7 @@ fn service() -> (Arc<Service>, Oid) {
 fn get(request: u32, oid: &Oid, count: u32, urgency: i32) -> Body {
     let name = wire::oid_field(oid);
     let want = WireWant { oid: name.clone(), first: 0, count, ..WireWant::default() };
-    Body::Get(Get { request, root: name, wants: vec![want], urgency })
+    Body::Get(Get { request, root: name, wants: vec![want], urgency, ..Get::default() })
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Requests: what is kept of them, and which are refused.
 
+mod entries;
+
 use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;
@@ -77,7 +79,7 @@ fn guest() -> Answering {
 }
 
 fn get(request: u32, wants: Vec<WireWant>) -> Body {
-    Body::Get(Get { request, root: oid_field(&ROOT), wants, urgency: 0 })
+    Body::Get(Get { request, root: oid_field(&ROOT), wants, ..Get::default() })
 }
 
 fn piece(oid: &Oid, first: u64) -> WireWant {

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use bytes::Bytes;
+use towpath_transfer::offer::EntryContent;
 use towpath_transfer::{Delivery, Description, Outcome, Tag};
 
 use crate::wire::{self, Body};
@@ -26,6 +28,8 @@ pub struct Encoded {
 pub enum Effect {
     /// Send a message, in this order.
     Send(Body),
+    /// Send a message before those that wait, in this order.
+    SendFirst(Body),
     /// The peer's hello has come.
     Greeted {
         /// It has a control stream.
@@ -57,6 +61,28 @@ pub enum Effect {
         tag: Tag,
         /// Its outcome.
         outcome: Outcome,
+    },
+    /// Contents of entries. Once they are taken, [`super::Session::took`] is told `cost`.
+    Contents {
+        /// The `Get` that asked.
+        request: u32,
+        /// Each of another want.
+        contents: Vec<(Tag, EntryContent)>,
+        /// Bytes that they keep in memory.
+        kept: usize,
+        /// Bytes that they count for.
+        cost: usize,
+    },
+    /// A run of an entry whose content came. Once it is taken, [`super::Session::took`] is told `cost`.
+    Run {
+        /// The `Get` that asked.
+        request: u32,
+        /// The want.
+        tag: Tag,
+        /// The run.
+        run: Bytes,
+        /// Bytes that it counts for.
+        cost: usize,
     },
     /// An answer to a `Describe`.
     Answer {

@@ -16,8 +16,8 @@ pub(super) struct SessionOutbox {
     /// Requests that were sent and of which the peer has not said that they are done, given up or
     /// not: it counts them against its limit.
     sent: BTreeSet<u32>,
-    /// Requests for which there is no room yet.
-    waiting: VecDeque<(u32, Body)>,
+    /// Requests for which there is no room yet, each with the messages that follow it.
+    waiting: VecDeque<(u32, Vec<Body>)>,
 }
 
 impl SessionOutbox {
@@ -51,17 +51,25 @@ impl SessionOutbox {
 
     /// Sends a request, now or once there is room.
     pub(super) fn put(&mut self, request: u32, body: Body) {
-        self.waiting.push_back((request, body));
+        self.waiting.push_back((request, vec![body]));
         self.fill();
     }
 
     /// Sends what there is room for.
     pub(super) fn fill(&mut self) {
         while self.sent.len() < MAX_REQUESTS
-            && let Some((request, body)) = self.waiting.pop_front()
+            && let Some((request, bodies)) = self.waiting.pop_front()
         {
             self.sent.insert(request);
-            self.send(body);
+            bodies.into_iter().for_each(|body| self.send(body));
+        }
+    }
+
+    /// Sends a message behind its request, and behind no other one that waits.
+    pub(super) fn follow(&mut self, request: u32, body: Body) {
+        match self.waiting.iter_mut().find(|(waiting, _)| *waiting == request) {
+            Some((_, bodies)) => bodies.push(body),
+            None => self.send(body),
         }
     }
 

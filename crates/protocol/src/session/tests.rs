@@ -2,6 +2,7 @@
 
 mod ahead;
 mod deltas;
+mod entries;
 mod pings;
 mod recipes;
 
@@ -17,6 +18,7 @@ use towpath_transfer::{Delivery, Description, Outcome, WantId};
 
 use super::super::answering::{Answer, Answering, Taken};
 use super::super::incoming::Decoder;
+use super::super::offer::EntryAsk;
 use super::super::outgoing::Outgoing;
 use super::super::service::{Issuer, Service, Serving};
 use super::super::step::Step;
@@ -54,6 +56,10 @@ struct End {
     answering: Answering,
     serving: Serving,
     answers: VecDeque<Answer>,
+    /// Questions for entries.
+    asks: Vec<EntryAsk>,
+    /// Credit of contents that the other end gave back.
+    credit: u64,
     /// Frames sent, and not received by the other end.
     out: VecDeque<Frame>,
     /// Effects for whoever asked.
@@ -71,6 +77,8 @@ impl End {
             answering: Answering::new(other, BINDING, Processors::default()),
             serving: Serving::new(service, other),
             answers: VecDeque::new(),
+            asks: Vec::new(),
+            credit: 0,
             out: VecDeque::new(),
             effects: Vec::new(),
         };
@@ -82,10 +90,12 @@ impl End {
     fn settle(&mut self) {
         while let Some(effect) = self.session.poll() {
             match effect {
-                Effect::Send(body) => self.send(body),
+                Effect::Send(body) | Effect::SendFirst(body) => self.send(body),
+                Effect::Request(Body::ContentCredit(credit)) => self.credit += credit.bytes,
                 Effect::Greeted { encoding: Some(encoding), .. } => self.answering.encode(encoding),
                 Effect::Request(body) => match self.answering.take(body, &Keys) {
                     Ok(Taken::Nothing) => {}
+                    Ok(Taken::Entries(asks)) => self.asks.extend(asks),
                     Ok(Taken::Answer(answer)) => self.answers.push_back(answer),
                     Ok(Taken::Refused(messages)) => self.session.refuse(messages),
                     Err(why) => self.session.close(Some(why)),
@@ -545,8 +555,9 @@ fn a_proof_counts_for_what_is_asked_after_it() {
     b.send_at(now, hello(&config()));
     b.out.clear();
     let want = WireWant { oid: oid_field(&oid), count: 1, ..WireWant::default() };
-    let get =
-        |request| Body::Get(Get { request, root: oid_field(&oid), wants: vec![want.clone()], urgency: 0 });
+    let get = |request| {
+        Body::Get(Get { request, root: oid_field(&oid), wants: vec![want.clone()], ..Get::default() })
+    };
     b.send_at(now, get(1));
     let proof = Bytes::copy_from_slice(&SECRET.prove(&BINDING, &NodeId([1; 32]), &oid));
     b.send_at(now, Body::Prove(Prove { root: oid_field(&oid), proof }));

@@ -3,21 +3,23 @@
 
 use towpath_content::DecodeError;
 use towpath_content::codec::invalid;
+use towpath_content::delta::exchange::{MAX_RUN_LEN, MAX_SIGNATURE_LEN};
 use towpath_content::live::MAX_VALUES;
 use towpath_link::frame::MAX_FRAME;
 use towpath_transfer::metadata::{MAX_KEY, MAX_KEYS, MAX_VALUE};
 
 use super::MAX_MESSAGE;
 use super::{
-    MAX_BESIDE, MAX_DELTA, MAX_ENCODINGS, MAX_PROOF_RUN, MAX_RANGES, MAX_RECIPE_PART, MAX_SAMPLES, MAX_WANTS,
-    MAX_WORDS,
+    MAX_BESIDE, MAX_CONTENTS, MAX_DELTA, MAX_ENCODINGS, MAX_ENTRIES, MAX_PROOF_RUN, MAX_RANGES,
+    MAX_RECIPE_PART, MAX_SAMPLES, MAX_WANTS, MAX_WORDS,
 };
 use crate::counting::{Top, has_at_most, top};
 
 /// The highest number of a message.
-const HIGHEST: u32 = 20;
+const HIGHEST: u32 = 24;
 const HELLO: u32 = 1;
 const GOODBYE: u32 = 12;
+const CONTENTS: u32 = 21;
 /// Names in a hello, known or not.
 const MAX_CAPABILITIES: usize = 1024;
 /// The shortest node but that of an empty object.
@@ -25,12 +27,17 @@ const LEAST_NODE: usize = 32;
 /// Room for what stands around long fields, and for fields of later versions.
 const AROUND: usize = 1024;
 
-/// Most bytes, and how many of which parts.
-type MessageLimit = (usize, &'static [(u32, usize)]);
+/// Most bytes, and how many of which parts, by the numbers of the fields that lead to them.
+type MessageLimit = (usize, &'static [(&'static [u32], usize)]);
 
 /// True if a frame body is a hello or a goodbye, the only ones that come first.
 pub fn may_come_first(frame: &[u8]) -> bool {
     matches!(top(frame, HIGHEST), Top::One(HELLO | GOODBYE))
+}
+
+/// True if a frame body is contents of entries.
+pub fn has_contents(frame: &[u8]) -> bool {
+    top(frame, HIGHEST) == Top::One(CONTENTS)
 }
 
 /// Refuses what is no message, more than one, or more than a message of its kind may be.
@@ -45,7 +52,7 @@ pub(super) fn check(frame: &[u8]) -> Result<(), DecodeError> {
     if frame.len() > bytes + AROUND {
         return Err(invalid("message", "is longer than one of its kind may be"));
     }
-    match parts.iter().all(|(part, most)| has_at_most(frame, &[number, *part], *most)) {
+    match parts.iter().all(|(part, most)| has_at_most(frame, &[&[number], *part].concat(), *most)) {
         true => Ok(()),
         false => Err(invalid("message", "has more parts than one of its kind may have")),
     }
@@ -54,18 +61,21 @@ pub(super) fn check(frame: &[u8]) -> Result<(), DecodeError> {
 /// Limit of messages of a kind.
 const fn limit(number: u32) -> MessageLimit {
     match number {
-        HELLO => (MAX_WORDS, &[(3, MAX_CAPABILITIES), (5, MAX_ENCODINGS)]),
-        4 => (2 * MAX_KEYS * (MAX_KEY + MAX_VALUE), &[(8, MAX_KEYS)]),
+        HELLO => (MAX_WORDS, &[(&[3], MAX_CAPABILITIES), (&[5], MAX_ENCODINGS)]),
+        4 => (2 * MAX_KEYS * (MAX_KEY + MAX_VALUE), &[(&[8], MAX_KEYS)]),
         5 => (32 * (MAX_PROOF_RUN + MAX_BESIDE), &[]),
         6 => (32 * MAX_VALUES, &[]),
         // A bound is a piece's number: at most three bytes of a varint, and eight in memory.
         7 => (2 * 4 * MAX_RANGES, &[]),
-        8 => (MAX_FRAME, &[(3, MAX_WANTS)]),
+        8 => (MAX_FRAME, &[(&[3], MAX_WANTS)]),
         9 | GOODBYE => (MAX_WORDS, &[]),
         15 => (MAX_MESSAGE, &[]),
-        18 => (2 * MAX_RECIPE_PART, &[(3, MAX_RECIPE_PART / LEAST_NODE)]),
+        18 => (2 * MAX_RECIPE_PART, &[(&[3], MAX_RECIPE_PART / LEAST_NODE)]),
         19 => (MAX_DELTA, &[]),
         20 => (MAX_SAMPLES, &[]),
+        CONTENTS => (MAX_CONTENTS, &[(&[2, 1], MAX_ENTRIES)]),
+        22 => (MAX_RUN_LEN, &[]),
+        23 => (MAX_SIGNATURE_LEN, &[]),
         _ => (0, &[]),
     }
 }
@@ -85,8 +95,21 @@ mod tests {
         read(body).err().unwrap_or_default()
     }
 
+    fn content(len: usize) -> WireContent {
+        WireContent { body: Some(ContentBody::Whole(vec![1; len].into())), ..WireContent::default() }
+    }
+
+    fn listed(contents: Vec<WireContent>) -> Body {
+        Body::Contents(Contents { request: 1, body: Some(ContentsBody::List(ContentList { contents })) })
+    }
+
+    fn packed(len: usize) -> Body {
+        Body::Contents(Contents { request: 1, body: Some(ContentsBody::Packed(vec![1; len].into())) })
+    }
+
     #[test]
     fn the_most_that_each_kind_may_be_is_read() {
+        let based = vec![WireWant { base: vec![1; 1024].into(), ..WireWant::default() }; MAX_ENTRIES];
         let key = |at: usize| KeyValue { key: format!("{at:064}"), value: vec![0xff; MAX_VALUE] };
         let most = [
             Body::Hello(Hello {
@@ -125,6 +148,16 @@ mod tests {
             Body::Recipe(Recipe { nodes: vec![vec![1; MAX_RECIPE_PART].into()], ..Recipe::default() }),
             Body::Delta(Delta { bytes: vec![1; MAX_DELTA].into(), ..Delta::default() }),
             Body::Samples(Samples { bytes: vec![1; MAX_SAMPLES].into(), ..Samples::default() }),
+            Body::Get(Get { wants: based, ..Get::default() }),
+            listed(vec![content(1000); MAX_ENTRIES]),
+            listed(vec![content(MAX_CONTENTS)]),
+            packed(MAX_CONTENTS),
+            Body::Run(WireRun { bytes: vec![1; MAX_RUN_LEN + 4].into(), ..WireRun::default() }),
+            Body::Signature(WireSignature {
+                bytes: vec![1; MAX_SIGNATURE_LEN + 1].into(),
+                ..WireSignature::default()
+            }),
+            Body::ContentCredit(ContentCredit { bytes: u64::MAX }),
         ];
         for body in most {
             assert_eq!(words(&body), "");
@@ -150,7 +183,11 @@ mod tests {
             Body::ControlData(ControlData { message: long.clone() }),
             Body::Recipe(Recipe { nodes: vec![long.clone()], ..Recipe::default() }),
             Body::Delta(Delta { bytes: long.clone(), ..Delta::default() }),
-            Body::Samples(Samples { bytes: long, ..Samples::default() }),
+            Body::Samples(Samples { bytes: long.clone(), ..Samples::default() }),
+            listed(vec![content(300 << 10)]),
+            packed(300 << 10),
+            Body::Run(WireRun { bytes: long.clone(), ..WireRun::default() }),
+            Body::Signature(WireSignature { bytes: long, ..WireSignature::default() }),
         ] {
             assert!(words(&body).contains("is longer than one of its kind"), "{}", words(&body));
         }
@@ -168,6 +205,8 @@ mod tests {
             Body::Get(Get { wants: vec![WireWant::default(); 1025], ..Get::default() }),
             Body::Get(Get { wants: vec![WireWant::default(); 500_000], ..Get::default() }),
             Body::Recipe(Recipe { nodes: vec![Bytes::new(); 2049], ..Recipe::default() }),
+            listed(vec![WireContent::default(); MAX_ENTRIES + 1]),
+            listed(vec![WireContent::default(); 100_000]),
         ] {
             assert!(words(&body).contains("more parts"), "{}", words(&body));
         }

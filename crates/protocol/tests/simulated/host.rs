@@ -268,7 +268,7 @@ fn answer(net: &mut Net, connection: ConnectionId, end: &mut End, body: Body) {
     };
     match end.answering.take(body, &OneSecret) {
         Err(why) => end.session.close(Some(why)),
-        Ok(Taken::Nothing) => {}
+        Ok(Taken::Nothing | Taken::Entries(_)) => {}
         Ok(Taken::Refused(messages)) => end.session.refuse(messages),
         Ok(Taken::Answer(mut answer)) => {
             let mut frames = Vec::new();

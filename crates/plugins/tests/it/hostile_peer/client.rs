@@ -101,7 +101,7 @@ pub fn want(oid: &Oid, block: Option<u64>) -> WireWant {
 }
 
 pub fn get(request: u32, root: &Oid, wants: Vec<WireWant>) -> Body {
-    Body::Get(Get { request, root: oid_field(root), wants, urgency: 0 })
+    Body::Get(Get { request, root: oid_field(root), wants, ..Get::default() })
 }
 
 pub fn describe(request: u32, root: &Oid, oid: &Oid) -> Describe {

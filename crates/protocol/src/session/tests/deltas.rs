@@ -101,7 +101,7 @@ fn impossible_bases_end_the_connection() {
     let send = |wants| {
         let (_, mut b) = pair(&store, now);
         b.send_at(now, hello(&config()));
-        b.send_at(now, Body::Get(Get { request: 1, root: oid_field(&oid), wants, urgency: 0 }));
+        b.send_at(now, Body::Get(Get { request: 1, root: oid_field(&oid), wants, ..Get::default() }));
         b.session.ended().map(String::from)
     };
     assert_eq!(send(vec![good.clone(); wire::MAX_BASES]), None);

@@ -168,7 +168,12 @@ fn impossible_runs_of_bytes_end_the_connection() {
         b.send_at(now, hello(&config()));
         b.send_at(
             now,
-            Body::Get(Get { request: 1, root: oid_field(&oid), wants: vec![good.clone(), want], urgency: 0 }),
+            Body::Get(Get {
+                request: 1,
+                root: oid_field(&oid),
+                wants: vec![good.clone(), want],
+                ..Get::default()
+            }),
         );
         assert!(b.session.ended().is_some_and(|why| why.contains("impossible run of bytes")));
     }

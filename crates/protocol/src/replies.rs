@@ -1,0 +1,201 @@
+//! Answers of an [`Offer`](super::offer::Offer) on their way to the peer that asked, and signatures on their way back.
+//!
+//! Answers go out before data that wait, in the order of the calls. Contents and runs have a window of 4 MiB, so who sends them waits
+//! for the peer, and for the limit of the rate.
+
+use std::sync::{Arc, Mutex};
+
+use prost::Message;
+use tokio::sync::Notify;
+use towpath_content::delta::exchange::{DeltaRun, NextSignature, Reply};
+use towpath_content::lock::lock;
+use towpath_transfer::Outcome;
+use towpath_transfer::offer::{EntryBody, EntryContent};
+
+use super::answering::Answering;
+use super::delivery::Delivered;
+use super::offer::EntryTag;
+use super::packing::pack;
+use super::window::{ControlClosed, SendWindow};
+use super::wire::{
+    Body, ContentList, Contents, ContentsBody, MAX_CONTENTS, MAX_ENTRIES, WireContent, WireOutcome, WireRun,
+};
+
+/// Bytes that stand around a content in its list, at most.
+const AROUND: usize = 16;
+
+/// See the head of this module.
+pub struct Replies {
+    answering: Arc<Mutex<Answering>>,
+    window: SendWindow,
+    /// A signature came, or something is over.
+    changed: Notify,
+}
+
+/// Contents that go in one message.
+#[derive(Default)]
+struct ContentBatch {
+    list: ContentList,
+    /// Bytes of it, at most.
+    len: usize,
+    /// Questions that end with it.
+    ended: Vec<EntryTag>,
+}
+
+impl Replies {
+    /// Answers what `answering` takes, within `window`.
+    pub(super) fn new(answering: Arc<Mutex<Answering>>, window: SendWindow) -> Self {
+        window.open();
+        Self { answering, window, changed: Notify::new() }
+    }
+
+    /// Sends contents that answer questions of one request, packed with this level of zstd if that makes them fewer bytes; 0: not
+    /// packed. One that is too long for a message goes by its name alone. Returns their bytes before and after packing. Ends each
+    /// question whose content does not come in parts. Nothing is sent of those that the peer has given up.
+    pub async fn send(
+        &self,
+        contents: Vec<(EntryTag, EntryContent)>,
+        level: i32,
+    ) -> Result<(usize, usize), ControlClosed> {
+        let Some(request) = contents.first().map(|(tag, _)| tag.request) else { return Ok((0, 0)) };
+        let (mut plain, mut sent) = (0, 0);
+        for ContentBatch { list, ended, .. } in self.batches(contents) {
+            if !list.contents.is_empty() {
+                let len = list.encoded_len();
+                let body = body(list, level);
+                plain += len;
+                sent += if let ContentsBody::Packed(packed) = &body { packed.len() } else { len };
+                let message = Body::Contents(Contents { request, body: Some(body) });
+                self.window.send(message.frame_len(), message).await?;
+            }
+            ended.into_iter().for_each(|tag| self.end(tag));
+        }
+        Ok((plain, sent))
+    }
+
+    /// Contents in as few messages as may be.
+    fn batches(&self, contents: Vec<(EntryTag, EntryContent)>) -> Vec<ContentBatch> {
+        let mut batches = vec![ContentBatch::default()];
+        for (tag, content) in contents {
+            let is_awaited = lock(&self.answering).awaits(tag);
+            let is_last = content.body != EntryBody::Delta(Reply::InParts);
+            let content = fitting(tag.want, content);
+            let len = content.encoded_len() + AROUND;
+            if batches.last().is_some_and(|last| !last.has_room(len)) {
+                batches.push(ContentBatch::default());
+            }
+            if let Some(last) = batches.last_mut() {
+                last.ended.extend(is_last.then_some(tag));
+                if is_awaited {
+                    last.len += len;
+                    last.list.contents.push(content);
+                }
+            }
+        }
+        batches
+    }
+
+    /// Sends the next run of an entry whose content said that it comes in parts. The signatures that it wants are expected from
+    /// now on.
+    pub async fn send_run(&self, tag: EntryTag, run: &DeltaRun<'_>) -> Result<(), ControlClosed> {
+        let EntryTag { request, want } = tag;
+        let is_awaited = {
+            let mut answering = lock(&self.answering);
+            answering.expect_signatures(tag, run.wanted() as u64);
+            answering.awaits(tag)
+        };
+        if !is_awaited {
+            return Ok(());
+        }
+        let body = Body::Run(WireRun { request, want, bytes: run.to_bytes().into() });
+        self.window.send(body.frame_len(), body).await
+    }
+
+    /// Ends a question: nothing more comes of it. Changes nothing if it has ended.
+    pub fn end(&self, tag: EntryTag) {
+        // Before the peer can know of it, its number is free again.
+        let done = lock(&self.answering).end_ask(tag);
+        done.into_iter().for_each(|done| self.window.push(done));
+    }
+
+    /// Ends a question without a content.
+    pub fn refuse(&self, tag: EntryTag, outcome: &Outcome) {
+        if lock(&self.answering).awaits(tag) {
+            self.window.push(Body::Outcome(WireOutcome::new(tag.request, Some(tag.want), outcome)));
+        }
+        self.end(tag);
+    }
+
+    /// The next signature of a question, of those that its base promised or a run wanted. `None`: the connection is over, or nobody waits
+    /// for an answer any more.
+    pub async fn next_signature(&self, tag: EntryTag) -> Option<NextSignature> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut answering = lock(&self.answering);
+                if !answering.awaits(tag) {
+                    return None;
+                }
+                if let Some(signature) = answering.take_signature(tag) {
+                    return Some(signature);
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// The rate at which the peer takes contents and runs, and its delay.
+    pub fn delivered(&self) -> Delivered {
+        self.window.delivered()
+    }
+
+    /// True if nobody waits for more of a request.
+    pub fn is_over(&self, request: u32) -> bool {
+        !lock(&self.answering).is_under_way(request)
+    }
+
+    /// The peer gives back credit. An error is a reason to close the connection.
+    pub(super) fn give_back(&self, bytes: u64) -> Result<(), String> {
+        match self.window.give_back(bytes) {
+            true => Ok(()),
+            false => Err("gave back more of contents than was sent".into()),
+        }
+    }
+
+    /// A signature came, or something is over: whoever waits looks.
+    pub(super) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// The connection has ended.
+    pub(super) fn close(&self) {
+        self.window.close();
+        self.wake();
+    }
+}
+
+impl ContentBatch {
+    fn has_room(&self, len: usize) -> bool {
+        self.list.contents.len() < MAX_ENTRIES && self.len + len <= MAX_CONTENTS
+    }
+}
+
+/// Contents as they are sent.
+fn body(list: ContentList, level: i32) -> ContentsBody {
+    let packed = if level == 0 { None } else { pack(&list.encode_to_vec(), level) };
+    packed.map_or(ContentsBody::List(list), |packed| ContentsBody::Packed(packed.into()))
+}
+
+/// A content that fits into a message.
+fn fitting(want: u32, content: EntryContent) -> WireContent {
+    let content = WireContent::new(want, content);
+    match content.encoded_len() + AROUND > MAX_CONTENTS {
+        true => WireContent { body: None, ..content },
+        false => content,
+    }
+}
+
+#[cfg(test)]
+mod tests;
