@@ -61,11 +61,17 @@ impl Call {
     }
 
     /// All were asked for; returns where their signatures come out.
-    fn asked(&self) -> mpsc::UnboundedReceiver<(Tag, NextSignature)> {
+    fn asked(&self) -> Signatures {
         let (way, signatures) = mpsc::unbounded_channel();
         self.sink.asked(&self.tags(), Arc::new(Way(way)));
         signatures
     }
+}
+
+type Signatures = mpsc::UnboundedReceiver<(Tag, NextSignature)>;
+
+async fn signature(signatures: &mut Signatures) -> (Tag, NextSignature) {
+    tokio::time::timeout(LIMIT, signatures.recv()).await.expect("no signature").unwrap()
 }
 
 struct Way(mpsc::UnboundedSender<(Tag, NextSignature)>);
@@ -266,17 +272,18 @@ async fn what_a_lost_way_did_not_answer_is_asked_again_and_what_comes_late_is_le
     let lost = bench.call().await;
     lost.asked();
     lost.outcome(0, Outcome::RetryLater(Duration::ZERO));
+    lost.content(0, 1, EntryBody::Named).await;
     let call = bench.call().await;
     assert_eq!(call.entries(), [0]);
     assert_ne!(call.tags(), lost.tags());
     // Neither a content nor an end of the call before is this one's.
-    lost.content(0, 1, EntryBody::Named).await;
+    lost.content(0, 2, EntryBody::Named).await;
     lost.outcome(0, Outcome::Gone);
     let (tag, sink) = (lost.tags()[0], Arc::clone(&lost.sink));
     lost.end.send(Vec::new()).unwrap();
-    sink.contents(vec![(tag, content(2, EntryBody::Named))], 0).await;
-    call.content(0, 3, EntryBody::Named).await;
-    bench.expect(0, Came::Content(3)).await;
+    sink.contents(vec![(tag, content(3, EntryBody::Named))], 0).await;
+    call.content(0, 4, EntryBody::Named).await;
+    bench.expect(0, Came::Content(4)).await;
 }
 
 #[tokio::test]
@@ -397,7 +404,7 @@ async fn signatures_that_were_promised_follow_the_question() {
     call.run(2, &WANTS_TWO).await;
     bench.expect(2, Came::Run(WANTS_TWO.to_bytes().into())).await;
     for (at, byte) in [(1, 1), (1, 2), (2, 3), (2, 4)] {
-        assert_eq!(signatures.recv().await, Some((call.tags()[at], NextSignature::Signed(vec![byte]))));
+        assert_eq!(signature(&mut signatures).await, (call.tags()[at], NextSignature::Signed(vec![byte])));
     }
     assert!(signatures.try_recv().is_err());
 }
@@ -420,11 +427,11 @@ async fn signatures_that_runs_of_one_that_is_gone_want_are_given_up() {
     open.send(()).unwrap();
     bench.expect(0, Came::Content(9)).await;
     for _ in 0..2 {
-        assert_eq!(signatures.recv().await, Some((call.tags()[0], NextSignature::GivenUp)));
+        assert_eq!(signature(&mut signatures).await, (call.tags()[0], NextSignature::GivenUp));
     }
     call.run(0, &WANTS_TWO).await;
     for _ in 0..2 {
-        assert_eq!(signatures.recv().await, Some((call.tags()[0], NextSignature::GivenUp)));
+        assert_eq!(signature(&mut signatures).await, (call.tags()[0], NextSignature::GivenUp));
     }
     assert!(signatures.try_recv().is_err());
 }
@@ -447,7 +454,7 @@ async fn signatures_that_were_promised_are_given_up_when_their_question_is_refus
     let second = bench.call().await;
     let mut signatures = second.asked();
     second.outcome(0, retry);
-    assert_eq!(signatures.recv().await, Some((second.tags()[0], NextSignature::GivenUp)));
+    assert_eq!(signature(&mut signatures).await, (second.tags()[0], NextSignature::GivenUp));
     open.send(()).unwrap();
     bench.expect(0, Came::Asked).await;
 }
@@ -495,7 +502,7 @@ async fn an_entry_may_be_asked_for_once_more_with_another_question() {
     assert_eq!(*again.wants[0].query, EntryQuery { compare: true, pack: 3, ..query(7) });
     // What the first question still brings is nobody's.
     first.run(0, &WANTS_TWO).await;
-    assert_eq!(signatures.recv().await, Some((first.tags()[0], NextSignature::GivenUp)));
+    assert_eq!(signature(&mut signatures).await, (first.tags()[0], NextSignature::GivenUp));
     first.end.send(Vec::new()).unwrap();
     again.content(0, 2, EntryBody::Named).await;
     bench.expect(7, Came::Content(2)).await;
