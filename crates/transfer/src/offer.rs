@@ -11,8 +11,8 @@
 //! # Contract
 //!
 //! * **One answer for each want.** An [`OfferSource`] hands each want one content, or one [`Outcome`], or returns it unasked.
-//!   Runs may follow a content whose reply says that the rest comes in parts. After the call has returned nothing more
-//!   comes.
+//!   Runs may follow a content whose reply says that the rest comes in parts; an outcome may end them. After the call has
+//!   returned nothing more comes.
 //! * **Nothing is trusted.** What comes is for the [`EntryTarget`] to check.
 //! * **A lost connection is an outcome.** What was not answered ends as [`Outcome::RetryLater`], and the session asks again
 //!   over what stands then.
@@ -124,7 +124,7 @@ pub trait EntrySink: Send + Sync {
     /// A run of one whose content came. Waits while the receiving side is behind.
     fn run(&self, tag: Tag, run: Bytes) -> BoxFuture<'_, ()>;
 
-    /// No content comes.
+    /// No content comes, or no more runs of one that comes in parts.
     fn outcome(&self, tag: Tag, outcome: Outcome);
 }
 

@@ -1,7 +1,7 @@
 //! Entries of the other side's offer that were asked for on a connection, by the numbers of their requests. Pure.
 //!
 //! A want waits for one content, or for an outcome. If its content says that the rest comes in parts, runs may follow until
-//! the request ends.
+//! the request ends, or another want's content says so.
 
 use std::collections::BTreeMap;
 
@@ -23,6 +23,8 @@ pub(super) struct OpenEntries {
     open: BTreeMap<u32, Vec<AskedEntry>>,
     /// Count of contents and runs.
     window: ReceiveWindow,
+    /// The want that came in parts last, by its request and index: the peer sends one after the other, as each takes memory.
+    in_parts: Option<(u32, u32)>,
 }
 
 struct AskedEntry {
@@ -71,10 +73,28 @@ impl OpenEntries {
             self.took(cost, outbox);
             return Ok(());
         };
-        let take = |(want, content): (u32, EntryContent)| Ok((take_content(asked, want, &content)?, content));
-        let contents = contents.into_iter().map(take).collect::<Result<_, Violation>>()?;
+        let take = |(want, content): (u32, EntryContent)| {
+            let tag = take_content(asked, want, &content)?;
+            Ok((want, tag, content))
+        };
+        let contents = contents.into_iter().map(take).collect::<Result<Vec<_>, Violation>>()?;
+        let is_in_parts = |content: &EntryContent| content.body == EntryBody::Delta(Reply::InParts);
+        let in_parts: Vec<_> =
+            contents.iter().filter(|(.., content)| is_in_parts(content)).map(|(want, ..)| *want).collect();
+        let contents = contents.into_iter().map(|(_, tag, content)| (tag, content)).collect();
         outbox.push(Effect::Contents { request, contents, kept, cost });
+        in_parts.into_iter().for_each(|want| self.begin_parts((request, want), outbox));
         Ok(())
+    }
+
+    /// A want comes in parts from here on: no more comes of the one before.
+    fn begin_parts(&mut self, next: (u32, u32), outbox: &mut SessionOutbox) {
+        let Some((request, want)) = self.in_parts.replace(next) else { return };
+        let asked = self.open.get_mut(&request).and_then(|asked| asked.get_mut(want as usize));
+        if let Some(asked) = asked.filter(|asked| asked.state == AskedState::InParts) {
+            asked.state = AskedState::Ended;
+            outbox.push(Effect::Outcome { request, tag: asked.tag, outcome: LOST });
+        }
     }
 
     /// A run came.

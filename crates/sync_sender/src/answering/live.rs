@@ -30,6 +30,11 @@ impl Answering {
         });
     }
 
+    /// The live object of a large file that is being hashed, if it was asked for before.
+    pub(super) fn hashed_now(&self, ask: &Ask) -> Option<Oid> {
+        lock(&self.wanted).get(&ask.entry)?.live.filter(|_| !ask.compare)
+    }
+
     fn stream_blocking(&self, ask: &Ask, replies: &Replies) -> Result<(), Box<dyn Error>> {
         let mut random = [0; 32];
         getrandom(&mut random[..], GetRandomFlags::empty())?;
@@ -42,6 +47,9 @@ impl Answering {
                 return Err(error.into());
             }
         };
+        if let Some(file) = lock(&self.wanted).get_mut(&ask.entry) {
+            file.live = Some(live);
+        }
         let answer = self.named(ask, live);
         self.send_answers(vec![answer], replies)?;
         match self.store.put_open_file(file, &path, &live, &About::default()) {

@@ -115,13 +115,15 @@ pub struct WantedFile {
     oids: HashSet<Oid>,
     /// The person knows that it can't be read.
     pub is_told: bool,
+    /// The live object that names it while it is hashed.
+    live: Option<Oid>,
     /// The base that was named of it: one, not one after the other until one is here.
     base: Option<Oid>,
 }
 
 impl WantedFile {
     fn new(located: Located) -> Self {
-        Self { located, oids: HashSet::new(), is_told: false, base: None }
+        Self { located, oids: HashSet::new(), is_told: false, live: None, base: None }
     }
 
     /// Whether what is asked of it may be answered.
@@ -246,7 +248,7 @@ impl Answering {
         let (mut answers, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
         let (files, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(|ask| ask.request.is_none());
         for ask in files {
-            match self.known(&ask) {
+            match self.known(&ask).or_else(|| self.hashed_now(&ask)) {
                 Some(oid) => answers.push(self.named(&ask, oid)),
                 None if ask.located.stamp.size > HASH_FIRST && !ask.compare => self.stream(ask, replies),
                 None => rest.push(ask),
