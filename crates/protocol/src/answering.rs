@@ -25,8 +25,8 @@ use towpath_transfer::Outcome;
 use self::entries::OpenAsks;
 use super::access;
 use super::answers::{QuestionAnswer, QuestionSubject};
+use super::asks::{AskStates, EntryAsk, EntryTag};
 use super::gets::{Encoder, GetAnswer, GetWants};
-use super::offer::{EntryAsk, EntryTag};
 use super::outgoing::Outgoing;
 use super::requests::oid_of;
 use super::service::{Issuer, Serving};
@@ -189,11 +189,6 @@ impl Answering {
         self.closed || self.under_way.get(&request).is_some_and(is_cancelled)
     }
 
-    /// True if somebody waits for more of a request.
-    pub fn is_under_way(&self, request: u32) -> bool {
-        self.under_way.contains_key(&request) && !self.is_over(request)
-    }
-
     /// The flag of a request under way, set if it was cancelled, also after its end: its data may still wait
     /// to be sent.
     pub fn given_up(&self, request: u32) -> Option<Arc<AtomicBool>> {
@@ -205,28 +200,6 @@ impl Answering {
         self.under_way.remove(&request);
         self.asks.end_request(request);
         Body::Done(RequestOnly { request })
-    }
-
-    /// True if somebody waits for an answer to a question for an entry.
-    pub fn awaits(&self, tag: EntryTag) -> bool {
-        !self.is_over(tag.request) && self.asks.contains(tag)
-    }
-
-    /// A question for an entry has been answered. Returns the message that says so of its request, if that was the last one.
-    pub fn end_ask(&mut self, tag: EntryTag) -> Option<Body> {
-        self.asks.end(tag).then(|| self.end(tag.request))
-    }
-
-    /// So many more signatures of an entry's base are about to be requested.
-    pub fn expect_signatures(&mut self, tag: EntryTag, more: u64) {
-        if self.asks.contains(tag) {
-            self.asks.expect(tag, more);
-        }
-    }
-
-    /// The next signature of an entry's base, if it has come.
-    pub fn take_signature(&mut self, tag: EntryTag) -> Option<NextSignature> {
-        self.asks.take(tag)
     }
 
     /// The connection has ended: every request is over.
@@ -363,6 +336,30 @@ impl Answering {
             true => Err("used the number of a request that is under way".into()),
             false => Ok(()),
         }
+    }
+}
+
+impl AskStates for Answering {
+    fn awaits(&self, tag: EntryTag) -> bool {
+        !self.is_over(tag.request) && self.asks.contains(tag)
+    }
+
+    fn is_under_way(&self, request: u32) -> bool {
+        self.under_way.contains_key(&request) && !self.is_over(request)
+    }
+
+    fn end_ask(&mut self, tag: EntryTag) -> Option<Body> {
+        self.asks.end(tag).then(|| self.end(tag.request))
+    }
+
+    fn expect_signatures(&mut self, tag: EntryTag, more: u64) {
+        if self.asks.contains(tag) {
+            self.asks.expect(tag, more);
+        }
+    }
+
+    fn take_signature(&mut self, tag: EntryTag) -> Option<NextSignature> {
+        self.asks.take(tag)
     }
 }
 

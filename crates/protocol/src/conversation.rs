@@ -17,7 +17,7 @@ use towpath_link::{PathProbe, unsent_limit};
 use towpath_transfer::Outcome;
 
 use super::answering::{Answer, Answering, Taken};
-use super::offer::EntryAsk;
+use super::asks::EntryAsk;
 use super::outgoing::{self, Outbox, Outgoing};
 use super::replies::Replies;
 use super::served::Served;
@@ -101,7 +101,7 @@ impl Conversation {
         probe: PathProbe,
     ) -> Self {
         let state = Arc::new(Mutex::new(Answering::new(node, binding, processors)));
-        let replies = Arc::new(Replies::new(Arc::clone(&state), contents));
+        let replies = Arc::new(Replies::new(Arc::clone(&state) as _, contents));
         let shared = Arc::new(SharedConversation {
             service,
             node,

@@ -1,17 +1,13 @@
-//! The caller of a request for entries, and the way of signatures to the other side.
+//! The caller of a request for entries.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use towpath_content::delta::exchange::NextSignature;
-use towpath_transfer::offer::{EntryContent, EntrySink, SignatureWay};
+use towpath_transfer::offer::{EntryContent, EntrySink};
 use towpath_transfer::{Outcome, Tag};
-
-use super::shared::Shared;
 
 /// The caller, who goes on when nobody holds this any more: when the request has ended and all that followed from it is done.
 pub struct EntryCaller {
@@ -60,28 +56,5 @@ struct Untaken<'a> {
 impl Drop for Untaken<'_> {
     fn drop(&mut self) {
         self.tags.iter().for_each(|tag| self.caller.outcome(*tag, Outcome::RetryLater(Duration::ZERO)));
-    }
-}
-
-/// The way of signatures for the wants of one request.
-pub(super) struct EntryWay {
-    shared: Weak<Shared>,
-    request: u32,
-    wants: HashMap<Tag, u32>,
-}
-
-impl EntryWay {
-    /// For the wants with these tags, in their order.
-    pub(super) fn new(shared: &Arc<Shared>, request: u32, tags: &[Tag]) -> Self {
-        let wants = tags.iter().copied().zip(0..).collect();
-        Self { shared: Arc::downgrade(shared), request, wants }
-    }
-}
-
-impl SignatureWay for EntryWay {
-    fn send(&self, tag: Tag, signature: &NextSignature) {
-        let Some((shared, want)) = self.shared.upgrade().zip(self.wants.get(&tag)) else { return };
-        let bytes = signature.to_bytes().into();
-        shared.change(|callers| callers.session().sign(self.request, *want, bytes));
     }
 }

@@ -35,7 +35,8 @@
 //! | [`conversation`] | the threads that answer |
 //! | [`control`] | the control stream: messages of the program above |
 //! | [`offer`], [`replies`] | entries that this side offers, and how questions for them are answered |
-//! | `entry_caller` | who asked for entries, and the way of signatures |
+//! | `asks` | questions for entries, and their state while they are answered |
+//! | `entry_caller`, `entry_way` | who asked for entries, and the way of signatures |
 //! | `signatures` | signatures that an answer waits for: pure |
 //! | `window` | how much of the control stream, and of contents, is under way |
 //! | `delivery` | how fast, and how late, the peer takes these: pure |
@@ -56,6 +57,7 @@
 pub mod access;
 pub mod answering;
 pub mod answers;
+mod asks;
 mod buffers;
 pub mod callers;
 pub mod compression;
@@ -66,6 +68,7 @@ mod delivery;
 mod deltas;
 pub mod dialling;
 mod entry_caller;
+mod entry_way;
 pub mod gets;
 pub mod incoming;
 pub mod liveness;

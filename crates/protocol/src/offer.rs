@@ -4,27 +4,8 @@
 
 use std::sync::Arc;
 
-use towpath_transfer::offer::EntryQuery;
-
+pub use super::asks::{EntryAsk, EntryTag};
 use super::replies::Replies;
-
-/// Names a question on its connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EntryTag {
-    /// Number of the `Get`.
-    pub request: u32,
-    /// Index of the want.
-    pub want: u32,
-}
-
-/// Question of the other side.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntryAsk {
-    /// Its name in answers.
-    pub tag: EntryTag,
-    /// The question.
-    pub query: EntryQuery,
-}
 
 /// Answers questions for entries.
 pub trait Offer: Send + Sync {

@@ -18,7 +18,7 @@ use towpath_transfer::{Outcome, Want};
 use super::callers::{self, Act, Answers, Callers, Later};
 use super::control::{self, ControlReceiver, ControlSender};
 use super::conversation::{Conversation, Outboxes};
-use super::entry_caller::EntryWay;
+use super::entry_way::EntryWay;
 use super::outgoing::{Outbox, Outgoing};
 use super::pace::Pace;
 use super::reader::read_frames;

@@ -3,7 +3,7 @@
 //! Answers go out before data that wait, in the order of the calls. Contents and runs have a window of 4 MiB, so who sends them waits
 //! for the peer, and for the limit of the rate.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use prost::Message;
 use tokio::sync::Notify;
@@ -12,9 +12,8 @@ use towpath_content::lock::lock;
 use towpath_transfer::Outcome;
 use towpath_transfer::offer::{EntryBody, EntryContent};
 
-use super::answering::Answering;
+use super::asks::{AskStates, EntryTag};
 use super::delivery::Delivered;
-use super::offer::EntryTag;
 use super::packing::pack;
 use super::window::{ControlClosed, SendWindow};
 use super::wire::{
@@ -26,7 +25,7 @@ const AROUND: usize = 16;
 
 /// See the head of this module.
 pub struct Replies {
-    answering: Arc<Mutex<Answering>>,
+    states: Arc<Mutex<dyn AskStates>>,
     window: SendWindow,
     /// A signature came, or something is over.
     changed: Notify,
@@ -43,10 +42,14 @@ struct ContentBatch {
 }
 
 impl Replies {
-    /// Answers what `answering` takes, within `window`.
-    pub(super) fn new(answering: Arc<Mutex<Answering>>, window: SendWindow) -> Self {
+    /// Answers the questions that have these states, within `window`.
+    pub(super) fn new(states: Arc<Mutex<dyn AskStates>>, window: SendWindow) -> Self {
         window.open();
-        Self { answering, window, changed: Notify::new() }
+        Self { states, window, changed: Notify::new() }
+    }
+
+    fn states(&self) -> MutexGuard<'_, dyn AskStates + 'static> {
+        lock(&self.states)
     }
 
     /// Sends contents that answer questions of one request, packed with this level of zstd if that makes them fewer bytes; 0: not
@@ -77,7 +80,7 @@ impl Replies {
     fn batches(&self, contents: Vec<(EntryTag, EntryContent)>) -> Vec<ContentBatch> {
         let mut batches = vec![ContentBatch::default()];
         for (tag, content) in contents {
-            let is_awaited = lock(&self.answering).awaits(tag);
+            let is_awaited = self.states().awaits(tag);
             let is_last = content.body != EntryBody::Delta(Reply::InParts);
             let content = fitting(tag.want, content);
             let len = content.encoded_len() + AROUND;
@@ -100,9 +103,9 @@ impl Replies {
     pub async fn send_run(&self, tag: EntryTag, run: &DeltaRun<'_>) -> Result<(), ControlClosed> {
         let EntryTag { request, want } = tag;
         let is_awaited = {
-            let mut answering = lock(&self.answering);
-            answering.expect_signatures(tag, run.wanted() as u64);
-            answering.awaits(tag)
+            let mut states = self.states();
+            states.expect_signatures(tag, run.wanted() as u64);
+            states.awaits(tag)
         };
         if !is_awaited {
             return Ok(());
@@ -114,13 +117,13 @@ impl Replies {
     /// Ends a question: nothing more comes of it. Changes nothing if it has ended.
     pub fn end(&self, tag: EntryTag) {
         // Before the peer can know of it, its number is free again.
-        let done = lock(&self.answering).end_ask(tag);
+        let done = self.states().end_ask(tag);
         done.into_iter().for_each(|done| self.window.push(done));
     }
 
     /// Ends a question without a content.
     pub fn refuse(&self, tag: EntryTag, outcome: &Outcome) {
-        if lock(&self.answering).awaits(tag) {
+        if self.states().awaits(tag) {
             self.window.push(Body::Outcome(WireOutcome::new(tag.request, Some(tag.want), outcome)));
         }
         self.end(tag);
@@ -134,11 +137,11 @@ impl Replies {
             tokio::pin!(changed);
             changed.as_mut().enable();
             {
-                let mut answering = lock(&self.answering);
-                if !answering.awaits(tag) {
+                let mut states = self.states();
+                if !states.awaits(tag) {
                     return None;
                 }
-                if let Some(signature) = answering.take_signature(tag) {
+                if let Some(signature) = states.take_signature(tag) {
                     return Some(signature);
                 }
             }
@@ -153,7 +156,7 @@ impl Replies {
 
     /// True if nobody waits for more of a request.
     pub fn is_over(&self, request: u32) -> bool {
-        !lock(&self.answering).is_under_way(request)
+        !self.states().is_under_way(request)
     }
 
     /// The peer gives back credit. An error is a reason to close the connection.

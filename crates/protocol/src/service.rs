@@ -81,8 +81,8 @@ impl Service {
         Self { processors, ..self }
     }
 
-    /// From now on every peer may ask for the entries of `offer`, as long as that is there. Before, and after it, they are told to
-    /// ask later.
+    /// From now on whoever is connected may ask for the entries of `offer`, as long as that is there: it is for services that speak
+    /// with one peer alone. Before, and after it, they are told to ask later.
     pub fn set_offer(&self, offer: Weak<dyn Offer>) {
         *lock(&self.offer) = Some(offer);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use towpath_content::delta::exchange::{NextSignature, SignatureInbox};
 
-use super::offer::EntryTag;
+use super::asks::EntryTag;
 
 /// Bytes of signatures that nobody took yet, at most.
 pub(super) const MOST_WAITING: usize = 16 << 20;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc};
 use towpath_content::delta::exchange::{Base, DeltaRun, DeltaStep, NextSignature, Reply, Request, StepOf};
 use towpath_content::ticket::Secret;
 use towpath_content::tree::Time;
@@ -211,4 +212,79 @@ async fn wants_of_a_connection_that_is_gone_end_at_once() {
     let ends = asked(&near, 0..3).await;
     let lost = format!("{:?}", Outcome::RetryLater(Duration::ZERO));
     assert!(ends.len() == 3 && ends.values().all(|end| *end == [lost.clone()]), "{ends:?}");
+}
+
+/// Takes nothing, and says when something came.
+#[derive(Default)]
+struct Stuck {
+    came: Notify,
+    ends: Mutex<Vec<(Tag, Outcome)>>,
+}
+
+impl EntrySink for Stuck {
+    fn asked(&self, _: &[Tag], _: Arc<dyn SignatureWay>) {}
+
+    fn contents(&self, _: Vec<(Tag, EntryContent)>, _: usize) -> BoxFuture<'_, ()> {
+        self.came.notify_one();
+        Box::pin(std::future::pending())
+    }
+
+    fn run(&self, _: Tag, _: Bytes) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        self.ends.lock().unwrap().push((tag, outcome));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contents_whose_handing_over_the_end_interrupts_are_to_be_asked_for_again() {
+    let offer = Arc::new(Entries::default());
+    let weak: Weak<dyn Offer> = Arc::downgrade(&(Arc::clone(&offer) as Arc<dyn Offer>));
+    let [near, far] = peers(Some(weak)).await;
+    let stuck = Arc::new(Stuck::default());
+    let call = near.get_entries(vec![want(0), want(1)], Arc::clone(&stuck) as Arc<dyn EntrySink>);
+    let close = async {
+        stuck.came.notified().await;
+        // The reader is busy, so only this side can end it.
+        near.close("enough");
+    };
+    tokio::join!(call, close);
+    far.closed().await;
+    let lost = Outcome::RetryLater(Duration::ZERO);
+    assert_eq!(*stuck.ends.lock().unwrap(), [(0, lost.clone()), (1, lost)]);
+}
+
+/// Waits for a signature that does not come, and says what became of that.
+struct Waiting(mpsc::UnboundedSender<Option<NextSignature>>);
+
+impl Offer for Waiting {
+    fn answer(&self, asks: Vec<EntryAsk>, replies: &Arc<Replies>) {
+        let tag = asks[0].tag;
+        self.0.send(None).unwrap();
+        let signature = Handle::current().block_on(replies.next_signature(tag));
+        assert!(replies.is_over(tag.request));
+        replies.end(tag);
+        self.0.send(signature).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offer_hears_that_a_caller_has_gone_and_is_asked_the_next() {
+    let (waits, mut waiting) = mpsc::unbounded_channel();
+    let offer = Arc::new(Waiting(waits));
+    let weak: Weak<dyn Offer> = Arc::downgrade(&(Arc::clone(&offer) as Arc<dyn Offer>));
+    let [near, far] = peers(Some(weak)).await;
+    for _ in 0..2 {
+        let sink = Arc::new(Stuck::default());
+        let call = near.get_entries(vec![want(IN_PARTS)], Arc::clone(&sink) as Arc<dyn EntrySink>);
+        tokio::select! {
+            () = call => panic!("it has not ended"),
+            asked = waiting.recv() => assert_eq!(asked, Some(None)),
+        }
+        assert_eq!(*sink.ends.lock().unwrap(), [(IN_PARTS, Outcome::RetryLater(Duration::ZERO))]);
+        assert_eq!(waiting.recv().await, Some(None), "no signature");
+    }
+    assert_eq!((near.ended(), far.ended()), (None, None));
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use towpath_content::delta::exchange::{NextSignature, Request};
 use towpath_transfer::offer::EntryQuery;
 
-use crate::offer::{EntryAsk, EntryTag};
+use crate::asks::{EntryAsk, EntryTag};
 use crate::signatures::Signatures;
 use crate::wire::{Get, MAX_ENTRIES, MAX_ENTRY_BASES, WireSignature, WireWant};
 

@@ -2,12 +2,13 @@
 
 use tokio::sync::mpsc;
 use towpath_content::delta::exchange::{Base, DeltaStep, Request, StepOf};
+use towpath_content::lock::lock;
 use towpath_content::tree::Time;
 use towpath_content::{NodeId, Oid};
 use towpath_store::doubles::noise;
 
 use super::*;
-use crate::answering::Taken;
+use crate::answering::{Answering, Taken};
 use crate::pace::Pace;
 use crate::processors::Processors;
 use crate::service::Issuer;
@@ -31,6 +32,7 @@ impl Issuer for Nobody {
 }
 
 struct Answerer {
+    answering: Arc<Mutex<Answering>>,
     replies: Arc<Replies>,
     queue: mpsc::UnboundedReceiver<Body>,
 }
@@ -48,11 +50,13 @@ impl Answerer {
         );
         let (urgent, queue) = mpsc::unbounded_channel();
         let window = SendWindow::new(urgent, Arc::new(Pace::new(0)));
-        Self { replies: Arc::new(Replies::new(Arc::new(Mutex::new(answering)), window)), queue }
+        let answering = Arc::new(Mutex::new(answering));
+        let replies = Arc::new(Replies::new(Arc::clone(&answering) as _, window));
+        Self { answering, replies, queue }
     }
 
     fn take(&self, body: Body) {
-        assert!(matches!(lock(&self.replies.answering).take(body, &Nobody), Ok(Taken::Nothing)));
+        assert!(matches!(lock(&self.answering).take(body, &Nobody), Ok(Taken::Nothing)));
         self.replies.wake();
     }
 
@@ -185,7 +189,7 @@ async fn signatures_are_waited_for_until_the_connection_ends() {
     answerer.take(signature());
     assert_eq!(replies.next_signature(tag(0)).await, signed, "the run wanted it");
     let (came, ()) = tokio::join!(replies.next_signature(tag(0)), async {
-        lock(&replies.answering).close();
+        lock(&answerer.answering).close();
         replies.close();
     });
     assert_eq!(came, None);

@@ -17,8 +17,8 @@ use towpath_transfer::want::Payload;
 use towpath_transfer::{Delivery, Description, Outcome, WantId};
 
 use super::super::answering::{Answer, Answering, Taken};
+use super::super::asks::{AskStates, EntryAsk};
 use super::super::incoming::Decoder;
-use super::super::offer::EntryAsk;
 use super::super::outgoing::Outgoing;
 use super::super::service::{Issuer, Service, Serving};
 use super::super::step::Step;
