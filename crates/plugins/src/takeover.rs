@@ -2,13 +2,14 @@
 //! first while the better one is in trouble.
 //!
 //! A request that is under way when ways change ends where it was put. Only what a lost way says
-//! it does not have is asked again, of the first way, at once: it knows nothing.
+//! it does not have is asked again, of the first way, at once: it knows nothing. So are entries that it could not ask for.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use towpath_content::Oid;
+use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::plugin::{PathState, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
 
@@ -188,6 +189,10 @@ impl TransferPlugin for Takeover {
         self.all().for_each(|plugin| plugin.report_corrupt(source));
     }
 
+    fn offers(&self) -> Option<&dyn OfferSource> {
+        Some(self)
+    }
+
     fn have<'a>(
         &'a self,
         oid: Oid,
@@ -195,6 +200,30 @@ impl TransferPlugin for Takeover {
         ranges: mpsc::Sender<Vec<std::ops::Range<u64>>>,
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move { self.current().have(oid, context, ranges).await })
+    }
+}
+
+impl OfferSource for Takeover {
+    fn get_entries(&self, wants: Vec<EntryWant>, sink: Arc<dyn EntrySink>) -> BoxFuture<'_, Vec<EntryWant>> {
+        Box::pin(async move {
+            let mut wants = wants;
+            if let Some(better) = self.better() {
+                wants = get_entries(&*better, wants, Arc::clone(&sink)).await;
+            }
+            get_entries(&*self.first, wants, sink).await
+        })
+    }
+}
+
+/// Asks for entries that way, if it is one for them; returns those that it could not ask for.
+async fn get_entries(
+    way: &dyn TransferPlugin,
+    wants: Vec<EntryWant>,
+    sink: Arc<dyn EntrySink>,
+) -> Vec<EntryWant> {
+    match way.offers().filter(|_| !wants.is_empty()) {
+        Some(offers) => offers.get_entries(wants, sink).await,
+        None => wants,
     }
 }
 

@@ -92,7 +92,7 @@ pub enum EntryNext {
 
 /// Takes what comes of one entry, on a session's workers, one call at a time: it may block.
 pub trait EntryTarget: Send {
-    /// It was asked for: the signatures that its base promised follow at once, by `send`.
+    /// It was asked for: the signatures that its base promised follow at once, by `send`. Not called if it promised none.
     fn asked(&mut self, _send: &mut dyn FnMut(&NextSignature)) {}
 
     /// Its content.
@@ -101,7 +101,7 @@ pub trait EntryTarget: Send {
     /// A run of what makes it of its base. Signatures that it wants go by `send`.
     fn run(&mut self, run: Bytes, send: &mut dyn FnMut(&NextSignature)) -> EntryNext;
 
-    /// No content comes, or no more runs.
+    /// No content comes, or no more runs. [`EntryNext::More`] is taken for [`EntryNext::Over`].
     fn ended(&mut self, outcome: Outcome) -> EntryNext;
 }
 

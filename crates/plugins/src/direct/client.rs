@@ -12,6 +12,7 @@ use towpath_content::lock::lock;
 use towpath_content::{Hint, Oid, hint};
 use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial_any};
+use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::plugin::{Backlog, PathState, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
 
@@ -192,6 +193,11 @@ impl Direct {
                 claimed.await;
             }
         });
+        self.asked(slot, &peer).await;
+    }
+
+    /// After wants were asked for on a connection: whether it still stands.
+    async fn asked(&self, slot: &Slot, peer: &Peer) {
         match peer.ended() {
             Some(why) => self.set_last_error(Some(why)),
             None => {
@@ -199,6 +205,19 @@ impl Direct {
                 slot.proved_useful().await;
             }
         }
+    }
+
+    /// A connection that stands, if there is one.
+    async fn standing(&self, slot: &Slot) -> Option<Arc<Peer>> {
+        // Somebody may be dialling.
+        let _dialling = slot.dialling.lock().await;
+        let peer = slot.peer();
+        if peer.is_none()
+            && let Some(why) = slot.take_lost()
+        {
+            self.set_last_error(Some(why));
+        }
+        peer
     }
 }
 
@@ -324,6 +343,10 @@ impl TransferPlugin for Direct {
         }
     }
 
+    fn offers(&self) -> Option<&dyn OfferSource> {
+        Some(self)
+    }
+
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let peers: Vec<_> = self.slots.peers().collect();
@@ -354,6 +377,19 @@ impl TransferPlugin for Direct {
                 _ = peer.ask(question, Answers::Ranges(ranges)) => {}
                 () = closed.closed() => {}
             }
+        })
+    }
+}
+
+/// Asks over a connection that stands: nothing is dialled for an offer.
+impl OfferSource for Direct {
+    fn get_entries(&self, wants: Vec<EntryWant>, sink: Arc<dyn EntrySink>) -> BoxFuture<'_, Vec<EntryWant>> {
+        Box::pin(async move {
+            let slot = self.slots.idlest();
+            let Some(peer) = self.standing(slot).await else { return wants };
+            peer.get_entries(wants, sink).await;
+            self.asked(slot, &peer).await;
+            Vec::new()
         })
     }
 }

@@ -13,6 +13,8 @@ mod deltas;
 #[cfg(test)]
 mod disk_search;
 #[cfg(test)]
+mod entries;
+#[cfg(test)]
 mod following;
 #[cfg(test)]
 mod hostile_peer;
