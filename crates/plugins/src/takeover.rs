@@ -33,34 +33,13 @@ pub struct Names {
 pub struct Takeover {
     first: Arc<dyn TransferPlugin>,
     better: Mutex<Option<Arc<dyn TransferPlugin>>>,
-    first_offers: Option<Arc<dyn towpath_transfer::offer::OfferSource>>,
-    better_offers: Mutex<Option<Arc<dyn towpath_transfer::offer::OfferSource>>>,
     names: Names,
 }
 
 impl Takeover {
     /// Begins with `first`.
     pub fn new(first: Arc<dyn TransferPlugin>, names: Names) -> Arc<Self> {
-        Arc::new(Self {
-            first,
-            better: Mutex::default(),
-            first_offers: None,
-            better_offers: Mutex::default(),
-            names,
-        })
-    }
-    pub fn tmp(first: Arc<crate::Direct>, names: Names) -> Arc<Self> {
-        Arc::new(Self {
-            first: first.clone(),
-            better: Mutex::default(),
-            first_offers: Some(first),
-            better_offers: Mutex::default(),
-            names,
-        })
-    }
-    pub fn tmp_offer(&self, better: Arc<crate::Direct>) {
-        *self.better_offers.lock().unwrap_or_else(PoisonError::into_inner) = Some(better.clone());
-        self.offer(better);
+        Arc::new(Self { first, better: Mutex::default(), names })
     }
 
     /// Uses nothing but what is offered: until then, and while that is in trouble, requests are
@@ -94,28 +73,6 @@ impl Takeover {
 
     fn all(&self) -> impl Iterator<Item = Arc<dyn TransferPlugin>> {
         [Some(Arc::clone(&self.first)), self.offered()].into_iter().flatten()
-    }
-}
-
-impl towpath_transfer::offer::OfferSource for Takeover {
-    fn get_entries(
-        &self,
-        wants: Vec<towpath_transfer::offer::EntryWant>,
-        sink: Arc<dyn towpath_transfer::offer::EntrySink>,
-    ) -> BoxFuture<'_, Vec<towpath_transfer::offer::EntryWant>> {
-        Box::pin(async move {
-            let mut wants = wants;
-            if self.better().is_some() {
-                let better = self.better_offers.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                if let Some(better) = better {
-                    wants = better.get_entries(wants, Arc::clone(&sink)).await;
-                }
-            }
-            match &self.first_offers {
-                Some(first) if !wants.is_empty() => first.get_entries(wants, sink).await,
-                _ => wants,
-            }
-        })
     }
 }
 

@@ -227,7 +227,7 @@ impl Racer {
             let peer = self.find(theirs, takeover.is_some(), &mut attempts).await;
             let since = Instant::now();
             if let Some(takeover) = &takeover {
-                takeover.tmp_offer(Arc::new(Direct::over(Arc::clone(&peer), self.identity.clone())));
+                takeover.offer(Arc::new(Direct::over(Arc::clone(&peer), self.identity.clone())));
             }
             standing.push(peer);
             self.status.send_modify(|status| status.stands = true);

@@ -60,7 +60,7 @@ impl LocalSupplier {
                 loop {
                     let next = lock(&inbox).blocking_recv();
                     let Some((file, may_rename)) = next else { return };
-                    match file.is_given_up() {
+                    match file.receiving().check().is_err() {
                         true => file.drop_it(),
                         false if may_rename && rename(&file) => {}
                         false => copy(&file, &processors, &events, &turns),
@@ -191,7 +191,7 @@ fn beside(
 
 fn alone(file: &CopyFile, located: &Located, processors: &Processors, events: &Events, turns: &RwLock<()>) {
     let _turn = turns.write();
-    if file.is_given_up() {
+    if file.receiving().check().is_err() {
         return file.drop_it();
     }
     let Err(error) = once(file, located, processors) else { return };

@@ -112,7 +112,7 @@ async fn begin_race(
     let first = Arc::new(Direct::over(Arc::clone(&endpoint.peer), endpoint.host.identity.clone()));
     let takeover = match via {
         Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
-        Via::Both | Via::Ssh => Takeover::tmp(first, WAYS),
+        Via::Both | Via::Ssh => Takeover::new(first, WAYS),
     };
     if let Some(race) = &mut race {
         race.run(theirs, Some(Arc::clone(&takeover)));

@@ -57,7 +57,7 @@ pub enum Message {
     Fatal(Fatal),
     /// Sender: the next bytes of the live tree descriptor; none at its end.
     #[prost(message, tag = "4")]
-    Entries(Entries),
+    Entries(TreeBytes),
     /// Sender: the tree could not be read completely; entries that did not come may still be there.
     #[prost(message, tag = "5")]
     Incomplete(Empty),
@@ -165,15 +165,15 @@ pub struct Ready {
 
 /// Bytes of the live tree descriptor, of at most one of its blocks; none at its end.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Entries {
+pub struct TreeBytes {
     /// The bytes.
-    #[prost(oneof = "EntriesPart", tags = "1, 2")]
-    pub part: Option<EntriesPart>,
+    #[prost(oneof = "TreeBytesForm", tags = "1, 2")]
+    pub part: Option<TreeBytesForm>,
 }
 
 /// Forms of such bytes.
 #[derive(Clone, PartialEq, Oneof)]
-pub enum EntriesPart {
+pub enum TreeBytesForm {
     /// As they are.
     #[prost(bytes = "bytes", tag = "1")]
     Plain(Bytes),
@@ -182,13 +182,13 @@ pub enum EntriesPart {
     Packed(Bytes),
 }
 
-impl Entries {
+impl TreeBytes {
     /// These bytes, packed with zstd's `level` if that makes them fewer; 0: as they are.
     pub fn new(bytes: Bytes, level: i32) -> Self {
         let packed = if level > 0 { packing::pack(&bytes, level) } else { None };
         let part = match packed {
-            Some(packed) => EntriesPart::Packed(packed.into()),
-            None => EntriesPart::Plain(bytes),
+            Some(packed) => TreeBytesForm::Packed(packed.into()),
+            None => TreeBytesForm::Plain(bytes),
         };
         Self { part: Some(part) }
     }
@@ -198,8 +198,8 @@ impl Entries {
         match &self.part {
             None => Ok(Bytes::new()),
             // Shared with its message, a byte of it would keep all of that.
-            Some(EntriesPart::Plain(bytes)) => Ok(Bytes::copy_from_slice(bytes)),
-            Some(EntriesPart::Packed(packed)) => {
+            Some(TreeBytesForm::Plain(bytes)) => Ok(Bytes::copy_from_slice(bytes)),
+            Some(TreeBytesForm::Packed(packed)) => {
                 let unpacked = packing::unpack(packed, MAX_UNPACKED);
                 unpacked.map(Bytes::from).ok_or_else(|| violation("entries that can't be unpacked"))
             }

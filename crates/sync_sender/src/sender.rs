@@ -27,7 +27,7 @@ use towpath_store::DiskStore;
 use super::answering::{AnswerRules, Answering, Scope};
 use super::events::{Events, failed_at, failed_to_read, left_out};
 use super::file_result::FileResult;
-use super::message::{Considered, Empty, Entries, Message, Settled, internal, violation};
+use super::message::{Considered, Empty, Message, Settled, TreeBytes, internal, violation};
 use super::offers::Offers;
 use super::removal::Removal;
 use super::source::{Located, SourceStep, Sources};
@@ -186,7 +186,7 @@ impl Sender {
             self.send(Message::Incomplete(Empty {}))?;
         }
         self.send_entries(rest)?;
-        self.send(Message::Entries(Entries::default()))
+        self.send(Message::Entries(TreeBytes::default()))
     }
 
     fn walk(&self, encoder: &mut Encoder, event: &Event, located: Option<Located>) -> Result<(), CopyError> {

@@ -27,6 +27,7 @@
 //!
 //! Decisions live in [`ledger`]; no socket, clock or file is used there.
 
+mod boxed;
 pub mod claim;
 pub mod conformance;
 pub mod following;
@@ -42,8 +43,9 @@ pub mod session;
 pub mod target;
 pub mod want;
 
+pub use boxed::BoxFuture;
 pub use metadata::Metadata;
-pub use plugin::{BoxFuture, Context, Description, ObjectFacts, Query, RecipePart, Sink, TransferPlugin};
+pub use plugin::{Context, Description, ObjectFacts, Query, RecipePart, Sink, TransferPlugin};
 pub use progress::Progress;
 pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig, in_seconds};
 pub use target::Target;

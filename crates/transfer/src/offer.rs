@@ -13,7 +13,7 @@
 //! * **One answer for each want.** An [`OfferSource`] hands each want one content, or one [`Outcome`], or returns it unasked.
 //!   Runs may follow a content whose reply says that the rest comes in parts; an outcome may end them. After the call has
 //!   returned nothing more comes.
-//! * **Nothing is trusted.** What comes is for the [`EntryTarget`] to check.
+//! * **Nothing is trusted.** What comes is for the [`EntryTarget`](crate::session::EntryTarget) to check.
 //! * **A lost connection is an outcome.** What was not answered ends as [`Outcome::RetryLater`], and the session asks again
 //!   over what stands then.
 
@@ -24,8 +24,7 @@ use towpath_content::Oid;
 use towpath_content::delta::exchange::{NextSignature, Reply, Request};
 use towpath_content::tree::Time;
 
-use crate::plugin::BoxFuture;
-use crate::session::{ObjectRequest, OnDone};
+use crate::boxed::BoxFuture;
 use crate::want::{Outcome, Tag};
 
 /// Question for the content of an entry.
@@ -76,41 +75,6 @@ pub enum EntryBody {
     Whole(Bytes),
     /// The reply to what was asked of its base.
     Delta(Reply),
-}
-
-/// What becomes of an entry after something came of it.
-pub enum EntryNext {
-    /// Nothing more is needed.
-    Over,
-    /// Runs are awaited.
-    More,
-    /// It is fetched by its name.
-    Fetch(Box<(ObjectRequest, OnDone)>),
-    /// It is asked for once more.
-    Again(EntryQuery),
-}
-
-/// Takes what comes of one entry, on a session's workers, one call at a time: it may block.
-pub trait EntryTarget: Send {
-    /// It was asked for: the signatures that its base promised follow at once, by `send`. Not called if it promised none.
-    fn asked(&mut self, _send: &mut dyn FnMut(&NextSignature)) {}
-
-    /// Its content.
-    fn content(&mut self, content: EntryContent) -> EntryNext;
-
-    /// A run of what makes it of its base. Signatures that it wants go by `send`.
-    fn run(&mut self, run: Bytes, send: &mut dyn FnMut(&NextSignature)) -> EntryNext;
-
-    /// No content comes, or no more runs. [`EntryNext::More`] is taken for [`EntryNext::Over`].
-    fn ended(&mut self, outcome: Outcome) -> EntryNext;
-}
-
-/// An entry to ask for.
-pub struct EntryRequest {
-    /// The question.
-    pub query: EntryQuery,
-    /// Who takes the answer.
-    pub target: Box<dyn EntryTarget>,
 }
 
 /// Takes what comes of entries that were asked for.

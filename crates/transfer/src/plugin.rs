@@ -25,9 +25,7 @@
 //!   and §6.1: the sender's suggested outstanding bytes). What it can take now is the window less
 //!   what was asked and has not ended.
 
-use std::future::Future;
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,15 +37,13 @@ use towpath_content::ticket::Secret;
 use towpath_content::{Hint, NodeId, Oid};
 use towpath_store::About;
 
+pub use crate::boxed::BoxFuture;
 use crate::metadata::Metadata;
 use crate::offer::OfferSource;
 use crate::want::{Coverage, Delivery, Group, Outcome, Proof, Tag, Want};
 
 /// Name of this machine as a source, in progress and results.
 pub const THIS_MACHINE: &str = "this machine";
-
-/// A boxed future, so that the seam can be a trait object.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Sources that a transfer may draw from, and by what right. Sources come and go in mid-transfer, so
 /// the hints are a stream of lists.
@@ -202,15 +198,6 @@ pub trait Sink: Send + Sync {
     fn backpressure(&self) -> Backlog;
 }
 
-/// Order in which a plugin likes to get requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    /// In small batches, as many bytes as its window says.
-    Batches,
-    /// All wants at once; it answers whatever it comes across.
-    Opportunistic,
-}
-
 /// A way of obtaining descriptors and chunks. The contract is at the head of this module.
 pub trait TransferPlugin: Send + Sync {
     /// The plugin's name in configuration, messages and `--json`.
@@ -219,11 +206,6 @@ pub trait TransferPlugin: Send + Sync {
     /// The one plugin that this one wraps, if it does: methods that it leaves out are that one's.
     fn inner(&self) -> Option<&dyn TransferPlugin> {
         None
-    }
-
-    /// Order in which it likes to get requests.
-    fn style(&self) -> Style {
-        self.inner().map_or(Style::Batches, |inner| inner.style())
     }
 
     /// Bytes of wants it likes to have under way in all; 0 if it likes no more requests now, which

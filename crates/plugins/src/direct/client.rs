@@ -256,24 +256,6 @@ impl Sink for SlotSink {
     }
 }
 
-impl towpath_transfer::offer::OfferSource for Direct {
-    fn get_entries(
-        &self,
-        wants: Vec<towpath_transfer::offer::EntryWant>,
-        sink: Arc<dyn towpath_transfer::offer::EntrySink>,
-    ) -> BoxFuture<'_, Vec<towpath_transfer::offer::EntryWant>> {
-        Box::pin(async move {
-            let Some(peer) = self.slots.idlest().peer() else { return wants };
-            peer.get_entries(wants, sink).await;
-            match peer.ended() {
-                Some(why) => self.set_last_error(Some(why)),
-                None => self.set_last_error(None),
-            }
-            Vec::new()
-        })
-    }
-}
-
 impl TransferPlugin for Direct {
     fn name(&self) -> &str {
         "direct"

@@ -18,10 +18,10 @@ use towpath_plugins::{Direct, Local, Preferred, Takeover};
 use towpath_protocol::{EntryAsk, Offer, Peer, PeerConfig, Replies, Service};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::offer::{
-    EntryBody, EntryContent, EntryNext, EntryQuery, EntryRequest, EntrySink, EntryTarget, EntryWant,
-    OfferSource, SignatureWay,
+    EntryBody, EntryContent, EntryQuery, EntrySink, EntryWant, OfferSource, SignatureWay,
 };
 use towpath_transfer::session::OnDone;
+use towpath_transfer::session::{EntryNext, EntryRequest, EntryTarget};
 use towpath_transfer::{BoxFuture, Context, Outcome, Session, Tag, TransferPlugin};
 
 use crate::support::*;

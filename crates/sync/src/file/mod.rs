@@ -29,7 +29,6 @@ use super::file_permits::FilePermit;
 use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
 use super::receiving::Receiving;
 use super::wanted::{Note, Wanted};
-use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::rules::FileCandidate;
 use towpath_targets::partial::PartialFile;
@@ -147,14 +146,9 @@ impl CopyFile {
         }
     }
 
-    /// The copy it belongs to was ended, or given up.
-    pub fn is_given_up(&self) -> bool {
-        self.receiving.check().is_err()
-    }
-
-    /// The copy that it belongs to can't go on.
-    pub fn stop(&self, error: CopyError) {
-        self.receiving.stop(error);
+    /// The side of the copy that it belongs to.
+    pub fn receiving(&self) -> &Receiving {
+        &self.receiving
     }
 
     /// It can't be had; the reason was told already.

@@ -3,13 +3,13 @@
 use towpath_content::tree::Event;
 use towpath_protocol::packing;
 
-use super::super::message::{Entries, EntriesPart, Message};
+use super::super::message::{Message, TreeBytes, TreeBytesForm};
 use super::{Carrier, End, Scene, Step, dir, end, entries, leaf, one};
 
 /// Entries of few bytes that take 250 KiB once they are unpacked.
 pub fn bloated(_: u64) -> Message {
     let packed = packing::pack(&vec![0; 250 << 10], 1).unwrap();
-    Message::Entries(Entries { part: Some(EntriesPart::Packed(packed.into())) })
+    Message::Entries(TreeBytes { part: Some(TreeBytesForm::Packed(packed.into())) })
 }
 
 /// A descriptor in messages of the length of its blocks.

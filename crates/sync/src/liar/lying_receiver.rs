@@ -12,7 +12,7 @@ use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery};
 
 use super::super::entry_sink::Came;
 use super::super::message::{
-    Considered, CopyReport, Empty, EndReport, Entries, Fatal, Message, Ready, Settled, Start, Unchanged,
+    Considered, CopyReport, Empty, EndReport, Fatal, Message, Ready, Settled, Start, TreeBytes, Unchanged,
 };
 use super::{CARRIERS, Carrier, End, Scene, Step};
 
@@ -49,7 +49,7 @@ fn settled(change: fn(&mut Settled)) -> Step {
 }
 
 fn receives_the_tree() -> Step {
-    Step::Recv(|received| matches!(received, Message::Entries(end) if *end == Entries::default()))
+    Step::Recv(|received| matches!(received, Message::Entries(end) if *end == TreeBytes::default()))
 }
 
 fn finished() -> Step {
@@ -67,7 +67,7 @@ fn messages() -> Vec<Lie> {
     vec![
         ("no message", vec![Step::Raw(b"\x0fnonsense".to_vec())], End::Error("does not understand")),
         ("an unknown message", vec![Step::Raw(vec![0x98, 6, 1])], End::Error("an unknown message")),
-        one_of("entries", Message::Entries(Entries::default())),
+        one_of("entries", Message::Entries(TreeBytes::default())),
         one_of("closed", Message::Closed(1)),
         one_of("incomplete", Message::Incomplete(Empty {})),
         one_of("start", Message::Start(Start::default())),

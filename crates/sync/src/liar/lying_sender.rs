@@ -15,8 +15,8 @@ use towpath_transfer::offer::{EntryBody, EntryContent};
 
 use super::super::merge::Destined;
 use super::super::message::{
-    Considered, CopyReport, Empty, EndReport, Entries, EntriesPart, Fatal, Message, Ready, Settled, Start,
-    internal,
+    Considered, CopyReport, Empty, EndReport, Fatal, Message, Ready, Settled, Start, TreeBytes,
+    TreeBytesForm, internal,
 };
 use super::{
     CARRIERS, Carrier, End, Ended, Scene, Step, dir, end, entries as raw, entry, leaf, one, snapshot, tree,
@@ -43,7 +43,7 @@ fn answered(step: Step) -> Vec<Step> {
 }
 
 fn packed(frame: Vec<u8>) -> Step {
-    Step::Send(Message::Entries(Entries { part: Some(EntriesPart::Packed(frame.into())) }))
+    Step::Send(Message::Entries(TreeBytes { part: Some(TreeBytesForm::Packed(frame.into())) }))
 }
 
 fn messages() -> Vec<Lie> {

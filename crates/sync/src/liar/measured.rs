@@ -8,7 +8,7 @@ use towpath_api::copy::{CopyEvent, FailureKind};
 use towpath_content::tree::{Event, Xattr};
 use towpath_transfer::offer::EntryQuery;
 
-use super::super::message::{EndReport, Entries, Message, Settled};
+use super::super::message::{EndReport, Message, Settled, TreeBytes};
 use super::floods::{bloated, in_parts};
 use super::{Carrier, Scene, Step, dir, end, leaf, one};
 
@@ -43,7 +43,7 @@ fn finished() -> Step {
 }
 
 fn receives_the_tree() -> Step {
-    Step::Recv(|received| matches!(received, Message::Entries(end) if *end == Entries::default()))
+    Step::Recv(|received| matches!(received, Message::Entries(end) if *end == TreeBytes::default()))
 }
 
 fn full(event: &mut Event) {

@@ -34,7 +34,7 @@ use super::endpoint::{Endpoint, peer_config, peer_service};
 use super::entry_sink::{Came, TestSink};
 use super::events::{EventInbox, events};
 use super::merge::Destined;
-use super::message::{Entries, Message};
+use super::message::{Message, TreeBytes};
 use super::receiver_role::receive;
 use super::sender_role::send;
 use super::source::Sources;
@@ -356,7 +356,7 @@ pub fn tree(steps: &[Event]) -> Step {
 
 /// Bytes of a descriptor as they are.
 pub fn entries(bytes: &[u8]) -> Step {
-    Step::Send(Message::Entries(Entries::new(bytes.to_vec().into(), 0)))
+    Step::Send(Message::Entries(TreeBytes::new(bytes.to_vec().into(), 0)))
 }
 
 /// One directory, which is entry 1, with these steps in it: the first is entry 2.
@@ -366,7 +366,7 @@ pub fn one(steps: &[Event]) -> Step {
 
 /// Step that ends the tree.
 pub fn end() -> Step {
-    Step::Send(Message::Entries(Entries::default()))
+    Step::Send(Message::Entries(TreeBytes::default()))
 }
 
 /// Everything below a directory, with what files hold, to see whether anything changed.

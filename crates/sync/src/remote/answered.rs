@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{NextSignature, Reply};
-use towpath_transfer::offer::{EntryBody, EntryContent, EntryNext, EntryQuery, EntryTarget};
+use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery};
 use towpath_transfer::plugin::THIS_MACHINE;
-use towpath_transfer::session::OnDone;
+use towpath_transfer::session::{EntryNext, EntryTarget, OnDone};
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome, Target};
 
 use super::{INLINE, RemoteSupplier};
@@ -42,7 +42,7 @@ impl RemoteFile {
     /// The sender breaks the protocol: the copy ends.
     fn or_stop(&self, next: Result<EntryNext, CopyError>) -> EntryNext {
         next.unwrap_or_else(|error| {
-            self.file.stop(error);
+            self.file.receiving().stop(error);
             EntryNext::Over
         })
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{DeltaRun, NextSignature, NotDue, Reply, RequesterEnd};
 use towpath_transfer::FetchError;
-use towpath_transfer::offer::EntryNext;
 use towpath_transfer::plugin::THIS_MACHINE;
+use towpath_transfer::session::EntryNext;
 
 use super::RemoteSupplier;
 use super::answered::RemoteFile;

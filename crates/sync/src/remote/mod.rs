@@ -13,8 +13,9 @@ use towpath_content::Oid;
 use towpath_protocol::ControlSender;
 use towpath_protocol::processors::Processors;
 use towpath_transfer::Session;
-use towpath_transfer::offer::{EntryQuery, EntryRequest};
+use towpath_transfer::offer::EntryQuery;
 use towpath_transfer::progress::Progress;
+use towpath_transfer::session::EntryRequest;
 
 use self::answered::RemoteFile;
 use self::settled::{Settlement, tell_settled};

@@ -53,8 +53,8 @@ fn no_connection() -> SshError {
     SshError::NoConnection { limit: Duration::from_secs(30), tried, last: None }
 }
 
-fn packed(frame: &'static [u8]) -> Entries {
-    Entries { part: Some(EntriesPart::Packed(Bytes::from_static(frame))) }
+fn packed(frame: &'static [u8]) -> TreeBytes {
+    TreeBytes { part: Some(TreeBytesForm::Packed(Bytes::from_static(frame))) }
 }
 
 fn messages() -> Vec<(&'static str, Message)> {
@@ -85,10 +85,10 @@ fn messages() -> Vec<(&'static str, Message)> {
         ),
         (
             "entries: the beginning of a descriptor",
-            Message::Entries(Entries::new(Bytes::from_static(b"towt\x01"), 0)),
+            Message::Entries(TreeBytes::new(Bytes::from_static(b"towt\x01"), 0)),
         ),
         ("entries: the same, packed", Message::Entries(packed(b"(\xb5/\xfd \x05)\0\0towt\x01"))),
-        ("entries: their end", Message::Entries(Entries::default())),
+        ("entries: their end", Message::Entries(TreeBytes::default())),
         ("incomplete", Message::Incomplete(Empty {})),
         (
             "considered: entries 0 to 1023, of which none are wanted",
@@ -156,14 +156,14 @@ fn the_bytes_are_those_in_the_file_and_come_back() {
 #[test]
 fn packed_entries_are_read_like_any_others_within_the_limit() {
     let bytes = Bytes::from(vec![7; 100_000]);
-    let entries = Entries::new(bytes.clone(), 3);
+    let entries = TreeBytes::new(bytes.clone(), 3);
     assert!(entries.encoded_len() < 1000);
     assert_eq!(entries.unpack().unwrap(), bytes);
-    assert!(Entries::new(vec![7; 300_000].into(), 3).unpack().is_err(), "longer than a message may be");
+    assert!(TreeBytes::new(vec![7; 300_000].into(), 3).unpack().is_err(), "longer than a message may be");
     assert!(packed(b"tow").unpack().is_err(), "no zstd frame");
     let little = Bytes::from_static(b"little");
-    assert_eq!(Entries::new(little.clone(), 3), Entries::new(little, 0), "packed it is longer");
-    assert_eq!(Entries::default().unpack().unwrap(), Bytes::new());
+    assert_eq!(TreeBytes::new(little.clone(), 3), TreeBytes::new(little, 0), "packed it is longer");
+    assert_eq!(TreeBytes::default().unpack().unwrap(), Bytes::new());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::Answering;
 use super::replies::NamedAnswer;
 use crate::error::CopyError;
 use crate::message::hung_up;
-use crate::message::{Entries, Message};
+use crate::message::{Message, TreeBytes};
 use towpath_content::delta::exchange::Reply;
 use towpath_content::lock::lock;
 use towpath_reuse::policy::compression_level::compression_level;
@@ -30,7 +30,7 @@ impl Answering {
     /// The next bytes of the tree, at most a block.
     pub fn send_entries(&self, bytes: Bytes) -> Result<(), CopyError> {
         let level = self.pack_entries.load(Ordering::Relaxed);
-        self.send(Message::Entries(Entries::new(bytes, level as i32)))
+        self.send(Message::Entries(TreeBytes::new(bytes, level as i32)))
     }
 
     /// zstd's level for the next answers; 0: they go as they are.

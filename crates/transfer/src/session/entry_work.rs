@@ -7,8 +7,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use towpath_content::delta::exchange::{DeltaRun, NextSignature};
 
 use super::entries::EntryKey;
+use super::entry_target::{EntryNext, EntryTarget};
 use super::events::{EntryMessage, SessionEvent};
-use crate::offer::{EntryBody, EntryContent, EntryNext, EntryTarget, SignatureWay};
+use crate::offer::{EntryBody, EntryContent, SignatureWay};
 use crate::want::{Outcome, Tag};
 
 /// Weight of a content that comes without its bytes: the target may open a file for it.
@@ -28,7 +29,7 @@ pub(super) enum EntryEvent {
 
 /// The way of one entry's signatures.
 #[derive(Clone)]
-pub(super) struct EntryWay {
+pub(super) struct TaggedWay {
     pub(super) tag: Tag,
     pub(super) way: Arc<dyn SignatureWay>,
 }
@@ -40,10 +41,10 @@ pub(super) struct EntryJob {
     pub(super) event: EntryEvent,
     /// Room that the event takes, perhaps with others.
     pub(super) room: Option<Arc<OwnedSemaphorePermit>>,
-    pub(super) way: Option<EntryWay>,
+    pub(super) way: Option<TaggedWay>,
 }
 
-impl EntryWay {
+impl TaggedWay {
     /// Answers so many signatures that are wanted.
     pub(super) fn give_up(&self, wanted: u64) {
         (0..wanted).for_each(|_| self.way.send(self.tag, &NextSignature::GivenUp));

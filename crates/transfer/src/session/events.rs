@@ -8,10 +8,11 @@ use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::entries::EntryKey;
+use super::entry_target::{EntryNext, EntryTarget};
 use super::requests::Wrong;
 use super::{EntrySubmission, FetchError, Fetched, RecipeClaim, Submission};
 use crate::object::CheckError;
-use crate::offer::{EntryContent, EntryNext, EntryTarget, EntryWant, SignatureWay};
+use crate::offer::{EntryContent, EntryWant, SignatureWay};
 use crate::plugin::Description;
 use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want};
 

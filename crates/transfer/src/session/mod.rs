@@ -17,6 +17,7 @@
 //! * `questions.rs`: questions about objects.
 //! * `entries.rs`: entries that are asked for by their numbers, and what came of each; pure.
 //! * `entry_calls.rs`: the calls that ask for them, and their sink.
+//! * `entry_target.rs`: who takes what comes of one.
 //! * `entry_work.rs`: events of an entry, as a worker hands them to its target.
 //! * `live.rs`: objects that are still being produced.
 //! * `recipes.rs`: from pieces to chunks in mid-transfer.
@@ -37,6 +38,7 @@ mod calls;
 mod comparing;
 mod entries;
 mod entry_calls;
+mod entry_target;
 mod entry_work;
 mod events;
 mod existing;
@@ -65,10 +67,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::{DecodeError, Oid};
 use towpath_store::About;
 
+pub use self::entry_target::{EntryNext, EntryRequest, EntryTarget};
 pub use crate::claim::{RecipeChunk, RecipeClaim};
 use crate::ledger::LedgerConfig;
 use crate::object::CheckError;
-use crate::offer::{EntryRequest, OfferSource};
+use crate::offer::OfferSource;
 use crate::plugin::{Context, TransferPlugin};
 use crate::progress::Progress;
 use crate::target::Target;

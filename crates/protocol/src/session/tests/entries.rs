@@ -161,13 +161,7 @@ fn one_entry_comes_in_parts_after_the_other() {
     a.send_at(now, run(1, 0, b"one"));
     a.send_at(now, message(1, vec![(1, content(5, body_of(5)))]));
     a.send_at(now, run(1, 1, b"one"));
-    let expected = [
-        "1: content 10",
-        "1: run 10 4",
-        "1: content 50",
-        "1: 10 RetryLater(0ns)",
-        "1: run 50 4",
-    ];
+    let expected = ["1: content 10", "1: run 10 4", "1: content 50", "1: 10 RetryLater(0ns)", "1: run 50 4"];
     assert_eq!(told(&a), expected);
     a.send_at(now, run(1, 0, b"two"));
     assert_eq!(a.session.ended(), Some("sent data that was not asked for"));

@@ -13,10 +13,9 @@ use towpath_content::delta::exchange::{
 use towpath_content::tree::Time;
 
 use super::*;
-use crate::offer::{
-    EntryBody, EntryContent, EntryNext, EntryQuery, EntrySink, EntryTarget, EntryWant, SignatureWay,
-};
+use crate::offer::{EntryBody, EntryContent, EntryQuery, EntrySink, EntryWant, SignatureWay};
 use crate::plugin::BoxFuture;
+use crate::session::{EntryNext, EntryTarget};
 use crate::want::Tag;
 
 /// Hands each call to the test.

@@ -12,7 +12,8 @@ use super::super::jobs::{Jobs, Queue};
 use super::super::work::Job;
 use super::*;
 use crate::object::ObjectInFlight;
-use crate::offer::{EntryBody, EntryContent, EntryNext, EntryTarget};
+use crate::offer::{EntryBody, EntryContent};
+use crate::session::{EntryNext, EntryTarget};
 use crate::want::{Delivery, Payload, Want, WantId};
 
 fn object() -> Arc<ObjectInFlight> {
