@@ -20,6 +20,7 @@
 //! | [`object`] | one object on its way: known piece values, checks |
 //! | [`offer`] | the seam of entries that have no names yet |
 //! | [`target`] | targets of checked bytes |
+//! | [`request`] | requests for objects, and how they end |
 //! | [`session`] | the actor around the ledger, with its workers |
 //! | [`progress`] | bytes by source, for people and programs |
 //! | [`rate`] | measured rates of networks and disks: pure |
@@ -38,6 +39,7 @@ pub mod offer;
 pub mod plugin;
 pub mod progress;
 pub mod rate;
+pub mod request;
 pub mod session;
 pub mod target;
 pub mod want;
@@ -45,7 +47,8 @@ pub mod want;
 pub use metadata::Metadata;
 pub use plugin::{BoxFuture, Context, Description, ObjectFacts, Query, RecipePart, Sink, TransferPlugin};
 pub use progress::Progress;
-pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig, in_seconds};
+pub use request::{FetchError, Fetched, ObjectRequest, in_seconds};
+pub use session::{Session, SessionConfig};
 pub use target::Target;
 pub use want::{
     Coverage, Delivery, Group, ObjectOffset, Origin, Outcome, Payload, Proof, SignedBase, Tag, Want, WantId,

@@ -25,7 +25,7 @@ use towpath_content::delta::exchange::{NextSignature, Reply, Request};
 use towpath_content::tree::Time;
 
 use crate::plugin::BoxFuture;
-use crate::session::{ObjectRequest, OnDone};
+use crate::request::{ObjectRequest, OnDone};
 use crate::want::{Outcome, Tag};
 
 /// Question for the content of an entry.

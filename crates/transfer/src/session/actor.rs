@@ -14,7 +14,7 @@ use towpath_store::About;
 
 use super::active::{Active, ObjectPhase};
 use super::calls::PluginCalls;
-use super::entries::EntryTable;
+use super::entries::EntryQueue;
 use super::entry_calls::EntryCalls;
 use super::events::{Checked, SessionEvent};
 use super::existing::DiskComparer;
@@ -43,7 +43,7 @@ pub(super) struct Actor {
     pub(super) questions: Questions,
     comparer: DiskComparer,
     calls: PluginCalls,
-    entries: EntryTable,
+    entries: EntryQueue,
     entry_calls: EntryCalls,
     /// Rounds in which the root plugin is asked whether it wants recipes.
     rounds: Rounds,
@@ -78,7 +78,7 @@ impl Actor {
             node: context.node,
             questions: Questions::new(root, context.clone(), events.clone(), config.ledger.wait_limit),
             comparer: DiskComparer::new(config.workers, events.clone()),
-            entries: EntryTable::new(),
+            entries: EntryQueue::new(),
             entry_calls: EntryCalls::new(offers, events.clone(), token.clone()),
             calls: PluginCalls::new(context, config, events, token.clone()),
             rounds: Rounds::new(now),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::entry_work::{EntryEvent, EntryJob, EntryWay, wanted_by_run};
+use super::entry_work::{EntryEvent, EntryJob, TaggedWay, wanted_by_run};
 use super::events::EntryMessage;
 use super::jobs::Jobs;
 use super::work::Job;
@@ -38,8 +38,8 @@ const FORGOTTEN: Duration = Duration::from_millis(500);
 const FIRST_TAG: Tag = 1 << 63;
 
 /// Entries that are not over.
-pub(super) struct EntryTable {
-    entries: HashMap<EntryKey, Entry>,
+pub(super) struct EntryQueue {
+    entries: HashMap<EntryKey, EntryInFlight>,
     queue: BTreeSet<EntryKey>,
     delayed: BTreeSet<(Instant, EntryKey)>,
     /// Wants of the calls that are under way.
@@ -49,7 +49,7 @@ pub(super) struct EntryTable {
     next_tag: Tag,
 }
 
-struct Entry {
+struct EntryInFlight {
     query: Arc<EntryQuery>,
     permit: OwnedSemaphorePermit,
     /// None while a worker has it.
@@ -60,7 +60,7 @@ struct Entry {
     tag: Option<Tag>,
     /// The content of that want came.
     has_come: bool,
-    way: Option<EntryWay>,
+    way: Option<TaggedWay>,
 }
 
 struct WaitingEvent {
@@ -70,10 +70,10 @@ struct WaitingEvent {
 
 struct AskedWant {
     key: EntryKey,
-    way: Option<EntryWay>,
+    way: Option<TaggedWay>,
 }
 
-impl EntryTable {
+impl EntryQueue {
     /// Nothing is asked for yet.
     pub(super) fn new() -> Self {
         Self {
@@ -140,7 +140,7 @@ impl EntryTable {
     }
 
     fn submitted(&mut self, EntrySubmission { request, permit }: EntrySubmission) {
-        let entry = Entry {
+        let entry = EntryInFlight {
             query: Arc::new(request.query),
             permit,
             target: Some(request.target),
@@ -155,7 +155,7 @@ impl EntryTable {
     }
 
     /// The entry that waits for what comes under this tag.
-    fn current(&mut self, tag: Tag) -> Option<(EntryKey, &mut Entry)> {
+    fn current(&mut self, tag: Tag) -> Option<(EntryKey, &mut EntryInFlight)> {
         let key = self.asked.get(&tag)?.key;
         let entry = self.entries.get_mut(&key).filter(|entry| entry.tag == Some(tag))?;
         Some((key, entry))
@@ -163,7 +163,7 @@ impl EntryTable {
 
     fn asked(&mut self, tag: Tag, way: &Arc<dyn SignatureWay>, jobs: &Jobs) {
         let Some(asked) = self.asked.get_mut(&tag) else { return };
-        let way = EntryWay { tag, way: Arc::clone(way) };
+        let way = TaggedWay { tag, way: Arc::clone(way) };
         asked.way = Some(way.clone());
         let Some((key, entry)) = self.current(tag) else { return };
         entry.way = Some(way);
@@ -267,7 +267,7 @@ impl EntryTable {
     }
 }
 
-impl Entry {
+impl EntryInFlight {
     /// Signatures that follow the question at once.
     fn ahead(&self) -> u64 {
         self.query.base.as_ref().map_or(0, |request| request.base.ahead())

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::entries::EntryTable;
+use super::entries::EntryQueue;
 use super::events::{EntryMessage, SessionEvent};
 use crate::offer::{EntryContent, EntrySink, EntryWant, OfferSource, SignatureWay};
 use crate::plugin::BoxFuture;
@@ -45,7 +45,7 @@ impl EntryCalls {
     }
 
     /// Asks for entries as long as any are due.
-    pub(super) fn ask(&self, table: &mut EntryTable) {
+    pub(super) fn ask(&self, table: &mut EntryQueue) {
         loop {
             let wants = table.next_wants(Instant::now());
             if wants.is_empty() {

@@ -28,7 +28,7 @@ pub(super) enum EntryEvent {
 
 /// The way of one entry's signatures.
 #[derive(Clone)]
-pub(super) struct EntryWay {
+pub(super) struct TaggedWay {
     pub(super) tag: Tag,
     pub(super) way: Arc<dyn SignatureWay>,
 }
@@ -40,10 +40,10 @@ pub(super) struct EntryJob {
     pub(super) event: EntryEvent,
     /// Room that the event takes, perhaps with others.
     pub(super) room: Option<Arc<OwnedSemaphorePermit>>,
-    pub(super) way: Option<EntryWay>,
+    pub(super) way: Option<TaggedWay>,
 }
 
-impl EntryWay {
+impl TaggedWay {
     /// Answers so many signatures that are wanted.
     pub(super) fn give_up(&self, wanted: u64) {
         (0..wanted).for_each(|_| self.way.send(self.tag, &NextSignature::GivenUp));

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use towpath_content::pieces::{Layout, PieceTree, Value};
 
-use super::super::*;
+use super::*;
 use crate::following::Older;
 use crate::plugin::{BoxFuture, Description, ObjectFacts, PathState, Query, RecipePart, Sink};
 use crate::want::{Delivery, Payload, Proof, Tag, Want, WantId};

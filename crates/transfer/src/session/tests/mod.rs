@@ -14,7 +14,15 @@ mod recipes;
 mod switches;
 mod wrong;
 
+use std::io;
+use std::time::Duration;
+
+use towpath_content::Oid;
+use towpath_store::About;
+
 use super::*;
+use crate::target::Target;
+use crate::want::{Group, Outcome};
 use doubles::*;
 
 /// Bytes of a piece.
