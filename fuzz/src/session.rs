@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::delta::Signature;
+use towpath_content::delta::exchange::{Base, Request};
 use towpath_content::pieces::Layout;
 use towpath_link::Frame;
 use towpath_protocol::incoming::Decoder;
@@ -16,6 +17,7 @@ use towpath_protocol::processors::Processors;
 use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::{Effect, Question, Session, SessionConfig};
 use towpath_protocol::wire::{self, Body, DataHeader};
+use towpath_transfer::offer::{EntryQuery, EntryWant};
 use towpath_transfer::{Origin, SignedBase, Tag, Want, WantId};
 
 use crate::input::{Source, Written};
@@ -73,7 +75,7 @@ impl Side {
     }
 
     fn step(&mut self, source: &mut Source<'_>) {
-        match source.below(12) {
+        match source.below(13) {
             0 => self.get(source),
             1 => self.ask(source),
             2 => self.session.cancel(&[source.number()]),
@@ -91,6 +93,7 @@ impl Side {
                 let frame = data_frame(source);
                 self.receive(wire::DATA, frame);
             }
+            12 => self.get_entries(source),
             _ => {
                 let message = message(source).to_frame();
                 self.receive(wire::CONTROL, message);
@@ -120,6 +123,21 @@ impl Side {
         let request = GetRequest::new(&OBJECT, wants, source.byte() & 1 > 0);
         let request = self.session.get(self.now, request);
         assert!(self.open.insert(request, Some(tags)).is_none());
+    }
+
+    fn get_entries(&mut self, source: &mut Source<'_>) {
+        let mut want = |entry| {
+            self.next_tag += 1;
+            let base = Base::Parts { count: 9, ahead: 1 };
+            let base = (entry & 1 > 0).then_some(Request { base, is_guess: false, outlines: 0 });
+            let query = EntryQuery { entry, compare: false, inline: 100, pack: 0, base };
+            EntryWant { tag: self.next_tag, query: Arc::new(query) }
+        };
+        let wants: Vec<_> = (0..1 + source.below(5)).map(|_| want(source.number())).collect();
+        let tags = wants.iter().map(|want| want.tag).collect();
+        let request = self.session.get_entries(&wants);
+        assert!(self.open.insert(request, Some(tags)).is_none());
+        self.session.sign(request, source.byte().into(), Bytes::from_static(&[0]));
     }
 
     fn ask(&mut self, source: &mut Source<'_>) {
@@ -158,6 +176,15 @@ impl Side {
                     let wants = self.open.get(&request).and_then(Option::as_ref).expect("a get under way");
                     assert!(wants.contains(&delivery.tag));
                 }
+                Effect::Contents { request, contents, cost, .. } => {
+                    contents.iter().for_each(|(tag, _)| self.end_want(request, *tag));
+                    self.session.took(cost);
+                }
+                Effect::Run { request, tag, cost, .. } => {
+                    let wants = self.open.get(&request).and_then(Option::as_ref).expect("a get under way");
+                    assert!(!wants.contains(&tag), "its content came");
+                    self.session.took(cost);
+                }
                 Effect::Answer { request, .. } | Effect::Ranges { request, .. } => {
                     assert!(self.open.get(&request).is_some_and(Option::is_none), "a question under way");
                 }
@@ -166,7 +193,11 @@ impl Side {
                     assert!(wants.is_none_or(|wants| wants.is_empty()));
                 }
                 Effect::Closed => self.is_closed = true,
-                Effect::Send(_) | Effect::Request(_) | Effect::Control(_) | Effect::Greeted { .. } => {
+                Effect::Send(_)
+                | Effect::SendFirst(_)
+                | Effect::Request(_)
+                | Effect::Control(_)
+                | Effect::Greeted { .. } => {
                     assert!(!self.is_closed, "nothing is said behind the end");
                 }
                 Effect::Measured => {}
@@ -206,7 +237,7 @@ fn data_frame(source: &mut Source<'_>) -> Bytes {
 
 /// A message with numbers that are likely those of something under way.
 fn message(source: &mut Source<'_>) -> Body {
-    let (kind, request, want) = (source.below(12), source.number() as u32, source.number() as u32);
+    let (kind, request, want) = (source.below(14), source.number() as u32, source.number() as u32);
     let bytes = |source: &mut Source<'_>| Bytes::copy_from_slice(source.run());
     let which = (want > 0).then(|| want - 1);
     match kind {
@@ -237,11 +268,23 @@ fn message(source: &mut Source<'_>) -> Body {
         }
         9 => Body::Ping(wire::Ping { asks: request, answers: want }),
         10 => Body::Stated(wire::Stated { request, statement: bytes(source), signature: bytes(source) }),
+        12 => Body::Contents(contents(request, want, source)),
+        13 => Body::Run(wire::WireRun { request, want, bytes: bytes(source) }),
         _ => Body::ControlCredit(wire::ControlCredit { bytes: want.into() }),
     }
 }
 
-/// Conversations: a piece asked for, proved and delivered; a question that is answered; a piece asked for ahead.
+fn contents(request: u32, want: u32, source: &mut Source<'_>) -> wire::Contents {
+    let (kind, bytes) = (source.below(3), Bytes::copy_from_slice(source.run()));
+    let body = [None, Some(wire::ContentBody::Whole(bytes.clone())), Some(wire::ContentBody::Reply(bytes))];
+    let body = body.into_iter().nth(kind as usize).flatten();
+    let content = wire::WireContent { want, oid: wire::oid_field(&OBJECT), body, ..Default::default() };
+    let list = wire::ContentList { contents: vec![content] };
+    wire::Contents { request, body: Some(wire::ContentsBody::List(list)) }
+}
+
+/// Conversations: a piece asked for, proved and delivered; a question that is answered; a piece asked for ahead;
+/// an entry in parts.
 pub fn seeds() -> Vec<Vec<u8>> {
     let begin = || Written::default().number(7).number(11).number(0).number(0).number(0);
     let done = |written: Written, request| written.number(11).number(3).number(request).number(0);
@@ -263,7 +306,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let told = asked.number(11).number(7).number(1).number(0).run(&[8; 320]);
     let answered = outcome(told, 1, 0);
     let ahead = piece(begin().number(4), 1, 0).number(5).number(0).number(0).number(0).number(0);
+    let in_parts = begin().number(12).number(0).number(1).number(0);
+    let in_parts = in_parts.number(11).number(12).number(1).number(0).number(2).run(&[4]);
+    let in_parts = done(in_parts.number(11).number(13).number(1).number(0).run(b"\x00run"), 1);
     let raw = seeds::direct::controls();
     let raw = raw.iter().fold(get(begin()), |written, message| written.number(8).run(message));
-    [delivered, packed, refused, answered, done(ahead, 1), raw].map(Written::done).into()
+    [delivered, packed, refused, answered, done(ahead, 1), in_parts, raw].map(Written::done).into()
 }

@@ -329,9 +329,11 @@ impl Peer {
         let (request, ending, asked) =
             self.shared.change(|callers| callers.get_entries(&wants, Arc::clone(&sink)));
         let _forget = Forget { peer: self, request };
+        let asked = asked.drop_guard();
         let tags: Vec<_> = wants.iter().map(|want| want.tag).collect();
         sink.asked(&tags, Arc::new(EntryWay::new(&self.shared, request, &tags)));
-        asked.cancel();
+        // What came meanwhile has waited for that.
+        drop(asked);
         // Its sender is dropped in the end.
         let _ = ending.await;
     }

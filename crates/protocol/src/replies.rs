@@ -54,7 +54,8 @@ impl Replies {
 
     /// Sends contents that answer questions of one request, packed with this level of zstd if that makes them fewer bytes; 0: not
     /// packed. One that is too long for a message goes by its name alone. Returns their bytes before and after packing. Ends each
-    /// question whose content does not come in parts. Nothing is sent of those that the peer has given up.
+    /// question whose content does not come in parts. Nothing is sent of those that the peer has given up. Who drops this before it is
+    /// done ends the questions otherwise.
     pub async fn send(
         &self,
         contents: Vec<(EntryTag, EntryContent)>,

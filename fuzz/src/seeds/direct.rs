@@ -48,7 +48,30 @@ pub fn controls() -> Vec<Vec<u8>> {
         Body::ControlCredit(ControlCredit { bytes: 71 }),
         Body::ControlEnd(ControlEnd {}),
     ];
-    bodies.map(|body| body.to_frame().to_vec()).into()
+    bodies.into_iter().chain(entries()).map(|body| body.to_frame().to_vec()).collect()
+}
+
+/// Messages about entries.
+fn entries() -> [Body; 6] {
+    let (request, want, bytes) = (1, 0, Bytes::from_static(b"\x01signature"));
+    let base = Bytes::from_static(&[2, 0, 0, 3, 1]);
+    let wants = vec![WireWant { entry: Some(9), base, compare: true, ..WireWant::default() }; 2];
+    let whole = Some(ContentBody::Whole(Bytes::from_static(b"content")));
+    let content = WireContent { oid: oid_field(&CONTENT), size: 7, body: whole, ..WireContent::default() };
+    let in_parts =
+        WireContent { want: 1, body: Some(ContentBody::Reply(Bytes::from_static(&[4]))), ..content.clone() };
+    let list = ContentList { contents: vec![content, in_parts] };
+    // Want 1 comes in parts, twenty times.
+    let packed = [0x0a, 5, 0x08, 1, 0x42, 1, 4].repeat(20);
+    let packed = packing::pack(&packed, 3).expect("what packs well");
+    [
+        Body::Get(Get { request, wants, inline: 4000, pack: 3, ..Get::default() }),
+        Body::Contents(Contents { request, body: Some(ContentsBody::List(list)) }),
+        Body::Contents(Contents { request, body: Some(ContentsBody::Packed(packed.into())) }),
+        Body::Run(WireRun { request, want: 1, bytes: Bytes::from_static(b"\x00run") }),
+        Body::Signature(WireSignature { request, want, bytes }),
+        Body::ContentCredit(ContentCredit { bytes: 71 }),
+    ]
 }
 
 pub fn data_frames() -> Vec<Vec<u8>> {
