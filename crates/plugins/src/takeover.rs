@@ -29,28 +29,59 @@ pub struct Names {
     pub better: &'static str,
 }
 
+/// A plugin as one of two ways. Of one that asks for objects alone, it is made of an `Arc<dyn TransferPlugin>`.
+#[derive(Clone)]
+pub struct TransferWay {
+    plugin: Arc<dyn TransferPlugin>,
+    /// The same plugin, if entries can be asked for that way.
+    offers: Option<Arc<dyn OfferSource>>,
+}
+
+impl From<Arc<dyn TransferPlugin>> for TransferWay {
+    fn from(plugin: Arc<dyn TransferPlugin>) -> Self {
+        Self { plugin, offers: None }
+    }
+}
+
+impl<P: TransferPlugin + OfferSource + 'static> From<Arc<P>> for TransferWay {
+    fn from(plugin: Arc<P>) -> Self {
+        Self { offers: Some(Arc::clone(&plugin) as _), plugin }
+    }
+}
+
+impl TransferWay {
+    /// Asks for entries; returns those that it could not ask for.
+    async fn get_entries(&self, wants: Vec<EntryWant>, sink: Arc<dyn EntrySink>) -> Vec<EntryWant> {
+        match self.offers.as_ref().filter(|_| !wants.is_empty()) {
+            Some(offers) => offers.get_entries(wants, sink).await,
+            None => wants,
+        }
+    }
+}
+
 /// Wraps a plugin, and a better one when there is one.
 pub struct Takeover {
-    first: Arc<dyn TransferPlugin>,
-    better: Mutex<Option<Arc<dyn TransferPlugin>>>,
+    first: TransferWay,
+    better: Mutex<Option<TransferWay>>,
     names: Names,
 }
 
 impl Takeover {
     /// Begins with `first`.
-    pub fn new(first: Arc<dyn TransferPlugin>, names: Names) -> Arc<Self> {
-        Arc::new(Self { first, better: Mutex::default(), names })
+    pub fn new(first: impl Into<TransferWay>, names: Names) -> Arc<Self> {
+        Arc::new(Self { first: first.into(), better: Mutex::default(), names })
     }
 
     /// Uses nothing but what is offered: until then, and while that is in trouble, requests are
     /// told to come back, and the trouble is `waiting`.
     pub fn only_better(waiting: &'static str, names: Names) -> Arc<Self> {
-        Self::new(Arc::new(WaitingWants { last_error: waiting }), names)
+        let first: Arc<dyn TransferPlugin> = Arc::new(WaitingWants { last_error: waiting });
+        Self::new(first, names)
     }
 
     /// From now on requests go to `better`, instead of any that was offered before.
-    pub fn offer(&self, better: Arc<dyn TransferPlugin>) {
-        *self.better.lock().unwrap_or_else(PoisonError::into_inner) = Some(better);
+    pub fn offer(&self, better: impl Into<TransferWay>) {
+        *self.better.lock().unwrap_or_else(PoisonError::into_inner) = Some(better.into());
     }
 
     /// The name of the way that requests go now.
@@ -58,21 +89,21 @@ impl Takeover {
         if self.better().is_some() { self.names.better } else { self.names.first }
     }
 
-    /// The offered plugin, if it is not in trouble.
-    fn better(&self) -> Option<Arc<dyn TransferPlugin>> {
-        self.offered().filter(|better| better.last_error().is_none())
+    /// The way that was offered, if it is not in trouble.
+    fn better(&self) -> Option<TransferWay> {
+        self.offered().filter(|better| better.plugin.last_error().is_none())
     }
 
-    fn offered(&self) -> Option<Arc<dyn TransferPlugin>> {
+    fn offered(&self) -> Option<TransferWay> {
         self.better.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn current(&self) -> Arc<dyn TransferPlugin> {
-        self.better().unwrap_or_else(|| Arc::clone(&self.first))
+        self.better().map_or_else(|| Arc::clone(&self.first.plugin), |better| better.plugin)
     }
 
     fn all(&self) -> impl Iterator<Item = Arc<dyn TransferPlugin>> {
-        [Some(Arc::clone(&self.first)), self.offered()].into_iter().flatten()
+        [Some(self.first.clone()), self.offered()].into_iter().flatten().map(|way| way.plugin)
     }
 }
 
@@ -104,13 +135,13 @@ impl TransferPlugin for Takeover {
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         Box::pin(async move {
-            if let Some(better) = self.better() {
+            if let Some(TransferWay { plugin: better, .. }) = self.better() {
                 let result = better.get_descriptors(query.clone(), context, answers.clone()).await;
                 if result != Err(Outcome::NotHere) || better.last_error().is_none() {
                     return result;
                 }
             }
-            self.first.get_descriptors(query, context, answers).await
+            self.first.plugin.get_descriptors(query, context, answers).await
         })
     }
 
@@ -122,7 +153,7 @@ impl TransferPlugin for Takeover {
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let mut wants = wants;
-            if let Some(better) = self.better() {
+            if let Some(TransferWay { plugin: better, .. }) = self.better() {
                 let is_not_here = |outcome: &Outcome| *outcome == Outcome::NotHere;
                 let kept = Arc::new(FallbackSink::new(&wants, Arc::clone(&sink), is_not_here));
                 better.get_chunks(wants, context, Arc::clone(&kept) as Arc<dyn Sink>).await;
@@ -134,7 +165,7 @@ impl TransferPlugin for Takeover {
                     return;
                 }
             }
-            self.first.get_chunks(wants, context, sink).await;
+            self.first.plugin.get_chunks(wants, context, sink).await;
         })
     }
 
@@ -144,10 +175,6 @@ impl TransferPlugin for Takeover {
 
     fn report_corrupt(&self, source: &str) {
         self.all().for_each(|plugin| plugin.report_corrupt(source));
-    }
-
-    fn offers(&self) -> Option<&dyn OfferSource> {
-        Some(self)
     }
 
     fn have<'a>(
@@ -165,22 +192,10 @@ impl OfferSource for Takeover {
         Box::pin(async move {
             let mut wants = wants;
             if let Some(better) = self.better() {
-                wants = get_entries(&*better, wants, Arc::clone(&sink)).await;
+                wants = better.get_entries(wants, Arc::clone(&sink)).await;
             }
-            get_entries(&*self.first, wants, sink).await
+            self.first.get_entries(wants, sink).await
         })
-    }
-}
-
-/// Asks for entries that way, if it is one for them; returns those that it could not ask for.
-async fn get_entries(
-    way: &dyn TransferPlugin,
-    wants: Vec<EntryWant>,
-    sink: Arc<dyn EntrySink>,
-) -> Vec<EntryWant> {
-    match way.offers().filter(|_| !wants.is_empty()) {
-        Some(offers) => offers.get_entries(wants, sink).await,
-        None => wants,
     }
 }
 

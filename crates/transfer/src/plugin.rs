@@ -39,7 +39,6 @@ use towpath_store::About;
 
 pub use crate::boxed::BoxFuture;
 use crate::metadata::Metadata;
-use crate::offer::OfferSource;
 use crate::want::{Coverage, Delivery, Group, Outcome, Proof, Tag, Want};
 
 /// Name of this machine as a source, in progress and results.
@@ -287,12 +286,6 @@ pub trait TransferPlugin: Send + Sync {
         if let Some(inner) = self.inner() {
             inner.cancel_chunks(tags);
         }
-    }
-
-    /// Its way of asking for entries, if it has one. Of a plugin that wraps another that is not the other's: what it
-    /// does with objects it would not do with entries.
-    fn offers(&self) -> Option<&dyn OfferSource> {
-        None
     }
 
     /// Tells which pieces of `oid` can be had, now and whenever that changes, until the receiver

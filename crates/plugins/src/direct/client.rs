@@ -325,10 +325,6 @@ impl TransferPlugin for Direct {
         }
     }
 
-    fn offers(&self) -> Option<&dyn OfferSource> {
-        Some(self)
-    }
-
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let peers: Vec<_> = self.slots.peers().collect();

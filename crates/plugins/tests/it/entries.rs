@@ -12,9 +12,8 @@ use towpath_content::delta::exchange::NextSignature;
 use towpath_content::tree::Time;
 use towpath_link::Identity;
 use towpath_plugins::direct::DirectConfig;
-use towpath_plugins::preferred::Precedence;
 use towpath_plugins::takeover::Names;
-use towpath_plugins::{Direct, Local, Preferred, Takeover};
+use towpath_plugins::{Direct, Local, Takeover};
 use towpath_protocol::{EntryAsk, Offer, Peer, PeerConfig, Replies, Service};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::offer::{
@@ -284,7 +283,9 @@ async fn without_a_connection_nothing_is_asked_for() {
 
 #[tokio::test]
 async fn ways_that_know_no_entries_are_passed_over() {
-    let store = || Arc::new(Local::new(Arc::new(MemoryStore::new()), Arc::new(|_| true)));
+    let store = || -> Arc<dyn TransferPlugin> {
+        Arc::new(Local::new(Arc::new(MemoryStore::new()), Arc::new(|_| true)))
+    };
     let neither = Takeover::new(store(), NAMES);
     neither.offer(store());
     assert_eq!(neither.get_entries(vec![want(1)], Arc::new(Nothing)).await, [want(1)]);
@@ -295,15 +296,6 @@ async fn ways_that_know_no_entries_are_passed_over() {
     let mut bench = Bench::over(&first);
     bench.submit(0..3).await;
     bench.expect(0..3).await;
-}
-
-/// What a plugin does to all that comes it would not do to entries.
-#[tokio::test]
-async fn entries_do_not_pass_by_a_plugin_around_their_way() {
-    let way = way(&Files::held_from(0)).await;
-    let turn = Arc::new(Arc::new(Precedence::default()).enter(0));
-    assert!(way.direct.offers().is_some());
-    assert!(Preferred::new(way.direct, turn, false).offers().is_none());
 }
 
 fn want(entry: u64) -> EntryWant {

@@ -35,6 +35,11 @@ impl Way {
         Arc::new(Self { inner, wants: AtomicU64::new(0), asked: Notify::new(), trouble: Mutex::default() })
     }
 
+    /// As one of two ways: it knows no entries.
+    fn plugin(self: &Arc<Self>) -> Arc<dyn TransferPlugin> {
+        self.clone()
+    }
+
     fn lose(&self, trouble: bool) {
         *self.trouble.lock().unwrap() = trouble.then(|| "lost".into());
     }
@@ -94,21 +99,21 @@ async fn new_requests_go_the_better_way_unless_it_is_in_trouble() {
     let (store, data) = (Arc::new(MemoryStore::new()), pattern(5 * PIECE, 1));
     put(&store, &data, &About::default());
     let (first, better, other) = (Way::over(&store), Way::over(&store), Way::over(&store));
-    let takeover = Takeover::new(first.clone(), NAMES);
+    let takeover = Takeover::new(first.plugin(), NAMES);
     let check = async |active, counts: [u64; 3]| {
         assert_eq!(takeover.active(), active);
         fetch(&takeover, &data).await;
         assert_eq!([first.wants(), better.wants(), other.wants()], counts);
     };
     check("ssh", [5, 0, 0]).await;
-    takeover.offer(better.clone());
+    takeover.offer(better.plugin());
     check("tls", [5, 5, 0]).await;
     better.lose(true);
     check("ssh", [10, 5, 0]).await;
     better.lose(false);
     check("tls", [10, 10, 0]).await;
     better.lose(true);
-    takeover.offer(other.clone());
+    takeover.offer(other.plugin());
     check("tls", [10, 10, 5]).await;
 }
 
@@ -118,7 +123,7 @@ async fn a_lost_connection_costs_no_want() {
     let (store, data) = (Arc::new(MemoryStore::new()), pattern(5 * PIECE, 1));
     put(&store, &data, &About::default());
     let first = Way::over(&store);
-    let takeover = Takeover::new(first.clone(), NAMES);
+    let takeover = Takeover::new(first.plugin(), NAMES);
     let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
     let service = Arc::new(Service::new(store, Arc::new(keys)));
     for _ in 0..3 {
@@ -146,7 +151,7 @@ async fn a_lost_connection_costs_no_want() {
 async fn ways_that_come_and_go_in_mid_transfer_lose_nothing() {
     let (store, data) = (Arc::new(MemoryStore::new()), pattern(40 * PIECE, 3));
     put(&store, &data, &About::default());
-    let takeover = Takeover::new(Way::over(&store), NAMES);
+    let takeover = Takeover::new(Way::over(&store).plugin(), NAMES);
     let all = Way::before(takeover.clone());
     let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
     let service = Arc::new(Service::new(store, Arc::new(keys)));
@@ -175,8 +180,8 @@ async fn what_the_better_way_does_not_have_is_not_asked_again() {
     let (empty, full) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
     let oid = put(&full, b"data", &About::default());
     let first = Way::over(&full);
-    let takeover = Takeover::new(first.clone(), NAMES);
-    takeover.offer(Way::over(&empty));
+    let takeover = Takeover::new(first.plugin(), NAMES);
+    takeover.offer(Way::over(&empty).plugin());
     let session = Session::start(takeover, context(oid), impatient(Duration::from_millis(200)));
     assert!(session.fetch(request(oid, Some(4), &Arc::new(Memory::default()))).await.is_err());
     assert_eq!(first.wants(), 0);
@@ -191,7 +196,7 @@ async fn without_a_first_way_wants_wait_for_the_better_one() {
     let all = Way::before(takeover.clone());
     let offering = async {
         all.asked.notified().await;
-        takeover.offer(Way::over(&store));
+        takeover.offer(Way::over(&store).plugin());
     };
     tokio::join!(fetch(&all, &data), offering);
     assert_eq!(takeover.last_error(), None);
