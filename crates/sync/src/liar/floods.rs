@@ -3,7 +3,7 @@
 use towpath_content::tree::Event;
 use towpath_protocol::packing;
 
-use super::super::message::{Message, TreeBytes, TreeBytesForm};
+use super::super::message::{Message, Settled, TreeBytes, TreeBytesForm, Unchanged};
 use super::{Carrier, End, Scene, Step, dir, end, entries, leaf, one};
 
 /// Entries of few bytes that take 250 KiB once they are unpacked.
@@ -42,4 +42,13 @@ async fn a_deep_tree_of_long_names_takes_little_memory() {
     steps.push(end());
     let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
     ended.assert("a tree deeper than any path", End::Complaint("a path of over"));
+}
+
+/// Empty parts: two bytes each on the way, many in memory.
+#[test]
+fn a_message_of_empty_parts_is_not_read() {
+    let unchanged = vec![Unchanged::default(); 100_000];
+    let bytes = Message::Settled(Settled { unchanged, ..Settled::default() }).into_bytes();
+    assert!(bytes.len() < 256 << 10);
+    assert!(Message::from_bytes(bytes).is_err());
 }
