@@ -299,6 +299,18 @@ mod tests {
             assert!(matches!(data, Incoming::Data { payload: Some(payload), .. } if payload == vec![7; len]));
             assert_eq!(held, is_held && len > 0, "{len}");
         }
+        for (len, is_held) in [(0, false), (1000, false), (SHORT, true)] {
+            let run = WireRun { bytes: vec![7; len].into(), ..WireRun::default() };
+            let (_kept, held) = received(wire::CONTROL, &Body::Run(run).to_frame());
+            assert_eq!(held, is_held, "a run of {len}");
+            let body = Some(wire::ContentBody::Whole(vec![7; len].into()));
+            let oid = wire::oid_field(&towpath_content::Oid::of(b"x"));
+            let content = wire::WireContent { oid, body, ..wire::WireContent::default() };
+            let list = ContentsBody::List(ContentList { contents: vec![content] });
+            let contents = Body::Contents(Contents { request: 1, body: Some(list) });
+            let (_kept, held) = received(wire::CONTROL, &contents.to_frame());
+            assert_eq!(held, is_held, "a content of {len}");
+        }
         let proof =
             |want| ProofOf { want, first: 0, count: 1, nodes: vec![7; 64].into(), ..ProofOf::default() };
         for want in [None, Some(3)] {

@@ -158,6 +158,10 @@ fn want(entry: u64) -> EntryWant {
     EntryWant { tag: entry, query: Arc::new(query) }
 }
 
+fn weak(offer: &Arc<impl Offer + 'static>) -> Weak<dyn Offer> {
+    Arc::downgrade(offer) as _
+}
+
 /// Two ends of a connection; the second one has a service.
 async fn peers(offer: Option<Weak<dyn Offer>>) -> [Arc<Peer>; 2] {
     let [near, far] = connected([NodeId([1; 32]), NodeId([2; 32])]).await;
@@ -180,8 +184,7 @@ async fn asked(peer: &Peer, entries: std::ops::Range<u64>) -> BTreeMap<Tag, Vec<
 #[tokio::test(flavor = "multi_thread")]
 async fn little_contents_a_delta_in_runs_and_a_refusal_come_as_they_are_offered() {
     let offer = Arc::new(Entries::default());
-    let weak: Weak<dyn Offer> = Arc::downgrade(&(Arc::clone(&offer) as Arc<dyn Offer>));
-    let [near, far] = peers(Some(weak)).await;
+    let [near, far] = peers(Some(weak(&offer))).await;
     let mut ends = asked(&near, 0..LITTLE + 2).await;
     assert_eq!(ends.remove(&GONE).unwrap(), ["Gone"]);
     assert_eq!(ends.remove(&IN_PARTS).unwrap(), ["content", "run that wants 1", "run that wants 0"]);
@@ -241,8 +244,7 @@ impl EntrySink for Stuck {
 #[tokio::test(flavor = "multi_thread")]
 async fn contents_whose_handing_over_the_end_interrupts_are_to_be_asked_for_again() {
     let offer = Arc::new(Entries::default());
-    let weak: Weak<dyn Offer> = Arc::downgrade(&(Arc::clone(&offer) as Arc<dyn Offer>));
-    let [near, far] = peers(Some(weak)).await;
+    let [near, far] = peers(Some(weak(&offer))).await;
     let stuck = Arc::new(Stuck::default());
     let call = near.get_entries(vec![want(0), want(1)], Arc::clone(&stuck) as Arc<dyn EntrySink>);
     let close = async {
@@ -271,11 +273,73 @@ impl Offer for Waiting {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_offer_hears_that_the_connection_has_ended() {
+    let (waits, mut waiting) = mpsc::unbounded_channel();
+    let offer = Arc::new(Waiting(waits));
+    let [near, _far] = peers(Some(weak(&offer))).await;
+    let sink = Arc::new(Stuck::default());
+    let call = near.get_entries(vec![want(IN_PARTS)], Arc::clone(&sink) as Arc<dyn EntrySink>);
+    let close = async {
+        assert_eq!(waiting.recv().await, Some(None));
+        near.close("enough");
+        assert_eq!(waiting.recv().await, Some(None), "no signature");
+    };
+    tokio::join!(call, close);
+}
+
+/// Every entry has so much that all together are more than a window.
+struct Large;
+
+const LARGE: usize = 200_000;
+
+impl Offer for Large {
+    fn answer(&self, asks: Vec<EntryAsk>, replies: &Arc<Replies>) {
+        let whole = |ask: &EntryAsk| {
+            let body = EntryBody::Whole(vec![ask.query.entry as u8; LARGE].into());
+            (ask.tag, content(ask.query.entry, body))
+        };
+        Handle::current().block_on(replies.send(asks.iter().map(whole).collect(), 0)).unwrap();
+    }
+}
+
+/// Counts bytes.
+#[derive(Default)]
+struct Counted(Mutex<usize>);
+
+impl EntrySink for Counted {
+    fn asked(&self, _: &[Tag], _: Arc<dyn SignatureWay>) {}
+
+    fn contents(&self, contents: Vec<(Tag, EntryContent)>, _: usize) -> BoxFuture<'_, ()> {
+        for (tag, content) in contents {
+            assert_eq!(content.body, EntryBody::Whole(vec![tag as u8; LARGE].into()));
+            *self.0.lock().unwrap() += LARGE;
+        }
+        Box::pin(std::future::ready(()))
+    }
+
+    fn run(&self, _: Tag, _: Bytes) -> BoxFuture<'_, ()> {
+        panic!("nothing comes in parts")
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        panic!("{tag}: {outcome:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_comes_than_a_window_has_room_for() {
+    let offer = Arc::new(Large);
+    let [near, _far] = peers(Some(weak(&offer))).await;
+    let counted = Arc::new(Counted::default());
+    near.get_entries((0..50).map(want).collect(), Arc::clone(&counted) as Arc<dyn EntrySink>).await;
+    assert_eq!(*counted.0.lock().unwrap(), 50 * LARGE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_offer_hears_that_a_caller_has_gone_and_is_asked_the_next() {
     let (waits, mut waiting) = mpsc::unbounded_channel();
     let offer = Arc::new(Waiting(waits));
-    let weak: Weak<dyn Offer> = Arc::downgrade(&(Arc::clone(&offer) as Arc<dyn Offer>));
-    let [near, far] = peers(Some(weak)).await;
+    let [near, far] = peers(Some(weak(&offer))).await;
     for _ in 0..2 {
         let sink = Arc::new(Stuck::default());
         let call = near.get_entries(vec![want(IN_PARTS)], Arc::clone(&sink) as Arc<dyn EntrySink>);

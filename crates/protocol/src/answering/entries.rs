@@ -16,7 +16,7 @@ const ASK: usize = 128;
 const MOST_PACKED: u32 = 19;
 
 /// See the head of this module.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct OpenAsks {
     /// Questions of each request that have not ended.
     open: BTreeMap<u32, BTreeSet<u32>>,

@@ -198,3 +198,20 @@ fn signatures_come_that_were_promised_or_wanted_and_no_others() {
     asks(answering.take(ask(5, vec![in_parts(1)]), &Keys)).unwrap();
     assert!(answering.take(Body::Signature(bad), &Keys).err().unwrap().contains("bad signature"));
 }
+
+#[test]
+fn signatures_of_what_has_ended_are_not_kept() {
+    let mut answering = asker();
+    asks(answering.take(ask(5, vec![in_parts(16); 7]), &Keys)).unwrap();
+    for want in 0..6 {
+        assert_eq!(answering.end_ask(tag(5, want)), None);
+    }
+    let bytes = Bytes::from(NextSignature::Signed(vec![1; MAX_SIGNATURE_LEN]).to_bytes());
+    for at in 0..6 * 16 {
+        let signature = WireSignature { request: 5, want: at / 16, bytes: bytes.clone() };
+        assert!(answering.take(Body::Signature(signature), &Keys).is_ok(), "{at} of 18 MiB");
+    }
+    assert!(answering.end_ask(tag(5, 6)).is_some());
+    let left = format!("{:?}", answering.asks);
+    assert!(left.contains("inboxes: {}") && left.contains("bytes: 0"), "nor expected: {left}");
+}

@@ -400,8 +400,10 @@ fn what_was_given_up_is_passed_over_and_given_back() {
     drive(now, &mut a, &mut b, usize::MAX);
     assert!(!b.answering.awaits(b.asks[0].tag));
     b.send(message(request, vec![(0, content(1, EntryBody::Delta(Reply::InParts)))]));
-    for _ in 0..40 {
-        b.send(Body::Run(WireRun { request, want: 0, bytes: vec![0; 100 << 10].into() }));
+    let long = vec![0; 100 << 10];
+    for _ in 0..20 {
+        b.send(Body::Run(WireRun { request, want: 0, bytes: long.clone().into() }));
+        b.send(message(request, vec![(0, content(1, EntryBody::Whole(long.clone().into())))]));
     }
     reply(&mut b);
     drive(now, &mut a, &mut b, usize::MAX);
