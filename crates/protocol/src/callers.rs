@@ -10,27 +10,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use towpath_transfer::offer::{EntryContent, EntrySink, EntryWant};
 use towpath_transfer::plugin::{Description, Sink};
 use towpath_transfer::{Delivery, Outcome, Tag, Want};
 
-use super::answering::MAX_ROOTS;
 use super::entry_caller::EntryCaller;
 use super::requests::GetRequest;
-use super::session::{Effect, Encoded, MAX_REQUESTS, MOST_ANSWERS, Question, Session};
+use super::session::{Effect, Encoded, Question, Session};
+use super::session_queue::SessionSender;
 use super::window::Urgent;
 use super::wire::Body;
-
-/// Messages of a session that may wait for the writer task. Of a peer that answers only what it has
-/// read, there are for each request that it takes at once at most the cancellation of its
-/// predecessor, the request and its own cancellation, two that refuse one of its own, and in all a few proofs and
-/// answers to its pings. Signatures of bases come on top: so many for a few hundred entries that come in parts at once.
-pub const QUEUE: usize = 6 * MAX_REQUESTS + MAX_ROOTS + MOST_ANSWERS as usize + SIGNATURES;
-/// Signatures among them.
-const SIGNATURES: usize = 4096;
 
 /// Destination of the answers to a question.
 pub enum Answers {
@@ -44,7 +35,7 @@ pub enum Answers {
 pub struct Callers {
     session: Session,
     waiting: HashMap<u32, Caller>,
-    queue: mpsc::Sender<Body>,
+    queue: SessionSender,
     urgent: Urgent,
 }
 
@@ -123,8 +114,8 @@ pub enum Later {
 }
 
 impl Callers {
-    /// Nobody waits yet. The hello is the first in the `queue`, which has room for [`QUEUE`]; `urgent` goes before it.
-    pub(super) fn new(session: Session, queue: mpsc::Sender<Body>, urgent: Urgent) -> Self {
+    /// Nobody waits yet. The hello is the first in the `queue`; `urgent` goes before it.
+    pub(super) fn new(session: Session, queue: SessionSender, urgent: Urgent) -> Self {
         Self { session, waiting: HashMap::new(), queue, urgent }
     }
 
@@ -184,8 +175,8 @@ impl Callers {
     fn act(&mut self, effect: Effect) -> Option<Act> {
         let later = match effect {
             Effect::Send(body) => {
-                // A connection that ended takes no more; whoever asked gets an outcome from the session.
-                if let Err(TrySendError::Full(_)) = self.queue.try_send(body) {
+                // Whoever asked a connection that ended gets an outcome from the session.
+                if !self.queue.send(body) {
                     self.session.close(Some("answers what it has not read".into()));
                 }
                 return None;

@@ -31,7 +31,7 @@
 //! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
 //! | [`peer`], `shared` | a connection's handle; what it shares with the tasks |
 //! | [`callers`] | who waits for which request of a session |
-//! | `reader`, `writer` | a connection's two tasks |
+//! | `reader`, `writer`, `session_queue` | a connection's two tasks; what of a session waits for the second |
 //! | [`conversation`] | the threads that answer |
 //! | [`control`] | the control stream: messages of the program above |
 //! | [`offer`], [`replies`] | entries that this side offers, and how questions for them are answered |
@@ -89,6 +89,7 @@ mod sending;
 mod served;
 pub mod service;
 pub mod session;
+mod session_queue;
 mod shared;
 mod signatures;
 pub mod stall;

@@ -15,7 +15,7 @@ use towpath_transfer::offer::{EntrySink, EntryWant};
 use towpath_transfer::plugin::Sink;
 use towpath_transfer::{Outcome, Want};
 
-use super::callers::{self, Act, Answers, Callers, Later};
+use super::callers::{Act, Answers, Callers, Later};
 use super::control::{self, ControlReceiver, ControlSender};
 use super::conversation::{Conversation, Outboxes};
 use super::entry_way::EntryWay;
@@ -26,6 +26,7 @@ use super::requests::GetRequest;
 use super::served::Served;
 use super::service::Service;
 use super::session::{PEER_CLOSED, Question, Session, SessionConfig};
+use super::session_queue::session_queue;
 use super::shared::{Shared, Traffic};
 use super::stall::Arrived;
 use super::window::SendWindow;
@@ -129,7 +130,7 @@ impl Peer {
         let (urgent_in, urgent) = mpsc::unbounded_channel();
         let measures = probe.read().is_none();
         let session = Session::new(config.session(&node, service.is_some(), measures), Instant::now());
-        let (messages_in, messages) = mpsc::channel(callers::QUEUE);
+        let (messages_in, messages) = session_queue();
         let callers = Mutex::new(Callers::new(session, messages_in, urgent_in.clone()));
         let contents = SendWindow::new(urgent_in.clone(), Arc::clone(&config.send_pace));
         let (stream, control) = config

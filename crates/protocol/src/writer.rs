@@ -13,6 +13,7 @@ use towpath_link::frame::WriteError;
 use super::outgoing::{Batch, Outgoing};
 use super::pace::Pace;
 use super::session::Session;
+use super::session_queue::SessionReceiver;
 use super::shared::Shared;
 use super::wire::Body;
 
@@ -36,7 +37,7 @@ pub(super) struct Messages {
     /// Of the control stream, first.
     pub(super) control: mpsc::UnboundedReceiver<Body>,
     /// Of the session, its hello first.
-    pub(super) session: mpsc::Receiver<Body>,
+    pub(super) session: SessionReceiver,
 }
 
 /// Origin of a batch: of one queue, none may overtake another.
@@ -59,7 +60,7 @@ impl Messages {
     }
 
     fn try_next(&mut self) -> Option<Body> {
-        self.control.try_recv().or_else(|_| self.session.try_recv()).ok()
+        self.control.try_recv().ok().or_else(|| self.session.try_recv())
     }
 
     fn is_empty(&self) -> bool {
@@ -211,6 +212,7 @@ async fn write_batch(writer: &mut FrameWriter, batch: Batch) -> Result<(), Write
 mod tests {
     use tokio::io::AsyncReadExt;
 
+    use super::super::session_queue::session_queue;
     use super::super::wire::Ping;
     use super::*;
 
@@ -219,7 +221,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(1 << 20);
         let mut writer = FrameWriter::new(Box::pin(near));
         let (_control, control) = mpsc::unbounded_channel();
-        let (_session, session) = mpsc::channel(1);
+        let (_session, session) = session_queue();
         let ((_answer, answers), (_data, outgoing)) = (mpsc::channel(1), mpsc::channel(1));
         let messages = Messages { control, session };
         let mut queues = WriterQueues { messages, answers, outgoing, pace: Arc::new(Pace::new(1)) };

@@ -282,6 +282,21 @@ async fn without_a_connection_nothing_is_asked_for() {
 }
 
 #[tokio::test]
+async fn a_connection_that_is_lost_in_mid_call_is_in_trouble_when_the_call_ends() {
+    let files = Files::held_from(0);
+    let lost = way(&files).await;
+    let call = lost.direct.get_entries(vec![want(1)], Arc::new(Nothing));
+    let losing = async {
+        assert!(is_soon(LIMIT, || files.held() == 1).await);
+        lost.far.close("cable pulled");
+    };
+    let (unasked, ()) = tokio::join!(call, losing);
+    assert_eq!(unasked, [], "it was asked for");
+    assert!(lost.near.ended().is_some());
+    assert_eq!(lost.direct.last_error(), lost.near.ended());
+}
+
+#[tokio::test]
 async fn ways_that_know_no_entries_are_passed_over() {
     let store = || -> Arc<dyn TransferPlugin> {
         Arc::new(Local::new(Arc::new(MemoryStore::new()), Arc::new(|_| true)))
