@@ -44,8 +44,8 @@ pub const MOST_ASKED: usize = 16 << 20;
 const OVERHEAD: usize = 512;
 /// Refusals that are worth it, of a peer that has no right to anything yet.
 pub const MOST_REFUSALS: usize = 16;
-/// Delay before a request that was one too many may come again.
-const KEPT_WAIT: Duration = Duration::from_millis(200);
+/// Delay before a request that was one too many, or had no offer, may come again.
+pub(super) const KEPT_WAIT: Duration = Duration::from_millis(200);
 /// Pieces or chunks in a `Get`.
 const MAX_PIECES: u64 = 4096;
 /// Roots proved on a connection.

@@ -92,8 +92,6 @@ pub enum Later {
         /// Bytes that it counts for.
         cost: usize,
     },
-    /// Contents or a run that count for so much are taken, as nobody waits for them.
-    Took(usize),
     /// Waits until the asker takes it.
     Describe(mpsc::Sender<Description>, Description),
     /// Waits until the asker takes it.
@@ -203,14 +201,12 @@ impl Callers {
             // The one that looks at the session sees it.
             Effect::Closed => return None,
             Effect::Delivery { request, delivery } => Later::Deliver(self.wants(request)?, delivery),
-            Effect::Contents { request, contents, kept, cost } => match self.entries(request) {
-                Some(caller) => Later::Contents { caller, contents, kept, cost },
-                None => Later::Took(cost),
-            },
-            Effect::Run { request, tag, run, cost } => match self.entries(request) {
-                Some(caller) => Later::Run { caller, tag, run, cost },
-                None => Later::Took(cost),
-            },
+            Effect::Contents { request, contents, kept, cost } => {
+                Later::Contents { caller: self.entries(request)?, contents, kept, cost }
+            }
+            Effect::Run { request, tag, run, cost } => {
+                Later::Run { caller: self.entries(request)?, tag, run, cost }
+            }
             Effect::Answer { request, answer } => match self.waiting.get(&request)? {
                 Caller::Answers { to: Answers::Descriptions(to), .. } => Later::Describe(to.clone(), answer),
                 _ => return None,

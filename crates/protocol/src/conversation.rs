@@ -16,7 +16,7 @@ use towpath_content::{NodeId, Oid};
 use towpath_link::{PathProbe, unsent_limit};
 use towpath_transfer::Outcome;
 
-use super::answering::{Answer, Answering, Taken};
+use super::answering::{Answer, Answering, KEPT_WAIT, Taken};
 use super::asks::EntryAsk;
 use super::outgoing::{self, Outbox, Outgoing};
 use super::replies::Replies;
@@ -35,8 +35,6 @@ const BATCH: usize = 256 << 10;
 const LOOK: Duration = Duration::from_millis(10);
 /// Interval at which a follower looks whether its connection is still there.
 const FOLLOW_TICK: Duration = Duration::from_millis(500);
-/// Delay before an entry may be asked for again whose offer has just gone.
-const OFFER_WAIT: Duration = Duration::from_millis(200);
 
 /// The answering half of one connection. Dropping it ends its threads.
 pub struct Conversation {
@@ -223,7 +221,7 @@ impl SharedConversation {
         match self.service.offer().filter(|_| !is_over) {
             Some(offer) => offer.answer(asks, &self.replies),
             None => {
-                let outcome = Outcome::RetryLater(OFFER_WAIT);
+                let outcome = Outcome::RetryLater(KEPT_WAIT);
                 asks.iter().for_each(|ask| self.replies.refuse(ask.tag, &outcome));
             }
         }

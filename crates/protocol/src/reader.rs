@@ -126,7 +126,6 @@ impl Inbound {
                 caller.run(tag, run).await;
                 self.took(cost);
             }
-            Later::Took(cost) => self.took(cost),
             Later::Request(Body::ContentCredit(credit)) => {
                 self.conversation.as_ref().map_or(Ok(()), |it| it.give_back(credit.bytes))?;
             }

@@ -3,7 +3,7 @@
 //! Answers go out before data that wait, in the order of the calls. Contents and runs have a window of 4 MiB, so who sends them waits
 //! for the peer, and for the limit of the rate.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use prost::Message;
 use tokio::sync::Notify;
@@ -48,10 +48,6 @@ impl Replies {
         Self { states, window, changed: Notify::new() }
     }
 
-    fn states(&self) -> MutexGuard<'_, dyn AskStates + 'static> {
-        lock(&self.states)
-    }
-
     /// Sends contents that answer questions of one request, packed with this level of zstd if that makes them fewer bytes; 0: not
     /// packed. One that is too long for a message goes by its name alone. Returns their bytes before and after packing. Ends each
     /// question whose content does not come in parts. Nothing is sent of those that the peer has given up. Who drops this before it is
@@ -81,7 +77,7 @@ impl Replies {
     fn batches(&self, contents: Vec<(EntryTag, EntryContent)>) -> Vec<ContentBatch> {
         let mut batches = vec![ContentBatch::default()];
         for (tag, content) in contents {
-            let is_awaited = self.states().awaits(tag);
+            let is_awaited = lock(&self.states).awaits(tag);
             let is_last = content.body != EntryBody::Delta(Reply::InParts);
             let content = fitting(tag.want, content);
             let len = content.encoded_len() + AROUND;
@@ -104,7 +100,7 @@ impl Replies {
     pub async fn send_run(&self, tag: EntryTag, run: &DeltaRun<'_>) -> Result<(), ControlClosed> {
         let EntryTag { request, want } = tag;
         let is_awaited = {
-            let mut states = self.states();
+            let mut states = lock(&self.states);
             states.expect_signatures(tag, run.wanted() as u64);
             states.awaits(tag)
         };
@@ -118,13 +114,13 @@ impl Replies {
     /// Ends a question: nothing more comes of it. Changes nothing if it has ended.
     pub fn end(&self, tag: EntryTag) {
         // Before the peer can know of it, its number is free again.
-        let done = self.states().end_ask(tag);
+        let done = lock(&self.states).end_ask(tag);
         done.into_iter().for_each(|done| self.window.push(done));
     }
 
     /// Ends a question without a content.
     pub fn refuse(&self, tag: EntryTag, outcome: &Outcome) {
-        if self.states().awaits(tag) {
+        if lock(&self.states).awaits(tag) {
             self.window.push(Body::Outcome(WireOutcome::new(tag.request, Some(tag.want), outcome)));
         }
         self.end(tag);
@@ -138,7 +134,7 @@ impl Replies {
             tokio::pin!(changed);
             changed.as_mut().enable();
             {
-                let mut states = self.states();
+                let mut states = lock(&self.states);
                 if !states.awaits(tag) {
                     return None;
                 }
@@ -157,7 +153,7 @@ impl Replies {
 
     /// True if nobody waits for more of a request.
     pub fn is_over(&self, request: u32) -> bool {
-        !self.states().is_under_way(request)
+        !lock(&self.states).is_under_way(request)
     }
 
     /// The peer gives back credit. An error is a reason to close the connection.

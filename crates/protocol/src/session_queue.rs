@@ -9,26 +9,25 @@ use super::answering::MAX_ROOTS;
 use super::session::{MAX_REQUESTS, MOST_ANSWERS};
 use super::wire::Body;
 
-/// Messages other than signatures. Of a peer that answers only what it has
-/// read, there are for each request that it takes at once at most the cancellation of its
-/// predecessor, the request and its own cancellation, two that refuse one of its own, and in all a few proofs and
-/// answers to its pings.
+/// Messages other than signatures. Of a peer that answers only what it has read, there are for each request that it takes at once
+/// at most the cancellation of its predecessor, the request and its own cancellation, two that refuse one of its own, and in all a
+/// few proofs and answers to its pings.
 const MESSAGES: usize = 6 * MAX_REQUESTS + MAX_ROOTS + MOST_ANSWERS as usize;
 /// Signatures: as many as a few hundred entries have that come in parts at once.
 const SIGNATURES: usize = 4096;
 
 /// A message, and its place.
-type Placed = (Body, OwnedSemaphorePermit);
+type WaitingMessage = (Body, OwnedSemaphorePermit);
 
 /// The end that the session has.
 pub(super) struct SessionSender {
     messages: Arc<Semaphore>,
     signatures: Arc<Semaphore>,
-    queue: mpsc::Sender<Placed>,
+    queue: mpsc::Sender<WaitingMessage>,
 }
 
 /// The end that the writer task has.
-pub(super) struct SessionReceiver(mpsc::Receiver<Placed>);
+pub(super) struct SessionReceiver(mpsc::Receiver<WaitingMessage>);
 
 /// An empty queue.
 pub(super) fn session_queue() -> (SessionSender, SessionReceiver) {
