@@ -27,7 +27,7 @@ use towpath_store::DiskStore;
 use super::answering::{AnswerRules, Answering, Scope};
 use super::events::{Events, failed_at, failed_to_read, left_out};
 use super::file_result::FileResult;
-use super::message::{Considered, Empty, Message, Settled, TreeBytes, internal, violation};
+use super::message::{Considered, Empty, MOST_SETTLED, Message, Settled, TreeBytes, internal, violation};
 use super::offers::Offers;
 use super::removal::Removal;
 use super::source::{Located, SourceStep, Sources};
@@ -38,8 +38,6 @@ use towpath_content::lock::lock;
 const WINDOW: usize = 64 << 10;
 /// Bytes of descriptor that the scan may be ahead of the receiver.
 const WINDOW_BYTES: u64 = 16 << 20;
-/// Files in a `Settled`.
-const MOST_SETTLED: usize = 1024;
 
 /// Positions of the files that the receiver may still ask for.
 #[derive(Default)]

@@ -6,9 +6,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use towpath_protocol::{ControlClosed, ControlSender};
 
-use super::TOGETHER;
 use crate::file_result::FileResult;
-use crate::message::{Considered, Message, Settled, Unchanged};
+use crate::message::{Considered, MOST_SETTLED, Message, Settled, Unchanged};
 
 /// How long news of files that are done with wait for more: so often it is looked whether something urgent came,
 /// which takes less than being woken for each.
@@ -68,7 +67,7 @@ impl ToldSettled {
     }
 
     const fn is_urgent(&self) -> bool {
-        self.count >= TOGETHER * 8 || self.considered.is_some() || self.flushed.is_some()
+        self.count >= MOST_SETTLED || self.considered.is_some() || self.flushed.is_some()
     }
 
     async fn send(self, control: &ControlSender) -> Result<(), ControlClosed> {
@@ -96,5 +95,21 @@ fn add(message: &mut Settled, entry: u64, result: FileResult) {
             seconds: stamp.changed.seconds,
             nanos: stamp.changed.nanos,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than 1024 in a message ended a copy of many files.
+    #[test]
+    fn no_message_has_more_files_than_it_may() {
+        let mut told = ToldSettled::default();
+        let told_at = (0..).find(|entry| {
+            told.add(Settlement::Settled(*entry, FileResult::Placed));
+            told.is_urgent()
+        });
+        assert_eq!((told_at, told.settled.placed.len()), (Some(MOST_SETTLED as u64 - 1), MOST_SETTLED));
     }
 }

@@ -23,8 +23,9 @@ use crate::want::{Outcome, Tag};
 /// Names an entry within its session; never used twice.
 pub(super) type EntryKey = u64;
 
-/// Calls under way, at most.
-const MOST_CALLS: usize = 48;
+/// Calls under way, at most: with those for objects they leave places for questions among the requests that a connection
+/// takes at once.
+const MOST_CALLS: usize = 40;
 /// Wants of a call, at most.
 pub(super) const MOST_WANTS: usize = 256;
 /// Bytes of signatures in the bases of a call, at most, but for one alone.
