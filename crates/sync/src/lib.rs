@@ -25,7 +25,8 @@
 //! | `local_copy` | the same within one machine |
 //! | `described` | the same of a tree whose descriptor a ticket names |
 //! | `endpoint`, `sender_role`, `receiver_role` | state of both endpoints; the part of each |
-//! | `hearing` | the sender's messages, sorted by the receiver |
+//! | `tree_receiving` | the receiver's half of the tree protocol, pure |
+//! | `tree_link` | the same between the receiver's threads |
 //! | `destination_rules` | destinations of sources: the habits of cp and rsync; pure |
 //! | `naming` | sources that stand for themselves or for what is in them; pure |
 //! | `decide` | the action for an entry; pure |
@@ -52,7 +53,6 @@ mod file_permits;
 mod finish;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod hearing;
 pub mod host;
 #[cfg(test)]
 mod liar;
@@ -72,6 +72,8 @@ mod run;
 pub mod search;
 mod sender_role;
 mod supply;
+mod tree_link;
+mod tree_receiving;
 mod wanted;
 mod watching;
 

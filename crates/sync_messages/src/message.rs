@@ -24,11 +24,14 @@ const MOST_PARTS: [(&[u32], usize); 8] = [
     (&[1, 5], 256),        // addresses of both, and those that an error names
     (&[2, 1], 256),
     (&[3, 9], 256),
-    (&[7, 3], 1024),            // unchanged files
+    (&[7, 3], MOST_SETTLED),    // unchanged files
     (&[8, 4, 5], MOST_SOURCES), // sources in an event, and in a summary
     (&[9, 1, 12], MOST_LISTED),
     (&[9, 1, 13, 14], MOST_LISTED), // bottlenecks
 ];
+
+/// Files in each list of a `Settled`.
+pub const MOST_SETTLED: usize = 1024;
 
 /// Sources that an event about progress names.
 pub const MOST_SOURCES: usize = 64;
@@ -299,10 +302,12 @@ mod same;
 mod fatal;
 pub mod options;
 mod report;
+mod tree_part;
 
 pub use fatal::Fatal;
 use report::MOST_LISTED;
 pub use report::{CopyReport, EndReport};
+pub use tree_part::TreePart;
 
 #[cfg(test)]
 mod tests;

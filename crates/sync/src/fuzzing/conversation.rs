@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
+use bytes::Bytes;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, Mode};
 use towpath_content::Oid;
-use towpath_content::tree::Decoder;
+use towpath_content::tree::BLOCK;
 use towpath_store::DiskStore;
 
 use crate::error::CopyError;
@@ -16,9 +17,10 @@ use crate::events::events;
 use crate::file::CopyFile;
 use crate::file_result::{FileResult, Settling};
 use crate::merge::{Destined, Merge};
-use crate::message::violation;
+use crate::message::{TreePart, hung_up};
 use crate::receiving::Receiving;
 use crate::supply::Supplier;
+use crate::tree_receiving::TreeReceiving;
 
 /// Runtime for what waits at the end of a merge, which needs a clock that goes on.
 static RUNTIME: LazyLock<Runtime> =
@@ -85,23 +87,17 @@ pub fn merge(
 }
 
 fn walk(mut merge: Merge, descriptor: &[u8], is_incomplete: bool) -> Result<(), CopyError> {
-    let bad = |error: towpath_content::DecodeError| violation(&error.to_string());
-    let (mut decoder, mut rest) = (Decoder::new(), descriptor);
-    loop {
-        let taken = decoder.feed(rest);
-        rest = &rest[taken..];
-        while let Some(located) = decoder.next_event().map_err(bad)? {
-            merge.step(located.event, None)?;
-        }
-        if rest.is_empty() {
-            break;
+    let mut tree = TreeReceiving::default();
+    let blocks = descriptor.chunks(BLOCK).map(|block| TreePart::Entries(Bytes::copy_from_slice(block)));
+    let end =
+        is_incomplete.then_some(TreePart::Incomplete).into_iter().chain([TreePart::Entries(Bytes::new())]);
+    blocks.chain(end).try_for_each(|part| tree.take(part.pack(0)))?;
+    while let Some(step) = tree.next_step()? {
+        if !merge.take(step)? {
+            return merge.finish();
         }
     }
-    decoder.finish().map_err(bad)?;
-    if is_incomplete {
-        merge.incomplete();
-    }
-    merge.finish()
+    Err(hung_up())
 }
 
 /// Brings what the sender has, at once.
