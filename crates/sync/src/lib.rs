@@ -38,6 +38,7 @@
 //! | `delta_requests`, `delta_receiver` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
 //! | `supply`, `local`, `remote` | suppliers of files |
 //! | `records` | lists on disk |
+//! | `given` | a supplier for tests and fuzz targets |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
 mod decide;
@@ -53,6 +54,8 @@ mod file_permits;
 mod finish;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+#[cfg(any(test, feature = "fuzzing"))]
+mod given;
 pub mod host;
 #[cfg(test)]
 mod liar;
@@ -71,6 +74,8 @@ mod requests;
 mod run;
 pub mod search;
 mod sender_role;
+#[cfg(test)]
+mod simulated;
 mod supply;
 mod tree_link;
 mod tree_receiving;

@@ -36,9 +36,8 @@ impl TreeLink {
                         endpoint.events.pass(report, &endpoint.other).await?
                     }
                     Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
-                    message => lock(&self.tree).take(message)?,
+                    message => self.take(message)?,
                 }
-                self.came.notify_all();
             }
         };
         let result: Result<Infallible, CopyError> = work.await;
@@ -46,6 +45,13 @@ impl TreeLink {
             Err(error) => error,
             Ok(never) => match never {},
         }
+    }
+
+    /// Takes a message that is about the tree.
+    pub fn take(&self, message: Message) -> Result<(), CopyError> {
+        lock(&self.tree).take(message)?;
+        self.came.notify_all();
+        Ok(())
     }
 
     /// Merges what comes. Blocks.

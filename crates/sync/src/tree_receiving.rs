@@ -91,7 +91,7 @@ impl TreeReceiving {
     pub fn take(&mut self, message: Message) -> Result<(), CopyError> {
         let part = TreePart::unpack(message)?;
         match self.state {
-            State::Coming if self.waiting <= MAX_WAITING => {}
+            State::Coming if self.held().0 <= MAX_WAITING => {}
             State::Coming => return Err(violation("more than was asked for")),
             State::Told => return Err(violation("more of a tree that has ended")),
             State::Over => return Ok(()),
@@ -110,7 +110,7 @@ impl TreeReceiving {
         if self.state == State::Over {
             return Err(hung_up());
         }
-        if self.settled.len() > MOST_NEWS {
+        if self.held().1 > MOST_NEWS {
             return Ok(None);
         }
         loop {
@@ -134,6 +134,11 @@ impl TreeReceiving {
                 TreePart::Incomplete => return Ok(Some(TreeStep::Incomplete)),
             }
         }
+    }
+
+    /// Bytes that wait for the walk, and files that are done with and not told.
+    pub fn held(&self) -> (usize, usize) {
+        (self.waiting, self.settled.len())
     }
 
     /// The entry that is being looked at is wanted.
@@ -210,3 +215,6 @@ impl TreeReceiving {
         Message::Settled(message)
     }
 }
+
+#[cfg(test)]
+mod tests;

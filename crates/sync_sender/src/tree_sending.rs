@@ -185,7 +185,7 @@ impl<L, W: From<L>> TreeSending<L, W> {
             // What was considered before is wanted already, or forgotten.
             (run.start.max(self.considered)..run.end).for_each(|entry| self.want(entry));
         }
-        if self.wanted.len() > MOST_WANTED {
+        if self.wanted() > MOST_WANTED {
             return Err(violation("more files wanted than may be under way"));
         }
         while self.considered < considered.entry
@@ -229,3 +229,6 @@ impl<L, W: From<L>> TreeSending<L, W> {
         self.parts.extend(blocks.map(|at| TreePart::Entries(bytes.slice(at..bytes.len().min(at + BLOCK)))));
     }
 }
+
+#[cfg(test)]
+mod tests;
