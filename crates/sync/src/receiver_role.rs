@@ -81,7 +81,7 @@ pub async fn receive(
     };
     let result = tokio::select! {
         result = joined(merging) => result,
-        error = tree.hear(endpoint, inbox) => Err(error),
+        heard = tree.hear(endpoint, inbox) => heard.map(|never| match never {}),
         () = receiving.stopped() => receiving.check(),
     };
     drop(reporting);

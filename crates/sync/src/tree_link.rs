@@ -12,7 +12,7 @@ use super::endpoint::{Endpoint, remote_error};
 use super::file_result::FileResult;
 use super::merge::Merge;
 use super::message::{Message, hung_up};
-use super::tree_receiving::{News, TreeReceiving};
+use super::tree_receiving::{News, TreeReceiving, TreeStep};
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 
@@ -27,23 +27,20 @@ pub struct TreeLink {
 }
 
 impl TreeLink {
-    /// Takes what the sender says; events go to the person. Returns when it is over.
-    pub async fn hear(&self, endpoint: &Endpoint, inbox: &mut ControlReceiver) -> CopyError {
-        let work = async {
-            loop {
-                match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
-                    Message::Event(report) if !endpoint.is_remote_end => {
-                        endpoint.events.pass(report, &endpoint.other).await?
-                    }
-                    Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
-                    message => self.take(message)?,
+    /// Takes what the sender says, to the end; events go to the person.
+    pub async fn hear(
+        &self,
+        endpoint: &Endpoint,
+        inbox: &mut ControlReceiver,
+    ) -> Result<Infallible, CopyError> {
+        loop {
+            match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
+                Message::Event(report) if !endpoint.is_remote_end => {
+                    endpoint.events.pass(report, &endpoint.other).await?
                 }
+                Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
+                message => self.take(message)?,
             }
-        };
-        let result: Result<Infallible, CopyError> = work.await;
-        match result {
-            Err(error) => error,
-            Ok(never) => match never {},
         }
     }
 
@@ -62,17 +59,21 @@ impl TreeLink {
                 Some(step) => step,
                 None => {
                     merge.push()?;
-                    let mut tree = lock(&self.tree);
-                    loop {
-                        match tree.next_step()? {
-                            Some(step) => break step,
-                            None => tree = self.came.wait(tree).unwrap_or_else(PoisonError::into_inner),
-                        }
-                    }
+                    self.wait_for_step()?
                 }
             };
             if !merge.take(step)? {
                 return merge.finish();
+            }
+        }
+    }
+
+    fn wait_for_step(&self) -> Result<TreeStep, CopyError> {
+        let mut tree = lock(&self.tree);
+        loop {
+            match tree.next_step()? {
+                Some(step) => return Ok(step),
+                None => tree = self.came.wait(tree).unwrap_or_else(PoisonError::into_inner),
             }
         }
     }

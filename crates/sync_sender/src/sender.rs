@@ -11,7 +11,7 @@
 //! A file that nobody requests is not opened. Requests are answered in `answering`. What is not in the answers is fetched by
 //! the receiver like any object, as `Offers` allows.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, PoisonError};
 
 use tokio::sync::watch;
 use towpath_api::copy::CopyOptions;
@@ -28,7 +28,6 @@ use super::message::{Message, internal};
 use super::offers::Offers;
 use super::removal::Removal;
 use super::source::{Located, SourceStep, Sources};
-use super::tree_sending::TreeSending;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 
@@ -67,7 +66,7 @@ impl Sender {
         is_inspected: bool,
     ) -> Arc<Self> {
         let rules = AnswerRules { is_limited: options.limit_rate > 0, is_inspected };
-        let tree = Arc::new(Mutex::new(TreeSending::new()));
+        let tree = Arc::new(SentTree::default());
         Arc::new(Self {
             removal: Removal::new(events.clone()),
             answering: Answering::new(Arc::clone(&tree), store, offers, control, events.clone(), rules),

@@ -60,9 +60,8 @@ struct Ahead<L> {
     located: Option<L>,
 }
 
-impl<L, W: From<L>> TreeSending<L, W> {
-    /// A walk that has not begun.
-    pub fn new() -> Self {
+impl<L, W> Default for TreeSending<L, W> {
+    fn default() -> Self {
         Self {
             state: State::Walking(Box::new(Encoder::new(true))),
             entries: 0,
@@ -74,7 +73,9 @@ impl<L, W: From<L>> TreeSending<L, W> {
             parts: VecDeque::new(),
         }
     }
+}
 
+impl<L, W: From<L>> TreeSending<L, W> {
     /// Whether the next step may be taken; if the copy is over, to be refused.
     pub fn has_room(&self) -> bool {
         let (entries, bytes) = self.ahead();

@@ -53,7 +53,7 @@ pub struct ReceivingHost {
 
 impl SendingHost {
     pub fn new(walk: Vec<WalkStep>) -> Self {
-        Self { tree: TreeSending::new(), walk: walk.into(), is_told: false, end: None }
+        Self { tree: TreeSending::default(), walk: walk.into(), is_told: false, end: None }
     }
 
     /// Files that it still keeps for the receiver.

@@ -29,7 +29,7 @@ pub type Things = BTreeMap<PathBuf, Thing>;
 /// A step of the sender.
 pub enum WalkStep {
     /// With the number of the entry, if it is a file.
-    Event(Event, Option<u64>),
+    Event(Box<Event>, Option<u64>),
     /// The next directory is told without what is in it.
     Closed,
 }
@@ -72,7 +72,7 @@ impl Sample {
         }
         sample.walk.push(WalkStep::Closed);
         sample.enter(CLOSED, Path::new(CLOSED));
-        (0..3).for_each(|_| sample.walk.push(WalkStep::Event(Event::Leave, None)));
+        (0..3).for_each(|_| sample.walk.push(WalkStep::Event(Box::new(Event::Leave), None)));
         let extra = |path: &str| (PathBuf::from(path), Thing::File(0o644, 7, path.as_bytes().to_vec()));
         sample.extra = ["0 extra", "zz"].map(extra).into();
         sample.kept = [extra(&format!("{CLOSED}/mine"))].into();
@@ -81,7 +81,7 @@ impl Sample {
 
     /// Makes what the destination has before: what only it has, and old versions of some files.
     pub fn make_destination(&self, to: &Path) {
-        let is_old = |path: &Path| path.as_os_str().len() % 3 == 0;
+        let is_old = |path: &Path| path.as_os_str().len().is_multiple_of(3);
         let files =
             self.source.iter().filter(|(path, thing)| matches!(thing, Thing::File(..)) && is_old(path));
         let old = files.map(|(path, _)| (path.clone(), Thing::File(0o600, 5, b"old".to_vec())));
@@ -104,7 +104,7 @@ impl Sample {
                 number => self.file(&path, number == 3),
             }
         }
-        self.walk.push(WalkStep::Event(Event::Leave, None));
+        self.walk.push(WalkStep::Event(Box::new(Event::Leave), None));
     }
 
     /// In the order of a walk.
@@ -133,14 +133,14 @@ impl Sample {
             let thing = Thing::Directory(entry.metadata.mode, entry.metadata.modified.seconds);
             self.source.insert(path.to_owned(), thing);
         }
-        self.walk.push(WalkStep::Event(Event::Enter(entry), None));
+        self.walk.push(WalkStep::Event(Box::new(Event::Enter(entry)), None));
     }
 
     fn link(&mut self, below: &Path) {
         let (name, target) = (self.name(), b"../anywhere".to_vec());
         let entry = self.entry(&name, Kind::Symlink { target: target.clone() }, 0o777);
         self.source.insert(below.join(name), Thing::Link(target));
-        self.walk.push(WalkStep::Event(Event::Leaf(entry), None));
+        self.walk.push(WalkStep::Event(Box::new(Event::Leaf(entry)), None));
     }
 
     fn file(&mut self, below: &Path, has_names: bool) {
@@ -155,7 +155,7 @@ impl Sample {
         let (mode, seconds) = (entry.metadata.mode, entry.metadata.modified.seconds);
         self.source.insert(below.join(name), Thing::File(mode, seconds, content.clone()));
         self.contents.insert(number, content);
-        self.walk.push(WalkStep::Event(Event::Leaf(entry), Some(number)));
+        self.walk.push(WalkStep::Event(Box::new(Event::Leaf(entry)), Some(number)));
     }
 
     /// Another name of a file.
@@ -165,7 +165,7 @@ impl Sample {
         let entry = Entry { name: name.clone().into_bytes(), ..first };
         self.entries += 1;
         self.source.insert(below.join(name), self.source[&path].clone());
-        self.walk.push(WalkStep::Event(Event::Leaf(entry), Some(number)));
+        self.walk.push(WalkStep::Event(Box::new(Event::Leaf(entry)), Some(number)));
     }
 }
 

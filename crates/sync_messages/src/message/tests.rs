@@ -31,7 +31,6 @@ fn starts() -> [(&'static str, Message); 2] {
         })),
         options: options::encode(&CopyOptions { delete: true, ..CopyOptions::default() }),
         addresses: vec!["192.0.2.1:7000".into()],
-        ..Start::default()
     };
     let pull = Start {
         version: VERSION,

@@ -15,7 +15,7 @@ fn file(number: u64) -> Event {
 
 /// A tree with its root, which is entry 0.
 fn begun() -> Tree {
-    let mut tree = Tree::new();
+    let mut tree = Tree::default();
     tree.step(&Event::Enter(named("", Kind::Directory)), None).unwrap();
     tree
 }
