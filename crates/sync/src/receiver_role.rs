@@ -61,12 +61,8 @@ pub async fn receive(
     let session = Arc::new(session);
     let look = look(&takeover, adaptive.as_ref(), options.limit_rate as f64);
     let delta_requests = DeltaRequests::new(look, known_once(endpoint, race.as_ref()));
-    let tree = Arc::new(TreeLink::default());
+    let (tree, telling) = TreeLink::start(endpoint.control.clone());
     let supplier = supplier(endpoint, &tree, &session, delta_requests, &destined.path);
-    let telling = {
-        let (tree, control) = (Arc::clone(&tree), endpoint.control.clone());
-        tokio::spawn(async move { tree.tell(&control).await })
-    };
     let _end = EndOnDrop(Arc::clone(&supplier));
     let merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let progress = session.progress();

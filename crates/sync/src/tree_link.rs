@@ -2,10 +2,11 @@
 //! sender what became of files, and those that write them say so.
 
 use std::convert::Infallible;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use towpath_protocol::{ControlReceiver, ControlSender};
 
 use super::endpoint::{Endpoint, remote_error};
@@ -27,6 +28,13 @@ pub struct TreeLink {
 }
 
 impl TreeLink {
+    /// One of a copy that begins, and the task that tells the sender over `control`.
+    pub fn start(control: ControlSender) -> (Arc<Self>, JoinHandle<()>) {
+        let link = Arc::new(Self::default());
+        let telling = Arc::clone(&link);
+        (link, tokio::spawn(async move { telling.tell(&control).await }))
+    }
+
     /// Takes what the sender says, to the end; events go to the person.
     pub async fn hear(
         &self,
@@ -79,7 +87,7 @@ impl TreeLink {
     }
 
     /// Tells the sender what it is to know, until the copy is over and it knows all.
-    pub async fn tell(&self, control: &ControlSender) {
+    async fn tell(&self, control: &ControlSender) {
         loop {
             let next = lock(&self.tree).poll(Instant::now());
             match next {
