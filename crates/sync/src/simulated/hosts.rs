@@ -56,11 +56,6 @@ impl SendingHost {
         Self { tree: TreeSending::default(), walk: walk.into(), is_told: false, end: None }
     }
 
-    /// Files that it still keeps for the receiver.
-    pub fn wanted(&self) -> usize {
-        self.tree.wanted()
-    }
-
     fn walk(&mut self, net: &mut Net, connection: ConnectionId) -> Result<(), CopyError> {
         for _ in 0..STEPS {
             if !self.tree.has_room() {
@@ -152,6 +147,14 @@ impl Host {
         match self {
             Self::Sender(host) => host.end.as_ref(),
             Self::Receiver(host) => host.end.as_ref(),
+        }
+    }
+
+    /// Files that the sender still keeps for the receiver; those that failed at that.
+    pub fn left(&self) -> u64 {
+        match self {
+            Self::Sender(host) => host.tree.wanted() as u64,
+            Self::Receiver(host) => host.receiving.summary().failed,
         }
     }
 
