@@ -183,6 +183,14 @@ fn the_destination_equals_the_source_over_links_that_lose_reorder_and_fail() {
     }
 }
 
+/// They get their names together, and are settled in one moment.
+#[test]
+fn thousands_of_files_that_are_settled_at_once_are_told_in_messages_that_a_sender_takes() {
+    let sample = Sample::new(0, 3000);
+    let place = Place::new(&sample);
+    Run::new((0, 3000), &place, QUIET, |_| NetFault::None).assert_complete(&sample, &place, "thousands");
+}
+
 /// Of the copies at each of whose messages something happens.
 const SOME: (u64, u64) = (1, 150);
 
