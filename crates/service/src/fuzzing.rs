@@ -7,8 +7,8 @@ use towpath_content::Oid;
 
 use crate::shares::Share;
 pub use towpath_sync::fuzzing::{
-    FuzzedReceiver, FuzzedSender, apply_patch, make_patch, merge, pack_message, read_error, read_message,
-    read_options, write_options,
+    FuzzedReceiver, FuzzedSender, apply_patch, make_patch, merge, read_error, read_message, read_options,
+    write_options,
 };
 use towpath_targets::resume::Left;
 

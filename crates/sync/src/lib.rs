@@ -25,7 +25,8 @@
 //! | `local_copy` | the same within one machine |
 //! | `described` | the same of a tree whose descriptor a ticket names |
 //! | `endpoint`, `sender_role`, `receiver_role` | state of both endpoints; the part of each |
-//! | `hearing` | the sender's messages, sorted by the receiver |
+//! | `tree_receiving` | the receiver's half of the tree protocol, pure |
+//! | `tree_link` | the same between the receiver's threads |
 //! | `destination_rules` | destinations of sources: the habits of cp and rsync; pure |
 //! | `naming` | sources that stand for themselves or for what is in them; pure |
 //! | `decide` | the action for an entry; pure |
@@ -37,6 +38,7 @@
 //! | `delta_requests`, `delta_receiver` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
 //! | `supply`, `local`, `remote` | suppliers of files |
 //! | `records` | lists on disk |
+//! | `given` | a supplier for tests and fuzz targets |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
 mod decide;
@@ -52,7 +54,8 @@ mod file_permits;
 mod finish;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod hearing;
+#[cfg(any(test, feature = "fuzzing"))]
+mod given;
 pub mod host;
 #[cfg(test)]
 mod liar;
@@ -71,7 +74,11 @@ mod requests;
 mod run;
 pub mod search;
 mod sender_role;
+#[cfg(test)]
+mod simulated;
 mod supply;
+mod tree_link;
+mod tree_receiving;
 mod wanted;
 mod watching;
 

@@ -4,15 +4,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use towpath_api::copy::{CopySummary, Via};
 use towpath_content::Oid;
-use towpath_content::tree::Decoder;
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Direct, Inspected, Takeover, takeover};
@@ -28,13 +26,11 @@ use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
 use super::delta_requests::{DeltaRequests, Known, Look};
 use super::endpoint::{Endpoint, StopOnDrop, by_source, joined, receiving, show_progress};
-use super::hearing::{Heard, LITTLE, hear};
 use super::merge::{Destined, Merge};
-use super::message::hung_up;
-use super::message::violation;
 use super::remote::RemoteSupplier;
 use super::search;
 use super::threads;
+use super::tree_link::TreeLink;
 use crate::error::CopyError;
 use towpath_reuse::candidates::search::CandidateSearch;
 use towpath_reuse::policy::network::Network;
@@ -65,7 +61,8 @@ pub async fn receive(
     let session = Arc::new(session);
     let look = look(&takeover, adaptive.as_ref(), options.limit_rate as f64);
     let delta_requests = DeltaRequests::new(look, known_once(endpoint, race.as_ref()));
-    let supplier = supplier(endpoint, &session, delta_requests, &destined.path);
+    let (tree, telling) = TreeLink::start(endpoint.control.clone());
+    let supplier = supplier(endpoint, &tree, &session, delta_requests, &destined.path);
     let _end = EndOnDrop(Arc::clone(&supplier));
     let merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let progress = session.progress();
@@ -74,19 +71,18 @@ pub async fn receive(
     let reporting = show_progress(Arc::clone(&receiving), shown, endpoint.events.clone());
     let reporting = AbortOnDropHandle::new(tokio::spawn(reporting));
 
-    let (entries_in, entries) = mpsc::unbounded_channel();
-    let waiting = Arc::new(AtomicUsize::new(0));
     let merging = {
-        let waiting = Arc::clone(&waiting);
-        threads::spawn(move || follow(merge, entries, &waiting))
+        let tree = Arc::clone(&tree);
+        threads::spawn(move || tree.follow(merge))
     };
     let result = tokio::select! {
         result = joined(merging) => result,
-        error = hear(endpoint, inbox, entries_in, &waiting) => Err(error),
+        heard = tree.hear(endpoint, inbox) => heard.map(|never| match never {}),
         () = receiving.stopped() => receiving.check(),
     };
     drop(reporting);
-    supplier.flush().await;
+    tree.end();
+    telling.await?;
     tracing::info!(way = takeover.active(), "data came");
     // An error that makes going on useless explains why the rest failed.
     receiving.check().and(result).inspect_err(|error| receiving.stop(error.clone()))?;
@@ -126,6 +122,7 @@ async fn begin_race(
 /// Supplier of the files that are wanted at `destination`, over `session`.
 fn supplier(
     endpoint: &Endpoint,
+    tree: &Arc<TreeLink>,
     session: &Arc<Session>,
     delta_requests: DeltaRequests,
     destination: &Path,
@@ -137,7 +134,7 @@ fn supplier(
     let scope = if is_wanted { search::scope(options, destination) } else { None };
     let beyond_destination = endpoint.host.bases_beyond;
     let candidates = CandidateSearch::new(scope.map(|scope| Scope { beyond_destination, ..scope }));
-    RemoteSupplier::new(endpoint.control.clone(), session, compress, delta_requests, candidates, processors)
+    RemoteSupplier::new(tree, session, compress, delta_requests, candidates, processors)
 }
 
 /// Adds the sources of bytes, as far as the session brought them.
@@ -235,54 +232,6 @@ fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) 
         let unsearched = || Network::measured(0.0, &path);
         adaptive.as_ref().map_or_else(unsearched, |adaptive| adaptive.network(&path)).or_limit(limit)
     })
-}
-
-/// The merging thread.
-fn follow(
-    mut merge: Merge,
-    mut entries: mpsc::UnboundedReceiver<Heard>,
-    waiting: &AtomicUsize,
-) -> Result<(), CopyError> {
-    let bad = |error: towpath_content::DecodeError| violation(&error.to_string());
-    let mut decoder = Decoder::new();
-    loop {
-        let next = match entries.try_recv() {
-            Ok(next) => Some(next),
-            Err(_) => {
-                merge.push()?;
-                entries.blocking_recv()
-            }
-        };
-        match next {
-            None => return Err(hung_up()),
-            Some(Heard::Closed(entry)) => {
-                waiting.fetch_sub(LITTLE, Ordering::Relaxed);
-                merge.closed(entry)?;
-            }
-            Some(Heard::Incomplete) => {
-                waiting.fetch_sub(LITTLE, Ordering::Relaxed);
-                merge.incomplete();
-            }
-            Some(Heard::Entries(bytes)) if bytes.is_empty() => {
-                decoder.finish().map_err(bad)?;
-                return merge.finish();
-            }
-            Some(Heard::Entries(bytes)) => {
-                waiting.fetch_sub(LITTLE + bytes.len(), Ordering::Relaxed);
-                let mut rest = &bytes[..];
-                loop {
-                    let taken = decoder.feed(rest);
-                    rest = &rest[taken..];
-                    while let Some(located) = decoder.next_event().map_err(bad)? {
-                        merge.step(located.event, None)?;
-                    }
-                    if rest.is_empty() {
-                        break;
-                    }
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

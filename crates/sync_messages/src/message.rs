@@ -30,11 +30,11 @@ const MOST_PARTS: [(&[u32], usize); 8] = [
     (&[9, 1, 13, 14], MOST_LISTED), // bottlenecks
 ];
 
-/// Sources that an event about progress names.
-pub const MOST_SOURCES: usize = 64;
-
 /// Files in each list of a [`Settled`], at most.
 pub const MOST_SETTLED: usize = 1024;
+
+/// Sources that an event about progress names.
+pub const MOST_SOURCES: usize = 64;
 
 /// The version of these messages.
 pub const VERSION: u32 = 5;
@@ -302,10 +302,12 @@ mod same;
 mod fatal;
 pub mod options;
 mod report;
+mod tree_part;
 
 pub use fatal::Fatal;
 use report::MOST_LISTED;
 pub use report::{CopyReport, EndReport};
+pub use tree_part::TreePart;
 
 #[cfg(test)]
 mod tests;

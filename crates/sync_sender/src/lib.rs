@@ -4,7 +4,8 @@
 //! | module | story |
 //! |---|---|
 //! | [`source`], [`listed`] | the sources read as one tree; the part of one that may come, pure |
-//! | [`sender`], [`offers`] | sends entries, receives requests; content that the receiver may fetch |
+//! | [`tree_sending`] | the sender's half of the tree protocol, pure |
+//! | [`sender`], [`offers`] | the same over a connection; content that the receiver may fetch |
 //! | [`answering`], [`reading`] | answers to requests; reads files for them |
 //! | [`exchange`], `patching` | files that go as deltas or patches of an older version; [`towpath_content::delta::exchange`] decides |
 //! | [`sent`] | contents that went to a node before |
@@ -20,5 +21,6 @@ pub mod removal;
 pub mod sender;
 pub mod sent;
 pub mod source;
+pub mod tree_sending;
 
 use towpath_sync_messages::{error, events, file_result, message, threads};

@@ -4,21 +4,20 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
+use bytes::Bytes;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, Mode};
-use towpath_content::Oid;
-use towpath_content::tree::Decoder;
+use towpath_content::tree::BLOCK;
 use towpath_store::DiskStore;
 
 use crate::error::CopyError;
 use crate::events::events;
-use crate::file::CopyFile;
-use crate::file_result::{FileResult, Settling};
+use crate::given::Given;
 use crate::merge::{Destined, Merge};
-use crate::message::violation;
+use crate::message::TreePart;
 use crate::receiving::Receiving;
-use crate::supply::Supplier;
+use crate::tree_link::TreeLink;
 
 /// Runtime for what waits at the end of a merge, which needs a clock that goes on.
 static RUNTIME: LazyLock<Runtime> =
@@ -70,7 +69,7 @@ pub fn merge(
         let mode = if receiver.is_cp { Mode::Cp } else { Mode::Sync };
         let destined =
             Destined { path: receiver.path.into(), mode, sources: 1, contents: !receiver.is_cp, names: None };
-        let walked = Merge::new(&receiving, Some(Arc::new(Given { contents })), destined)
+        let walked = Merge::new(&receiving, Some(Arc::new(Given { contents, tree: None })), destined)
             .and_then(|merge| walk(merge, sender.descriptor, sender.is_incomplete));
         walked.and(receiving.check()).map(|()| receiving.summary())
     };
@@ -84,62 +83,11 @@ pub fn merge(
     result.map(|summary| (summary, all))
 }
 
-fn walk(mut merge: Merge, descriptor: &[u8], is_incomplete: bool) -> Result<(), CopyError> {
-    let bad = |error: towpath_content::DecodeError| violation(&error.to_string());
-    let (mut decoder, mut rest) = (Decoder::new(), descriptor);
-    loop {
-        let taken = decoder.feed(rest);
-        rest = &rest[taken..];
-        while let Some(located) = decoder.next_event().map_err(bad)? {
-            merge.step(located.event, None)?;
-        }
-        if rest.is_empty() {
-            break;
-        }
-    }
-    decoder.finish().map_err(bad)?;
-    if is_incomplete {
-        merge.incomplete();
-    }
-    merge.finish()
-}
-
-/// Brings what the sender has, at once.
-struct Given {
-    contents: HashMap<u64, Vec<u8>>,
-}
-
-impl Settling for Given {
-    fn settled(&self, _entry: u64, _result: FileResult) {}
-}
-
-impl Supplier for Given {
-    fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
-        let Some(content) = self.contents.get(&file.wanted().entry) else {
-            file.drop_it();
-            return Ok(());
-        };
-        let oid = Oid::of(content);
-        if !file.is_to_come(&oid) {
-            return Ok(());
-        }
-        file.take_content(&oid, content, &"sender".into());
-        Ok(())
-    }
-
-    fn inspects(&self) -> bool {
-        true
-    }
-
-    fn considered(&self, _entry: u64) -> Result<(), CopyError> {
-        Ok(())
-    }
-
-    fn walk_is_over(&self) -> Result<(), CopyError> {
-        Ok(())
-    }
-
-    fn push(&self) -> Result<(), CopyError> {
-        Ok(())
-    }
+fn walk(merge: Merge, descriptor: &[u8], is_incomplete: bool) -> Result<(), CopyError> {
+    let tree = TreeLink::default();
+    let blocks = descriptor.chunks(BLOCK).map(|block| TreePart::Entries(Bytes::copy_from_slice(block)));
+    let end =
+        is_incomplete.then_some(TreePart::Incomplete).into_iter().chain([TreePart::Entries(Bytes::new())]);
+    blocks.chain(end).try_for_each(|part| tree.take(part.pack(0)))?;
+    tree.follow(merge)
 }

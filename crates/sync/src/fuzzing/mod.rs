@@ -20,11 +20,6 @@ pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(message.into_bytes().into())
 }
 
-/// The bytes of a message, packed if that makes them fewer.
-pub fn pack_message(bytes: &[u8]) -> Vec<u8> {
-    Message::pack(Bytes::copy_from_slice(bytes), 1).into()
-}
-
 /// Error in a message that ends a copy, as this program would show it and send it.
 pub fn read_error(bytes: &[u8]) -> Option<(String, Vec<u8>)> {
     let Ok(Message::Fatal(fatal)) = Message::from_bytes(Bytes::copy_from_slice(bytes)) else { return None };

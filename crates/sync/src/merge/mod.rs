@@ -46,6 +46,7 @@ use crate::removing::Removals;
 use crate::requests::FileRequests;
 use crate::source::Located;
 use crate::supply::Supplier;
+use crate::tree_receiving::TreeStep;
 use links::LinkGroups;
 use report::EntryReport;
 use root::DestinationRoot;
@@ -152,6 +153,17 @@ impl Merge {
     /// Entries seen so far.
     pub const fn seen(&self) -> u64 {
         self.entry
+    }
+
+    /// Takes the next step of a sender's tree; false at its end.
+    pub fn take(&mut self, step: TreeStep) -> Result<bool, CopyError> {
+        match step {
+            TreeStep::Event(event) => self.step(event, None)?,
+            TreeStep::Closed(entry) => self.closed(entry)?,
+            TreeStep::Incomplete => self.incomplete(),
+            TreeStep::End => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// Takes the next step of the sender's walk; `located` is where a file is on this machine.

@@ -3,14 +3,11 @@
 
 mod answered;
 mod in_parts;
-mod settled;
 
 use std::sync::{Arc, Mutex, Weak};
 
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
 use towpath_content::Oid;
-use towpath_protocol::ControlSender;
 use towpath_protocol::processors::Processors;
 use towpath_transfer::Session;
 use towpath_transfer::offer::EntryQuery;
@@ -18,12 +15,12 @@ use towpath_transfer::progress::Progress;
 use towpath_transfer::session::EntryRequest;
 
 use self::answered::RemoteFile;
-use self::settled::{Settlement, tell_settled};
 use super::delta_requests::DeltaRequests;
 use super::file::CopyFile;
 use super::file_result::{FileResult, Settling};
 use super::message::hung_up;
 use super::supply::Supplier;
+use super::tree_link::TreeLink;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::search::CandidateSearch;
@@ -42,8 +39,7 @@ pub struct RemoteSupplier {
     /// Files that are about to be asked for; `None` once the copy is over. They lead back to this, so none may
     /// stay then.
     next: Mutex<Option<Vec<PendingFile>>>,
-    /// Entries that are wanted and that the sender was not told of: start, end, start, end, ….
-    wanted: Mutex<Vec<u64>>,
+    tree: Arc<TreeLink>,
     session: Weak<Session>,
     progress: Progress,
     /// What the sender is called where bytes are counted.
@@ -56,7 +52,6 @@ pub struct RemoteSupplier {
     processors: Processors,
     /// Files that may have been renamed, until the walk is over.
     held: Mutex<Option<Vec<HeldFile>>>,
-    done: mpsc::UnboundedSender<Settlement>,
 }
 
 /// A file that is about to be asked for.
@@ -70,24 +65,22 @@ struct PendingFile {
 type HeldFile = (Arc<CopyFile>, Oid);
 
 impl RemoteSupplier {
-    /// Asks and fetches by `session`, and tells the sender over `control` what became of files. With `compress` all bytes that
+    /// Asks and fetches by `session`, and says to `tree` what became of files. With `compress` all bytes that
     /// can be are to be compressed. What comes besides the session's objects passes `processors`. Must be made within a
     /// runtime.
     pub fn new(
-        control: ControlSender,
+        tree: &Arc<TreeLink>,
         session: &Arc<Session>,
         compress: bool,
         delta_requests: DeltaRequests,
         candidates: CandidateSearch,
         processors: &Processors,
     ) -> Arc<Self> {
-        let (done, settled) = mpsc::unbounded_channel();
-        tokio::spawn(tell_settled(control, settled));
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
             runtime: Handle::current(),
             next: Mutex::new(Some(Vec::new())),
-            wanted: Mutex::default(),
+            tree: Arc::clone(tree),
             session: Arc::downgrade(session),
             progress: session.progress(),
             source: "sender".into(),
@@ -96,7 +89,6 @@ impl RemoteSupplier {
             candidates,
             processors: processors.clone(),
             held: Mutex::new(Some(Vec::new())),
-            done,
         })
     }
 
@@ -132,15 +124,6 @@ impl RemoteSupplier {
         self.runtime.block_on(session.submit_entries(requests));
     }
 
-    /// Notes that an entry is wanted.
-    fn note_wanted(&self, entry: u64) {
-        let mut wanted = lock(&self.wanted);
-        match wanted.last_mut().filter(|end| **end == entry) {
-            Some(end) => *end += 1,
-            None => wanted.extend([entry, entry + 1]),
-        }
-    }
-
     /// What was made of older versions: files, and bytes that did not have to come.
     pub fn made_of_older(&self) -> (u64, u64) {
         self.delta_requests.account()
@@ -150,26 +133,19 @@ impl RemoteSupplier {
     pub fn end(&self) {
         *lock(&self.next) = None;
         *lock(&self.held) = None;
-    }
-
-    /// Waits until the sender was told of all files that are done with.
-    pub async fn flush(&self) {
-        let (end, flushed) = oneshot::channel();
-        if self.done.send(Settlement::Flushed(end)).is_ok() {
-            let _ = flushed.await;
-        }
+        self.tree.end();
     }
 }
 
 impl Settling for RemoteSupplier {
     fn settled(&self, entry: u64, result: FileResult) {
-        let _ = self.done.send(Settlement::Settled(entry, result));
+        self.tree.settled(entry, result);
     }
 }
 
 impl Supplier for RemoteSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
-        self.note_wanted(file.wanted().entry);
+        self.tree.want(file.wanted().entry);
         let compare = file.wanted().compare.is_some() || file.old_names().may_be();
         let count = {
             let mut next = lock(&self.next);
@@ -186,8 +162,7 @@ impl Supplier for RemoteSupplier {
 
     fn considered(&self, entry: u64) -> Result<(), CopyError> {
         self.push()?;
-        let wanted = std::mem::take(&mut *lock(&self.wanted));
-        self.done.send(Settlement::Considered(entry, wanted)).map_err(|_| hung_up())
+        self.tree.considered(entry)
     }
 
     fn walk_is_over(&self) -> Result<(), CopyError> {

@@ -32,7 +32,7 @@ impl Answering {
 
     /// The live object of a large file that is being hashed, if it was asked for before.
     pub(super) fn hashed_now(&self, ask: &Ask) -> Option<Oid> {
-        lock(&self.wanted).get(&ask.entry)?.live.filter(|_| !ask.compare)
+        lock(&self.tree).wanted_file(ask.entry)?.live.filter(|_| !ask.compare)
     }
 
     fn stream_blocking(&self, ask: &Ask, replies: &Replies) -> Result<(), Box<dyn Error>> {
@@ -47,7 +47,7 @@ impl Answering {
                 return Err(error.into());
             }
         };
-        if let Some(file) = lock(&self.wanted).get_mut(&ask.entry) {
+        if let Some(file) = lock(&self.tree).wanted_file(ask.entry) {
             file.live = Some(live);
         }
         let answer = self.named(ask, live);
@@ -55,7 +55,7 @@ impl Answering {
         match self.store.put_open_file(file, &path, &live, &About::default()) {
             Ok((content, _)) => {
                 // From here on the receiver may ask for it by its content.
-                if let Some(file) = lock(&self.wanted).get_mut(&ask.entry) {
+                if let Some(file) = lock(&self.tree).wanted_file(ask.entry) {
                     self.offer(file, content);
                 }
                 Ok(())
@@ -64,7 +64,7 @@ impl Answering {
                 let error = UnreadFile::from(error);
                 // It stays on offer: the receiver is to learn from the store that it is lost, and may have
                 // reported it already.
-                if let Some(file) = lock(&self.wanted).get_mut(&ask.entry) {
+                if let Some(file) = lock(&self.tree).wanted_file(ask.entry) {
                     file.is_told = true;
                     self.tell_failed(located, &error);
                 }

@@ -18,7 +18,7 @@ mod live;
 mod outbox;
 mod replies;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -39,6 +39,7 @@ use super::offers::Offers;
 use super::reading::{Ask, Read, UnreadFile, read, read_changed};
 use super::sent::SentTo;
 use super::source::Located;
+use super::tree_sending::TreeSending;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_protocol::pack_backoff::PackBackoff;
@@ -53,9 +54,6 @@ const LARGE_PATCH: u64 = 8 << 20;
 const MOST_PACKED: u32 = 12;
 /// What costs a fast network's processors hardly anything.
 const QUICK: u32 = 1;
-/// Files wanted and not settled, beyond which a receiver does not keep to its window: what it settled may still be on
-/// the way.
-const MOST_WANTED: usize = 32 << 10;
 /// Bases that may be named in vain.
 const MOST_MISSES: u32 = 64;
 /// Larger files hashed at once: each takes a thread, and the receiver follows at most 8.
@@ -81,8 +79,12 @@ pub struct AnswerRules {
 /// What was read for an ask.
 type ReadAsk = (Result<Read, UnreadFile>, Ask);
 
+/// The tree of a copy, and where the files are that may be asked for.
+pub type SentTree = Mutex<TreeSending<Located, WantedFile>>;
+
 /// Answers what one receiver asks.
 pub struct Answering {
+    tree: Arc<SentTree>,
     scope: Scope,
     /// Bases that were named and are not there; after some tens none is looked for.
     misses: AtomicU32,
@@ -91,8 +93,6 @@ pub struct Answering {
     control: ControlSender,
     events: Events,
     runtime: Handle,
-    /// Files that are wanted and not settled.
-    wanted: Mutex<HashMap<u64, WantedFile>>,
     large: Arc<Semaphore>,
     /// One patch of large files at a time.
     patching: Mutex<()>,
@@ -121,11 +121,13 @@ pub struct WantedFile {
     base: Option<Oid>,
 }
 
-impl WantedFile {
-    fn new(located: Located) -> Self {
+impl From<Located> for WantedFile {
+    fn from(located: Located) -> Self {
         Self { located, oids: HashSet::new(), is_told: false, live: None, base: None }
     }
+}
 
+impl WantedFile {
     /// Whether what is asked of it may be answered.
     fn may_have_base(&mut self, request: &Request) -> bool {
         match request.base {
@@ -136,8 +138,9 @@ impl WantedFile {
 }
 
 impl Answering {
-    /// Nothing asked yet; entries go over `control`. Must be made within a runtime.
+    /// Nothing asked yet of `tree`, which goes over `control`. Must be made within a runtime.
     pub fn new(
+        tree: Arc<SentTree>,
         (store, scope): (Arc<DiskStore>, Scope),
         offers: Arc<Offers>,
         control: ControlSender,
@@ -145,6 +148,7 @@ impl Answering {
         rules: AnswerRules,
     ) -> Arc<Self> {
         Arc::new(Self {
+            tree,
             scope,
             misses: AtomicU32::new(0),
             store,
@@ -152,7 +156,6 @@ impl Answering {
             control,
             events,
             runtime: Handle::current(),
-            wanted: Mutex::default(),
             large: Arc::new(Semaphore::new(LIVE)),
             patching: Mutex::default(),
             pack: AtomicU32::new(0),
@@ -163,23 +166,12 @@ impl Answering {
         })
     }
 
-    /// These entries are wanted, if they were not before; `take` finds where they are. False: they are too many.
-    pub fn want(&self, entries: impl Iterator<Item = u64>, take: impl Fn(u64) -> Option<Located>) -> bool {
-        let mut wanted = lock(&self.wanted);
-        for entry in entries {
-            if let Some(located) = take(entry) {
-                wanted.entry(entry).or_insert_with(|| WantedFile::new(located));
-            }
-        }
-        wanted.len() <= MOST_WANTED
-    }
-
     /// The files that are asked for. Those that can't be are refused.
     fn locate(&self, asks: Vec<EntryAsk>, replies: &Replies) -> Vec<Ask> {
-        let mut wanted = lock(&self.wanted);
+        let mut tree = lock(&self.tree);
         let mut located = Vec::with_capacity(asks.len());
         for EntryAsk { tag, query } in asks {
-            let Some(file) = wanted.get_mut(&query.entry) else {
+            let Some(file) = tree.ask(query.entry) else {
                 replies.refuse(tag, &Outcome::Refused("an entry that is not on offer".into()));
                 continue;
             };
@@ -197,11 +189,9 @@ impl Answering {
         located
     }
 
-    /// A file is settled: what was known of it, if it was wanted.
-    pub fn forget(&self, entry: u64) -> Option<WantedFile> {
-        let file = lock(&self.wanted).remove(&entry)?;
+    /// A file is settled.
+    pub fn forget(&self, file: &WantedFile) {
         file.oids.iter().for_each(|oid| self.offers.remove(oid));
-        Some(file)
     }
 
     /// The receiver has a file with these contents now.

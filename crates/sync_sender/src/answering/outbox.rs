@@ -4,15 +4,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
 use towpath_protocol::{Delivered, Replies};
 use towpath_transfer::offer::EntryBody;
 
 use super::Answering;
 use super::replies::NamedAnswer;
 use crate::error::CopyError;
-use crate::message::hung_up;
-use crate::message::{Message, TreeBytes};
+use crate::message::{TreePart, hung_up};
 use towpath_content::delta::exchange::Reply;
 use towpath_content::lock::lock;
 use towpath_reuse::policy::compression_level::compression_level;
@@ -22,15 +20,10 @@ const MESSAGE_BYTES: usize = 192 << 10;
 const ANSWER_COST: usize = 96;
 
 impl Answering {
-    /// Blocks while the connection takes no more.
-    pub fn send(&self, message: Message) -> Result<(), CopyError> {
+    /// Sends a part of the tree. Blocks while the connection takes no more.
+    pub fn send_part(&self, part: TreePart) -> Result<(), CopyError> {
+        let message = part.pack(self.pack_entries.load(Ordering::Relaxed) as i32);
         self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
-    }
-
-    /// The next bytes of the tree, at most a block.
-    pub fn send_entries(&self, bytes: Bytes) -> Result<(), CopyError> {
-        let level = self.pack_entries.load(Ordering::Relaxed);
-        self.send(Message::Entries(TreeBytes::new(bytes, level as i32)))
     }
 
     /// zstd's level for the next answers; 0: they go as they are.

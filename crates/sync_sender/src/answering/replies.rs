@@ -95,7 +95,7 @@ impl Answering {
 
     /// The name of a file's content, which may be fetched from here on.
     pub(super) fn named(&self, ask: &Ask, oid: Oid) -> NamedAnswer {
-        if let Some(file) = lock(&self.wanted).get_mut(&ask.entry) {
+        if let Some(file) = lock(&self.tree).wanted_file(ask.entry) {
             self.offer(file, oid);
         }
         (ask.tag, answer_of(&ask.located, Some(oid), EntryBody::Named))
