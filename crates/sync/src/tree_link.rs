@@ -13,7 +13,7 @@ use super::endpoint::{Endpoint, remote_error};
 use super::file_result::FileResult;
 use super::merge::Merge;
 use super::message::{Message, hung_up};
-use super::tree_receiving::{News, TreeReceiving, TreeStep};
+use super::tree_receiving::{News, SenderStep, TreeReceiving};
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 
@@ -76,7 +76,7 @@ impl TreeLink {
         }
     }
 
-    fn wait_for_step(&self) -> Result<TreeStep, CopyError> {
+    fn wait_for_step(&self) -> Result<SenderStep, CopyError> {
         let mut tree = lock(&self.tree);
         loop {
             match tree.next_step()? {

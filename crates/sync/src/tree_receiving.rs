@@ -36,7 +36,7 @@ const MOST_BOUNDS: usize = 8192;
 /// See the head of this module.
 #[derive(Default)]
 pub struct TreeReceiving {
-    state: State,
+    state: TreeStage,
     /// Parts that the walk has not come to, and what they count.
     parts: VecDeque<TreePart>,
     waiting: usize,
@@ -52,7 +52,7 @@ pub struct TreeReceiving {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum TreeStage {
     #[default]
     Coming,
     Told,
@@ -62,7 +62,7 @@ enum State {
 /// A step of the sender's tree.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // Nearly all steps are of the large kind.
-pub enum TreeStep {
+pub enum SenderStep {
     /// A step of the walk.
     Event(Event),
     /// See [`Message::Closed`].
@@ -91,13 +91,13 @@ impl TreeReceiving {
     pub fn take(&mut self, message: Message) -> Result<(), CopyError> {
         let part = TreePart::unpack(message)?;
         match self.state {
-            State::Coming if self.held().0 <= MAX_WAITING => {}
-            State::Coming => return Err(violation("more than was asked for")),
-            State::Told => return Err(violation("more of a tree that has ended")),
-            State::Over => return Ok(()),
+            TreeStage::Coming if self.held().0 <= MAX_WAITING => {}
+            TreeStage::Coming => return Err(violation("more than was asked for")),
+            TreeStage::Told => return Err(violation("more of a tree that has ended")),
+            TreeStage::Over => return Ok(()),
         }
         if matches!(&part, TreePart::Entries(bytes) if bytes.is_empty()) {
-            self.state = State::Told;
+            self.state = TreeStage::Told;
         }
         self.waiting += part.cost();
         self.parts.push_back(part);
@@ -105,9 +105,9 @@ impl TreeReceiving {
     }
 
     /// The next step. None: nothing came, or too much news waits.
-    pub fn next_step(&mut self) -> Result<Option<TreeStep>, CopyError> {
+    pub fn next_step(&mut self) -> Result<Option<SenderStep>, CopyError> {
         let bad = |error: DecodeError| violation(&error.to_string());
-        if self.state == State::Over {
+        if self.state == TreeStage::Over {
             return Err(hung_up());
         }
         if self.held().1 > MOST_NEWS {
@@ -115,7 +115,7 @@ impl TreeReceiving {
         }
         loop {
             if let Some(located) = self.decoder.next_event().map_err(bad)? {
-                return Ok(Some(TreeStep::Event(located.event)));
+                return Ok(Some(SenderStep::Event(located.event)));
             }
             if self.rest.has_remaining() {
                 let taken = self.decoder.feed(&self.rest);
@@ -127,11 +127,11 @@ impl TreeReceiving {
             match part {
                 TreePart::Entries(bytes) if bytes.is_empty() => {
                     std::mem::take(&mut self.decoder).finish().map_err(bad)?;
-                    return Ok(Some(TreeStep::End));
+                    return Ok(Some(SenderStep::End));
                 }
                 TreePart::Entries(bytes) => self.rest = bytes,
-                TreePart::Closed(entry) => return Ok(Some(TreeStep::Closed(entry))),
-                TreePart::Incomplete => return Ok(Some(TreeStep::Incomplete)),
+                TreePart::Closed(entry) => return Ok(Some(SenderStep::Closed(entry))),
+                TreePart::Incomplete => return Ok(Some(SenderStep::Incomplete)),
             }
         }
     }
@@ -159,7 +159,7 @@ impl TreeReceiving {
             }
             _ => self.considered.push_back(Considered { entry, wanted }),
         }
-        self.state != State::Over
+        self.state != TreeStage::Over
     }
 
     /// A file is done with.
@@ -169,7 +169,7 @@ impl TreeReceiving {
 
     /// The copy is over, however it ended.
     pub fn end(&mut self) {
-        self.state = State::Over;
+        self.state = TreeStage::Over;
         self.parts.clear();
         self.rest.clear();
         self.waiting = 0;
@@ -178,7 +178,7 @@ impl TreeReceiving {
     /// What the sender is to be told now.
     pub fn poll(&mut self, now: Instant) -> News {
         if self.settled.is_empty() && self.considered.is_empty() {
-            return if self.state == State::Over { News::Over } else { News::Nothing };
+            return if self.state == TreeStage::Over { News::Over } else { News::Nothing };
         }
         let until = *self.since.get_or_insert(now) + GATHER;
         if !self.is_urgent() && now < until {
@@ -193,7 +193,7 @@ impl TreeReceiving {
     }
 
     fn is_urgent(&self) -> bool {
-        self.settled.len() >= MOST_SETTLED || !self.considered.is_empty() || self.state == State::Over
+        self.settled.len() >= MOST_SETTLED || !self.considered.is_empty() || self.state == TreeStage::Over
     }
 
     fn next_settled(&mut self) -> Message {

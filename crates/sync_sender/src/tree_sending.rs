@@ -31,7 +31,7 @@ pub const MOST_WANTED: usize = 32 << 10;
 
 /// See the head of this module. `L` is where a file is, `W` what is kept of one that is wanted.
 pub struct TreeSending<L, W> {
-    state: State,
+    state: WalkStage,
     /// Entries told.
     entries: u64,
     /// Entries that the receiver has considered: all before this one.
@@ -46,7 +46,7 @@ pub struct TreeSending<L, W> {
     parts: VecDeque<TreePart>,
 }
 
-enum State {
+enum WalkStage {
     Walking(Box<Encoder>),
     Told,
     Over,
@@ -63,7 +63,7 @@ struct Ahead<L> {
 impl<L, W> Default for TreeSending<L, W> {
     fn default() -> Self {
         Self {
-            state: State::Walking(Box::new(Encoder::new(true))),
+            state: WalkStage::Walking(Box::new(Encoder::new(true))),
             entries: 0,
             considered: 0,
             ahead: VecDeque::new(),
@@ -79,7 +79,7 @@ impl<L, W: From<L>> TreeSending<L, W> {
     /// Whether the next step may be taken; if the copy is over, to be refused.
     pub fn has_room(&self) -> bool {
         let (entries, bytes) = self.ahead();
-        matches!(self.state, State::Over) || entries < WINDOW && bytes <= WINDOW_BYTES
+        matches!(self.state, WalkStage::Over) || entries < WINDOW && bytes <= WINDOW_BYTES
     }
 
     /// Entries, and bytes of descriptor, that were told and not considered.
@@ -94,7 +94,7 @@ impl<L, W: From<L>> TreeSending<L, W> {
 
     /// Takes the next step of the walk; `located` is where a file is.
     pub fn step(&mut self, event: &Event, located: Option<L>) -> Result<(), CopyError> {
-        let State::Walking(encoder) = &mut self.state else { return Err(internal("the copy is over")) };
+        let WalkStage::Walking(encoder) = &mut self.state else { return Err(internal("the copy is over")) };
         encoder.push(event).map_err(|error| internal(&error.to_string()))?;
         let finished = encoder.take();
         let bytes = finished.len() as u64;
@@ -122,8 +122,8 @@ impl<L, W: From<L>> TreeSending<L, W> {
 
     /// There are no more steps.
     pub fn finish(&mut self) -> Result<(), CopyError> {
-        let State::Walking(encoder) = std::mem::replace(&mut self.state, State::Told) else {
-            self.state = State::Over;
+        let WalkStage::Walking(encoder) = std::mem::replace(&mut self.state, WalkStage::Told) else {
+            self.state = WalkStage::Over;
             return Err(internal("the copy is over"));
         };
         let rest = encoder.finish().map_err(|error| internal(&error.to_string()))?;
@@ -142,7 +142,7 @@ impl<L, W: From<L>> TreeSending<L, W> {
 
     /// The copy is over, however it ended.
     pub fn end(&mut self) {
-        self.state = State::Over;
+        self.state = WalkStage::Over;
     }
 
     /// Takes a message of the receiver: the files that it is done with.

@@ -46,7 +46,7 @@ use crate::removing::Removals;
 use crate::requests::FileRequests;
 use crate::source::Located;
 use crate::supply::Supplier;
-use crate::tree_receiving::TreeStep;
+use crate::tree_receiving::SenderStep;
 use links::LinkGroups;
 use report::EntryReport;
 use root::DestinationRoot;
@@ -156,12 +156,12 @@ impl Merge {
     }
 
     /// Takes the next step of a sender's tree; false at its end.
-    pub fn take(&mut self, step: TreeStep) -> Result<bool, CopyError> {
+    pub fn take(&mut self, step: SenderStep) -> Result<bool, CopyError> {
         match step {
-            TreeStep::Event(event) => self.step(event, None)?,
-            TreeStep::Closed(entry) => self.closed(entry)?,
-            TreeStep::Incomplete => self.incomplete(),
-            TreeStep::End => return Ok(false),
+            SenderStep::Event(event) => self.step(event, None)?,
+            SenderStep::Closed(entry) => self.closed(entry)?,
+            SenderStep::Incomplete => self.incomplete(),
+            SenderStep::End => return Ok(false),
         }
         Ok(true)
     }

@@ -18,12 +18,12 @@ fn entries(bytes: &[u8]) -> Message {
 /// Names of the files that come, and what else.
 fn steps(tree: &mut TreeReceiving) -> Vec<String> {
     let name = |step| match step {
-        TreeStep::Event(Event::Leaf(entry)) => String::from_utf8(entry.name).unwrap(),
-        TreeStep::Event(Event::Enter(_)) => "in".to_owned(),
-        TreeStep::Event(Event::Leave) => "out".to_owned(),
-        TreeStep::Closed(entry) => format!("closed {entry}"),
-        TreeStep::Incomplete => "incomplete".to_owned(),
-        TreeStep::End => "end".to_owned(),
+        SenderStep::Event(Event::Leaf(entry)) => String::from_utf8(entry.name).unwrap(),
+        SenderStep::Event(Event::Enter(_)) => "in".to_owned(),
+        SenderStep::Event(Event::Leave) => "out".to_owned(),
+        SenderStep::Closed(entry) => format!("closed {entry}"),
+        SenderStep::Incomplete => "incomplete".to_owned(),
+        SenderStep::End => "end".to_owned(),
     };
     std::iter::from_fn(|| tree.next_step().unwrap()).map(name).collect()
 }
