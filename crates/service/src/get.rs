@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
-use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Seconds, Summary};
+use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Searched, Seconds, Summary};
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_files::{FileError, SingleFile, display_name};
 use towpath_store::{About, ObjectKind, Stamp, hash_open_file};
 use towpath_targets::file_target::FileTarget;
 use towpath_targets::resume::Record;
-use towpath_transfer::{FetchError, Group, Target};
+use towpath_transfer::{FetchError, Fetched, Group, Target};
 
 use crate::content;
 use crate::get_list;
@@ -26,6 +26,7 @@ use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
+use towpath_sync::older_files::Use;
 use towpath_sync::search::searched;
 use towpath_words as words;
 
@@ -57,7 +58,7 @@ pub async fn get(
             let running = get.run(&request, &events, &mut summary);
             tokio::select! { result = running => result, never = waiting::report(&get, &events) => match never {} }
         };
-        summary.search = get.plugins.adaptive.as_ref().map(|adaptive| searched(&adaptive.account()));
+        summary.search = get.searched();
         match result {
             Err(Failure::StartedOver) => tokio::time::sleep(PROGRESS_EVERY).await,
             Err(Failure::Error(error)) => return Err(error),
@@ -173,13 +174,10 @@ impl GetUnderWay {
         let target = Arc::new(FileTarget::new(destination, record, Arc::clone(&self.service.store)));
         target.set_about(&about);
         let group = group(destination, &about, layout.as_ref());
-        let session = self.session();
-        let fetched = {
-            let reporting = report_progress(session.progress(), events.clone());
-            let fetching = session.fetch(self.request(Arc::clone(&target) as Arc<dyn Target>, layout, group));
-            tokio::select! { fetched = fetching => fetched, never = reporting => match never {} }
+        let fetched = match self.take_found(&target, &group, &about).await {
+            Some(taken) => taken.inspect(|taken| summary.kept += taken.size),
+            None => self.fetch(&target, (layout, group), events, summary).await,
         };
-        summarize(&session.progress().snapshot(), summary);
         let failure = target.failure();
         if let Some(FileError::Exists { .. }) = failure
             && let Ok(Some((oid, size))) = self.is_there(destination).await
@@ -199,6 +197,62 @@ impl GetUnderWay {
         self.note_sent(&fetched.oid);
         (summary.oid, summary.bytes, summary.entries) = (fetched.oid.to_string(), fetched.size, 1);
         Ok(())
+    }
+
+    async fn fetch(
+        self: &Arc<Self>,
+        target: &Arc<FileTarget>,
+        (layout, group): (Option<Layout>, Group),
+        events: &mpsc::Sender<Event>,
+        summary: &mut Summary,
+    ) -> Result<Fetched, FetchError> {
+        let session = self.session();
+        let reporting = report_progress(session.progress(), events.clone());
+        let fetching = session.fetch(self.request(Arc::clone(target) as Arc<dyn Target>, layout, group));
+        let fetched = tokio::select! { fetched = fetching => fetched, never = reporting => match never {} };
+        summarize(&session.progress().snapshot(), summary);
+        if let (Some(older_files), drawn @ 1..) = (&self.older_files, target.drawn()) {
+            older_files.proved(false, drawn);
+        }
+        fetched
+    }
+
+    /// Looks for a file that is the same, or an older version, from which pieces are drawn then. The end if it is the same.
+    async fn take_found(
+        self: &Arc<Self>,
+        target: &Arc<FileTarget>,
+        group: &Group,
+        about: &About,
+    ) -> Option<Result<Fetched, FetchError>> {
+        let (older_files, group) = (self.older_files.clone()?, group.clone());
+        let (oid, size) = (self.content().await?, group.size?);
+        let (target, about) = (Arc::clone(target), about.clone());
+        let taking = tokio::task::spawn_blocking(move || {
+            let found = older_files.find(&[&group]).pop().flatten()?;
+            match found.of_use(&oid, size) {
+                Use::Nothing => None,
+                Use::Pieces(older) => {
+                    target.set_older(older);
+                    None
+                }
+                Use::Whole(bytes) => {
+                    let taken = target.take(&oid, &bytes, &about).map_err(FetchError::Write);
+                    Some(taken.map(|()| {
+                        older_files.proved(true, size);
+                        Fetched { oid, size, about }
+                    }))
+                }
+            }
+        });
+        taking.await.ok().flatten()
+    }
+
+    /// What was searched, and what files that are here were of use.
+    fn searched(&self) -> Option<Searched> {
+        let mut searched = searched(&self.plugins.adaptive.as_ref()?.account());
+        let made = self.older_files.as_ref().map(|older_files| older_files.account());
+        (searched.changed, searched.by_change) = made.unwrap_or_default();
+        Some(searched)
     }
 
     /// The file at `destination`, if it is this very object; an error if it is anything else.

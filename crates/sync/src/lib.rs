@@ -61,6 +61,7 @@ mod local_copy;
 mod merge;
 mod naming;
 mod noted;
+pub mod older_files;
 mod receiver_role;
 mod receiving;
 mod records;

@@ -313,6 +313,7 @@ mod tests {
             missing,
             read_rate,
             kept: 0,
+            older: 0,
             group: &group,
         };
         for (name, rate, arrived, missing, disk, pays) in [

@@ -35,6 +35,10 @@ pub struct CandidateSearch {
     look: Mutex<Look>,
     outside: Mutex<OutsideSearch>,
     is_over: Arc<AtomicBool>,
+    /// Of the destination only files right in it may be used.
+    is_flat: bool,
+    /// Files are compared piece by piece, so large ones that were moved cost little.
+    in_pieces: bool,
     same: Guesses,
     bases: Guesses,
 }
@@ -59,13 +63,22 @@ impl CandidateSearch {
     /// Nothing was looked at yet, and nothing will be outside `scope`.
     pub fn new(scope: Option<Scope>) -> Self {
         let look = if scope.is_some() { Look::NotBegun } else { Look::Done(FileIndex::default()) };
+        let is_flat = scope.as_ref().is_some_and(|scope| scope.not_below && !scope.beyond_destination);
         Self {
             look: Mutex::new(look),
             outside: Mutex::new(OutsideSearch::new(scope)),
             is_over: Arc::default(),
+            is_flat,
+            in_pieces: false,
             same: Guesses::default(),
             bases: Guesses::default(),
         }
+    }
+
+    /// The same for files whose pieces are compared with those of a candidate, before any is fetched.
+    pub const fn in_pieces(mut self) -> Self {
+        self.in_pieces = true;
+        self
     }
 
     /// For each of some new files that are about to be asked for, a file below or beside `root` that may be of use. Waits
@@ -106,9 +119,9 @@ impl CandidateSearch {
     fn begin(&self, look: &mut Look, root: &Path) {
         if let Look::NotBegun = look {
             let (done, index) = channel();
-            let (root, is_over) = (root.to_owned(), Arc::clone(&self.is_over));
+            let (root, is_flat, is_over) = (root.to_owned(), self.is_flat, Arc::clone(&self.is_over));
             // Without a thread the channel closes, as it does at the end.
-            let looking = move || drop(done.send(FileIndex::of(&root, &is_over)));
+            let looking = move || drop(done.send(FileIndex::of(&root, is_flat, &is_over)));
             let _ = std::thread::Builder::new().name("candidates".into()).spawn(looking);
             *look = Look::Running(index);
         }
@@ -123,7 +136,8 @@ impl CandidateSearch {
     ) -> Option<FileCandidate> {
         let same = index.and_then(|index| index.same_content(file));
         let within = index.and_then(|index| index.other_version(file));
-        best([same, within, outside].into_iter().flatten(), |candidate| {
+        let moved = index.filter(|_| self.in_pieces).and_then(|index| index.moved(file));
+        best([same, moved, within, outside].into_iter().flatten(), |candidate| {
             let guesses = if candidate.is_same() { &self.same } else { &self.bases };
             guesses.may_guess(candidate.resemblance.rule().first)
         })

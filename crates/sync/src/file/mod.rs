@@ -24,7 +24,6 @@ use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 
 use self::drawn::HashedParts;
-use self::pieces::OlderPieces;
 use super::file_permits::FilePermit;
 use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
 use super::receiving::Receiving;
@@ -51,7 +50,6 @@ pub struct CopyFile {
     partial: PartialFile,
     /// Hash of the parts that came, as long as they come from the front on.
     parts: Mutex<Option<HashedParts>>,
-    older: OnceLock<OlderPieces>,
     found: OnceLock<FileCandidate>,
 }
 
@@ -68,7 +66,6 @@ impl CopyFile {
             staged: Mutex::default(),
             partial: PartialFile::default(),
             parts: Mutex::default(),
-            older: OnceLock::new(),
             found: OnceLock::new(),
         })
     }
