@@ -173,10 +173,18 @@ impl GetUnderWay {
         let record = record.map_err(|error| words::io("note", &self.service.home.resume(), &error))?;
         let target = Arc::new(FileTarget::new(destination, record, Arc::clone(&self.service.store)));
         target.set_about(&about);
-        let group = group(destination, &about, layout.as_ref());
-        let fetched = match self.take_found(&target, &group, &about).await {
-            Some(taken) => taken.inspect(|taken| summary.kept += taken.size),
-            None => self.fetch(&target, (layout, group), events, summary).await,
+        let mut group = group(destination, &about, layout.as_ref());
+        let fetched = match self.look_around(&group).await {
+            Some((oid, Use::Whole(bytes))) => {
+                summary.kept += bytes.len() as u64;
+                self.take(&target, oid, bytes, &about).await
+            }
+            Some((_, Use::Pieces(older, path))) => {
+                target.set_older(older);
+                group.destination = Some(path);
+                self.fetch(&target, (layout, group), events, summary).await
+            }
+            Some((_, Use::Nothing)) | None => self.fetch(&target, (layout, group), events, summary).await,
         };
         let failure = target.failure();
         if let Some(FileError::Exists { .. }) = failure
@@ -217,34 +225,31 @@ impl GetUnderWay {
         fetched
     }
 
-    /// Looks for a file that is the same, or an older version, from which pieces are drawn then. The end if it is the same.
-    async fn take_found(
-        self: &Arc<Self>,
-        target: &Arc<FileTarget>,
-        group: &Group,
-        about: &About,
-    ) -> Option<Result<Fetched, FetchError>> {
+    /// Looks for a file that is the same, or an older version; with the name of what is wanted.
+    async fn look_around(&self, group: &Group) -> Option<(Oid, Use)> {
         let (older_files, group) = (self.older_files.clone()?, group.clone());
         let (oid, size) = (self.content().await?, group.size?);
-        let (target, about) = (Arc::clone(target), about.clone());
-        let taking = tokio::task::spawn_blocking(move || {
-            let found = older_files.find(&[&group]).pop().flatten()?;
-            match found.of_use(&oid, size) {
-                Use::Nothing => None,
-                Use::Pieces(older) => {
-                    target.set_older(older);
-                    None
-                }
-                Use::Whole(bytes) => {
-                    let taken = target.take(&oid, &bytes, &about).map_err(FetchError::Write);
-                    Some(taken.map(|()| {
-                        older_files.proved(true, size);
-                        Fetched { oid, size, about }
-                    }))
-                }
-            }
+        let looking = tokio::task::spawn_blocking(move || {
+            older_files.find(&[&group]).pop().flatten().map(|found| found.of_use(&oid, size))
         });
-        taking.await.ok().flatten()
+        Some((oid, looking.await.ok().flatten()?))
+    }
+
+    /// Takes all of a file that is the very same.
+    async fn take(
+        &self,
+        target: &Arc<FileTarget>,
+        oid: Oid,
+        bytes: Vec<u8>,
+        about: &About,
+    ) -> Result<Fetched, FetchError> {
+        let (target, about, size) = (Arc::clone(target), about.clone(), bytes.len() as u64);
+        let described = about.clone();
+        let taking = tokio::task::spawn_blocking(move || target.take(&oid, &bytes, &described));
+        let taken = taking.await.unwrap_or_else(|error| Err(error.into()));
+        taken.map_err(FetchError::Write)?;
+        self.older_files.iter().for_each(|older_files| older_files.proved(true, size));
+        Ok(Fetched { oid, size, about })
     }
 
     /// What was searched, and what files that are here were of use.

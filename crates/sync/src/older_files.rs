@@ -41,6 +41,7 @@ pub struct OlderFiles {
 /// A file that was found, open.
 #[derive(Debug)]
 pub struct FoundFile {
+    path: PathBuf,
     file: File,
     size: u64,
     is_same: bool,
@@ -51,8 +52,8 @@ pub struct FoundFile {
 pub enum Use {
     /// It is the very same: its bytes.
     Whole(Vec<u8>),
-    /// Pieces of it may be right.
-    Pieces(OlderFile),
+    /// Pieces of it may be right; its path, by which other parts of it are found.
+    Pieces(OlderFile, PathBuf),
     /// It is another file.
     Nothing,
 }
@@ -102,7 +103,7 @@ impl FoundFile {
     /// Of what use it is for the content `oid` of `size` bytes. Reads it if that is one piece.
     pub fn of_use(self, oid: &Oid, size: u64) -> Use {
         if size > WHOLE {
-            return Use::Pieces(OlderFile::new(self.file, self.size, size));
+            return Use::Pieces(OlderFile::new(self.file, self.size, size), self.path);
         }
         let mut bytes = vec![0; size as usize];
         let is_read = self.file.read_exact_at(&mut bytes, 0).is_ok();
@@ -161,5 +162,6 @@ fn open(machine: &Machine, root: &Path, candidate: &FileCandidate, size: u64) ->
     // What only its owner may read gets the mode that a stranger sends, unless it lies where that is written in any case.
     let is_open = || file.metadata().is_ok_and(|found| found.permissions().mode() & 0o044 != 0);
     let may_use = !candidate.is_outside() || is_open();
-    may_use.then_some(FoundFile { file, size: found.stamp.size, is_same })
+    let path = whole.path.below(Path::new("/"));
+    may_use.then_some(FoundFile { path, file, size: found.stamp.size, is_same })
 }

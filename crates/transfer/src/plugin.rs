@@ -149,8 +149,6 @@ pub struct ObjectFacts<'a> {
     pub read_rate: f64,
     /// Bytes that lay in its place and were right.
     pub kept: u64,
-    /// Bytes of what is likely an older version, wherever it lies; 0 if there is none.
-    pub older: u64,
     /// The file that it is.
     pub group: &'a Group,
 }

@@ -86,7 +86,7 @@ pub struct Group {
     pub size: Option<u64>,
     /// Its modification time, if known.
     pub modified: Option<Time>,
-    /// Path that it will have on this machine, if it will be a file.
+    /// Path that it will have on this machine, if it will be a file; that of a likely older version which was found elsewhere.
     pub destination: Option<PathBuf>,
     /// See [`Coverage`].
     pub coverage: Option<Coverage>,

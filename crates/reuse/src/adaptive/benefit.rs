@@ -313,7 +313,6 @@ mod tests {
             missing,
             read_rate,
             kept: 0,
-            older: 0,
             group: &group,
         };
         for (name, rate, arrived, missing, disk, pays) in [

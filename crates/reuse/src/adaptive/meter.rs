@@ -248,16 +248,8 @@ mod tests {
                 meter.ended(&oid, 65536, true, at(now));
                 meter.requested(oid, 65536, at(now));
             }
-            let facts = ObjectFacts {
-                oid,
-                asked_as: oid,
-                size,
-                missing,
-                read_rate: 0.0,
-                kept: 0,
-                older: 0,
-                group: &group,
-            };
+            let facts =
+                ObjectFacts { oid, asked_as: oid, size, missing, read_rate: 0.0, kept: 0, group: &group };
             if meter.wants_recipe(&facts, |_| is_promising, &over(round_trip), at(now)).is_some() {
                 return Some(now);
             }
@@ -329,7 +321,6 @@ mod tests {
             missing: 50 * MIB,
             read_rate: 0.0,
             kept: 0,
-            older: 0,
             group: &group,
         };
         assert_eq!(
@@ -354,16 +345,8 @@ mod tests {
         let at = Duration::from_millis;
         meter.requested(oid, FIRST_WINDOW, at(0));
         let size = 4096 * MIB;
-        let facts = ObjectFacts {
-            oid,
-            asked_as: oid,
-            size,
-            missing: size,
-            read_rate: 0.0,
-            kept: 0,
-            older: 0,
-            group: &group,
-        };
+        let facts =
+            ObjectFacts { oid, asked_as: oid, size, missing: size, read_rate: 0.0, kept: 0, group: &group };
         assert_eq!(
             meter.wants_recipe(&facts, |_| true, &over(at(40)), at(10)),
             Some(MeteredWant { kept: usize::MAX })

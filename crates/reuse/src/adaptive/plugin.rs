@@ -135,11 +135,10 @@ impl Adaptive {
     }
 }
 
-/// True if an older version was found, or a file lies where the object goes, which most likely is one.
+/// True if a file lies where the object goes: most likely an older version of it.
 fn is_promising(facts: &ObjectFacts<'_>) -> bool {
-    let there = || facts.group.destination.as_ref().and_then(|path| path.symlink_metadata().ok());
-    let is_large = |len| len >= facts.size / PROMISING_PART;
-    facts.older > 0 && is_large(facts.older) || there().is_some_and(|it| it.is_file() && is_large(it.len()))
+    let there = facts.group.destination.as_ref().and_then(|path| path.symlink_metadata().ok());
+    there.is_some_and(|there| there.is_file() && there.len() >= facts.size / PROMISING_PART)
 }
 
 /// True if the driver chooses where a want comes from.

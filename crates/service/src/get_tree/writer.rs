@@ -46,7 +46,7 @@ pub(super) struct TreeWriter {
 /// A file that is about to be asked for.
 struct WantedFile {
     target: Arc<TreeFile>,
-    group: Arc<Group>,
+    group: Group,
     size: u64,
     in_flight: mpsc::Sender<()>,
 }
@@ -82,7 +82,7 @@ impl WantedFile {
         let request = ObjectRequest {
             oid: target.oid,
             size: Some(size),
-            group,
+            group: Arc::new(group),
             target: Arc::clone(&target) as Arc<dyn Target>,
             recipe: None,
         };
@@ -107,9 +107,9 @@ struct Found {
 
 /// Writes files that are here, and returns the requests for the others, which are drawn from older versions if these are.
 fn after_looking(older_files: &Arc<OlderFiles>, wanted: Vec<WantedFile>) -> Vec<(ObjectRequest, OnDone)> {
-    let groups: Vec<_> = wanted.iter().map(|file| &*file.group).collect();
+    let groups: Vec<_> = wanted.iter().map(|file| &file.group).collect();
     let found = older_files.find(&groups);
-    let ask = |(file, found): (WantedFile, Option<FoundFile>)| {
+    let ask = |(mut file, found): (WantedFile, Option<FoundFile>)| {
         let Some(found) = found else { return Some(file.request(None)) };
         let is_same = found.is_same();
         match found.of_use(&file.target.oid, file.size) {
@@ -121,8 +121,9 @@ fn after_looking(older_files: &Arc<OlderFiles>, wanted: Vec<WantedFile>) -> Vec<
                 }
                 None
             }
-            Use::Pieces(older) => {
+            Use::Pieces(older, path) => {
                 file.target.set_older(older);
+                file.group.destination = Some(path);
                 Some(file.request(Some(Found { older_files: Arc::clone(older_files), is_same })))
             }
             Use::Nothing => {
@@ -277,13 +278,13 @@ impl TreeWriter {
     }
 
     fn ask(&mut self, target: TreeFile, size: u64, block: u64, in_flight: &mpsc::Sender<()>) {
-        let group = Arc::new(Group {
+        let group = Group {
             path: target.path.as_bytes().to_vec(),
             size: Some(size),
             modified: Some(target.metadata.modified),
             destination: Some(target.path.below(&self.tree.placing.base)),
             coverage: Some(Coverage { block }),
-        });
+        };
         let (target, in_flight) = (Arc::new(target), in_flight.clone());
         self.wanted.push(WantedFile { target, group, size, in_flight });
         if self.wanted.len() >= MAX_REQUESTS {

@@ -65,7 +65,6 @@ impl ObjectTable {
             missing,
             read_rate: active.comparison.rate(self.meter.now()),
             kept: active.comparison.kept(),
-            older: active.object.target.older().map_or(0, |older| older.size()),
             group: &active.object.group,
         })
     }

@@ -143,7 +143,6 @@ async fn pieces_that_wait_are_taken_back_when_a_recipe_is_wanted() {
             missing: SIZE - 3 * PIECE,
             read_rate: 0.0,
             kept: 0,
-            older: 0,
             group: &group,
         };
         let begun = Instant::now();
