@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
-use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Searched, Seconds, Summary};
+use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Seconds, Summary};
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_files::{FileError, SingleFile, display_name};
@@ -26,7 +26,7 @@ use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
-use towpath_sync::older_files::Use;
+use towpath_sync::older_files::{FoundFile, Use};
 use towpath_sync::search::searched;
 use towpath_words as words;
 
@@ -58,7 +58,7 @@ pub async fn get(
             let running = get.run(&request, &events, &mut summary);
             tokio::select! { result = running => result, never = waiting::report(&get, &events) => match never {} }
         };
-        summary.search = get.searched();
+        get.account(&mut summary);
         match result {
             Err(Failure::StartedOver) => tokio::time::sleep(PROGRESS_EVERY).await,
             Err(Failure::Error(error)) => return Err(error),
@@ -175,16 +175,13 @@ impl GetUnderWay {
         target.set_about(&about);
         let mut group = group(destination, &about, layout.as_ref());
         let fetched = match self.look_around(&group).await {
-            Some((oid, Use::Whole(bytes))) => {
-                summary.kept += bytes.len() as u64;
-                self.take(&target, oid, bytes, &about).await
-            }
-            Some((_, Use::Pieces(older, path))) => {
+            Some((oid, Use::Whole(bytes))) => self.take(&target, oid, bytes, &about).await,
+            Some((_, Use::Pieces(FoundFile { older, path, .. }))) => {
                 target.set_older(older);
                 group.destination = Some(path);
                 self.fetch(&target, (layout, group), events, summary).await
             }
-            Some((_, Use::Nothing)) | None => self.fetch(&target, (layout, group), events, summary).await,
+            None => self.fetch(&target, (layout, group), events, summary).await,
         };
         let failure = target.failure();
         if let Some(FileError::Exists { .. }) = failure
@@ -228,10 +225,8 @@ impl GetUnderWay {
     /// Looks for a file that is the same, or an older version; with the name of what is wanted.
     async fn look_around(&self, group: &Group) -> Option<(Oid, Use)> {
         let (older_files, group) = (self.older_files.clone()?, group.clone());
-        let (oid, size) = (self.content().await?, group.size?);
-        let looking = tokio::task::spawn_blocking(move || {
-            older_files.find(&[&group]).pop().flatten().map(|found| found.of_use(&oid, size))
-        });
+        let oid = self.content().await.unwrap_or(self.oid);
+        let looking = tokio::task::spawn_blocking(move || older_files.find(&[(&group, oid)]).pop().flatten());
         Some((oid, looking.await.ok().flatten()?))
     }
 
@@ -248,16 +243,18 @@ impl GetUnderWay {
         let taking = tokio::task::spawn_blocking(move || target.take(&oid, &bytes, &described));
         let taken = taking.await.unwrap_or_else(|error| Err(error.into()));
         taken.map_err(FetchError::Write)?;
-        self.older_files.iter().for_each(|older_files| older_files.proved(true, size));
+        self.older_files.iter().for_each(|older_files| older_files.took(size));
         Ok(Fetched { oid, size, about })
     }
 
-    /// What was searched, and what files that are here were of use.
-    fn searched(&self) -> Option<Searched> {
-        let mut searched = searched(&self.plugins.adaptive.as_ref()?.account());
-        let made = self.older_files.as_ref().map(|older_files| older_files.account());
-        (searched.changed, searched.by_change) = made.unwrap_or_default();
-        Some(searched)
+    /// Tells what was searched, and what was made of files that are here.
+    fn account(&self, summary: &mut Summary) {
+        summary.search = self.plugins.adaptive.as_ref().map(|adaptive| searched(&adaptive.account()));
+        let made = self.older_files.as_ref().map(|older_files| older_files.account()).unwrap_or_default();
+        if let Some(search) = &mut summary.search {
+            (search.changed, search.by_change) = (made.files, made.bytes);
+        }
+        summary.kept += made.whole;
     }
 
     /// The file at `destination`, if it is this very object; an error if it is anything else.

@@ -7,10 +7,11 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
+use rayon::prelude::*;
 use towpath_content::Oid;
+use towpath_content::lock::lock;
 use towpath_content::pieces::MIN_LOG2;
 use towpath_files::RelPath;
 use towpath_reuse::adaptive::Adaptive;
@@ -34,28 +35,46 @@ pub struct OlderFiles {
     adaptive: Arc<Adaptive>,
     /// The person's limit to the network's rate; 0 if there is none.
     limit: f64,
-    files: AtomicU64,
-    bytes: AtomicU64,
+    made: Mutex<Made>,
 }
 
-/// A file that was found, open.
-#[derive(Debug)]
-pub struct FoundFile {
-    path: PathBuf,
-    file: File,
-    size: u64,
-    is_same: bool,
+/// Account of what was made of files that were found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Made {
+    /// Files.
+    pub files: u64,
+    /// Bytes that did not have to come.
+    pub bytes: u64,
+    /// Of these, bytes of files that were taken as a whole, of which no session knows.
+    pub whole: u64,
 }
 
-/// What a found file proves to be of use for.
+/// Use of a file that was found.
 #[derive(Debug)]
 pub enum Use {
     /// It is the very same: its bytes.
     Whole(Vec<u8>),
-    /// Pieces of it may be right; its path, by which other parts of it are found.
-    Pieces(OlderFile, PathBuf),
-    /// It is another file.
-    Nothing,
+    /// Pieces of it may be right.
+    Pieces(FoundFile),
+}
+
+/// A file that may be an older version of a new one.
+#[derive(Debug)]
+pub struct FoundFile {
+    /// The file, open.
+    pub older: OlderFile,
+    /// Its path, by which other parts of it are found.
+    pub path: PathBuf,
+    /// It is taken for the same, rather than for an older version.
+    pub is_same: bool,
+}
+
+/// A candidate that is still what was seen, open.
+struct OpenCandidate {
+    file: File,
+    size: u64,
+    path: PathBuf,
+    is_same: bool,
 }
 
 impl OlderFiles {
@@ -66,52 +85,70 @@ impl OlderFiles {
             search: CandidateSearch::new(Some(scope)).in_pieces(),
             adaptive,
             limit: limit_rate as f64,
-            files: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
+            made: Mutex::default(),
         }
     }
 
-    /// For each of some new files one that may be of use; none while the network is fast. Blocks.
-    pub fn find(&self, files: &[&Group]) -> Vec<Option<FoundFile>> {
+    /// For each of some new files, with the names of their contents, one that is of use; none while the network is fast.
+    /// Reads those that are of one piece. Blocks.
+    pub fn find(&self, files: &[(&Group, Oid)]) -> Vec<Option<Use>> {
         let network = self.adaptive.network(&self.adaptive.path()).or_limit(self.limit);
-        find(&self.search, &self.root, network, files)
+        let groups: Vec<_> = files.iter().map(|(group, _)| *group).collect();
+        let found = candidates(&self.search, &self.root, network, &groups);
+        let of_use = |(&(group, oid), found): (&(&Group, Oid), Option<OpenCandidate>)| {
+            let (found, size) = (found?, group.size?);
+            let is_same = found.is_same;
+            let of_use = of_use(found, size, &oid);
+            if of_use.is_none() {
+                self.proved(is_same, 0);
+            }
+            of_use
+        };
+        files.par_iter().zip(found).map(of_use).collect()
     }
 
-    /// Notes that so many bytes of a found file were right.
+    /// Notes that a file of so many bytes was the very same, and taken over.
+    pub fn took(&self, size: u64) {
+        self.proved(true, size);
+        lock(&self.made).whole += size;
+    }
+
+    /// Notes that so many bytes of a found file were right, which was taken for the same or for an older version.
     pub fn proved(&self, is_same: bool, bytes: u64) {
         let is_hit = bytes > 0;
         match is_same {
             true => self.search.proved_same(is_hit),
             false => self.search.proved_base(is_hit),
         }
-        self.files.fetch_add(is_hit.into(), Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let mut made = lock(&self.made);
+        made.files += u64::from(is_hit);
+        made.bytes += bytes;
     }
 
-    /// How many files were made of others, and how many bytes did not have to come.
-    pub fn account(&self) -> (u64, u64) {
-        (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
-    }
-}
-
-impl FoundFile {
-    /// True if it is taken for the same, not for an older version.
-    pub const fn is_same(&self) -> bool {
-        self.is_same
-    }
-
-    /// Of what use it is for the content `oid` of `size` bytes. Reads it if that is one piece.
-    pub fn of_use(self, oid: &Oid, size: u64) -> Use {
-        if size > WHOLE {
-            return Use::Pieces(OlderFile::new(self.file, self.size, size), self.path);
-        }
-        let mut bytes = vec![0; size as usize];
-        let is_read = self.file.read_exact_at(&mut bytes, 0).is_ok();
-        if is_read && Oid::of(&bytes) == *oid { Use::Whole(bytes) } else { Use::Nothing }
+    /// What was made of files so far.
+    pub fn account(&self) -> Made {
+        *lock(&self.made)
     }
 }
 
-fn find(search: &CandidateSearch, root: &Path, network: Network, files: &[&Group]) -> Vec<Option<FoundFile>> {
+/// Use of a file for one of `size` bytes that are called `oid`.
+fn of_use(found: OpenCandidate, size: u64, oid: &Oid) -> Option<Use> {
+    let OpenCandidate { file, size: older, path, is_same } = found;
+    if size > WHOLE {
+        return Some(Use::Pieces(FoundFile { older: OlderFile::new(file, older, size), path, is_same }));
+    }
+    let mut bytes = vec![0; size as usize];
+    let is_it = file.read_exact_at(&mut bytes, 0).is_ok() && Oid::of(&bytes) == *oid;
+    is_it.then_some(Use::Whole(bytes))
+}
+
+/// Candidates for files, open.
+fn candidates(
+    search: &CandidateSearch,
+    root: &Path,
+    network: Network,
+    files: &[&Group],
+) -> Vec<Option<OpenCandidate>> {
     let sought: Vec<_> =
         files.iter().enumerate().filter_map(|(at, file)| Some((at, Wanted::of(file, root)?))).collect();
     let mut found: Vec<_> = files.iter().map(|_| None).collect();
@@ -123,7 +160,7 @@ fn find(search: &CandidateSearch, root: &Path, network: Network, files: &[&Group
     let machine = if candidates.iter().any(Option::is_some) { Machine::open() } else { None };
     let Some(machine) = machine else { return found };
     for ((at, wanted), candidate) in sought.iter().zip(candidates) {
-        found[*at] = candidate.and_then(|candidate| open(&machine, root, &candidate, wanted.size));
+        found[*at] = candidate.and_then(|candidate| open(&machine, root, &candidate));
     }
     found
 }
@@ -148,12 +185,9 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Opens a candidate that may be of use for so many bytes.
-fn open(machine: &Machine, root: &Path, candidate: &FileCandidate, size: u64) -> Option<FoundFile> {
+/// Opens a candidate, if it may be used.
+fn open(machine: &Machine, root: &Path, candidate: &FileCandidate) -> Option<OpenCandidate> {
     let (found, is_same) = (&candidate.file, candidate.is_same());
-    if size <= WHOLE && !(is_same && found.stamp.size == size) {
-        return None;
-    }
     let whole = match candidate.is_outside() {
         true => found.clone(),
         false => Present { path: from_root(&found.path.below(root))?, stamp: found.stamp },
@@ -163,5 +197,101 @@ fn open(machine: &Machine, root: &Path, candidate: &FileCandidate, size: u64) ->
     let is_open = || file.metadata().is_ok_and(|found| found.permissions().mode() & 0o044 != 0);
     let may_use = !candidate.is_outside() || is_open();
     let path = whole.path.below(Path::new("/"));
-    may_use.then_some(FoundFile { path, file, size: found.stamp.size, is_same })
+    may_use.then_some(OpenCandidate { path, file, size: found.stamp.size, is_same })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::time::Duration;
+
+    use towpath_transfer::following::Older;
+
+    use super::*;
+
+    const SLOW: Network = Network { rate: 1e4, round_trip: Duration::ZERO };
+    const FAST: Network = Network { rate: 1e9, round_trip: Duration::ZERO };
+    const SIZE: u64 = 1 << 20;
+
+    fn place(path: &Path, mode: u32) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        File::create(path).unwrap().set_len(SIZE).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// The path of what is found for a file of a get into `start`, of a stranger or of somebody who may know all.
+    fn found(start: &Path, path: &str, is_stranger: bool, network: Network) -> Option<PathBuf> {
+        let scope = Scope {
+            start: start.into(),
+            beyond_destination: !is_stranger,
+            not_below: true,
+            ..Scope::default()
+        };
+        let search = CandidateSearch::new(Some(scope)).in_pieces();
+        let group = Group { size: Some(SIZE + 1), destination: Some(start.join(path)), ..Group::default() };
+        let mut found = candidates(&search, start, network, &[&group, &Group::default()]);
+        assert!(found.pop().unwrap().is_none(), "it has no place");
+        found.pop().flatten().map(|found| found.path)
+    }
+
+    #[test]
+    fn a_stranger_draws_on_what_lies_beside_it_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["to/app-1.0", "to/v1/x", "to/.tow-0123456789abcdef", "beside/y"] {
+            place(&root.join(name), 0o600);
+        }
+        std::os::unix::fs::symlink("app-1.0", root.join("to/link-1.0")).unwrap();
+        let to = root.join("to");
+        for (path, stranger, known) in [
+            ("app-1.1", Some("to/app-1.0"), Some("to/app-1.0")),
+            ("v2/x", None, Some("to/v1/x")),
+            ("y", None, None),
+            ("link-1.1", None, None),
+            ("v2/nothing.like.it", None, None),
+        ] {
+            for (is_stranger, expected) in [(true, stranger), (false, known)] {
+                let expected = expected.map(|path| root.join(path));
+                assert_eq!(found(&to, path, is_stranger, SLOW), expected, "{path} {is_stranger}");
+            }
+            assert_eq!(found(&to, path, false, FAST), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_only_its_owner_may_read_is_drawn_from_in_the_destination_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (old, new) = (root.join("old/a file of this name"), root.join("new"));
+        fs::create_dir(&new).unwrap();
+        for (mode, is_found) in [(0o600, false), (0o711, false), (0o640, true), (0o644, true)] {
+            place(&old, mode);
+            let found = found(&new, "a file of this name", false, SLOW);
+            assert_eq!(found, is_found.then(|| old.clone()), "{mode:o}");
+            assert_eq!(self::found(&new, "a file of this name", true, SLOW), None);
+        }
+    }
+
+    #[test]
+    fn one_piece_is_the_very_same_or_of_no_use_and_more_are_compared_one_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let open = || {
+            fs::write(&path, b"content").unwrap();
+            let file = File::open(&path).unwrap();
+            OpenCandidate { file, size: 7, path: path.clone(), is_same: true }
+        };
+        let oid = Oid::of(b"content");
+        assert!(matches!(of_use(open(), 7, &oid), Some(Use::Whole(bytes)) if bytes == b"content"));
+        for (size, oid) in [(7, Oid::of(b"another")), (6, oid), (8, oid), (WHOLE, oid)] {
+            assert!(of_use(open(), size, &oid).is_none(), "{size}");
+        }
+        let opened = open();
+        fs::write(&path, b"changed").unwrap();
+        assert!(of_use(opened, 7, &oid).is_none());
+        let more = of_use(open(), WHOLE + 1, &oid);
+        assert!(
+            matches!(more, Some(Use::Pieces(found)) if found.older.size() == 7 && found.older.in_place() == 7)
+        );
+    }
 }

@@ -167,3 +167,40 @@ fn io_error(error: &FileError) -> io::Error {
     };
     io::Error::new(kind, error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use towpath_files::SingleFile;
+
+    use super::*;
+
+    #[test]
+    fn an_older_version_is_drawn_from_where_nothing_was_left_and_followed_if_it_is_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("old"), [1; 60]).unwrap();
+        for left in [vec![], vec![0..20]] {
+            let file = SingleFile::create(&at("new"), 100).unwrap();
+            let partial = PartialFile::default();
+            partial.set_older(OlderFile::new(File::open(at("old")).unwrap(), 60, 100));
+            partial.begin(file.body(), left.clone());
+            assert_eq!(partial.existing(), [0..60]);
+            assert_eq!(partial.older().is_some(), left.is_empty());
+            let read = |range: Range<u64>| {
+                let mut bytes = vec![9; (range.end - range.start) as usize];
+                partial.read_existing(range.start, &mut bytes).unwrap();
+                partial.keep(range.start, &bytes, || partial.write(range.start, &bytes, false)).unwrap();
+                bytes
+            };
+            assert_eq!(read(20..40), [1; 20]);
+            assert_eq!(read(0..20), [u8::from(left.is_empty()); 20]);
+            assert_eq!(partial.drawn(), if left.is_empty() { 40 } else { 20 });
+            let mut written = vec![9; 100];
+            partial.read(0, &mut written).unwrap();
+            assert_eq!(written[20..60], [[1; 20], [0; 20]].concat());
+            file.discard().unwrap();
+        }
+    }
+}

@@ -17,6 +17,7 @@ situations![
     what_is_the_same_under_another_name_costs_nothing,
     a_tree_beside_its_older_version_costs_what_is_new,
     a_strangers_tree_draws_on_no_tree_beside_it,
+    an_update_draws_on_what_lies_beside_a_new_file,
     what_only_seems_to_be_a_version_comes_whole,
     a_file_that_changes_while_it_is_drawn_from_does_no_harm,
     nothing_alike_is_looked_for_if_that_is_not_wanted,
@@ -116,6 +117,26 @@ fn a_strangers_tree_draws_on_no_tree_beside_it() {
     let summary = got(&world, &source, FASTER, "");
     assert!(summary.fetched() >= SIZE, "{}", summary.0);
     assert_eq!(searched(&summary, "changed"), 0, "{}", summary.0);
+}
+
+fn an_update_draws_on_what_lies_beside_a_new_file() {
+    let world = World::new();
+    let source = world.there.sender.path("tree");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("app-1.1.tar"), newer(1)).unwrap();
+    file(&world.at("dest/app-1.0.tar"), 1, SIZE);
+    for name in [source.join("new"), world.at("dest/old")] {
+        file(&name, 3, 200_000);
+        dress(&name, 0o644, 7);
+    }
+    let (_share, ticket) = shared(&world, &source);
+    let words = format!("--limit-rate {SLOW} --update");
+    let summary = get(&world, &ticket, &words).end().summary();
+    for name in ["app-1.1.tar", "new"] {
+        assert_same(&source.join(name), &world.at("dest").join(name));
+    }
+    assert!(summary.fetched() < LITTLE, "{}", summary.0);
+    assert_eq!(searched(&summary, "changed"), 2, "{}", summary.0);
 }
 
 fn what_only_seems_to_be_a_version_comes_whole() {

@@ -76,8 +76,8 @@ impl Inline {
 }
 
 impl WantedFile {
-    /// The request for it; `made_of`: it is told what proved right of a file that was found.
-    fn request(self, made_of: Option<Found>) -> (ObjectRequest, OnDone) {
+    /// The request for it; `guess` is told what proved right.
+    fn request(self, guess: Option<Guess>) -> (ObjectRequest, OnDone) {
         let Self { target, group, size, in_flight } = self;
         let request = ObjectRequest {
             oid: target.oid,
@@ -87,7 +87,7 @@ impl WantedFile {
             recipe: None,
         };
         let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
-            if let Some(Found { older_files, is_same }) = made_of {
+            if let Some(Guess { older_files, is_same }) = guess {
                 older_files.proved(is_same, target.drawn());
             }
             if let Err(error) = result {
@@ -99,37 +99,29 @@ impl WantedFile {
     }
 }
 
-/// A file that pieces are drawn from, as a guess.
-struct Found {
+/// The guess that pieces are in a file that was found.
+struct Guess {
     older_files: Arc<OlderFiles>,
     is_same: bool,
 }
 
 /// Writes files that are here, and returns the requests for the others, which are drawn from older versions if these are.
 fn after_looking(older_files: &Arc<OlderFiles>, wanted: Vec<WantedFile>) -> Vec<(ObjectRequest, OnDone)> {
-    let groups: Vec<_> = wanted.iter().map(|file| &file.group).collect();
-    let found = older_files.find(&groups);
-    let ask = |(mut file, found): (WantedFile, Option<FoundFile>)| {
-        let Some(found) = found else { return Some(file.request(None)) };
-        let is_same = found.is_same();
-        match found.of_use(&file.target.oid, file.size) {
-            Use::Whole(bytes) => {
-                older_files.proved(is_same, file.size);
-                file.target.tree.kept.fetch_add(file.size, Ordering::Relaxed);
-                if let Err(error) = file.target.take_whole(&bytes) {
-                    file.target.ended(&FetchError::Write(error));
-                }
-                None
+    let files: Vec<_> = wanted.iter().map(|file| (&file.group, file.target.oid)).collect();
+    let found = older_files.find(&files);
+    let ask = |(mut file, found): (WantedFile, Option<Use>)| match found {
+        None => Some(file.request(None)),
+        Some(Use::Whole(bytes)) => {
+            match file.target.take_whole(&bytes) {
+                Ok(()) => older_files.took(file.size),
+                Err(error) => file.target.ended(&FetchError::Write(error)),
             }
-            Use::Pieces(older, path) => {
-                file.target.set_older(older);
-                file.group.destination = Some(path);
-                Some(file.request(Some(Found { older_files: Arc::clone(older_files), is_same })))
-            }
-            Use::Nothing => {
-                older_files.proved(is_same, 0);
-                Some(file.request(None))
-            }
+            None
+        }
+        Some(Use::Pieces(FoundFile { older, path, is_same })) => {
+            file.target.set_older(older);
+            file.group.destination = Some(path);
+            Some(file.request(Some(Guess { older_files: Arc::clone(older_files), is_same })))
         }
     };
     wanted.into_par_iter().zip(found).filter_map(ask).collect()

@@ -51,6 +51,16 @@ impl CopyFile {
         Some(OlderFile::new(file, old.size, self.size()))
     }
 
+    /// There is what may be an older version of it, elsewhere.
+    pub fn set_older(&self, older: OlderFile) {
+        self.partial.set_older(older);
+    }
+
+    /// Bytes of its older version that were taken over in their places.
+    pub fn drawn(&self) -> u64 {
+        self.partial.drawn()
+    }
+
     /// Makes room up to `end`.
     fn grow(&self, end: u64) -> io::Result<()> {
         if end > self.size() {
