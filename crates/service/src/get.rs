@@ -32,6 +32,8 @@ use towpath_words as words;
 
 /// Number of times a get begins anew when the producer of a live object does.
 const MAX_STARTS: usize = 20;
+/// A file of at most so many bytes is here as soon as another one was found: its first piece comes with its description.
+const SOON_HERE: u64 = 64 << 10;
 
 /// Fetches what `request` names; events come while it goes on.
 pub async fn get(
@@ -225,6 +227,7 @@ impl GetUnderWay {
     /// Looks for a file that is the same, or an older version; with the name of what is wanted.
     async fn look_around(&self, group: &Group) -> Option<(Oid, Use)> {
         let (older_files, group) = (self.older_files.clone()?, group.clone());
+        group.size.filter(|size| *size > SOON_HERE)?;
         let oid = self.content().await.unwrap_or(self.oid);
         let looking = tokio::task::spawn_blocking(move || older_files.find(&[(&group, oid)]).pop().flatten());
         Some((oid, looking.await.ok().flatten()?))

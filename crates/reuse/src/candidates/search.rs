@@ -267,8 +267,8 @@ mod tests {
         for (path, size, time, whole, in_pieces) in [
             ("v2/small", piece, 2, Some("v1/small"), None),
             ("v2/more", piece + 1, 2, Some("v1/more"), Some("v1/more")),
-            ("new", large, 5, None, Some("old")),
-            ("new", large, 6, None, None),
+            ("dir/new", large, 5, None, Some("old")),
+            ("dir/new", large, 6, None, None),
         ] {
             let path = path_of(path);
             let sought = Sought { path: &path, size, modified: at(time) };
