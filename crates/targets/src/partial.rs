@@ -181,12 +181,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("old"), [1; 60]).unwrap();
-        for left in [vec![], vec![0..20]] {
+        for left in [None, Some(0..20)] {
+            let left: Vec<_> = left.into_iter().collect();
             let file = SingleFile::create(&at("new"), 100).unwrap();
             let partial = PartialFile::default();
             partial.set_older(OlderFile::new(File::open(at("old")).unwrap(), 60, 100));
             partial.begin(file.body(), left.clone());
-            assert_eq!(partial.existing(), [0..60]);
+            assert!(partial.existing().iter().eq([&(0..60)]));
             assert_eq!(partial.older().is_some(), left.is_empty());
             let read = |range: Range<u64>| {
                 let mut bytes = vec![9; (range.end - range.start) as usize];

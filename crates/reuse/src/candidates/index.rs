@@ -194,7 +194,7 @@ impl Prune for OwnFiles {
     fn leave(&mut self) {}
 
     fn shows(&mut self, _: &RelPath, name: &[u8], is_dir: bool) -> bool {
-        !is_temporary_name(name) && !(is_dir && self.is_flat)
+        !(is_temporary_name(name) || is_dir && self.is_flat)
     }
 }
 
