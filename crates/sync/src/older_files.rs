@@ -159,7 +159,7 @@ fn candidates(
     let candidates = search.find(root, |_| network, &asked);
     let machine = if candidates.iter().any(Option::is_some) { Machine::open() } else { None };
     let Some(machine) = machine else { return found };
-    for ((at, wanted), candidate) in sought.iter().zip(candidates) {
+    for ((at, _), candidate) in sought.iter().zip(candidates) {
         found[*at] = candidate.and_then(|candidate| open(&machine, root, &candidate));
     }
     found

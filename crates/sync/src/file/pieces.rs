@@ -26,9 +26,12 @@ impl CopyFile {
     fn open(&self, size: u64) -> Result<Begun, FileError> {
         let placing = self.receiving.placing()?;
         let key = self.key();
-        let reopen = |name: &str| placing.destination.staging().reopen_for(&self.wanted.path, name);
         let older = self.open_older();
-        if let Some(left) = placing.left_of(&key, size, reopen)? {
+        let left = match self.untouched_rest(size)? {
+            None => self.left(placing, &key, size)?,
+            rest => rest,
+        };
+        if let Some(left) = left {
             older.into_iter().for_each(|older| self.partial.set_older(older));
             return Ok(left);
         }
