@@ -26,7 +26,7 @@ use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
-use towpath_sync::older_files::{FoundFile, Use};
+use towpath_sync::older_files::{FoundFile, Use, WHOLE};
 use towpath_sync::search::searched;
 use towpath_words as words;
 
@@ -227,8 +227,11 @@ impl GetUnderWay {
     /// Looks for a file that is the same, or an older version; with the name of what is wanted.
     async fn look_around(&self, group: &Group) -> Option<(Oid, Use)> {
         let (older_files, group) = (self.older_files.clone()?, group.clone());
-        group.size.filter(|size| *size > SOON_HERE)?;
-        let oid = self.content().await.unwrap_or(self.oid);
+        let oid = match group.size.filter(|size| *size > SOON_HERE)? {
+            ..=WHOLE => self.content().await?,
+            // Its pieces are compared by their values.
+            _ => self.oid,
+        };
         let looking = tokio::task::spawn_blocking(move || older_files.find(&[(&group, oid)]).pop().flatten());
         Some((oid, looking.await.ok().flatten()?))
     }

@@ -25,7 +25,7 @@ use towpath_targets::older::OlderFile;
 use towpath_transfer::{Group, TransferPlugin};
 
 /// A file of at most so many bytes is one piece: it is here as a whole, or fetched.
-const WHOLE: u64 = 1 << MIN_LOG2;
+pub const WHOLE: u64 = 1 << MIN_LOG2;
 
 /// See the head of this module.
 pub struct OlderFiles {
