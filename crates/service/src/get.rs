@@ -26,7 +26,7 @@ use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
-use towpath_sync::older_files::{FoundFile, Use, WHOLE};
+use towpath_sync::older_files::{Use, WHOLE};
 use towpath_sync::search::searched;
 use towpath_words as words;
 
@@ -178,9 +178,9 @@ impl GetUnderWay {
         let mut group = group(destination, &about, layout.as_ref());
         let fetched = match self.look_around(&group).await {
             Some((oid, Use::Whole(bytes))) => self.take(&target, oid, bytes, &about).await,
-            Some((_, Use::Pieces(FoundFile { older, path, .. }))) => {
-                target.set_older(older);
-                group.destination = Some(path);
+            Some((_, Use::Pieces(found))) => {
+                found.show_to_search(&mut group);
+                target.set_older(found.older);
                 self.fetch(&target, (layout, group), events, summary).await
             }
             None => self.fetch(&target, (layout, group), events, summary).await,

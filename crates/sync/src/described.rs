@@ -29,7 +29,7 @@ use crate::file_result::{FileResult, Settling};
 use crate::host::Host;
 use crate::merge::{Destined, Merge};
 use crate::message::violation;
-use crate::older_files::{FoundFile, OlderFiles, Use};
+use crate::older_files::{OlderFiles, Use};
 use crate::receiving::Receiving;
 use crate::supply::Supplier;
 
@@ -262,6 +262,7 @@ impl DescribedSupplier {
             modified: Some(file.wanted().metadata.modified),
             destination: file.destination(),
             coverage: block.map(|block| Coverage { block }),
+            older: None,
         };
         let count = {
             let mut wanted = lock(&self.wanted);
@@ -307,10 +308,10 @@ impl DescribedSupplier {
                 }
                 None
             }
-            Some(Use::Pieces(FoundFile { older, path, is_same })) => {
-                wanted.file.set_older(older);
-                wanted.group.destination = Some(path);
-                Some(self.request(wanted, Some(is_same)))
+            Some(Use::Pieces(found)) => {
+                found.show_to_search(&mut wanted.group);
+                wanted.file.set_older(found.older);
+                Some(self.request(wanted, Some(found.is_same)))
             }
         });
         let replaced = replaced.into_iter().map(|wanted| self.request(wanted, None));

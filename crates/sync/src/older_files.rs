@@ -63,10 +63,10 @@ pub enum Use {
 pub struct FoundFile {
     /// The file, open.
     pub older: OlderFile,
-    /// Its path, by which other parts of it are found.
-    pub path: PathBuf,
     /// It is taken for the same, rather than for an older version.
     pub is_same: bool,
+    path: PathBuf,
+    is_guess: bool,
 }
 
 /// A candidate that is still what was seen, open.
@@ -75,6 +75,8 @@ struct OpenCandidate {
     size: u64,
     path: PathBuf,
     is_same: bool,
+    /// It may be quite another file.
+    is_guess: bool,
 }
 
 impl OlderFiles {
@@ -131,11 +133,20 @@ impl OlderFiles {
     }
 }
 
+impl FoundFile {
+    /// Has the search find other parts of it: near it first, unless it may be quite another file.
+    pub fn show_to_search(&self, group: &mut Group) {
+        let place = if self.is_guess { &mut group.older } else { &mut group.destination };
+        *place = Some(self.path.clone());
+    }
+}
+
 /// Use of a file for one of `size` bytes that are called `oid`.
 fn of_use(found: OpenCandidate, size: u64, oid: &Oid) -> Option<Use> {
-    let OpenCandidate { file, size: older, path, is_same } = found;
+    let OpenCandidate { file, size: older, path, is_same, is_guess } = found;
     if size > WHOLE {
-        return Some(Use::Pieces(FoundFile { older: OlderFile::new(file, older, size), path, is_same }));
+        let older = OlderFile::new(file, older, size);
+        return Some(Use::Pieces(FoundFile { older, is_same, path, is_guess }));
     }
     let mut bytes = vec![0; size as usize];
     let is_it = file.read_exact_at(&mut bytes, 0).is_ok() && Oid::of(&bytes) == *oid;
@@ -159,8 +170,8 @@ fn candidates(
     let candidates = search.find(root, |_| network, &asked);
     let machine = if candidates.iter().any(Option::is_some) { Machine::open() } else { None };
     let Some(machine) = machine else { return found };
-    for ((at, _), candidate) in sought.iter().zip(candidates) {
-        found[*at] = candidate.and_then(|candidate| open(&machine, root, &candidate));
+    for ((at, wanted), candidate) in sought.iter().zip(candidates) {
+        found[*at] = candidate.and_then(|candidate| open(&machine, root, &candidate, wanted.size));
     }
     found
 }
@@ -185,8 +196,8 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Opens a candidate, if it may be used.
-fn open(machine: &Machine, root: &Path, candidate: &FileCandidate) -> Option<OpenCandidate> {
+/// Opens a candidate for a file of `size` bytes, if it may be used.
+fn open(machine: &Machine, root: &Path, candidate: &FileCandidate, size: u64) -> Option<OpenCandidate> {
     let (found, is_same) = (&candidate.file, candidate.is_same());
     let whole = match candidate.is_outside() {
         true => found.clone(),
@@ -197,7 +208,13 @@ fn open(machine: &Machine, root: &Path, candidate: &FileCandidate) -> Option<Ope
     let is_open = || file.metadata().is_ok_and(|found| found.permissions().mode() & 0o044 != 0);
     let may_use = !candidate.is_outside() || is_open();
     let path = whole.path.below(Path::new("/"));
-    may_use.then_some(OpenCandidate { path, file, size: found.stamp.size, is_same })
+    may_use.then_some(OpenCandidate {
+        file,
+        size: found.stamp.size,
+        path,
+        is_same,
+        is_guess: candidate.is_guess(size),
+    })
 }
 
 #[cfg(test)]
@@ -279,7 +296,7 @@ mod tests {
         let open = || {
             fs::write(&path, b"content").unwrap();
             let file = File::open(&path).unwrap();
-            OpenCandidate { file, size: 7, path: path.clone(), is_same: true }
+            OpenCandidate { file, size: 7, path: path.clone(), is_same: true, is_guess: false }
         };
         let oid = Oid::of(b"content");
         assert!(matches!(of_use(open(), 7, &oid), Some(Use::Whole(bytes)) if bytes == b"content"));

@@ -12,7 +12,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{self, Entry, Kind, LEFT_OUT, Located};
 use towpath_files::{FileError, Overwrite, RelPath, Selected, Selection, display_name};
-use towpath_sync::older_files::{FoundFile, OlderFiles, Use};
+use towpath_sync::older_files::{OlderFiles, Use};
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
@@ -118,10 +118,11 @@ fn after_looking(older_files: &Arc<OlderFiles>, wanted: Vec<WantedFile>) -> Vec<
             }
             None
         }
-        Some(Use::Pieces(FoundFile { older, path, is_same })) => {
-            file.target.set_older(older);
-            file.group.destination = Some(path);
-            Some(file.request(Some(Guess { older_files: Arc::clone(older_files), is_same })))
+        Some(Use::Pieces(found)) => {
+            found.show_to_search(&mut file.group);
+            file.target.set_older(found.older);
+            let guess = Guess { older_files: Arc::clone(older_files), is_same: found.is_same };
+            Some(file.request(Some(guess)))
         }
     };
     wanted.into_par_iter().zip(found).filter_map(ask).collect()
@@ -276,6 +277,7 @@ impl TreeWriter {
             modified: Some(target.metadata.modified),
             destination: Some(target.path.below(&self.tree.placing.base)),
             coverage: Some(Coverage { block }),
+            older: None,
         };
         let (target, in_flight) = (Arc::new(target), in_flight.clone());
         self.wanted.push(WantedFile { target, group, size, in_flight });
