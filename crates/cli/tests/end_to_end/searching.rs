@@ -151,14 +151,17 @@ fn a_directory_that_was_asked_for_is_searched() {
 
 fn an_allowed_nodes_ticket_draws_from_anywhere() {
     let world = World::new();
-    file(&world.source(), 1, SIZE);
+    // Other situations have files of the usual name, which are looked at first.
+    let source = world.there.sender.path("of an allowed node");
+    file(&source, 1, SIZE);
     let sending = world.there.sender.daemon();
     let status = world.there.sender.tow(["status", "--json"]).end().with(0).events();
-    let ticket = world.there.sender.tow(["put".as_ref(), world.source().as_os_str()]).end().with(0).text();
+    let ticket = world.there.sender.tow(["put".as_ref(), source.as_os_str()]).end().with(0).text();
     let node = status[0]["node"].as_str().unwrap();
     let _receiving = world.here.receiver.daemon_with(&format!("allowed_nodes = [\"{node}\"]\n"));
     file(&world.at("elsewhere/other"), 1, SIZE);
-    let summary = world.got(ticket.trim(), &format!("--limit-rate {SLOW}"));
+    let summary = world.get(ticket.trim(), &format!("--limit-rate {SLOW}")).end().summary();
+    assert_same(&source, &world.at("dest/new"));
     assert_little(&summary, summary.fetched());
     drop(sending);
 }
