@@ -502,7 +502,7 @@ pub struct Summary {
     pub failed: u64,
     /// Bytes by where they came from: peers, `this machine`.
     pub by_source: BTreeMap<String, u64>,
-    /// Bytes kept from an earlier, interrupted run.
+    /// Bytes kept from an earlier, interrupted run, or right in older versions and other files that are here.
     pub kept: u64,
     /// Zeros in holes of sparse files, which cost nothing.
     pub zeros: u64,
@@ -564,7 +564,7 @@ pub struct Searched {
     pub from_network: u64,
     /// Bytes of these that did not have to come: made of regions of files here, by deltas.
     pub by_delta: u64,
-    /// Files that were made of older versions, by deltas of them.
+    /// Files that were made of older versions, by deltas of them or piece by piece.
     pub changed: u64,
     /// Bytes of these that did not have to come.
     pub by_change: u64,

@@ -149,7 +149,10 @@ impl<'a> From<&'a CopySummary> for Explained<'a> {
 
 impl<'a> From<&'a Summary> for Explained<'a> {
     fn from(summary: &'a Summary) -> Self {
-        Self { by_source: &summary.by_source, kept: summary.kept, search: summary.search.as_ref() }
+        let search = summary.search.as_ref();
+        // Of a get that is a part of what was here.
+        let kept = summary.kept.saturating_sub(search.map_or(0, |search| search.by_change));
+        Self { by_source: &summary.by_source, kept, search }
     }
 }
 

@@ -14,7 +14,7 @@ use towpath_files::{FileError, SingleFile, display_name};
 use towpath_store::{About, ObjectKind, Stamp, hash_open_file};
 use towpath_targets::file_target::FileTarget;
 use towpath_targets::resume::Record;
-use towpath_transfer::{FetchError, Group, Target};
+use towpath_transfer::{FetchError, Fetched, Group, Target};
 
 use crate::content;
 use crate::get_list;
@@ -26,11 +26,14 @@ use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
+use towpath_sync::older_files::{Use, WHOLE};
 use towpath_sync::search::searched;
 use towpath_words as words;
 
 /// Number of times a get begins anew when the producer of a live object does.
 const MAX_STARTS: usize = 20;
+/// A file of at most so many bytes is here as soon as another one was found: its first piece comes with its description.
+const SOON_HERE: u64 = 64 << 10;
 
 /// Fetches what `request` names; events come while it goes on.
 pub async fn get(
@@ -57,7 +60,7 @@ pub async fn get(
             let running = get.run(&request, &events, &mut summary);
             tokio::select! { result = running => result, never = waiting::report(&get, &events) => match never {} }
         };
-        summary.search = get.plugins.adaptive.as_ref().map(|adaptive| searched(&adaptive.account()));
+        get.account(&mut summary);
         match result {
             Err(Failure::StartedOver) => tokio::time::sleep(PROGRESS_EVERY).await,
             Err(Failure::Error(error)) => return Err(error),
@@ -172,14 +175,16 @@ impl GetUnderWay {
         let record = record.map_err(|error| words::io("note", &self.service.home.resume(), &error))?;
         let target = Arc::new(FileTarget::new(destination, record, Arc::clone(&self.service.store)));
         target.set_about(&about);
-        let group = group(destination, &about, layout.as_ref());
-        let session = self.session();
-        let fetched = {
-            let reporting = report_progress(session.progress(), events.clone());
-            let fetching = session.fetch(self.request(Arc::clone(&target) as Arc<dyn Target>, layout, group));
-            tokio::select! { fetched = fetching => fetched, never = reporting => match never {} }
+        let mut group = group(destination, &about, layout.as_ref());
+        let fetched = match self.look_around(&group).await {
+            Some((oid, Use::Whole(bytes))) => self.take(&target, oid, bytes, &about).await,
+            Some((_, Use::Pieces(found))) => {
+                found.show_to_search(&mut group);
+                target.set_older(found.older);
+                self.fetch(&target, (layout, group), events, summary).await
+            }
+            None => self.fetch(&target, (layout, group), events, summary).await,
         };
-        summarize(&session.progress().snapshot(), summary);
         let failure = target.failure();
         if let Some(FileError::Exists { .. }) = failure
             && let Ok(Some((oid, size))) = self.is_there(destination).await
@@ -199,6 +204,63 @@ impl GetUnderWay {
         self.note_sent(&fetched.oid);
         (summary.oid, summary.bytes, summary.entries) = (fetched.oid.to_string(), fetched.size, 1);
         Ok(())
+    }
+
+    async fn fetch(
+        self: &Arc<Self>,
+        target: &Arc<FileTarget>,
+        (layout, group): (Option<Layout>, Group),
+        events: &mpsc::Sender<Event>,
+        summary: &mut Summary,
+    ) -> Result<Fetched, FetchError> {
+        let session = self.session();
+        let reporting = report_progress(session.progress(), events.clone());
+        let fetching = session.fetch(self.request(Arc::clone(target) as Arc<dyn Target>, layout, group));
+        let fetched = tokio::select! { fetched = fetching => fetched, never = reporting => match never {} };
+        summarize(&session.progress().snapshot(), summary);
+        if let (Some(older_files), drawn @ 1..) = (&self.older_files, target.drawn()) {
+            older_files.proved(false, drawn);
+        }
+        fetched
+    }
+
+    /// Looks for a file that is the same, or an older version; with the name of what is wanted.
+    async fn look_around(&self, group: &Group) -> Option<(Oid, Use)> {
+        let (older_files, group) = (self.older_files.clone()?, group.clone());
+        let oid = match group.size.filter(|size| *size > SOON_HERE)? {
+            ..=WHOLE => self.content().await?,
+            // Its pieces are compared by their values.
+            _ => self.oid,
+        };
+        let looking = tokio::task::spawn_blocking(move || older_files.find(&[(&group, oid)]).pop().flatten());
+        Some((oid, looking.await.ok().flatten()?))
+    }
+
+    /// Takes all of a file that is the very same.
+    async fn take(
+        &self,
+        target: &Arc<FileTarget>,
+        oid: Oid,
+        bytes: Vec<u8>,
+        about: &About,
+    ) -> Result<Fetched, FetchError> {
+        let (target, about, size) = (Arc::clone(target), about.clone(), bytes.len() as u64);
+        let described = about.clone();
+        let taking = tokio::task::spawn_blocking(move || target.take(&oid, &bytes, &described));
+        let taken = taking.await.unwrap_or_else(|error| Err(error.into()));
+        taken.map_err(FetchError::Write)?;
+        self.older_files.iter().for_each(|older_files| older_files.took(size));
+        Ok(Fetched { oid, size, about })
+    }
+
+    /// Tells what was searched, and what was made of files that are here.
+    fn account(&self, summary: &mut Summary) {
+        summary.search = self.plugins.adaptive.as_ref().map(|adaptive| searched(&adaptive.account()));
+        let made = self.older_files.as_ref().map(|older_files| older_files.account()).unwrap_or_default();
+        if let Some(search) = &mut summary.search {
+            (search.changed, search.by_change) = (made.files, made.bytes);
+        }
+        summary.kept += made.whole;
     }
 
     /// The file at `destination`, if it is this very object; an error if it is anything else.

@@ -171,7 +171,8 @@ async fn tree(
     };
     let host = host(&get.service, None);
     let copying = async {
-        let copied = copy_described(&host, (tree, Arc::clone(session)), options, destination, person).await;
+        let source = (tree, Arc::clone(session), get.older_files.clone());
+        let copied = copy_described(&host, source, options, destination, person).await;
         copied.map_err(|error| Failure::from(copies::copy(&error)))
     };
     // The first error ends both.
@@ -201,8 +202,9 @@ async fn file(
         metadata: as_asked(&options.preserve)(metadata),
         hard_link: None,
     };
-    let (host, source) = (host(&get.service, None), DescribedSource::File { entry });
-    let copied = copy_described(&host, (source, Arc::clone(session)), options, destination, person).await;
+    let host = host(&get.service, None);
+    let source = (DescribedSource::File { entry }, Arc::clone(session), get.older_files.clone());
+    let copied = copy_described(&host, source, options, destination, person).await;
     let (summary, selection) = copied.map_err(|error| copies::copy(&error))?;
     Ok((oid, summary, selection))
 }

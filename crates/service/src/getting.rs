@@ -18,6 +18,7 @@ use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
 use towpath_protocol::{HAS_ALL, HAS_THE_REST, Pace, PeerConfig};
 use towpath_store::{About, MemoryStore, ObjectKind, State, Store};
+use towpath_sync::older_files::OlderFiles;
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
     Context, Description, FetchError, Group, ObjectRequest, Outcome, Query, Session, SessionConfig, Target,
@@ -56,6 +57,8 @@ pub(crate) struct GetUnderWay {
     pub(crate) for_tree: Arc<dyn TransferPlugin>,
     /// Local content that may be used.
     allow: Allow,
+    /// Files that are here and may be of use, if these may be looked for.
+    pub(crate) older_files: Option<Arc<OlderFiles>>,
     pub(crate) context: Context,
     pub(crate) config: SessionConfig,
     pub(crate) oid: Oid,
@@ -108,15 +111,19 @@ impl GetUnderWay {
         let allow = local_sources(service, node, request.reuse);
         let (identity, peer) =
             (service.identity.clone(), peer_config(service, request.limit_rate, request.priority));
+        let search = get_search::search(service, request, node);
+        let scope = search.as_ref().map(|search| search.scope.clone());
         let bare = match ticket.and_then(|ticket| ticket.enclosed) {
             Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
             None => {
-                let search = get_search::search(service, request, node);
                 let (allow, way) = (Arc::clone(&allow), None);
                 let parts = PluginParts { store, allow, identity, peer, way, search };
                 registry::build(&service.config().plugins, &parts)
             }
         };
+        let measured = scope.zip(bare.adaptive.clone()).filter(|_| !service.processors().inspect_any());
+        let older_files =
+            measured.map(|(scope, adaptive)| Arc::new(OlderFiles::new(scope, adaptive, request.limit_rate)));
         let turn = Arc::new(service.precedence.enter(request.priority));
         let preferred = |plugin: Arc<dyn TransferPlugin>| -> Arc<dyn TransferPlugin> {
             Arc::new(Preferred::new(plugin, Arc::clone(&turn), request.require_encryption))
@@ -135,6 +142,7 @@ impl GetUnderWay {
             plugins,
             for_tree,
             allow,
+            older_files,
             context,
             config,
             oid,

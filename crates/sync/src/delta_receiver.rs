@@ -3,7 +3,6 @@
 //!
 //! Nothing here proves anything: the caller hashes the whole.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use towpath_content::Oid;
@@ -11,8 +10,7 @@ use towpath_content::delta::exchange::{NextSignature, Requester, RequesterAction
 use towpath_protocol::packing;
 use towpath_reuse::delta::patches;
 
-use super::exchange::read_part;
-use super::file::CopyFile;
+use super::file::{CopyFile, DeltaBase};
 
 /// See the head of this module.
 pub struct DeltaReceiver {
@@ -21,7 +19,7 @@ pub struct DeltaReceiver {
     /// What it is called.
     pub oid: Oid,
     /// Its older version.
-    pub base: File,
+    pub base: DeltaBase,
     /// Decides on all work.
     pub requester: Requester,
     /// There is room for parts.
@@ -61,7 +59,7 @@ impl DeltaReceiver {
                 RequesterAction::End(_) if self.is_failed => return Standing::Failed,
                 RequesterAction::End(end) => return Standing::Over(end),
                 RequesterAction::Read(range) => {
-                    let bytes = read_part(&self.base, range);
+                    let bytes = self.base.read(range);
                     self.requester.read(bytes);
                 }
                 RequesterAction::Unpack { packed, limit } => {
@@ -87,6 +85,7 @@ impl DeltaReceiver {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::time::Duration;
 
     use towpath_content::delta::exchange::{Base, DeltaRun, Request, SignedParts};
@@ -133,7 +132,8 @@ mod tests {
 
         let file = file_of(&home.path().join("receiver"), ENTRY, new.len() as u64);
         let requester = Requester::new(&request, old.len() as u64);
-        let (base, is_open) = (File::open(base).unwrap(), false);
+        let base = DeltaBase::new(File::open(base).unwrap(), old.len() as u64, None);
+        let is_open = false;
         let mut receiver =
             DeltaReceiver { file, oid: Oid::of(new), base, requester, is_open, is_failed: false };
         let (mut made, mut came) = (vec![0; new.len()], 0);

@@ -11,7 +11,6 @@ use rayon::prelude::*;
 use tokio::runtime::Handle;
 use towpath_content::Oid;
 
-use super::exchange::read_part;
 use super::file::CopyFile;
 use towpath_content::delta::exchange::{
     Base, MAX_OUTLINES, NextSignature, PatchParts, Request, Requester, SignedParts, parts,
@@ -126,16 +125,16 @@ impl DeltaRequests {
         files: &[&Arc<CopyFile>],
         must_sign: bool,
     ) -> Vec<Option<(Request, DescribedBase)>> {
-        if files.iter().all(|file| file.old_size().is_none()) {
+        if files.iter().all(|file| file.base_size().is_none()) {
             return files.iter().map(|_| None).collect();
         }
-        let old_bytes = files.iter().filter_map(|file| file.old_size()).fold(0, u64::saturating_add);
+        let old_bytes = files.iter().filter_map(|file| file.base_size()).fold(0, u64::saturating_add);
         let network = self.network_for(old_bytes);
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
         let may_name = !must_sign && misses < MISSES + hits;
         let is_idle = self.outstanding.load(Ordering::Relaxed) == 0;
         let describe = |file: &&Arc<CopyFile>| {
-            let old = file.old_size().filter(|old| network.likes_name(*old, file.wanted().size))?;
+            let old = file.base_size().filter(|old| network.likes_name(*old, file.wanted().size))?;
             if self.outstanding.load(Ordering::Relaxed) > MOST_SIGNED {
                 return None;
             }
@@ -230,9 +229,9 @@ fn describe(file: &CopyFile, old: u64, network: &Network, may_name: bool) -> Opt
 
 /// The signature of a part of a file's base, as far as its size is known.
 fn sign_part(file: &CopyFile, count: u64, index: u64, in_steps: bool) -> Option<Vec<u8>> {
-    let (base, old) = file.base()?;
-    let parts = SignedParts::new(old, file.wanted().size, count)?;
-    parts.sign(index, &read_part(&base, parts.base(index)?)?, in_steps)
+    let base = file.base()?;
+    let parts = SignedParts::new(base.size(), file.wanted().size, count)?;
+    parts.sign(index, &base.read(parts.base(index)?)?, in_steps)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use towpath_files::{FileError, RelPath, Selection};
 use towpath_protocol::processors::Processors;
 use towpath_targets::descriptor::{DescriptorEnd, follow};
 use towpath_targets::spool::SpoolReader;
+use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome, Session, Target};
@@ -28,6 +29,7 @@ use crate::file_result::{FileResult, Settling};
 use crate::host::Host;
 use crate::merge::{Destined, Merge};
 use crate::message::violation;
+use crate::older_files::{OlderFiles, Use};
 use crate::receiving::Receiving;
 use crate::supply::Supplier;
 
@@ -60,11 +62,11 @@ pub struct DescribedTree {
 }
 
 /// Copies what is wanted to `destination`: of a whole tree what is in it, wanted paths each under its name, a file as the
-/// destination itself. `session` brings the contents. Returns what was done, and the selection, which knows what is not in
+/// destination itself. `session` brings the contents, but for what is made of `older_files`. Returns what was done, and the selection, which knows what is not in
 /// the tree.
 pub async fn copy_described(
     host: &Arc<Host>,
-    (source, session): (DescribedSource, Arc<Session>),
+    (source, session, older_files): (DescribedSource, Arc<Session>, Option<Arc<OlderFiles>>),
     options: CopyOptions,
     path: PathBuf,
     person: mpsc::Sender<CopyEvent>,
@@ -72,7 +74,7 @@ pub async fn copy_described(
     let (events, inbox) = events(host.words);
     let tally = tokio::spawn(inbox.show_to(person));
     let receiving = receiving(host, &options, events.clone(), false);
-    let supplier = DescribedSupplier::new(&receiving, &session, &host.processors);
+    let supplier = DescribedSupplier::new(&receiving, &session, older_files, &host.processors);
     let (sources, contents) = source.sources();
     let destined = Destined { path, mode: Mode::Sync, sources, contents, names: None };
     let mut merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
@@ -198,6 +200,13 @@ struct NamedContent {
     content: Vec<u8>,
 }
 
+/// A file that is about to be asked for.
+struct WantedFile {
+    file: Arc<CopyFile>,
+    oid: Oid,
+    group: Group,
+}
+
 /// Brings files by the names of their contents.
 struct DescribedSupplier {
     receiving: Weak<Receiving>,
@@ -206,7 +215,8 @@ struct DescribedSupplier {
     processors: Processors,
     next: Mutex<Option<NamedContent>>,
     /// Files to be asked for together.
-    requests: Mutex<Vec<(ObjectRequest, OnDone)>>,
+    wanted: Mutex<Vec<WantedFile>>,
+    older_files: Option<Arc<OlderFiles>>,
     /// Files that were brought and have no result yet.
     under_way: Mutex<HashSet<u64>>,
     has_failed: AtomicBool,
@@ -214,14 +224,20 @@ struct DescribedSupplier {
 
 impl DescribedSupplier {
     /// Nothing was asked of `session`. Must be made within a runtime.
-    fn new(receiving: &Arc<Receiving>, session: &Arc<Session>, processors: &Processors) -> Arc<Self> {
+    fn new(
+        receiving: &Arc<Receiving>,
+        session: &Arc<Session>,
+        older_files: Option<Arc<OlderFiles>>,
+        processors: &Processors,
+    ) -> Arc<Self> {
         Arc::new(Self {
             receiving: Arc::downgrade(receiving),
             session: Arc::downgrade(session),
             runtime: Handle::current(),
             processors: processors.clone(),
             next: Mutex::default(),
-            requests: Mutex::default(),
+            wanted: Mutex::default(),
+            older_files,
             under_way: Mutex::default(),
             has_failed: AtomicBool::new(false),
         })
@@ -240,27 +256,66 @@ impl DescribedSupplier {
     }
 
     fn ask(&self, file: Arc<CopyFile>, oid: Oid, block: Option<u64>) -> Result<(), CopyError> {
-        let group = Arc::new(Group {
+        let group = Group {
             path: file.wanted().shown.clone(),
             size: Some(file.size()),
             modified: Some(file.wanted().metadata.modified),
             destination: file.destination(),
             coverage: block.map(|block| Coverage { block }),
-        });
-        let target = Arc::clone(&file) as Arc<dyn Target>;
-        let request = ObjectRequest { oid, size: Some(file.size()), group, target, recipe: None };
-        let receiving = Weak::clone(&self.receiving);
+            older: None,
+        };
+        let count = {
+            let mut wanted = lock(&self.wanted);
+            wanted.push(WantedFile { file, oid, group });
+            wanted.len()
+        };
+        if count >= TOGETHER { self.push() } else { Ok(()) }
+    }
+
+    /// The request for a file; `is_same`: it is told what proved right of a file that was found, and taken for the same or not.
+    fn request(&self, wanted: WantedFile, is_same: Option<bool>) -> (ObjectRequest, OnDone) {
+        let WantedFile { file, oid, group } = wanted;
+        let (size, target) = (Some(file.size()), Arc::clone(&file) as Arc<dyn Target>);
+        let request = ObjectRequest { oid, size, group: Arc::new(group), target, recipe: None };
+        let (receiving, older_files) = (Weak::clone(&self.receiving), self.older_files.clone());
         let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
+            if let Some((is_same, older_files)) = is_same.zip(older_files) {
+                older_files.proved(is_same, file.drawn());
+            }
             if let Err(error) = result {
                 give_up(&file, &error, receiving.upgrade().as_deref());
             }
         });
-        let count = {
-            let mut requests = lock(&self.requests);
-            requests.push((request, on_done));
-            requests.len()
-        };
-        if count >= TOGETHER { self.push() } else { Ok(()) }
+        (request, on_done)
+    }
+
+    /// Writes what is the same as a file that is here; of others the requests.
+    fn after_looking(
+        &self,
+        older_files: &OlderFiles,
+        wanted: Vec<WantedFile>,
+    ) -> Vec<(ObjectRequest, OnDone)> {
+        // What is replaced has its older version in its place.
+        let (new, replaced): (Vec<_>, Vec<_>) =
+            wanted.into_iter().partition(|wanted| wanted.file.sought().is_some());
+        let files: Vec<_> = new.iter().map(|wanted| (&wanted.group, wanted.oid)).collect();
+        let found = older_files.find(&files);
+        let drawn = new.into_iter().zip(found).filter_map(|(mut wanted, found)| match found {
+            None => Some(self.request(wanted, None)),
+            Some(Use::Whole(bytes)) => {
+                if wanted.file.take_content(&wanted.oid, &bytes, &THIS_MACHINE.into()) {
+                    older_files.took(wanted.file.size());
+                }
+                None
+            }
+            Some(Use::Pieces(found)) => {
+                found.show_to_search(&mut wanted.group);
+                wanted.file.set_older(found.older);
+                Some(self.request(wanted, Some(found.is_same)))
+            }
+        });
+        let replaced = replaced.into_iter().map(|wanted| self.request(wanted, None));
+        drawn.chain(replaced).collect()
     }
 }
 
@@ -320,9 +375,15 @@ impl Supplier for DescribedSupplier {
     }
 
     fn push(&self) -> Result<(), CopyError> {
-        let requests = std::mem::take(&mut *lock(&self.requests));
+        let wanted = std::mem::take(&mut *lock(&self.wanted));
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let requests: Vec<_> = match &self.older_files {
+            Some(older_files) => self.after_looking(older_files, wanted),
+            None => wanted.into_iter().map(|wanted| self.request(wanted, None)).collect(),
+        };
         match self.session.upgrade() {
-            _ if requests.is_empty() => {}
             Some(session) => self.runtime.block_on(session.submit_all(requests)),
             None => requests.into_iter().for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled))),
         }

@@ -12,8 +12,10 @@ use towpath_files::metadata::umask;
 use towpath_files::{FileError, Overwrite, Policy, SingleFile, of_file};
 use towpath_store::{About, DiskStore};
 use towpath_transfer::Target;
+use towpath_transfer::following::Older;
 
 use crate::index_record::remember;
+use crate::older::OlderFile;
 use crate::partial::PartialFile;
 use crate::resume::{Record, wait_while_busy};
 use towpath_content::lock::lock;
@@ -66,6 +68,16 @@ impl FileTarget {
         *lock(&self.about) = about.clone();
     }
 
+    /// There is an older version of it, or of what is likely one.
+    pub fn set_older(&self, older: OlderFile) {
+        self.partial.set_older(older);
+    }
+
+    /// Bytes of that which were taken over in their places.
+    pub fn drawn(&self) -> u64 {
+        self.partial.drawn()
+    }
+
     /// The temporary, and where bytes are in it already.
     fn open(&self, size: Option<u64>) -> Result<(SingleFile, Vec<Range<u64>>), FileError> {
         if let Some(temp) = self.record.temp() {
@@ -113,19 +125,35 @@ impl Target for FileTarget {
         if self.partial.is_begun() {
             return Ok(());
         }
-        let (file, existing) = self.partial.note(self.open(size))?;
+        let (file, left) = self.partial.note(self.open(size))?;
         *lock(&self.temp) = Some(file.temp_name().to_owned());
-        self.partial.begin(file.body(), existing);
+        self.partial.begin(file.body(), left);
         *lock(&self.file) = Some(file);
         Ok(())
     }
 
     fn existing(&self) -> Vec<Range<u64>> {
-        self.partial.existing().to_vec()
+        self.partial.existing()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.partial.read(offset, buf)
+    }
+
+    fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.partial.read_existing(offset, buf)
+    }
+
+    fn older(&self) -> Option<&dyn Older> {
+        self.partial.older()
+    }
+
+    fn older_is_cold(&self) -> bool {
+        self.partial.older_is_cold()
+    }
+
+    fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.partial.keep(offset, bytes, || self.write(offset, bytes))
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -4,6 +4,7 @@
 //! | module | story |
 //! |---|---|
 //! | [`partial`] | a file that a session fills |
+//! | [`older`] | an older version, whose right pieces are taken over |
 //! | [`descriptor`] | a tree's descriptor, decoded while it comes |
 //! | [`file_target`] | one file of a get |
 //! | [`placing`] | complete files of a tree get their names in batches |
@@ -16,6 +17,7 @@ pub mod descriptor;
 pub mod file_target;
 pub mod index_record;
 pub mod links;
+pub mod older;
 pub mod partial;
 pub mod placing;
 pub mod resume;

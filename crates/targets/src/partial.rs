@@ -4,25 +4,32 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use towpath_files::{FileBody, FileError};
+use towpath_transfer::following::Older;
+use towpath_transfer::intervals::Intervals;
 
+use crate::older::OlderFile;
 use towpath_content::lock::lock;
 
 /// A file on its way.
 #[derive(Default)]
 pub struct PartialFile {
     body: OnceLock<FileBody>,
-    existing: OnceLock<Vec<Range<u64>>>,
+    left: OnceLock<Vec<Range<u64>>>,
+    older: OnceLock<OlderFile>,
+    /// Bytes of the older version that were right in their places.
+    drawn: AtomicU64,
     growing: Mutex<()>,
     failure: Mutex<Option<FileError>>,
 }
 
 impl PartialFile {
     /// It has a temporary, in which there may be bytes already: where, and nobody knows which.
-    pub fn begin(&self, body: &FileBody, existing: Vec<Range<u64>>) {
-        let _ = self.existing.set(existing);
+    pub fn begin(&self, body: &FileBody, left: Vec<Range<u64>>) {
+        let _ = self.left.set(left);
         let _ = self.body.set(body.clone());
     }
 
@@ -31,9 +38,63 @@ impl PartialFile {
         self.body.get().is_some()
     }
 
+    /// There is an older version of it; only the first one counts.
+    pub fn set_older(&self, older: OlderFile) {
+        let _ = self.older.set(older);
+    }
+
     /// Ranges of bytes that were in the temporary when it was begun.
-    pub fn existing(&self) -> &[Range<u64>] {
-        self.existing.get().map_or(&[], Vec::as_slice)
+    pub fn left(&self) -> &[Range<u64>] {
+        self.left.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// See [`Target::existing`](towpath_transfer::Target::existing): what was left, and what the older version has in place.
+    pub fn existing(&self) -> Vec<Range<u64>> {
+        let mut existing = Intervals::default();
+        self.left().iter().for_each(|left| existing.insert(left.clone()));
+        self.older.get().into_iter().for_each(|older| existing.insert(0..older.in_place()));
+        existing.iter().collect()
+    }
+
+    /// See [`Target::read_existing`](towpath_transfer::Target::read_existing).
+    pub fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        match self.older_with(&(offset..offset + buf.len() as u64)) {
+            Some(older) => older.read(offset, buf),
+            None => self.read(offset, buf),
+        }
+    }
+
+    /// See [`Target::keep`](towpath_transfer::Target::keep): `write` puts them in the temporary if they are not there.
+    pub fn keep(&self, offset: u64, bytes: &[u8], write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let len = bytes.len() as u64;
+        if self.older_with(&(offset..offset + len)).is_none() {
+            return Ok(());
+        }
+        self.drawn.fetch_add(len, Ordering::Relaxed);
+        write()
+    }
+
+    /// Bytes of the older version that were taken over in their places.
+    pub fn drawn(&self) -> u64 {
+        self.drawn.load(Ordering::Relaxed)
+    }
+
+    /// See [`Target::older`](towpath_transfer::Target::older): not beside what an interrupted transfer left.
+    pub fn older(&self) -> Option<&dyn Older> {
+        let is_alone = |older: &&OlderFile| older.is_shared() || self.left().is_empty();
+        self.older.get().filter(is_alone).map(|older| older as _)
+    }
+
+    /// See [`Target::older_is_cold`](towpath_transfer::Target::older_is_cold).
+    pub fn older_is_cold(&self) -> bool {
+        self.older.get().is_some_and(OlderFile::is_cold)
+    }
+
+    /// The older version, for bytes that are not in the temporary.
+    fn older_with(&self, range: &Range<u64>) -> Option<&OlderFile> {
+        let is_in_temporary = |left: &Range<u64>| left.start <= range.start && range.end <= left.end;
+        let older = self.older.get().filter(|older| range.end <= older.in_place())?;
+        (!self.left().iter().any(is_in_temporary)).then_some(older)
     }
 
     /// Keeps what went wrong, and tells the session of what kind it is.
@@ -80,7 +141,7 @@ impl PartialFile {
     /// See [`Target::write_zeros`](towpath_transfer::Target::write_zeros). A new file has a hole
     /// there already; what an earlier run left is written over.
     pub fn write_zeros(&self, range: &Range<u64>) -> io::Result<()> {
-        let is_fresh = self.existing().iter().all(|left| left.end <= range.start || range.end <= left.start);
+        let is_fresh = self.left().iter().all(|left| left.end <= range.start || range.end <= left.start);
         if is_fresh {
             return Ok(());
         }
@@ -105,4 +166,42 @@ fn io_error(error: &FileError) -> io::Error {
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use towpath_files::SingleFile;
+
+    use super::*;
+
+    #[test]
+    fn an_older_version_is_drawn_from_where_nothing_was_left_and_followed_if_it_is_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("old"), [1; 60]).unwrap();
+        for left in [None, Some(0..20)] {
+            let left: Vec<_> = left.into_iter().collect();
+            let file = SingleFile::create(&at("new"), 100).unwrap();
+            let partial = PartialFile::default();
+            partial.set_older(OlderFile::new(File::open(at("old")).unwrap(), 60, 100));
+            partial.begin(file.body(), left.clone());
+            assert!(partial.existing().iter().eq([&(0..60)]));
+            assert_eq!(partial.older().is_some(), left.is_empty());
+            let read = |range: Range<u64>| {
+                let mut bytes = vec![9; (range.end - range.start) as usize];
+                partial.read_existing(range.start, &mut bytes).unwrap();
+                partial.keep(range.start, &bytes, || partial.write(range.start, &bytes, false)).unwrap();
+                bytes
+            };
+            assert_eq!(read(20..40), [1; 20]);
+            assert_eq!(read(0..20), [u8::from(left.is_empty()); 20]);
+            assert_eq!(partial.drawn(), if left.is_empty() { 40 } else { 20 });
+            let mut written = vec![9; 100];
+            partial.read(0, &mut written).unwrap();
+            assert_eq!(written[20..60], [[1; 20], [0; 20]].concat());
+            file.discard().unwrap();
+        }
+    }
 }

@@ -86,8 +86,10 @@ pub struct Group {
     pub size: Option<u64>,
     /// Its modification time, if known.
     pub modified: Option<Time>,
-    /// Path that it will have on this machine, if it will be a file.
+    /// Path that it will have on this machine, if it will be a file; or that of an older version which lies elsewhere.
     pub destination: Option<PathBuf>,
+    /// Path of a file that may be an older version as well as quite another file.
+    pub older: Option<PathBuf>,
     /// See [`Coverage`].
     pub coverage: Option<Coverage>,
 }

@@ -1,6 +1,7 @@
 //! A copy through ssh is interrupted in any way: nothing runs on, nothing half has a final name,
 //! and the same command goes on where it was.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use rustix::process::Signal;
 use crate::environment::{Running, Summary, TestEnvironment, soon};
 use crate::machinery::{Process, descendants};
 use crate::runner::situations;
+use crate::searching::{SLOW, World, searched};
 use crate::sshd::{Route, Way};
-use crate::trees::{assert_same, assert_same_bytes, entries, file, size};
+use crate::trees::{assert_same, assert_same_bytes, bytes, entries, file, names, size};
 
 situations![
     the_pushing_side_is_killed,
@@ -21,6 +23,7 @@ situations![
     the_other_side_is_killed_while_it_receives,
     the_other_side_is_killed_while_it_sends,
     a_copy_within_this_machine_is_killed,
+    a_delta_that_is_interrupted_goes_on,
     an_interrupted_sync_ends_with_20,
     an_interrupted_cp_ends_with_130,
 ];
@@ -40,7 +43,7 @@ struct Load<'a> {
 impl<'a> Load<'a> {
     fn new(env: &'a TestEnvironment, way: Way) -> Self {
         let tree = env.sender.path("tree");
-        std::fs::create_dir_all(tree.join("sub")).unwrap();
+        fs::create_dir_all(tree.join("sub")).unwrap();
         file(&tree.join("big"), 1, 9 << 20);
         (0..30).for_each(|number| file(&tree.join(format!("sub/{number}")), 100 + number, 50_000));
         Self { route: Route::new(env, way), tree, copy: env.receiver.path("copy") }
@@ -165,6 +168,33 @@ fn interrupt(command: &str, code: i32) {
             load.assert_goes_on(command);
         }
     }
+}
+
+/// Four parts, and as much that is new in each third; half of the file is here when the copy is killed.
+fn a_delta_that_is_interrupted_goes_on() {
+    const THIRD: u64 = 8 << 20;
+    const NEW: u64 = 300_000;
+    let world = World::new();
+    let mut content = bytes(1, 3 * THIRD);
+    fs::write(world.at("dest/file"), &content).unwrap();
+    for third in 0..3 {
+        let at = (third * THIRD + THIRD / 2) as usize;
+        content[at..at + NEW as usize].copy_from_slice(&bytes(50 + third, NEW));
+    }
+    content.extend_from_slice(b"and longer");
+    fs::write(world.source(), content).unwrap();
+    let route = Route::new(&world.here, Way::Pull);
+    let words = format!("cp --json --via ssh --limit-rate {SLOW}");
+    let start = || route.copy(&words, world.source().to_str().unwrap(), "dest/file");
+    let mut running = start().start();
+    running.wait_for_bytes(THIRD);
+    running.kill();
+    let summary = start().end().summary();
+    assert_same_bytes(&world.source(), &world.at("dest/file"));
+    assert_eq!(searched(&summary, "changed"), 1, "{}", summary.0);
+    let literal = summary.number("literal");
+    assert!((NEW..5 * NEW / 2).contains(&literal), "{}", summary.0);
+    assert_eq!(names(&world.at("dest")), ["below", "file"], "a temporary is left");
 }
 
 fn an_interrupted_sync_ends_with_20() {

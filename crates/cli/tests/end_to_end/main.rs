@@ -13,6 +13,7 @@
 //! | `arriving` | what is sent arrives identical |
 //! | `destinations` | where it goes, and what is never overwritten |
 //! | `getting_parts` | what a ticket holds, and a part of that |
+//! | `getting_alike` | files that are alike and lie near by spare the network |
 //! | `sharing_parts` | several paths under one ticket, and what filters keep at home |
 //! | `carrying` | metadata of trees by ticket, and what needs a word |
 //! | `updating` | what is there becomes equal to a ticket's tree |
@@ -74,6 +75,7 @@ mod daemon_killed;
 mod daemons;
 mod destinations;
 mod environment;
+mod getting_alike;
 mod getting_parts;
 mod help;
 mod indexing;
@@ -128,6 +130,7 @@ fn main() -> ExitCode {
         bad_clients::SITUATIONS,
         arriving::SITUATIONS,
         destinations::SITUATIONS,
+        getting_alike::SITUATIONS,
         getting_parts::SITUATIONS,
         sharing_parts::SITUATIONS,
         carrying::SITUATIONS,

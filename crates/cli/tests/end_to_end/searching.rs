@@ -118,7 +118,8 @@ pub fn older(seed: u64) -> Vec<u8> {
 fn a_file_beside_it_under_another_name_is_not_fetched() {
     let world = World::new();
     let (_share, ticket) = world.share();
-    file(&world.at("dest/other"), 1, SIZE);
+    // Too unlike in name and size to be taken for an older version.
+    fs::write(world.at("dest/other.txt"), [bytes(2, SIZE), bytes(1, SIZE)].concat()).unwrap();
     let summary = world.got(&ticket, &format!("--limit-rate {SLOW}"));
     assert_little(&summary, summary.fetched());
     assert_eq!((searched(&summary, "directories"), searched(&summary, "files")), (1, 1), "{}", summary.0);
@@ -150,25 +151,33 @@ fn a_directory_that_was_asked_for_is_searched() {
 
 fn an_allowed_nodes_ticket_draws_from_anywhere() {
     let world = World::new();
-    file(&world.source(), 1, SIZE);
+    // Other situations have files of the usual name, which are looked at first.
+    let source = world.there.sender.path("of an allowed node");
+    file(&source, 1, SIZE);
     let sending = world.there.sender.daemon();
     let status = world.there.sender.tow(["status", "--json"]).end().with(0).events();
-    let ticket = world.there.sender.tow(["put".as_ref(), world.source().as_os_str()]).end().with(0).text();
+    let ticket = world.there.sender.tow(["put".as_ref(), source.as_os_str()]).end().with(0).text();
     let node = status[0]["node"].as_str().unwrap();
     let _receiving = world.here.receiver.daemon_with(&format!("allowed_nodes = [\"{node}\"]\n"));
     file(&world.at("elsewhere/other"), 1, SIZE);
-    let summary = world.got(ticket.trim(), &format!("--limit-rate {SLOW}"));
+    let summary = world.get(ticket.trim(), &format!("--limit-rate {SLOW}")).end().summary();
+    assert_same(&source, &world.at("dest/new"));
     assert_little(&summary, summary.fetched());
     drop(sending);
 }
 
 fn what_the_index_knows_is_found_in_a_changed_file() {
     let world = World::new();
-    let (_share, ticket) = world.share();
+    // Other situations have files of the usual name, which are found sooner.
+    let source = world.there.sender.path("known to the index");
+    file(&source, 1, SIZE);
+    let mut share = world.there.sender.share(&source);
+    let ticket = share.ticket();
     fs::write(world.at("elsewhere/older"), older(1)).unwrap();
     settle(&world.at("elsewhere/older")).unwrap();
     world.here.receiver.tow(["index", "elsewhere"]).end().with(0);
-    let summary = world.got(&ticket, &format!("--limit-rate {SLOW} --reuse"));
+    let summary = world.get(&ticket, &format!("--limit-rate {SLOW} --reuse")).end().summary();
+    assert_same(&source, &world.at("dest/new"));
     assert_little(&summary, summary.fetched());
     let found = searched(&summary, "from_index") + searched(&summary, "from_files");
     // The number of files looked into is not said. While the network brings what lies nowhere, the search goes on.

@@ -135,10 +135,11 @@ impl Adaptive {
     }
 }
 
-/// True if a file lies where the object goes: most likely an older version of it.
+/// True if a file lies where the object goes, or was found: most likely an older version of it.
 fn is_promising(facts: &ObjectFacts<'_>) -> bool {
-    let there = facts.group.destination.as_ref().and_then(|path| path.symlink_metadata().ok());
-    there.is_some_and(|there| there.is_file() && there.len() >= facts.size / PROMISING_PART)
+    let likely = [&facts.group.older, &facts.group.destination].into_iter().flatten();
+    let mut found = likely.filter_map(|path| path.symlink_metadata().ok());
+    found.any(|found| found.is_file() && found.len() >= facts.size / PROMISING_PART)
 }
 
 /// True if the driver chooses where a want comes from.

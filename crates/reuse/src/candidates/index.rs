@@ -55,8 +55,8 @@ pub struct FileIndex {
 }
 
 impl FileIndex {
-    /// Looks at what is below `root`, but not in other file systems.
-    pub fn of(root: &Path, is_over: &AtomicBool) -> Self {
+    /// Looks at what is below `root`, but not in other file systems; if `is_flat`, only at what lies right in it.
+    pub fn of(root: &Path, is_flat: bool, is_over: &AtomicBool) -> Self {
         let options = ScanOptions { one_file_system: true, files: false, ..ScanOptions::default() };
         let (mut files, mut dirs) = (Vec::new(), Vec::new());
         let visit = &mut |step| {
@@ -74,7 +74,7 @@ impl FileIndex {
             if files.len() < MAX_KNOWN && !is_over.load(Ordering::Relaxed) { Ok(()) } else { Err(()) }
         };
         // An unreadable entry is no help, and that is all.
-        let _ = scan_pruned(root, &options, &mut HardLinks::default(), &mut NoTemporaries, visit);
+        let _ = scan_pruned(root, &options, &mut HardLinks::default(), &mut OwnFiles { is_flat }, visit);
         Self::sorted(files)
     }
 
@@ -116,6 +116,14 @@ impl FileIndex {
         let (found, resemblance) = keys(file.path, file.size).find_map(by)?;
         let is_moved = !moved.is_empty() && !moved.contains(found);
         (!is_moved).then(|| FileCandidate { file: found.clone(), resemblance })
+    }
+
+    /// A large file of this size and time, which was most likely moved; one of its name if there are several.
+    pub fn moved(&self, file: &Sought<'_>) -> Option<FileCandidate> {
+        let of_time = if file.size > SAME_MOST { self.of_size_and_time(file) } else { &[] };
+        let is_named_so = |other: &&Present| other.path.names().last() == file.path.names().last();
+        let found = of_time.iter().find(is_named_so).or(of_time.first())?;
+        Some(FileCandidate { file: found.clone(), resemblance: Resemblance::SameTime })
     }
 
     fn of_size_and_time(&self, file: &Sought<'_>) -> &[Present] {
@@ -173,18 +181,20 @@ fn range<K: Ord>(files: &[Present], key: impl Fn(&Stamp) -> K, wanted: K) -> &[P
     &files[start..end]
 }
 
-/// Leaves out files that are being written, by this copy or another one.
-struct NoTemporaries;
+/// Leaves out files that are being written, by this transfer or another one, and directories where these are not wanted.
+struct OwnFiles {
+    is_flat: bool,
+}
 
-impl Prune for NoTemporaries {
+impl Prune for OwnFiles {
     fn enter(&mut self, _: BorrowedFd<'_>, _: &RelPath) -> Result<(), FileError> {
         Ok(())
     }
 
     fn leave(&mut self) {}
 
-    fn shows(&mut self, _: &RelPath, name: &[u8], _: bool) -> bool {
-        !is_temporary_name(name)
+    fn shows(&mut self, _: &RelPath, name: &[u8], is_dir: bool) -> bool {
+        !(is_temporary_name(name) || is_dir && self.is_flat)
     }
 }
 
@@ -332,6 +342,14 @@ pub(super) mod tests {
             let sought = Sought { path: &path_of(path), size: 16 << 20, modified: at(seconds) };
             let given = index.other_version(&sought).map(|given| given.file.path);
             assert_eq!(given, found.map(path_of), "{path} {seconds}");
+        }
+        for (path, size, seconds, found) in [
+            ("wal/0003", 16 << 20, 1, Some("old/segment")),
+            ("wal/0003", 16 << 20, 3, None),
+            ("wal/0003", 15 << 20, 1, None),
+        ] {
+            let given = index.moved(&Sought { path: &path_of(path), size, modified: at(seconds) });
+            assert_eq!(given.map(|given| given.file.path), found.map(path_of), "{path} {size} {seconds}");
         }
     }
 }

@@ -29,12 +29,18 @@ use crate::policy::table::{
     BLIND_LOOK_WAIT, BLIND_WALK, BLIND_WALK_SHARE, LARGE, LOOK_SHARE, LOOK_WAIT, MISSES, WEAK_PER_HIT,
 };
 use towpath_content::lock::lock;
+use towpath_content::pieces::MIN_LOG2;
 
 /// See the head of this module.
 pub struct CandidateSearch {
     look: Mutex<Look>,
     outside: Mutex<OutsideSearch>,
     is_over: Arc<AtomicBool>,
+    /// Of the destination only files right in it may be used.
+    is_flat: bool,
+    /// Files are compared piece by piece: large ones that were moved cost little, and older versions are of use to files of
+    /// several pieces alone.
+    in_pieces: bool,
     same: Guesses,
     bases: Guesses,
 }
@@ -59,13 +65,22 @@ impl CandidateSearch {
     /// Nothing was looked at yet, and nothing will be outside `scope`.
     pub fn new(scope: Option<Scope>) -> Self {
         let look = if scope.is_some() { Look::NotBegun } else { Look::Done(FileIndex::default()) };
+        let is_flat = scope.as_ref().is_some_and(|scope| scope.not_below && !scope.beyond_destination);
         Self {
             look: Mutex::new(look),
             outside: Mutex::new(OutsideSearch::new(scope)),
             is_over: Arc::default(),
+            is_flat,
+            in_pieces: false,
             same: Guesses::default(),
             bases: Guesses::default(),
         }
+    }
+
+    /// The same for files whose pieces are compared with those of a candidate, before any is fetched.
+    pub const fn in_pieces(mut self) -> Self {
+        self.in_pieces = true;
+        self
     }
 
     /// For each of some new files that are about to be asked for, a file below or beside `root` that may be of use. Waits
@@ -106,9 +121,9 @@ impl CandidateSearch {
     fn begin(&self, look: &mut Look, root: &Path) {
         if let Look::NotBegun = look {
             let (done, index) = channel();
-            let (root, is_over) = (root.to_owned(), Arc::clone(&self.is_over));
+            let (root, is_flat, is_over) = (root.to_owned(), self.is_flat, Arc::clone(&self.is_over));
             // Without a thread the channel closes, as it does at the end.
-            let looking = move || drop(done.send(FileIndex::of(&root, &is_over)));
+            let looking = move || drop(done.send(FileIndex::of(&root, is_flat, &is_over)));
             let _ = std::thread::Builder::new().name("candidates".into()).spawn(looking);
             *look = Look::Running(index);
         }
@@ -121,9 +136,11 @@ impl CandidateSearch {
         file: &Sought<'_>,
         outside: Option<FileCandidate>,
     ) -> Option<FileCandidate> {
+        let is_one_piece = self.in_pieces && file.size <= 1 << MIN_LOG2;
         let same = index.and_then(|index| index.same_content(file));
-        let within = index.and_then(|index| index.other_version(file));
-        best([same, within, outside].into_iter().flatten(), |candidate| {
+        let moved = index.filter(|_| self.in_pieces).and_then(|index| index.moved(file));
+        let within = index.filter(|_| !is_one_piece).and_then(|index| index.other_version(file));
+        best([same, moved, within, outside].into_iter().flatten(), |candidate| {
             let guesses = if candidate.is_same() { &self.same } else { &self.bases };
             guesses.may_guess(candidate.resemblance.rule().first)
         })
@@ -244,6 +261,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_compared_in_pieces_is_drawn_from_what_was_moved_and_has_versions_if_there_are_several() {
+        let (piece, large) = (1 << MIN_LOG2, 16 << 20);
+        let index = index(&[("v1/small", piece - 1, 1), ("v1/more", piece + 1, 1), ("old", large, 5)]);
+        for (path, size, time, whole, in_pieces) in [
+            ("v2/small", piece, 2, Some("v1/small"), None),
+            ("v2/more", piece + 1, 2, Some("v1/more"), Some("v1/more")),
+            ("dir/new", large, 5, None, Some("old")),
+            ("dir/new", large, 6, None, None),
+        ] {
+            let path = path_of(path);
+            let sought = Sought { path: &path, size, modified: at(time) };
+            let given = |search: &CandidateSearch| {
+                search.guess(Some(&index), &sought, None).map(|found| found.file.path)
+            };
+            assert_eq!(given(&CandidateSearch::new(None)), whole.map(path_of), "{path:?}");
+            assert_eq!(given(&CandidateSearch::new(None).in_pieces()), in_pieces.map(path_of), "{path:?}");
+        }
+    }
+
+    #[test]
     fn the_older_version_is_preferred_to_what_has_the_same_name_and_size_alone() {
         let index = index(&[("v1/a", 1000, 1), ("v1/b", 2000, 1), ("c", 3000, 1), ("d", 4000, 5)]);
         for (path, size, time, expected) in [
@@ -346,6 +383,7 @@ mod tests {
         std::os::unix::fs::symlink("/", root.join("a/link")).unwrap();
         let new = path_of("new");
         let files = [3000, 3001].map(|size| Sought { path: &new, size, modified: at(0) });
+        let flat = CandidateSearch::new(Some(Scope { not_below: true, ..Scope::default() }));
         let find = |candidates: &CandidateSearch, network| {
             // It may be too early for what a look finds, if that is begun.
             drop(candidates.find(root, |_| network, &files));
@@ -362,5 +400,9 @@ mod tests {
         );
         assert_eq!(found[1], None);
         assert_eq!(candidates.find(root, |_| FAST, &files), [None, None], "it became fast");
+        assert_eq!(find(&flat, SLOW), [None, None], "nothing lies right in it");
+        std::fs::write(root.join("there"), [7; 3000]).unwrap();
+        let flat = CandidateSearch::new(Some(Scope { not_below: true, ..Scope::default() }));
+        assert!(find(&flat, SLOW)[0].is_some());
     }
 }

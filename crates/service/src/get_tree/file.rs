@@ -9,10 +9,12 @@ use towpath_content::pieces::Value;
 use towpath_content::tree::Metadata;
 use towpath_files::{FileError, Overwrite, RelPath, Staged};
 use towpath_store::About;
+use towpath_transfer::following::Older;
 use towpath_transfer::{FetchError, Target};
 
 use super::TreeTarget;
 use towpath_content::lock::lock;
+use towpath_targets::older::OlderFile;
 use towpath_targets::partial::PartialFile;
 use towpath_targets::placing::Begun;
 use towpath_words as words;
@@ -47,6 +49,16 @@ impl TreeFile {
             staged: Mutex::default(),
             partial: PartialFile::default(),
         }
+    }
+
+    /// There is what may be an older version of it.
+    pub(super) fn set_older(&self, older: OlderFile) {
+        self.partial.set_older(older);
+    }
+
+    /// Bytes of that which were taken over in their places.
+    pub(super) fn drawn(&self) -> u64 {
+        self.partial.drawn()
     }
 
     /// The session could not bring it, or this side could not write it.
@@ -92,18 +104,34 @@ impl TreeFile {
 
 impl Target for TreeFile {
     fn begin(&self, size: Option<u64>, _about: &About) -> io::Result<()> {
-        let (staged, existing) = self.partial.note(self.open(size.unwrap_or(0)))?;
-        self.partial.begin(staged.body(), existing);
+        let (staged, left) = self.partial.note(self.open(size.unwrap_or(0)))?;
+        self.partial.begin(staged.body(), left);
         *lock(&self.staged) = Some(staged);
         Ok(())
     }
 
     fn existing(&self) -> Vec<Range<u64>> {
-        self.partial.existing().to_vec()
+        self.partial.existing()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.partial.read(offset, buf)
+    }
+
+    fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.partial.read_existing(offset, buf)
+    }
+
+    fn older(&self) -> Option<&dyn Older> {
+        self.partial.older()
+    }
+
+    fn older_is_cold(&self) -> bool {
+        self.partial.older_is_cold()
+    }
+
+    fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.partial.keep(offset, bytes, || self.write(offset, bytes))
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

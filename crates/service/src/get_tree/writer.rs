@@ -12,6 +12,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{self, Entry, Kind, LEFT_OUT, Located};
 use towpath_files::{FileError, Overwrite, RelPath, Selected, Selection, display_name};
+use towpath_sync::older_files::{OlderFiles, Use};
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
@@ -38,7 +39,16 @@ pub(super) struct TreeWriter {
     /// Files whose bytes came in the descriptor, to be written together.
     inline: Vec<Inline>,
     /// Files to be asked for together.
-    requests: Vec<(ObjectRequest, OnDone)>,
+    wanted: Vec<WantedFile>,
+    older_files: Option<Arc<OlderFiles>>,
+}
+
+/// A file that is about to be asked for.
+struct WantedFile {
+    target: Arc<TreeFile>,
+    group: Group,
+    size: u64,
+    in_flight: mpsc::Sender<()>,
 }
 
 /// A small file, and its bytes as the descriptor has them.
@@ -65,9 +75,67 @@ impl Inline {
     }
 }
 
+impl WantedFile {
+    /// The request for it; `guess` is told what proved right.
+    fn request(self, guess: Option<Guess>) -> (ObjectRequest, OnDone) {
+        let Self { target, group, size, in_flight } = self;
+        let request = ObjectRequest {
+            oid: target.oid,
+            size: Some(size),
+            group: Arc::new(group),
+            target: Arc::clone(&target) as Arc<dyn Target>,
+            recipe: None,
+        };
+        let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
+            if let Some(Guess { older_files, is_same }) = guess {
+                older_files.proved(is_same, target.drawn());
+            }
+            if let Err(error) = result {
+                target.ended(&error);
+            }
+            drop(in_flight);
+        });
+        (request, on_done)
+    }
+}
+
+/// The guess that pieces are in a file that was found.
+struct Guess {
+    older_files: Arc<OlderFiles>,
+    is_same: bool,
+}
+
+/// Writes files that are here, and returns the requests for the others, which are drawn from older versions if these are.
+fn after_looking(older_files: &Arc<OlderFiles>, wanted: Vec<WantedFile>) -> Vec<(ObjectRequest, OnDone)> {
+    let files: Vec<_> = wanted.iter().map(|file| (&file.group, file.target.oid)).collect();
+    let found = older_files.find(&files);
+    let ask = |(mut file, found): (WantedFile, Option<Use>)| match found {
+        None => Some(file.request(None)),
+        Some(Use::Whole(bytes)) => {
+            match file.target.take_whole(&bytes) {
+                Ok(()) => older_files.took(file.size),
+                Err(error) => file.target.ended(&FetchError::Write(error)),
+            }
+            None
+        }
+        Some(Use::Pieces(found)) => {
+            found.show_to_search(&mut file.group);
+            file.target.set_older(found.older);
+            let guess = Guess { older_files: Arc::clone(older_files), is_same: found.is_same };
+            Some(file.request(Some(guess)))
+        }
+    };
+    wanted.into_par_iter().zip(found).filter_map(ask).collect()
+}
+
 impl TreeWriter {
     /// Writes what is wanted of `tree`, and asks `session` for its files.
-    pub(super) fn new(tree: &Arc<TreeTarget>, session: &Arc<Session>, selection: Selection) -> Self {
+    pub(super) fn new(
+        tree: &Arc<TreeTarget>,
+        session: &Arc<Session>,
+        selection: Selection,
+        older_files: Option<Arc<OlderFiles>>,
+    ) -> Self {
         Self {
             tree: Arc::clone(tree),
             session: Arc::downgrade(session),
@@ -75,7 +143,8 @@ impl TreeWriter {
             selection,
             links: FirstNames::default(),
             inline: Vec::new(),
-            requests: Vec::new(),
+            wanted: Vec::new(),
+            older_files,
         }
     }
 
@@ -202,41 +271,34 @@ impl TreeWriter {
     }
 
     fn ask(&mut self, target: TreeFile, size: u64, block: u64, in_flight: &mpsc::Sender<()>) {
-        let (oid, target) = (target.oid, Arc::new(target));
-        let group = Arc::new(Group {
+        let group = Group {
             path: target.path.as_bytes().to_vec(),
             size: Some(size),
             modified: Some(target.metadata.modified),
             destination: Some(target.path.below(&self.tree.placing.base)),
             coverage: Some(Coverage { block }),
-        });
-        let request = ObjectRequest {
-            oid,
-            size: Some(size),
-            group,
-            target: Arc::clone(&target) as Arc<dyn Target>,
-            recipe: None,
+            older: None,
         };
-        let guard = in_flight.clone();
-        let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
-            if let Err(error) = result {
-                target.ended(&error);
-            }
-            drop(guard);
-        });
-        self.requests.push((request, on_done));
-        if self.requests.len() >= MAX_REQUESTS {
+        let (target, in_flight) = (Arc::new(target), in_flight.clone());
+        self.wanted.push(WantedFile { target, group, size, in_flight });
+        if self.wanted.len() >= MAX_REQUESTS {
             self.submit();
         }
     }
 
-    /// Asks for what waits.
+    /// Asks for what waits, but for what is here.
     fn submit(&mut self) {
-        let requests = self.requests.drain(..);
+        if self.wanted.is_empty() {
+            return;
+        }
+        let wanted = std::mem::take(&mut self.wanted);
+        let requests = match &self.older_files {
+            None => wanted.into_iter().map(|file| file.request(None)).collect(),
+            Some(older_files) => after_looking(older_files, wanted),
+        };
         match self.session.upgrade() {
-            _ if requests.len() == 0 => {}
             Some(session) => self.runtime.block_on(session.submit_all(requests)),
-            None => requests.for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled))),
+            None => requests.into_iter().for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled))),
         }
     }
 

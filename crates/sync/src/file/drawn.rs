@@ -3,22 +3,24 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use towpath_content::Oid;
 use towpath_content::pieces::{MAX_LIVE_SIZE, MIN_LOG2, Value};
-use towpath_files::{FileError, RelPath, Staged, Stamp};
+use towpath_files::{FileBody, FileError, RelPath, Staged, Stamp};
 use towpath_store::{PieceHasher, hash_open_file};
 
+use super::delta_base::{DeltaBase, Front};
 use super::renamed::OldNames;
 use super::{CopyFile, Note, Wanted};
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::index::{Present, Sought};
 use towpath_reuse::candidates::machine::Machine;
 use towpath_reuse::candidates::rules::FileCandidate;
-use towpath_targets::placing::Placing;
+use towpath_targets::placing::{Begun, Placing};
 
 impl CopyFile {
     /// What another file of the destination may be like that has the same bytes; none for what replaces a file.
@@ -74,11 +76,50 @@ impl CopyFile {
         OldNames { file: self }
     }
 
-    /// The older version that it is to be made of by a delta, open, and its bytes. None where pieces of it
-    /// are here already, from a copy that was interrupted.
-    pub fn base(&self) -> Option<(File, u64)> {
+    /// What it is to be made of by a delta. None where other pieces of it are here already than the first parts, from a copy
+    /// that was interrupted.
+    pub fn base(&self) -> Option<DeltaBase> {
         let older = self.older_version().filter(|_| self.may_have_base())?;
-        Some((older.open(self.receiving.opened()?)?, older.size()))
+        let file = older.open(self.receiving.opened()?)?;
+        let rest = self.rest().and_then(|rest| Some((rest.body.clone(), rest.front?)));
+        Some(DeltaBase::new(file, older.size(), rest))
+    }
+
+    /// What an interrupted copy left of it, which is taken the first time.
+    fn rest(&self) -> Option<&Rest> {
+        self.rest.get_or_init(|| self.take_rest()).as_ref()
+    }
+
+    fn take_rest(&self) -> Option<Rest> {
+        let (placing, key) = (self.receiving.opened()?, self.key());
+        if !placing.record.has_part(&key) {
+            return None;
+        }
+        let (staged, ranges) = self.left(placing, &key, self.size()).ok()??;
+        // Pieces come in any order.
+        let here = if let [Range { start: 0, end }] = ranges[..] { end } else { 0 };
+        let old = self.older_version().map_or(0, |older| older.size());
+        let rest = Rest { body: staged.body().clone(), front: Front::of(here, old, self.size()), ranges };
+        *lock(&self.staged) = Some(staged);
+        Some(rest)
+    }
+
+    /// What an interrupted copy left under `key`.
+    pub(super) fn left(
+        &self,
+        placing: &Placing<Note>,
+        key: &Oid,
+        size: u64,
+    ) -> Result<Option<Begun>, FileError> {
+        placing.left_of(key, size, |name| placing.destination.staging().reopen_for(&self.wanted.path, name))
+    }
+
+    /// The same, if it was taken for a delta that did not begin.
+    pub(super) fn untouched_rest(&self, size: u64) -> Result<Option<Begun>, FileError> {
+        let Some(rest) = self.rest.get().and_then(Option::as_ref) else { return Ok(None) };
+        let Some(staged) = lock(&self.staged).take() else { return Ok(None) };
+        staged.body().set_size(size)?;
+        Ok(Some((staged, rest.ranges.clone())))
     }
 
     /// What is probably an older version: what lies in its place, or else what was found for it.
@@ -97,23 +138,29 @@ impl CopyFile {
     fn may_have_base(&self) -> bool {
         let options = &self.receiving.options;
         let is_wanted = !options.whole_file && !options.dry_run && self.wanted.compare.is_none();
-        is_wanted && self.receiving.opened().is_some_and(|placing| !placing.record.has_part(&self.key()))
+        is_wanted && self.rest().is_none_or(|rest| rest.front.is_some())
     }
 
-    /// The name of the older version that is here. Reads that unless the index knows it.
+    /// The name of the older version that is here, if that alone is the base. Reads it unless the index knows it.
     pub fn old_oid(&self) -> Option<Oid> {
-        let older = self.older_version().filter(|_| self.may_have_base())?;
+        let older = self.older_version().filter(|_| self.may_have_base() && self.rest().is_none())?;
         older.oid(self.receiving.opened()?)
     }
 
-    /// Bytes of the older version that is here, if there is one.
-    pub fn old_size(&self) -> Option<u64> {
-        self.older_version().map(|older| older.size())
+    /// Bytes of its base, if there is one.
+    pub fn base_size(&self) -> Option<u64> {
+        let old = self.older_version()?.size();
+        let front = self.rest().and_then(|rest| rest.front);
+        Some(front.map_or(old, |front| front.joined(old)))
     }
 
     /// Its bytes come one part after the other.
     pub fn begin_parts(&self) -> Result<(), FileError> {
-        let staged = self.fresh(self.size())?;
+        // What came before is written once more, where it is: it stays, should this be interrupted as well.
+        let staged = match self.untouched_rest(self.size())? {
+            Some((staged, _)) => staged,
+            None => self.fresh(self.size())?,
+        };
         let is_large = self.size() > 1 << MIN_LOG2;
         self.receiving.placing()?.note_part(&self.key(), &staged, is_large);
         *lock(&self.staged) = Some(staged);
@@ -124,9 +171,14 @@ impl CopyFile {
 
     /// All of it is its base.
     pub fn take_base(&self) -> Result<(), FileError> {
-        let (staged, base) = (lock(&self.staged), self.base());
-        let (Some(staged), Some((base, old))) = (&*staged, base) else { return Ok(()) };
-        staged.body().copy_from(&base, old.min(self.size()), self.sparse.load(Ordering::Relaxed))
+        let older = self.older_version().zip(self.receiving.opened());
+        let Some((file, old)) = older.and_then(|(older, placing)| Some((older.open(placing)?, older.size())))
+        else {
+            return Ok(());
+        };
+        let staged = lock(&self.staged);
+        let Some(staged) = &*staged else { return Ok(()) };
+        staged.body().copy_from(&file, old.min(self.size()), self.sparse.load(Ordering::Relaxed))
     }
 
     /// The next part.
@@ -135,7 +187,10 @@ impl CopyFile {
         let Some(staged) = &*staged else { return Ok(()) };
         // From here on it has to be read once more.
         lock(&self.parts).take_if(|parts| !parts.add(offset, bytes));
-        staged.body().write_piece(offset, bytes, self.sparse.load(Ordering::Relaxed))
+        // What was left there has to be written over, also with zeros.
+        let has_rest = self.rest.get().is_some_and(Option::is_some);
+        let sparse = self.sparse.load(Ordering::Relaxed) && !has_rest;
+        staged.body().write_piece(offset, bytes, sparse)
     }
 
     /// All parts came: true if they are what the file is called, which then takes its name. Else nothing
@@ -157,6 +212,14 @@ impl CopyFile {
             tracing::debug!(%error, "parts stay where they are");
         }
     }
+}
+
+/// What an interrupted copy left of a file.
+pub(super) struct Rest {
+    body: FileBody,
+    /// The parts that are here, if these are its first ones and all that is.
+    front: Option<Front>,
+    ranges: Vec<Range<u64>>,
 }
 
 /// Hash of the parts of a file that came so far, from its front on.
@@ -225,8 +288,11 @@ impl OlderVersion<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::tests::file_of;
     use super::*;
+    use towpath_reuse::candidates::rules::Resemblance;
 
     const PIECE: usize = 1 << MIN_LOG2;
 
@@ -246,6 +312,51 @@ mod tests {
         let written = std::fs::read(home.path().join("to/file")).ok();
         assert_eq!(written.as_deref(), is_made.then_some(content));
         (is_made, is_hashed)
+    }
+
+    /// The file as a copy takes it up that finds an older version of it beside its place.
+    fn taken_up(home: &Path, size: usize) -> Arc<CopyFile> {
+        let file = file_of(home, 1, size as u64);
+        let (path, old) = (RelPath::root().join(b"old").unwrap(), home.join("to/old"));
+        let stamp = Stamp::of(&File::open(&old).unwrap()).unwrap();
+        file.set_found(FileCandidate { file: Present { path, stamp }, resemblance: Resemblance::Numbered });
+        file
+    }
+
+    #[test]
+    fn what_came_in_parts_is_the_front_of_the_next_copys_base_and_is_hashed_again() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join("to")).unwrap();
+        let (size, part) = (16 << 20, 8 << 20);
+        std::fs::write(home.path().join("to/old"), vec![1; size]).unwrap();
+        // Not even zeros may be left out where something lies.
+        let new = [vec![2; part], vec![0; part]].concat();
+        for (came, is_front) in [(part / 2, false), (part, true)] {
+            let first = taken_up(home.path(), size);
+            assert_eq!(first.base().unwrap().read(0..3).as_deref(), Some(&[1; 3][..]));
+            first.begin_parts().unwrap();
+            first.set_sparse(true);
+            // A disk that was cut off kept something else.
+            first.take_part(0, &vec![7; came]).unwrap();
+            drop(first);
+
+            let next = taken_up(home.path(), size);
+            next.set_sparse(true);
+            let base = next.base().filter(|_| next.old_oid().is_none());
+            assert_eq!(base.is_some(), is_front, "{came}");
+            if let Some(base) = base {
+                assert_eq!((base.size(), next.base_size()), (size as u64, Some(size as u64)));
+                let middle = base.read(part as u64 - 1..part as u64 + 1);
+                assert_eq!(middle.as_deref(), Some(&[7, 1][..]));
+            }
+            next.begin_parts().unwrap();
+            next.take_part(0, &new[..part]).unwrap();
+            next.take_part(part as u64, &new[part..]).unwrap();
+            assert!(next.finish_parts(&Oid::of(&new)).unwrap());
+            next.receiving.named(next.receiving.placing().unwrap().flush());
+            assert!(std::fs::read(home.path().join("to/file")).unwrap() == new);
+            std::fs::remove_file(home.path().join("to/file")).unwrap();
+        }
     }
 
     #[test]

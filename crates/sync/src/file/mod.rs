@@ -4,6 +4,7 @@
 //! under a temporary name, with what an interrupted copy left and what is still right of the file that it
 //! replaces, and takes its name in a batch with others.
 
+mod delta_base;
 mod drawn;
 mod pieces;
 mod renamed;
@@ -23,8 +24,8 @@ use towpath_protocol::processors::Processors;
 use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 
-use self::drawn::HashedParts;
-use self::pieces::OlderPieces;
+pub use self::delta_base::DeltaBase;
+use self::drawn::{HashedParts, Rest};
 use super::file_permits::FilePermit;
 use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
 use super::receiving::Receiving;
@@ -51,8 +52,9 @@ pub struct CopyFile {
     partial: PartialFile,
     /// Hash of the parts that came, as long as they come from the front on.
     parts: Mutex<Option<HashedParts>>,
-    older: OnceLock<OlderPieces>,
     found: OnceLock<FileCandidate>,
+    /// What an interrupted copy left of it, once it was looked for.
+    rest: OnceLock<Option<Rest>>,
 }
 
 impl CopyFile {
@@ -68,8 +70,8 @@ impl CopyFile {
             staged: Mutex::default(),
             partial: PartialFile::default(),
             parts: Mutex::default(),
-            older: OnceLock::new(),
             found: OnceLock::new(),
+            rest: OnceLock::new(),
         })
     }
 

@@ -217,7 +217,7 @@ fn fetch(file: Arc<CopyFile>, oid: Oid) -> (ObjectRequest, OnDone) {
         size: Some(file.size()),
         modified: Some(file.wanted().metadata.modified),
         destination: file.destination(),
-        coverage: None,
+        ..Group::default()
     });
     let request = ObjectRequest {
         oid,

@@ -29,7 +29,7 @@ impl RemoteFile {
             self.supplier.delta_requests.named(true);
         }
         requester.recv_reply(reply, self.file.size()).map_err(not_due)?;
-        let Some((base, _)) = self.file.base() else {
+        let Some(base) = self.file.base() else {
             // The sender goes on: what it sends of this file is passed over.
             return Ok(self.fetch_instead(oid));
         };

@@ -136,7 +136,7 @@ struct Driver {
     running: HashMap<disk_search::OperationId, RunningOperation>,
     located: HashMap<Tag, Location>,
     neighbours: Neighbours,
-    /// Paths of the transfer's files: what lies there is about to be replaced.
+    /// Paths of the transfer's files, where what lies is about to be replaced, and of likely older versions.
     destinations: HashSet<PathBuf>,
     /// Files of which the index says that they hold wanted chunks.
     promised: HashSet<Arc<Path>>,
@@ -302,14 +302,15 @@ impl Driver {
             self.open.insert(want.tag, OpenWant { want, call, delta: DeltaState::Untried, is_given: false });
         }
         for (group, chunks) in groups {
-            let replaced = group.destination.as_deref().and_then(|path| self.replaced(path));
+            let likely = [&group.older, &group.destination].into_iter().flatten();
+            let likely = likely.filter_map(|path| self.likely(path)).collect();
             self.feed(Event::Wanted { files: vec![Arc::new(self.file(&group))], chunks });
-            self.feed(Event::Seen(replaced.into_iter().collect()));
+            self.feed(Event::Seen(likely));
         }
     }
 
-    /// The file that is about to be replaced, the first time that this is asked.
-    fn replaced(&mut self, path: &Path) -> Option<File> {
+    /// The file that is about to be replaced, or another likely older version, the first time that this is asked.
+    fn likely(&mut self, path: &Path) -> Option<File> {
         if self.destinations.len() >= DESTINATIONS || !self.destinations.insert(path.into()) {
             return None;
         }

@@ -1,0 +1,314 @@
+//! Files that are here and may be the same as what a session is about to fetch, or older versions of it: found as copies find
+//! theirs, where the search of the transfer may look.
+//!
+//! Nothing of them is told to anybody. What is taken is compared with the names and values of the content first, so a guess
+//! costs no more than its reading. Still whoever is not asked for it learns that it is here (`docs/threat-model.md`).
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rayon::prelude::*;
+use towpath_content::Oid;
+use towpath_content::lock::lock;
+use towpath_content::pieces::MIN_LOG2;
+use towpath_files::RelPath;
+use towpath_reuse::adaptive::Adaptive;
+use towpath_reuse::candidates::index::{Present, Sought};
+use towpath_reuse::candidates::machine::{Machine, from_root};
+use towpath_reuse::candidates::rules::FileCandidate;
+use towpath_reuse::candidates::search::CandidateSearch;
+use towpath_reuse::disk_search::Scope;
+use towpath_reuse::policy::network::Network;
+use towpath_targets::older::OlderFile;
+use towpath_transfer::{Group, TransferPlugin};
+
+/// A file of at most so many bytes is one piece: it is here as a whole, or fetched.
+pub const WHOLE: u64 = 1 << MIN_LOG2;
+
+/// See the head of this module.
+pub struct OlderFiles {
+    search: CandidateSearch,
+    /// The directory that takes what is fetched, without symbolic links.
+    root: PathBuf,
+    adaptive: Arc<Adaptive>,
+    /// The person's limit to the network's rate; 0 if there is none.
+    limit: f64,
+    made: Mutex<Made>,
+}
+
+/// Account of what was made of files that were found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Made {
+    /// Files.
+    pub files: u64,
+    /// Bytes that did not have to come.
+    pub bytes: u64,
+    /// Of these, bytes of files that were taken as a whole, of which no session knows.
+    pub whole: u64,
+}
+
+/// Use of a file that was found.
+#[derive(Debug)]
+pub enum Use {
+    /// It is the very same: its bytes.
+    Whole(Vec<u8>),
+    /// Pieces of it may be right.
+    Pieces(FoundFile),
+}
+
+/// A file that may be an older version of a new one.
+#[derive(Debug)]
+pub struct FoundFile {
+    /// The file, open.
+    pub older: OlderFile,
+    /// It is taken for the same, rather than for an older version.
+    pub is_same: bool,
+    path: PathBuf,
+    is_guess: bool,
+}
+
+/// A candidate that is still what was seen, open.
+struct OpenCandidate {
+    file: File,
+    size: u64,
+    path: PathBuf,
+    is_same: bool,
+    /// It may be quite another file.
+    is_guess: bool,
+}
+
+impl OlderFiles {
+    /// Nothing was looked at yet, and nothing will be outside `scope`. `adaptive` measures the network.
+    pub fn new(scope: Scope, adaptive: Arc<Adaptive>, limit_rate: u64) -> Self {
+        Self {
+            root: scope.start.clone(),
+            search: CandidateSearch::new(Some(scope)).in_pieces(),
+            adaptive,
+            limit: limit_rate as f64,
+            made: Mutex::default(),
+        }
+    }
+
+    /// For each of some new files, with the names of their contents, one that is of use; none while the network is fast.
+    /// Reads those that are of one piece. Blocks.
+    pub fn find(&self, files: &[(&Group, Oid)]) -> Vec<Option<Use>> {
+        let network = self.adaptive.network(&self.adaptive.path()).or_limit(self.limit);
+        let groups: Vec<_> = files.iter().map(|(group, _)| *group).collect();
+        let found = candidates(&self.search, &self.root, network, &groups);
+        let of_use = |(&(group, oid), found): (&(&Group, Oid), Option<OpenCandidate>)| {
+            let (found, size) = (found?, group.size?);
+            let is_same = found.is_same;
+            let of_use = of_use(found, size, &oid);
+            if of_use.is_none() {
+                self.proved(is_same, 0);
+            }
+            of_use
+        };
+        files.par_iter().zip(found).map(of_use).collect()
+    }
+
+    /// Notes that a file of so many bytes was the very same, and taken over.
+    pub fn took(&self, size: u64) {
+        self.proved(true, size);
+        lock(&self.made).whole += size;
+    }
+
+    /// Notes that so many bytes of a found file were right, which was taken for the same or for an older version.
+    pub fn proved(&self, is_same: bool, bytes: u64) {
+        let is_hit = bytes > 0;
+        match is_same {
+            true => self.search.proved_same(is_hit),
+            false => self.search.proved_base(is_hit),
+        }
+        let mut made = lock(&self.made);
+        made.files += u64::from(is_hit);
+        made.bytes += bytes;
+    }
+
+    /// What was made of files so far.
+    pub fn account(&self) -> Made {
+        *lock(&self.made)
+    }
+}
+
+impl FoundFile {
+    /// Has the search find other parts of it: near it first, unless it may be quite another file.
+    pub fn show_to_search(&self, group: &mut Group) {
+        let place = if self.is_guess { &mut group.older } else { &mut group.destination };
+        *place = Some(self.path.clone());
+    }
+}
+
+/// Use of a file for one of `size` bytes that are called `oid`.
+fn of_use(found: OpenCandidate, size: u64, oid: &Oid) -> Option<Use> {
+    let OpenCandidate { file, size: older, path, is_same, is_guess } = found;
+    if size > WHOLE {
+        let older = OlderFile::new(file, older, size);
+        return Some(Use::Pieces(FoundFile { older, is_same, path, is_guess }));
+    }
+    let mut bytes = vec![0; size as usize];
+    let is_it = file.read_exact_at(&mut bytes, 0).is_ok() && Oid::of(&bytes) == *oid;
+    is_it.then_some(Use::Whole(bytes))
+}
+
+/// Candidates for files, open.
+fn candidates(
+    search: &CandidateSearch,
+    root: &Path,
+    network: Network,
+    files: &[&Group],
+) -> Vec<Option<OpenCandidate>> {
+    let sought: Vec<_> =
+        files.iter().enumerate().filter_map(|(at, file)| Some((at, Wanted::of(file, root)?))).collect();
+    let mut found: Vec<_> = files.iter().map(|_| None).collect();
+    if sought.is_empty() {
+        return found;
+    }
+    let asked: Vec<_> = sought.iter().map(|(_, wanted)| wanted.sought()).collect();
+    let candidates = search.find(root, |_| network, &asked);
+    let machine = if candidates.iter().any(Option::is_some) { Machine::open() } else { None };
+    let Some(machine) = machine else { return found };
+    for ((at, wanted), candidate) in sought.iter().zip(candidates) {
+        found[*at] = candidate.and_then(|candidate| open(&machine, root, &candidate, wanted.size));
+    }
+    found
+}
+
+/// A new file, by what others may have in common with it.
+struct Wanted<'a> {
+    path: RelPath,
+    size: u64,
+    group: &'a Group,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(group: &'a Group, root: &Path) -> Option<Self> {
+        let below = group.destination.as_ref()?.strip_prefix(root).ok()?;
+        let path = RelPath::new(below.components().map(|name| name.as_os_str().as_encoded_bytes())).ok()?;
+        Some(Self { path, size: group.size.filter(|size| *size > 0)?, group })
+    }
+
+    fn sought(&self) -> Sought<'_> {
+        let modified = self.group.modified.unwrap_or_default();
+        Sought { path: &self.path, size: self.size, modified }
+    }
+}
+
+/// Opens a candidate for a file of `size` bytes, if it may be used.
+fn open(machine: &Machine, root: &Path, candidate: &FileCandidate, size: u64) -> Option<OpenCandidate> {
+    let (found, is_same) = (&candidate.file, candidate.is_same());
+    let whole = match candidate.is_outside() {
+        true => found.clone(),
+        false => Present { path: from_root(&found.path.below(root))?, stamp: found.stamp },
+    };
+    let file = machine.open_file(&whole)?;
+    // What only its owner may read gets the mode that a stranger sends, unless it lies where that is written in any case.
+    let is_open = || file.metadata().is_ok_and(|found| found.permissions().mode() & 0o044 != 0);
+    let may_use = !candidate.is_outside() || is_open();
+    let path = whole.path.below(Path::new("/"));
+    may_use.then_some(OpenCandidate {
+        file,
+        size: found.stamp.size,
+        path,
+        is_same,
+        is_guess: candidate.is_guess(size),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::time::Duration;
+
+    use towpath_transfer::following::Older;
+
+    use super::*;
+
+    const SLOW: Network = Network { rate: 1e4, round_trip: Duration::ZERO };
+    const FAST: Network = Network { rate: 1e9, round_trip: Duration::ZERO };
+    const SIZE: u64 = 1 << 20;
+
+    fn place(path: &Path, mode: u32) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        File::create(path).unwrap().set_len(SIZE).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// The path of what is found for a file of a get into `start`, of a stranger or of somebody who may know all.
+    fn found(start: &Path, path: &str, is_stranger: bool, network: Network) -> Option<PathBuf> {
+        let scope = Scope {
+            start: start.into(),
+            beyond_destination: !is_stranger,
+            not_below: true,
+            ..Scope::default()
+        };
+        let search = CandidateSearch::new(Some(scope)).in_pieces();
+        let group = Group { size: Some(SIZE + 1), destination: Some(start.join(path)), ..Group::default() };
+        let mut found = candidates(&search, start, network, &[&group, &Group::default()]);
+        assert!(found.pop().unwrap().is_none(), "it has no place");
+        found.pop().flatten().map(|found| found.path)
+    }
+
+    #[test]
+    fn a_stranger_draws_on_what_lies_beside_it_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["to/app-1.0", "to/v1/x", "to/.tow-0123456789abcdef", "beside/y"] {
+            place(&root.join(name), 0o600);
+        }
+        std::os::unix::fs::symlink("app-1.0", root.join("to/link-1.0")).unwrap();
+        let to = root.join("to");
+        for (path, stranger, known) in [
+            ("app-1.1", Some("to/app-1.0"), Some("to/app-1.0")),
+            ("v2/x", None, Some("to/v1/x")),
+            ("y", None, None),
+            ("link-1.1", None, None),
+            ("v2/nothing.like.it", None, None),
+        ] {
+            for (is_stranger, expected) in [(true, stranger), (false, known)] {
+                let expected = expected.map(|path| root.join(path));
+                assert_eq!(found(&to, path, is_stranger, SLOW), expected, "{path} {is_stranger}");
+            }
+            assert_eq!(found(&to, path, false, FAST), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_only_its_owner_may_read_is_drawn_from_in_the_destination_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (old, new) = (root.join("old/a file of this name"), root.join("new"));
+        fs::create_dir(&new).unwrap();
+        for (mode, is_found) in [(0o600, false), (0o711, false), (0o640, true), (0o644, true)] {
+            place(&old, mode);
+            let found = found(&new, "a file of this name", false, SLOW);
+            assert_eq!(found, is_found.then(|| old.clone()), "{mode:o}");
+            assert_eq!(self::found(&new, "a file of this name", true, SLOW), None);
+        }
+    }
+
+    #[test]
+    fn one_piece_is_the_very_same_or_of_no_use_and_more_are_compared_one_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let open = || {
+            fs::write(&path, b"content").unwrap();
+            let file = File::open(&path).unwrap();
+            OpenCandidate { file, size: 7, path: path.clone(), is_same: true, is_guess: false }
+        };
+        let oid = Oid::of(b"content");
+        assert!(matches!(of_use(open(), 7, &oid), Some(Use::Whole(bytes)) if bytes == b"content"));
+        for (size, oid) in [(7, Oid::of(b"another")), (6, oid), (8, oid), (WHOLE, oid)] {
+            assert!(of_use(open(), size, &oid).is_none(), "{size}");
+        }
+        let opened = open();
+        fs::write(&path, b"changed").unwrap();
+        assert!(of_use(opened, 7, &oid).is_none());
+        let more = of_use(open(), WHOLE + 1, &oid);
+        assert!(
+            matches!(more, Some(Use::Pieces(found)) if found.older.size() == 7 && found.older.in_place() == 7)
+        );
+    }
+}
