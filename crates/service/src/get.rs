@@ -13,6 +13,7 @@ use towpath_content::pieces::Layout;
 use towpath_files::{FileError, SingleFile, display_name};
 use towpath_store::{About, ObjectKind, Stamp, hash_open_file};
 use towpath_targets::file_target::FileTarget;
+use towpath_targets::older::OlderFile;
 use towpath_targets::resume::Record;
 use towpath_transfer::{FetchError, Fetched, Group, Target};
 
@@ -26,7 +27,7 @@ use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
-use towpath_sync::older_files::{Use, WHOLE};
+use towpath_reuse::candidates::older_files::{Use, WHOLE};
 use towpath_sync::search::searched;
 use towpath_words as words;
 
@@ -180,7 +181,7 @@ impl GetUnderWay {
             Some((oid, Use::Whole(bytes))) => self.take(&target, oid, bytes, &about).await,
             Some((_, Use::Pieces(found))) => {
                 found.show_to_search(&mut group);
-                target.set_older(found.older);
+                target.set_older(OlderFile::new(found.file, found.size, group.size.unwrap_or(0)));
                 self.fetch(&target, (layout, group), events, summary).await
             }
             None => self.fetch(&target, (layout, group), events, summary).await,

@@ -17,8 +17,8 @@ use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
 use towpath_protocol::{HAS_ALL, HAS_THE_REST, Pace, PeerConfig};
+use towpath_reuse::candidates::older_files::OlderFiles;
 use towpath_store::{About, MemoryStore, ObjectKind, State, Store};
-use towpath_sync::older_files::OlderFiles;
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
     Context, Description, FetchError, Group, ObjectRequest, Outcome, Query, Session, SessionConfig, Target,

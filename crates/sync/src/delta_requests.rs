@@ -125,16 +125,16 @@ impl DeltaRequests {
         files: &[&Arc<CopyFile>],
         must_sign: bool,
     ) -> Vec<Option<(Request, DescribedBase)>> {
-        if files.iter().all(|file| file.base_size().is_none()) {
+        if files.iter().all(|file| file.base().size().is_none()) {
             return files.iter().map(|_| None).collect();
         }
-        let old_bytes = files.iter().filter_map(|file| file.base_size()).fold(0, u64::saturating_add);
+        let old_bytes = files.iter().filter_map(|file| file.base().size()).fold(0, u64::saturating_add);
         let network = self.network_for(old_bytes);
         let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
         let may_name = !must_sign && misses < MISSES + hits;
         let is_idle = self.outstanding.load(Ordering::Relaxed) == 0;
         let describe = |file: &&Arc<CopyFile>| {
-            let old = file.base_size().filter(|old| network.likes_name(*old, file.wanted().size))?;
+            let old = file.base().size().filter(|old| network.likes_name(*old, file.wanted().size))?;
             if self.outstanding.load(Ordering::Relaxed) > MOST_SIGNED {
                 return None;
             }
@@ -150,7 +150,7 @@ impl DeltaRequests {
             if let Base::Parts { count, ahead } = &mut base {
                 *ahead = network.signatures_ahead(*count as u32, is_idle && in_parts == 1).into();
             }
-            let request = Request { base, is_guess: file.has_guessed_base(), outlines };
+            let request = Request { base, is_guess: file.base().is_guess(), outlines };
             let described = DescribedBase::new(&request, old, signed);
             Some((request, described))
         };
@@ -208,7 +208,7 @@ fn describe(file: &CopyFile, old: u64, network: &Network, may_name: bool) -> Opt
     let new = file.wanted().size;
     if may_name
         && PatchParts::new(old, new).is_some()
-        && let Some(oid) = file.old_oid()
+        && let Some(oid) = file.base().oid()
     {
         return Some((Base::Named(oid), 0));
     }
@@ -218,7 +218,7 @@ fn describe(file: &CopyFile, old: u64, network: &Network, may_name: bool) -> Opt
     let count = parts::parts(old, new)?;
     let in_steps = network.likes_outlines();
     if count > 1 {
-        file.base()?;
+        file.base().open()?;
         let bytes = count * parts::signature_len(old.div_ceil(count), old, in_steps);
         return Some((Base::Parts { count, ahead: 1 }, bytes));
     }
@@ -229,7 +229,7 @@ fn describe(file: &CopyFile, old: u64, network: &Network, may_name: bool) -> Opt
 
 /// The signature of a part of a file's base, as far as its size is known.
 fn sign_part(file: &CopyFile, count: u64, index: u64, in_steps: bool) -> Option<Vec<u8>> {
-    let base = file.base()?;
+    let base = file.base().open()?;
     let parts = SignedParts::new(base.size(), file.wanted().size, count)?;
     parts.sign(index, &base.read(parts.base(index)?)?, in_steps)
 }

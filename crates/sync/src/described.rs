@@ -15,6 +15,7 @@ use towpath_content::tree::{self, Entry, Event, Kind, LEFT_OUT, Metadata};
 use towpath_files::{FileError, RelPath, Selection};
 use towpath_protocol::processors::Processors;
 use towpath_targets::descriptor::{DescriptorEnd, follow};
+use towpath_targets::older::OlderFile;
 use towpath_targets::spool::SpoolReader;
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::session::OnDone;
@@ -29,9 +30,9 @@ use crate::file_result::{FileResult, Settling};
 use crate::host::Host;
 use crate::merge::{Destined, Merge};
 use crate::message::violation;
-use crate::older_files::{OlderFiles, Use};
 use crate::receiving::Receiving;
 use crate::supply::Supplier;
+use towpath_reuse::candidates::older_files::{OlderFiles, Use};
 
 /// Files asked for together.
 const TOGETHER: usize = 64;
@@ -62,8 +63,8 @@ pub struct DescribedTree {
 }
 
 /// Copies what is wanted to `destination`: of a whole tree what is in it, wanted paths each under its name, a file as the
-/// destination itself. `session` brings the contents, but for what is made of `older_files`. Returns what was done, and the selection, which knows what is not in
-/// the tree.
+/// destination itself. `session` brings the contents, but for what is made of `older_files`. Returns what was done, and the
+/// selection, which knows what is not in the tree.
 pub async fn copy_described(
     host: &Arc<Host>,
     (source, session, older_files): (DescribedSource, Arc<Session>, Option<Arc<OlderFiles>>),
@@ -201,7 +202,7 @@ struct NamedContent {
 }
 
 /// A file that is about to be asked for.
-struct WantedFile {
+struct DescribedFile {
     file: Arc<CopyFile>,
     oid: Oid,
     group: Group,
@@ -215,7 +216,7 @@ struct DescribedSupplier {
     processors: Processors,
     next: Mutex<Option<NamedContent>>,
     /// Files to be asked for together.
-    wanted: Mutex<Vec<WantedFile>>,
+    wanted: Mutex<Vec<DescribedFile>>,
     older_files: Option<Arc<OlderFiles>>,
     /// Files that were brought and have no result yet.
     under_way: Mutex<HashSet<u64>>,
@@ -266,15 +267,15 @@ impl DescribedSupplier {
         };
         let count = {
             let mut wanted = lock(&self.wanted);
-            wanted.push(WantedFile { file, oid, group });
+            wanted.push(DescribedFile { file, oid, group });
             wanted.len()
         };
         if count >= TOGETHER { self.push() } else { Ok(()) }
     }
 
     /// The request for a file; `is_same`: it is told what proved right of a file that was found, and taken for the same or not.
-    fn request(&self, wanted: WantedFile, is_same: Option<bool>) -> (ObjectRequest, OnDone) {
-        let WantedFile { file, oid, group } = wanted;
+    fn request(&self, wanted: DescribedFile, is_same: Option<bool>) -> (ObjectRequest, OnDone) {
+        let DescribedFile { file, oid, group } = wanted;
         let (size, target) = (Some(file.size()), Arc::clone(&file) as Arc<dyn Target>);
         let request = ObjectRequest { oid, size, group: Arc::new(group), target, recipe: None };
         let (receiving, older_files) = (Weak::clone(&self.receiving), self.older_files.clone());
@@ -293,7 +294,7 @@ impl DescribedSupplier {
     fn after_looking(
         &self,
         older_files: &OlderFiles,
-        wanted: Vec<WantedFile>,
+        wanted: Vec<DescribedFile>,
     ) -> Vec<(ObjectRequest, OnDone)> {
         // What is replaced has its older version in its place.
         let (new, replaced): (Vec<_>, Vec<_>) =
@@ -310,7 +311,7 @@ impl DescribedSupplier {
             }
             Some(Use::Pieces(found)) => {
                 found.show_to_search(&mut wanted.group);
-                wanted.file.set_older(found.older);
+                wanted.file.set_older(OlderFile::new(found.file, found.size, wanted.file.size()));
                 Some(self.request(wanted, Some(found.is_same)))
             }
         });

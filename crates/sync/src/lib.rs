@@ -36,7 +36,6 @@
 //! | `receiving`, `wanted` | state that its parts share; a file that is requested |
 //! | `file`, `file_permits` | one file on its way, what it is drawn from, and how many there are at once |
 //! | `delta_requests`, `delta_receiver` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
-//! | [`older_files`] | files that are here and like those that a session is about to fetch by name |
 //! | `supply`, `local`, `remote` | suppliers of files |
 //! | `records` | lists on disk |
 //! | `given` | a supplier for tests and fuzz targets |
@@ -65,7 +64,6 @@ mod local_copy;
 mod merge;
 mod naming;
 mod noted;
-pub mod older_files;
 mod receiver_role;
 mod receiving;
 mod records;

@@ -12,7 +12,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{self, Entry, Kind, LEFT_OUT, Located};
 use towpath_files::{FileError, Overwrite, RelPath, Selected, Selection, display_name};
-use towpath_sync::older_files::{OlderFiles, Use};
+use towpath_reuse::candidates::older_files::{OlderFiles, Use};
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
@@ -22,6 +22,7 @@ use super::links::left_out;
 use super::{TreeTarget, decode};
 use towpath_content::lock::lock;
 use towpath_targets::links::FirstNames;
+use towpath_targets::older::OlderFile;
 use towpath_targets::spool::SpoolReader;
 use towpath_words as words;
 
@@ -39,12 +40,12 @@ pub(super) struct TreeWriter {
     /// Files whose bytes came in the descriptor, to be written together.
     inline: Vec<Inline>,
     /// Files to be asked for together.
-    wanted: Vec<WantedFile>,
+    wanted: Vec<FileRequest>,
     older_files: Option<Arc<OlderFiles>>,
 }
 
 /// A file that is about to be asked for.
-struct WantedFile {
+struct FileRequest {
     target: Arc<TreeFile>,
     group: Group,
     size: u64,
@@ -75,7 +76,7 @@ impl Inline {
     }
 }
 
-impl WantedFile {
+impl FileRequest {
     /// The request for it; `guess` is told what proved right.
     fn request(self, guess: Option<Guess>) -> (ObjectRequest, OnDone) {
         let Self { target, group, size, in_flight } = self;
@@ -106,10 +107,10 @@ struct Guess {
 }
 
 /// Writes files that are here, and returns the requests for the others, which are drawn from older versions if these are.
-fn after_looking(older_files: &Arc<OlderFiles>, wanted: Vec<WantedFile>) -> Vec<(ObjectRequest, OnDone)> {
+fn after_looking(older_files: &Arc<OlderFiles>, wanted: Vec<FileRequest>) -> Vec<(ObjectRequest, OnDone)> {
     let files: Vec<_> = wanted.iter().map(|file| (&file.group, file.target.oid)).collect();
     let found = older_files.find(&files);
-    let ask = |(mut file, found): (WantedFile, Option<Use>)| match found {
+    let ask = |(mut file, found): (FileRequest, Option<Use>)| match found {
         None => Some(file.request(None)),
         Some(Use::Whole(bytes)) => {
             match file.target.take_whole(&bytes) {
@@ -120,7 +121,7 @@ fn after_looking(older_files: &Arc<OlderFiles>, wanted: Vec<WantedFile>) -> Vec<
         }
         Some(Use::Pieces(found)) => {
             found.show_to_search(&mut file.group);
-            file.target.set_older(found.older);
+            file.target.set_older(OlderFile::new(found.file, found.size, file.size));
             let guess = Guess { older_files: Arc::clone(older_files), is_same: found.is_same };
             Some(file.request(Some(guess)))
         }
@@ -280,7 +281,7 @@ impl TreeWriter {
             older: None,
         };
         let (target, in_flight) = (Arc::new(target), in_flight.clone());
-        self.wanted.push(WantedFile { target, group, size, in_flight });
+        self.wanted.push(FileRequest { target, group, size, in_flight });
         if self.wanted.len() >= MAX_REQUESTS {
             self.submit();
         }

@@ -5,10 +5,19 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
+use towpath_content::Oid;
 use towpath_content::delta::exchange::SignedParts;
 use towpath_content::delta::exchange::parts::parts;
-use towpath_files::FileBody;
+use towpath_content::lock::lock;
+use towpath_files::{FileBody, FileError, RelPath, Stamp};
+use towpath_reuse::candidates::index::Present;
+use towpath_reuse::candidates::machine::Machine;
+use towpath_store::hash_open_file;
+use towpath_targets::placing::{Begun, Placing};
+
+use super::{CopyFile, Note};
 
 /// Parts of a file that are here, from its front on, and where the older version goes on behind them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +77,136 @@ impl DeltaBase {
         let from = (range.start + here).wrapping_add(shift);
         self.older.read_exact_at(&mut bytes[here as usize..], from).ok()?;
         Some(bytes)
+    }
+}
+
+/// What a file is made of by a delta.
+pub struct FileBase<'a> {
+    pub(super) file: &'a CopyFile,
+}
+
+impl<'a> FileBase<'a> {
+    /// Whether what it is made of does not lie in its place, but was found.
+    pub fn is_found(&self) -> bool {
+        self.file.wanted.old.is_none() && self.file.found.get().is_some_and(|found| !found.is_same())
+    }
+
+    /// Whether that may be quite another file.
+    pub fn is_guess(&self) -> bool {
+        self.file.wanted.old.is_none()
+            && self.file.found.get().is_some_and(|found| found.is_guess(self.file.size()))
+    }
+
+    /// What it is to be made of by a delta. None where other pieces of it are here already than the first parts, from a copy
+    /// that was interrupted.
+    pub fn open(&self) -> Option<DeltaBase> {
+        let older = self.older_version().filter(|_| self.may_be())?;
+        let file = older.open(self.file.receiving.opened()?)?;
+        let rest = self.rest().and_then(|rest| Some((rest.body.clone(), rest.front?)));
+        Some(DeltaBase::new(file, older.size(), rest))
+    }
+
+    /// What an interrupted copy left of it, which is taken the first time.
+    fn rest(&self) -> Option<&'a Rest> {
+        self.file.rest.get_or_init(|| self.take_rest()).as_ref()
+    }
+
+    fn take_rest(&self) -> Option<Rest> {
+        let (placing, key) = (self.file.receiving.opened()?, self.file.key());
+        if !placing.record.has_part(&key) {
+            return None;
+        }
+        let (staged, ranges) = self.file.left(placing, &key, self.file.size()).ok()??;
+        // Pieces come in any order.
+        let here = if let [Range { start: 0, end }] = ranges[..] { end } else { 0 };
+        let old = self.older_version().map_or(0, |older| older.size());
+        let rest =
+            Rest { body: staged.body().clone(), front: Front::of(here, old, self.file.size()), ranges };
+        *lock(&self.file.staged) = Some(staged);
+        Some(rest)
+    }
+
+    /// The temporary with what was left, if it was taken for a delta that did not begin.
+    pub(super) fn untouched_rest(&self, size: u64) -> Result<Option<Begun>, FileError> {
+        let Some(rest) = self.file.rest.get().and_then(Option::as_ref) else { return Ok(None) };
+        let Some(staged) = lock(&self.file.staged).take() else { return Ok(None) };
+        staged.body().set_size(size)?;
+        Ok(Some((staged, rest.ranges.clone())))
+    }
+
+    /// What is probably an older version: what lies in its place, or else what was found for it.
+    pub(super) fn older_version(&self) -> Option<OlderVersion<'a>> {
+        match (&self.file.wanted.old, self.file.found.get()) {
+            (Some(stamp), _) => Some(OlderVersion::Within { path: &self.file.wanted.path, stamp }),
+            (None, Some(found)) if found.is_same() => None,
+            (None, Some(found)) if found.is_outside() => Some(OlderVersion::OutsideSearch(&found.file)),
+            (None, Some(found)) => {
+                Some(OlderVersion::Within { path: &found.file.path, stamp: &found.file.stamp })
+            }
+            (None, None) => None,
+        }
+    }
+
+    fn may_be(&self) -> bool {
+        let options = &self.file.receiving.options;
+        let is_wanted = !options.whole_file && !options.dry_run && self.file.wanted.compare.is_none();
+        is_wanted && self.rest().is_none_or(|rest| rest.front.is_some())
+    }
+
+    /// The name of the older version that is here, if that alone is the base. Reads it unless the index knows it.
+    pub fn oid(&self) -> Option<Oid> {
+        let older = self.older_version().filter(|_| self.may_be() && self.rest().is_none())?;
+        older.oid(self.file.receiving.opened()?)
+    }
+
+    /// Bytes of its base, if there is one.
+    pub fn size(&self) -> Option<u64> {
+        let old = self.older_version()?.size();
+        let front = self.rest().and_then(|rest| rest.front);
+        Some(front.map_or(old, |front| front.joined(old)))
+    }
+}
+
+/// What an interrupted copy left of a file.
+pub(super) struct Rest {
+    body: FileBody,
+    /// The parts that are here, if these are its first ones and all that is.
+    front: Option<Front>,
+    ranges: Vec<Range<u64>>,
+}
+
+/// A file that is here.
+pub(super) enum OlderVersion<'a> {
+    /// Its path is below the destination.
+    Within { path: &'a RelPath, stamp: &'a Stamp },
+    /// Its path is a whole one.
+    OutsideSearch(&'a Present),
+}
+
+impl OlderVersion<'_> {
+    pub(super) const fn size(&self) -> u64 {
+        match self {
+            Self::Within { stamp, .. } => stamp.size,
+            Self::OutsideSearch(file) => file.stamp.size,
+        }
+    }
+
+    /// Opens it, if it is still what was seen.
+    pub(super) fn open(&self, placing: &Placing<Note>) -> Option<File> {
+        match self {
+            Self::Within { path, stamp } => placing.destination.open_file(path, stamp).ok(),
+            Self::OutsideSearch(file) => Machine::open()?.open_file(file),
+        }
+    }
+
+    /// The name of its content. Reads it unless the index knows that.
+    fn oid(&self, placing: &Placing<Note>) -> Option<Oid> {
+        let (whole, stamp) = match self {
+            Self::Within { path, stamp } => (placing.whole_path(path), *stamp),
+            Self::OutsideSearch(file) => (file.path.below(Path::new("/")), &file.stamp),
+        };
+        let known = placing.known_at(&whole, stamp);
+        known.or_else(|| Some(hash_open_file(&self.open(placing)?, &whole).ok()?.oid))
     }
 }
 

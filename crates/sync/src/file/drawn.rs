@@ -2,23 +2,20 @@
 //! older version.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use towpath_content::Oid;
 use towpath_content::pieces::{MAX_LIVE_SIZE, MIN_LOG2, Value};
-use towpath_files::{FileBody, FileError, RelPath, Staged, Stamp};
+use towpath_files::{FileError, Staged};
 use towpath_store::{PieceHasher, hash_open_file};
 
-use super::delta_base::{DeltaBase, Front};
+use super::delta_base::FileBase;
 use super::renamed::OldNames;
 use super::{CopyFile, Note, Wanted};
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::index::{Present, Sought};
-use towpath_reuse::candidates::machine::Machine;
 use towpath_reuse::candidates::rules::FileCandidate;
 use towpath_targets::placing::{Begun, Placing};
 
@@ -44,16 +41,6 @@ impl CopyFile {
         self.found.get().is_some_and(FileCandidate::is_same)
     }
 
-    /// Whether what it is made of does not lie in its place, but was found.
-    pub fn has_found_base(&self) -> bool {
-        self.wanted.old.is_none() && self.found.get().is_some_and(|found| !found.is_same())
-    }
-
-    /// Whether that may be quite another file.
-    pub fn has_guessed_base(&self) -> bool {
-        self.wanted.old.is_none() && self.found.get().is_some_and(|found| found.is_guess(self.size()))
-    }
-
     /// Makes it of that other file. False: that has other bytes.
     pub fn take_lookalike(&self, oid: &Oid) -> Result<bool, FileError> {
         let (found, placing) = (self.found.get(), self.receiving.placing()?);
@@ -71,37 +58,14 @@ impl CopyFile {
         self.finish_parts(oid)
     }
 
+    /// What it is made of by a delta.
+    pub const fn base(&self) -> FileBase<'_> {
+        FileBase { file: self }
+    }
+
     /// Its old names, if it was renamed at the source.
     pub const fn old_names(&self) -> OldNames<'_> {
         OldNames { file: self }
-    }
-
-    /// What it is to be made of by a delta. None where other pieces of it are here already than the first parts, from a copy
-    /// that was interrupted.
-    pub fn base(&self) -> Option<DeltaBase> {
-        let older = self.older_version().filter(|_| self.may_have_base())?;
-        let file = older.open(self.receiving.opened()?)?;
-        let rest = self.rest().and_then(|rest| Some((rest.body.clone(), rest.front?)));
-        Some(DeltaBase::new(file, older.size(), rest))
-    }
-
-    /// What an interrupted copy left of it, which is taken the first time.
-    fn rest(&self) -> Option<&Rest> {
-        self.rest.get_or_init(|| self.take_rest()).as_ref()
-    }
-
-    fn take_rest(&self) -> Option<Rest> {
-        let (placing, key) = (self.receiving.opened()?, self.key());
-        if !placing.record.has_part(&key) {
-            return None;
-        }
-        let (staged, ranges) = self.left(placing, &key, self.size()).ok()??;
-        // Pieces come in any order.
-        let here = if let [Range { start: 0, end }] = ranges[..] { end } else { 0 };
-        let old = self.older_version().map_or(0, |older| older.size());
-        let rest = Rest { body: staged.body().clone(), front: Front::of(here, old, self.size()), ranges };
-        *lock(&self.staged) = Some(staged);
-        Some(rest)
     }
 
     /// What an interrupted copy left under `key`.
@@ -114,50 +78,10 @@ impl CopyFile {
         placing.left_of(key, size, |name| placing.destination.staging().reopen_for(&self.wanted.path, name))
     }
 
-    /// The same, if it was taken for a delta that did not begin.
-    pub(super) fn untouched_rest(&self, size: u64) -> Result<Option<Begun>, FileError> {
-        let Some(rest) = self.rest.get().and_then(Option::as_ref) else { return Ok(None) };
-        let Some(staged) = lock(&self.staged).take() else { return Ok(None) };
-        staged.body().set_size(size)?;
-        Ok(Some((staged, rest.ranges.clone())))
-    }
-
-    /// What is probably an older version: what lies in its place, or else what was found for it.
-    fn older_version(&self) -> Option<OlderVersion<'_>> {
-        match (&self.wanted.old, self.found.get()) {
-            (Some(stamp), _) => Some(OlderVersion::Within { path: &self.wanted.path, stamp }),
-            (None, Some(found)) if found.is_same() => None,
-            (None, Some(found)) if found.is_outside() => Some(OlderVersion::OutsideSearch(&found.file)),
-            (None, Some(found)) => {
-                Some(OlderVersion::Within { path: &found.file.path, stamp: &found.file.stamp })
-            }
-            (None, None) => None,
-        }
-    }
-
-    fn may_have_base(&self) -> bool {
-        let options = &self.receiving.options;
-        let is_wanted = !options.whole_file && !options.dry_run && self.wanted.compare.is_none();
-        is_wanted && self.rest().is_none_or(|rest| rest.front.is_some())
-    }
-
-    /// The name of the older version that is here, if that alone is the base. Reads it unless the index knows it.
-    pub fn old_oid(&self) -> Option<Oid> {
-        let older = self.older_version().filter(|_| self.may_have_base() && self.rest().is_none())?;
-        older.oid(self.receiving.opened()?)
-    }
-
-    /// Bytes of its base, if there is one.
-    pub fn base_size(&self) -> Option<u64> {
-        let old = self.older_version()?.size();
-        let front = self.rest().and_then(|rest| rest.front);
-        Some(front.map_or(old, |front| front.joined(old)))
-    }
-
     /// Its bytes come one part after the other.
     pub fn begin_parts(&self) -> Result<(), FileError> {
         // What came before is written once more, where it is: it stays, should this be interrupted as well.
-        let staged = match self.untouched_rest(self.size())? {
+        let staged = match self.base().untouched_rest(self.size())? {
             Some((staged, _)) => staged,
             None => self.fresh(self.size())?,
         };
@@ -171,7 +95,7 @@ impl CopyFile {
 
     /// All of it is its base.
     pub fn take_base(&self) -> Result<(), FileError> {
-        let older = self.older_version().zip(self.receiving.opened());
+        let older = self.base().older_version().zip(self.receiving.opened());
         let Some((file, old)) = older.and_then(|(older, placing)| Some((older.open(placing)?, older.size())))
         else {
             return Ok(());
@@ -214,14 +138,6 @@ impl CopyFile {
     }
 }
 
-/// What an interrupted copy left of a file.
-pub(super) struct Rest {
-    body: FileBody,
-    /// The parts that are here, if these are its first ones and all that is.
-    front: Option<Front>,
-    ranges: Vec<Range<u64>>,
-}
-
 /// Hash of the parts of a file that came so far, from its front on.
 #[derive(Default)]
 pub(super) struct HashedParts {
@@ -251,44 +167,12 @@ fn hashed(file: &CopyFile) -> Option<(Oid, Vec<Value>)> {
     })
 }
 
-/// A file that is here.
-enum OlderVersion<'a> {
-    /// Its path is below the destination.
-    Within { path: &'a RelPath, stamp: &'a Stamp },
-    /// Its path is a whole one.
-    OutsideSearch(&'a Present),
-}
-
-impl OlderVersion<'_> {
-    const fn size(&self) -> u64 {
-        match self {
-            Self::Within { stamp, .. } => stamp.size,
-            Self::OutsideSearch(file) => file.stamp.size,
-        }
-    }
-
-    /// Opens it, if it is still what was seen.
-    fn open(&self, placing: &Placing<Note>) -> Option<File> {
-        match self {
-            Self::Within { path, stamp } => placing.destination.open_file(path, stamp).ok(),
-            Self::OutsideSearch(file) => Machine::open()?.open_file(file),
-        }
-    }
-
-    /// The name of its content. Reads it unless the index knows that.
-    fn oid(&self, placing: &Placing<Note>) -> Option<Oid> {
-        let (whole, stamp) = match self {
-            Self::Within { path, stamp } => (placing.whole_path(path), *stamp),
-            Self::OutsideSearch(file) => (file.path.below(Path::new("/")), &file.stamp),
-        };
-        let known = placing.known_at(&whole, stamp);
-        known.or_else(|| Some(hash_open_file(&self.open(placing)?, &whole).ok()?.oid))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::sync::Arc;
+
+    use towpath_files::{RelPath, Stamp};
 
     use super::super::tests::file_of;
     use super::*;
@@ -333,7 +217,7 @@ mod tests {
         let new = [vec![2; part], vec![0; part]].concat();
         for (came, is_front) in [(part / 2, false), (part, true)] {
             let first = taken_up(home.path(), size);
-            assert_eq!(first.base().unwrap().read(0..3).as_deref(), Some(&[1; 3][..]));
+            assert_eq!(first.base().open().unwrap().read(0..3).as_deref(), Some(&[1; 3][..]));
             first.begin_parts().unwrap();
             first.set_sparse(true);
             // A disk that was cut off kept something else.
@@ -342,10 +226,10 @@ mod tests {
 
             let next = taken_up(home.path(), size);
             next.set_sparse(true);
-            let base = next.base().filter(|_| next.old_oid().is_none());
+            let base = next.base().open().filter(|_| next.base().oid().is_none());
             assert_eq!(base.is_some(), is_front, "{came}");
             if let Some(base) = base {
-                assert_eq!((base.size(), next.base_size()), (size as u64, Some(size as u64)));
+                assert_eq!((base.size(), next.base().size()), (size as u64, Some(size as u64)));
                 let middle = base.read(part as u64 - 1..part as u64 + 1);
                 assert_eq!(middle.as_deref(), Some(&[7, 1][..]));
             }

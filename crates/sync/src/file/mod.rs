@@ -25,7 +25,8 @@ use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
 
 pub use self::delta_base::DeltaBase;
-use self::drawn::{HashedParts, Rest};
+use self::delta_base::Rest;
+use self::drawn::HashedParts;
 use super::file_permits::FilePermit;
 use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
 use super::receiving::Receiving;

@@ -27,7 +27,7 @@ impl CopyFile {
         let placing = self.receiving.placing()?;
         let key = self.key();
         let older = self.open_older();
-        let left = match self.untouched_rest(size)? {
+        let left = match self.base().untouched_rest(size)? {
             None => self.left(placing, &key, size)?,
             rest => rest,
         };

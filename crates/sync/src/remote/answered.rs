@@ -138,7 +138,7 @@ impl RemoteFile {
 
     /// Nothing was made of what was taken for an older version of the file, if that is what it was to be made of.
     pub(super) fn missed(&self) {
-        if self.file.has_found_base() {
+        if self.file.base().is_found() {
             self.supplier.candidates.proved_base(false);
         }
     }

@@ -29,7 +29,7 @@ impl RemoteFile {
             self.supplier.delta_requests.named(true);
         }
         requester.recv_reply(reply, self.file.size()).map_err(not_due)?;
-        let Some(base) = self.file.base() else {
+        let Some(base) = self.file.base().open() else {
             // The sender goes on: what it sends of this file is passed over.
             return Ok(self.fetch_instead(oid));
         };
@@ -105,7 +105,7 @@ impl RemoteFile {
         supplier.progress.with(|progress| progress.expected += file.size());
         supplier.progress.brought(&THIS_MACHINE.into(), file.size());
         supplier.delta_requests.saved(file.size());
-        if file.has_found_base() {
+        if file.base().is_found() {
             supplier.candidates.proved_base(true);
         }
         self.finish_delta(oid)
@@ -163,7 +163,7 @@ impl RemoteSupplier {
         }
         let came = part.came.min(content.len() as u64);
         // Of several parts the first one tells.
-        if offset == 0 && file.has_found_base() {
+        if offset == 0 && file.base().is_found() {
             self.candidates.proved_base(came <= content.len() as u64 / 2);
         }
         self.progress.brought(&self.source, came);

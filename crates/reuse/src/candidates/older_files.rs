@@ -9,19 +9,18 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use crate::adaptive::Adaptive;
+use crate::candidates::index::{Present, Sought};
+use crate::candidates::machine::{Machine, from_root};
+use crate::candidates::rules::FileCandidate;
+use crate::candidates::search::CandidateSearch;
+use crate::disk_search::Scope;
+use crate::policy::network::Network;
 use rayon::prelude::*;
 use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_content::pieces::MIN_LOG2;
 use towpath_files::RelPath;
-use towpath_reuse::adaptive::Adaptive;
-use towpath_reuse::candidates::index::{Present, Sought};
-use towpath_reuse::candidates::machine::{Machine, from_root};
-use towpath_reuse::candidates::rules::FileCandidate;
-use towpath_reuse::candidates::search::CandidateSearch;
-use towpath_reuse::disk_search::Scope;
-use towpath_reuse::policy::network::Network;
-use towpath_targets::older::OlderFile;
 use towpath_transfer::{Group, TransferPlugin};
 
 /// A file of at most so many bytes is one piece: it is here as a whole, or fetched.
@@ -35,12 +34,12 @@ pub struct OlderFiles {
     adaptive: Arc<Adaptive>,
     /// The person's limit to the network's rate; 0 if there is none.
     limit: f64,
-    made: Mutex<Made>,
+    made: Mutex<MadeOfOlder>,
 }
 
 /// Account of what was made of files that were found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Made {
+pub struct MadeOfOlder {
     /// Files.
     pub files: u64,
     /// Bytes that did not have to come.
@@ -58,23 +57,16 @@ pub enum Use {
     Pieces(FoundFile),
 }
 
-/// A file that may be an older version of a new one.
+/// A candidate that is still what was seen.
 #[derive(Debug)]
 pub struct FoundFile {
     /// The file, open.
-    pub older: OlderFile,
+    pub file: File,
+    /// Its bytes.
+    pub size: u64,
     /// It is taken for the same, rather than for an older version.
     pub is_same: bool,
     path: PathBuf,
-    is_guess: bool,
-}
-
-/// A candidate that is still what was seen, open.
-struct OpenCandidate {
-    file: File,
-    size: u64,
-    path: PathBuf,
-    is_same: bool,
     /// It may be quite another file.
     is_guess: bool,
 }
@@ -97,7 +89,7 @@ impl OlderFiles {
         let network = self.adaptive.network(&self.adaptive.path()).or_limit(self.limit);
         let groups: Vec<_> = files.iter().map(|(group, _)| *group).collect();
         let found = candidates(&self.search, &self.root, network, &groups);
-        let of_use = |(&(group, oid), found): (&(&Group, Oid), Option<OpenCandidate>)| {
+        let of_use = |(&(group, oid), found): (&(&Group, Oid), Option<FoundFile>)| {
             let (found, size) = (found?, group.size?);
             let is_same = found.is_same;
             let of_use = of_use(found, size, &oid);
@@ -128,7 +120,7 @@ impl OlderFiles {
     }
 
     /// What was made of files so far.
-    pub fn account(&self) -> Made {
+    pub fn account(&self) -> MadeOfOlder {
         *lock(&self.made)
     }
 }
@@ -142,14 +134,12 @@ impl FoundFile {
 }
 
 /// Use of a file for one of `size` bytes that are called `oid`.
-fn of_use(found: OpenCandidate, size: u64, oid: &Oid) -> Option<Use> {
-    let OpenCandidate { file, size: older, path, is_same, is_guess } = found;
+fn of_use(found: FoundFile, size: u64, oid: &Oid) -> Option<Use> {
     if size > WHOLE {
-        let older = OlderFile::new(file, older, size);
-        return Some(Use::Pieces(FoundFile { older, is_same, path, is_guess }));
+        return Some(Use::Pieces(found));
     }
     let mut bytes = vec![0; size as usize];
-    let is_it = file.read_exact_at(&mut bytes, 0).is_ok() && Oid::of(&bytes) == *oid;
+    let is_it = found.file.read_exact_at(&mut bytes, 0).is_ok() && Oid::of(&bytes) == *oid;
     is_it.then_some(Use::Whole(bytes))
 }
 
@@ -159,9 +149,9 @@ fn candidates(
     root: &Path,
     network: Network,
     files: &[&Group],
-) -> Vec<Option<OpenCandidate>> {
+) -> Vec<Option<FoundFile>> {
     let sought: Vec<_> =
-        files.iter().enumerate().filter_map(|(at, file)| Some((at, Wanted::of(file, root)?))).collect();
+        files.iter().enumerate().filter_map(|(at, file)| Some((at, NewFile::of(file, root)?))).collect();
     let mut found: Vec<_> = files.iter().map(|_| None).collect();
     if sought.is_empty() {
         return found;
@@ -177,13 +167,13 @@ fn candidates(
 }
 
 /// A new file, by what others may have in common with it.
-struct Wanted<'a> {
+struct NewFile<'a> {
     path: RelPath,
     size: u64,
     group: &'a Group,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> NewFile<'a> {
     fn of(group: &'a Group, root: &Path) -> Option<Self> {
         let below = group.destination.as_ref()?.strip_prefix(root).ok()?;
         let path = RelPath::new(below.components().map(|name| name.as_os_str().as_encoded_bytes())).ok()?;
@@ -197,7 +187,7 @@ impl<'a> Wanted<'a> {
 }
 
 /// Opens a candidate for a file of `size` bytes, if it may be used.
-fn open(machine: &Machine, root: &Path, candidate: &FileCandidate, size: u64) -> Option<OpenCandidate> {
+fn open(machine: &Machine, root: &Path, candidate: &FileCandidate, size: u64) -> Option<FoundFile> {
     let (found, is_same) = (&candidate.file, candidate.is_same());
     let whole = match candidate.is_outside() {
         true => found.clone(),
@@ -208,7 +198,7 @@ fn open(machine: &Machine, root: &Path, candidate: &FileCandidate, size: u64) ->
     let is_open = || file.metadata().is_ok_and(|found| found.permissions().mode() & 0o044 != 0);
     let may_use = !candidate.is_outside() || is_open();
     let path = whole.path.below(Path::new("/"));
-    may_use.then_some(OpenCandidate {
+    may_use.then_some(FoundFile {
         file,
         size: found.stamp.size,
         path,
@@ -221,8 +211,6 @@ fn open(machine: &Machine, root: &Path, candidate: &FileCandidate, size: u64) ->
 mod tests {
     use std::fs::{self, Permissions};
     use std::time::Duration;
-
-    use towpath_transfer::following::Older;
 
     use super::*;
 
@@ -296,7 +284,7 @@ mod tests {
         let open = || {
             fs::write(&path, b"content").unwrap();
             let file = File::open(&path).unwrap();
-            OpenCandidate { file, size: 7, path: path.clone(), is_same: true, is_guess: false }
+            FoundFile { file, size: 7, path: path.clone(), is_same: true, is_guess: false }
         };
         let oid = Oid::of(b"content");
         assert!(matches!(of_use(open(), 7, &oid), Some(Use::Whole(bytes)) if bytes == b"content"));
@@ -307,8 +295,6 @@ mod tests {
         fs::write(&path, b"changed").unwrap();
         assert!(of_use(opened, 7, &oid).is_none());
         let more = of_use(open(), WHOLE + 1, &oid);
-        assert!(
-            matches!(more, Some(Use::Pieces(found)) if found.older.size() == 7 && found.older.in_place() == 7)
-        );
+        assert!(matches!(more, Some(Use::Pieces(found)) if found.size == 7));
     }
 }
