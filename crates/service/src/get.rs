@@ -12,8 +12,8 @@ use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_files::{FileError, SingleFile, display_name};
 use towpath_store::{About, ObjectKind, Stamp, hash_open_file};
+use towpath_targets::base_file::BaseFile;
 use towpath_targets::file_target::FileTarget;
-use towpath_targets::older::OlderFile;
 use towpath_targets::resume::Record;
 use towpath_transfer::{FetchError, Fetched, Group, Target};
 
@@ -27,7 +27,7 @@ use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
-use towpath_reuse::candidates::older_files::{Use, WHOLE};
+use towpath_reuse::candidates::found_files::{Use, WHOLE};
 use towpath_sync::search::searched;
 use towpath_words as words;
 
@@ -181,7 +181,7 @@ impl GetUnderWay {
             Some((oid, Use::Whole(bytes))) => self.take(&target, oid, bytes, &about).await,
             Some((_, Use::Pieces(found))) => {
                 found.show_to_search(&mut group);
-                target.set_older(OlderFile::new(found.file, found.size, group.size.unwrap_or(0)));
+                target.set_base(BaseFile::new(found.file, found.size, group.size.unwrap_or(0)));
                 self.fetch(&target, (layout, group), events, summary).await
             }
             None => self.fetch(&target, (layout, group), events, summary).await,
@@ -219,21 +219,21 @@ impl GetUnderWay {
         let fetching = session.fetch(self.request(Arc::clone(target) as Arc<dyn Target>, layout, group));
         let fetched = tokio::select! { fetched = fetching => fetched, never = reporting => match never {} };
         summarize(&session.progress().snapshot(), summary);
-        if let (Some(older_files), drawn @ 1..) = (&self.older_files, target.drawn()) {
-            older_files.proved(false, drawn);
+        if let (Some(found_files), drawn @ 1..) = (&self.found_files, target.drawn()) {
+            found_files.proved(false, drawn);
         }
         fetched
     }
 
     /// Looks for a file that is the same, or an older version; with the name of what is wanted.
     async fn look_around(&self, group: &Group) -> Option<(Oid, Use)> {
-        let (older_files, group) = (self.older_files.clone()?, group.clone());
+        let (found_files, group) = (self.found_files.clone()?, group.clone());
         let oid = match group.size.filter(|size| *size > SOON_HERE)? {
             ..=WHOLE => self.content().await?,
             // Its pieces are compared by their values.
             _ => self.oid,
         };
-        let looking = tokio::task::spawn_blocking(move || older_files.find(&[(&group, oid)]).pop().flatten());
+        let looking = tokio::task::spawn_blocking(move || found_files.find(&[(&group, oid)]).pop().flatten());
         Some((oid, looking.await.ok().flatten()?))
     }
 
@@ -250,14 +250,14 @@ impl GetUnderWay {
         let taking = tokio::task::spawn_blocking(move || target.take(&oid, &bytes, &described));
         let taken = taking.await.unwrap_or_else(|error| Err(error.into()));
         taken.map_err(FetchError::Write)?;
-        self.older_files.iter().for_each(|older_files| older_files.took(size));
+        self.found_files.iter().for_each(|found_files| found_files.took(size));
         Ok(Fetched { oid, size, about })
     }
 
     /// Tells what was searched, and what was made of files that are here.
     fn account(&self, summary: &mut Summary) {
         summary.search = self.plugins.adaptive.as_ref().map(|adaptive| searched(&adaptive.account()));
-        let made = self.older_files.as_ref().map(|older_files| older_files.account()).unwrap_or_default();
+        let made = self.found_files.as_ref().map(|found_files| found_files.account()).unwrap_or_default();
         if let Some(search) = &mut summary.search {
             (search.changed, search.by_change) = (made.files, made.bytes);
         }

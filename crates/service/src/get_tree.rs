@@ -70,7 +70,7 @@ pub(crate) async fn run(
     free.iter().for_each(|path| get.note_destination(path));
 
     let session = Arc::new(Session::start(Arc::clone(&get.for_tree), get.context.clone(), get.config));
-    let writer = TreeWriter::new(&tree, &session, selection, get.older_files.clone());
+    let writer = TreeWriter::new(&tree, &session, selection, get.found_files.clone());
     let reader = spool.reader();
     let writing = tokio::task::spawn_blocking(move || writer.run(reader));
     let outcome = {

@@ -171,7 +171,7 @@ async fn tree(
     };
     let host = host(&get.service, None);
     let copying = async {
-        let source = (tree, Arc::clone(session), get.older_files.clone());
+        let source = (tree, Arc::clone(session), get.found_files.clone());
         let copied = copy_described(&host, source, options, destination, person).await;
         copied.map_err(|error| Failure::from(copies::copy(&error)))
     };
@@ -203,7 +203,7 @@ async fn file(
         hard_link: None,
     };
     let host = host(&get.service, None);
-    let source = (DescribedSource::File { entry }, Arc::clone(session), get.older_files.clone());
+    let source = (DescribedSource::File { entry }, Arc::clone(session), get.found_files.clone());
     let copied = copy_described(&host, source, options, destination, person).await;
     let (summary, selection) = copied.map_err(|error| copies::copy(&error))?;
     Ok((oid, summary, selection))

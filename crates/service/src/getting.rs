@@ -17,7 +17,7 @@ use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
 use towpath_protocol::{HAS_ALL, HAS_THE_REST, Pace, PeerConfig};
-use towpath_reuse::candidates::older_files::OlderFiles;
+use towpath_reuse::candidates::found_files::FoundFiles;
 use towpath_store::{About, MemoryStore, ObjectKind, State, Store};
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
@@ -58,7 +58,7 @@ pub(crate) struct GetUnderWay {
     /// Local content that may be used.
     allow: Allow,
     /// Files that are here and may be of use, if these may be looked for.
-    pub(crate) older_files: Option<Arc<OlderFiles>>,
+    pub(crate) found_files: Option<Arc<FoundFiles>>,
     pub(crate) context: Context,
     pub(crate) config: SessionConfig,
     pub(crate) oid: Oid,
@@ -122,8 +122,8 @@ impl GetUnderWay {
             }
         };
         let measured = scope.zip(bare.adaptive.clone()).filter(|_| !service.processors().inspect_any());
-        let older_files =
-            measured.map(|(scope, adaptive)| Arc::new(OlderFiles::new(scope, adaptive, request.limit_rate)));
+        let found_files =
+            measured.map(|(scope, adaptive)| Arc::new(FoundFiles::new(scope, adaptive, request.limit_rate)));
         let turn = Arc::new(service.precedence.enter(request.priority));
         let preferred = |plugin: Arc<dyn TransferPlugin>| -> Arc<dyn TransferPlugin> {
             Arc::new(Preferred::new(plugin, Arc::clone(&turn), request.require_encryption))
@@ -142,7 +142,7 @@ impl GetUnderWay {
             plugins,
             for_tree,
             allow,
-            older_files,
+            found_files,
             context,
             config,
             oid,

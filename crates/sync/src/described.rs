@@ -14,8 +14,8 @@ use towpath_content::lock::lock;
 use towpath_content::tree::{self, Entry, Event, Kind, LEFT_OUT, Metadata};
 use towpath_files::{FileError, RelPath, Selection};
 use towpath_protocol::processors::Processors;
+use towpath_targets::base_file::BaseFile;
 use towpath_targets::descriptor::{DescriptorEnd, follow};
-use towpath_targets::older::OlderFile;
 use towpath_targets::spool::SpoolReader;
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::session::OnDone;
@@ -32,7 +32,7 @@ use crate::merge::{Destined, Merge};
 use crate::message::violation;
 use crate::receiving::Receiving;
 use crate::supply::Supplier;
-use towpath_reuse::candidates::older_files::{OlderFiles, Use};
+use towpath_reuse::candidates::found_files::{FoundFiles, Use};
 
 /// Files asked for together.
 const TOGETHER: usize = 64;
@@ -63,11 +63,11 @@ pub struct DescribedTree {
 }
 
 /// Copies what is wanted to `destination`: of a whole tree what is in it, wanted paths each under its name, a file as the
-/// destination itself. `session` brings the contents, but for what is made of `older_files`. Returns what was done, and the
+/// destination itself. `session` brings the contents, but for what is made of `found_files`. Returns what was done, and the
 /// selection, which knows what is not in the tree.
 pub async fn copy_described(
     host: &Arc<Host>,
-    (source, session, older_files): (DescribedSource, Arc<Session>, Option<Arc<OlderFiles>>),
+    (source, session, found_files): (DescribedSource, Arc<Session>, Option<Arc<FoundFiles>>),
     options: CopyOptions,
     path: PathBuf,
     person: mpsc::Sender<CopyEvent>,
@@ -75,7 +75,7 @@ pub async fn copy_described(
     let (events, inbox) = events(host.words);
     let tally = tokio::spawn(inbox.show_to(person));
     let receiving = receiving(host, &options, events.clone(), false);
-    let supplier = DescribedSupplier::new(&receiving, &session, older_files, &host.processors);
+    let supplier = DescribedSupplier::new(&receiving, &session, found_files, &host.processors);
     let (sources, contents) = source.sources();
     let destined = Destined { path, mode: Mode::Sync, sources, contents, names: None };
     let mut merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
@@ -217,7 +217,7 @@ struct DescribedSupplier {
     next: Mutex<Option<NamedContent>>,
     /// Files to be asked for together.
     wanted: Mutex<Vec<DescribedFile>>,
-    older_files: Option<Arc<OlderFiles>>,
+    found_files: Option<Arc<FoundFiles>>,
     /// Files that were brought and have no result yet.
     under_way: Mutex<HashSet<u64>>,
     has_failed: AtomicBool,
@@ -228,7 +228,7 @@ impl DescribedSupplier {
     fn new(
         receiving: &Arc<Receiving>,
         session: &Arc<Session>,
-        older_files: Option<Arc<OlderFiles>>,
+        found_files: Option<Arc<FoundFiles>>,
         processors: &Processors,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -238,7 +238,7 @@ impl DescribedSupplier {
             processors: processors.clone(),
             next: Mutex::default(),
             wanted: Mutex::default(),
-            older_files,
+            found_files,
             under_way: Mutex::default(),
             has_failed: AtomicBool::new(false),
         })
@@ -278,10 +278,10 @@ impl DescribedSupplier {
         let DescribedFile { file, oid, group } = wanted;
         let (size, target) = (Some(file.size()), Arc::clone(&file) as Arc<dyn Target>);
         let request = ObjectRequest { oid, size, group: Arc::new(group), target, recipe: None };
-        let (receiving, older_files) = (Weak::clone(&self.receiving), self.older_files.clone());
+        let (receiving, found_files) = (Weak::clone(&self.receiving), self.found_files.clone());
         let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
-            if let Some((is_same, older_files)) = is_same.zip(older_files) {
-                older_files.proved(is_same, file.drawn());
+            if let Some((is_same, found_files)) = is_same.zip(found_files) {
+                found_files.proved(is_same, file.drawn());
             }
             if let Err(error) = result {
                 give_up(&file, &error, receiving.upgrade().as_deref());
@@ -293,25 +293,25 @@ impl DescribedSupplier {
     /// Writes what is the same as a file that is here; of others the requests.
     fn after_looking(
         &self,
-        older_files: &OlderFiles,
+        found_files: &FoundFiles,
         wanted: Vec<DescribedFile>,
     ) -> Vec<(ObjectRequest, OnDone)> {
         // What is replaced has its older version in its place.
         let (new, replaced): (Vec<_>, Vec<_>) =
             wanted.into_iter().partition(|wanted| wanted.file.sought().is_some());
         let files: Vec<_> = new.iter().map(|wanted| (&wanted.group, wanted.oid)).collect();
-        let found = older_files.find(&files);
+        let found = found_files.find(&files);
         let drawn = new.into_iter().zip(found).filter_map(|(mut wanted, found)| match found {
             None => Some(self.request(wanted, None)),
             Some(Use::Whole(bytes)) => {
                 if wanted.file.take_content(&wanted.oid, &bytes, &THIS_MACHINE.into()) {
-                    older_files.took(wanted.file.size());
+                    found_files.took(wanted.file.size());
                 }
                 None
             }
             Some(Use::Pieces(found)) => {
                 found.show_to_search(&mut wanted.group);
-                wanted.file.set_older(OlderFile::new(found.file, found.size, wanted.file.size()));
+                wanted.file.set_base(BaseFile::new(found.file, found.size, wanted.file.size()));
                 Some(self.request(wanted, Some(found.is_same)))
             }
         });
@@ -380,8 +380,8 @@ impl Supplier for DescribedSupplier {
         if wanted.is_empty() {
             return Ok(());
         }
-        let requests: Vec<_> = match &self.older_files {
-            Some(older_files) => self.after_looking(older_files, wanted),
+        let requests: Vec<_> = match &self.found_files {
+            Some(found_files) => self.after_looking(found_files, wanted),
             None => wanted.into_iter().map(|wanted| self.request(wanted, None)).collect(),
         };
         match self.session.upgrade() {

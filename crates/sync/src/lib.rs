@@ -32,7 +32,7 @@
 //! | `decide` | the action for an entry; pure |
 //! | `merge`, `finish` | the receiving walk, and the work at its end |
 //! | `requests` | files that the walk requests, and waits for |
-//! | `noted`, `removing` | notes on disk until then; entries that may go, and what removing them would remove |
+//! | `notes`, `removing` | notes on disk until then; entries that may go, and what removing them would remove |
 //! | `receiving`, `wanted` | state that its parts share; a file that is requested |
 //! | `file`, `file_permits` | one file on its way, what it is drawn from, and how many there are at once |
 //! | `delta_requests`, `delta_receiver` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
@@ -63,7 +63,7 @@ mod local;
 mod local_copy;
 mod merge;
 mod naming;
-mod noted;
+mod notes;
 mod receiver_role;
 mod receiving;
 mod records;

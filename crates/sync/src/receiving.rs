@@ -19,7 +19,7 @@ use super::decide::Changes;
 use super::events::{Events, FailedEntry, failed, left_out, shown_time};
 use super::file_permits::FilePermits;
 use super::file_result::{FileResult, Settling};
-use super::noted::RoomRecord;
+use super::notes::RoomRecord;
 use super::records::Records;
 use super::wanted::{Note, Wanted};
 use crate::error::{CopyError, EntryFault, LeftOut, Obstacle};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use towpath_files::{FileError, Filter, RelPath, Removed, Removing};
 
-use crate::noted::{ExtraRecord, Spot};
+use crate::notes::{ExtraRecord, Position};
 use crate::receiving::Receiving;
 use crate::records::Records;
 
@@ -43,8 +43,8 @@ impl Removals {
     }
 
     /// Notes what only the destination has.
-    pub fn note(&mut self, spot: Spot, is_dir: bool) -> Result<(), FileError> {
-        let noted = self.extras.push(&ExtraRecord { spot, is_dir });
+    pub fn note(&mut self, position: Position, is_dir: bool) -> Result<(), FileError> {
+        let noted = self.extras.push(&ExtraRecord { position, is_dir });
         noted.map(drop).map_err(|error| FileError::new("note", Path::new("a deletion"), error))
     }
 

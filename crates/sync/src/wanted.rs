@@ -5,7 +5,7 @@ use towpath_files::{RelPath, Stamp};
 
 use crate::decide::Changes;
 use crate::file_permits::FilePermit;
-use crate::noted::{InTheWay, Spot};
+use crate::notes::{InTheWay, Position};
 use crate::source::Located;
 
 /// Facts of a file when it is requested.
@@ -25,7 +25,7 @@ pub struct Wanted {
     /// True if anything is in its place that a rename replaces.
     pub replaces: bool,
     /// A directory is in its place: where, and whether it must be empty to go.
-    pub room: Option<(Spot, InTheWay)>,
+    pub room: Option<(Position, InTheWay)>,
     /// Its content may be the same: these changes would be left.
     pub compare: Option<Changes>,
     /// Changes that are reported of it once it is known to be different.

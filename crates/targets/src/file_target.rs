@@ -12,10 +12,10 @@ use towpath_files::metadata::umask;
 use towpath_files::{FileError, Overwrite, Policy, SingleFile, of_file};
 use towpath_store::{About, DiskStore};
 use towpath_transfer::Target;
-use towpath_transfer::following::Older;
+use towpath_transfer::following::BaseReader;
 
+use crate::base_file::BaseFile;
 use crate::index_record::remember;
-use crate::older::OlderFile;
 use crate::partial::PartialFile;
 use crate::resume::{Record, wait_while_busy};
 use towpath_content::lock::lock;
@@ -69,8 +69,8 @@ impl FileTarget {
     }
 
     /// There is an older version of it, or of what is likely one.
-    pub fn set_older(&self, older: OlderFile) {
-        self.partial.set_older(older);
+    pub fn set_base(&self, older: BaseFile) {
+        self.partial.set_base(older);
     }
 
     /// Bytes of that which were taken over in their places.
@@ -144,12 +144,12 @@ impl Target for FileTarget {
         self.partial.read_existing(offset, buf)
     }
 
-    fn older(&self) -> Option<&dyn Older> {
-        self.partial.older()
+    fn base(&self) -> Option<&dyn BaseReader> {
+        self.partial.base()
     }
 
-    fn older_is_cold(&self) -> bool {
-        self.partial.older_is_cold()
+    fn base_is_cold(&self) -> bool {
+        self.partial.base_is_cold()
     }
 
     fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -4,7 +4,7 @@
 //! | module | story |
 //! |---|---|
 //! | [`partial`] | a file that a session fills |
-//! | [`older`] | an older version, whose right pieces are taken over |
+//! | [`base_file`] | an older version, whose right pieces are taken over |
 //! | [`descriptor`] | a tree's descriptor, decoded while it comes |
 //! | [`file_target`] | one file of a get |
 //! | [`placing`] | complete files of a tree get their names in batches |
@@ -13,11 +13,11 @@
 //! | [`resume`] | what an interrupted transfer left, and where |
 //! | [`index_record`] | what the index is told of a file that was just written |
 
+pub mod base_file;
 pub mod descriptor;
 pub mod file_target;
 pub mod index_record;
 pub mod links;
-pub mod older;
 pub mod partial;
 pub mod placing;
 pub mod resume;

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use towpath_files::{FileBody, FileError};
-use towpath_transfer::following::Older;
+use towpath_transfer::following::BaseReader;
 use towpath_transfer::intervals::Intervals;
 
-use crate::older::OlderFile;
+use crate::base_file::BaseFile;
 use towpath_content::lock::lock;
 
 /// A file on its way.
@@ -19,7 +19,7 @@ use towpath_content::lock::lock;
 pub struct PartialFile {
     body: OnceLock<FileBody>,
     left: OnceLock<Vec<Range<u64>>>,
-    older: OnceLock<OlderFile>,
+    older: OnceLock<BaseFile>,
     /// Bytes of the older version that were right in their places.
     drawn: AtomicU64,
     growing: Mutex<()>,
@@ -39,7 +39,7 @@ impl PartialFile {
     }
 
     /// There is an older version of it; only the first one counts.
-    pub fn set_older(&self, older: OlderFile) {
+    pub fn set_base(&self, older: BaseFile) {
         let _ = self.older.set(older);
     }
 
@@ -58,7 +58,7 @@ impl PartialFile {
 
     /// See [`Target::read_existing`](towpath_transfer::Target::read_existing).
     pub fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        match self.older_with(&(offset..offset + buf.len() as u64)) {
+        match self.base_with(&(offset..offset + buf.len() as u64)) {
             Some(older) => older.read(offset, buf),
             None => self.read(offset, buf),
         }
@@ -67,7 +67,7 @@ impl PartialFile {
     /// See [`Target::keep`](towpath_transfer::Target::keep): `write` puts them in the temporary if they are not there.
     pub fn keep(&self, offset: u64, bytes: &[u8], write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let len = bytes.len() as u64;
-        if self.older_with(&(offset..offset + len)).is_none() {
+        if self.base_with(&(offset..offset + len)).is_none() {
             return Ok(());
         }
         self.drawn.fetch_add(len, Ordering::Relaxed);
@@ -79,19 +79,19 @@ impl PartialFile {
         self.drawn.load(Ordering::Relaxed)
     }
 
-    /// See [`Target::older`](towpath_transfer::Target::older): not beside what an interrupted transfer left.
-    pub fn older(&self) -> Option<&dyn Older> {
-        let is_alone = |older: &&OlderFile| older.is_shared() || self.left().is_empty();
+    /// See [`Target::base`](towpath_transfer::Target::base): not beside what an interrupted transfer left.
+    pub fn base(&self) -> Option<&dyn BaseReader> {
+        let is_alone = |older: &&BaseFile| older.is_shared() || self.left().is_empty();
         self.older.get().filter(is_alone).map(|older| older as _)
     }
 
-    /// See [`Target::older_is_cold`](towpath_transfer::Target::older_is_cold).
-    pub fn older_is_cold(&self) -> bool {
-        self.older.get().is_some_and(OlderFile::is_cold)
+    /// See [`Target::base_is_cold`](towpath_transfer::Target::base_is_cold).
+    pub fn base_is_cold(&self) -> bool {
+        self.older.get().is_some_and(BaseFile::is_cold)
     }
 
     /// The older version, for bytes that are not in the temporary.
-    fn older_with(&self, range: &Range<u64>) -> Option<&OlderFile> {
+    fn base_with(&self, range: &Range<u64>) -> Option<&BaseFile> {
         let is_in_temporary = |left: &Range<u64>| left.start <= range.start && range.end <= left.end;
         let older = self.older.get().filter(|older| range.end <= older.in_place())?;
         (!self.left().iter().any(is_in_temporary)).then_some(older)
@@ -185,10 +185,10 @@ mod tests {
             let left: Vec<_> = left.into_iter().collect();
             let file = SingleFile::create(&at("new"), 100).unwrap();
             let partial = PartialFile::default();
-            partial.set_older(OlderFile::new(File::open(at("old")).unwrap(), 60, 100));
+            partial.set_base(BaseFile::new(File::open(at("old")).unwrap(), 60, 100));
             partial.begin(file.body(), left.clone());
             assert!(partial.existing().iter().eq([&(0..60)]));
-            assert_eq!(partial.older().is_some(), left.is_empty());
+            assert_eq!(partial.base().is_some(), left.is_empty());
             let read = |range: Range<u64>| {
                 let mut bytes = vec![9; (range.end - range.start) as usize];
                 partial.read_existing(range.start, &mut bytes).unwrap();

@@ -89,7 +89,7 @@ impl Samples {
 }
 
 /// An older version of an object.
-pub trait Older: Send + Sync {
+pub trait BaseReader: Send + Sync {
     /// Its number of bytes.
     fn size(&self) -> u64;
     /// Reads some of them.
@@ -114,7 +114,7 @@ impl PieceMatch {
     }
 
     /// Reads what is not missing of the piece that begins at `start`; the rest of `buf` stays as it is.
-    pub fn read(&self, start: u64, older: &dyn Older, buf: &mut [u8]) -> io::Result<()> {
+    pub fn read(&self, start: u64, older: &dyn BaseReader, buf: &mut [u8]) -> io::Result<()> {
         let (front, tail) = (self.missing.start as usize, self.missing.end as usize);
         let (piece, rest) = buf.split_at_mut(front);
         read_at(older, moved(start, self.before), piece)?;
@@ -145,7 +145,7 @@ impl Following {
         &mut self,
         start: u64,
         samples: &[u8],
-        older: &dyn Older,
+        older: &dyn BaseReader,
         buf: &mut [u8],
     ) -> Option<PieceMatch> {
         let samples = samples.as_chunks::<SAMPLE_LEN>().0;
@@ -180,7 +180,7 @@ impl Following {
         start: u64,
         good: usize,
         samples: &[[u8; SAMPLE_LEN]],
-        older: &dyn Older,
+        older: &dyn BaseReader,
         buf: &mut [u8],
         here: &Range<usize>,
     ) -> u64 {
@@ -206,7 +206,7 @@ impl Following {
         start: u64,
         good: usize,
         samples: &[[u8; SAMPLE_LEN]],
-        older: &dyn Older,
+        older: &dyn BaseReader,
     ) -> Option<(usize, i64)> {
         let tried = (good..samples.len()).rev().take(TRIES);
         for at in tried {
@@ -219,7 +219,7 @@ impl Following {
     }
 
     /// Searches a sample around `expected`: found once, or not at all.
-    fn search(&mut self, expected: i64, sample: &[u8], older: &dyn Older) -> Option<u64> {
+    fn search(&mut self, expected: i64, sample: &[u8], older: &dyn BaseReader) -> Option<u64> {
         if self.searched > SEARCHED * older.size() {
             return None;
         }
@@ -238,7 +238,7 @@ const fn moved(offset: u64, shift: i64) -> i64 {
     (offset as i64).saturating_add(shift)
 }
 
-fn read_at(older: &dyn Older, offset: i64, buf: &mut [u8]) -> io::Result<()> {
+fn read_at(older: &dyn BaseReader, offset: i64, buf: &mut [u8]) -> io::Result<()> {
     if buf.is_empty() {
         return Ok(());
     }
@@ -247,7 +247,7 @@ fn read_at(older: &dyn Older, offset: i64, buf: &mut [u8]) -> io::Result<()> {
 
 /// Reads what there is of the run that begins at `offset`, which may reach beyond either end: which part of
 /// `buf` that is.
-fn read_run(older: &dyn Older, offset: i64, buf: &mut [u8]) -> Range<usize> {
+fn read_run(older: &dyn BaseReader, offset: i64, buf: &mut [u8]) -> Range<usize> {
     let len = buf.len() as i64;
     let from = 0_i64.saturating_sub(offset).clamp(0, len);
     let to = (older.size() as i64).saturating_sub(offset).clamp(from, len);

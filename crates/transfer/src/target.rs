@@ -7,7 +7,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_store::About;
 
-use crate::following::Older;
+use crate::following::BaseReader;
 
 /// Takes one object's bytes. Methods block and are called from worker threads, `write` from
 /// several at once for different runs of bytes; `begin` comes first and `complete` last.
@@ -45,12 +45,12 @@ pub trait Target: Send + Sync {
     }
 
     /// Older version that it replaces, if that can be read anywhere, also while the target is written to.
-    fn older(&self) -> Option<&dyn Older> {
+    fn base(&self) -> Option<&dyn BaseReader> {
         None
     }
 
-    /// True if [`Self::older`] lies on a disk that reading it would have to wait for.
-    fn older_is_cold(&self) -> bool {
+    /// True if [`Self::base`] lies on a disk that reading it would have to wait for.
+    fn base_is_cold(&self) -> bool {
         false
     }
 

@@ -12,7 +12,7 @@ use towpath_link::Identity;
 use towpath_plugins::Direct;
 use towpath_plugins::direct::DirectConfig;
 use towpath_store::{About, MemoryStore};
-use towpath_transfer::following::Older;
+use towpath_transfer::following::BaseReader;
 use towpath_transfer::{
     BoxFuture, Context, Description, ObjectFacts, ObjectRequest, Outcome, Query, Session, Sink, Target,
     TransferPlugin, Want,
@@ -72,7 +72,7 @@ struct Updated {
 
 struct Bytes(Vec<u8>);
 
-impl Older for Bytes {
+impl BaseReader for Bytes {
     fn size(&self) -> u64 {
         self.0.len() as u64
     }
@@ -101,7 +101,7 @@ impl Target for Updated {
         self.older.read(offset, buf)
     }
 
-    fn older(&self) -> Option<&dyn Older> {
+    fn base(&self) -> Option<&dyn BaseReader> {
         Some(&self.older)
     }
 

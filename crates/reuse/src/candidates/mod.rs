@@ -12,13 +12,13 @@
 //! | [`sibling_dirs`] | the same path below a directory beside the destination |
 //! | [`same_name`] | the same name, near the destination |
 //! | [`machine`] | files anywhere on this machine |
-//! | [`older_files`] | those that a get draws on, open |
+//! | [`found_files`] | those that a get draws on, open |
 //! | [`renames`] | bytes that the destination has under an old name |
 
 pub mod by_version;
+pub mod found_files;
 pub mod index;
 pub mod machine;
-pub mod older_files;
 pub mod outside;
 pub mod renames;
 pub mod rules;

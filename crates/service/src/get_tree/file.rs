@@ -9,12 +9,12 @@ use towpath_content::pieces::Value;
 use towpath_content::tree::Metadata;
 use towpath_files::{FileError, Overwrite, RelPath, Staged};
 use towpath_store::About;
-use towpath_transfer::following::Older;
+use towpath_transfer::following::BaseReader;
 use towpath_transfer::{FetchError, Target};
 
 use super::TreeTarget;
 use towpath_content::lock::lock;
-use towpath_targets::older::OlderFile;
+use towpath_targets::base_file::BaseFile;
 use towpath_targets::partial::PartialFile;
 use towpath_targets::placing::Begun;
 use towpath_words as words;
@@ -52,8 +52,8 @@ impl TreeFile {
     }
 
     /// There is what may be an older version of it.
-    pub(super) fn set_older(&self, older: OlderFile) {
-        self.partial.set_older(older);
+    pub(super) fn set_base(&self, older: BaseFile) {
+        self.partial.set_base(older);
     }
 
     /// Bytes of that which were taken over in their places.
@@ -122,12 +122,12 @@ impl Target for TreeFile {
         self.partial.read_existing(offset, buf)
     }
 
-    fn older(&self) -> Option<&dyn Older> {
-        self.partial.older()
+    fn base(&self) -> Option<&dyn BaseReader> {
+        self.partial.base()
     }
 
-    fn older_is_cold(&self) -> bool {
-        self.partial.older_is_cold()
+    fn base_is_cold(&self) -> bool {
+        self.partial.base_is_cold()
     }
 
     fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -12,7 +12,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{self, Entry, Kind, LEFT_OUT, Located};
 use towpath_files::{FileError, Overwrite, RelPath, Selected, Selection, display_name};
-use towpath_reuse::candidates::older_files::{OlderFiles, Use};
+use towpath_reuse::candidates::found_files::{FoundFiles, Use};
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
@@ -21,8 +21,8 @@ use super::file::TreeFile;
 use super::links::left_out;
 use super::{TreeTarget, decode};
 use towpath_content::lock::lock;
+use towpath_targets::base_file::BaseFile;
 use towpath_targets::links::FirstNames;
-use towpath_targets::older::OlderFile;
 use towpath_targets::spool::SpoolReader;
 use towpath_words as words;
 
@@ -41,7 +41,7 @@ pub(super) struct TreeWriter {
     inline: Vec<Inline>,
     /// Files to be asked for together.
     wanted: Vec<FileRequest>,
-    older_files: Option<Arc<OlderFiles>>,
+    found_files: Option<Arc<FoundFiles>>,
 }
 
 /// A file that is about to be asked for.
@@ -88,8 +88,8 @@ impl FileRequest {
             recipe: None,
         };
         let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
-            if let Some(Guess { older_files, is_same }) = guess {
-                older_files.proved(is_same, target.drawn());
+            if let Some(Guess { found_files, is_same }) = guess {
+                found_files.proved(is_same, target.drawn());
             }
             if let Err(error) = result {
                 target.ended(&error);
@@ -102,27 +102,27 @@ impl FileRequest {
 
 /// The guess that pieces are in a file that was found.
 struct Guess {
-    older_files: Arc<OlderFiles>,
+    found_files: Arc<FoundFiles>,
     is_same: bool,
 }
 
 /// Writes files that are here, and returns the requests for the others, which are drawn from older versions if these are.
-fn after_looking(older_files: &Arc<OlderFiles>, wanted: Vec<FileRequest>) -> Vec<(ObjectRequest, OnDone)> {
+fn after_looking(found_files: &Arc<FoundFiles>, wanted: Vec<FileRequest>) -> Vec<(ObjectRequest, OnDone)> {
     let files: Vec<_> = wanted.iter().map(|file| (&file.group, file.target.oid)).collect();
-    let found = older_files.find(&files);
+    let found = found_files.find(&files);
     let ask = |(mut file, found): (FileRequest, Option<Use>)| match found {
         None => Some(file.request(None)),
         Some(Use::Whole(bytes)) => {
             match file.target.take_whole(&bytes) {
-                Ok(()) => older_files.took(file.size),
+                Ok(()) => found_files.took(file.size),
                 Err(error) => file.target.ended(&FetchError::Write(error)),
             }
             None
         }
         Some(Use::Pieces(found)) => {
             found.show_to_search(&mut file.group);
-            file.target.set_older(OlderFile::new(found.file, found.size, file.size));
-            let guess = Guess { older_files: Arc::clone(older_files), is_same: found.is_same };
+            file.target.set_base(BaseFile::new(found.file, found.size, file.size));
+            let guess = Guess { found_files: Arc::clone(found_files), is_same: found.is_same };
             Some(file.request(Some(guess)))
         }
     };
@@ -135,7 +135,7 @@ impl TreeWriter {
         tree: &Arc<TreeTarget>,
         session: &Arc<Session>,
         selection: Selection,
-        older_files: Option<Arc<OlderFiles>>,
+        found_files: Option<Arc<FoundFiles>>,
     ) -> Self {
         Self {
             tree: Arc::clone(tree),
@@ -145,7 +145,7 @@ impl TreeWriter {
             links: FirstNames::default(),
             inline: Vec::new(),
             wanted: Vec::new(),
-            older_files,
+            found_files,
         }
     }
 
@@ -293,9 +293,9 @@ impl TreeWriter {
             return;
         }
         let wanted = std::mem::take(&mut self.wanted);
-        let requests = match &self.older_files {
+        let requests = match &self.found_files {
             None => wanted.into_iter().map(|file| file.request(None)).collect(),
-            Some(older_files) => after_looking(older_files, wanted),
+            Some(found_files) => after_looking(found_files, wanted),
         };
         match self.session.upgrade() {
             Some(session) => self.runtime.block_on(session.submit_all(requests)),

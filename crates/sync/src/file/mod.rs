@@ -28,7 +28,7 @@ pub use self::delta_base::DeltaBase;
 use self::delta_base::Rest;
 use self::drawn::HashedParts;
 use super::file_permits::FilePermit;
-use super::noted::{InTheWay, Replacement, RoomRecord, Spot, StagedFile};
+use super::notes::{InTheWay, Position, Replacement, RoomRecord, StagedFile};
 use super::receiving::Receiving;
 use super::wanted::{Note, Wanted};
 use towpath_content::lock::lock;
@@ -275,8 +275,8 @@ impl CopyFile {
     fn finish(&self, content: Option<(Oid, Vec<Value>)>) -> Result<(), FileError> {
         let Some(staged) = lock(&self.staged).take() else { return Ok(()) };
         let metadata = Metadata { modified: *lock(&self.modified), ..self.wanted.metadata.clone() };
-        if let Some((spot, in_the_way)) = &self.wanted.room {
-            return self.put_off(staged, &metadata, spot.clone(), *in_the_way);
+        if let Some((position, in_the_way)) = &self.wanted.room {
+            return self.put_off(staged, &metadata, position.clone(), *in_the_way);
         }
         let note = Note {
             entry: self.wanted.entry,
@@ -306,12 +306,12 @@ impl CopyFile {
         &self,
         staged: Staged,
         metadata: &Metadata,
-        spot: Spot,
+        position: Position,
         in_the_way: InTheWay,
     ) -> Result<(), FileError> {
         let file = StagedFile { temp: staged.name().to_owned(), size: self.size() };
         self.receiving.put_off(&RoomRecord {
-            spot,
+            position,
             in_the_way: in_the_way.into(),
             entry: self.wanted.entry,
             metadata: metadata.into(),

@@ -16,7 +16,7 @@ use towpath_transfer::Target;
 
 use super::CopyFile;
 use towpath_content::lock::lock;
-use towpath_targets::older::{OlderFile, WORTH_READING};
+use towpath_targets::base_file::{BaseFile, WORTH_READING};
 use towpath_targets::placing::Begun;
 
 impl CopyFile {
@@ -26,37 +26,37 @@ impl CopyFile {
     fn open(&self, size: u64) -> Result<Begun, FileError> {
         let placing = self.receiving.placing()?;
         let key = self.key();
-        let older = self.open_older();
+        let older = self.open_base();
         let left = match self.base().untouched_rest(size)? {
             None => self.left(placing, &key, size)?,
             rest => rest,
         };
         if let Some(left) = left {
-            older.into_iter().for_each(|older| self.partial.set_older(older));
+            older.into_iter().for_each(|older| self.partial.set_base(older));
             return Ok(left);
         }
         let staged = self.fresh(size)?;
         placing.note_part(&key, &staged, self.wanted.size > 1 << MIN_LOG2);
         let Some(older) = older else { return Ok((staged, Vec::new())) };
         let shared = staged.body().share(older.file())?.then_some(0..older.in_place());
-        self.partial.set_older(if shared.is_some() { older.shared() } else { older });
+        self.partial.set_base(if shared.is_some() { older.shared() } else { older });
         Ok((staged, shared.into_iter().collect()))
     }
 
     /// The file that it replaces, if that is worth reading; only a help.
-    fn open_older(&self) -> Option<OlderFile> {
+    fn open_base(&self) -> Option<BaseFile> {
         let old = self.wanted.old.filter(|old| old.size >= WORTH_READING)?;
         if self.receiving.options.whole_file || self.size() < WORTH_READING {
             return None;
         }
         let placing = self.receiving.placing().ok()?;
         let file = placing.destination.open_file(&self.wanted.path, &old).ok()?;
-        Some(OlderFile::new(file, old.size, self.size()))
+        Some(BaseFile::new(file, old.size, self.size()))
     }
 
     /// There is what may be an older version of it, elsewhere.
-    pub fn set_older(&self, older: OlderFile) {
-        self.partial.set_older(older);
+    pub fn set_base(&self, older: BaseFile) {
+        self.partial.set_base(older);
     }
 
     /// Bytes of its older version that were taken over in their places.
@@ -99,12 +99,12 @@ impl Target for CopyFile {
         self.partial.read_existing(offset, buf)
     }
 
-    fn older(&self) -> Option<&dyn towpath_transfer::following::Older> {
-        self.partial.older()
+    fn base(&self) -> Option<&dyn towpath_transfer::following::BaseReader> {
+        self.partial.base()
     }
 
-    fn older_is_cold(&self) -> bool {
-        self.partial.older_is_cold()
+    fn base_is_cold(&self) -> bool {
+        self.partial.base_is_cold()
     }
 
     fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -12,7 +12,7 @@ use super::Finish;
 use super::deletions::{RemovalReports, back_up_and_remove};
 use super::rooms::{RoomToMake, refused};
 use crate::error::{CopyError, LeftOut, Stays};
-use crate::noted::{EndNotes, ExtraRecord, InTheWay, LinkRecord, RecordStop, RoomRecord};
+use crate::notes::{EndNotes, ExtraRecord, InTheWay, LinkRecord, RecordStop, RoomRecord};
 use crate::receiving::Receiving;
 use crate::removing::{Removals, is_protected, rehearse};
 use towpath_content::lock::lock;
@@ -69,7 +69,7 @@ impl Finish {
     fn count_removals(&mut self) -> Result<u64, CopyError> {
         let receiving = Arc::clone(&self.receiving);
         let Removals { filter, extras } = &mut self.removals;
-        let EndNotes { spots, links, .. } = &mut self.notes;
+        let EndNotes { positions, links, .. } = &mut self.notes;
         let mut total = 0;
         let mut count = |path: &RelPath, shown: &RelPath, is_reported: bool| {
             let mut here = 0;
@@ -78,14 +78,14 @@ impl Finish {
             total += if is_reported { here } else { below(here) };
         };
         let counted = extras.for_each(|record: ExtraRecord| {
-            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
+            let (path, shown) = positions.paths(&record.position).map_err(RecordStop::of)?;
             count(&path, &shown, true);
             Ok(())
         });
         counted.map_err(|RecordStop(error)| error)?;
         let mut rooms = receiving.take_rooms();
         let counted = rooms.for_each(|record: RoomRecord| {
-            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
+            let (path, shown) = positions.paths(&record.position).map_err(RecordStop::of)?;
             count(&path, &shown, false);
             Ok(())
         });
@@ -93,7 +93,7 @@ impl Finish {
         counted.map_err(|RecordStop(error)| error)?;
         let counted = links.for_each(|record: LinkRecord| {
             if InTheWay::from(record.in_the_way) != InTheWay::Nothing {
-                let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
+                let (path, shown) = positions.paths(&record.position).map_err(RecordStop::of)?;
                 count(&path, &shown, false);
             }
             Ok(())

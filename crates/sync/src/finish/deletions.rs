@@ -15,7 +15,7 @@ use towpath_files::{FileError, RelPath};
 use super::Finish;
 use super::allowance::Allowance;
 use crate::error::{CopyError, LeftOut};
-use crate::noted::{ExtraRecord, RecordStop};
+use crate::notes::{ExtraRecord, RecordStop};
 use crate::receiving::Receiving;
 use crate::records::Records;
 use crate::removing::{ShownRemoval, is_protected};
@@ -27,10 +27,10 @@ impl Finish {
         if self.removals.extras.len() == 0 || allowance.none().is_some() {
             return Ok(());
         }
-        let spots = &mut self.notes.spots;
+        let positions = &mut self.notes.positions;
         let deleted = self.removals.extras.for_each(|record: ExtraRecord| {
             receiving.check().map_err(RecordStop)?;
-            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
+            let (path, shown) = positions.paths(&record.position).map_err(RecordStop::of)?;
             if let Err(error) = delete(&receiving, &path, &shown, allowance) {
                 receiving.problem(shown.as_bytes(), &error);
             }

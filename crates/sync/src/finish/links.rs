@@ -11,17 +11,17 @@ use super::allowance::Allowance;
 use super::rooms::RoomToMake;
 use crate::decide::Changes;
 use crate::error::CopyError;
-use crate::noted::{EndNotes, InTheWay, LinkRecord, RecordStop};
+use crate::notes::{EndNotes, InTheWay, LinkRecord, RecordStop};
 use crate::receiving::{Receiving, add};
 
 impl Finish {
     pub(super) fn make_links(&mut self, allowance: &Arc<Allowance>) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        let (EndNotes { spots, links, .. }, look) = (&mut self.notes, &self.look);
+        let (EndNotes { positions, links, .. }, look) = (&mut self.notes, &self.look);
         let made = links.for_each(|record: LinkRecord| {
             receiving.check().map_err(RecordStop)?;
-            let first = spots.paths(&record.first).map_err(RecordStop::of)?;
-            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
+            let first = positions.paths(&record.first).map_err(RecordStop::of)?;
+            let (path, shown) = positions.paths(&record.position).map_err(RecordStop::of)?;
             let room = RoomToMake { in_the_way: record.in_the_way.into(), path, shown };
             if let Err(error) = make_link(&receiving, allowance, &record, &first, &room, look) {
                 receiving.problem(room.shown.as_bytes(), &error);

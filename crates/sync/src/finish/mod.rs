@@ -20,7 +20,7 @@ use towpath_files::metadata::differences;
 use towpath_files::{RelPath, ScanOptions};
 
 use crate::error::CopyError;
-use crate::noted::{DirRecord, EndNotes, ExtraRecord, RecordStop};
+use crate::notes::{DirRecord, EndNotes, ExtraRecord, RecordStop};
 use crate::receiving::Receiving;
 use crate::removing::{Removals, rehearse};
 use crate::requests::FileRequests;
@@ -86,10 +86,10 @@ impl Finish {
             return Ok(());
         }
         let Removals { filter, extras } = &mut self.removals;
-        let (spots, look) = (&mut self.notes.spots, ScanOptions::default());
+        let (positions, look) = (&mut self.notes.positions, ScanOptions::default());
         let noted = extras.for_each(|record: ExtraRecord| {
             let Some(placing) = receiving.opened().filter(|_| record.is_dir) else { return Ok(()) };
-            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
+            let (path, shown) = positions.paths(&record.position).map_err(RecordStop::of)?;
             // Errors of reading come when it is to be deleted.
             let _ = rehearse(&receiving, &path, &shown, filter, |path, _, is_dir| {
                 if !is_dir && let Ok(Some(found)) = placing.destination.look(path, &look) {
@@ -104,9 +104,9 @@ impl Finish {
 
     fn finish_dirs(&mut self) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        let (EndNotes { spots, dirs, .. }, look) = (&mut self.notes, &self.look);
+        let (EndNotes { positions, dirs, .. }, look) = (&mut self.notes, &self.look);
         let finished = dirs.for_each(|record: DirRecord| {
-            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
+            let (path, shown) = positions.paths(&record.position).map_err(RecordStop::of)?;
             let finish = || {
                 let placing = receiving.placing()?;
                 let wanted = Metadata::from(record.metadata);

@@ -9,7 +9,7 @@ use towpath_files::{BeforeNaming, FileError, Naming, Overwrite, RelPath};
 use super::Finish;
 use super::allowance::Allowance;
 use crate::error::{CopyError, Obstacle, Stays};
-use crate::noted::{InTheWay, RecordStop, Replacement, RoomRecord, StagedFile};
+use crate::notes::{InTheWay, RecordStop, Replacement, RoomRecord, StagedFile};
 use crate::receiving::Receiving;
 use crate::wanted::Note;
 use towpath_targets::resume::wait_while_busy;
@@ -18,11 +18,11 @@ impl Finish {
     /// Puts what waits in the place of directories, as far as that is allowed.
     pub(super) fn make_rooms(&mut self, allowance: &Arc<Allowance>) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        let spots = &mut self.notes.spots;
+        let positions = &mut self.notes.positions;
         let made = receiving.take_rooms().for_each(|record: RoomRecord| {
             receiving.check().map_err(RecordStop)?;
             let entry = record.entry;
-            let (path, shown) = spots.paths(&record.spot).map_err(RecordStop::of)?;
+            let (path, shown) = positions.paths(&record.position).map_err(RecordStop::of)?;
             let room = RoomToMake { in_the_way: record.in_the_way.into(), path, shown };
             if let Err(error) = replace(&receiving, allowance, &room, record) {
                 receiving.problem(room.shown.as_bytes(), &error);

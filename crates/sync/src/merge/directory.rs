@@ -9,7 +9,7 @@ use super::Merge;
 use super::stack::{DirFrame, DirState};
 use crate::decide::{Changes, EntryAction, decide};
 use crate::error::Obstacle;
-use crate::noted::{InTheWay, RoomRecord};
+use crate::notes::{InTheWay, RoomRecord};
 
 impl Merge {
     pub(super) fn directory(
@@ -151,7 +151,7 @@ impl Merge {
     fn keep_with_backups(&mut self, path: &RelPath, shown: &RelPath) -> Result<InTheWay, FileError> {
         let name = shown.split().map(|(_, name)| name.to_vec()).unwrap_or_default();
         let record = RoomRecord {
-            spot: self.stack.spot(&name, &mut self.notes.spots.directories)?,
+            position: self.stack.position(&name, &mut self.notes.positions.directories)?,
             in_the_way: InTheWay::Directory.into(),
             entry: self.entry,
             ..RoomRecord::default()

@@ -82,8 +82,8 @@ impl Merge {
         if is_file(&found.entry.kind) {
             self.receiving.is_spare(path.clone(), found.stamp);
         }
-        let spot = self.stack.spot(name, &mut self.notes.spots.directories)?;
-        self.removals.note(spot, is_dir)?;
+        let position = self.stack.position(name, &mut self.notes.positions.directories)?;
+        self.removals.note(position, is_dir)?;
         if let Some(frame) = self.stack.last_mut() {
             frame.is_changed = true;
         }

@@ -8,7 +8,7 @@ use towpath_files::{FileError, Found, RelPath};
 use super::Merge;
 use crate::decide::{Changes, EntryAction, decide};
 use crate::error::{CopyError, Obstacle};
-use crate::noted::{InTheWay, Replacement, RoomRecord, Spot};
+use crate::notes::{InTheWay, Position, Replacement, RoomRecord};
 use crate::source::Located;
 use crate::wanted::Wanted;
 use towpath_reuse::candidates::is_file;
@@ -64,7 +64,7 @@ impl Merge {
         let room = match in_the_way {
             InTheWay::Nothing => None,
             in_the_way => {
-                Some((self.stack.spot(&entry.name, &mut self.notes.spots.directories)?, in_the_way))
+                Some((self.stack.position(&entry.name, &mut self.notes.positions.directories)?, in_the_way))
             }
         };
         let replaces = old.is_some() && room.is_none();
@@ -147,10 +147,10 @@ impl Merge {
 
     /// Something other than a directory is to take a directory's place at the end of the copy. A dry run only looks
     /// what would go.
-    fn put_off(&self, entry: &Entry, room: Option<(Spot, InTheWay)>) -> Result<(), FileError> {
-        let Some((spot, in_the_way)) = room else { return Ok(()) };
+    fn put_off(&self, entry: &Entry, room: Option<(Position, InTheWay)>) -> Result<(), FileError> {
+        let Some((position, in_the_way)) = room else { return Ok(()) };
         self.receiving.put_off(&RoomRecord {
-            spot,
+            position,
             in_the_way: in_the_way.into(),
             entry: self.entry,
             metadata: (&entry.metadata).into(),

@@ -10,7 +10,7 @@ use towpath_targets::links::NumberedPlaces;
 use super::Merge;
 use super::report::size;
 use crate::error::Obstacle;
-use crate::noted::{FirstRecord, InTheWay, LinkRecord};
+use crate::notes::{FirstRecord, InTheWay, LinkRecord};
 use crate::records::Records;
 
 /// Groups of hard links, each by the first of its names that came.
@@ -44,8 +44,8 @@ impl Merge {
     /// Notes the first name of a group that is at the destination, or comes there.
     pub(super) fn note_first(&mut self, entry: &Entry, is_kept: bool) -> Result<(), FileError> {
         let Some(group) = entry.hard_link else { return Ok(()) };
-        let spot = self.stack.spot(&entry.name, &mut self.notes.spots.directories)?;
-        self.groups.note_first(group, &FirstRecord { spot, is_kept })
+        let position = self.stack.position(&entry.name, &mut self.notes.positions.directories)?;
+        self.groups.note_first(group, &FirstRecord { position, is_kept })
     }
 
     /// A further name of a file that was told before.
@@ -58,7 +58,7 @@ impl Merge {
         old: Option<&Found>,
     ) -> Result<(), FileError> {
         if let Some(old) = old {
-            let (first_path, _) = self.notes.spots.paths(&first.spot)?;
+            let (first_path, _) = self.notes.positions.paths(&first.position)?;
             let first_found = match self.look(&first_path) {
                 // A real run would have made way for the directories on the way there.
                 Err(_) if self.options().dry_run => None,
@@ -82,8 +82,8 @@ impl Merge {
         };
         self.touch_parent()?;
         let record = LinkRecord {
-            first: first.spot,
-            spot: self.stack.spot(&entry.name, &mut self.notes.spots.directories)?,
+            first: first.position,
+            position: self.stack.position(&entry.name, &mut self.notes.positions.directories)?,
             in_the_way: in_the_way.into(),
             entry: self.entry,
             size: size(&entry.kind),

@@ -40,7 +40,7 @@ use crate::destination_rules::DestinationRule;
 use crate::error::{CopyError, RequestFault};
 use crate::finish::Finish;
 use crate::message::violation;
-use crate::noted::{DirRecord, EndNotes};
+use crate::notes::{DirRecord, EndNotes};
 use crate::receiving::Receiving;
 use crate::removing::Removals;
 use crate::requests::FileRequests;
@@ -207,7 +207,7 @@ impl Merge {
     /// Destination of an entry, and its name; `None` if it is passed over.
     fn locate(&mut self, entry: &Entry) -> Result<Option<(RelPath, RelPath)>, CopyError> {
         let (is_dir, is_source) = (entry.kind == Kind::Directory, self.stack.depth() == 1);
-        let renaming = &mut self.notes.spots.renaming;
+        let renaming = &mut self.notes.positions.renaming;
         if is_source {
             self.root.take_source(entry, self.entry == 1, &self.tree, renaming)?;
         }
@@ -252,7 +252,7 @@ impl Merge {
             return Ok(());
         }
         // Either the synthetic top or the frame below it stands for the destination's directory.
-        let is_told = self.root.stands_for_entry(&self.notes.spots.renaming);
+        let is_told = self.root.stands_for_entry(&self.notes.positions.renaming);
         if is_dest_root && (state == DirState::Top) != is_told && !is_changed {
             self.root.keep_time();
         }
@@ -265,13 +265,13 @@ impl Merge {
         if is_touched && is_dest_root && self.receiving.policy.dir_times {
             self.root.time = None;
         }
-        let spot = match is_touched && !self.options().dry_run {
-            true => Some(self.stack.spot(b"", &mut self.notes.spots.directories)),
+        let position = match is_touched && !self.options().dry_run {
+            true => Some(self.stack.position(b"", &mut self.notes.positions.directories)),
             false => None,
         };
-        let spot = spot.transpose().map_err(CopyError::destination)?;
-        let (Some(frame), Some(spot)) = (self.stack.leave(), spot) else { return Ok(()) };
-        let noted = self.notes.dirs.push(&DirRecord { spot, metadata: (&frame.metadata).into() });
+        let position = position.transpose().map_err(CopyError::destination)?;
+        let (Some(frame), Some(position)) = (self.stack.leave(), position) else { return Ok(()) };
+        let noted = self.notes.dirs.push(&DirRecord { position, metadata: (&frame.metadata).into() });
         noted.map(drop).map_err(|error| CopyError::system("note", Path::new("a directory"), error))
     }
 

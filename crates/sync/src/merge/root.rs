@@ -14,7 +14,7 @@ use super::tree::DestinationTree;
 use crate::destination_rules::{DestinationQuery, DestinationRule, ExistingKind, rule_for};
 use crate::error::{CopyError, DestinationFault, RequestFault};
 use crate::message::violation;
-use crate::noted::Renaming;
+use crate::notes::Renaming;
 
 /// Destination of the walk, known before it begins.
 pub struct Destined {

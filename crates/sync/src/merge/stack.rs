@@ -8,7 +8,7 @@ use towpath_files::{FileError, RelPath, display_name};
 
 use super::extras::ExtraNames;
 use crate::error::Obstacle;
-use crate::noted::{DirNumber, Directories, ROOT, Spot};
+use crate::notes::{DirNumber, Directories, Position, ROOT};
 
 /// Bytes of attributes of the directories that the walk is in, at most: it keeps them until it leaves.
 const MAX_OPEN_ATTRIBUTES: usize = 8 << 20;
@@ -116,10 +116,10 @@ impl DirStack {
     }
 
     /// A note of what is called `name` in the innermost directory.
-    pub(super) fn spot(&mut self, name: &[u8], noted: &mut Directories) -> Result<Spot, FileError> {
+    pub(super) fn position(&mut self, name: &[u8], noted: &mut Directories) -> Result<Position, FileError> {
         let dir =
             self.number(noted).map_err(|error| FileError::new("note", Path::new("a directory"), error))?;
-        Ok(Spot::new(dir, name))
+        Ok(Position::new(dir, name))
     }
 
     /// The number of the innermost directory, which has one from now on.

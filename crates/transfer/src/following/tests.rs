@@ -15,7 +15,7 @@ impl Bytes {
     }
 }
 
-impl Older for Bytes {
+impl BaseReader for Bytes {
     fn size(&self) -> u64 {
         self.0.len() as u64
     }

@@ -162,10 +162,10 @@ fn begin(table: &mut ObjectTable, key: ObjectKey, now: Duration) {
         && let Some(layout) = active.object.layout()
     {
         let target = &active.object.target;
-        let may_try = || is_alone && target.older().is_some() && target.older_is_cold();
+        let may_try = || is_alone && target.base().is_some() && target.base_is_cold();
         let round_trip = || may_try().then(|| root.path().shortest);
         active.comparison.begin(layout.piece_len(), round_trip, now);
-        if target.older().is_none() {
+        if target.base().is_none() {
             active.comparison.has_come_before();
         }
         if !is_alone {

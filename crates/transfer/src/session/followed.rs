@@ -27,7 +27,7 @@ fn compare_in_place(object: &ObjectInFlight, index: u64, scratch: &mut Scratch) 
 
 /// Looks for a piece in the older version by its samples. None if there is no such version, or none are known.
 fn follow(object: &ObjectInFlight, index: u64, scratch: &mut Scratch) -> Option<RecipeFound> {
-    let older = object.target.older()?;
+    let older = object.target.base()?;
     let range = object.piece_range(index);
     let bytes = scratch.bytes((range.end - range.start) as usize);
     let piece_match = {
@@ -76,7 +76,7 @@ pub(super) fn complete(to: &[WriteTarget], layout: &Layout, index: u64, part: &[
         let piece_match = object.followed().as_mut()?.piece_matches.remove(&index)?;
         let range = layout.range(index);
         let mut piece = vec![0; (range.end - range.start) as usize];
-        piece_match.read(range.start, object.target.older()?, &mut piece).ok()?;
+        piece_match.read(range.start, object.target.base()?, &mut piece).ok()?;
         let missing = piece_match.missing.start as usize..piece_match.missing.end as usize;
         piece.get_mut(missing).filter(|missing| missing.len() == part.len())?.copy_from_slice(part);
         check_piece(to, layout, index, &piece, None).is_ok().then_some(piece)

@@ -71,7 +71,7 @@ impl Active {
             && self.comparison.has_missed()
             && !self.comparison.is_over();
         let layout = self.object.layout().filter(|_| is_due)?;
-        self.object.target.older().map(|_| sample_bytes(layout.size()))
+        self.object.target.base().map(|_| sample_bytes(layout.size()))
     }
 
     /// Bytes of its samples that are kept, or may come.

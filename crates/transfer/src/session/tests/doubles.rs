@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use towpath_content::pieces::{Layout, PieceTree, Value};
 
 use super::super::*;
-use crate::following::Older;
+use crate::following::BaseReader;
 use crate::plugin::{BoxFuture, Description, ObjectFacts, PathState, Query, RecipePart, Sink};
 use crate::want::{Delivery, Payload, Proof, Tag, Want, WantId};
 
@@ -527,7 +527,7 @@ impl Memory {
     }
 }
 
-impl Older for Vec<u8> {
+impl BaseReader for Vec<u8> {
     fn size(&self) -> u64 {
         self.len() as u64
     }
@@ -573,11 +573,11 @@ impl Target for Memory {
         Ok(())
     }
 
-    fn older(&self) -> Option<&dyn Older> {
+    fn base(&self) -> Option<&dyn BaseReader> {
         self.older.as_ref().map(|older| older as _)
     }
 
-    fn older_is_cold(&self) -> bool {
+    fn base_is_cold(&self) -> bool {
         self.older.is_none() || !self.reading.is_zero()
     }
 

@@ -6,14 +6,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use towpath_content::pieces::MIN_LOG2;
-use towpath_transfer::following::Older;
+use towpath_transfer::following::BaseReader;
 
 /// Bytes from which on a file is worth reading for pieces of it.
 pub const WORTH_READING: u64 = 1 << (MIN_LOG2 + 1);
 
 /// The older version, open.
 #[derive(Debug)]
-pub struct OlderFile {
+pub struct BaseFile {
     file: File,
     size: u64,
     in_place: u64,
@@ -21,7 +21,7 @@ pub struct OlderFile {
     is_shared: bool,
 }
 
-impl OlderFile {
+impl BaseFile {
     /// A file of `size` bytes that may be an older version of one of `new`.
     pub fn new(file: File, size: u64, new: u64) -> Self {
         Self { file, size, in_place: size.min(new), is_shared: false }
@@ -53,7 +53,7 @@ impl OlderFile {
     }
 }
 
-impl Older for OlderFile {
+impl BaseReader for BaseFile {
     fn size(&self) -> u64 {
         self.size
     }

@@ -27,19 +27,19 @@ use towpath_transfer::{Group, TransferPlugin};
 pub const WHOLE: u64 = 1 << MIN_LOG2;
 
 /// See the head of this module.
-pub struct OlderFiles {
+pub struct FoundFiles {
     search: CandidateSearch,
     /// The directory that takes what is fetched, without symbolic links.
     root: PathBuf,
     adaptive: Arc<Adaptive>,
     /// The person's limit to the network's rate; 0 if there is none.
     limit: f64,
-    made: Mutex<MadeOfOlder>,
+    made: Mutex<MadeOfFound>,
 }
 
 /// Account of what was made of files that were found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MadeOfOlder {
+pub struct MadeOfFound {
     /// Files.
     pub files: u64,
     /// Bytes that did not have to come.
@@ -71,7 +71,7 @@ pub struct FoundFile {
     is_guess: bool,
 }
 
-impl OlderFiles {
+impl FoundFiles {
     /// Nothing was looked at yet, and nothing will be outside `scope`. `adaptive` measures the network.
     pub fn new(scope: Scope, adaptive: Arc<Adaptive>, limit_rate: u64) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl OlderFiles {
     }
 
     /// What was made of files so far.
-    pub fn account(&self) -> MadeOfOlder {
+    pub fn account(&self) -> MadeOfFound {
         *lock(&self.made)
     }
 }

@@ -3,7 +3,7 @@
 use prost::{Message, Oneof};
 use towpath_content::tree::Kind;
 
-use super::{MetadataRecord, Spot};
+use super::{MetadataRecord, Position};
 
 /// Directory in the way of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl From<u32> for InTheWay {
 pub struct RoomRecord {
     /// Position of it.
     #[prost(message, required, tag = "1")]
-    pub spot: Spot,
+    pub position: Position,
     /// [`InTheWay`].
     #[prost(uint32, tag = "2")]
     pub in_the_way: u32,

@@ -19,7 +19,7 @@ pub use rooms::{InTheWay, Replacement, RoomRecord, StagedFile};
 #[derive(Default)]
 pub struct EndNotes {
     /// Positions of what is noted.
-    pub spots: Spots,
+    pub positions: Positions,
     /// Directories whose metadata is to be set.
     pub dirs: Records<DirRecord>,
     /// Further names of files.
@@ -29,7 +29,7 @@ pub struct EndNotes {
 /// Position of an entry. No path is kept whole for each: it would make notes of a deep tree as long as it is deep
 /// times wide.
 #[derive(Clone, PartialEq, Message)]
-pub struct Spot {
+pub struct Position {
     /// The directory that it lies in, as people know it.
     #[prost(uint64, tag = "1")]
     dir: DirNumber,
@@ -43,7 +43,7 @@ pub struct Spot {
 pub struct ExtraRecord {
     /// Position of it.
     #[prost(message, required, tag = "1")]
-    pub spot: Spot,
+    pub position: Position,
     /// It is a directory.
     #[prost(bool, tag = "2")]
     pub is_dir: bool,
@@ -54,7 +54,7 @@ pub struct ExtraRecord {
 pub struct FirstRecord {
     /// Position of it.
     #[prost(message, required, tag = "1")]
-    pub spot: Spot,
+    pub position: Position,
     /// True if what is at the destination is as it should be.
     #[prost(bool, tag = "2")]
     pub is_kept: bool,
@@ -65,10 +65,10 @@ pub struct FirstRecord {
 pub struct LinkRecord {
     /// The file's first name.
     #[prost(message, required, tag = "1")]
-    pub first: Spot,
+    pub first: Position,
     /// The further one.
     #[prost(message, required, tag = "2")]
-    pub spot: Spot,
+    pub position: Position,
     /// Its number in the sender's tree.
     #[prost(uint64, tag = "3")]
     pub entry: u64,
@@ -94,7 +94,7 @@ pub struct LinkRecord {
 pub struct DirRecord {
     /// Position of it.
     #[prost(message, required, tag = "1")]
-    pub spot: Spot,
+    pub position: Position,
     /// Metadata that it shall have.
     #[prost(message, required, tag = "2")]
     pub metadata: MetadataRecord,
@@ -123,7 +123,7 @@ pub struct MetadataRecord {
     values: Vec<Vec<u8>>,
 }
 
-impl Spot {
+impl Position {
     /// A note of what is called `name` in a directory; with an empty name, of the directory itself.
     pub fn new(dir: DirNumber, name: &[u8]) -> Self {
         Self { dir, name: name.to_vec() }
@@ -155,17 +155,17 @@ impl Renaming {
 
 /// Finds the paths of what was noted.
 #[derive(Default)]
-pub struct Spots {
+pub struct Positions {
     /// The directories that they lie in.
     pub directories: Directories,
     /// Renaming of it at the destination.
     pub renaming: Renaming,
 }
 
-impl Spots {
+impl Positions {
     /// Below the destination's root, and as people know it.
-    pub fn paths(&mut self, spot: &Spot) -> Result<(RelPath, RelPath), FileError> {
-        let shown = self.directories.path_of(spot.dir, &spot.name);
+    pub fn paths(&mut self, position: &Position) -> Result<(RelPath, RelPath), FileError> {
+        let shown = self.directories.path_of(position.dir, &position.name);
         let shown = shown.map_err(|error| FileError::new("read back", Path::new("what was noted"), error))?;
         Ok((self.renaming.path(&shown)?, shown))
     }
