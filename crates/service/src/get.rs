@@ -13,9 +13,10 @@ use towpath_content::pieces::Layout;
 use towpath_files::{FileError, SingleFile, display_name};
 use towpath_store::{About, ObjectKind, Stamp, hash_open_file};
 use towpath_targets::base_file::BaseFile;
-use towpath_targets::file_target::FileTarget;
+use towpath_targets::file_target::{FileTarget, TargetFile};
+use towpath_targets::get_file::GetFile;
 use towpath_targets::resume::Record;
-use towpath_transfer::{FetchError, Fetched, Group, Target};
+use towpath_transfer::{FetchError, Fetched, Group};
 
 use crate::content;
 use crate::get_list;
@@ -174,14 +175,14 @@ impl GetUnderWay {
         self.note_destination(destination);
         let record = Record::open(&self.service.home.resume(), destination, &self.oid);
         let record = record.map_err(|error| words::io("note", &self.service.home.resume(), &error))?;
-        let target = Arc::new(FileTarget::new(destination, record, Arc::clone(&self.service.store)));
+        let target = Arc::new(GetFile::new(destination, record, Arc::clone(&self.service.store)));
         target.set_about(&about);
         let mut group = group(destination, &about, layout.as_ref());
         let fetched = match self.look_around(&group).await {
             Some((oid, Use::Whole(bytes))) => self.take(&target, oid, bytes, &about).await,
             Some((_, Use::Pieces(found))) => {
                 found.show_to_search(&mut group);
-                target.set_base(BaseFile::new(found.file, found.size, group.size.unwrap_or(0)));
+                target.partial().set_base(BaseFile::new(found.file, found.size, group.size.unwrap_or(0)));
                 self.fetch(&target, (layout, group), events, summary).await
             }
             None => self.fetch(&target, (layout, group), events, summary).await,
@@ -209,17 +210,17 @@ impl GetUnderWay {
 
     async fn fetch(
         self: &Arc<Self>,
-        target: &Arc<FileTarget>,
+        target: &Arc<GetFile>,
         (layout, group): (Option<Layout>, Group),
         events: &mpsc::Sender<Event>,
         summary: &mut Summary,
     ) -> Result<Fetched, FetchError> {
         let session = self.session();
         let reporting = report_progress(session.progress(), events.clone());
-        let fetching = session.fetch(self.request(Arc::clone(target) as Arc<dyn Target>, layout, group));
+        let fetching = session.fetch(self.request(FileTarget::of(target), layout, group));
         let fetched = tokio::select! { fetched = fetching => fetched, never = reporting => match never {} };
         summarize(&session.progress().snapshot(), summary);
-        if let (Some(found_files), drawn @ 1..) = (&self.found_files, target.drawn()) {
+        if let (Some(found_files), drawn @ 1..) = (&self.found_files, target.partial().drawn()) {
             found_files.proved(false, drawn);
         }
         fetched
@@ -240,12 +241,12 @@ impl GetUnderWay {
     /// Takes all of a file that is the very same.
     async fn take(
         &self,
-        target: &Arc<FileTarget>,
+        target: &Arc<GetFile>,
         oid: Oid,
         bytes: Vec<u8>,
         about: &About,
     ) -> Result<Fetched, FetchError> {
-        let (target, about, size) = (Arc::clone(target), about.clone(), bytes.len() as u64);
+        let (target, about, size) = (FileTarget::of(target), about.clone(), bytes.len() as u64);
         let described = about.clone();
         let taking = tokio::task::spawn_blocking(move || target.take(&oid, &bytes, &described));
         let taken = taking.await.unwrap_or_else(|error| Err(error.into()));

@@ -20,7 +20,7 @@ use towpath_files::names::check_name;
 use towpath_files::{Selection, display_name};
 use towpath_store::{About, ObjectKind};
 use towpath_sync::{DescribedSource, DescribedTree, copy_described};
-use towpath_targets::file_target::DEFAULT_MODE;
+use towpath_targets::get_file::DEFAULT_MODE;
 use towpath_targets::spool::{FailOnDrop, Spool};
 use towpath_transfer::{Group, Session, Target};
 

@@ -16,11 +16,12 @@ use towpath_files::{FileError, RelPath, Selection};
 use towpath_protocol::processors::Processors;
 use towpath_targets::base_file::BaseFile;
 use towpath_targets::descriptor::{DescriptorEnd, follow};
+use towpath_targets::file_target::{FileTarget, TargetFile};
 use towpath_targets::spool::SpoolReader;
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
-use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome, Session, Target};
+use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome, Session};
 
 use crate::endpoint::{StopOnDrop, blocking, receiving};
 use crate::error::CopyError;
@@ -276,12 +277,12 @@ impl DescribedSupplier {
     /// The request for a file; `is_same`: it is told what proved right of a file that was found, and taken for the same or not.
     fn request(&self, wanted: DescribedFile, is_same: Option<bool>) -> (ObjectRequest, OnDone) {
         let DescribedFile { file, oid, group } = wanted;
-        let (size, target) = (Some(file.size()), Arc::clone(&file) as Arc<dyn Target>);
+        let (size, target) = (Some(file.size()), FileTarget::of(&file));
         let request = ObjectRequest { oid, size, group: Arc::new(group), target, recipe: None };
         let (receiving, found_files) = (Weak::clone(&self.receiving), self.found_files.clone());
         let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
             if let Some((is_same, found_files)) = is_same.zip(found_files) {
-                found_files.proved(is_same, file.drawn());
+                found_files.proved(is_same, file.partial().drawn());
             }
             if let Err(error) = result {
                 give_up(&file, &error, receiving.upgrade().as_deref());
@@ -311,7 +312,7 @@ impl DescribedSupplier {
             }
             Some(Use::Pieces(found)) => {
                 found.show_to_search(&mut wanted.group);
-                wanted.file.set_base(BaseFile::new(found.file, found.size, wanted.file.size()));
+                wanted.file.partial().set_base(BaseFile::new(found.file, found.size, wanted.file.size()));
                 Some(self.request(wanted, Some(found.is_same)))
             }
         });

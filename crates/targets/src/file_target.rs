@@ -1,177 +1,195 @@
-//! One file of a get: a target that is a temporary beside its final name.
+//! The target of a session that brings a file: it fills a temporary, beside what an interrupted transfer left in it and what
+//! is right of an older version. Files of gets, of trees and of copies differ in where the temporary comes from, and in how it
+//! takes its name.
 
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::Arc;
 
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
-use towpath_content::tree::{Metadata, Time};
-use towpath_files::metadata::umask;
-use towpath_files::{FileError, Overwrite, Policy, SingleFile, of_file};
-use towpath_store::{About, DiskStore};
+use towpath_files::{FileBody, FileError};
+use towpath_store::About;
 use towpath_transfer::Target;
 use towpath_transfer::following::BaseReader;
 
-use crate::base_file::BaseFile;
-use crate::index_record::remember;
 use crate::partial::PartialFile;
-use crate::resume::{Record, wait_while_busy};
-use towpath_content::lock::lock;
 
-/// Metadata of a new file whose source tells nothing.
-pub const DEFAULT_MODE: u32 = 0o644;
+/// A file that is written under a temporary name.
+pub trait TargetFile: Send + Sync {
+    /// Its bytes on their way.
+    fn partial(&self) -> &PartialFile;
 
-/// A file on its way to `path`.
-pub struct FileTarget {
-    path: PathBuf,
-    record: Record,
-    store: std::sync::Arc<DiskStore>,
-    file: Mutex<Option<SingleFile>>,
-    /// The temporary's name, once there is one.
-    temp: Mutex<Option<String>>,
-    partial: PartialFile,
-    about: Mutex<About>,
-}
+    /// Takes what the source says of it.
+    fn describe(&self, _about: &About) {}
 
-impl FileTarget {
-    /// A target for `path`; goes on with what `record` says was left.
-    pub fn new(path: &Path, record: Record, store: std::sync::Arc<DiskStore>) -> Self {
-        Self {
-            path: path.into(),
-            record,
-            store,
-            file: Mutex::default(),
-            temp: Mutex::default(),
-            partial: PartialFile::default(),
-            about: Mutex::default(),
-        }
-    }
+    /// Makes its temporary, or takes up an earlier one: its body, and where bytes are in it. They are hashed before they
+    /// count. `size` is `None` while the object is live. Called once.
+    fn stage(&self, size: Option<u64>) -> Result<(FileBody, Vec<Range<u64>>), FileError>;
 
-    /// The error behind a failed write, with its path; that of its temporary means nothing to people.
-    pub fn failure(&self) -> Option<FileError> {
-        self.partial.take_failure().map(|error| of_file(&error, &self.path).unwrap_or(error))
-    }
-
-    /// Drops what was brought, as another get brought the same: nothing of it stays.
-    pub fn discard(&self) {
-        let Some(temp) = lock(&self.temp).take() else { return };
-        if let Err(error) = std::fs::remove_file(self.path.with_file_name(&temp)) {
-            tracing::warn!(%error, "a temporary could not be removed");
-        }
-        self.record.remove();
-    }
-
-    /// Notes what the source says of the object.
-    pub fn set_about(&self, about: &About) {
-        *lock(&self.about) = about.clone();
-    }
-
-    /// There is an older version of it, or of what is likely one.
-    pub fn set_base(&self, older: BaseFile) {
-        self.partial.set_base(older);
-    }
-
-    /// Bytes of that which were taken over in their places.
-    pub fn drawn(&self) -> u64 {
-        self.partial.drawn()
-    }
-
-    /// The temporary, and where bytes are in it already.
-    fn open(&self, size: Option<u64>) -> Result<(SingleFile, Vec<Range<u64>>), FileError> {
-        if let Some(temp) = self.record.temp() {
-            match wait_while_busy(|| SingleFile::reopen(&self.path, temp)) {
-                Ok(file) => {
-                    let left = file.data_ranges().collect::<Result<Vec<_>, _>>().unwrap_or_default();
-                    if let Some(size) = size {
-                        file.body().set_size(size)?;
-                    }
-                    return Ok((file, left));
-                }
-                Err(error @ FileError::Busy { .. }) => return Err(error),
-                Err(error) => tracing::debug!(%error, "what was left is gone"),
-            }
-        }
-        let file = SingleFile::create(&self.path, size.unwrap_or(0))?;
-        if let Err(error) = self.record.set_temp(file.temp_name()) {
-            tracing::warn!(%error, "an interruption now would begin from the front");
-        }
-        Ok((file, Vec::new()))
-    }
-
-    fn finish(&self, oid: &Oid, size: u64, values: Vec<Value>) -> Result<(), FileError> {
-        let Some(file) = lock(&self.file).take() else { return Ok(()) };
-        file.body().set_size(size)?;
-        let about = lock(&self.about).clone();
-        let metadata = Metadata {
-            // A stranger chose it: the receiver's umask holds.
-            mode: about.mode.unwrap_or(DEFAULT_MODE) & !umask(),
-            modified: about.modified.unwrap_or_else(now),
-            ..Metadata::default()
-        };
-        let stamp = file.finish(&metadata, &Policy::default(), Overwrite::Never)?;
-        self.record.remove();
-        remember(&self.store, &self.path, &stamp, oid, values);
+    /// Refuses to become as long as this.
+    fn check_size(&self, _end: u64) -> Result<(), FileError> {
         Ok(())
     }
+
+    /// True if runs of zeros become holes.
+    fn is_sparse(&self) -> bool {
+        false
+    }
+
+    /// Gives its temporary the final name. All bytes are there.
+    fn place(&self, oid: &Oid, values: Vec<Value>) -> Result<(), FileError>;
+
+    /// Writes and places all of it at once; `None` if it has no shorter way than [`Self::stage`] and [`Self::place`].
+    fn place_whole(&self, _oid: &Oid, _content: &[u8]) -> Option<Result<(), FileError>> {
+        None
+    }
 }
 
-impl Target for FileTarget {
+/// See the head of this module.
+#[derive(Debug)]
+pub struct FileTarget<F>(Arc<F>);
+
+impl<F: TargetFile + 'static> FileTarget<F> {
+    /// The target of a file.
+    pub fn of(file: &Arc<F>) -> Arc<dyn Target> {
+        Arc::new(Self(Arc::clone(file)))
+    }
+}
+
+impl<F: TargetFile> FileTarget<F> {
+    fn partial(&self) -> &PartialFile {
+        self.0.partial()
+    }
+
+    fn grow(&self, end: u64) -> io::Result<()> {
+        self.partial().note(self.0.check_size(end))?;
+        self.partial().grow(end)
+    }
+}
+
+impl<F: TargetFile> Target for FileTarget<F> {
     fn begin(&self, size: Option<u64>, about: &About) -> io::Result<()> {
-        if *about != About::default() {
-            self.set_about(about);
-        }
-        if self.partial.is_begun() {
+        self.0.describe(about);
+        if self.partial().is_begun() {
             return Ok(());
         }
-        let (file, left) = self.partial.note(self.open(size))?;
-        *lock(&self.temp) = Some(file.temp_name().to_owned());
-        self.partial.begin(file.body(), left);
-        *lock(&self.file) = Some(file);
+        let (body, left) = self.partial().note(self.0.stage(size))?;
+        self.partial().begin(body, left);
         Ok(())
     }
 
     fn existing(&self) -> Vec<Range<u64>> {
-        self.partial.existing()
+        self.partial().existing()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.partial.read(offset, buf)
+        self.partial().read(offset, buf)
     }
 
     fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.partial.read_existing(offset, buf)
+        self.partial().read_existing(offset, buf)
     }
 
     fn base(&self) -> Option<&dyn BaseReader> {
-        self.partial.base()
+        self.partial().base()
     }
 
     fn base_is_cold(&self) -> bool {
-        self.partial.base_is_cold()
+        self.partial().base_is_cold()
     }
 
     fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.partial.keep(offset, bytes, || self.write(offset, bytes))
+        self.partial().keep(offset, bytes, || self.write(offset, bytes))
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.partial.grow(offset + bytes.len() as u64)?;
-        self.partial.write(offset, bytes, false)
+        self.grow(offset + bytes.len() as u64)?;
+        // What lies there already has to be written over, also with zeros.
+        let sparse = self.0.is_sparse() && self.partial().left().is_empty();
+        self.partial().write(offset, bytes, sparse)
     }
 
     fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
-        self.partial.grow(range.end)?;
-        self.partial.write_zeros(&range)
+        self.grow(range.end)?;
+        self.partial().write_zeros(&range)
+    }
+
+    fn take(&self, oid: &Oid, bytes: &[u8], about: &About) -> io::Result<()> {
+        if let Some(placed) = self.0.place_whole(oid, bytes) {
+            return self.partial().note(placed);
+        }
+        let size = bytes.len() as u64;
+        self.begin(Some(size), about)?;
+        self.write(0, bytes)?;
+        self.complete(oid, size, vec![*oid.digest()])
     }
 
     fn complete(&self, oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()> {
-        self.partial.note(self.finish(oid, size, values))
+        self.partial().set_size(size)?;
+        self.partial().note(self.0.place(oid, values))
     }
 }
 
-fn now() -> Time {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Time { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::sync::Mutex;
+
+    use towpath_content::lock::lock;
+    use towpath_files::{Overwrite, Policy, SingleFile};
+
+    use super::*;
+
+    const MOST: u64 = 100;
+
+    struct Plain {
+        path: PathBuf,
+        partial: PartialFile,
+        file: Mutex<Option<SingleFile>>,
+    }
+
+    impl TargetFile for Plain {
+        fn partial(&self) -> &PartialFile {
+            &self.partial
+        }
+
+        fn stage(&self, size: Option<u64>) -> Result<(FileBody, Vec<Range<u64>>), FileError> {
+            let file = SingleFile::create(&self.path, size.unwrap_or(0))?;
+            let body = file.body().clone();
+            assert!(lock(&self.file).replace(file).is_none(), "it is staged once");
+            Ok((body, Vec::new()))
+        }
+
+        fn check_size(&self, end: u64) -> Result<(), FileError> {
+            let error = || FileError::changed("write", &self.path, "longer than its sender said");
+            if end <= MOST { Ok(()) } else { Err(error()) }
+        }
+
+        fn place(&self, _oid: &Oid, _values: Vec<Value>) -> Result<(), FileError> {
+            let file = lock(&self.file).take().unwrap();
+            file.finish(&Default::default(), &Policy::default(), Overwrite::Never).map(drop)
+        }
+    }
+
+    #[test]
+    fn a_live_file_grows_to_what_it_may_have_and_takes_its_name_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let file =
+            Arc::new(Plain { path: path.clone(), partial: PartialFile::default(), file: Mutex::default() });
+        let target = FileTarget::of(&file);
+        for _ in 0..2 {
+            target.begin(None, &About::default()).unwrap();
+        }
+        target.write(0, &[1; 40]).unwrap();
+        assert!(target.write(90, &[1; 11]).is_err());
+        assert!(file.partial().take_failure().is_some_and(|error| error.to_string().contains("longer")));
+        target.write_zeros(40..60).unwrap();
+        assert!(!path.exists());
+        let content = [[1; 40].as_slice(), &[0; 20]].concat();
+        target.complete(&Oid::of(&content), 60, Vec::new()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), content);
+    }
 }

@@ -6,7 +6,8 @@
 //! | [`partial`] | a file that a session fills |
 //! | [`base_file`] | an older version, whose right pieces are taken over |
 //! | [`descriptor`] | a tree's descriptor, decoded while it comes |
-//! | [`file_target`] | one file of a get |
+//! | [`file_target`] | the target of a session that brings a file of any kind |
+//! | [`get_file`] | one file of a get |
 //! | [`placing`] | complete files of a tree get their names in batches |
 //! | [`links`] | hard links of a described tree |
 //! | [`spool`] | a temporary that is read while it grows |
@@ -16,6 +17,7 @@
 pub mod base_file;
 pub mod descriptor;
 pub mod file_target;
+pub mod get_file;
 pub mod index_record;
 pub mod links;
 pub mod partial;

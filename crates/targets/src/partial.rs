@@ -28,9 +28,9 @@ pub struct PartialFile {
 
 impl PartialFile {
     /// It has a temporary, in which there may be bytes already: where, and nobody knows which.
-    pub fn begin(&self, body: &FileBody, left: Vec<Range<u64>>) {
+    pub fn begin(&self, body: FileBody, left: Vec<Range<u64>>) {
         let _ = self.left.set(left);
-        let _ = self.body.set(body.clone());
+        let _ = self.body.set(body);
     }
 
     /// True if it has a temporary.
@@ -124,7 +124,8 @@ impl PartialFile {
 
     /// Makes it as long as it is in the end.
     pub fn set_size(&self, size: u64) -> io::Result<()> {
-        self.note(self.body()?.set_size(size))
+        let body = self.body()?;
+        if body.size() == size { Ok(()) } else { self.note(body.set_size(size)) }
     }
 
     /// See [`Target::read`](towpath_transfer::Target::read).
@@ -186,7 +187,7 @@ mod tests {
             let file = SingleFile::create(&at("new"), 100).unwrap();
             let partial = PartialFile::default();
             partial.set_base(BaseFile::new(File::open(at("old")).unwrap(), 60, 100));
-            partial.begin(file.body(), left.clone());
+            partial.begin(file.body().clone(), left.clone());
             assert!(partial.existing().iter().eq([&(0..60)]));
             assert_eq!(partial.base().is_some(), left.is_empty());
             let read = |range: Range<u64>| {

@@ -1,4 +1,4 @@
-//! One file of a tree on its way: a target that is staged beside its final name.
+//! One file of a tree on its way, staged beside its final name.
 
 use std::io;
 use std::ops::Range;
@@ -7,14 +7,12 @@ use std::sync::{Arc, Mutex};
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::Metadata;
-use towpath_files::{FileError, Overwrite, RelPath, Staged};
-use towpath_store::About;
-use towpath_transfer::following::BaseReader;
-use towpath_transfer::{FetchError, Target};
+use towpath_files::{FileBody, FileError, Overwrite, RelPath, Staged};
+use towpath_transfer::FetchError;
 
 use super::TreeTarget;
 use towpath_content::lock::lock;
-use towpath_targets::base_file::BaseFile;
+use towpath_targets::file_target::TargetFile;
 use towpath_targets::partial::PartialFile;
 use towpath_targets::placing::Begun;
 use towpath_words as words;
@@ -51,16 +49,6 @@ impl TreeFile {
         }
     }
 
-    /// There is what may be an older version of it.
-    pub(super) fn set_base(&self, older: BaseFile) {
-        self.partial.set_base(older);
-    }
-
-    /// Bytes of that which were taken over in their places.
-    pub(super) fn drawn(&self) -> u64 {
-        self.partial.drawn()
-    }
-
     /// The session could not bring it, or this side could not write it.
     pub(super) fn ended(&self, error: &FetchError) {
         match (self.partial.take_failure(), error) {
@@ -82,18 +70,18 @@ impl TreeFile {
         Ok((staged, Vec::new()))
     }
 
-    /// All of it is at hand: nothing of it is worth keeping if the get is interrupted now.
+    /// All of it is at hand.
     pub(super) fn take_whole(&self, content: &[u8]) -> io::Result<()> {
-        let destination = &self.tree.placing.destination;
-        let taken = destination.stage_content_for(&self.path, content, false).and_then(|staged| {
-            *lock(&self.staged) = Some(staged);
-            self.finish(vec![*self.oid.digest()])
-        });
-        self.partial.note(taken)
+        self.partial.note(self.place_content(content))
     }
 
-    fn finish(&self, values: Vec<Value>) -> Result<(), FileError> {
-        let Some(staged) = lock(&self.staged).take() else { return Ok(()) };
+    /// Nothing of it is worth keeping if the get is interrupted now.
+    fn place_content(&self, content: &[u8]) -> Result<(), FileError> {
+        let staged = self.tree.placing.destination.stage_content_for(&self.path, content, false)?;
+        self.finish(staged, vec![*self.oid.digest()])
+    }
+
+    fn finish(&self, staged: Staged, values: Vec<Value>) -> Result<(), FileError> {
         let (placing, content) = (&self.tree.placing, Some((self.oid, values)));
         let named =
             placing.commit(staged, &self.path, &self.metadata, Overwrite::Never, content, None, ())?;
@@ -102,51 +90,24 @@ impl TreeFile {
     }
 }
 
-impl Target for TreeFile {
-    fn begin(&self, size: Option<u64>, _about: &About) -> io::Result<()> {
-        let (staged, left) = self.partial.note(self.open(size.unwrap_or(0)))?;
-        self.partial.begin(staged.body(), left);
+impl TargetFile for TreeFile {
+    fn partial(&self) -> &PartialFile {
+        &self.partial
+    }
+
+    fn stage(&self, size: Option<u64>) -> Result<(FileBody, Vec<Range<u64>>), FileError> {
+        let (staged, left) = self.open(size.unwrap_or(0))?;
+        let body = staged.body().clone();
         *lock(&self.staged) = Some(staged);
-        Ok(())
+        Ok((body, left))
     }
 
-    fn existing(&self) -> Vec<Range<u64>> {
-        self.partial.existing()
+    fn place(&self, _oid: &Oid, values: Vec<Value>) -> Result<(), FileError> {
+        let staged = lock(&self.staged).take();
+        staged.map_or(Ok(()), |staged| self.finish(staged, values))
     }
 
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.partial.read(offset, buf)
-    }
-
-    fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.partial.read_existing(offset, buf)
-    }
-
-    fn base(&self) -> Option<&dyn BaseReader> {
-        self.partial.base()
-    }
-
-    fn base_is_cold(&self) -> bool {
-        self.partial.base_is_cold()
-    }
-
-    fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.partial.keep(offset, bytes, || self.write(offset, bytes))
-    }
-
-    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.partial.write(offset, bytes, false)
-    }
-
-    fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
-        self.partial.write_zeros(&range)
-    }
-
-    fn take(&self, _oid: &Oid, bytes: &[u8], _about: &About) -> io::Result<()> {
-        self.take_whole(bytes)
-    }
-
-    fn complete(&self, _oid: &Oid, _size: u64, values: Vec<Value>) -> io::Result<()> {
-        self.partial.note(self.finish(values))
+    fn place_whole(&self, _oid: &Oid, content: &[u8]) -> Option<Result<(), FileError>> {
+        Some(self.place_content(content))
     }
 }

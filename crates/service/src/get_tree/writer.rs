@@ -15,13 +15,14 @@ use towpath_files::{FileError, Overwrite, RelPath, Selected, Selection, display_
 use towpath_reuse::candidates::found_files::{FoundFiles, Use};
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
-use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session, Target};
+use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session};
 
 use super::file::TreeFile;
 use super::links::left_out;
 use super::{TreeTarget, decode};
 use towpath_content::lock::lock;
 use towpath_targets::base_file::BaseFile;
+use towpath_targets::file_target::{FileTarget, TargetFile};
 use towpath_targets::links::FirstNames;
 use towpath_targets::spool::SpoolReader;
 use towpath_words as words;
@@ -84,12 +85,12 @@ impl FileRequest {
             oid: target.oid,
             size: Some(size),
             group: Arc::new(group),
-            target: Arc::clone(&target) as Arc<dyn Target>,
+            target: FileTarget::of(&target),
             recipe: None,
         };
         let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
             if let Some(Guess { found_files, is_same }) = guess {
-                found_files.proved(is_same, target.drawn());
+                found_files.proved(is_same, target.partial().drawn());
             }
             if let Err(error) = result {
                 target.ended(&error);
@@ -121,7 +122,7 @@ fn after_looking(found_files: &Arc<FoundFiles>, wanted: Vec<FileRequest>) -> Vec
         }
         Some(Use::Pieces(found)) => {
             found.show_to_search(&mut file.group);
-            file.target.set_base(BaseFile::new(found.file, found.size, file.size));
+            file.target.partial().set_base(BaseFile::new(found.file, found.size, file.size));
             let guess = Guess { found_files: Arc::clone(found_files), is_same: found.is_same };
             Some(file.request(Some(guess)))
         }

@@ -2,7 +2,6 @@
 //! file that it replaces.
 
 use std::ffi::OsStr;
-use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -10,13 +9,13 @@ use std::sync::atomic::Ordering;
 
 use towpath_content::Oid;
 use towpath_content::pieces::{MIN_LOG2, Value};
-use towpath_files::FileError;
-use towpath_store::About;
-use towpath_transfer::Target;
+use towpath_files::{FileBody, FileError};
 
 use super::CopyFile;
 use towpath_content::lock::lock;
 use towpath_targets::base_file::{BaseFile, WORTH_READING};
+use towpath_targets::file_target::TargetFile;
+use towpath_targets::partial::PartialFile;
 use towpath_targets::placing::Begun;
 
 impl CopyFile {
@@ -53,78 +52,33 @@ impl CopyFile {
         let file = placing.destination.open_file(&self.wanted.path, &old).ok()?;
         Some(BaseFile::new(file, old.size, self.size()))
     }
-
-    /// There is what may be an older version of it, elsewhere.
-    pub fn set_base(&self, older: BaseFile) {
-        self.partial.set_base(older);
-    }
-
-    /// Bytes of its older version that were taken over in their places.
-    pub fn drawn(&self) -> u64 {
-        self.partial.drawn()
-    }
-
-    /// Makes room up to `end`.
-    fn grow(&self, end: u64) -> io::Result<()> {
-        if end > self.size() {
-            let path = Path::new(OsStr::from_bytes(&self.wanted.shown));
-            let error = FileError::changed("write", path, "longer than its sender said");
-            return self.partial.note(Err(error));
-        }
-        self.partial.grow(end)
-    }
 }
 
-impl Target for CopyFile {
-    fn begin(&self, size: Option<u64>, _about: &About) -> io::Result<()> {
-        if self.partial.is_begun() {
+impl TargetFile for CopyFile {
+    fn partial(&self) -> &PartialFile {
+        &self.partial
+    }
+
+    fn stage(&self, size: Option<u64>) -> Result<(FileBody, Vec<Range<u64>>), FileError> {
+        let (staged, left) = self.open(size.unwrap_or_else(|| self.size()))?;
+        let body = staged.body().clone();
+        *lock(&self.staged) = Some(staged);
+        Ok((body, left))
+    }
+
+    fn check_size(&self, end: u64) -> Result<(), FileError> {
+        if end <= self.size() {
             return Ok(());
         }
-        let opened = self.open(size.unwrap_or_else(|| self.size()));
-        let (staged, existing) = self.partial.note(opened)?;
-        self.partial.begin(staged.body(), existing);
-        *lock(&self.staged) = Some(staged);
-        Ok(())
+        let path = Path::new(OsStr::from_bytes(&self.wanted.shown));
+        Err(FileError::changed("write", path, "longer than its sender said"))
     }
 
-    fn existing(&self) -> Vec<Range<u64>> {
-        self.partial.existing()
+    fn is_sparse(&self) -> bool {
+        self.sparse.load(Ordering::Relaxed)
     }
 
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.partial.read(offset, buf)
-    }
-
-    fn read_existing(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.partial.read_existing(offset, buf)
-    }
-
-    fn base(&self) -> Option<&dyn towpath_transfer::following::BaseReader> {
-        self.partial.base()
-    }
-
-    fn base_is_cold(&self) -> bool {
-        self.partial.base_is_cold()
-    }
-
-    fn keep(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.partial.keep(offset, bytes, || self.write(offset, bytes))
-    }
-
-    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.grow(offset + bytes.len() as u64)?;
-        // What lies there already has to be written over, also with zeros.
-        let sparse = self.sparse.load(Ordering::Relaxed) && self.partial.left().is_empty();
-        self.partial.write(offset, bytes, sparse)
-    }
-
-    fn write_zeros(&self, range: Range<u64>) -> io::Result<()> {
-        self.grow(range.end)?;
-        self.partial.write_zeros(&range)
-    }
-
-    fn complete(&self, oid: &Oid, size: u64, values: Vec<Value>) -> io::Result<()> {
-        self.partial.set_size(size)?;
-        self.partial.note(self.finish(Some((*oid, values))))
+    fn place(&self, oid: &Oid, values: Vec<Value>) -> Result<(), FileError> {
+        self.finish(Some((*oid, values)))
     }
 }

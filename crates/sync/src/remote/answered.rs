@@ -6,10 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{NextSignature, Reply};
+use towpath_targets::file_target::FileTarget;
 use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery};
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::session::{EntryNext, EntryTarget, OnDone};
-use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome, Target};
+use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome};
 
 use super::{INLINE, RemoteSupplier};
 use crate::delta_receiver::DeltaReceiver;
@@ -223,7 +224,7 @@ fn fetch(file: Arc<CopyFile>, oid: Oid) -> (ObjectRequest, OnDone) {
         oid,
         size: (!oid.is_live()).then(|| file.size()),
         group,
-        target: Arc::clone(&file) as Arc<dyn Target>,
+        target: FileTarget::of(&file),
         recipe: None,
     };
     let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
