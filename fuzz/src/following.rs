@@ -3,7 +3,9 @@
 use std::io;
 
 use towpath_content::pieces::Layout;
-use towpath_transfer::following::{Following, Older, PieceMatch, SAMPLE_LEN, Samples, sample, sample_count};
+use towpath_transfer::following::{
+    BaseReader, Following, PieceMatch, SAMPLE_LEN, Samples, sample, sample_count,
+};
 
 use crate::input::{Source, Written, noise};
 
@@ -18,7 +20,7 @@ struct Kept {
     broken_at: u64,
 }
 
-impl Older for Kept {
+impl BaseReader for Kept {
     fn size(&self) -> u64 {
         self.bytes.len() as u64
     }
