@@ -23,7 +23,7 @@ use wait4::Wait4;
 /// Interval at which a server's children are counted.
 const TICK: Duration = Duration::from_millis(20);
 /// Time that a process asked to end has to do so, before it is killed.
-const LAST_ORDERS: Duration = Duration::from_secs(20);
+const LAST_ORDERS: Duration = Duration::from_secs(5);
 /// A server's children that have nothing to do any more end within this time.
 const SETTLING: Duration = Duration::from_secs(2);
 
