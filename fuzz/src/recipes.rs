@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
-use std::sync::Arc;
+use towpath_transfer::SourceId;
 
 use bytes::Bytes;
 use towpath_content::recipe::{self, Extent, NodeHash, Root};
@@ -140,7 +140,7 @@ fn reads(root: &Root, nodes: Vec<Bytes>, at_once: usize) {
     let (mut nodes, mut first) = (VecDeque::from(nodes), Some(Bytes::from(root.to_bytes())));
     while first.is_some() || !nodes.is_empty() {
         let some = nodes.drain(..at_once.min(nodes.len())).collect();
-        let part = RecipePart { maker: Arc::from("a peer"), root: first.take(), nodes: some };
+        let part = RecipePart { maker: SourceId::other("a peer", None), root: first.take(), nodes: some };
         if reader.take(part).is_err() {
             return;
         }

@@ -18,7 +18,7 @@ use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::{Effect, Question, Session, SessionConfig};
 use towpath_protocol::wire::{self, Body, DataHeader};
 use towpath_transfer::offer::{EntryQuery, EntryWant};
-use towpath_transfer::{Origin, SignedBase, Tag, Want, WantId};
+use towpath_transfer::{Origin, SignedBase, SourceId, Tag, Want, WantId};
 
 use crate::input::{Source, Written};
 use crate::seeds;
@@ -68,7 +68,7 @@ impl Side {
             serves: flags & 2 > 0,
             priority: 0,
             measures: flags & 4 > 0,
-            source: Arc::from("a peer"),
+            source: SourceId::other("a peer", None),
         };
         let (session, decoder) = (Session::new(config, now), Decoder::new(Processors::default()));
         Self { session, decoder, now, next_tag: 0, open: BTreeMap::new(), is_closed: false }

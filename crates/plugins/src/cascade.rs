@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use towpath_transfer::plugin::{PathState, Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, SourceId, Tag, TransferPlugin, Want};
 
 use crate::fallback_sink::FallbackSink;
 
@@ -89,7 +89,7 @@ impl TransferPlugin for Cascade {
         self.plugins.iter().for_each(|plugin| plugin.cancel_chunks(tags));
     }
 
-    fn report_corrupt(&self, source: &str) {
+    fn report_corrupt(&self, source: &SourceId) {
         self.plugins.iter().for_each(|plugin| plugin.report_corrupt(source));
     }
 }

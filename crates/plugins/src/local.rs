@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_store::{Descriptors, Store, StoreError};
-use towpath_transfer::plugin::{Query, Sink, THIS_MACHINE};
+use towpath_transfer::plugin::{Query, Sink};
 use towpath_transfer::want::{Delivery, Payload, Proof};
 use towpath_transfer::{
-    BoxFuture, Context, Description, Metadata, Outcome, Tag, TransferPlugin, Want, WantId,
+    BoxFuture, Context, Description, Metadata, Outcome, SourceId, Tag, TransferPlugin, Want, WantId,
 };
 
 /// Wants read ahead of the sink.
@@ -32,7 +32,7 @@ pub type Allow = Arc<dyn Fn(&Oid) -> bool + Send + Sync>;
 pub struct Local {
     store: Arc<dyn Store>,
     allow: Allow,
-    source: Arc<str>,
+    source: SourceId,
     is_local: bool,
     absent: Arc<Mutex<Absent>>,
 }
@@ -40,13 +40,13 @@ pub struct Local {
 impl Local {
     /// Serves those objects from `store` that `allow` lets through.
     pub fn new(store: Arc<dyn Store>, allow: Allow) -> Self {
-        Self { store, allow, source: THIS_MACHINE.into(), is_local: true, absent: Arc::default() }
+        Self { store, allow, source: SourceId::this_machine(), is_local: true, absent: Arc::default() }
     }
 
-    /// Serves all of a `store` of its own, which is called `source`; how its bytes came there is not
+    /// Serves all of a `store` of its own, a source of its own `kind`; how its bytes came there is not
     /// known.
-    pub fn only(store: Arc<dyn Store>, source: &str) -> Self {
-        let (allow, source): (Allow, _) = (Arc::new(|_| true), source.into());
+    pub fn only(store: Arc<dyn Store>, kind: &str) -> Self {
+        let (allow, source): (Allow, _) = (Arc::new(|_| true), SourceId::other(kind, None));
         Self { store, allow, source, is_local: false, absent: Arc::default() }
     }
 }
@@ -91,7 +91,7 @@ impl TransferPlugin for Local {
         sink: Arc<dyn Sink>,
     ) -> BoxFuture<'a, ()> {
         let (store, allow) = (Arc::clone(&self.store), Arc::clone(&self.allow));
-        let (source, absent) = (Arc::clone(&self.source), Arc::clone(&self.absent));
+        let (source, absent) = (self.source.clone(), Arc::clone(&self.absent));
         let (vain, wants): (Vec<_>, Vec<_>) = {
             let (absent, now) = (lock(&self.absent), Instant::now());
             wants.into_iter().partition(|want| absent.holds(want, now))
@@ -136,7 +136,7 @@ fn describe(store: &dyn Store, query: &Query) -> Result<Vec<Description>, Outcom
 fn read_all(
     store: &dyn Store,
     allow: &(dyn Fn(&Oid) -> bool + Send + Sync),
-    source: &Arc<str>,
+    source: &SourceId,
     absent: &Mutex<Absent>,
     wants: Vec<Want>,
     found: &mpsc::Sender<(Tag, Option<Delivery>)>,
@@ -155,7 +155,7 @@ fn read_all(
         };
         let delivery = found_here.map(|(payload, proof)| {
             let timing = (requested_at, Instant::now());
-            Delivery { tag: want.tag, payload, proof, source: Arc::clone(source), timing, saved: 0 }
+            Delivery { tag: want.tag, payload, proof, source: source.clone(), timing, saved: 0 }
         });
         if found.blocking_send((want.tag, delivery)).is_err() {
             return;

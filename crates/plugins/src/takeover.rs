@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::plugin::{PathState, Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, Tag, TransferPlugin, Want};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, SourceId, Tag, TransferPlugin, Want};
 
 use crate::fallback_sink::FallbackSink;
 
@@ -173,7 +173,7 @@ impl TransferPlugin for Takeover {
         self.all().for_each(|plugin| plugin.cancel_chunks(tags));
     }
 
-    fn report_corrupt(&self, source: &str) {
+    fn report_corrupt(&self, source: &SourceId) {
         self.all().for_each(|plugin| plugin.report_corrupt(source));
     }
 

@@ -13,7 +13,7 @@ use towpath_content::{NodeId, Oid};
 use towpath_link::{Connection, PathInfo, PathProbe, PeerProof};
 use towpath_transfer::offer::{EntrySink, EntryWant};
 use towpath_transfer::plugin::Sink;
-use towpath_transfer::{Outcome, Want};
+use towpath_transfer::{Outcome, SourceId, Want};
 
 use super::callers::{Act, Answers, Callers, Later};
 use super::control::{self, ControlReceiver, ControlSender};
@@ -96,14 +96,9 @@ impl PeerConfig {
             serves,
             priority: self.priority,
             measures,
-            source: source_name(node).into(),
+            source: SourceId::peer(*node),
         }
     }
-}
-
-/// Name of a peer in progress and errors.
-pub fn source_name(node: &NodeId) -> String {
-    format!("peer {}", node.short())
 }
 
 /// A connection to another service. Dropping the last handle closes it.

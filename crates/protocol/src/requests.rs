@@ -11,7 +11,7 @@ use thiserror::Error;
 use towpath_content::Oid;
 use towpath_content::chunking::ChunkHash;
 use towpath_transfer::want::{Delivery, Payload, Proof};
-use towpath_transfer::{Origin, Outcome, Tag, Want, WantId};
+use towpath_transfer::{Origin, Outcome, SourceId, Tag, Want, WantId};
 
 use super::deltas;
 use super::wire::{
@@ -162,13 +162,13 @@ pub struct GetUnderWay {
     proofs: HashMap<u32, Arc<Proof>>,
     half: Option<Half>,
     cancelled: bool,
-    source: Arc<str>,
+    source: SourceId,
     requested_at: Instant,
 }
 
 impl GetUnderWay {
     /// A request sent to `source` at `requested_at`.
-    pub fn new(runs: Vec<WantRun>, source: Arc<str>, requested_at: Instant) -> Self {
+    pub fn new(runs: Vec<WantRun>, source: SourceId, requested_at: Instant) -> Self {
         let ended = runs.iter().map(|run| vec![false; run.wants.len()]).collect();
         Self { runs, ended, proofs: HashMap::new(), half: None, cancelled: false, source, requested_at }
     }
@@ -261,7 +261,7 @@ impl GetUnderWay {
                 None => Payload::Zeros,
             };
             let saved = (u128::from(saved) * u128::from(len) / u128::from(all.max(1))) as u64;
-            let (proof, source) = (proof.cloned(), Arc::clone(&self.source));
+            let (proof, source) = (proof.cloned(), self.source.clone());
             Delivery { tag: want.tag, payload, proof, source, timing, saved }
         };
         wants.iter().map(deliver).collect()
@@ -347,7 +347,7 @@ impl GetUnderWay {
             tag: run.wants.get(piece as usize)?.tag,
             payload: Payload::Bytes(bytes.freeze()),
             proof: None,
-            source: Arc::clone(&self.source),
+            source: self.source.clone(),
             timing: (self.requested_at, self.requested_at),
             saved: 0,
         })

@@ -33,7 +33,6 @@ mod questions;
 mod round_trip;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -88,7 +87,7 @@ impl Session {
             // A person who copies sees both ends.
             live: Liveness::new(config.silence, now).watched(config.control),
             greeting: None,
-            gets: OpenGets::new(Arc::clone(&config.source)),
+            gets: OpenGets::new(config.source.clone()),
             entries: OpenEntries::default(),
             questions: OpenQuestions::default(),
             proved: BTreeSet::new(),

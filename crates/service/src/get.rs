@@ -125,7 +125,7 @@ pub async fn get_stream(
     let mut summary = Summary { entries: 1, output: "-".into(), bytes, ..Summary::default() };
     match progress {
         Some(progress) => summarize(&progress.snapshot(), &mut summary),
-        None => drop(summary.by_source.insert(towpath_transfer::plugin::THIS_MACHINE.into(), bytes)),
+        None => drop(summary.by_source.insert(towpath_transfer::SourceId::this_machine().to_string(), bytes)),
     }
     summary.oid = oid.map(|oid| oid.to_string()).unwrap_or_default();
     summary.encrypted = encrypted;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use towpath_api::{Event, Summary};
 use towpath_content::lock::lock;
 use towpath_protocol::Traffic;
-use towpath_transfer::plugin::THIS_MACHINE;
+use towpath_transfer::source::THIS_MACHINE;
 
 /// Direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use towpath_targets::base_file::BaseFile;
 use towpath_targets::descriptor::{DescriptorEnd, follow};
 use towpath_targets::file_target::{FileTarget, TargetFile};
 use towpath_targets::spool::SpoolReader;
-use towpath_transfer::plugin::THIS_MACHINE;
+use towpath_transfer::SourceId;
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome, Session};
@@ -252,7 +252,7 @@ impl DescribedSupplier {
     /// Its bytes are at hand.
     fn take(&self, file: &CopyFile, oid: &Oid, content: &[u8]) {
         match file.passes(&self.processors, oid, 0, content) {
-            Ok(()) => drop(file.take_content(oid, content, &DESCRIPTOR.into())),
+            Ok(()) => drop(file.take_content(oid, content, &SourceId::other(DESCRIPTOR, None))),
             Err(outcome) => file.ended(&FetchError::Ended(outcome)),
         }
     }
@@ -305,7 +305,7 @@ impl DescribedSupplier {
         let drawn = new.into_iter().zip(found).filter_map(|(mut wanted, found)| match found {
             None => Some(self.request(wanted, None)),
             Some(Use::Whole(bytes)) => {
-                if wanted.file.take_content(&wanted.oid, &bytes, &THIS_MACHINE.into()) {
+                if wanted.file.take_content(&wanted.oid, &bytes, &SourceId::this_machine()) {
                     found_files.took(wanted.file.size());
                 }
                 None

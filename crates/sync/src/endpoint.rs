@@ -9,7 +9,7 @@ use towpath_api::copy::{CopyEvent, CopyOptions, Via};
 use towpath_content::NodeId;
 use towpath_protocol::{COMPRESS, ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 use towpath_store::Store;
-use towpath_transfer::plugin::THIS_MACHINE;
+use towpath_transfer::SourceId;
 use towpath_transfer::progress::{Progress, Snapshot};
 
 use super::events::Events;
@@ -62,7 +62,8 @@ pub struct Endpoint {
 
 /// Bytes by where they came from; `other` is what the person calls the other side.
 pub fn by_source(snapshot: &Snapshot, other: &str) -> BTreeMap<String, u64> {
-    let name = |name: &str| if name == THIS_MACHINE { name.to_owned() } else { other.to_owned() };
+    let name =
+        |source: &SourceId| if source.is_this_machine() { source.to_string() } else { other.to_owned() };
     snapshot.by_source.iter().map(|(source, bytes)| (name(source), *bytes)).collect()
 }
 

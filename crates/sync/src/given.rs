@@ -44,7 +44,7 @@ impl Supplier for Given {
         };
         let oid = Oid::of(content);
         if file.is_to_come(&oid) {
-            file.take_content(&oid, content, &"sender".into());
+            file.take_content(&oid, content, &towpath_transfer::SourceId::other("sender", None));
         }
         Ok(())
     }

@@ -18,9 +18,9 @@ use towpath_protocol::{ControlReceiver, PeerConfig};
 use towpath_reuse::adaptive::Adaptive;
 use towpath_reuse::disk_search::Scope;
 use towpath_store::Store;
+use towpath_transfer::SourceId;
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::offer::OfferSource;
-use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::progress::Snapshot;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
@@ -140,7 +140,7 @@ fn supplier(
 /// Adds the sources of bytes, as far as the session brought them.
 fn add_sources(summary: &mut CopySummary, snapshot: &Snapshot, other: &str) {
     summary.by_source = by_source(snapshot, other);
-    let local = snapshot.by_source.get(THIS_MACHINE).copied().unwrap_or(0);
+    let local = snapshot.by_source.get(&SourceId::this_machine()).copied().unwrap_or(0);
     summary.literal = snapshot.by_source.values().sum::<u64>() - local;
     summary.kept = snapshot.kept;
     summary.matched += local + snapshot.kept;

@@ -12,6 +12,7 @@ use towpath_content::recipe::{self, NodeHash, RecipeError, RecipeWalk, Root};
 use towpath_content::{DecodeError, Oid};
 
 use crate::plugin::RecipePart;
+use crate::source::SourceId;
 
 /// The most chunks of a recipe that is used, twice what most objects have at most: chunks grow with
 /// the object. Only content that is made for it has more.
@@ -34,7 +35,7 @@ pub struct RecipeClaim {
     /// The chunks, in order and without gaps.
     pub chunks: Vec<RecipeChunk>,
     /// Maker, to blame if they do not make up the object.
-    pub maker: Arc<str>,
+    pub maker: SourceId,
 }
 
 impl RecipeClaim {
@@ -95,7 +96,7 @@ pub struct RecipeReader {
 type Lookup = Box<dyn FnMut(&NodeHash) -> Result<Option<Vec<u8>>, Infallible> + Send>;
 
 struct ClaimReading {
-    maker: Arc<str>,
+    maker: SourceId,
     walk: RecipeWalk<Lookup>,
     /// Nodes that the walk looks up: whatever it needs next must come next.
     nodes: Arc<Mutex<VecDeque<Bytes>>>,
@@ -119,7 +120,7 @@ impl RecipeReader {
         nodes.into_iter().try_for_each(|node| self.node(node))
     }
 
-    fn begin(&self, maker: Arc<str>, root: &[u8]) -> Result<ClaimReading, WrongRecipe> {
+    fn begin(&self, maker: SourceId, root: &[u8]) -> Result<ClaimReading, WrongRecipe> {
         let root = Root::from_bytes(root).map_err(|why| WrongRecipe::Root(Some(why)))?;
         if (root.object, root.size) != (self.oid, self.size) {
             return Err(WrongRecipe::OtherObject);
@@ -167,7 +168,7 @@ impl RecipeReader {
     }
 
     /// Source that sent it, as far as anything has come.
-    pub fn maker(&self) -> Option<&Arc<str>> {
+    pub fn maker(&self) -> Option<&SourceId> {
         self.reading.as_ref().map(|reading| &reading.maker)
     }
 }

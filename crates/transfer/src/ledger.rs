@@ -24,12 +24,13 @@ pub use self::coverage::ByteCoverage;
 pub use self::wants::RequestedCost;
 use self::wants::{OpenWants, WantEntry};
 use crate::intervals::Intervals;
+use crate::source::SourceId;
 use crate::want::{ObjectKey, ObjectOffset, Outcome, Tag, Want, WantId};
 
 /// Limits of a ledger.
 #[derive(Debug, Clone, Copy)]
 pub struct LedgerConfig {
-    /// A want that was delivered wrong this often fails. Default 4.
+    /// A want that one source delivered wrong this often fails. Default 4.
     pub max_bad: u32,
     /// With wants under way and no checked bytes for this long, the transfer has stalled.
     /// Default 60 s.
@@ -232,11 +233,10 @@ impl Ledger {
         self.coverage.uncover(object, range);
     }
 
-    /// Takes note that the delivery for `tag` is wrong. The session remembers who brought it.
-    pub fn bad(&mut self, tag: Tag) -> WantResult {
+    /// Takes note that what `source` delivered for `tag` is wrong. Others are not to blame: each source's own count decides.
+    pub fn bad(&mut self, tag: Tag, source: &SourceId) -> WantResult {
         let Some(entry) = self.wants.get_mut(tag) else { return WantResult::Unknown };
-        entry.bad += 1;
-        if entry.bad >= self.config.max_bad {
+        if entry.was_wrong(source) >= self.config.max_bad {
             return self.fail(tag);
         }
         self.wants.requeue(tag);

@@ -21,6 +21,7 @@
 //! | [`offer`] | the seam of entries that have no names yet |
 //! | [`target`] | targets of checked bytes |
 //! | [`session`] | the actor around the ledger, with its workers |
+//! | [`source`] | names of sources |
 //! | [`progress`] | bytes by source, for people and programs |
 //! | [`rate`] | measured rates of networks and disks: pure |
 //! | [`conformance`] | the examination every plugin passes |
@@ -40,6 +41,7 @@ pub mod plugin;
 pub mod progress;
 pub mod rate;
 pub mod session;
+pub mod source;
 pub mod target;
 pub mod want;
 
@@ -48,6 +50,7 @@ pub use metadata::Metadata;
 pub use plugin::{Context, Description, ObjectFacts, Query, RecipePart, Sink, TransferPlugin};
 pub use progress::Progress;
 pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig, in_seconds};
+pub use source::SourceId;
 pub use target::Target;
 pub use want::{
     Coverage, Delivery, Group, ObjectOffset, Origin, Outcome, Payload, Proof, SignedBase, Tag, Want, WantId,

@@ -39,10 +39,8 @@ use towpath_store::About;
 
 pub use crate::boxed::BoxFuture;
 use crate::metadata::Metadata;
+use crate::source::SourceId;
 use crate::want::{Coverage, Delivery, Group, Outcome, Proof, Tag, Want};
-
-/// Name of this machine as a source, in progress and results.
-pub const THIS_MACHINE: &str = "this machine";
 
 /// Sources that a transfer may draw from, and by what right. Sources come and go in mid-transfer, so
 /// the hints are a stream of lists.
@@ -122,8 +120,8 @@ pub enum Description {
 /// A part of an object's recipe (`docs/formats/recipe.md`), a claim that nobody has checked yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecipePart {
-    /// Source to blame if the recipe is wrong, by the name it has in deliveries.
-    pub maker: Arc<str>,
+    /// Source to blame if the recipe is wrong.
+    pub maker: SourceId,
     /// The root's bytes, in the first part and in no other.
     pub root: Option<Bytes>,
     /// Nodes in the order in which `content::recipe::walk` looks them up, those that occur again
@@ -228,7 +226,7 @@ pub trait TransferPlugin: Send + Sync {
 
     /// The session found wrong what `source` delivered. A plugin that has other sources turns to
     /// them.
-    fn report_corrupt(&self, source: &str) {
+    fn report_corrupt(&self, source: &SourceId) {
         if let Some(inner) = self.inner() {
             inner.report_corrupt(source);
         }

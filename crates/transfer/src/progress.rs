@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::source::SourceId;
+
 /// Results of a transfer so far. Bytes are those of objects, checked and written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
@@ -11,7 +13,7 @@ pub struct Snapshot {
     /// Bytes that are there.
     pub done: u64,
     /// Of these, bytes that a source brought, by source.
-    pub by_source: BTreeMap<Arc<str>, u64>,
+    pub by_source: BTreeMap<SourceId, u64>,
     /// Of these, bytes that an earlier, interrupted transfer had left.
     pub kept: u64,
     /// Of these, zeros of holes, which cost nothing.
@@ -38,18 +40,18 @@ impl Progress {
     }
 
     /// Counts bytes that `source` brought.
-    pub fn brought(&self, source: &Arc<str>, bytes: u64) {
+    pub fn brought(&self, source: &SourceId, bytes: u64) {
         self.with(|snapshot| {
             snapshot.done += bytes;
             match snapshot.by_source.get_mut(source) {
                 Some(sum) => *sum += bytes,
-                None => drop(snapshot.by_source.insert(Arc::clone(source), bytes)),
+                None => drop(snapshot.by_source.insert(source.clone(), bytes)),
             }
         });
     }
 
     /// Counts bytes that came once and fill `fresh` ones in all positions together.
-    pub(crate) fn came(&self, source: &Arc<str>, once: u64, fresh: u64, zeros: bool) {
+    pub(crate) fn came(&self, source: &SourceId, once: u64, fresh: u64, zeros: bool) {
         match zeros {
             true => self.with(|snapshot| (snapshot.done += once, snapshot.zeros += once)),
             false => (self.brought(source, once), ()),

@@ -10,6 +10,8 @@ use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_content::tree::Time;
 
+use crate::source::SourceId;
+
 /// Names a want within its session; never used twice.
 pub type Tag = u64;
 
@@ -183,8 +185,8 @@ pub struct Delivery {
     pub payload: Payload,
     /// For a piece whose value the session may not know yet.
     pub proof: Option<Arc<Proof>>,
-    /// Source of the bytes, as shown to people: `peer 1a2b3c4d`, `this machine`.
-    pub source: Arc<str>,
+    /// Source of the bytes.
+    pub source: SourceId,
     /// Time of the request to the source, and of the last byte.
     pub timing: (Instant, Instant),
     /// Bytes of them that did not have to come, because they were made of the want's [`SignedBase`].

@@ -28,7 +28,9 @@ use towpath_content::pieces::{Layout, PieceTree};
 use towpath_store::About;
 use towpath_transfer::plugin::{Query, Sink};
 use towpath_transfer::want::{Payload, Proof};
-use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, TransferPlugin, Want, WantId};
+use towpath_transfer::{
+    BoxFuture, Context, Delivery, Description, Outcome, SourceId, TransferPlugin, Want, WantId,
+};
 
 /// Reading is quick: a few pieces keep it busy.
 const WINDOW: u64 = 4 << 20;
@@ -36,14 +38,14 @@ const WINDOW: u64 = 4 << 20;
 /// Serves the files of one directory by their OIDs.
 pub struct DirectoryPlugin {
     files: Arc<Files>,
-    source: Arc<str>,
+    source: SourceId,
 }
 
 impl DirectoryPlugin {
     /// Serves what lies in `directory` at the time it is asked for.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         let directory = directory.into();
-        let source = directory.display().to_string().into();
+        let source = SourceId::other("directory", Some(&directory.display().to_string()));
         Self { files: Arc::new(Files { directory, known: Mutex::default() }), source }
     }
 }
@@ -86,7 +88,7 @@ impl TransferPlugin for DirectoryPlugin {
                 let read = tokio::task::spawn_blocking(move || files.read(&id)).await;
                 match read.unwrap_or(Err(Outcome::NotHere)) {
                     Ok((bytes, proof)) => {
-                        let (tag, source) = (want.tag, Arc::clone(&self.source));
+                        let (tag, source) = (want.tag, self.source.clone());
                         let (payload, proof) = (Payload::Bytes(bytes.into()), Some(Arc::new(proof)));
                         let timing = (asked, Instant::now());
                         sink.deliver(Delivery { tag, payload, proof, source, timing, saved: 0 }).await;

@@ -14,11 +14,13 @@ use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial_any};
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::plugin::{Backlog, PathState, Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
+use towpath_transfer::{
+    BoxFuture, Context, Delivery, Description, Outcome, SourceId, Tag, TransferPlugin, Want,
+};
 
 use towpath_protocol::callers::Answers;
 use towpath_protocol::dialling::{Decision, Dialling};
-use towpath_protocol::peer::{Peer, PeerConfig, source_name};
+use towpath_protocol::peer::{Peer, PeerConfig};
 use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::Question;
 use towpath_protocol::wire::{Describe, MAX_WANTS, oid_field};
@@ -332,9 +334,9 @@ impl TransferPlugin for Direct {
         })
     }
 
-    fn report_corrupt(&self, source: &str) {
+    fn report_corrupt(&self, source: &SourceId) {
         for peer in self.slots.peers() {
-            if source == source_name(&peer.node()) {
+            if source.node() == Some(&peer.node()) {
                 peer.close("the peer sent what does not match its hash");
             }
         }

@@ -19,11 +19,12 @@ use towpath_reuse::disk_search::Scope;
 use towpath_store::DiskStore;
 use towpath_store::doubles::{noise, settle};
 use towpath_transfer::conformance::{self, Fixture, Subject};
-use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::plugin::{Backlog, RecipePart};
+use towpath_transfer::source::THIS_MACHINE;
 use towpath_transfer::want::{Group, ObjectOffset, Origin, Payload};
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Outcome, Query, Sink, Tag, TransferPlugin, Want, WantId,
+    BoxFuture, Context, Delivery, Description, Outcome, Query, Sink, SourceId, Tag, TransferPlugin, Want,
+    WantId,
 };
 
 use crate::support::LIMIT;
@@ -67,7 +68,8 @@ impl TransferPlugin for Network {
         let mut builder = RecipeBuilder::new(CUT_BY, |_, _| Ok::<_, std::convert::Infallible>(())).unwrap();
         chunks(&self.data).iter().for_each(|(hash, _, len)| builder.push(*hash, *len).unwrap());
         let root = builder.finish(Oid::of(&self.data)).unwrap().to_bytes();
-        let part = RecipePart { maker: NETWORK.into(), root: Some(root.into()), nodes: Vec::new() };
+        let part =
+            RecipePart { maker: SourceId::other(NETWORK, None), root: Some(root.into()), nodes: Vec::new() };
         Box::pin(async move {
             answers.send(Description::Recipe(part)).await.unwrap();
             Ok(())
@@ -88,7 +90,7 @@ impl TransferPlugin for Network {
                 let (payload, timing) = (Payload::Bytes(bytes), (Instant::now(), Instant::now()));
                 match self.habit {
                     Habit::Brings => {
-                        let source = NETWORK.into();
+                        let source = SourceId::other(NETWORK, None);
                         sink.deliver(Delivery {
                             tag: want.tag,
                             payload,

@@ -17,8 +17,8 @@ use towpath_reuse::adaptive::{Adaptive, Effort, Search};
 use towpath_reuse::disk_search::Scope;
 use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, Stamp};
+use towpath_transfer::SourceId;
 use towpath_transfer::conformance::{self, Fixture, Subject};
-use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::plugin::{Backlog, RecipePart};
 use towpath_transfer::want::{Origin, Payload, Proof};
 use towpath_transfer::{
@@ -103,7 +103,7 @@ fn recipe(oid: Oid, data: &[u8]) -> RecipePart {
     let mut builder = RecipeBuilder::new(CUT_BY, keep).unwrap();
     data.chunks(PIECE).for_each(|chunk| builder.push(ChunkHash::of(chunk), chunk.len() as u32).unwrap());
     let root = builder.finish(oid).unwrap().to_bytes();
-    RecipePart { maker: "late".into(), root: Some(root.into()), nodes }
+    RecipePart { maker: SourceId::other("late", None), root: Some(root.into()), nodes }
 }
 
 impl Late {
@@ -115,7 +115,7 @@ impl Late {
         let Some(bytes) = bytes else { return sink.outcome(want.tag, Outcome::NotHere) };
         let now = std::time::Instant::now();
         let payload = Payload::Bytes(Bytes::copy_from_slice(bytes));
-        let (source, timing) = ("late".into(), (now, now));
+        let (source, timing) = (SourceId::other("late", None), (now, now));
         sink.deliver(Delivery { tag: want.tag, payload, proof: None, source, timing, saved: 0 }).await;
     }
 }
@@ -201,7 +201,7 @@ struct Proving {
 
 impl Sink for Proving {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
-        if &*delivery.source == THIS_MACHINE
+        if delivery.source.is_this_machine()
             && let Payload::Bytes(bytes) | Payload::Hashed(bytes) = &delivery.payload
         {
             self.from_disk.fetch_add(bytes.len() as u64, Ordering::Relaxed);

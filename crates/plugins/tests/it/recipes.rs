@@ -21,7 +21,7 @@ use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::want::Payload;
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, ObjectFacts, Outcome, Query, Session, SessionConfig, Sink,
-    Tag, TransferPlugin, Want, WantId,
+    SourceId, Tag, TransferPlugin, Want, WantId,
 };
 
 use crate::hostile_peer::liar::{Liar, header};
@@ -124,8 +124,14 @@ impl TransferPlugin for Half {
                 self.own.fetch_add(bytes.len(), Ordering::SeqCst);
                 let timing = (Instant::now(), Instant::now());
                 let payload = Payload::Bytes(bytes);
-                let delivery =
-                    Delivery { tag: want.tag, payload, proof: None, source: "own".into(), timing, saved: 0 };
+                let delivery = Delivery {
+                    tag: want.tag,
+                    payload,
+                    proof: None,
+                    source: SourceId::other("own", None),
+                    timing,
+                    saved: 0,
+                };
                 sink.deliver(delivery).await;
             }
             let pieces = rest.iter().filter(|want| matches!(want.id, WantId::Piece { .. })).count();

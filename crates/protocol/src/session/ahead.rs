@@ -5,13 +5,12 @@
 //! Bytes that come are kept as they are, no more than a piece of 256 KiB, until somebody wants that piece. Then
 //! it is an ordinary `Get` under way.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::pieces::MIN_LOG2;
-use towpath_transfer::{Delivery, Want, WantId};
+use towpath_transfer::{Delivery, SourceId, Want, WantId};
 
 use crate::requests::{GetUnderWay, Violation, runs};
 use crate::wire::{DataHeader, ProofOf, WireWant, oid_field};
@@ -78,7 +77,7 @@ impl Ahead {
         self,
         now: Instant,
         want: Want,
-        source: Arc<str>,
+        source: SourceId,
     ) -> Result<(GetUnderWay, Vec<Delivery>), Violation> {
         let mut get = GetUnderWay::new(runs(vec![want], false), source, self.requested_at);
         self.proof.map_or(Ok(()), |proof| get.proof(proof))?;

@@ -1,7 +1,7 @@
 //! Behaviour of this side of a connection.
 
-use std::sync::Arc;
 use std::time::Duration;
+use towpath_transfer::SourceId;
 
 use crate::processors::Processors;
 
@@ -26,5 +26,5 @@ pub struct SessionConfig {
     /// It measures the round trip by itself, as the kernel does not tell it.
     pub measures: bool,
     /// Name of the peer in deliveries.
-    pub source: Arc<str>,
+    pub source: SourceId,
 }

@@ -1,11 +1,10 @@
 //! The `Get`s under way on a connection, by their numbers, and the first piece that was asked for ahead ([`Ahead`]). Pure.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use towpath_transfer::{Delivery, Outcome, Tag, Want};
+use towpath_transfer::{Delivery, Outcome, SourceId, Tag, Want};
 
 use super::ahead::Ahead;
 use super::effect::{Effect, LOST};
@@ -18,19 +17,19 @@ pub(super) struct OpenGets {
     open: BTreeMap<u32, GetUnderWay>,
     pub(super) ahead: Option<Ahead>,
     /// Name of the peer in deliveries.
-    source: Arc<str>,
+    source: SourceId,
     suggested: u64,
 }
 
 impl OpenGets {
     /// None yet; `source` is the peer's name in deliveries.
-    pub(super) const fn new(source: Arc<str>) -> Self {
+    pub(super) const fn new(source: SourceId) -> Self {
         Self { open: BTreeMap::new(), ahead: None, source, suggested: 0 }
     }
 
     /// Wants were asked for at `now`.
     pub(super) fn begin(&mut self, now: Instant, request: u32, runs: Vec<WantRun>) {
-        self.open.insert(request, GetUnderWay::new(runs, Arc::clone(&self.source), now));
+        self.open.insert(request, GetUnderWay::new(runs, self.source.clone(), now));
     }
 
     /// True if none is under way.
@@ -178,7 +177,7 @@ impl OpenGets {
         };
         let ahead = self.ahead.take()?;
         let (request, is_done, tag) = (ahead.request, ahead.is_done, want.tag);
-        let claimed = ahead.claim(now, want, Arc::clone(&self.source)).map(|(get, deliveries)| {
+        let claimed = ahead.claim(now, want, self.source.clone()).map(|(get, deliveries)| {
             self.open.insert(request, get);
             deliver(request, deliveries, outbox);
             if is_done {

@@ -1,9 +1,8 @@
 //! The questions under way on a connection, by their numbers. Pure.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use towpath_transfer::{Description, Outcome, RecipePart};
+use towpath_transfer::{Description, Outcome, RecipePart, SourceId};
 
 use super::effect::{Effect, Question};
 use super::outbox::SessionOutbox;
@@ -93,14 +92,14 @@ impl OpenQuestions {
     pub(super) fn recipe(
         &self,
         part: wire::Recipe,
-        maker: &Arc<str>,
+        maker: &SourceId,
         outbox: &mut SessionOutbox,
     ) -> Result<(), String> {
         let wire::Recipe { request, root, nodes } = part;
         if self.open.get(&request).is_some_and(|question| !question.recipe) {
             return Err("sent a recipe that was not asked for".into());
         }
-        let answer = Description::Recipe(RecipePart { maker: Arc::clone(maker), root, nodes });
+        let answer = Description::Recipe(RecipePart { maker: maker.clone(), root, nodes });
         self.answer(request, Effect::Answer { request, answer }, outbox)
     }
 }

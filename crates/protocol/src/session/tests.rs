@@ -6,6 +6,8 @@ mod entries;
 mod pings;
 mod recipes;
 
+use std::sync::Arc;
+
 use std::collections::VecDeque;
 
 use towpath_content::NodeId;
@@ -14,7 +16,7 @@ use towpath_content::ticket::Secret;
 use towpath_link::Frame;
 use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::want::Payload;
-use towpath_transfer::{Delivery, Description, Outcome, WantId};
+use towpath_transfer::{Delivery, Description, Outcome, SourceId, WantId};
 
 use super::super::answering::{Answer, Answering, Taken};
 use super::super::asks::{AskStates, EntryAsk};
@@ -187,7 +189,7 @@ fn config() -> SessionConfig {
         wishes: Vec::new(),
         serves: true,
         priority: 0,
-        source: "peer".into(),
+        source: SourceId::other("peer", None),
     }
 }
 

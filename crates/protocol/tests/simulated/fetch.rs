@@ -226,7 +226,7 @@ impl Fetch {
             WantId::Chunk { hash, .. } | WantId::Block { hash, .. } => *Oid::of(&bytes).digest() == hash,
         };
         if !is_good {
-            let result = self.ledger.bad(delivery.tag);
+            let result = self.ledger.bad(delivery.tag, &delivery.source);
             self.take_result(&result, "bad bytes time and again");
             return false;
         }

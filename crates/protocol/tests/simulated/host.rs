@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use towpath_transfer::SourceId;
 
 use bytes::Bytes;
 use towpath_content::ticket::Secret;
@@ -309,7 +310,7 @@ impl SimNode for Host {
             wishes: Vec::new(),
             serves: self.service.is_some(),
             priority: 0,
-            source: format!("host {peer}").into(),
+            source: SourceId::other("host", Some(&peer.to_string())),
         };
         let mut session = Session::new(config, net.instant());
         if self.dialled == Some(connection)

@@ -22,7 +22,7 @@ use towpath_files::{BeforeNaming, FileError, Overwrite, Staged, Stamp, of_file};
 use towpath_protocol::processor::Object;
 use towpath_protocol::processors::Processors;
 use towpath_transfer::object::CheckError;
-use towpath_transfer::{FetchError, Metadata as Labels, Outcome};
+use towpath_transfer::{FetchError, Metadata as Labels, Outcome, SourceId};
 
 pub use self::delta_base::DeltaBase;
 use self::delta_base::Rest;
@@ -217,9 +217,9 @@ impl CopyFile {
 
     /// Its content came with its name, from `source`. False: it is not what it is called, or could not
     /// be written.
-    pub fn take_content(&self, oid: &Oid, content: &[u8], source: &Arc<str>) -> bool {
+    pub fn take_content(&self, oid: &Oid, content: &[u8], source: &SourceId) -> bool {
         if content.len() as u64 != self.size() || Oid::of(content) != *oid {
-            let (source_name, what) = (Arc::clone(source), CheckError::WrongBytes);
+            let (source_name, what) = (source.clone(), CheckError::WrongBytes);
             self.ended(&FetchError::Bad { source_name, what });
             return false;
         }
@@ -365,7 +365,7 @@ pub mod tests {
         let home = tempfile::tempdir().unwrap();
         let file = file_of(home.path(), 1, size);
         let receiving = Arc::clone(&file.receiving);
-        let is_taken = file.take_content(&Oid::of(named), content, &"sender".into());
+        let is_taken = file.take_content(&Oid::of(named), content, &SourceId::other("sender", None));
         receiving.named(receiving.placing().unwrap().flush());
         assert_eq!(receiving.permits.taken(), 0, "it keeps no place, however it ended");
         let written = std::fs::read(home.path().join("to/file")).ok();

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{NextSignature, Reply};
 use towpath_targets::file_target::FileTarget;
+use towpath_transfer::SourceId;
 use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery};
-use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::session::{EntryNext, EntryTarget, OnDone};
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome};
 
@@ -126,7 +126,7 @@ impl RemoteFile {
                     progress.expected += file.size();
                     progress.objects += 1;
                 });
-                self.supplier.progress.brought(&THIS_MACHINE.into(), file.size());
+                self.supplier.progress.brought(&SourceId::this_machine(), file.size());
             }
             Err(error) => {
                 tracing::debug!(%oid, %error, "what looks like a file could not be read: the file is fetched");

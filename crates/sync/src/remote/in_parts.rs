@@ -5,7 +5,7 @@ use std::sync::Arc;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{DeltaRun, NextSignature, NotDue, Reply, RequesterEnd};
 use towpath_transfer::FetchError;
-use towpath_transfer::plugin::THIS_MACHINE;
+use towpath_transfer::SourceId;
 use towpath_transfer::session::EntryNext;
 
 use super::RemoteSupplier;
@@ -103,7 +103,7 @@ impl RemoteFile {
             return self.fetch_instead(oid);
         }
         supplier.progress.with(|progress| progress.expected += file.size());
-        supplier.progress.brought(&THIS_MACHINE.into(), file.size());
+        supplier.progress.brought(&SourceId::this_machine(), file.size());
         supplier.delta_requests.saved(file.size());
         if file.base().is_found() {
             supplier.candidates.proved_base(true);
@@ -167,7 +167,7 @@ impl RemoteSupplier {
             self.candidates.proved_base(came <= content.len() as u64 / 2);
         }
         self.progress.brought(&self.source, came);
-        self.progress.brought(&THIS_MACHINE.into(), content.len() as u64 - came);
+        self.progress.brought(&SourceId::this_machine(), content.len() as u64 - came);
         self.delta_requests.saved(content.len() as u64 - came);
         true
     }

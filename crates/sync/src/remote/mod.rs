@@ -5,6 +5,7 @@ mod answered;
 mod in_parts;
 
 use std::sync::{Arc, Mutex, Weak};
+use towpath_transfer::SourceId;
 
 use tokio::runtime::Handle;
 use towpath_content::Oid;
@@ -43,7 +44,7 @@ pub struct RemoteSupplier {
     session: Weak<Session>,
     progress: Progress,
     /// What the sender is called where bytes are counted.
-    source: Arc<str>,
+    source: SourceId,
     /// All that can be compressed is to be.
     compress: bool,
     delta_requests: DeltaRequests,
@@ -83,7 +84,7 @@ impl RemoteSupplier {
             tree: Arc::clone(tree),
             session: Arc::downgrade(session),
             progress: session.progress(),
-            source: "sender".into(),
+            source: SourceId::other("sender", None),
             compress,
             delta_requests,
             candidates,

@@ -2,6 +2,7 @@ use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::recipe::{RecipeBuilder, Run, walk};
 
 use super::*;
+use crate::source::SourceId;
 
 const FIXED: Parameters = Parameters::Fixed { len: 64 };
 const MAKER: &str = "the maker";
@@ -36,7 +37,11 @@ fn different(count: u32) -> Vec<Run> {
 }
 
 fn part(root: Option<&Root>, nodes: &[Bytes]) -> RecipePart {
-    RecipePart { maker: MAKER.into(), root: root.map(|root| root.to_bytes().into()), nodes: nodes.to_vec() }
+    RecipePart {
+        maker: SourceId::other(MAKER, None),
+        root: root.map(|root| root.to_bytes().into()),
+        nodes: nodes.to_vec(),
+    }
 }
 
 fn read(size: u64, parts: Vec<RecipePart>) -> Result<Option<RecipeClaim>, WrongRecipe> {
@@ -53,7 +58,7 @@ fn a_recipe_comes_back_however_it_is_cut_into_parts() {
             let mut parts = vec![part(Some(&root), &[])];
             parts.extend(nodes.chunks(per_part).map(|nodes| part(None, nodes)));
             let claim = read(root.size, parts).unwrap().unwrap();
-            assert_eq!((claim.chunks.len() as u32, &*claim.maker), (count, MAKER));
+            assert_eq!((claim.chunks.len() as u32, claim.maker.to_string()), (count, MAKER.to_owned()));
             assert!(claim.builds(root.size));
         }
         assert!(read(root.size, vec![part(Some(&root), &nodes)]).unwrap().is_some(), "in one part");

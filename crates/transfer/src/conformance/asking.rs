@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
+use crate::source::SourceId;
 use crate::want::{Origin, Outcome};
 
 pub(super) fn rules() -> Vec<SeamRule> {
@@ -138,7 +139,7 @@ async fn manners(bench: Bench) {
     assert!(!plugin.name().is_empty());
     assert!(plugin.window() > 0, "a window of nothing lets nothing be asked");
     // Neither may do harm.
-    plugin.report_corrupt("somebody else");
+    plugin.report_corrupt(&SourceId::other("somebody else", None));
     plugin.cancel_chunks(&[]);
     plugin.cancel_chunks(&[1, 2, 3]);
     assert_eq!(plugin.last_error(), None, "nothing is in the way");

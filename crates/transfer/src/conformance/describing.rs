@@ -116,7 +116,7 @@ async fn recipe(bench: Bench) {
     for answer in answers.into_iter().skip(1) {
         match answer {
             Description::Recipe(part) => {
-                assert!(!part.maker.is_empty(), "a recipe names its maker");
+                assert!(!part.maker.kind().is_empty(), "a recipe names its maker");
                 reader.take(part).expect("a good part of the recipe");
             }
             Description::Proof(_) => {}

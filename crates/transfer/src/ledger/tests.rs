@@ -45,6 +45,10 @@ impl Fixture {
 }
 
 /// The objects that a failed want belongs to.
+fn liar() -> SourceId {
+    SourceId::other("liar", None)
+}
+
 fn failed(result: WantResult) -> Vec<ObjectKey> {
     let WantResult::Failed(want) = result else { panic!("{result:?}") };
     want.positions.iter().map(|position| position.object).collect()
@@ -143,10 +147,21 @@ fn wrong_bytes_are_asked_for_again_a_few_times() {
     let tag = f.piece(1, 0);
     for _ in 1..LedgerConfig::default().max_bad {
         assert_eq!(f.ask(), [tag]);
-        assert_eq!(f.ledger.bad(tag), WantResult::Again);
+        assert_eq!(f.ledger.bad(tag, &liar()), WantResult::Again);
     }
     assert_eq!(f.ask(), [tag]);
-    assert_eq!(failed(f.ledger.bad(tag)), [1]);
+    assert_eq!(failed(f.ledger.bad(tag, &liar())), [1]);
+}
+
+#[test]
+fn what_each_of_many_sources_brought_wrong_once_is_wanted_on() {
+    let mut f = Fixture::new(PIECE);
+    let tag = f.piece(1, 0);
+    for number in 0..3 * LedgerConfig::default().max_bad {
+        assert_eq!(f.ask(), [tag]);
+        let source = SourceId::other("source", Some(&number.to_string()));
+        assert_eq!(f.ledger.bad(tag, &source), WantResult::Again);
+    }
 }
 
 #[test]
@@ -218,7 +233,7 @@ fn while_bytes_are_checked_neither_duplicates_nor_outcomes_count() {
     assert!(f.ledger.delivered(tag).is_some());
     assert!(f.ledger.delivered(tag).is_none());
     assert_eq!(f.ledger.ended(tag, &Outcome::NotHere, f.now), WantResult::Unknown);
-    f.ledger.bad(tag);
+    f.ledger.bad(tag, &liar());
     assert!(f.ledger.delivered(tag).is_some(), "late, but they may be good");
 }
 
@@ -229,7 +244,7 @@ fn a_call_that_ends_has_nothing_to_say_of_wants_asked_again_meanwhile() {
     f.ask();
     let first = f.ledger.last_batch();
     assert!(f.ledger.is_waiting(tag, first));
-    f.ledger.bad(tag);
+    f.ledger.bad(tag, &liar());
     f.ask();
     assert!(!f.ledger.is_waiting(tag, first));
     assert!(f.ledger.is_waiting(tag, f.ledger.last_batch()));

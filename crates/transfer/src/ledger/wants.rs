@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::queue::WantQueue;
+use crate::source::SourceId;
 use crate::want::{Group, Tag, Want, WantId};
 
 /// Cost of each want besides its bytes, so that empty files are not free.
@@ -24,8 +25,8 @@ enum WantStage {
 pub(super) struct WantEntry {
     pub(super) want: Want,
     stage: WantStage,
-    /// Number of wrong deliveries.
-    pub(super) bad: u32,
+    /// Number of wrong deliveries, by who brought them; mostly none.
+    bad: Vec<(SourceId, u32)>,
     /// Its bytes are being checked.
     pub(super) delivered: bool,
     /// The batch it was last asked in.
@@ -39,6 +40,17 @@ impl WantEntry {
     fn ask(&mut self, batch: u64, charged: u64) -> Want {
         (self.stage, self.batch, self.charged) = (WantStage::Requested, batch, charged);
         self.want.clone()
+    }
+
+    /// What `source` delivered was wrong; returns how often that has happened.
+    pub(super) fn was_wrong(&mut self, source: &SourceId) -> u32 {
+        let known = self.bad.iter().position(|(who, _)| who == source);
+        let index = known.unwrap_or_else(|| {
+            self.bad.push((source.clone(), 0));
+            self.bad.len() - 1
+        });
+        self.bad[index].1 += 1;
+        self.bad[index].1
     }
 
     /// True if it is to be requested.
@@ -132,8 +144,14 @@ impl OpenWants {
         self.next_tag += 1;
         let (positions, group) = (Vec::with_capacity(1), Arc::clone(group));
         let want = Want { tag, id, positions, group, origin: None, base: None, part: None };
-        let entry =
-            WantEntry { want, stage: WantStage::Queued, bad: 0, delivered: false, batch: 0, charged: 0 };
+        let entry = WantEntry {
+            want,
+            stage: WantStage::Queued,
+            bad: Vec::new(),
+            delivered: false,
+            batch: 0,
+            charged: 0,
+        };
         self.entries.insert(tag, entry);
         self.by_id.insert(id, tag);
         self.queue.push(&id, tag);

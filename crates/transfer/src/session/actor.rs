@@ -30,6 +30,7 @@ use crate::object::ObjectInFlight;
 use crate::offer::OfferSource;
 use crate::plugin::{Context, Description, TransferPlugin};
 use crate::progress::Progress;
+use crate::source::SourceId;
 use crate::want::{ObjectKey, Outcome, Tag, Want, WantId};
 
 /// Interval of looks for stalls.
@@ -362,7 +363,7 @@ impl Actor {
         }
     }
 
-    fn checked(&mut self, want: Box<Want>, source: Arc<str>, result: Checked) {
+    fn checked(&mut self, want: Box<Want>, source: SourceId, result: Checked) {
         let mut spoilt = Vec::new();
         for position in &want.positions {
             let Some(active) = self.table.objects.get_mut(&position.object) else { continue };
@@ -385,8 +386,8 @@ impl Actor {
             Checked::Bad(what) => {
                 tracing::warn!(%source, %what, "refused a delivery");
                 self.table.root.report_corrupt(&source);
-                if let WantResult::Failed(want) = self.table.ledger.bad(want.tag) {
-                    let bad = || FetchError::Bad { source_name: Arc::clone(&source), what: what.clone() };
+                if let WantResult::Failed(want) = self.table.ledger.bad(want.tag, &source) {
+                    let bad = || FetchError::Bad { source_name: source.clone(), what: what.clone() };
                     self.failed(&want, bad);
                 }
             }

@@ -14,6 +14,7 @@ use super::{EntrySubmission, FetchError, Fetched, RecipeClaim, Submission};
 use crate::object::CheckError;
 use crate::offer::{EntryContent, EntryWant, SignatureWay};
 use crate::plugin::Description;
+use crate::source::SourceId;
 use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want};
 
 /// The actor's inbox.
@@ -61,7 +62,7 @@ pub(super) enum SessionEvent {
     },
     Checked {
         want: Box<Want>,
-        source: Arc<str>,
+        source: SourceId,
         result: Checked,
     },
     /// A piece that may have been here was read.

@@ -74,6 +74,7 @@ use crate::object::CheckError;
 use crate::offer::OfferSource;
 use crate::plugin::{Context, TransferPlugin};
 use crate::progress::Progress;
+use crate::source::SourceId;
 use crate::target::Target;
 use crate::want::{Group, Outcome};
 use actor::Actor;
@@ -161,7 +162,7 @@ pub enum FetchError {
     #[error("{source_name} {what}")]
     Bad {
         /// Source that sent it.
-        source_name: Arc<str>,
+        source_name: SourceId,
         /// Fault of the delivery.
         what: CheckError,
     },

@@ -170,7 +170,7 @@ impl RecipeQuestion {
             };
             match result {
                 Ok(()) => {
-                    let maker = reader.maker().cloned().unwrap_or_default();
+                    let maker = reader.maker().cloned();
                     return reader.finish().map_err(|why| Wrong { maker, why });
                 }
                 Err(Outcome::RetryLater(delay)) if since.elapsed() < self.wait_limit => {
@@ -189,7 +189,7 @@ impl RecipeQuestion {
         loop {
             match tokio::time::timeout(self.wait_limit, inbox.recv()).await {
                 Ok(Some(Description::Recipe(part))) => {
-                    let maker = Arc::clone(&part.maker);
+                    let maker = Some(part.maker.clone());
                     reader.take(part).map_err(|why| Stop::Wrong(Wrong { maker, why }))?;
                 }
                 Ok(Some(answer)) => {

@@ -97,8 +97,8 @@ impl ObjectTable {
             Ok(Some(claim)) => return self.switch(key, claim),
             Ok(None) => tracing::debug!(oid = %active.object.oid, "no recipe is to be had"),
             Err(Wrong { maker, why }) => {
-                tracing::warn!(%maker, %why, "refused a recipe");
-                if why.blames_maker() {
+                tracing::warn!(?maker, %why, "refused a recipe");
+                if let (Some(maker), true) = (maker, why.blames_maker()) {
                     self.root.report_corrupt(&maker);
                 }
             }

@@ -1,9 +1,9 @@
 //! Requests about an object in flight, and what is kept of the answers.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::claim::WrongRecipe;
+use crate::source::SourceId;
 use crate::want::ObjectKey;
 
 /// State of the request for an object's recipe.
@@ -40,7 +40,8 @@ impl Rounds {
 /// A recipe that is not one, and who sent it.
 #[derive(Debug)]
 pub(super) struct Wrong {
-    pub(super) maker: Arc<str>,
+    /// Nobody if not even a first part came.
+    pub(super) maker: Option<SourceId>,
     pub(super) why: WrongRecipe,
 }
 

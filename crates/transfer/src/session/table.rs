@@ -19,6 +19,7 @@ use super::{FetchError, Fetched};
 use crate::ledger::Ledger;
 use crate::plugin::{ObjectFacts, TransferPlugin};
 use crate::progress::Progress;
+use crate::source::SourceId;
 use crate::want::{Delivery, ObjectKey, Want, WantId};
 
 /// All that a session fetches.
@@ -94,7 +95,7 @@ impl ObjectTable {
     }
 
     /// Bytes of a want were written to all its positions.
-    pub(super) fn written(&mut self, want: &Want, source: &Arc<str>, whole: bool, zeros: bool) {
+    pub(super) fn written(&mut self, want: &Want, source: &SourceId, whole: bool, zeros: bool) {
         let done = self.ledger.done(want.tag, &want.positions, Instant::now());
         self.root.cancel_chunks(&done.cancelled);
         if !done.filled.is_empty() {

@@ -46,7 +46,7 @@ fn perform(job: Job, scratch: &mut Scratch) -> SessionEvent {
             SessionEvent::Began { key: object.key, result }
         }
         Job::Check { want, delivery, destinations, room } => {
-            let source = Arc::clone(&delivery.source);
+            let source = delivery.source.clone();
             let result = check(&want, &delivery, &destinations, scratch);
             drop((delivery, room));
             SessionEvent::Checked { want, source, result }

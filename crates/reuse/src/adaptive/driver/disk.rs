@@ -25,7 +25,7 @@ use crate::disk_search::scope::Mounts;
 use crate::disk_search::{
     self, Candidate, FinishedOperation, FoundChunk, InFlight, Manner, Occasion, SearchRules,
 };
-use towpath_transfer::plugin::THIS_MACHINE;
+use towpath_transfer::SourceId;
 
 /// Directories that were listed, remembered by device and inode so that none is listed twice.
 const LISTED: usize = 1 << 18;
@@ -230,7 +230,7 @@ impl Driver {
             tag,
             payload: Payload::Hashed(chunk.bytes.clone()),
             proof: None,
-            source: THIS_MACHINE.into(),
+            source: SourceId::this_machine(),
             timing: (now, now),
             saved: 0,
         };

@@ -13,6 +13,7 @@ use towpath_content::pieces::{Layout, PieceTree, Value};
 use super::super::*;
 use crate::following::BaseReader;
 use crate::plugin::{BoxFuture, Description, ObjectFacts, PathState, Query, RecipePart, Sink};
+use crate::source::SourceId;
 use crate::want::{Delivery, Payload, Proof, Tag, Want, WantId};
 
 /// Longer than any test takes that goes well.
@@ -316,7 +317,7 @@ fn delivery(want: &Want, payload: Payload, proof: Option<Vec<u8>>) -> Delivery {
         tag: want.tag,
         payload,
         proof,
-        source: SOURCE.into(),
+        source: SourceId::other(SOURCE, None),
         timing: (Instant::now(), Instant::now()),
         saved: 0,
     }
@@ -348,8 +349,8 @@ impl TransferPlugin for Source {
         self.takes_all_chunks
     }
 
-    fn report_corrupt(&self, source: &str) {
-        self.blamed.lock().unwrap().push(source.into());
+    fn report_corrupt(&self, source: &SourceId) {
+        self.blamed.lock().unwrap().push(source.to_string());
     }
 
     fn get_descriptors<'a>(

@@ -14,6 +14,7 @@ use super::*;
 use crate::object::ObjectInFlight;
 use crate::offer::{EntryBody, EntryContent};
 use crate::session::{EntryNext, EntryTarget};
+use crate::source::SourceId;
 use crate::want::{Delivery, Payload, Want, WantId};
 
 fn object() -> Arc<ObjectInFlight> {
@@ -28,7 +29,7 @@ fn check(len: u64) -> Job {
         tag: 1,
         payload: Payload::Zeros,
         proof: None,
-        source: "the source".into(),
+        source: SourceId::other("the source", None),
         timing: (Instant::now(), Instant::now()),
         saved: 0,
     };

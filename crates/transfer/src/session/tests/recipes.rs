@@ -1,6 +1,7 @@
 //! Recipes are claims by their makers: chunks are taken, pieces decide.
 
 use super::*;
+use crate::source::SourceId;
 use crate::want::WantId;
 
 /// Bytes of a chunk here: some lie across two pieces.
@@ -12,7 +13,10 @@ fn claim(data: &[u8]) -> RecipeClaim {
         len: bytes.len() as u32,
         offset: (index * CHUNK) as u64,
     };
-    RecipeClaim { chunks: data.chunks(CHUNK).enumerate().map(chunk).collect(), maker: "the maker".into() }
+    RecipeClaim {
+        chunks: data.chunks(CHUNK).enumerate().map(chunk).collect(),
+        maker: SourceId::other("the maker", None),
+    }
 }
 
 async fn fetch_by(source: Source, data: &[u8], recipe: RecipeClaim) -> Arc<Source> {

@@ -14,6 +14,7 @@ use towpath_content::recipe::{RecipeBuilder, walk};
 
 use super::*;
 use crate::plugin::{Description, RecipePart};
+use crate::source::SourceId;
 use crate::want::{Origin, Payload, Want, WantId};
 
 /// Bytes of a chunk here: some lie across two pieces.
@@ -38,7 +39,11 @@ fn recipe_of(oid: Oid, data: &[u8]) -> Vec<RecipePart> {
         Ok::<_, Infallible>(Some(kept[hash].clone()))
     })
     .for_each(|extent| assert!(extent.is_ok()));
-    let part = |nodes: &[Bytes]| RecipePart { maker: MAKER.into(), root: None, nodes: nodes.to_vec() };
+    let part = |nodes: &[Bytes]| RecipePart {
+        maker: SourceId::other(MAKER, None),
+        root: None,
+        nodes: nodes.to_vec(),
+    };
     let mut parts: Vec<_> = nodes.chunks(2).map(part).collect();
     parts[0].root = Some(root.to_bytes().into());
     parts
