@@ -4,6 +4,10 @@
 //! meaning of DNS SRV records (RFC 2782): the lowest priority is tried first, and among equals a
 //! source is chosen with a probability proportional to its weight.
 
+use std::fmt;
+use std::str::FromStr;
+
+use crate::NodeId;
 use crate::codec::{DecodeError, Reader, Writer, invalid};
 
 /// The longest method accepted, in bytes.
@@ -53,6 +57,34 @@ impl Hint {
         let method = reader.bytes("hint method", MAX_METHOD)?;
         let method = std::str::from_utf8(method).map_err(|_| invalid("hint method", "not UTF-8"))?;
         Self::new(method, priority, weight)
+    }
+}
+
+/// What follows `tow://`: where a service listens, and which one it is if that is not the ticket's issuer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PeerAddress {
+    /// The service; `None`: the one that issued the ticket.
+    pub node: Option<NodeId>,
+    /// `HOST:PORT`, not looked up or checked yet.
+    pub address: String,
+}
+
+impl FromStr for PeerAddress {
+    type Err = DecodeError;
+
+    fn from_str(text: &str) -> Result<Self, DecodeError> {
+        let (node, address) = match text.split_once('@') {
+            Some((node, address)) => (Some(node.parse()?), address),
+            None => (None, text),
+        };
+        Ok(Self { node, address: address.to_owned() })
+    }
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.node.map_or(Ok(()), |node| write!(f, "{node}@"))?;
+        f.write_str(&self.address)
     }
 }
 
@@ -119,6 +151,16 @@ mod tests {
         let hints = vec![hint("tow://heavy:1", 0, 1), hint("tow://zero:1", 0, 0)];
         assert_eq!(order(hints.clone(), |total| total)[0].rest(), "heavy:1");
         assert_eq!(order(hints, |_| 0)[0].rest(), "zero:1");
+    }
+
+    #[test]
+    fn an_address_may_name_its_node() {
+        let node = NodeId([0x2b; 32]);
+        for named in [None, Some(node)] {
+            let address = PeerAddress { node: named, address: "[::1]:7000".into() };
+            assert_eq!(address.to_string().parse(), Ok(address));
+        }
+        assert!("2b2b@host:1".parse::<PeerAddress>().is_err(), "a node has 64 digits");
     }
 
     #[test]

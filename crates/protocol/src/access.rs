@@ -5,14 +5,54 @@
 //! no root. Under a root it gets the
 //! root, the content a live root is bound to, and what the root's tree descriptor mentions.
 //! Knowing a hash is not enough, and a refusal never tells whether the object is here.
+//!
+//! Any holder of a ticket may pass on what it got by it, if the ticket and its own settings allow that ([`Holding`]): whoever
+//! proves the ticket's secret has the right already, and could ask the issuer.
+
+use towpath_content::ticket::Secret;
+
+/// How this node came to what is under a root, and so whether it serves it to whoever proves the ticket's secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holding {
+    /// It issued the ticket.
+    Issued,
+    /// It got the root by that very ticket.
+    Given {
+        /// The ticket lets its holders pass on what they got.
+        ticket_allows: bool,
+        /// So do this node's settings, for what it got so.
+        settings_allow: bool,
+    },
+}
+
+impl Holding {
+    /// True if it is served to whoever proves the secret.
+    pub const fn serves(self) -> bool {
+        match self {
+            Self::Issued => true,
+            Self::Given { ticket_allows, settings_allow } => ticket_allows && settings_allow,
+        }
+    }
+}
+
+/// Secret of a ticket that this node was given for a root that it has, or has parts of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GivenSecret {
+    /// The ticket's secret.
+    pub secret: Secret,
+    /// The ticket lets its holders pass on what they got.
+    pub ticket_allows: bool,
+    /// So do this node's settings.
+    pub settings_allow: bool,
+}
 
 /// Facts about a request, known when it is decided on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
     /// The peer's node id is allowed this very object.
     pub node_allowed: bool,
-    /// The peer proved the secret of the root on this connection.
-    pub root_proved: bool,
+    /// The peer proved a secret of the root on this connection: that by which this node has it so.
+    pub root: Option<Holding>,
     /// The object is the root, or what the root is bound to.
     pub is_root: bool,
     /// The block that the peer named mentions the object; `None` if it named none or it is not here.
@@ -28,14 +68,16 @@ pub enum Decision {
     Refuse(&'static str),
 }
 
-/// Reason why nothing is served under a root that was not proved.
+/// Reason why nothing is served under a root that was not proved. Of a ticket whose holders do not pass on what they have the
+/// same is said: a stranger does not learn who holds what.
 pub const NOT_PROVED: &str = "the ticket is not known here or its secret was not proved";
 
 /// Decides about one request.
-pub const fn decide(facts: Facts) -> Decision {
+pub fn decide(facts: Facts) -> Decision {
+    let is_served = facts.root.is_some_and(Holding::serves);
     match facts {
         Facts { node_allowed: true, .. } => Decision::Allow,
-        Facts { root_proved: false, .. } => Decision::Refuse(NOT_PROVED),
+        _ if !is_served => Decision::Refuse(NOT_PROVED),
         Facts { is_root: true, .. } => Decision::Allow,
         Facts { mentioned: Some(true), .. } => Decision::Allow,
         Facts { mentioned: Some(false), .. } => Decision::Refuse("the ticket does not cover this object"),
@@ -47,26 +89,40 @@ pub const fn decide(facts: Facts) -> Decision {
 mod tests {
     use super::*;
 
+    fn given(ticket_allows: bool, settings_allow: bool) -> Option<Holding> {
+        Some(Holding::Given { ticket_allows, settings_allow })
+    }
+
+    fn holdings() -> [Option<Holding>; 6] {
+        let given = [(false, false), (false, true), (true, false), (true, true)].map(|(t, s)| given(t, s));
+        [None, Some(Holding::Issued), given[0], given[1], given[2], given[3]]
+    }
+
     #[test]
     fn the_whole_table() {
-        for bits in 0..24u8 {
-            let mentioned = [None, Some(false), Some(true)][usize::from(bits / 8)];
-            let facts = Facts {
-                node_allowed: bits & 1 != 0,
-                root_proved: bits & 2 != 0,
-                is_root: bits & 4 != 0,
-                mentioned,
-            };
-            let expected =
-                facts.node_allowed || facts.root_proved && (facts.is_root || mentioned == Some(true));
-            assert_eq!(decide(facts) == Decision::Allow, expected, "{facts:?}");
+        for root in holdings() {
+            for bits in 0..12u8 {
+                let mentioned = [None, Some(false), Some(true)][usize::from(bits / 4)];
+                let (node_allowed, is_root) = (bits & 1 != 0, bits & 2 != 0);
+                let is_served = root == Some(Holding::Issued) || root == given(true, true);
+                let expected = node_allowed || is_served && (is_root || mentioned == Some(true));
+                let facts = Facts { node_allowed, root, is_root, mentioned };
+                assert_eq!(decide(facts) == Decision::Allow, expected, "{facts:?}");
+            }
         }
     }
 
     #[test]
     fn nobody_gets_in_by_default() {
-        let stranger =
-            Facts { node_allowed: false, root_proved: false, is_root: true, mentioned: Some(true) };
+        let stranger = Facts { node_allowed: false, root: None, is_root: true, mentioned: Some(true) };
         assert!(matches!(decide(stranger), Decision::Refuse(_)));
+    }
+
+    #[test]
+    fn a_refusal_does_not_tell_who_holds_what() {
+        let ask = |root| decide(Facts { node_allowed: false, root, is_root: true, mentioned: None });
+        for silent in [given(false, true), given(true, false)] {
+            assert_eq!(ask(silent), ask(None));
+        }
     }
 }

@@ -13,17 +13,18 @@
 
 mod entries;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use towpath_content::delta::exchange::NextSignature;
+use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid, pieces};
 use towpath_transfer::Outcome;
 
 use self::entries::OpenAsks;
-use super::access;
+use super::access::{self, GivenSecret, Holding};
 use super::answers::{QuestionAnswer, QuestionSubject};
 use super::asks::{AskStates, EntryAsk, EntryTag};
 use super::gets::{Encoder, GetAnswer, GetWants};
@@ -61,7 +62,7 @@ pub struct Answering {
     /// The connection's binding, which its proofs are bound to.
     binding: [u8; 32],
     proofs: usize,
-    roots: BTreeSet<Oid>,
+    roots: BTreeMap<Oid, Holding>,
     /// It had a right to something.
     is_known: bool,
     refusals: usize,
@@ -122,7 +123,7 @@ impl Answering {
             node,
             binding,
             proofs: 0,
-            roots: BTreeSet::new(),
+            roots: BTreeMap::new(),
             is_known: false,
             refusals: 0,
             under_way: BTreeMap::new(),
@@ -215,22 +216,37 @@ impl Answering {
         let root = Oid::from_bytes(&prove.root).map_err(|error| error.to_string())?;
         let proof: [u8; 32] =
             prove.proof[..].try_into().map_err(|_| "sent a proof of the wrong length".to_owned())?;
-        let secret = issuer.secret(&root);
-        if secret.is_some_and(|secret| secret.check(&proof, &self.binding, &self.node, &root)) {
-            self.roots.insert(root);
-            self.is_known = true;
+        if let Some(holding) = self.holding(&root, &proof, issuer) {
+            self.roots.insert(root, holding);
+            self.is_known |= holding.serves();
         }
         Ok(())
+    }
+
+    /// How this node came to `root`, by a ticket whose secret `proof` proves.
+    fn holding(&self, root: &Oid, proof: &[u8; 32], issuer: &dyn Issuer) -> Option<Holding> {
+        let is_proved = |secret: Secret| secret.check(proof, &self.binding, &self.node, root);
+        if issuer.secret(root).is_some_and(is_proved) {
+            return Some(Holding::Issued);
+        }
+        let given = issuer.given(root).into_iter().find(|given| is_proved(given.secret))?;
+        let GivenSecret { ticket_allows, settings_allow, .. } = given;
+        Some(Holding::Given { ticket_allows, settings_allow })
+    }
+
+    /// The holding under which the peer gets what is under `root`, if it proved a secret of it.
+    fn served(&self, root: &Oid) -> Option<Holding> {
+        self.roots.get(root).copied().filter(|holding| holding.serves())
     }
 
     fn get(&mut self, get: &Get, issuer: &dyn Issuer) -> Result<Taken, String> {
         check_get(get)?;
         let Ok(root) = Oid::from_bytes(&get.root) else { return self.no_oid(get.request) };
-        let is_proved = self.roots.contains(&root);
+        let holding = self.served(&root);
         // Each want is judged when it is answered; here one is enough.
         let is_allowed =
             |want: &WireWant| name_of(want).is_some_and(|oid| issuer.is_allowed(&self.node, &oid));
-        if !is_proved && !get.wants.iter().any(is_allowed) {
+        if holding.is_none() && !get.wants.iter().any(is_allowed) {
             return self.not_proved(get.request);
         }
         self.is_known = true;
@@ -243,7 +259,7 @@ impl Answering {
             let (_, encoding) = encodings.find(|(number, _)| *number == agreed.number)?;
             Some(Encoder::new(agreed, encoding.encoder()))
         });
-        Ok(Taken::Answer(Answer::Get(GetAnswer::new(wanted, is_proved, encoder))))
+        Ok(Taken::Answer(Answer::Get(GetAnswer::new(wanted, holding, encoder))))
     }
 
     fn entries(&mut self, get: &Get) -> Result<Taken, String> {
@@ -274,8 +290,8 @@ impl Answering {
         let names =
             Oid::from_bytes(&question.root).and_then(|root| Ok((root, Oid::from_bytes(&question.oid)?)));
         let Ok((root, oid)) = names else { return self.no_oid(question.request) };
-        let is_proved = self.roots.contains(&root);
-        if !is_proved && !issuer.is_allowed(&self.node, &oid) {
+        let holding = self.served(&root);
+        if holding.is_none() && !issuer.is_allowed(&self.node, &oid) {
             return self.not_proved(question.request);
         }
         self.is_known = true;
@@ -283,7 +299,7 @@ impl Answering {
             return self.refuse(question.request, &Outcome::RetryLater(KEPT_WAIT));
         }
         let is_busy = kind == RequestKind::Recipe && self.count(kind) > MAX_RECIPES;
-        let subject = QuestionSubject { root, oid, is_proved, is_busy };
+        let subject = QuestionSubject { root, oid, holding, is_busy };
         Ok(Taken::Answer(Answer::Question(QuestionAnswer::new(question, watch, subject))))
     }
 

@@ -9,7 +9,7 @@ use towpath_content::live::{MAX_VALUES, Statement};
 use towpath_store::{Descriptors, State, StoreError};
 use towpath_transfer::{Outcome, following};
 
-use super::access::Decision;
+use super::access::{Decision, Holding};
 use super::outgoing::Outgoing;
 use super::recipes::RecipeSending;
 use super::service::{RECIPE_WAIT, Serving, outcome_of};
@@ -38,8 +38,8 @@ pub struct QuestionAnswer {
 pub(super) struct QuestionSubject {
     pub(super) root: Oid,
     pub(super) oid: Oid,
-    /// The secret of its root was shown.
-    pub(super) is_proved: bool,
+    /// How this node came to its root, if the secret of that was shown.
+    pub(super) holding: Option<Holding>,
     /// Too many of its kind are under way.
     pub(super) is_busy: bool,
 }
@@ -112,8 +112,9 @@ impl QuestionAnswer {
         if self.watch {
             return self.go_on(AnswerStage::Watch { oid, sent: None });
         }
-        let have = serving.store().have(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
-        let seen = serving.see(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
+        let outcome = |error| serving.outcome_of_put(self.subject.holding, &oid, &error);
+        let have = serving.store().have(&oid).map_err(outcome)?;
+        let seen = serving.see(&oid).map_err(outcome)?;
         if let Some(seen) = &seen {
             serving.processors().admit(&seen.object(&oid))?;
         }
@@ -137,8 +138,8 @@ impl QuestionAnswer {
     }
 
     fn decide(&self, serving: &mut Serving) -> Result<Oid, Outcome> {
-        let QuestionSubject { root, oid, is_proved, .. } = self.subject;
-        match serving.decide(is_proved, &root, &oid, self.question.block) {
+        let QuestionSubject { root, oid, holding, .. } = self.subject;
+        match serving.decide(holding, &root, &oid, self.question.block) {
             Decision::Allow => Ok(oid),
             Decision::Refuse(why) => Err(Outcome::Refused(why.into())),
         }

@@ -9,7 +9,7 @@ use towpath_content::pieces::MIN_LOG2;
 use towpath_store::{Descriptors, Store, StoreError};
 use towpath_transfer::{Metadata, Outcome};
 
-use super::access::Decision;
+use super::access::{Decision, Holding};
 use super::outgoing::Outgoing;
 use super::requests::oid_of;
 use super::sending::Sending;
@@ -32,7 +32,8 @@ pub(super) struct GetWants {
 pub struct GetAnswer {
     wanted: GetWants,
     /// The secret of its root was shown.
-    is_proved: bool,
+    /// How this node came to the root, if a secret of that was shown.
+    holding: Option<Holding>,
     /// The number of the want at which it is.
     want: u32,
     /// The rest of that want, once it was decided on.
@@ -87,8 +88,8 @@ impl GetWants {
 }
 
 impl GetAnswer {
-    pub(super) const fn new(wanted: GetWants, is_proved: bool, encoder: Option<Encoder>) -> Self {
-        Self { wanted, is_proved, want: 0, run: None, rest: None, encoder }
+    pub(super) const fn new(wanted: GetWants, holding: Option<Holding>, encoder: Option<Encoder>) -> Self {
+        Self { wanted, holding, want: 0, run: None, rest: None, encoder }
     }
 
     pub(super) const fn request(&self) -> u32 {
@@ -133,11 +134,11 @@ impl GetAnswer {
         let Some(oid) = oid_of(want).map_err(|_| refused("not an OID"))? else {
             return self.serve_chunk(serving, &want.chunk, out).map(|()| None);
         };
-        if let Decision::Refuse(why) = serving.decide(self.is_proved, &self.wanted.root, &oid, want.block) {
+        if let Decision::Refuse(why) = serving.decide(self.holding, &self.wanted.root, &oid, want.block) {
             return Err(refused(why));
         }
-        let all = pieces(want).map_err(|error| serving.outcome_of_put(&oid, &error))?;
-        let seen = serving.see(&oid).map_err(|error| serving.outcome_of_put(&oid, &error))?;
+        let all = pieces(want).map_err(|error| self.outcome(serving, &oid, &error))?;
+        let seen = serving.see(&oid).map_err(|error| self.outcome(serving, &oid, &error))?;
         if let Some(seen) = &seen {
             serving.processors().admit(&seen.object(&oid))?;
         }
@@ -145,6 +146,10 @@ impl GetAnswer {
             return self.serve_span(serving, &oid, want, seen.as_ref(), out).map(|()| None);
         }
         Ok(Some(GetRun { oid, left: all.clone(), all, seen }))
+    }
+
+    fn outcome(&self, serving: &Serving, oid: &Oid, error: &StoreError) -> Outcome {
+        serving.outcome_of_put(self.holding, oid, error)
     }
 
     fn serve_piece(
@@ -155,10 +160,10 @@ impl GetAnswer {
     ) -> Result<Option<GetRun>, Outcome> {
         if let Some(index) = run.left.next() {
             let bytes = read(serving, &run, index);
-            let bytes = bytes.map_err(|error| serving.outcome_of_put(&run.oid, &error))?;
+            let bytes = bytes.map_err(|error| self.outcome(serving, &run.oid, &error))?;
             run.inspect(serving, index, bytes.as_deref())?;
             let sent = self.send(serving, &run, index, bytes, out);
-            sent.map_err(|error| serving.outcome_of_put(&run.oid, &error))?;
+            sent.map_err(|error| self.outcome(serving, &run.oid, &error))?;
         }
         Ok(Some(run))
     }
@@ -239,7 +244,7 @@ impl GetAnswer {
         let start = want.offset.unwrap_or(0);
         let (mut buffer, span) = (serving.buffers().take(), start..start.saturating_add(want.len.into()));
         let read = serving.store().read_span(oid, span, &mut buffer);
-        read.map_err(|error| serving.outcome_of_put(oid, &error))?;
+        read.map_err(|error| self.outcome(serving, oid, &error))?;
         if let Some(seen) = seen.filter(|seen| !seen.is_tree) {
             serving.processors().inspect(&seen.object(oid), start, &buffer)?;
         }

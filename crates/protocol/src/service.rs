@@ -17,7 +17,7 @@ use towpath_link::PathInfo;
 use towpath_store::{Availability, ObjectKind, RecipeNodes, State, Store, StoreError};
 use towpath_transfer::{Metadata, Outcome};
 
-use super::access::{Decision, Facts, decide};
+use super::access::{Decision, Facts, GivenSecret, Holding, decide};
 use super::buffers::Buffers;
 use super::deltas;
 use super::offer::Offer;
@@ -40,8 +40,12 @@ const BINDINGS: usize = 64;
 
 /// Needs of a service besides the store: secrets and a key.
 pub trait Issuer: Send + Sync {
-    /// The secret of the ticket for `root`, if this service issued one or was given it.
+    /// The secret of the ticket for `root`, if this service issued one.
     fn secret(&self, root: &Oid) -> Option<Secret>;
+    /// The secrets of tickets for `root` that this service was given, and by which it got what it has of it.
+    fn given(&self, _root: &Oid) -> Vec<GivenSecret> {
+        Vec::new()
+    }
     /// True if a node may fetch this very object, by configuration or by an operation under way.
     fn is_allowed(&self, node: &NodeId, oid: &Oid) -> bool;
     /// True if a node may have anything without a ticket, by configuration: one that may is not asked for one.
@@ -198,16 +202,16 @@ impl Serving {
     /// Decides about one request for `oid` under `root`.
     pub(super) fn decide(
         &mut self,
-        root_proved: bool,
+        holding: Option<Holding>,
         root: &Oid,
         oid: &Oid,
         block: Option<u64>,
     ) -> Decision {
         let node_allowed = self.is_allowed(oid);
-        let is_root = root_proved && (oid == root || self.bound(root) == Some(*oid));
-        let ask_block = root_proved && !is_root && !node_allowed;
+        let is_root = holding.is_some() && (oid == root || self.bound(root) == Some(*oid));
+        let ask_block = holding.is_some() && !is_root && !node_allowed;
         let mentioned = block.filter(|_| ask_block).and_then(|block| self.mentions(root, block, oid));
-        decide(Facts { node_allowed, root_proved, is_root, mentioned })
+        decide(Facts { node_allowed, root: holding, is_root, mentioned })
     }
 
     /// The content that a live object is bound to.
@@ -238,10 +242,14 @@ impl Serving {
     }
 
     /// [`outcome_of`] for what the peer may have by a ticket of this service: that was here when the
-    /// ticket was made, so if it is not the file it was read from has changed.
-    pub(super) fn outcome_of_put(&self, oid: &Oid, error: &StoreError) -> Outcome {
+    /// ticket was made, so if it is not the file it was read from has changed. Of what this service was given it may well
+    /// have parts only.
+    pub(super) fn outcome_of_put(&self, holding: Option<Holding>, oid: &Oid, error: &StoreError) -> Outcome {
+        let is_given = matches!(holding, Some(Holding::Given { .. }));
         match error {
-            StoreError::NotHere if !oid.is_live() && !self.is_allowed(oid) => Outcome::SourceChanged,
+            StoreError::NotHere if !oid.is_live() && !is_given && !self.is_allowed(oid) => {
+                Outcome::SourceChanged
+            }
             error => outcome_of(error),
         }
     }

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
+use towpath_content::hint::{self, PeerAddress};
 use towpath_content::lock::lock;
-use towpath_content::{Hint, Oid, hint};
+use towpath_content::{Hint, NodeId, Oid};
 use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial_any};
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
@@ -57,6 +58,8 @@ impl Default for DirectConfig {
 /// Brings objects from another service. See the head of [`super`].
 pub struct Direct {
     identity: Identity,
+    /// The service that it asks; `None`: the one that issued the ticket.
+    node: Option<NodeId>,
     config: DirectConfig,
     slots: Arc<Slots>,
     /// Answers the peer's own requests on connections that we dialled.
@@ -66,10 +69,16 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// A plugin that dials as `identity`.
+    /// A plugin that dials the ticket's issuer, as `identity`.
     pub fn new(identity: Identity, config: DirectConfig, service: Option<Arc<Service>>) -> Self {
         let slots = Arc::new(Slots::new(config.connections, config.most_connections));
-        Self { identity, config, slots, service, dials: true, last_error: Mutex::default() }
+        Self { identity, node: None, config, slots, service, dials: true, last_error: Mutex::default() }
+    }
+
+    /// The same for another holder of what is asked for, at the addresses of the hints that name it.
+    #[must_use]
+    pub fn to(self, node: NodeId) -> Self {
+        Self { node: Some(node), ..self }
     }
 
     /// A plugin that asks over a connection that stands already, whoever dialled it, and never
@@ -112,9 +121,9 @@ impl Direct {
     }
 
     async fn dial(&self, dialling: &mut Dialling, context: &Context) -> Result<Arc<Peer>, Outcome> {
-        let Some(node) = context.node else { return Err(Outcome::NotHere) };
+        let Some(node) = self.node.or(context.node) else { return Err(Outcome::NotHere) };
         let hints = context.hints.borrow().clone();
-        let addresses = addresses(hints).await;
+        let addresses = addresses(hints, |named| named.or(context.node) == Some(node)).await;
         if addresses.is_empty() {
             self.set_last_error(Some("no hint tells an address that this program can dial".into()));
             return Err(Outcome::NotHere);
@@ -389,13 +398,16 @@ fn describe(context: &Context, query: &Query) -> Describe {
     }
 }
 
-/// The addresses that hints name, in the order of RFC 2782. Names are looked up; hints of other
-/// plugins are left out.
-async fn addresses(hints: Vec<Hint>) -> Vec<SocketAddr> {
-    let ours = hints.into_iter().filter(|hint| hint.scheme() == SCHEME).collect();
+/// The addresses in hints that name a node which `is_it`, or none, in the order of RFC 2782. Names are looked up; hints of
+/// other plugins are left out.
+async fn addresses(hints: Vec<Hint>, is_it: impl Fn(Option<NodeId>) -> bool) -> Vec<SocketAddr> {
+    let named = |hint: &Hint| hint.rest().parse::<PeerAddress>().ok().filter(|_| hint.scheme() == SCHEME);
+    let is_ours = |hint: &Hint| named(hint).is_some_and(|peer| is_it(peer.node));
+    let ours = hints.into_iter().filter(is_ours).collect();
     let mut addresses = Vec::new();
     for hint in hint::order(ours, |total| random() % (total + 1)) {
-        match tokio::net::lookup_host(hint.rest()).await {
+        let Some(peer) = named(&hint) else { continue };
+        match tokio::net::lookup_host(&peer.address).await {
             Ok(found) => addresses.extend(found),
             Err(error) => tracing::debug!(hint = hint.method, %error, "could not look up"),
         }

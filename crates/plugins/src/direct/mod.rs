@@ -13,5 +13,5 @@ mod widening;
 
 pub use client::{Direct, DirectConfig};
 
-/// The scheme of hints that this plugin answers: `tow://host:port`.
+/// The scheme of hints that this plugin answers: `tow://HOST:PORT`, or `tow://NODE@HOST:PORT`.
 pub const SCHEME: &str = "tow";
