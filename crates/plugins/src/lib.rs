@@ -5,16 +5,19 @@
 //! |---|---|---|
 //! | [`direct`] | `tow:` | from another service, over the protocol between services |
 //! | [`local`] | – | from this machine's own store |
+//! | [`many`] | – | wraps others: each brings what it is best at, as [`dealer`] decides |
 //! | [`cascade`] | – | wraps others: what one does not have is asked of the next |
 //! | [`Inspected`] | – | wraps any: what comes passes the processors |
 //! | [`preferred`] | – | wraps any for one transfer: its priority, encryption required |
 //! | [`takeover`] | – | wraps two: the better one once it stands, the first one again when it falls |
 
 pub mod cascade;
+pub mod dealer;
 pub mod direct;
 mod fallback_sink;
 mod inspected;
 pub mod local;
+pub mod many;
 pub mod preferred;
 pub mod registry;
 pub mod takeover;
@@ -23,5 +26,6 @@ pub use cascade::Cascade;
 pub use direct::Direct;
 pub use inspected::Inspected;
 pub use local::Local;
+pub use many::Many;
 pub use preferred::Preferred;
 pub use takeover::Takeover;

@@ -209,6 +209,12 @@ pub trait TransferPlugin: Send + Sync {
     /// is looked at again when something happens, and twice a second.
     fn window(&self) -> u64;
 
+    /// Sources that it draws from at once. A call of [`Self::get_chunks`] lasts until the slowest of them has brought its part:
+    /// with more of them more calls may be under way.
+    fn sources(&self) -> usize {
+        self.inner().map_or(1, |inner| inner.sources())
+    }
+
     /// True if all that it brings and asks crosses networks encrypted, as far as it can tell itself,
     /// or crosses none. What something else protects, such as ssh, it can't tell.
     fn is_encrypted(&self) -> bool {

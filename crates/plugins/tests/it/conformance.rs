@@ -7,7 +7,7 @@ use towpath_content::Oid;
 use towpath_link::Identity;
 use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::takeover::Names;
-use towpath_plugins::{Cascade, Direct, Inspected, Local, Takeover};
+use towpath_plugins::{Cascade, Direct, Inspected, Local, Many, Takeover};
 use towpath_protocol::processor::{Inspector, Processor};
 use towpath_protocol::processors::Processors;
 use towpath_protocol::{Peer, PeerConfig};
@@ -59,6 +59,17 @@ async fn a_cascade_of_plugins_that_have_it_between_them_passes() {
         Subject::new(Arc::new(cascade), fixture.context())
     })
     .await;
+}
+
+#[tokio::test]
+async fn several_sources_that_have_it_all_or_between_them_pass() {
+    for sources in [[(0, 1), (0, 1), (0, 1)], [(1, 2), (0, 2), (0, 1)], [(1, 2), (0, 2), (0, 0x1000)]] {
+        conformance::run(async |fixture: Fixture| {
+            let sources = sources.map(|(first, step)| local(&fixture, first, step)).to_vec();
+            Subject::new(Arc::new(Many::new(sources, None)), fixture.context())
+        })
+        .await;
+    }
 }
 
 /// Looks at everything and lets it pass.

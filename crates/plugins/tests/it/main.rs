@@ -19,6 +19,8 @@ mod following;
 #[cfg(test)]
 mod hostile_peer;
 #[cfg(test)]
+mod many;
+#[cfg(test)]
 mod preferred;
 #[cfg(test)]
 mod recipes;

@@ -45,7 +45,8 @@ impl PluginCalls {
         }
         // With enough calls under way further wants gather, so that small files go out in batches.
         // Wants that are due leave the delayed ones in any case: those wake the loop until they do.
-        while table.ledger.has_due(Instant::now()) && self.under_way < self.config.calls {
+        let most = self.config.calls * table.root.sources().max(1);
+        while table.ledger.has_due(Instant::now()) && self.under_way < most {
             let window = table.root.window();
             if window == 0 {
                 return;

@@ -96,7 +96,7 @@ pub struct SessionConfig {
     pub batch_bytes: u64,
     /// Wants handed to the root plugin in one call. Default 256.
     pub batch_wants: usize,
-    /// Calls of the root plugin under way. Default 16.
+    /// Calls of the root plugin under way, for each source that it draws from. Default 16.
     pub calls: usize,
     /// Objects and entries in flight. Default 2048.
     pub objects: usize,

@@ -1,0 +1,92 @@
+//! A call of one source, and the sink of what it brings.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use towpath_content::lock::lock;
+use towpath_transfer::plugin::{Backlog, Query, Sink};
+use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
+
+use super::Shared;
+use super::table::Wanted;
+
+/// Delay before a want is tried again that a source left without an end.
+const FORGOTTEN: Duration = Duration::from_millis(500);
+
+/// Asks a source for wants, and waits until each has ended.
+pub(super) async fn ask(
+    shared: &Arc<Shared>,
+    number: u32,
+    source: &Arc<dyn TransferPlugin>,
+    wants: Vec<Want>,
+    context: &Context,
+) {
+    let owed = wants.iter().map(|want| (want.tag, want.missing_len())).collect();
+    let (shared, context) = (Arc::clone(shared), context.clone());
+    let sink = Arc::new(SourceSink { shared, number, context, owed: Mutex::new(owed) });
+    source.get_chunks(wants, &sink.context, Arc::clone(&sink) as Arc<dyn Sink>).await;
+    let forgotten: Vec<Tag> = lock(&sink.owed).keys().copied().collect();
+    for tag in forgotten {
+        tracing::warn!(tag, plugin = source.name(), "a want was left without an outcome");
+        sink.outcome(tag, Outcome::RetryLater(FORGOTTEN));
+    }
+}
+
+/// Asks a source whether it has the root: then it counts.
+pub(super) async fn open(
+    shared: &Arc<Shared>,
+    number: u32,
+    source: &Arc<dyn TransferPlugin>,
+    context: &Context,
+) {
+    let (answers, mut inbox) = mpsc::channel(1);
+    let asking = source.get_descriptors(Query::about(context.root), context, answers);
+    let (_, first) = tokio::join!(asking, inbox.recv());
+    let has_it = matches!(first, Some(Description::Object { .. }));
+    lock(&shared.table).answered(shared.now(), number, has_it);
+    shared.perform(context);
+}
+
+/// Where a source's deliveries go: each to the sink of whoever wanted it, if that still waits.
+struct SourceSink {
+    shared: Arc<Shared>,
+    number: u32,
+    context: Context,
+    /// Wants that have not ended here, with their bytes.
+    owed: Mutex<HashMap<Tag, u64>>,
+}
+
+impl Sink for SourceSink {
+    fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let Some(len) = lock(&self.owed).remove(&delivery.tag) else { return };
+            let arrived = lock(&self.shared.table).arrived(self.shared.now(), self.number, &delivery, len);
+            self.shared.perform(&self.context);
+            if let Some(Wanted { sink, tag, call }) = arrived {
+                sink.deliver(Delivery { tag, ..delivery }).await;
+                call.one_ended();
+            }
+        })
+    }
+
+    fn partial_piece(&self, delivery: Delivery) {
+        let wanted = lock(&self.shared.table).sink_of(delivery.tag);
+        if let Some((sink, tag)) = wanted {
+            sink.partial_piece(Delivery { tag, ..delivery });
+        }
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        let Some(len) = lock(&self.owed).remove(&tag) else { return };
+        lock(&self.shared.table).not_brought(self.shared.now(), self.number, tag, len, outcome);
+        self.shared.perform(&self.context);
+    }
+
+    fn backpressure(&self) -> Backlog {
+        let mut owed = lock(&self.owed).keys().copied().collect::<Vec<_>>().into_iter();
+        let sink = owed.find_map(|tag| lock(&self.shared.table).sink_of(tag));
+        sink.map(|(sink, _)| sink.backpressure()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,290 @@
+//! Several sources as one plugin: what [`crate::dealer`] decides is done here. Whoever asks sees one network.
+//!
+//! | module | story |
+//! |---|---|
+//! | this one | [`Many`]: the plugin |
+//! | `table` | the wants that are out, the sources, and the dealer between them: messages in, messages out |
+//! | `asking` | a call of one source, and the sink of what it brings |
+//! | `describing` | questions: the first source that answers |
+//!
+//! Sources are plugins. Those that are there from the start are wrapped; others are the nodes that the transfer's hints name beside
+//! its issuer. Such a one is asked about the root first, and counts once it has answered.
+
+mod asking;
+mod describing;
+mod table;
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use towpath_content::hint::PeerAddress;
+use towpath_content::lock::lock;
+use towpath_content::{Hint, NodeId, Oid};
+use towpath_transfer::plugin::{PathState, Query, Sink};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, SourceId, Tag, TransferPlugin, Want};
+
+use self::table::{Order, SourceTable};
+use crate::direct;
+
+/// Makes the source that another node is.
+pub type PeerSource = Box<dyn Fn(NodeId) -> Arc<dyn TransferPlugin> + Send + Sync>;
+
+/// Window before any source tells its own.
+const FIRST_WINDOW: u64 = 4 << 20;
+/// Longest time without a look at the clock while anything is out.
+const TICK: Duration = Duration::from_millis(50);
+
+/// See the head of this module.
+pub struct Many {
+    shared: Arc<Shared>,
+    /// Held by the one call that looks at the clock for all.
+    clock: tokio::sync::Mutex<()>,
+    _end: tokio_util::sync::DropGuard,
+}
+
+/// State of the plugin and of the calls that it makes.
+struct Shared {
+    table: Mutex<SourceTable>,
+    since: Instant,
+    peer: Option<PeerSource>,
+    token: CancellationToken,
+}
+
+impl Many {
+    /// Draws from `sources`, of which each has all that can be asked for, and from the nodes that hints name, if `peer` makes
+    /// sources of them.
+    pub fn new(sources: Vec<Arc<dyn TransferPlugin>>, peer: Option<PeerSource>) -> Self {
+        let token = CancellationToken::new();
+        let table = Mutex::new(SourceTable::new(random()));
+        let shared = Arc::new(Shared { table, since: Instant::now(), peer, token: token.clone() });
+        for source in sources {
+            lock(&shared.table).add(shared.now(), source);
+        }
+        Self { shared, clock: tokio::sync::Mutex::default(), _end: token.drop_guard() }
+    }
+
+    /// Has the hints' nodes opened that were not named before.
+    fn look_at_hints(&self, context: &Context) {
+        let Some(peer) = &self.shared.peer else { return };
+        let hints = context.hints.borrow().clone();
+        for (node, hint) in hints.iter().filter_map(|hint| Some((node_of(hint)?, hint))) {
+            if Some(node) != context.node {
+                lock(&self.shared.table).hinted(self.shared.now(), node, hint, || peer(node));
+            }
+        }
+        self.shared.perform(context);
+    }
+
+    /// Looks at the clock while any call is under way.
+    async fn keep_time(&self, context: &Context) {
+        let _turn = self.clock.lock().await;
+        loop {
+            let now = self.shared.now();
+            let wake = lock(&self.shared.table).wake(now).map_or(TICK, |wake| wake.saturating_sub(now));
+            tokio::time::sleep(wake.clamp(Duration::from_millis(1), TICK)).await;
+            lock(&self.shared.table).tick(self.shared.now());
+            self.shared.perform(context);
+        }
+    }
+}
+
+impl Shared {
+    fn now(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Does what the table wants done.
+    fn perform(self: &Arc<Self>, context: &Context) {
+        let orders = lock(&self.table).take_orders();
+        for order in orders {
+            match order {
+                Order::Ask { number, source, wants } => {
+                    let (shared, context) = (Arc::clone(self), context.clone());
+                    self.spawn(async move { asking::ask(&shared, number, &source, wants, &context).await });
+                }
+                Order::Cancel { source, tags } => source.cancel_chunks(&tags),
+                Order::Open { number, source } => {
+                    let (shared, context) = (Arc::clone(self), context.clone());
+                    self.spawn(async move { asking::open(&shared, number, &source, &context).await });
+                }
+                Order::End { sink, tag, outcome } => sink.outcome(tag, outcome),
+                Order::Close(source) => {
+                    self.spawn(async move { source.finish("it brought what was wrong").await })
+                }
+            }
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let token = self.token.clone();
+        tokio::spawn(async move {
+            let _ = token.run_until_cancelled(task).await;
+        });
+    }
+
+    fn sources(&self) -> Vec<Arc<dyn TransferPlugin>> {
+        lock(&self.table).sources()
+    }
+}
+
+impl TransferPlugin for Many {
+    fn name(&self) -> &str {
+        "dealer"
+    }
+
+    fn sources(&self) -> usize {
+        self.shared.sources().len()
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.shared.sources().iter().all(|source| source.is_encrypted())
+    }
+
+    fn window(&self) -> u64 {
+        let mut table = lock(&self.shared.table);
+        if let Some(only) = table.only() {
+            return only.window();
+        }
+        table.look_at_windows(self.shared.now());
+        table.window().unwrap_or(FIRST_WINDOW)
+    }
+
+    /// The nearest round trip, and the sums of what came and waits.
+    fn path(&self) -> PathState {
+        let paths = self.shared.sources().into_iter().map(|source| source.path());
+        paths
+            .reduce(|all, path| PathState {
+                round_trip: nearest(all.round_trip, path.round_trip),
+                shortest: nearest(all.shortest, path.shortest),
+                receive_queue: all.receive_queue + path.receive_queue,
+                arrived: all.arrived + path.arrived,
+                is_due: all.is_due || path.is_due,
+            })
+            .unwrap_or_default()
+    }
+
+    /// None while any source is well.
+    fn last_error(&self) -> Option<String> {
+        let mut errors = Vec::new();
+        for source in self.shared.sources() {
+            errors.push(source.last_error()?);
+        }
+        errors.into_iter().next()
+    }
+
+    fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
+        let sources = self.shared.sources();
+        Box::pin(async move {
+            futures_util::future::join_all(sources.iter().map(|source| source.finish(how))).await;
+        })
+    }
+
+    fn report_corrupt(&self, source: &SourceId) {
+        lock(&self.shared.table).corrupt(self.shared.now(), source);
+        self.shared.sources().iter().for_each(|each| each.report_corrupt(source));
+    }
+
+    fn get_descriptors<'a>(
+        &'a self,
+        query: Query,
+        context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        self.look_at_hints(context);
+        Box::pin(async move {
+            let sources = lock(&self.shared.table).by_standing();
+            describing::describe(&sources, query, context, answers).await
+        })
+    }
+
+    fn get_chunks<'a>(
+        &'a self,
+        wants: Vec<Want>,
+        context: &'a Context,
+        sink: Arc<dyn Sink>,
+    ) -> BoxFuture<'a, ()> {
+        self.look_at_hints(context);
+        let only = lock(&self.shared.table).only();
+        Box::pin(async move {
+            // There is nothing to deal out. What is asked so stays with it if others come.
+            if let Some(only) = only {
+                return only.get_chunks(wants, context, sink).await;
+            }
+            let call = lock(&self.shared.table).want(self.shared.now(), wants, sink);
+            let call = GivesUp { shared: Arc::clone(&self.shared), call };
+            self.shared.perform(context);
+            tokio::select! {
+                () = call.call.ended() => {}
+                () = self.keep_time(context) => {}
+            }
+        })
+    }
+
+    fn cancel_chunks(&self, tags: &[Tag]) {
+        if tags.is_empty() {
+            return;
+        }
+        let mut table = lock(&self.shared.table);
+        let cancelled = table.cancel(self.shared.now(), tags);
+        let (owed, sources) = (table.take_cancellations(), table.sources());
+        drop(table);
+        owed.into_iter().for_each(|(source, tags)| source.cancel_chunks(&tags));
+        let dealt: HashSet<Tag> = cancelled.iter().map(|(_, tag)| *tag).collect();
+        cancelled.into_iter().for_each(|(sink, tag)| sink.outcome(tag, Outcome::Cancelled));
+        // Others may have been asked for while there was only one source.
+        let undealt: Vec<Tag> = tags.iter().copied().filter(|tag| !dealt.contains(tag)).collect();
+        if !undealt.is_empty() {
+            sources.iter().for_each(|source| source.cancel_chunks(&undealt));
+        }
+    }
+
+    fn have<'a>(
+        &'a self,
+        oid: Oid,
+        context: &'a Context,
+        ranges: mpsc::Sender<Vec<Range<u64>>>,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Some(first) = self.shared.sources().into_iter().next() {
+                first.have(oid, context, ranges).await;
+            }
+        })
+    }
+}
+
+/// A call that is dropped before its end gives its wants up.
+struct GivesUp {
+    shared: Arc<Shared>,
+    call: Arc<table::DealtCall>,
+}
+
+impl Drop for GivesUp {
+    fn drop(&mut self) {
+        let mut table = lock(&self.shared.table);
+        table.give_up(self.shared.now(), &self.call);
+        let cancelled = table.take_cancellations();
+        drop(table);
+        cancelled.into_iter().for_each(|(source, tags)| source.cancel_chunks(&tags));
+    }
+}
+
+/// The node that a hint of ours names.
+fn node_of(hint: &Hint) -> Option<NodeId> {
+    let ours = Some(hint).filter(|hint| hint.scheme() == direct::SCHEME)?;
+    ours.rest().parse::<PeerAddress>().ok()?.node
+}
+
+/// The shorter one of two times, of which zero is unknown.
+fn nearest(one: Duration, other: Duration) -> Duration {
+    if one.is_zero() || other.is_zero() { one.max(other) } else { one.min(other) }
+}
+
+/// A number for the order among equals; nothing secret depends on it.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}

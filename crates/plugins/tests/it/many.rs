@@ -1,0 +1,224 @@
+//! Several sources of one transfer: what each brings, and what is made of those that stall, lie or have nothing.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+use towpath_content::pieces::{Layout, PieceTree};
+use towpath_content::{Hint, Oid};
+use towpath_link::Identity;
+use towpath_plugins::direct::DirectConfig;
+use towpath_plugins::{Direct, Many};
+use towpath_store::{About, MemoryStore};
+use towpath_transfer::plugin::{Query, Sink};
+use towpath_transfer::want::Proof;
+use towpath_transfer::{
+    BoxFuture, Context, Delivery, Description, FetchError, Outcome, Payload, Session, SourceId,
+    TransferPlugin, Want, WantId,
+};
+
+use crate::support::*;
+
+/// What a source does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// Brings what it is asked for.
+    Honest,
+    /// Brings so many wants and then nothing more.
+    Stalls(u64),
+    /// Brings other bytes.
+    Lies,
+    /// Has nothing.
+    Empty,
+}
+
+/// A source over one object, of so many bytes a second.
+struct Mannered {
+    name: &'static str,
+    data: Vec<u8>,
+    tree: PieceTree,
+    rate: u64,
+    manner: Manner,
+    brought: AtomicU64,
+    line: tokio::sync::Mutex<()>,
+}
+
+impl Mannered {
+    fn new(name: &'static str, data: &[u8], rate: u64, manner: Manner) -> Arc<Self> {
+        let layout = Layout::of(data.len() as u64).unwrap();
+        let value = |index| layout.value(index, &data[range(&layout, index)]);
+        let tree = PieceTree::new(layout, (0..layout.count()).map(value).collect()).unwrap();
+        let data = data.to_vec();
+        let (brought, line) = (AtomicU64::new(0), tokio::sync::Mutex::default());
+        Arc::new(Self { name, data, tree, rate, manner, brought, line })
+    }
+
+    async fn bring(&self, want: &Want, sink: &Arc<dyn Sink>) {
+        let WantId::Piece { layout, index, .. } = want.id else { panic!("only pieces are wanted") };
+        let asked = Instant::now();
+        let mut bytes = self.data[range(&layout, index)].to_vec();
+        let line = self.line.lock().await;
+        tokio::time::sleep(Duration::from_secs_f64(bytes.len() as f64 / self.rate as f64)).await;
+        drop(line);
+        match self.manner {
+            Manner::Empty => return sink.outcome(want.tag, Outcome::NotHere),
+            Manner::Stalls(most) if self.brought.load(Ordering::Relaxed) >= most => {
+                return std::future::pending().await;
+            }
+            Manner::Lies => bytes.iter_mut().for_each(|byte| *byte ^= 1),
+            Manner::Honest | Manner::Stalls(_) => {}
+        }
+        self.brought.fetch_add(1, Ordering::Relaxed);
+        let nodes = self.tree.proof(index..index + 1).unwrap().into();
+        let proof = Some(Arc::new(Proof { run: index..index + 1, nodes }));
+        let (payload, source) = (Payload::Bytes(bytes.into()), SourceId::other(self.name, None));
+        let timing = (asked, Instant::now());
+        sink.deliver(Delivery { tag: want.tag, payload, proof, source, timing, saved: 0 }).await;
+    }
+}
+
+impl TransferPlugin for Mannered {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn window(&self) -> u64 {
+        1 << 20
+    }
+
+    fn get_descriptors<'a>(
+        &'a self,
+        _query: Query,
+        _context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(async move {
+            if self.manner == Manner::Empty {
+                return Err(Outcome::NotHere);
+            }
+            let (about, layout) = (About::default(), Some(self.tree.layout()));
+            let described = Description::Object { about, layout, metadata: Default::default() };
+            answers.send(described).await.map_err(|_| Outcome::Cancelled)
+        })
+    }
+
+    fn get_chunks<'a>(&'a self, wants: Vec<Want>, _: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            for want in wants {
+                self.bring(&want, &sink).await;
+            }
+        })
+    }
+}
+
+fn range(layout: &Layout, index: u64) -> Range<usize> {
+    let range = layout.range(index);
+    range.start as usize..range.end as usize
+}
+
+const MIB: usize = 1 << 20;
+
+fn data(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i / 251 + i) as u8).collect()
+}
+
+fn context(oid: Oid) -> Context {
+    Context { root: oid, node: None, secret: None, hints: watch::channel(Vec::new()).1 }
+}
+
+/// Fetches `data` from sources of these rates and manners. Returns how many pieces each brought, and the seconds.
+async fn fetched(
+    data: &[u8],
+    sources: &[(&'static str, u64, Manner)],
+) -> (Result<(), FetchError>, Vec<u64>, f64) {
+    let made: Vec<_> =
+        sources.iter().map(|&(name, rate, manner)| Mannered::new(name, data, rate, manner)).collect();
+    let plugins = made.iter().map(|source| Arc::clone(source) as Arc<dyn TransferPlugin>).collect();
+    let oid = Oid::of(data);
+    let session = Session::start(Arc::new(Many::new(plugins, None)), context(oid), impatient(LIMIT));
+    let (start, target) = (Instant::now(), Arc::new(Memory::default()));
+    let result = session.fetch(request(oid, None, &target)).await.map(drop);
+    if result.is_ok() {
+        target.expect(data);
+    }
+    let brought = made.iter().map(|source| source.brought.load(Ordering::Relaxed)).collect();
+    (result, brought, start.elapsed().as_secs_f64())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_source_brings_what_it_is_good_for() {
+    let data = data(24 * MIB);
+    let (result, brought, _) =
+        fetched(&data, &[("fast", 12 << 20, Manner::Honest), ("slow", 4 << 20, Manner::Honest)]).await;
+    result.unwrap();
+    let share = brought[1] as f64 / brought.iter().sum::<u64>() as f64;
+    assert!((0.1..0.45).contains(&share), "{brought:?}: a quarter is right");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_stalls_holds_up_nothing() {
+    let data = data(24 * MIB);
+    let (result, brought, _) =
+        fetched(&data, &[("stalls", 8 << 20, Manner::Stalls(5)), ("goes on", 8 << 20, Manner::Honest)]).await;
+    result.unwrap();
+    assert!(brought[1] >= 24 * 4 - 5, "{brought:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_liar_is_not_asked_for_long() {
+    let data = data(16 * MIB);
+    let (result, brought, _) =
+        fetched(&data, &[("lies", 64 << 20, Manner::Lies), ("true", 16 << 20, Manner::Honest)]).await;
+    result.unwrap();
+    assert!(brought[0] < brought[1] / 2, "{brought:?}");
+}
+
+#[tokio::test]
+async fn what_no_source_has_is_said_at_once() {
+    let data = data(2 * MIB);
+    let (result, ..) =
+        fetched(&data, &[("one", 1 << 30, Manner::Empty), ("two", 1 << 30, Manner::Empty)]).await;
+    assert!(matches!(result, Err(FetchError::Ended(Outcome::NotHere))), "{result:?}");
+}
+
+#[tokio::test]
+async fn one_that_has_it_is_enough() {
+    let data = data(2 * MIB);
+    let (result, brought, _) =
+        fetched(&data, &[("none", 1 << 30, Manner::Empty), ("all", 1 << 30, Manner::Honest)]).await;
+    result.unwrap();
+    assert!(brought[0] == 0 && brought[1] >= 8, "{brought:?}");
+}
+
+/// A ticket's issuer and another holder, which a hint names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_a_hint_names_is_asked_beside_the_issuer() {
+    let data = data(64 * MIB);
+    let stores = [(); 2].map(|()| Arc::new(MemoryStore::new()));
+    let oid = Oid::of(&data);
+    for store in &stores {
+        assert_eq!(put(store, &data, &About::default()), oid);
+    }
+    let [issuer, holder] = stores;
+    let (issuer, holder) = (serve(issuer, &[oid]).await, serve(holder, &[oid]).await);
+    let hinted = format!("tow://{}@{}", holder.node, holder.address);
+    let context = issuer.context(oid);
+    let mut hints = context.hints.borrow().clone();
+    hints.push(Hint::new(hinted, 0, 1).unwrap());
+    let context = Context { hints: watch::channel(hints).1, ..context };
+    let identity = Identity::generate().unwrap();
+    let dial = move || Direct::new(identity.clone(), DirectConfig::default(), None);
+    let first: Arc<dyn TransferPlugin> = Arc::new(dial());
+    let many = Many::new(vec![first], Some(Box::new(move |node| Arc::new(dial().to(node)))));
+    let session = Session::start(Arc::new(many), context, impatient(LIMIT));
+    let target = Arc::new(Memory::default());
+    session.fetch(request(oid, None, &target)).await.unwrap();
+    target.expect(&data);
+    let by_source = session.progress().snapshot().by_source;
+    for node in [issuer.node, holder.node] {
+        let brought = by_source.get(&SourceId::peer(node)).copied().unwrap_or(0);
+        assert!(brought > 0, "{by_source:?}");
+    }
+}
