@@ -31,7 +31,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use towpath_files::display_name;
-use towpath_plugins::registry::{Node, default_tree};
+use towpath_plugins::registry::{Node, Registry, default_tree};
 use towpath_store::CachePolicy;
 
 pub use home::{Home, NoHome};
@@ -85,17 +85,17 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a file. `None` if there is none.
-    pub fn load(file: &Path) -> Result<Option<Self>, ConfigError> {
+    /// Reads a file, in which `plugins` may be named. `None` if there is none.
+    pub fn load(file: &Path, plugins: &Registry) -> Result<Option<Self>, ConfigError> {
         match read(file) {
-            Ok(text) => Self::parse(file, &text?).map(Some),
+            Ok(text) => Self::parse(file, &text?, plugins).map(Some),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(ConfigError::of_file(file, &format!("can't be read: {error}"))),
         }
     }
 
     /// Understands the text of `file`.
-    pub fn parse(file: &Path, text: &str) -> Result<Self, ConfigError> {
+    pub fn parse(file: &Path, text: &str, plugins: &Registry) -> Result<Self, ConfigError> {
         let source = ConfigSource::new(file, text);
         let mut top = source.parse()?;
         let config = Self {
@@ -104,7 +104,7 @@ impl Config {
             processors: section(&mut top, "processors")?,
             metrics: section(&mut top, "metrics")?,
             plugins: match top.table("plugins")? {
-                Some(table) => plugins::read(table)?,
+                Some(table) => plugins::read(table, plugins)?,
                 None => default_tree(),
             },
             general: General::read(&mut top)?,
@@ -202,7 +202,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn parse(text: &str) -> Result<Config, String> {
-        Config::parse(Path::new("c.toml"), text).map_err(|error| error.to_string())
+        Config::parse(Path::new("c.toml"), text, &Registry::default()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
             ("limits = 3", "c.toml:1: limits: 3 is not a table; write [limits] above its fields"),
             (
                 "\n\n[plugins]\nplugin = \"multipath\"",
-                "c.toml:4: plugins.plugin: this build has no plugin 'multipath'; it has: adaptive, cascade, direct, local, \
+                "c.toml:4: plugins.plugin: this build has no plugin 'multipath'; it has: adaptive, cascade, dealer, direct, local, \
                  takeover",
             ),
             (
@@ -289,7 +289,7 @@ mod tests {
             ),
             (
                 "[plugins]\nconnections = 1",
-                "c.toml:1: plugins: says no 'plugin'; this build has: adaptive, cascade, direct, local, takeover",
+                "c.toml:1: plugins: says no 'plugin'; this build has: adaptive, cascade, dealer, direct, local, takeover",
             ),
             (
                 "[plugins]\nplugin = \"cascade\"\nof = [\n  { plugin = \"local\" },\n  { plugin = \"direct\", connections = 99 },\n]",
@@ -325,24 +325,29 @@ mod tests {
     fn only_a_file_of_the_users_own_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("config.toml");
-        assert_eq!(Config::load(&file).unwrap(), None);
+        assert_eq!(Config::load(&file, &Registry::default()).unwrap(), None);
         std::fs::write(&file, "grace = 3\n").unwrap();
-        assert_eq!(Config::load(&file).unwrap().unwrap().general.grace, ConfigSeconds(3));
+        assert_eq!(
+            Config::load(&file, &Registry::default()).unwrap().unwrap().general.grace,
+            ConfigSeconds(3)
+        );
         let set = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
         };
         set(&file, 0o646);
-        let error = Config::load(&file).unwrap_err().to_string();
+        let error = Config::load(&file, &Registry::default()).unwrap_err().to_string();
         assert!(error.contains("config.toml") && error.contains("chmod go-w"), "{error}");
         set(&file, 0o644);
         // Writers of its folder may put another file there; where that is sticky they may not.
         for (mode, is_refused) in [(0o777, true), (0o702, true), (0o1777, false), (0o700, false)] {
             set(dir.path(), mode);
-            assert_eq!(Config::load(&file).is_err(), is_refused, "{mode:o}");
+            assert_eq!(Config::load(&file, &Registry::default()).is_err(), is_refused, "{mode:o}");
         }
         std::fs::write(&file, [b'a', 0xff]).unwrap();
-        assert!(Config::load(&file).unwrap_err().to_string().contains("UTF-8"));
-        assert!(Config::load(dir.path()).unwrap_err().to_string().contains("not a file"));
+        assert!(Config::load(&file, &Registry::default()).unwrap_err().to_string().contains("UTF-8"));
+        assert!(
+            Config::load(dir.path(), &Registry::default()).unwrap_err().to_string().contains("not a file")
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use towpath_plugins::registry::{Field, FieldKind, Node, PLUGINS, Plugin, SettingValue, by_name};
+use towpath_plugins::registry::{Field, FieldKind, Node, Plugin, Registry, SettingValue};
 
 use super::source::{ConfigError, ConfigTable, GivenValue};
 use super::value::{number_within, shown};
@@ -12,12 +12,12 @@ use super::value::{number_within, shown};
 const PLUGIN: &str = "plugin";
 
 /// Understands a table and those in it.
-pub(super) fn read(mut table: ConfigTable<'_>) -> Result<Node, ConfigError> {
-    let plugin = named(&mut table)?;
+pub(super) fn read(mut table: ConfigTable<'_>, plugins: &Registry) -> Result<Node, ConfigError> {
+    let plugin = named(&mut table, plugins)?;
     let mut settings = BTreeMap::new();
     for field in plugin.fields {
         if let Some(given) = table.take(field.name) {
-            settings.insert(field.name, setting(field, given)?);
+            settings.insert(field.name, setting(field, given, plugins)?);
         }
     }
     let node = plugin.node(settings).map_err(|field| {
@@ -28,8 +28,8 @@ pub(super) fn read(mut table: ConfigTable<'_>) -> Result<Node, ConfigError> {
     Ok(node)
 }
 
-fn named(table: &mut ConfigTable<'_>) -> Result<&'static Plugin, ConfigError> {
-    let there_are = PLUGINS.iter().map(|plugin| plugin.name).collect::<Vec<_>>().join(", ");
+fn named(table: &mut ConfigTable<'_>, plugins: &Registry) -> Result<&'static Plugin, ConfigError> {
+    let there_are = plugins.iter().map(|plugin| plugin.name).collect::<Vec<_>>().join(", ");
     let Some(given) = table.take(PLUGIN) else {
         return Err(table.error(&format!("says no '{PLUGIN}'; this build has: {there_are}")));
     };
@@ -38,7 +38,8 @@ fn named(table: &mut ConfigTable<'_>) -> Result<&'static Plugin, ConfigError> {
             format!("{} is not the name of a plugin; this build has: {there_are}", shown(&given.value));
         return Err(given.error(&problem));
     };
-    by_name(name)
+    plugins
+        .by_name(name)
         .ok_or_else(|| given.error(&format!("this build has no plugin '{name}'; it has: {there_are}")))
 }
 
@@ -54,22 +55,39 @@ fn known(plugin: &Plugin) -> String {
 pub(super) fn right(kind: FieldKind) -> String {
     match kind {
         FieldKind::Number { least, most, .. } => format!("a whole number from {least} to {most}"),
+        FieldKind::Seconds { least, most, .. } => format!("seconds, a whole number from {least} to {most}"),
+        FieldKind::Text { .. } => "a text, as in \"words\"".into(),
+        FieldKind::Texts => "a list of texts, as in [\"words\"]".into(),
+        FieldKind::Path => "a path, as in \"/media/stick\"".into(),
         FieldKind::Plugin => "a plugin, as in { plugin = \"local\" }".into(),
         FieldKind::Plugins => "a list of plugins, as in [{ plugin = \"local\" }]".into(),
     }
 }
 
-fn setting(field: &Field, given: GivenValue<'_>) -> Result<SettingValue, ConfigError> {
+fn setting(field: &Field, given: GivenValue<'_>, plugins: &Registry) -> Result<SettingValue, ConfigError> {
     match field.kind {
         FieldKind::Number { least, most, .. } => {
             let number = number_within(&given.value, least, most);
             number.map(SettingValue::Number).map_err(|problem| given.error(&problem))
         }
-        FieldKind::Plugin => child(field, given).map(SettingValue::Plugin),
+        FieldKind::Seconds { least, most, .. } => {
+            let seconds = number_within(&given.value, least, most);
+            seconds.map(SettingValue::Seconds).map_err(|problem| given.error(&problem))
+        }
+        FieldKind::Text { .. } => text(&given).map(SettingValue::Text).ok_or_else(|| wrong(field, &given)),
+        FieldKind::Path => {
+            text(&given).map(|path| SettingValue::Path(path.into())).ok_or_else(|| wrong(field, &given))
+        }
+        FieldKind::Texts => {
+            let list = given.value.as_array().ok_or_else(|| wrong(field, &given))?;
+            let texts = list.iter().map(|one| one.get_ref().as_str().map(str::to_owned));
+            texts.collect::<Option<_>>().map(SettingValue::Texts).ok_or_else(|| wrong(field, &given))
+        }
+        FieldKind::Plugin => child(field, given, plugins).map(SettingValue::Plugin),
         FieldKind::Plugins => match given.value.as_array() {
             Some(list) if !list.is_empty() => {
                 let members = given.into_list().map_err(|given| wrong(field, &given))?;
-                let nodes = members.into_iter().map(|member| child(field, member));
+                let nodes = members.into_iter().map(|member| child(field, member, plugins));
                 Ok(SettingValue::Plugins(nodes.collect::<Result<_, _>>()?))
             }
             _ => Err(wrong(field, &given)),
@@ -77,8 +95,12 @@ fn setting(field: &Field, given: GivenValue<'_>) -> Result<SettingValue, ConfigE
     }
 }
 
-fn child(field: &Field, given: GivenValue<'_>) -> Result<Node, ConfigError> {
-    read(given.into_table().map_err(|given| wrong(field, &given))?)
+fn text(given: &GivenValue<'_>) -> Option<String> {
+    given.value.as_str().map(str::to_owned)
+}
+
+fn child(field: &Field, given: GivenValue<'_>, plugins: &Registry) -> Result<Node, ConfigError> {
+    read(given.into_table().map_err(|given| wrong(field, &given))?, plugins)
 }
 
 fn wrong(field: &Field, given: &GivenValue<'_>) -> ConfigError {

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write};
 
-use towpath_plugins::registry::{FieldKind, Node, PLUGINS, SettingValue};
+use towpath_plugins::registry::{FieldKind, Node, Registry, SettingValue};
 
 use super::Config;
 use super::plugins::right;
@@ -48,7 +48,13 @@ impl fmt::Display for Config {
 /// `plugin = "local"` and the settings, each as a line.
 fn plugin_fields(node: &Node) -> Vec<String> {
     let setting = |(name, value): (&&str, &SettingValue)| match value {
-        SettingValue::Number(number) => format!("{name} = {number}"),
+        SettingValue::Number(number) | SettingValue::Seconds(number) => format!("{name} = {number}"),
+        SettingValue::Text(text) => format!("{name} = {}", quoted(text)),
+        SettingValue::Path(path) => format!("{name} = {}", quoted(&path.to_string_lossy())),
+        SettingValue::Texts(texts) => {
+            let texts: Vec<_> = texts.iter().map(|text| quoted(text)).collect();
+            format!("{name} = [{}]", texts.join(", "))
+        }
         SettingValue::Plugin(node) => format!("{name} = {}", inline(node)),
         SettingValue::Plugins(nodes) => {
             let nodes: Vec<_> = nodes.iter().map(inline).collect();
@@ -79,12 +85,19 @@ pub fn reference() -> String {
     }
     heading(&mut text, "Plugins of this version");
     text += "| plugin | field | takes | default | what it does |\n|---|---|---|---|---|\n";
-    for plugin in PLUGINS {
+    for plugin in Registry::default().iter() {
         let _ = writeln!(text, "| `{}` | | | | {} |", plugin.name, plugin.about);
         for field in plugin.fields {
             let default = match field.kind {
-                FieldKind::Number { default, .. } => format!("`{default}`"),
-                FieldKind::Plugin | FieldKind::Plugins => "must be given".into(),
+                FieldKind::Number { default, .. } | FieldKind::Seconds { default, .. } => {
+                    format!("`{default}`")
+                }
+                FieldKind::Text { default: Some(default) } => format!("`{}`", quoted(default)),
+                FieldKind::Texts => "`[]`".into(),
+                FieldKind::Text { default: None }
+                | FieldKind::Path
+                | FieldKind::Plugin
+                | FieldKind::Plugins => "must be given".into(),
             };
             let _ = writeln!(
                 text,
@@ -153,7 +166,8 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     fn parse(text: &str) -> Config {
-        Config::parse(Path::new("shown.toml"), text).unwrap_or_else(|error| panic!("{error}:\n{text}"))
+        Config::parse(Path::new("shown.toml"), text, &Registry::default())
+            .unwrap_or_else(|error| panic!("{error}:\n{text}"))
     }
 
     fn repository(file: &str) -> PathBuf {

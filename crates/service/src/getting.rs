@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 use towpath_api::{ApiError, Event, GetRequest, Progress, Summary};
+use towpath_content::hint::PeerAddress;
 use towpath_content::live::Statement;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Enclosed;
@@ -256,7 +257,10 @@ impl GetUnderWay {
     /// Nobody said no, and nobody said yes. Nothing of an object that only this machine may have.
     pub(crate) fn unanswered(&self) -> Option<String> {
         let hints = self.context.hints.borrow();
-        let mut addresses = hints.iter().map(|hint| hint.rest());
+        let mut addresses = hints.iter().map(|hint| match hint.rest().parse::<PeerAddress>() {
+            Ok(peer) => peer.address,
+            Err(_) => hint.rest().to_owned(),
+        });
         let first = addresses.next()?;
         Some(match addresses.count() {
             0 => format!("no answer from {first}"),

@@ -85,3 +85,4 @@ pub use put_source::PutSource;
 pub use state::{Options, Service};
 pub use towpath_files::metadata::is_root;
 pub use towpath_files::{display_name, display_text, filter};
+pub use towpath_plugins::registry::{Plugin, Registry};

@@ -117,8 +117,10 @@ impl Daemon {
     fn configuration(&self, context: &Context) -> Result<Config, ApiError> {
         let wrong = |error: ConfigError| ApiError::new(ErrorKind::Usage, error.to_string());
         let mut config = match &self.config {
-            None => Config::load(context.home.config_file()).map_err(wrong)?.unwrap_or_default(),
-            Some(file) => Config::load(file).map_err(wrong)?.ok_or_else(|| {
+            None => {
+                Config::load(context.home.config_file(), &context.plugins).map_err(wrong)?.unwrap_or_default()
+            }
+            Some(file) => Config::load(file, &context.plugins).map_err(wrong)?.ok_or_else(|| {
                 let message = format!("there is no configuration at {}", file.display());
                 ApiError::new(ErrorKind::NotFound, message)
             })?,

@@ -36,8 +36,8 @@ use towpath_api::{Api, ApiError, Client, ErrorKind};
 use towpath_config::{Config, Switch, parse_bytes};
 use towpath_config::{Home, NoHome};
 use towpath_confinement::{self as confinement, ConfinementError};
-use towpath_service::InProcess;
 use towpath_service::copy::{self, CopyError};
+use towpath_service::{InProcess, Registry};
 use towpath_service::{Options, Service};
 use towpath_words as words;
 
@@ -109,6 +109,8 @@ enum Command {
 /// Context of a command.
 pub struct Context {
     home: Home,
+    /// Plugins that a configuration may name.
+    plugins: Registry,
     output: Arc<Output>,
     verbose: u8,
     log: Log,
@@ -124,7 +126,7 @@ impl Context {
 
     /// The configuration of this home.
     fn configured(&self) -> Result<Config, ApiError> {
-        let configured = Config::load(self.home.config_file());
+        let configured = Config::load(self.home.config_file(), &self.plugins);
         let configured = configured.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
         Ok(configured.unwrap_or_default())
     }
@@ -154,7 +156,7 @@ impl Context {
 }
 
 /// Runs a command to its end.
-pub fn run(arguments: Arguments) -> ExitCode {
+pub fn run(arguments: Arguments, plugins: Registry) -> ExitCode {
     let Arguments { command, common } = arguments;
     // To them the first -v is that names are printed.
     let tells_names = matches!(command, Command::Cp(_) | Command::Sync(_));
@@ -189,7 +191,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Err(error) => return output.error(&error),
     };
     let (verbose, signals) = (common.verbose, Signals::new());
-    let context = Context { home, output: Arc::clone(&output), verbose, log, inherited, signals };
+    let context = Context { home, plugins, output: Arc::clone(&output), verbose, log, inherited, signals };
     let result = match command {
         // These confine themselves before there are threads.
         Command::Daemon(daemon) => daemon.run(&context),
