@@ -8,6 +8,7 @@
 //! * Files are hashed when they are first asked about and remembered by size and modification
 //!   time. A file that changes is hashed anew; one that changes while it is read is "source
 //!   changed", for which nobody is blamed.
+//! * [`PLUGIN`] is how a program and its configuration know it (`examples/tow_with_plugins`).
 //! * `tests/conformance.rs` passes the examination of the seam in some thirty lines.
 //! * `src/main.rs` puts it into a session: `cargo run -p towpath-directory-plugin -- DIR OID OUT`.
 //!
@@ -25,11 +26,23 @@ use std::time::{Instant, SystemTime};
 use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, PieceTree};
+use towpath_plugins::registry::{Field, FieldKind, Plugin};
 use towpath_store::About;
 use towpath_transfer::plugin::{Query, Sink};
 use towpath_transfer::want::{Payload, Proof};
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Outcome, SourceId, TransferPlugin, Want, WantId,
+};
+
+/// The plugin as `directory`, for `towpath_cli::run` and the configuration: `{ plugin = "directory", path = "/media/stick" }`.
+pub static PLUGIN: Plugin = Plugin {
+    name: "directory",
+    scheme: None,
+    about: "Uses the files of one directory.",
+    fields: &[Field { name: "path", kind: FieldKind::Path, about: "The directory." }],
+    build: |node, builder| {
+        builder.local(Arc::new(DirectoryPlugin::new(node.path("path").unwrap_or(Path::new(".")))))
+    },
 };
 
 /// Reading is quick: a few pieces keep it busy.
@@ -52,7 +65,7 @@ impl DirectoryPlugin {
 
 impl TransferPlugin for DirectoryPlugin {
     fn name(&self) -> &str {
-        "directory"
+        PLUGIN.name
     }
 
     fn window(&self) -> u64 {
