@@ -210,8 +210,9 @@ impl Store for MemoryStore {
             let about = object.about.clone();
             return Ok(Availability { state, layout, pieces: some_run(layout.count()), about });
         }
-        let (layout, pieces) = self.notices.partial(oid).ok_or(StoreError::NotHere)?.available();
-        Ok(Availability { state: State::Partial, layout, pieces, about: About::default() })
+        let partial = self.notices.partial(oid).ok_or(StoreError::NotHere)?;
+        let (layout, pieces) = partial.available();
+        Ok(Availability { state: State::Partial, layout, pieces, about: partial.about() })
     }
 
     fn version(&self, oid: &Oid) -> u64 {

@@ -101,6 +101,10 @@ pub enum Descriptors {
 pub trait Partial: Send + Sync {
     /// Pieces that can be read now, and the object's layout.
     fn available(&self) -> (Layout, Vec<Range<u64>>);
+    /// What its source says of it.
+    fn about(&self) -> About {
+        About::default()
+    }
     /// The proof of a run; `NotYet` unless all that it needs is known.
     fn proof(&self, run: Range<u64>) -> Result<Vec<u8>, StoreError>;
     /// Puts piece `index` behind what `buf` holds.

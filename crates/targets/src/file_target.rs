@@ -9,7 +9,7 @@ use std::sync::Arc;
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_files::{FileBody, FileError};
-use towpath_store::About;
+use towpath_store::{About, Store};
 use towpath_transfer::Target;
 use towpath_transfer::following::BaseReader;
 
@@ -30,6 +30,11 @@ pub trait TargetFile: Send + Sync {
     /// Refuses to become as long as this.
     fn check_size(&self, _end: u64) -> Result<(), FileError> {
         Ok(())
+    }
+
+    /// Store in which its pieces are announced as they come; `None` if nobody else may read them.
+    fn announces(&self) -> Option<Arc<dyn Store>> {
+        None
     }
 
     /// True if runs of zeros become holes.
@@ -81,6 +86,10 @@ impl<F: TargetFile> Target for FileTarget<F> {
 
     fn existing(&self) -> Vec<Range<u64>> {
         self.partial().existing()
+    }
+
+    fn announces(&self) -> Option<Arc<dyn Store>> {
+        self.0.announces()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::{Metadata, Time};
 use towpath_files::metadata::umask;
 use towpath_files::{FileBody, FileError, Overwrite, Policy, SingleFile, of_file};
-use towpath_store::{About, DiskStore};
+use towpath_store::{About, DiskStore, Store};
 
 use crate::file_target::TargetFile;
 use crate::index_record::remember;
@@ -24,17 +24,18 @@ pub const DEFAULT_MODE: u32 = 0o644;
 pub struct GetFile {
     path: PathBuf,
     record: Record,
-    store: std::sync::Arc<DiskStore>,
+    store: Arc<DiskStore>,
     file: Mutex<Option<SingleFile>>,
     /// The temporary's name, once there is one.
     temp: Mutex<Option<String>>,
     partial: PartialFile,
     about: Mutex<About>,
+    is_announced: bool,
 }
 
 impl GetFile {
     /// A target for `path`; goes on with what `record` says was left.
-    pub fn new(path: &Path, record: Record, store: std::sync::Arc<DiskStore>) -> Self {
+    pub fn new(path: &Path, record: Record, store: Arc<DiskStore>) -> Self {
         Self {
             path: path.into(),
             record,
@@ -43,7 +44,14 @@ impl GetFile {
             temp: Mutex::default(),
             partial: PartialFile::default(),
             about: Mutex::default(),
+            is_announced: false,
         }
+    }
+
+    /// Others may read it from the store while it comes.
+    #[must_use]
+    pub fn announced(self, is_announced: bool) -> Self {
+        Self { is_announced, ..self }
     }
 
     /// The error behind a failed write, with its path; that of its temporary means nothing to people.
@@ -97,6 +105,10 @@ impl TargetFile for GetFile {
         if *about != About::default() {
             self.set_about(about);
         }
+    }
+
+    fn announces(&self) -> Option<Arc<dyn Store>> {
+        self.is_announced.then(|| Arc::clone(&self.store) as Arc<dyn Store>)
     }
 
     fn stage(&self, size: Option<u64>) -> Result<(FileBody, Vec<Range<u64>>), FileError> {

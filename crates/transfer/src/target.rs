@@ -2,10 +2,11 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
-use towpath_store::About;
+use towpath_store::{About, Store};
 
 use crate::following::BaseReader;
 
@@ -34,6 +35,12 @@ pub trait Target: Send + Sync {
     /// a claim until the pieces that they fill are checked.
     fn is_read_early(&self) -> bool {
         false
+    }
+
+    /// Store in which its pieces are announced as they come, so that others may read them before it is complete; `None` if
+    /// nobody may.
+    fn announces(&self) -> Option<Arc<dyn Store>> {
+        None
     }
 
     /// Reads back bytes that were written, or lie in [`Self::existing`] if that is in the target itself.

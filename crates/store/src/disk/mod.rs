@@ -113,8 +113,9 @@ impl Store for DiskStore {
             let pieces = some_run(layout.count());
             return Ok(Availability { state: State::Complete, layout, pieces, about: known.about });
         }
-        let (layout, pieces) = self.core.notices.partial(oid).ok_or(StoreError::NotHere)?.available();
-        Ok(Availability { state: State::Partial, layout, pieces, about: About::default() })
+        let partial = self.core.notices.partial(oid).ok_or(StoreError::NotHere)?;
+        let (layout, pieces) = partial.available();
+        Ok(Availability { state: State::Partial, layout, pieces, about: partial.about() })
     }
 
     fn version(&self, oid: &Oid) -> u64 {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
+use super::announced::Announced;
 use super::comparing::Comparison;
 use super::requests::{RecipeRequest, Sampled};
 use super::{OnDone, RecipeClaim};
@@ -47,6 +48,8 @@ pub(super) struct Active {
     pub(super) phase: ObjectPhase,
     pub(super) on_done: OnDone,
     pub(super) question: CancellationToken,
+    /// The pieces that are there are announced, if others may read them.
+    pub(super) announced: Option<Announced>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -97,8 +100,14 @@ impl Active {
             phase: ObjectPhase::Describing,
             on_done,
             question,
+            announced: None,
             _permit: permit,
         }
+    }
+
+    /// A piece is there, checked.
+    pub(super) fn has_piece(&self, index: u64) {
+        self.announced.iter().for_each(|announced| announced.grew(index));
     }
 
     /// Tells the target of bytes that are there from its front on.

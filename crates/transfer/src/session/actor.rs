@@ -13,6 +13,7 @@ use towpath_content::pieces::Layout;
 use towpath_store::About;
 
 use super::active::{Active, ObjectPhase};
+use super::announced::Announced;
 use super::calls::PluginCalls;
 use super::entries::EntryLedger;
 use super::entry_calls::EntryCalls;
@@ -315,12 +316,18 @@ impl Actor {
             Err(why) => return self.table.finish(key, Err(FetchError::Write(why))),
         };
         existing.into_iter().for_each(|range| active.existing.insert(range));
+        active.announced = Announced::new(&active.object);
+        let is_announced = active.announced.is_some();
         let count = active.object.layout().map_or(0, |layout| layout.count());
         if count > 1 && (!active.existing.is_empty() || active.recipe.is_some()) {
             active.phase = ObjectPhase::Proving;
             return self.ask_about(key, Some(0..count));
         }
         active.phase = ObjectPhase::Fetching;
+        if is_announced {
+            // Whoever reads a piece needs its proof, which takes all values.
+            self.ask_about(key, Some(0..count));
+        }
         self.plan(key);
     }
 

@@ -104,6 +104,7 @@ impl ObjectTable {
         };
         active.comparison.compared(len, len - missing, now);
         if good {
+            active.has_piece(index);
             let fresh: u64 =
                 self.ledger.coverage().gaps(key, &range).iter().map(|gap| gap.end - gap.start).sum();
             self.progress.kept(fresh);

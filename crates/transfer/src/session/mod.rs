@@ -34,6 +34,7 @@
 
 mod active;
 mod actor;
+mod announced;
 mod calls;
 mod comparing;
 mod entries;

@@ -142,7 +142,9 @@ impl ObjectTable {
             self.recheck(key, index);
             return false;
         }
-        if !good {
+        if good {
+            active.has_piece(index);
+        } else {
             let range = active.object.piece_range(index);
             self.distrust(key, index, range);
         }

@@ -104,8 +104,12 @@ impl ObjectTable {
             self.progress.came(source, came, done.fresh - (once - came), zeros);
             self.progress.kept(once - came);
         }
-        if matches!(want.id, WantId::Piece { .. }) && want.part.is_none() {
-            self.meter.came(want.id.len());
+        if let WantId::Piece { index, .. } = want.id {
+            if want.part.is_none() {
+                self.meter.came(want.id.len());
+            }
+            let filled = done.filled.iter().filter_map(|position| self.objects.get(&position.object));
+            filled.for_each(|active| active.has_piece(index));
         }
         if whole {
             done.filled.iter().for_each(|position| self.whole(position.object, want.id.len()));
