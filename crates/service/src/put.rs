@@ -68,7 +68,7 @@ pub async fn share(service: &Arc<Service>, source: PutSource) -> Result<SharedPu
     let known = service.shares.find(&source.key());
     let plan = plan(service, source, known, Boundaries::default()).await?;
     service.grants.share(plan.share.oid, plan.share.secret);
-    service.fetches.name(plan.share.oid, &plan.about.name);
+    service.door.fetches.name(plan.share.oid, &plan.about.name);
     if let Err(error) = service.shares.keep(&plan.source.key(), &plan.share) {
         tracing::warn!(%error, "the ticket can't be kept for next time");
     }

@@ -402,8 +402,8 @@ mod tests {
             |name: &str| Service::open(Home::under(&folder.path().join(name)), Options::default()).unwrap();
         let (sender, receiver) = (service("sender"), service("receiver"));
         let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        sender.listen(b"test", &[loopback]).await.unwrap();
-        sender.accept_peers();
+        sender.door.listen(b"test", &[loopback]).await.unwrap();
+        sender.door.open();
         // It has both, and serves the other one to somebody else.
         let shared = sender.share(source(folder.path(), &["tree"], &[]).unwrap()).await.unwrap();
         shared.reading.await.unwrap().unwrap();

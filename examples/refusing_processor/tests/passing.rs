@@ -38,8 +38,8 @@ impl Pair {
         let sender = service(&folder.path().join("sender"), sender);
         let receiver = service(&folder.path().join("receiver"), receiver);
         let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        sender.listen(b"test", &[loopback]).await.unwrap();
-        sender.accept_peers();
+        sender.door().listen(b"test", &[loopback]).await.unwrap();
+        sender.door().open();
         Self { folder, sender, receiver }
     }
 

@@ -129,8 +129,8 @@ impl PutCommand {
             return Ok(ExitCode::SUCCESS);
         }
         let service = context.embedded(Options::default())?;
-        service.listen(STREAM_PORT, self.listen.as_slice()).await?;
-        service.accept_peers();
+        service.door().listen(STREAM_PORT, self.listen.as_slice()).await?;
+        service.door().open();
         self.serve_stream(context, service, input, ticket, interrupts).await
     }
 
@@ -142,7 +142,7 @@ impl PutCommand {
         ticket: mpsc::Sender<PutReply>,
         mut interrupts: Interrupts,
     ) -> Result<ExitCode, ApiError> {
-        let (mut fetches, output) = (service.watch_fetches(), Arc::clone(&context.output));
+        let (mut fetches, output) = (service.door().watch_fetches(), Arc::clone(&context.output));
         let showing = tokio::spawn(async move {
             while let Some(fetch) = fetches.recv().await {
                 output.event(&fetch);
@@ -156,7 +156,7 @@ impl PutCommand {
         let Some(Ok(put)) = put else {
             // It was given up: whoever follows it gets that event first.
             tokio::select! {
-                () = service.take_leave() => {}
+                () = service.door().take_leave() => {}
                 () = interrupts.next() => {}
             }
             showing.abort();
@@ -201,7 +201,7 @@ impl PutCommand {
     /// Without a daemon all is read before the end, so that the daemon finds it complete.
     async fn record(&self, context: &Context, paths: &[PathBuf]) -> Result<u64, ApiError> {
         let service = context.embedded(Options::default())?;
-        service.listen(super::daemon::PORT, self.listen.as_slice()).await?;
+        service.door().listen(super::daemon::PORT, self.listen.as_slice()).await?;
         let source = PutSource::new(paths, &self.filters.lines, self.name.clone())?;
         let source = source.telling(self.metadata.told());
         let (reply, left_out) = service.put_and_wait(source).await?;
