@@ -49,22 +49,6 @@ impl Service {
         }
     }
 
-    /// Serves what `source` names until the service ends, under the same ticket as last time if it has not
-    /// changed. The ticket comes at once; the returned handle completes when all has been read.
-    pub async fn share(self: &Arc<Self>, source: PutSource) -> Result<put::SharedPut, ApiError> {
-        put::share(self, source).await
-    }
-
-    /// Puts paths and returns when all of it has been read, with the paths that were left out and why.
-    pub async fn put_and_wait(
-        self: &Arc<Self>,
-        source: PutSource,
-    ) -> Result<(PutReply, Vec<(String, String)>), ApiError> {
-        let put::SharedPut { reading, mut failures, .. } = put::put(self, source, Holder::Pinned).await?;
-        let read = reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
-        Ok((read, std::iter::from_fn(|| failures.try_recv().ok()).collect()))
-    }
-
     /// Keeps the directories that are configured in the index. Never ends.
     pub async fn keep_indexed(self: Arc<Self>) {
         let reconfigured = Arc::clone(&self.reconfigured);
@@ -229,7 +213,7 @@ async fn share(
     let source = source.telling(request.metadata);
     service.door.listen(source.key().as_os_str().as_bytes(), request.listen.as_slice()).await?;
     let mut fetches = service.door.watch_fetches();
-    let mut shared = service.share(source).await?;
+    let mut shared = put::share(service, source).await?;
     service.door.open();
     let _ = events.send(Event::Ticket(shared.reply)).await;
     let mut reading = Some(shared.reading);

@@ -75,13 +75,8 @@ pub async fn share(service: &Arc<Service>, source: PutSource) -> Result<SharedPu
     start_and_show(service, plan).await
 }
 
-/// Puts paths, to be held by `holder`. Returns when the ticket is known; what is still to be read
-/// goes on in the background.
-pub async fn put(service: &Arc<Service>, source: PutSource, holder: Holder) -> Result<SharedPut, ApiError> {
-    put_cut(service, source, holder, Boundaries::default()).await
-}
-
-/// The same with chunks as the application wants them.
+/// Puts paths, to be held by `holder`, with chunks as the application wants them. Returns when the ticket is known; what is
+/// still to be read goes on in the background.
 async fn put_cut(
     service: &Arc<Service>,
     source: PutSource,

@@ -405,9 +405,12 @@ mod tests {
         sender.door.listen(b"test", &[loopback]).await.unwrap();
         sender.door.open();
         // It has both, and serves the other one to somebody else.
-        let shared = sender.share(source(folder.path(), &["tree"], &[]).unwrap()).await.unwrap();
+        let shared =
+            crate::put::share(&sender, source(folder.path(), &["tree"], &[]).unwrap()).await.unwrap();
         shared.reading.await.unwrap().unwrap();
-        let filtered = sender.share(source(folder.path(), &["tree"], &["- private"]).unwrap()).await.unwrap();
+        let filtered = crate::put::share(&sender, source(folder.path(), &["tree"], &["- private"]).unwrap())
+            .await
+            .unwrap();
         let whole = filtered.reading.await.unwrap().unwrap();
         assert_ne!(whole.ticket, shared.reply.ticket);
         ask(&receiver, &whole.ticket, &public).await.unwrap();

@@ -25,6 +25,7 @@ use towpath_service::connection_limits::Excess;
 use towpath_service::fetches::Fetches;
 use towpath_service::get::get;
 use towpath_service::listen::{ListenerServing, Listening};
+use towpath_service::put::share;
 use towpath_service::{Options, PutSource, Service};
 use towpath_store::MemoryStore;
 
@@ -56,7 +57,7 @@ async fn scene(change: impl FnOnce(&mut Config)) -> Scene {
     let path = folder.path().join("shared");
     std::fs::write(&path, pattern(DATA)).unwrap();
     let shared =
-        service.share(PutSource::new(std::slice::from_ref(&path), &[], None).unwrap()).await.unwrap();
+        share(&service, PutSource::new(std::slice::from_ref(&path), &[], None).unwrap()).await.unwrap();
     service.door().open();
     shared.reading.await.unwrap().unwrap();
     Scene { folder, service, address: addresses[0], ticket: shared.reply.ticket }
