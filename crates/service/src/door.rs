@@ -137,7 +137,7 @@ impl Door {
     }
 
     /// Tells from now on who fetches what from this service: `fetch` events. One watches at a time.
-    pub fn watch_fetches(&self) -> mpsc::UnboundedReceiver<Event> {
+    pub fn watch_fetches(&self) -> mpsc::Receiver<Event> {
         self.fetches.watch()
     }
 }
