@@ -12,10 +12,10 @@ use towpath_content::lock::lock;
 use super::delivery::Delivered;
 use super::pace::Pace;
 use super::urgent::Urgent;
-pub use super::window::{ControlClosed, OVERHEAD, WINDOW};
+pub use super::window::ControlClosed;
 use super::window::{ReceiveWindow, SHORT, SendWindow, cost};
-pub use super::wire::MAX_MESSAGE;
 use super::wire::{Body, ControlCredit, ControlData, ControlEnd};
+pub use super::wire::{MAX_MESSAGE, OVERHEAD, WINDOW};
 
 /// The capability by which a side says in its hello that it has a control stream.
 pub const CAPABILITY: &str = "control";

@@ -9,9 +9,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::CancellationToken;
 
 use super::delivery::GIVE_BACK;
-use super::session::MAX_REQUESTS;
-use super::window::{OVERHEAD, WINDOW};
-use super::wire::{Body, MAX_ENTRIES};
+use super::wire::{Body, MAX_ENTRIES, MAX_REQUESTS, OVERHEAD, WINDOW};
 
 /// Reason why a peer is left for which there is no place.
 pub(super) const UNREAD: &str = "answers what it has not read";

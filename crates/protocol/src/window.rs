@@ -14,12 +14,8 @@ use towpath_content::lock::lock;
 use super::delivery::{ControlDelivery, Delivered, GIVE_BACK};
 use super::pace::Pace;
 use super::urgent::Urgent;
-use super::wire::Body;
+use super::wire::{Body, OVERHEAD, WINDOW};
 
-/// Bytes of messages that may be on their way in a direction, or wait to be taken.
-pub const WINDOW: usize = 4 << 20;
-/// Bytes that a message counts for besides its own, so that empty ones are not for nothing.
-pub const OVERHEAD: usize = 64;
 /// Shorter messages are copied: a frame shares its memory with those around it, of up to 304 KiB, and a message that waits
 /// would keep all of that.
 pub(super) const SHORT: usize = 128 << 10;

@@ -67,19 +67,19 @@ struct PutPlan {
     /// Chunk boundaries given by the application.
     boundaries: Boundaries,
     /// Entries of a tree that were left out, if it is read already.
-    left_out: LeftOut,
+    left_out: UntoldEntries,
 }
 
 /// Entries that were left out of a tree before anybody could be told.
 #[derive(Default)]
-struct LeftOut {
+struct UntoldEntries {
     /// Paths, each with the reason.
     named: Vec<(String, String)>,
     /// Number of further ones.
     unnamed: u64,
 }
 
-impl LeftOut {
+impl UntoldEntries {
     fn push(&mut self, path: String, why: String) {
         match self.named.len() < MOST_NAMED {
             true => self.named.push((path, why)),
@@ -119,7 +119,7 @@ async fn put_cut(
         // one of its own neither takes away the other's.
         plan.share = Share { oid: Oid::Live(random()?), secret: Secret(random()?) };
         plan.is_read = false;
-        plan.left_out = LeftOut::default();
+        plan.left_out = UntoldEntries::default();
     }
     let lease = Lease {
         oid: plan.share.oid,
@@ -301,7 +301,7 @@ fn start(service: &Arc<Service>, mut plan: PutPlan) -> Result<SharedPut, ApiErro
         size: (plan.about.kind == ObjectKind::Blob).then_some(plan.size),
     };
     let (tell, failures) = mpsc::channel(WAITING);
-    let LeftOut { named, unnamed } = std::mem::take(&mut plan.left_out);
+    let UntoldEntries { named, unnamed } = std::mem::take(&mut plan.left_out);
     let read_so_far = Arc::<AtomicU64>::default();
     let (service, mut end, counted) = (Arc::clone(service), reply.clone(), Arc::clone(&read_so_far));
     let reading = tokio::task::spawn_blocking(move || {
@@ -395,7 +395,7 @@ fn plan_blocking(
     if let (Some(share), Some(None)) = (&known, bound)
         && share.oid.is_live()
     {
-        let (share, left_out) = (Share { oid: share.oid, secret: share.secret }, LeftOut::default());
+        let (share, left_out) = (Share { oid: share.oid, secret: share.secret }, UntoldEntries::default());
         return Ok(PutPlan { source, about, size, share, is_read: false, boundaries, left_out });
     }
     let content = bound.flatten();
@@ -403,7 +403,7 @@ fn plan_blocking(
         return plan_tree(service, source, about, known, content);
     }
     if size > HASH_FIRST && content.is_none() && !is_known(service, source.first()) {
-        let (share, left_out) = (Share { oid: Oid::Live(random()?), secret }, LeftOut::default());
+        let (share, left_out) = (Share { oid: Oid::Live(random()?), secret }, UntoldEntries::default());
         return Ok(PutPlan { source, about, size, share, is_read: false, boundaries, left_out });
     }
     let (oid, size) =
@@ -413,7 +413,7 @@ fn plan_blocking(
         (Some(share), Some(content)) if content == oid => share,
         _ => Share { oid, secret },
     };
-    Ok(PutPlan { source, about, size, share, is_read: true, boundaries, left_out: LeftOut::default() })
+    Ok(PutPlan { source, about, size, share, is_read: true, boundaries, left_out: UntoldEntries::default() })
 }
 
 /// A tree that was read before is read again (its unchanged files are not), to see whether it is
@@ -428,10 +428,10 @@ fn plan_tree(
     let fresh = Oid::Live(random()?);
     let Some((known, content)) = known.zip(content) else {
         let share = Share { oid: fresh, secret: Secret(random()?) };
-        let (size, boundaries, left_out) = (0, Boundaries::default(), LeftOut::default());
+        let (size, boundaries, left_out) = (0, Boundaries::default(), UntoldEntries::default());
         return Ok(PutPlan { source, about, size, share, is_read: false, boundaries, left_out });
     };
-    let left_out = RefCell::<LeftOut>::default();
+    let left_out = RefCell::<UntoldEntries>::default();
     let push = |path, why| left_out.borrow_mut().push(path, why);
     let report = PutReport { left_out: &push, read: &AtomicU64::default() };
     let totals = put_tree::put(&service.store, service.processors(), &source, &fresh, &about, &report)?;

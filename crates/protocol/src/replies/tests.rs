@@ -12,8 +12,7 @@ use crate::pace::Pace;
 use crate::processors::Processors;
 use crate::service::Issuer;
 use crate::urgent::{UrgentReceiver, urgent_queue};
-use crate::window::WINDOW;
-use crate::wire::{Get, RequestOnly, WireSignature, WireWant};
+use crate::wire::{Get, RequestOnly, WINDOW, WireSignature, WireWant};
 
 struct Nobody;
 
