@@ -9,9 +9,9 @@ use towpath_content::{NodeId, Oid};
 use towpath_protocol::answering::{Answer, Answering, Taken};
 use towpath_protocol::processors::Processors;
 use towpath_protocol::service::{Issuer, Service, Serving};
-use towpath_protocol::session::{Encoded, MAX_REQUESTS};
+use towpath_protocol::session::Encoded;
 use towpath_protocol::step::Step;
-use towpath_protocol::wire::{self, Body};
+use towpath_protocol::wire::{self, Body, MAX_REQUESTS};
 use towpath_store::seam::About;
 use towpath_store::{MemoryStore, Store};
 

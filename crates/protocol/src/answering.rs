@@ -31,9 +31,9 @@ use super::gets::{Encoder, GetAnswer, GetWants};
 use super::outgoing::Outgoing;
 use super::requests::oid_of;
 use super::service::{Issuer, Serving};
-use super::session::{Encoded, MAX_REQUESTS};
+use super::session::Encoded;
 use super::step::Step;
-use super::wire::{self, Body, Get, MAX_WANTS, RequestOnly, WireOutcome, WireWant};
+use super::wire::{self, Body, Get, MAX_REQUESTS, MAX_WANTS, RequestOnly, WireOutcome, WireWant};
 use crate::processors::Processors;
 
 /// Bytes of requests under way that are kept: one of a legal length may be more, if it is the only one. What

@@ -20,7 +20,7 @@ use super::entry_caller::EntryCaller;
 use super::requests::GetRequest;
 use super::session::{Effect, Encoded, Question, Session};
 use super::session_queue::SessionSender;
-use super::window::Urgent;
+use super::urgent::{UNREAD, Urgent};
 use super::wire::Body;
 
 /// Destination of the answers to a question.
@@ -175,13 +175,12 @@ impl Callers {
             Effect::Send(body) => {
                 // Whoever asked a connection that ended gets an outcome from the session.
                 if !self.queue.send(body) {
-                    self.session.close(Some("answers what it has not read".into()));
+                    self.session.close(Some(UNREAD.into()));
                 }
                 return None;
             }
             Effect::SendFirst(body) => {
-                // A connection that ended takes no more.
-                let _ = self.urgent.send(body);
+                self.urgent.send(body);
                 return None;
             }
             Effect::PartialPiece { request, delivery } => {

@@ -11,10 +11,11 @@ use towpath_content::lock::lock;
 
 use super::delivery::Delivered;
 use super::pace::Pace;
-pub use super::window::{ControlClosed, OVERHEAD, WINDOW};
-use super::window::{ReceiveWindow, SHORT, SendWindow, Urgent, cost};
-pub use super::wire::MAX_MESSAGE;
+use super::urgent::Urgent;
+pub use super::window::ControlClosed;
+use super::window::{ReceiveWindow, SHORT, SendWindow, cost};
 use super::wire::{Body, ControlCredit, ControlData, ControlEnd};
+pub use super::wire::{MAX_MESSAGE, OVERHEAD, WINDOW};
 
 /// The capability by which a side says in its hello that it has a control stream.
 pub const CAPABILITY: &str = "control";
@@ -178,12 +179,13 @@ mod tests {
     use std::time::Instant;
 
     use super::super::delivery::GIVE_BACK;
+    use super::super::urgent::urgent_queue;
     use super::super::window::BRIEF;
     use super::*;
 
     #[test]
     fn what_nobody_listens_to_is_given_back_in_few_messages_and_all_of_it() {
-        let (urgent, mut queue) = mpsc::unbounded_channel();
+        let (urgent, mut queue) = urgent_queue();
         let (stream, (_sender, receiver)) = ControlStream::new(urgent, Arc::new(Pace::new(0)));
         drop(receiver);
         let empty = Body::ControlData(ControlData { message: Bytes::new() });
@@ -193,7 +195,7 @@ mod tests {
         }
         let mut given_back = 0;
         let mut messages = 0;
-        while let Ok(Body::ControlCredit(credit)) = queue.try_recv() {
+        while let Some(Body::ControlCredit(credit)) = queue.try_recv() {
             given_back += credit.bytes as usize;
             messages += 1;
         }
@@ -202,17 +204,17 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_sent_counts_against_the_limit_and_only_what_is_long_waits_for_it() {
-        let ((urgent, mut queue), pace) = (mpsc::unbounded_channel(), Arc::new(Pace::new(1)));
+        let ((urgent, mut queue), pace) = (urgent_queue(), Arc::new(Pace::new(1)));
         let (stream, (sender, _receiver)) = ControlStream::new(urgent, Arc::clone(&pace));
         stream.greet(true);
         sender.send(Bytes::from_static(b"ask")).await.unwrap();
-        assert!(queue.try_recv().is_ok());
+        assert!(queue.try_recv().is_some());
         assert!(pace.wait(0, Instant::now()).as_secs() > 60, "a byte a second");
         let long = sender.send(Bytes::from(vec![0; BRIEF]));
         tokio::select! {
             biased;
             _ = long => panic!("it does not wait"),
-            () = std::future::ready(()) => assert!(queue.try_recv().is_err()),
+            () = std::future::ready(()) => assert!(queue.try_recv().is_none()),
         }
     }
 }

@@ -22,11 +22,11 @@ use super::outgoing::{self, Outbox, Outgoing};
 use super::replies::Replies;
 use super::served::Served;
 use super::service::{Service, Serving};
-use super::session::{Encoded, MAX_REQUESTS};
+use super::session::Encoded;
 use super::step::Step;
 use super::turns::TurnTaken;
 use super::window::SendWindow;
-use super::wire::Body;
+use super::wire::{Body, MAX_REQUESTS};
 use crate::processors::Processors;
 
 /// Bytes of frames handed to the writer task at once.

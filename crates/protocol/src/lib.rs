@@ -26,6 +26,7 @@
 //! | [`step`] | what is to be done between two steps of an answer |
 //! | [`access`] | who may fetch what: pure |
 //! | `sending` | the size of frames, and whether they are compressed unasked: pure |
+//! | `urgent` | messages that go out before all data, and their places |
 //! | `turns` | whose turn it is among one node's `Get`s: pure, and shared |
 //! | [`service`] | what a service gives to whom: rights and store |
 //! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
@@ -95,6 +96,7 @@ mod signatures;
 pub mod stall;
 pub mod step;
 mod turns;
+mod urgent;
 pub mod waiting;
 mod window;
 pub mod wire;

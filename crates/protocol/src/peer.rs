@@ -29,6 +29,7 @@ use super::session::{PEER_CLOSED, Question, Session, SessionConfig};
 use super::session_queue::session_queue;
 use super::shared::{Shared, Traffic};
 use super::stall::Arrived;
+use super::urgent::urgent_queue;
 use super::window::SendWindow;
 use super::wire::Body;
 use super::writer::{Messages, WriterQueues, write_frames};
@@ -122,7 +123,7 @@ impl Peer {
         let [token, greeted, measured, known] = std::array::from_fn(|_| CancellationToken::new());
         let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
         let (answers_in, answers) = mpsc::channel(OUT_QUEUE);
-        let (urgent_in, urgent) = mpsc::unbounded_channel();
+        let (urgent_in, urgent) = urgent_queue();
         let measures = probe.read().is_none();
         let session = Session::new(config.session(&node, service.is_some(), measures), Instant::now());
         let (messages_in, messages) = session_queue();

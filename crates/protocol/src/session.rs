@@ -47,7 +47,6 @@ pub use self::effect::{Effect, Encoded, Question};
 use self::entries::OpenEntries;
 use self::gets::OpenGets;
 use self::greeting::{Greeting, hello};
-pub use self::outbox::MAX_REQUESTS;
 use self::outbox::SessionOutbox;
 use self::questions::OpenQuestions;
 pub use self::round_trip::MOST_ANSWERS;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::answering::MAX_ROOTS;
-use super::session::{MAX_REQUESTS, MOST_ANSWERS};
-use super::wire::Body;
+use super::session::MOST_ANSWERS;
+use super::wire::{Body, MAX_REQUESTS};
 
 /// Messages other than signatures. Of a peer that answers only what it has read, there are for each request that it takes at once
 /// at most the cancellation of its predecessor, the request and its own cancellation, two that refuse one of its own, and in all a

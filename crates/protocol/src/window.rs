@@ -8,17 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use thiserror::Error;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use towpath_content::lock::lock;
 
 use super::delivery::{ControlDelivery, Delivered, GIVE_BACK};
 use super::pace::Pace;
-use super::wire::Body;
+use super::urgent::Urgent;
+use super::wire::{Body, OVERHEAD, WINDOW};
 
-/// Bytes of messages that may be on their way in a direction, or wait to be taken.
-pub const WINDOW: usize = 4 << 20;
-/// Bytes that a message counts for besides its own, so that empty ones are not for nothing.
-pub const OVERHEAD: usize = 64;
 /// Shorter messages are copied: a frame shares its memory with those around it, of up to 304 KiB, and a message that waits
 /// would keep all of that.
 pub(super) const SHORT: usize = 128 << 10;
@@ -29,10 +26,6 @@ pub(super) const BRIEF: usize = 4 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the other side takes no more messages")]
 pub struct ControlClosed;
-
-/// Queue of messages that go out before all data. It has no bound of its own, as who drops a sender cannot wait:
-/// messages are bounded by the peer's window, and credit is one short message for each [`GIVE_BACK`] bytes that the peer sent.
-pub(super) type Urgent = mpsc::UnboundedSender<Body>;
 
 /// Bytes that a message of so many counts for.
 pub(super) const fn cost(len: usize) -> usize {
@@ -68,8 +61,7 @@ impl SendWindow {
 
     /// Sends what waits for nothing, behind what was sent.
     pub(super) fn push(&self, body: Body) {
-        // A connection that ended takes no more; whoever sends finds out by its credit.
-        let _ = self.urgent.send(body);
+        self.urgent.send(body);
     }
 
     /// Sends a message of `len` bytes; waits until the peer has room for it, and the limit of the rate lets it pass.
@@ -139,6 +131,7 @@ impl ReceiveWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::urgent::urgent_queue;
     use crate::wire::Ping;
 
     #[test]
@@ -157,7 +150,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_sent_waits_for_room_and_no_credit_is_made_up() {
-        let (urgent, mut queue) = mpsc::unbounded_channel();
+        let (urgent, mut queue) = urgent_queue();
         let window = SendWindow::new(urgent, Arc::new(Pace::new(0)));
         window.open();
         let half = WINDOW / 2 - OVERHEAD;
@@ -175,7 +168,7 @@ mod tests {
         }
         assert!(window.give_back(WINDOW as u64 / 2));
         third.await.unwrap();
-        assert_eq!(std::iter::from_fn(|| queue.try_recv().ok()).count(), 3);
+        assert_eq!(std::iter::from_fn(|| queue.try_recv()).count(), 3);
         window.close();
         assert_eq!(window.send(1, ping()).await, Err(ControlClosed));
     }

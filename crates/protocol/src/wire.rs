@@ -50,6 +50,12 @@ pub const MAX_DELTA: usize = 256 << 10;
 pub const MAX_RECIPE_PART: usize = 64 << 10;
 /// Most bytes of a want that is a run of bytes.
 pub const MAX_SPAN: u32 = 16 << 20;
+/// Most requests under way on one connection, in each direction.
+pub const MAX_REQUESTS: usize = 64;
+/// Bytes of messages that may be on their way in a direction, or wait to be taken.
+pub const WINDOW: usize = 4 << 20;
+/// Bytes that a message counts for besides its own, so that empty ones are not for nothing.
+pub const OVERHEAD: usize = 64;
 /// Most wants in a [`Get`].
 pub const MAX_WANTS: usize = 1024;
 /// Most wants in a [`Get`] that asks for entries, and contents in a [`Contents`].

@@ -15,6 +15,7 @@ use super::pace::Pace;
 use super::session::Session;
 use super::session_queue::SessionReceiver;
 use super::shared::Shared;
+use super::urgent::{UNREAD, UrgentReceiver};
 use super::wire::Body;
 
 /// Time for which a connection that ends in a violation is kept to send the reason.
@@ -35,7 +36,7 @@ pub(super) struct WriterQueues {
 /// Messages that go before data.
 pub(super) struct Messages {
     /// Of the control stream, first.
-    pub(super) control: mpsc::UnboundedReceiver<Body>,
+    pub(super) control: UrgentReceiver,
     /// Of the session, its hello first.
     pub(super) session: SessionReceiver,
 }
@@ -60,7 +61,7 @@ impl Messages {
     }
 
     fn try_next(&mut self) -> Option<Body> {
-        self.control.try_recv().ok().or_else(|| self.session.try_recv())
+        self.control.try_recv().or_else(|| self.session.try_recv())
     }
 
     fn is_empty(&self) -> bool {
@@ -145,9 +146,14 @@ impl WriterQueues {
 
 /// Runs until the connection ends; then what was queued still goes out, and why this is the end.
 pub(super) async fn write_frames(shared: Arc<Shared>, mut writer: FrameWriter, mut queues: WriterQueues) {
+    let overrun = queues.messages.control.overrun();
     let result = tokio::select! {
         result = write_all(&shared, &mut writer, &mut queues) => result,
         () = shared.token.cancelled() => Ok(()),
+        () = overrun => {
+            shared.change(|callers| callers.session().close(Some(UNREAD.into())));
+            Ok(())
+        }
     };
     if let Err(error) = result {
         tracing::debug!(%error, "writing ended");
@@ -213,6 +219,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::super::session_queue::session_queue;
+    use super::super::urgent::urgent_queue;
     use super::super::wire::Ping;
     use super::*;
 
@@ -220,7 +227,7 @@ mod tests {
     async fn what_was_let_through_does_not_wait_for_the_next() {
         let (near, mut far) = tokio::io::duplex(1 << 20);
         let mut writer = FrameWriter::new(Box::pin(near));
-        let (_control, control) = mpsc::unbounded_channel();
+        let (_control, control) = urgent_queue();
         let (_session, session) = session_queue();
         let ((_answer, answers), (_data, outgoing)) = (mpsc::channel(1), mpsc::channel(1));
         let messages = Messages { control, session };

@@ -14,7 +14,7 @@ use towpath_content::ticket::Secret;
 use towpath_content::tree::Time;
 use towpath_content::{NodeId, Oid};
 use towpath_link::doubles::connected;
-use towpath_protocol::wire::MAX_ENTRIES;
+use towpath_protocol::wire::{self, Body, Get, Hello, MAX_ENTRIES, WireWant};
 use towpath_protocol::{EntryAsk, EntryTag, Issuer, Offer, Peer, PeerConfig, Replies, Service};
 use towpath_store::MemoryStore;
 use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery, EntrySink, EntryWant, SignatureWay};
@@ -351,4 +351,44 @@ async fn an_offer_hears_that_a_caller_has_gone_and_is_asked_the_next() {
         assert_eq!(waiting.recv().await, Some(None), "no signature");
     }
     assert_eq!((near.ended(), far.ended()), (None, None));
+}
+
+/// Refuses everything, and says when it did.
+struct Refusing(mpsc::Sender<()>);
+
+impl Offer for Refusing {
+    fn answer(&self, asks: Vec<EntryAsk>, replies: &Arc<Replies>) {
+        asks.iter().for_each(|ask| replies.refuse(ask.tag, &Outcome::Gone));
+        let _ = self.0.blocking_send(());
+    }
+}
+
+/// Refusals piled up here without end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_asks_on_and_reads_no_refusal_is_left() {
+    let [near, far] = connected([NodeId([1; 32]), NodeId([2; 32])]).await;
+    let (refused, mut refusals) = mpsc::channel(1);
+    let offer = Arc::new(Refusing(refused));
+    let service = Arc::new(Service::new(Arc::new(MemoryStore::new()), Arc::new(Nobody)));
+    service.set_offer(weak(&offer));
+    let peer = Peer::start(far, PeerConfig::default(), Some(service));
+    let (_unread, mut writer) = near.split();
+    let hello = Hello { version: wire::VERSION, session: Bytes::from_static(&[1; 16]), ..Hello::default() };
+    writer.send_bytes(wire::CONTROL, &[], Body::Hello(hello).to_frame()).await.unwrap();
+    let asking = async {
+        let wants = vec![WireWant { entry: Some(9), ..WireWant::default() }; MAX_ENTRIES];
+        for request in 1..2000 {
+            let get = Body::Get(Get { request, wants: wants.clone(), ..Get::default() }).to_frame();
+            writer.send_bytes(wire::CONTROL, &[], get).await.unwrap();
+            writer.flush().await.unwrap();
+            tokio::select! {
+                _ = refusals.recv() => {}
+                () = peer.closed() => return request,
+            }
+        }
+        panic!("goes on for ever");
+    };
+    let asked = tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap();
+    assert_eq!(peer.ended().as_deref(), Some("answers what it has not read"));
+    assert!(asked > 64, "one that reads slowly is not left: {asked}");
 }

@@ -22,11 +22,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A receiver whose connections are gone may come back at once.
 const COMES_BACK: Duration = Duration::from_millis(500);
 
+/// Events that nobody has read yet, at most. Whoever tells of a fetch holds a lock and cannot wait: of one for whose end there
+/// is no place nothing is told, and how far others are is told later.
+const WAITING: usize = 4096;
+
 /// Objects that are being fetched.
 pub struct Fetches {
     store: Arc<dyn Store>,
     under_way: Mutex<HashMap<(NodeId, Oid), FetchUnderWay>>,
-    watcher: Mutex<Option<mpsc::UnboundedSender<Event>>>,
+    watcher: Mutex<Option<mpsc::Sender<Event>>>,
     /// Names of what is served: of a file that changed the store knows nothing.
     names: Mutex<HashMap<Oid, Vec<u8>>>,
 }
@@ -39,11 +43,14 @@ struct FetchUnderWay {
     bytes: u64,
     trouble: Option<String>,
     reported: Option<u64>,
+    /// Place of the event that tells its end, once something was told of it.
+    end: Option<mpsc::OwnedPermit<Event>>,
 }
 
 impl FetchUnderWay {
     fn new(address: IpAddr) -> Self {
-        Self { connections: 0, address, begun: Instant::now(), bytes: 0, trouble: None, reported: None }
+        let begun = Instant::now();
+        Self { connections: 0, address, begun, bytes: 0, trouble: None, reported: None, end: None }
     }
 }
 
@@ -65,10 +72,8 @@ impl Fetches {
     }
 
     /// Events from now on.
-    pub(crate) fn watch(&self) -> mpsc::UnboundedReceiver<Event> {
-        // The end of a fetch must not be lost. Its sender holds a lock and cannot wait: a few short events a second
-        // gather for a slow reader.
-        let (watcher, inbox) = mpsc::unbounded_channel();
+    pub(crate) fn watch(&self) -> mpsc::Receiver<Event> {
+        let (watcher, inbox) = mpsc::channel(WAITING);
         *lock(&self.watcher) = Some(watcher);
         inbox
     }
@@ -119,10 +124,7 @@ impl Fetches {
         let bytes = served.bytes();
         fetch.bytes += bytes.saturating_sub(counted);
         fetch.trouble = fetch.trouble.take().or_else(|| served.last_error());
-        let state = if fetch.reported.is_none() { FetchState::Begun } else { FetchState::UnderWay };
-        if fetch.reported.replace(fetch.bytes) != Some(fetch.bytes) {
-            self.report(&key, fetch, state, None);
-        }
+        self.report(&key, fetch);
         Some(FetchPart { key, bytes })
     }
 
@@ -153,7 +155,7 @@ impl Fetches {
         key: &(NodeId, Oid),
         said: Option<&str>,
     ) {
-        let Some(fetch) = under_way.remove(key) else { return };
+        let Some(mut fetch) = under_way.remove(key) else { return };
         let trouble = fetch.trouble.clone();
         let (state, error) = match (said, trouble) {
             (Some(HAS_ALL), _) => (FetchState::Complete, None),
@@ -161,21 +163,43 @@ impl Fetches {
             (None, Some(trouble)) => (FetchState::Failed, Some(trouble)),
             (None, None) => (FetchState::BrokenOff, None),
         };
-        self.report(key, &fetch, state, error);
+        // Of one without a place nothing was told.
+        if let Some(place) = fetch.end.take() {
+            place.send(self.event(key, &fetch, state, error));
+        }
     }
 
-    fn report(
+    /// Tells how far a fetch is, if that is news and there is room for it.
+    fn report(&self, key: &(NodeId, Oid), fetch: &mut FetchUnderWay) {
+        let mut watcher = lock(&self.watcher);
+        watcher.take_if(|events| events.is_closed());
+        let Some(events) = watcher.clone() else { return };
+        drop(watcher);
+        if fetch.reported == Some(fetch.bytes) {
+            return;
+        }
+        if fetch.end.is_none() {
+            fetch.end = events.clone().try_reserve_owned().ok();
+        }
+        if fetch.end.is_some()
+            && let Ok(place) = events.try_reserve()
+        {
+            let state = if fetch.reported.is_none() { FetchState::Begun } else { FetchState::UnderWay };
+            place.send(self.event(key, fetch, state, None));
+            fetch.reported = Some(fetch.bytes);
+        }
+    }
+
+    fn event(
         &self,
         (node, root): &(NodeId, Oid),
         fetch: &FetchUnderWay,
         state: FetchState,
         error: Option<String>,
-    ) {
-        let mut watcher = lock(&self.watcher);
-        let Some(events) = &*watcher else { return };
+    ) -> Event {
         let about = self.store.have(root).ok();
         let is_tree = about.as_ref().is_some_and(|have| have.about.kind == ObjectKind::Tree);
-        let event = Event::Fetch(Fetch {
+        Event::Fetch(Fetch {
             state,
             peer: node.short().to_string(),
             address: fetch.address.to_canonical().to_string(),
@@ -185,9 +209,47 @@ impl Fetches {
             size: about.filter(|_| !is_tree && !root.is_live()).map(|have| have.layout.size()),
             seconds: Seconds::from_duration(fetch.begun.elapsed()),
             error,
-        });
-        if events.send(event).is_err() {
-            *watcher = None;
-        }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use towpath_store::MemoryStore;
+
+    use super::*;
+
+    type Told = Vec<(String, FetchState)>;
+
+    fn told(inbox: &mut mpsc::Receiver<Event>) -> Told {
+        let event = |event| match event {
+            Event::Fetch(fetch) => (fetch.oid, fetch.state),
+            _ => panic!("another event"),
+        };
+        std::iter::from_fn(|| inbox.try_recv().ok()).map(event).collect()
+    }
+
+    #[test]
+    fn a_slow_reader_misses_no_end_of_what_it_was_told_and_memory_is_bounded() {
+        let fetches = Fetches::new(Arc::new(MemoryStore::new()));
+        let mut inbox = fetches.watch();
+        let [one, other] = [b"one", &b"other"[..]].map(|data| (NodeId([1; 32]), Oid::of(data)));
+        let mut under_way = HashMap::new();
+        let mut go_on = |fetches: &Fetches, key, bytes| {
+            let new = || FetchUnderWay::new(Ipv4Addr::LOCALHOST.into());
+            let fetch: &mut FetchUnderWay = under_way.entry(key).or_insert_with(new);
+            fetch.bytes = bytes;
+            fetches.report(&key, fetch);
+        };
+        (0..2 * WAITING as u64).for_each(|bytes| go_on(&fetches, one, bytes));
+        go_on(&fetches, other, 1);
+        [one, other].iter().for_each(|key| fetches.end(&mut under_way, key, Some(HAS_ALL)));
+        let events = told(&mut inbox);
+        assert_eq!(events.len(), WAITING);
+        assert_eq!(events.first(), Some(&(one.1.to_string(), FetchState::Begun)));
+        assert_eq!(events.last(), Some(&(one.1.to_string(), FetchState::Complete)));
+        assert!(events.iter().all(|(oid, _)| *oid == one.1.to_string()), "no end of what had no beginning");
     }
 }

@@ -15,6 +15,7 @@
 
 mod file;
 mod links;
+mod problems;
 mod writer;
 
 use std::collections::HashSet;
@@ -39,6 +40,7 @@ use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
 use crate::selecting::Missing;
 use crate::state::Service;
 use crate::tree_place::{TreePlace, is_there};
+use problems::{Problems, problems};
 use towpath_content::lock::lock;
 use towpath_targets::descriptor::{DescriptorEnd, follow};
 use towpath_targets::placing::{Named, Placing, adopt};
@@ -62,8 +64,7 @@ pub(crate) async fn run(
     let spool = Spool::open(&spool_path).map_err(|e| words::io("create", &spool_path, &e))?;
     let _end = FailOnDrop(Arc::clone(&spool));
     let (to, service) = (place.clone(), Arc::clone(&get.service));
-    // Told by the session's one task, which cannot wait; one event for each file that failed.
-    let (problems, mut named) = mpsc::unbounded_channel();
+    let (problems, mut failures) = problems();
     let opening =
         tokio::task::spawn_blocking(move || TreeTarget::open(&to, record, (&service, preserve), problems));
     let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
@@ -76,7 +77,7 @@ pub(crate) async fn run(
     let outcome = {
         let reporting = report_progress(session.progress(), events.clone());
         let working = work(get, layout, &session, &spool, writing);
-        let naming = forward(&mut named, events);
+        let naming = failures.forward(events);
         tokio::select! {
             outcome = working => outcome,
             never = reporting => match never {},
@@ -85,16 +86,19 @@ pub(crate) async fn run(
     };
     summarize(&session.progress().snapshot(), summary);
     drop(session);
-    drain(&mut named, events).await;
+    failures.drain(events).await;
     let (fetched, mut selection) = outcome?;
     let missing = Missing::of(&selection);
     let finishing = tokio::task::spawn_blocking({
         let tree = Arc::clone(&tree);
         move || tree.finish(&|| spool.reader(), &mut selection)
     });
-    let finished = finishing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
-    drain(&mut named, events).await;
-    finished?;
+    let finished = tokio::select! {
+        finished = finishing => finished,
+        never = failures.forward(events) => match never {},
+    };
+    failures.drain(events).await;
+    finished.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
     let _ = std::fs::remove_file(&spool_path);
     summary.oid = fetched.oid.to_string();
     summary.bytes = tree.bytes.load(Ordering::Relaxed);
@@ -115,24 +119,6 @@ async fn record(
     let (get, place) = (Arc::clone(get), place.clone());
     let opening = tokio::task::spawn_blocking(move || Ok((place.record(&get, &selection)?, selection)));
     opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
-}
-
-/// Tells of single files that failed, until it is dropped.
-async fn forward(
-    named: &mut mpsc::UnboundedReceiver<Event>,
-    events: &mpsc::Sender<Event>,
-) -> std::convert::Infallible {
-    while let Some(event) = named.recv().await {
-        let _ = events.send(event).await;
-    }
-    std::future::pending().await
-}
-
-/// Tells what is left to tell.
-async fn drain(named: &mut mpsc::UnboundedReceiver<Event>, events: &mpsc::Sender<Event>) {
-    while let Ok(event) = named.try_recv() {
-        let _ = events.send(event).await;
-    }
 }
 
 /// Runs descriptor and files to their end; the descriptor's error explains the writer's.
@@ -160,8 +146,8 @@ struct TreeTarget {
     /// Metadata that are taken.
     preserve: Preserve,
     placing: Placing<()>,
-    /// Files that failed. Whoever finds out, the session's own task included, must not wait.
-    problems: mpsc::UnboundedSender<Event>,
+    /// Files that failed.
+    problems: Problems,
     /// An earlier run was interrupted.
     is_resumed: bool,
     /// The error that makes going on useless.
@@ -182,7 +168,7 @@ impl TreeTarget {
         place: &TreePlace,
         record: Record,
         (service, preserve): (&Service, Preserve),
-        problems: mpsc::UnboundedSender<Event>,
+        problems: Problems,
     ) -> Result<Arc<Self>, ApiError> {
         let is_resumed = record.temp().is_some();
         let policy = Policy { times: true, dir_times: true, link_times: true, ..policy(&preserve) };
@@ -216,8 +202,7 @@ impl TreeTarget {
     fn fail(&self, path: &RelPath, error: &ApiError) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let path = display_name(path.as_bytes());
-        let event = Event::FileFailed { path, error: error.message.clone() };
-        let _ = self.problems.send(event);
+        self.problems.tell(Event::FileFailed { path, error: error.message.clone() });
     }
 
     fn stop(&self, error: ApiError) {
@@ -301,6 +286,7 @@ impl TreeTarget {
         let mut open = Vec::<Metadata>::new();
         decode(reader, |step| {
             let Some(located) = step else { return Ok(()) };
+            self.problems.wait_for_room();
             let selected = selection.next(&located.event).map_err(|error| words::file(&error))?;
             match (selected, located.event) {
                 (Some(_), tree::Event::Enter(entry)) => {

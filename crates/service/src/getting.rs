@@ -390,7 +390,7 @@ fn from_ticket(oid: &Oid, enclosed: Enclosed, own: Arc<dyn Store>, allow: &Allow
 /// Configuration of connections to peers.
 fn peer_config(service: &Service, limit_rate: u64, priority: i8) -> PeerConfig {
     let (receive_pace, traffic) = (Arc::new(Pace::new(limit_rate)), Arc::clone(&service.metrics.fetched));
-    PeerConfig { receive_pace, traffic, priority, ..service.bare_peer_config() }
+    PeerConfig { receive_pace, traffic, priority, ..service.door.connections.dialled() }
 }
 
 /// Sends progress until it is dropped.

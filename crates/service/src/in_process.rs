@@ -33,13 +33,11 @@ impl Service {
     /// configured grace.
     pub async fn drain(&self) {
         self.admission.end();
-        if let Some(listening) = self.listening.get() {
-            listening.close();
-        }
+        self.door.close();
         let grace = Duration::from_secs(self.config().general.grace.0);
         let under_way = || UnderWay {
             transfers: self.admission.transfers(),
-            connections: self.connection_limits.connections(),
+            connections: self.door.limits.connections(),
             sent: self.metrics.served.sent(),
         };
         let mut ending = Ending::new(Instant::now(), grace, under_way().sent);
@@ -47,24 +45,8 @@ impl Service {
             tokio::time::sleep(ending::LOOK_EVERY).await;
         }
         if parts::end_all(self) {
-            self.take_leave().await;
+            self.door.take_leave().await;
         }
-    }
-
-    /// Serves what `source` names until the service ends, under the same ticket as last time if it has not
-    /// changed. The ticket comes at once; the returned handle completes when all has been read.
-    pub async fn share(self: &Arc<Self>, source: PutSource) -> Result<put::SharedPut, ApiError> {
-        put::share(self, source).await
-    }
-
-    /// Puts paths and returns when all of it has been read, with the paths that were left out and why.
-    pub async fn put_and_wait(
-        self: &Arc<Self>,
-        source: PutSource,
-    ) -> Result<(PutReply, Vec<(String, String)>), ApiError> {
-        let put::SharedPut { reading, mut failures, .. } = put::put(self, source, Holder::Pinned).await?;
-        let read = reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
-        Ok((read, std::iter::from_fn(|| failures.try_recv().ok()).collect()))
     }
 
     /// Keeps the directories that are configured in the index. Never ends.
@@ -226,13 +208,13 @@ async fn share(
     request: ShareRequest,
     events: mpsc::Sender<Event>,
 ) -> Result<Infallible, ApiError> {
-    service.send_pace.set(request.limit_rate);
+    service.door.connections.send_pace.set(request.limit_rate);
     let source = PutSource::new(&request.paths, &request.filters, request.name)?;
     let source = source.telling(request.metadata);
-    service.listen(source.key().as_os_str().as_bytes(), request.listen.as_slice()).await?;
-    let mut fetches = service.watch_fetches();
-    let mut shared = service.share(source).await?;
-    service.accept_peers();
+    service.door.listen(source.key().as_os_str().as_bytes(), request.listen.as_slice()).await?;
+    let mut fetches = service.door.watch_fetches();
+    let mut shared = put::share(service, source).await?;
+    service.door.open();
     let _ = events.send(Event::Ticket(shared.reply)).await;
     let mut reading = Some(shared.reading);
     loop {
@@ -400,10 +382,10 @@ impl Api for InProcess {
             let leases = service.store.leases().map_err(|error| words::store(&error))?;
             Ok(Status {
                 node: service.node_id().to_string(),
-                listening: service.addresses().iter().map(SocketAddr::to_string).collect(),
+                listening: service.door.addresses().iter().map(SocketAddr::to_string).collect(),
                 version: env!("CARGO_PKG_VERSION").into(),
                 objects: leases.len() as u64,
-                connections: service.connection_limits.connections(),
+                connections: service.door.limits.connections(),
                 sessions: service.sessions.len() as u64,
                 open_puts: service.open_puts.len() as u64,
                 gets: service.transfers.gets(),

@@ -30,6 +30,7 @@
 //! | `transfers` | numbers of transfers, and the events of all of them |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | [`fetches`] | who fetches what from this service |
+//! | [`door`] | where peers come in: listens, opens, closes |
 //! | [`listen`], `connection_limits` | connections from peers, within limits |
 //! | `admission` | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
@@ -47,6 +48,7 @@ pub mod boundaries;
 pub mod connection_limits;
 pub mod content;
 pub mod copy;
+pub mod door;
 mod ending;
 pub mod fetches;
 mod fresh;

@@ -104,7 +104,7 @@ fn network(page: &mut Page, service: &Service) {
     for (direction, dialled, bytes) in ways.into_iter().chain(own) {
         page.sample(name, &[("direction", &direction), ("dialled_by", &dialled)], bytes);
     }
-    let connection_limits = &service.connection_limits;
+    let connection_limits = &service.door.limits;
     page.gauge("towpath_peer_connections", "Connections from peers now.", connection_limits.connections());
     page.counter(
         "towpath_peer_connections_accepted_total",

@@ -4,6 +4,7 @@
 //! large file that the index does not know, any tree, any stream) the ticket names a live object
 //! and comes at once: a receiver follows while the rest is still being read.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +35,10 @@ use towpath_words as words;
 const HASH_FIRST: u64 = 64 << 20;
 /// Longest time for opening a file before its ticket is given out in any case.
 const LONGEST_START: Duration = Duration::from_secs(5);
+/// Paths left out that wait to be told: whoever reads a tree waits for whoever put it.
+const WAITING: usize = 512;
+/// Paths left out of a tree that are named though it has no ticket yet; the others are counted.
+const MOST_NAMED: usize = 16 << 10;
 /// Interval at which it is checked whether what is not shown yet ever will be.
 const SHOW_TICK: Duration = Duration::from_millis(20);
 
@@ -44,7 +49,9 @@ pub struct SharedPut {
     /// Completes when all of it has been read.
     pub reading: JoinHandle<Result<PutReply, ApiError>>,
     /// Problems with single files, as they are found.
-    pub failures: mpsc::UnboundedReceiver<(String, String)>,
+    pub failures: mpsc::Receiver<(String, String)>,
+    /// Number of those that are not named.
+    unnamed: u64,
     /// Bytes of a tree's files that were read so far.
     read: Arc<AtomicU64>,
 }
@@ -59,8 +66,26 @@ struct PutPlan {
     is_read: bool,
     /// Chunk boundaries given by the application.
     boundaries: Boundaries,
-    /// Entries of a tree that were left out, and why, if it is read already.
-    left_out: Vec<(String, String)>,
+    /// Entries of a tree that were left out, if it is read already.
+    left_out: UntoldEntries,
+}
+
+/// Entries that were left out of a tree before anybody could be told.
+#[derive(Default)]
+struct UntoldEntries {
+    /// Paths, each with the reason.
+    named: Vec<(String, String)>,
+    /// Number of further ones.
+    unnamed: u64,
+}
+
+impl UntoldEntries {
+    fn push(&mut self, path: String, why: String) {
+        match self.named.len() < MOST_NAMED {
+            true => self.named.push((path, why)),
+            false => self.unnamed += 1,
+        }
+    }
 }
 
 /// Serves paths from now on.
@@ -68,20 +93,15 @@ pub async fn share(service: &Arc<Service>, source: PutSource) -> Result<SharedPu
     let known = service.shares.find(&source.key());
     let plan = plan(service, source, known, Boundaries::default()).await?;
     service.grants.share(plan.share.oid, plan.share.secret);
-    service.fetches.name(plan.share.oid, &plan.about.name);
+    service.door.fetches.name(plan.share.oid, &plan.about.name);
     if let Err(error) = service.shares.keep(&plan.source.key(), &plan.share) {
         tracing::warn!(%error, "the ticket can't be kept for next time");
     }
     start_and_show(service, plan).await
 }
 
-/// Puts paths, to be held by `holder`. Returns when the ticket is known; what is still to be read
-/// goes on in the background.
-pub async fn put(service: &Arc<Service>, source: PutSource, holder: Holder) -> Result<SharedPut, ApiError> {
-    put_cut(service, source, holder, Boundaries::default()).await
-}
-
-/// The same with chunks as the application wants them.
+/// Puts paths, to be held by `holder`, with chunks as the application wants them. Returns when the ticket is known; what is
+/// still to be read goes on in the background.
 async fn put_cut(
     service: &Arc<Service>,
     source: PutSource,
@@ -99,7 +119,7 @@ async fn put_cut(
         // one of its own neither takes away the other's.
         plan.share = Share { oid: Oid::Live(random()?), secret: Secret(random()?) };
         plan.is_read = false;
-        plan.left_out.clear();
+        plan.left_out = UntoldEntries::default();
     }
     let lease = Lease {
         oid: plan.share.oid,
@@ -140,10 +160,10 @@ pub(crate) async fn resume(service: &Arc<Service>, lease: Lease) -> Result<(), A
             // If the file has shrunk since, nothing says where its chunks end now.
             let fits = |size| Boundaries::new(&ends).ok().filter(|it| it.check_size(size).is_ok());
             let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
-            let put =
+            // Nobody is told what is left out.
+            let SharedPut { reading, .. } =
                 put_cut(service, PutSource::of(&path)?, lease.holder, fits(size).unwrap_or_default()).await?;
-            let read =
-                put.reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+            let read = reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
             read.map(drop)
         }
         (None, None) => Ok(()),
@@ -189,7 +209,7 @@ async fn attend(
     events: Option<mpsc::Sender<Event>>,
 ) -> Result<Summary, ApiError> {
     let transfer = service.transfers.begin_put(shared.reply.oid.clone());
-    let mut progress = PutProgress { transfer, events, failed: 0 };
+    let mut progress = PutProgress { transfer, events, failed: shared.unnamed };
     let mut tick = tokio::time::interval(PROGRESS_EVERY);
     let ended = loop {
         tokio::select! {
@@ -274,29 +294,32 @@ fn until_shown(service: &Service, oid: &Oid, reading: &AbortHandle) {
     }
 }
 
-fn start(service: &Arc<Service>, plan: PutPlan) -> Result<SharedPut, ApiError> {
+fn start(service: &Arc<Service>, mut plan: PutPlan) -> Result<SharedPut, ApiError> {
     let reply = PutReply {
         ticket: service.ticket(plan.share.oid, plan.share.secret),
         oid: plan.share.oid.to_string(),
         size: (plan.about.kind == ObjectKind::Blob).then_some(plan.size),
     };
-    let (report, failures) = PutReport::new();
-    for (path, why) in plan.left_out.iter().cloned() {
-        report.left_out(path, why);
-    }
-    let (service, mut end, read_so_far) = (Arc::clone(service), reply.clone(), Arc::clone(&report.read));
+    let (tell, failures) = mpsc::channel(WAITING);
+    let UntoldEntries { named, unnamed } = std::mem::take(&mut plan.left_out);
+    let read_so_far = Arc::<AtomicU64>::default();
+    let (service, mut end, counted) = (Arc::clone(service), reply.clone(), Arc::clone(&read_so_far));
     let reading = tokio::task::spawn_blocking(move || {
+        // The one that put it may not want to know.
+        let left_out = |path, why| drop(tell.blocking_send((path, why)));
+        named.into_iter().for_each(|(path, why)| left_out(path, why));
         if !plan.is_read {
+            let report = PutReport { left_out: &left_out, read: &counted };
             let (content, size) = read(&service, &plan, &report)?;
             (end.oid, end.size) = (content.to_string(), Some(size));
         }
         Ok(end)
     });
-    Ok(SharedPut { reply, reading, failures, read: read_so_far })
+    Ok(SharedPut { reply, reading, failures, unnamed, read: read_so_far })
 }
 
 /// Reads what a plan puts, under its live name.
-fn read(service: &Service, plan: &PutPlan, report: &PutReport) -> Result<(Oid, u64), ApiError> {
+fn read(service: &Service, plan: &PutPlan, report: &PutReport<'_>) -> Result<(Oid, u64), ApiError> {
     let live = &plan.share.oid;
     match plan.about.kind {
         ObjectKind::Blob => {
@@ -372,7 +395,7 @@ fn plan_blocking(
     if let (Some(share), Some(None)) = (&known, bound)
         && share.oid.is_live()
     {
-        let (share, left_out) = (Share { oid: share.oid, secret: share.secret }, Vec::new());
+        let (share, left_out) = (Share { oid: share.oid, secret: share.secret }, UntoldEntries::default());
         return Ok(PutPlan { source, about, size, share, is_read: false, boundaries, left_out });
     }
     let content = bound.flatten();
@@ -380,7 +403,7 @@ fn plan_blocking(
         return plan_tree(service, source, about, known, content);
     }
     if size > HASH_FIRST && content.is_none() && !is_known(service, source.first()) {
-        let (share, left_out) = (Share { oid: Oid::Live(random()?), secret }, Vec::new());
+        let (share, left_out) = (Share { oid: Oid::Live(random()?), secret }, UntoldEntries::default());
         return Ok(PutPlan { source, about, size, share, is_read: false, boundaries, left_out });
     }
     let (oid, size) =
@@ -390,7 +413,7 @@ fn plan_blocking(
         (Some(share), Some(content)) if content == oid => share,
         _ => Share { oid, secret },
     };
-    Ok(PutPlan { source, about, size, share, is_read: true, boundaries, left_out: Vec::new() })
+    Ok(PutPlan { source, about, size, share, is_read: true, boundaries, left_out: UntoldEntries::default() })
 }
 
 /// A tree that was read before is read again (its unchanged files are not), to see whether it is
@@ -405,12 +428,14 @@ fn plan_tree(
     let fresh = Oid::Live(random()?);
     let Some((known, content)) = known.zip(content) else {
         let share = Share { oid: fresh, secret: Secret(random()?) };
-        let (size, boundaries, left_out) = (0, Boundaries::default(), Vec::new());
+        let (size, boundaries, left_out) = (0, Boundaries::default(), UntoldEntries::default());
         return Ok(PutPlan { source, about, size, share, is_read: false, boundaries, left_out });
     };
-    let (report, mut failures) = PutReport::new();
+    let left_out = RefCell::<UntoldEntries>::default();
+    let push = |path, why| left_out.borrow_mut().push(path, why);
+    let report = PutReport { left_out: &push, read: &AtomicU64::default() };
     let totals = put_tree::put(&service.store, service.processors(), &source, &fresh, &about, &report)?;
-    let left_out = std::iter::from_fn(|| failures.try_recv().ok()).collect();
+    let left_out = left_out.into_inner();
     let oid = if totals.descriptor == content { known.oid } else { fresh };
     let (share, boundaries) = (Share { oid, secret: known.secret }, Boundaries::default());
     Ok(PutPlan { source, about, size: totals.bytes, share, is_read: true, boundaries, left_out })

@@ -402,12 +402,15 @@ mod tests {
             |name: &str| Service::open(Home::under(&folder.path().join(name)), Options::default()).unwrap();
         let (sender, receiver) = (service("sender"), service("receiver"));
         let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        sender.listen(b"test", &[loopback]).await.unwrap();
-        sender.accept_peers();
+        sender.door.listen(b"test", &[loopback]).await.unwrap();
+        sender.door.open();
         // It has both, and serves the other one to somebody else.
-        let shared = sender.share(source(folder.path(), &["tree"], &[]).unwrap()).await.unwrap();
+        let shared =
+            crate::put::share(&sender, source(folder.path(), &["tree"], &[]).unwrap()).await.unwrap();
         shared.reading.await.unwrap().unwrap();
-        let filtered = sender.share(source(folder.path(), &["tree"], &["- private"]).unwrap()).await.unwrap();
+        let filtered = crate::put::share(&sender, source(folder.path(), &["tree"], &["- private"]).unwrap())
+            .await
+            .unwrap();
         let whole = filtered.reading.await.unwrap().unwrap();
         assert_ne!(whole.ticket, shared.reply.ticket);
         ask(&receiver, &whole.ticket, &public).await.unwrap();

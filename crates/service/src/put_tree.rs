@@ -11,11 +11,9 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
-use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_content::tree::{Encoder, Entry, Event, Kind, LEFT_OUT, MAX_EXTENTS, MAX_INLINE, Metadata};
@@ -45,26 +43,11 @@ pub struct TreeTotals {
 }
 
 /// Reports while a tree is being read.
-pub struct PutReport {
-    /// Paths that were left out, and why.
-    failures: mpsc::UnboundedSender<(String, String)>,
+pub struct PutReport<'a> {
+    /// Told the paths that were left out, and why. May block.
+    pub left_out: &'a dyn Fn(String, String),
     /// Bytes of files that were read, or known already.
-    pub read: Arc<AtomicU64>,
-}
-
-impl PutReport {
-    /// Tells failures to the returned receiver.
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<(String, String)>) {
-        // Some who put ask for the failures only once all is read, so a full channel would keep that from ending.
-        let (failures, inbox) = mpsc::unbounded_channel();
-        (Self { failures, read: Arc::default() }, inbox)
-    }
-
-    /// Tells of a path that was left out.
-    pub(crate) fn left_out(&self, path: String, why: String) {
-        // The one that put it may not want to know.
-        let _ = self.failures.send((path, why));
-    }
+    pub read: &'a AtomicU64,
 }
 
 /// Puts the tree of `source` under `live`. What cannot be read is left out and reported: its path, and why.
@@ -74,7 +57,7 @@ pub fn put(
     source: &PutSource,
     live: &Oid,
     about: &About,
-    report: &PutReport,
+    report: &PutReport<'_>,
 ) -> Result<TreeTotals, ApiError> {
     store.put_init(live, about).map_err(|error| words::store(&error))?;
     let result = describe(store, processors, (source, about), live, report);
@@ -89,7 +72,7 @@ fn describe(
     processors: &Processors,
     (source, about): (&PutSource, &About),
     live: &Oid,
-    report: &PutReport,
+    report: &PutReport<'_>,
 ) -> Result<TreeTotals, ApiError> {
     let mut builder = DescriptorBuilder {
         store,
@@ -116,7 +99,7 @@ struct DescriptorBuilder<'a> {
     /// The directory that the tree's paths are below at the moment.
     root: PathBuf,
     live: &'a Oid,
-    report: &'a PutReport,
+    report: &'a PutReport<'a>,
     encoder: Encoder,
     batch: Vec<TreeStep>,
     dirs: usize,
@@ -239,7 +222,7 @@ impl DescriptorBuilder<'_> {
 
     fn report(&self, path: &Path, why: String) {
         let path = path.strip_prefix(&self.root).unwrap_or(path);
-        self.report.left_out(display_name(path.as_os_str().as_bytes()), why);
+        (self.report.left_out)(display_name(path.as_os_str().as_bytes()), why);
     }
 
     fn flush(&mut self) -> Result<(), ApiError> {

@@ -1,31 +1,28 @@
 //! The service: store, identity, rights and listener put together.
 
-use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use towpath_store::Leases;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use towpath_api::{ApiError, ErrorKind, Event};
+use tokio::sync::OwnedSemaphorePermit;
+use towpath_api::{ApiError, ErrorKind};
 use towpath_content::ticket::{Enclosed, MAX_ENCLOSED, Secret};
-use towpath_content::{Hint, NodeId, Oid, Ticket};
+use towpath_content::{NodeId, Oid, Ticket};
 use towpath_files::display_name;
 use towpath_link::Identity;
-use towpath_link::tcp::Listener;
 use towpath_plugins::preferred::Precedence;
 use towpath_protocol::processors::Processors;
-use towpath_protocol::{Pace, PeerConfig, Service as PeerService};
+use towpath_protocol::{Pace, Service as PeerService};
 use towpath_store::{Availability, DiskStore, Holder, Lease, ObjectKind, State, Store, StoreError};
 
 use crate::admission::{Admission, Admitted};
 use crate::connection_limits::ConnectionLimits;
-use crate::ending::{self};
+use crate::door::{Connections, Door};
 use crate::fetches::Fetches;
 use crate::grants::Grants;
 use crate::in_flight::Flights;
-use crate::listen::{self, ListenerServing, Listening};
 use crate::metrics::{Direction, Metrics};
 use crate::open_puts::OpenPuts;
 use crate::read_budget::ReadBudget;
@@ -40,9 +37,6 @@ use towpath_words as words;
 
 /// Interval at which the cache is compared with its limits.
 const TRIM_EVERY: Duration = Duration::from_secs(10);
-
-/// Time for sending peers the last message: an interrupted command ends within a second.
-const LEAVE: Duration = Duration::from_millis(600);
 
 /// Characters of a word that are shown to whoever gave it.
 const SHOWN: usize = 80;
@@ -69,7 +63,7 @@ pub struct Service {
     pub(crate) identity: Identity,
     pub(crate) store: Arc<DiskStore>,
     pub(crate) grants: Arc<Grants>,
-    pub(crate) shares: Shares,
+    pub(crate) shares: Arc<Shares>,
     /// Order in which gets go first.
     pub(crate) precedence: Arc<Precedence>,
     processors: Processors,
@@ -82,16 +76,12 @@ pub struct Service {
     /// Time at which the cache was last looked at.
     trimmed: Mutex<Option<Instant>>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) connection_limits: Arc<ConnectionLimits>,
-    pub(crate) fetches: Arc<Fetches>,
     pub(crate) admission: Admission,
     pub(crate) config: Live,
     writable: Option<Arc<Writable>>,
-    pub(crate) send_pace: Arc<Pace>,
     /// Held by whoever indexes.
     pub(crate) indexing: tokio::sync::Mutex<()>,
-    peers: Arc<PeerService>,
-    pub(crate) listening: tokio::sync::OnceCell<Listening>,
+    pub(crate) door: Door,
     /// Told when the configuration was replaced.
     pub(crate) reconfigured: Arc<tokio::sync::Notify>,
 }
@@ -110,14 +100,27 @@ impl Service {
         let grants = Arc::new(Grants::new(identity.clone(), leases, config.clone()));
         let peers = PeerService::new(Arc::clone(&store) as Arc<dyn Store>, grants.clone());
         let peers = Arc::new(peers.with_processors(processors.clone()));
-        let shares = Shares::new(home.shares());
-        let listening = tokio::sync::OnceCell::new();
+        let shares = Arc::new(Shares::new(home.shares()));
         let metrics = Arc::new(Metrics::default());
+        let connections = Connections {
+            config: config.clone(),
+            processors: processors.clone(),
+            send_pace,
+            served: Arc::clone(&metrics.served),
+        };
+        let door = Door {
+            identity: identity.clone(),
+            shares: Arc::clone(&shares),
+            peers,
+            connections,
+            limits: Arc::new(ConnectionLimits::new(config.clone())),
+            fetches: Arc::new(Fetches::new(Arc::clone(&store) as Arc<dyn Store>)),
+            listening: tokio::sync::OnceCell::new(),
+        };
         let ended = store.lease_table().end_sessions().map_err(|error| words::store(&error))?;
         if !ended.is_empty() {
             tracing::info!(leases = ended.len(), "ended leases of applications that died with their daemon");
         }
-        let watched = Arc::clone(&store) as Arc<dyn Store>;
         let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
         let read_budget = Arc::new(ReadBudget::new(config.clone()));
         Ok(Arc::new(Self {
@@ -128,13 +131,10 @@ impl Service {
             shares,
             precedence: Arc::default(),
             processors,
-            connection_limits: Arc::new(ConnectionLimits::new(config.clone())),
-            fetches: Arc::new(Fetches::new(watched)),
             admission: Admission::new(config.clone(), Arc::clone(&metrics)),
             metrics,
             config,
             writable: options.writable,
-            send_pace,
             indexing: tokio::sync::Mutex::default(),
             open_puts,
             transfers,
@@ -142,8 +142,7 @@ impl Service {
             in_flight: Flights::default(),
             read_budget,
             trimmed: Mutex::default(),
-            peers,
-            listening,
+            door,
             reconfigured: Arc::default(),
         }))
     }
@@ -169,63 +168,6 @@ impl Service {
         self.identity.node_id()
     }
 
-    /// Lets peers in that [`Self::listen`] listens for. To be called when what they may ask for is
-    /// there: one that waits for this service to come back asks at once, and is refused only once.
-    pub fn accept_peers(&self) {
-        if let Some(listening) = self.listening.get() {
-            listening.open();
-        }
-    }
-
-    /// Listens for peers; they wait until [`Self::accept_peers`]. `user` names who listens, so that
-    /// the same one gets the same port again; `addresses` are what a person asked for.
-    pub async fn listen(
-        self: &Arc<Self>,
-        user: &[u8],
-        addresses: &[SocketAddr],
-    ) -> Result<Vec<SocketAddr>, ApiError> {
-        self.listen_at(listen::sockets(&self.identity, &self.shares, user, addresses)).await
-    }
-
-    /// The same at sockets that another program, such as systemd, listens on already.
-    pub async fn listen_inherited(
-        self: &Arc<Self>,
-        sockets: Vec<std::net::TcpListener>,
-    ) -> Result<Vec<SocketAddr>, ApiError> {
-        let inherited = sockets.into_iter().map(|socket| listen::inherit(&self.identity, socket));
-        self.listen_at(async { inherited.collect() }).await
-    }
-
-    async fn listen_at(
-        self: &Arc<Self>,
-        sockets: impl Future<Output = Result<Vec<Listener>, ApiError>>,
-    ) -> Result<Vec<SocketAddr>, ApiError> {
-        let service = Arc::downgrade(self);
-        let config =
-            move || service.upgrade().map_or_else(PeerConfig::default, |service| service.peer_config());
-        let serving = ListenerServing {
-            service: Arc::clone(&self.peers),
-            config: Box::new(config),
-            connection_limits: Arc::clone(&self.connection_limits),
-            fetches: Arc::clone(&self.fetches),
-            wait_limit: listen::WAIT_LIMIT,
-        };
-        let start = async || Listening::start(sockets.await?, serving);
-        let listening = self.listening.get_or_try_init(start).await?;
-        Ok(listening.addresses().to_vec())
-    }
-
-    fn peer_config(&self) -> PeerConfig {
-        let (send_pace, traffic) = (Arc::clone(&self.send_pace), Arc::clone(&self.metrics.served));
-        PeerConfig { send_pace, traffic, from_anyone: true, ..self.bare_peer_config() }
-    }
-
-    /// Configuration of connections with peers, whoever dials.
-    pub(crate) fn bare_peer_config(&self) -> PeerConfig {
-        let wishes = self.config().processors.wishes();
-        PeerConfig { processors: self.processors.clone(), wishes, ..PeerConfig::default() }
-    }
-
     /// Processors of every chunk.
     pub(crate) const fn processors(&self) -> &Processors {
         &self.processors
@@ -243,18 +185,13 @@ impl Service {
         let old = self.config.set(config);
         *lock(&self.trimmed) = None;
         self.reconfigured.notify_one();
-        self.send_pace.set(new.general.limit_rate.0);
+        self.door.connections.send_pace.set(new.general.limit_rate.0);
         old.waits_for_restart(&new)
     }
 
-    /// The limits on connections from peers.
-    pub const fn connection_limits(&self) -> &Arc<ConnectionLimits> {
-        &self.connection_limits
-    }
-
-    /// Tells from now on who fetches what from this service: `fetch` events. One watches at a time.
-    pub fn watch_fetches(&self) -> mpsc::UnboundedReceiver<Event> {
-        self.fetches.watch()
+    /// Where peers come in.
+    pub const fn door(&self) -> &Door {
+        &self.door
     }
 
     /// Its objects, leases and recipes.
@@ -282,31 +219,10 @@ impl Service {
         &self.metrics
     }
 
-    /// Lets nobody in any more, and waits a moment for peers to get the last messages, as that
-    /// of a producer that gave up: those who have nothing else to fetch leave.
-    pub async fn take_leave(&self) {
-        if let Some(listening) = self.listening.get() {
-            listening.close();
-        }
-        let start = Instant::now();
-        while self.connection_limits.connections() > 0 && start.elapsed() < LEAVE {
-            tokio::time::sleep(ending::LOOK_EVERY).await;
-        }
-    }
-
-    /// The addresses it listens on; none if it does not.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listening.get().map(|listening| listening.addresses().to_vec()).unwrap_or_default()
-    }
-
     /// The ticket for an object of this service. A small one that is complete is in it, and it names
     /// the content, also of what was live before.
     pub(crate) fn ticket(&self, oid: Oid, secret: Secret) -> String {
-        let hints = self.addresses().into_iter().enumerate().filter_map(|(rank, address)| {
-            let priority = u16::try_from(rank).unwrap_or(u16::MAX);
-            Hint::new(format!("tow://{address}"), priority, 1).ok()
-        });
-        let hints = hints.take(towpath_content::hint::MAX_HINTS).collect();
+        let hints = self.door.hints();
         let (oid, enclosed) = match self.enclosed(&oid) {
             Some((content, enclosed)) => (content, Some(enclosed)),
             None => (oid, None),

@@ -25,6 +25,7 @@ use towpath_service::connection_limits::Excess;
 use towpath_service::fetches::Fetches;
 use towpath_service::get::get;
 use towpath_service::listen::{ListenerServing, Listening};
+use towpath_service::put::share;
 use towpath_service::{Options, PutSource, Service};
 use towpath_store::MemoryStore;
 
@@ -52,12 +53,12 @@ async fn scene(change: impl FnOnce(&mut Config)) -> Scene {
     let mut config = Config::default();
     change(&mut config);
     let service = Service::open(home(&folder, "sender"), Options { config, ..Options::default() }).unwrap();
-    let addresses = service.listen(b"test", &["127.0.0.1:0".parse().unwrap()]).await.unwrap();
+    let addresses = service.door().listen(b"test", &["127.0.0.1:0".parse().unwrap()]).await.unwrap();
     let path = folder.path().join("shared");
     std::fs::write(&path, pattern(DATA)).unwrap();
     let shared =
-        service.share(PutSource::new(std::slice::from_ref(&path), &[], None).unwrap()).await.unwrap();
-    service.accept_peers();
+        share(&service, PutSource::new(std::slice::from_ref(&path), &[], None).unwrap()).await.unwrap();
+    service.door().open();
     shared.reading.await.unwrap().unwrap();
     Scene { folder, service, address: addresses[0], ticket: shared.reply.ticket }
 }
@@ -142,7 +143,7 @@ async fn a_hundred_silent_connections_that_are_renewed_keep_nobody_with_a_ticket
             }
         });
     }
-    let refused = || scene.service.connection_limits().refused(Excess::Handshakes);
+    let refused = || scene.service.door().limits().refused(Excess::Handshakes);
     timeout(LIMIT, async {
         while refused() < 50 {
             hang_ups.recv().await.unwrap();
@@ -178,7 +179,7 @@ async fn the_oldest_of_those_who_say_nothing_goes_for_whoever_comes() {
         }
         silent.push_back(came);
     }
-    assert_eq!(scene.service.connection_limits().connections(), 3);
+    assert_eq!(scene.service.door().limits().connections(), 3);
     timeout(LIMIT, scene.expect_served("one")).await.expect("served");
 }
 
@@ -195,11 +196,9 @@ async fn two_hundred_strangers_that_say_hello_and_ping_keep_nobody_with_a_ticket
     }
     assert!(standing.len() > 200, "all shook hands: {}", standing.len());
     let most = Config::default().limits.strangers.0;
-    assert!(
-        scene.service.connection_limits().refused(Excess::Strangers) >= standing.len() as u64 - most - 64
-    );
+    assert!(scene.service.door().limits().refused(Excess::Strangers) >= standing.len() as u64 - most - 64);
     timeout(LIMIT, scene.expect_served("one")).await.expect("served");
-    assert!(scene.service.connection_limits().connections() <= most + 64);
+    assert!(scene.service.door().limits().connections() <= most + 64);
 }
 
 #[tokio::test]
@@ -210,7 +209,7 @@ async fn whoever_shows_no_ticket_in_time_is_told_to_leave_and_whoever_did_stays(
     let serving = ListenerServing {
         service: service(&identity, &data, b"secret"),
         config: Box::new(|| PeerConfig { from_anyone: true, ..PeerConfig::default() }),
-        connection_limits: Arc::clone(scene.service.connection_limits()),
+        connection_limits: Arc::clone(scene.service.door().limits()),
         fetches: Arc::new(Fetches::new(Arc::new(MemoryStore::new()))),
         wait_limit: Duration::from_millis(300),
     };

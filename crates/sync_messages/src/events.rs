@@ -3,9 +3,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use towpath_api::copy::{CopyEvent, FailureKind, FileTime};
 use towpath_content::tree::Time;
 use towpath_files::FileError;
@@ -36,8 +36,11 @@ pub const fn shown_time(time: Time) -> FileTime {
 #[derive(Debug, Clone)]
 pub struct Events {
     items: mpsc::Sender<CopyEvent>,
-    failures: mpsc::UnboundedSender<CopyEvent>,
-    waiting: Arc<WaitingEvents>,
+    failures: mpsc::Sender<WaitingFailure>,
+    /// Bytes of further failures that may wait.
+    room: Arc<Semaphore>,
+    /// Number of failures that were too many.
+    dropped: Arc<AtomicU64>,
     words: Words,
 }
 
@@ -45,18 +48,13 @@ pub struct Events {
 #[derive(Debug)]
 pub struct EventInbox {
     items: mpsc::Receiver<CopyEvent>,
-    failures: mpsc::UnboundedReceiver<CopyEvent>,
-    waiting: Arc<WaitingEvents>,
+    failures: mpsc::Receiver<WaitingFailure>,
+    dropped: Arc<AtomicU64>,
     words: Words,
 }
 
-/// Failures that wait to be shown.
-#[derive(Debug, Default)]
-struct WaitingEvents {
-    bytes: AtomicUsize,
-    /// Number of failures that were too many.
-    dropped: AtomicU64,
-}
+/// A failure that waits to be shown, and its room.
+type WaitingFailure = (CopyEvent, OwnedSemaphorePermit);
 
 /// Failures, counted as they were reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,10 +70,11 @@ pub struct Tally {
 /// A new pair, which shows faults in these words.
 pub fn events(words: Words) -> (Events, EventInbox) {
     let (items, items_out) = mpsc::channel(WAITING);
-    let (failures, failures_out) = mpsc::unbounded_channel();
-    let waiting = Arc::<WaitingEvents>::default();
-    let inbox = EventInbox { items: items_out, failures: failures_out, waiting: Arc::clone(&waiting), words };
-    (Events { items, failures, waiting, words }, inbox)
+    // As many as there is room for if they have no texts.
+    let (failures, failures_out) = mpsc::channel(MOST_FAILURES / COST);
+    let (room, dropped) = (Arc::new(Semaphore::new(MOST_FAILURES)), Arc::<AtomicU64>::default());
+    let inbox = EventInbox { items: items_out, failures: failures_out, dropped: Arc::clone(&dropped), words };
+    (Events { items, failures, room, dropped, words }, inbox)
 }
 
 impl Events {
@@ -96,13 +95,11 @@ impl Events {
 
     fn keep(&self, mut event: CopyEvent) {
         shorten(&mut event);
-        let bytes = cost(&event);
-        if self.waiting.bytes.fetch_add(bytes, Ordering::Relaxed) > MOST_FAILURES {
-            self.waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.waiting.dropped.fetch_add(1, Ordering::Relaxed);
-            return;
+        match Arc::clone(&self.room).try_acquire_many_owned(cost(&event) as u32) {
+            // There is a place for as many as there is room for. A copy that ended shows nothing more.
+            Ok(room) => drop(self.failures.try_send((event, room))),
+            Err(_) => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
         }
-        let _ = self.failures.send(event);
     }
 
     /// Hands on an event that the other side reported.
@@ -139,10 +136,7 @@ impl EventInbox {
     async fn next(&mut self) -> Option<CopyEvent> {
         tokio::select! {
             biased;
-            Some(event) = self.failures.recv() => {
-                self.waiting.bytes.fetch_sub(cost(&event), Ordering::Relaxed);
-                Some(event)
-            }
+            Some((event, _room)) = self.failures.recv() => Some(event),
             Some(event) = self.items.recv() => Some(event),
             else => self.dropped(),
         }
@@ -150,7 +144,7 @@ impl EventInbox {
 
     /// Failure that stands at the end for those that were too many, once.
     fn dropped(&self) -> Option<CopyEvent> {
-        let dropped = self.waiting.dropped.swap(0, Ordering::Relaxed);
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
         let failure =
             || FailedEntry { path: Vec::new(), fault: EntryFault::More(dropped), kind: FailureKind::Other };
         (dropped > 0).then(|| failure().into_event(self.words))
@@ -286,7 +280,7 @@ mod tests {
         let (events, inbox) = events(plain);
         let many = 100_000;
         (0..many).for_each(|_| events.keep(failure(400)));
-        assert!(events.waiting.bytes.load(Ordering::Relaxed) <= MOST_FAILURES + 1000);
+        assert!(events.room.available_permits() < COST + 500, "as many as there is room for");
         drop(events);
         let (person, mut shown) = mpsc::channel(1 << 20);
         let tally = inbox.show_to(person).await;

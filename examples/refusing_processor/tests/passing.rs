@@ -38,8 +38,8 @@ impl Pair {
         let sender = service(&folder.path().join("sender"), sender);
         let receiver = service(&folder.path().join("receiver"), receiver);
         let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        sender.listen(b"test", &[loopback]).await.unwrap();
-        sender.accept_peers();
+        sender.door().listen(b"test", &[loopback]).await.unwrap();
+        sender.door().open();
         Self { folder, sender, receiver }
     }
 
@@ -52,7 +52,7 @@ impl Pair {
     /// Shares and gets a file or tree; also the files that failed.
     async fn pass(&self, name: &str) -> Result<(Summary, Vec<String>), ApiError> {
         let source = PutSource::new(&[self.folder.path().join(name)], &[], None).unwrap();
-        let shared = self.sender.share(source).await.unwrap();
+        let shared = towpath_service::put::share(&self.sender, source).await.unwrap();
         shared.reading.await.unwrap().unwrap();
         let (events, mut inbox) = mpsc::channel(64);
         let request = GetRequest {

@@ -19,7 +19,7 @@ pub struct Relay {
 impl Relay {
     pub fn to(daemon: &Daemon) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, target) = (listener.local_addr().unwrap(), daemon.service.addresses()[0]);
+        let (address, target) = (listener.local_addr().unwrap(), daemon.service.door().addresses()[0]);
         let sent = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&sent);
         thread::spawn(move || {

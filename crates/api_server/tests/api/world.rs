@@ -43,8 +43,8 @@ impl Daemon {
         let service = runtime.block_on(async {
             let listener = Socket::bind(&home.socket()).await.unwrap();
             let service = Service::open(home, Options { serve_leases: true, ..Options::default() }).unwrap();
-            service.listen(b"test", &["127.0.0.1:0".parse().unwrap()]).await.unwrap();
-            service.accept_peers();
+            service.door().listen(b"test", &["127.0.0.1:0".parse().unwrap()]).await.unwrap();
+            service.door().open();
             tokio::spawn(serve(listener, Arc::clone(&service), async { drop(ended.await) }));
             service
         });

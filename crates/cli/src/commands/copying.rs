@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary, FailureKind};
 use towpath_api::{Api, ApiError, CallEnd, ErrorKind, Event, Progress};
 use towpath_service::copy::HandedCopy;
-use towpath_service::{InProcess, Options, display_text};
+use towpath_service::display_text;
 
 use super::Context;
 use crate::copy_output::{ShownChanges, closing, complaint, done, exit_code, line};
@@ -81,7 +81,7 @@ async fn work(context: &Context, copying: Copying) -> Result<CopySummary, ApiErr
         has_begun
     });
     if !by_daemon {
-        let service = InProcess(context.embedded(Options::default())?);
+        let service = context.in_process()?;
         let result = service.copy(request, events).await;
         let _ = showing.await;
         return result;

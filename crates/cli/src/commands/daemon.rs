@@ -85,13 +85,13 @@ impl Daemon {
             Options { serve_leases: true, config: config.clone(), writable, ..Options::default() },
         )?;
         let addresses = match inherited.peers.is_empty() {
-            true => service.listen(PORT, &config.general.listen).await?,
-            false => service.listen_inherited(inherited.peers).await?,
+            true => service.door().listen(PORT, &config.general.listen).await?,
+            false => service.door().listen_inherited(inherited.peers).await?,
         };
         let _metrics = self.serve_metrics(context, &service, &config).await?;
         let _indexing = Aborting(tokio::spawn(Arc::clone(&service).keep_indexed()).abort_handle());
         service.resume_puts();
-        service.accept_peers();
+        service.door().open();
         trim_cache(&service);
         let list = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
         if context.output.is_json() {

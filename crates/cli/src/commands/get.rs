@@ -12,7 +12,7 @@ use towpath_api::{
     Api, ApiError, Client, ContentRequest, ErrorKind, Event, GetRequest, Progress, SearchEffort, Seconds,
     Summary,
 };
-use towpath_service::{Options, get};
+use towpath_service::get;
 
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
@@ -157,7 +157,7 @@ impl GetCommand {
             return match context.daemon().await {
                 Some(daemon) => copy_out(&daemon, request, events).await,
                 None => {
-                    let service = context.embedded(Options::default())?;
+                    let service = context.embedded()?;
                     get::get_stream(&service, &request, events, std::io::stdout()).await
                 }
             };

@@ -133,12 +133,17 @@ impl Context {
 
     /// The service in this process. Of the configuration only two things count: what may not pass this host may not do
     /// so because no daemon runs, and a person's plugins are those of all commands.
-    fn embedded(&self, mut options: Options) -> Result<Arc<Service>, ApiError> {
-        let configured = self.configured()?;
+    fn embedded(&self) -> Result<Arc<Service>, ApiError> {
+        let (configured, mut options) = (self.configured()?, Options::default());
         options.config.processors = configured.processors;
         options.config.plugins = configured.plugins;
         options.config.general.bases_beyond = configured.general.bases_beyond;
         Service::open(self.home.clone(), options)
+    }
+
+    /// The API of the service in this process.
+    fn in_process(&self) -> Result<InProcess, ApiError> {
+        Ok(InProcess(self.embedded()?))
     }
 
     /// The daemon, if one runs.
@@ -150,7 +155,7 @@ impl Context {
     async fn api(&self) -> Result<Box<dyn Api>, ApiError> {
         match self.daemon().await {
             Some(client) => Ok(Box::new(client)),
-            None => Ok(Box::new(InProcess(self.embedded(Options::default())?))),
+            None => Ok(Box::new(self.in_process()?)),
         }
     }
 }

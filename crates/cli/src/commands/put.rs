@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use tokio::sync::mpsc;
-use towpath_api::{Api, ApiError, Client, ErrorKind, Event, PutReply, PutRequest};
-use towpath_service::{InProcess, PutSource};
-use towpath_service::{Options, Service, display_name};
+use towpath_api::{Api, ApiError, Client, ErrorKind, Event, PutReply, PutRequest, Summary};
+use towpath_service::{InProcess, display_name};
 
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
@@ -128,35 +127,36 @@ impl PutCommand {
             context.output.print(&format!("tow: put {}", put.oid));
             return Ok(ExitCode::SUCCESS);
         }
-        let service = context.embedded(Options::default())?;
-        service.listen(STREAM_PORT, self.listen.as_slice()).await?;
-        service.accept_peers();
+        let service = context.in_process()?;
+        let door = service.0.door();
+        door.listen(STREAM_PORT, self.listen.as_slice()).await?;
+        door.open();
         self.serve_stream(context, service, input, ticket, interrupts).await
     }
 
     async fn serve_stream(
         &self,
         context: &Context,
-        service: Arc<Service>,
+        service: InProcess,
         input: towpath_api::Input<'static>,
         ticket: mpsc::Sender<PutReply>,
         mut interrupts: Interrupts,
     ) -> Result<ExitCode, ApiError> {
-        let (mut fetches, output) = (service.watch_fetches(), Arc::clone(&context.output));
+        let door = service.0.door();
+        let (mut fetches, output) = (door.watch_fetches(), Arc::clone(&context.output));
         let showing = tokio::spawn(async move {
             while let Some(fetch) = fetches.recv().await {
                 output.event(&fetch);
             }
         });
-        let api = InProcess(Arc::clone(&service));
         let put = tokio::select! {
-            put = api.put_stream(input, ticket) => Some(put),
+            put = service.put_stream(input, ticket) => Some(put),
             () = interrupts.next() => None,
         };
         let Some(Ok(put)) = put else {
             // It was given up: whoever follows it gets that event first.
             tokio::select! {
-                () = service.take_leave() => {}
+                () = door.take_leave() => {}
                 () = interrupts.next() => {}
             }
             showing.abort();
@@ -171,47 +171,66 @@ impl PutCommand {
 }
 
 impl PutCommand {
-    /// The daemon reads it; waits for the end, so that what is left out is named.
+    /// The daemon reads it, and serves it at once.
     async fn hand_over(
         &self,
         context: &Context,
         client: &Client,
         paths: &[PathBuf],
     ) -> Result<u64, ApiError> {
-        let mut paths = paths.iter().map(|path| absolute(path)).collect::<Result<Vec<_>, _>>()?.into_iter();
-        let path = paths.next().unwrap_or_default();
-        let (filters, name) = (self.filters.lines.clone(), self.name.clone());
-        let (more, metadata) = (paths.collect(), self.metadata.told());
-        let request = PutRequest { path, more, filters, name, metadata, ..PutRequest::default() };
-        let (events, mut inbox) = mpsc::channel(16);
-        let showing = async {
-            while let Some(event) = inbox.recv().await {
-                match event {
-                    Event::Ticket(reply) => show(context, &reply),
-                    // Its progress is no news to those who read what is put.
-                    Event::Transfer(_) if context.output.is_json() => {}
-                    event => context.output.event(&event),
-                }
-            }
-        };
-        let (summary, ()) = tokio::join!(client.put_to_end(request, events), showing);
-        Ok(summary?.failed)
+        let request = self.request(paths.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?);
+        let (summary, _) = put_to_end(context, client, request, |reply| show(context, reply)).await?;
+        Ok(summary.failed)
     }
 
-    /// Without a daemon all is read before the end, so that the daemon finds it complete.
+    /// Without a daemon all is read before the end, so that the daemon finds it complete; nobody can fetch it sooner.
     async fn record(&self, context: &Context, paths: &[PathBuf]) -> Result<u64, ApiError> {
-        let service = context.embedded(Options::default())?;
-        service.listen(super::daemon::PORT, self.listen.as_slice()).await?;
-        let source = PutSource::new(paths, &self.filters.lines, self.name.clone())?;
-        let source = source.telling(self.metadata.told());
-        let (reply, left_out) = service.put_and_wait(source).await?;
-        show(context, &reply);
-        let count = left_out.len() as u64;
-        left_out
-            .into_iter()
-            .for_each(|(path, error)| context.output.event(&Event::FileFailed { path, error }));
-        Ok(count)
+        let service = context.in_process()?;
+        service.0.door().listen(super::daemon::PORT, self.listen.as_slice()).await?;
+        let request = self.request(paths.to_vec());
+        let (summary, reply) = put_to_end(context, &service, request, |_| ()).await?;
+        if let Some(reply) = reply {
+            let is_whole = reply.oid == summary.oid;
+            let size = if is_whole { reply.size } else { Some(summary.bytes) };
+            show(context, &PutReply { oid: summary.oid, size, ..reply });
+        }
+        Ok(summary.failed)
     }
+
+    fn request(&self, mut paths: Vec<PathBuf>) -> PutRequest {
+        let (filters, name, metadata) = (self.filters.lines.clone(), self.name.clone(), self.metadata.told());
+        let more = paths.split_off(1.min(paths.len()));
+        let path = paths.pop().unwrap_or_default();
+        PutRequest { path, more, filters, name, metadata, ..PutRequest::default() }
+    }
+}
+
+/// Puts and waits for the end, so that what is left out is named. `given` gets the ticket as soon as there is one; it is
+/// returned, too.
+async fn put_to_end(
+    context: &Context,
+    api: &dyn Api,
+    request: PutRequest,
+    given: impl Fn(&PutReply),
+) -> Result<(Summary, Option<PutReply>), ApiError> {
+    let (events, mut inbox) = mpsc::channel(16);
+    let showing = async {
+        let mut ticket = None;
+        while let Some(event) = inbox.recv().await {
+            match event {
+                Event::Ticket(reply) => {
+                    given(&reply);
+                    ticket = Some(reply);
+                }
+                // Its progress is no news to those who read what is put.
+                Event::Transfer(_) if context.output.is_json() => {}
+                event => context.output.event(&event),
+            }
+        }
+        ticket
+    };
+    let (summary, ticket) = tokio::join!(api.put_to_end(request, events), showing);
+    Ok((summary?, ticket))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, ApiError> {

@@ -7,7 +7,6 @@ use clap::Args;
 use tokio::runtime::{Builder, Handle, Runtime};
 use towpath_api::ApiError;
 use towpath_confinement::{Gate, Writable, deny_calls};
-use towpath_service::Options;
 use towpath_service::copy::{self, CopyError};
 
 use super::{Context, end_threads, is_confined, not_confined, runtime, unconfined};
@@ -29,7 +28,7 @@ impl RemoteCommand {
         if is_wanted {
             deny_calls().map_err(|error| not_confined(&error))?;
         }
-        let service = context.embedded(Options::default())?;
+        let service = context.embedded()?;
         let gate = Arc::new(Gate::default());
         let passing = Arc::clone(&gate);
         let first = runtime(Builder::new_current_thread().on_thread_start(move || passing.pass()))?;

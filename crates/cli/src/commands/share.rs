@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use clap::Args;
 use tokio::sync::mpsc;
 use towpath_api::{Api, ApiError, Event, ShareRequest};
-use towpath_service::{InProcess, Options};
 
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
@@ -45,7 +44,7 @@ pub struct ShareCommand {
 impl ShareCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let mut interrupts = context.signals.interrupts();
-        let service = InProcess(context.embedded(Options::default())?);
+        let service = context.in_process()?;
         let Self { paths, name, filters: FilterFlags { lines: filters }, metadata, listen, limit_rate } =
             self;
         let metadata = metadata.told();

@@ -30,6 +30,7 @@ situations![
     a_special_file_can_not_be_shared,
     special_files_in_a_tree_are_named_and_left_out,
     what_put_leaves_out_is_named_at_both_ends,
+    all_that_is_left_out_is_named_however_much_it_is,
     what_can_not_be_read_is_named_at_both_ends,
     of_several_things_to_put_the_others_go_on,
     usage_errors_end_with_2,
@@ -324,6 +325,28 @@ fn what_put_leaves_out_is_named_at_both_ends() {
         assert_eq!(got.partial_summary().number("failed"), 2);
         assert_eq!(names(&env.receiver.path("copy")), ["good"]);
     }
+}
+
+/// More than any queue on the way has room for.
+fn all_that_is_left_out_is_named_however_much_it_is() {
+    const COUNT: usize = 10_000;
+    let env = TestEnvironment::new_in_memory();
+    env.sender.configure("[processors]\nrefuse_names = [\"*.exe\"]\n");
+    let tree = env.sender.path("tree");
+    fs::create_dir(&tree).unwrap();
+    let name = |number| format!("{number:05}.exe");
+    (0..COUNT).for_each(|number| fs::write(tree.join(name(number)), name(number)).unwrap());
+    // Said again, also of a tree that is known already.
+    for _ in 0..2 {
+        let put = env.sender.tow(["--json", "put", "tree"]).end().with(3);
+        assert_eq!(left_out(&put), (0..COUNT).map(name).collect::<Vec<_>>());
+        assert_eq!(put.events().last().unwrap()["event"], "ticket");
+    }
+    let _daemon = env.sender.daemon();
+    let ticket = env.sender.tow(["put", "tree"]).end().with(3).text();
+    let got = env.receiver.get(ticket.trim(), "copy").end();
+    assert_eq!(left_out(&got), (0..COUNT).map(name).collect::<Vec<_>>());
+    assert_eq!(got.partial_summary().number("failed"), COUNT as u64);
 }
 
 fn what_can_not_be_read_is_named_at_both_ends() {

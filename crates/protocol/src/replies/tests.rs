@@ -1,6 +1,5 @@
 //! Answers in a queue, without a connection.
 
-use tokio::sync::mpsc;
 use towpath_content::delta::exchange::{Base, DeltaStep, Request, StepOf};
 use towpath_content::lock::lock;
 use towpath_content::tree::Time;
@@ -12,8 +11,8 @@ use crate::answering::{Answering, Taken};
 use crate::pace::Pace;
 use crate::processors::Processors;
 use crate::service::Issuer;
-use crate::window::WINDOW;
-use crate::wire::{Get, RequestOnly, WireSignature, WireWant};
+use crate::urgent::{UrgentReceiver, urgent_queue};
+use crate::wire::{Get, RequestOnly, WINDOW, WireSignature, WireWant};
 
 struct Nobody;
 
@@ -34,7 +33,7 @@ impl Issuer for Nobody {
 struct Answerer {
     answering: Arc<Mutex<Answering>>,
     replies: Arc<Replies>,
-    queue: mpsc::UnboundedReceiver<Body>,
+    queue: UrgentReceiver,
 }
 
 impl Answerer {
@@ -48,7 +47,7 @@ impl Answerer {
         assert!(
             matches!(answering.take(Body::Get(get), &Nobody), Ok(Taken::Entries(asks)) if asks.len() == count)
         );
-        let (urgent, queue) = mpsc::unbounded_channel();
+        let (urgent, queue) = urgent_queue();
         let window = SendWindow::new(urgent, Arc::new(Pace::new(0)));
         let answering = Arc::new(Mutex::new(answering));
         let replies = Arc::new(Replies::new(Arc::clone(&answering) as _, window));
@@ -75,7 +74,7 @@ impl Answerer {
             Body::Done(_) => "done".into(),
             _ => panic!("that is no answer"),
         };
-        std::iter::from_fn(|| self.queue.try_recv().ok()).map(tell).collect()
+        std::iter::from_fn(|| self.queue.try_recv()).map(tell).collect()
     }
 }
 
@@ -127,7 +126,7 @@ async fn contents_go_in_few_messages_none_of_which_is_too_long() {
     let (plain, sent) = answerer.replies.send(contents.collect(), 0).await.unwrap();
     assert!(plain == sent && (1_000_000..1_002_000).contains(&plain), "{plain}");
     let mut came = Vec::new();
-    while let Ok(body) = answerer.queue.try_recv() {
+    while let Some(body) = answerer.queue.try_recv() {
         let Ok(Body::Contents(Contents { body: Some(ContentsBody::List(list)), .. })) =
             Body::from_frame(body.to_frame())
         else {

@@ -4,10 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::effect::Effect;
 use crate::requests::Violation;
-use crate::wire::{Body, RequestOnly};
-
-/// Requests under way on one connection, in each direction.
-pub const MAX_REQUESTS: usize = 64;
+use crate::wire::{Body, MAX_REQUESTS, RequestOnly};
 
 /// Effects that were not polled, and requests by their numbers.
 pub(super) struct SessionOutbox {

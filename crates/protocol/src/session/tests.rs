@@ -24,7 +24,9 @@ use super::super::incoming::Decoder;
 use super::super::outgoing::Outgoing;
 use super::super::service::{Issuer, Service, Serving};
 use super::super::step::Step;
-use super::super::wire::{Describe, Get, Have, Hello, RequestOnly, WireOutcome, WireWant, oid_field};
+use super::super::wire::{
+    Describe, Get, Have, Hello, MAX_REQUESTS, RequestOnly, WireOutcome, WireWant, oid_field,
+};
 use super::*;
 use crate::processors::Processors;
 

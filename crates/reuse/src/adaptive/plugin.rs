@@ -121,7 +121,8 @@ impl Adaptive {
     /// Hands something to the driver, which runs from the first chunk on.
     fn send(&self, message: DriverMessage) {
         let driver = self.driver.get_or_init(|| {
-            // Sinks and the session's one task cannot wait: their messages are bounded by the wants that are out.
+            // Without a bound of its own: sinks and the session's one task cannot wait, and tell ends of wants, which a
+            // session has as many of as it likes at once. Each want is in two messages, at most: brought or not, and withdrawn.
             let (tx, inbox) = mpsc::unbounded_channel();
             let (network, shared) = (Arc::clone(&self.network), Arc::clone(&self.shared));
             let task =

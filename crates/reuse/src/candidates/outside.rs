@@ -5,7 +5,7 @@
 //! Its finds prove nothing.
 
 use std::path::Path;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ impl OutsideSearch {
         };
         let sought: Vec<_> = files.iter().map(|file| (file.path.clone(), file.size)).collect();
         let (root, until) = (root.to_owned(), Instant::now() + wait_limit.walk);
-        let (done, found) = channel();
+        let (done, found) = sync_channel(1);
         let looking = move || {
             let found = sought.iter().map(|(path, size)| sources.find(&root, path, *size, until));
             // Nobody may wait any more.
@@ -165,7 +165,7 @@ mod tests {
         let files = [sought(&path, LARGE)];
         let mut outside = OutsideSearch::new(Some(scope(&new, true)));
         let (sources, (begin, begun), (end, ended)) =
-            (outside.sources.clone().unwrap(), channel::<()>(), channel::<()>());
+            (outside.sources.clone().unwrap(), sync_channel::<()>(1), sync_channel::<()>(1));
         let sleeping = std::thread::spawn(move || {
             sources.machine.get_or_init(|| {
                 begin.send(()).unwrap();

@@ -52,6 +52,7 @@ impl TreeTarget {
         let mut verified = HashMap::new();
         decode(reader, |step| {
             let Some(located) = step else { return Ok(()) };
+            self.problems.wait_for_room();
             if located.event.entry().is_some() {
                 firsts.pass();
             }

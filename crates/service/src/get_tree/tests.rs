@@ -50,8 +50,8 @@ pub(crate) async fn sender(folder: &TempDir, descriptor: &[u8]) -> (Arc<Service>
     let content = sender.store.put_commit(&LIVE).unwrap();
     sender.grants.share(content, SECRET);
     let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    sender.listen(b"test", &[loopback]).await.unwrap();
-    sender.accept_peers();
+    sender.door.listen(b"test", &[loopback]).await.unwrap();
+    sender.door.open();
     let ticket = sender.ticket(content, SECRET);
     (sender, ticket)
 }

@@ -29,6 +29,8 @@ use towpath_words as words;
 
 /// Files asked for together.
 const MAX_REQUESTS: usize = 64;
+/// Files written together, at most.
+const MAX_INLINE: usize = 1024;
 
 /// The thread that follows the descriptor.
 pub(super) struct TreeWriter {
@@ -178,6 +180,7 @@ impl TreeWriter {
         if let Some(error) = lock(&self.tree.fatal).clone() {
             return Err(error);
         }
+        self.tree.problems.wait_for_room();
         let Located { event, block, content } = located;
         if event.entry().is_some() {
             self.links.pass();
@@ -234,7 +237,7 @@ impl TreeWriter {
                 let Some(target) = self.begin_file(path, &entry, size, oid) else { return };
                 match size {
                     0 => self.empty_file(&target, &oid),
-                    _ if !content.is_empty() => self.inline.push(Inline { target, content }),
+                    _ if !content.is_empty() => self.write_later(Inline { target, content }),
                     _ => self.ask(target, size, block, in_flight),
                 }
             }
@@ -255,6 +258,13 @@ impl TreeWriter {
             }
         }
         Ok(is_made)
+    }
+
+    fn write_later(&mut self, file: Inline) {
+        self.inline.push(file);
+        if self.inline.len() >= MAX_INLINE {
+            self.write_inline();
+        }
     }
 
     /// Writes what waits; each file ends by itself, as those do that are asked for.

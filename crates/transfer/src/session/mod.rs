@@ -239,8 +239,9 @@ impl Session {
     ) -> Self {
         let token = CancellationToken::new();
         let progress = Progress::default();
-        // The sender of an outcome cannot wait, and workers must not wait for the task that gives them jobs: slots of
-        // objects and entries, the sinks' room and the wants of the ledger bound it.
+        // Without a bound of its own: who tells an outcome cannot wait, and must not overtake what was delivered before. Slots of
+        // objects and entries, the room of the sinks, questions and the wants of the ledger bound it: of each there are few
+        // events at once.
         let (events, inbox) = mpsc::unbounded_channel();
         let actor =
             Actor::new(root, offers, context, config, events.clone(), progress.clone(), token.clone());

@@ -6,8 +6,9 @@ use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery, EntryWant};
 
 use super::*;
 use crate::packing::pack;
-use crate::window::{OVERHEAD, WINDOW};
-use crate::wire::{ContentCredit, ContentList, Contents, ContentsBody, WireContent, WireRun, WireSignature};
+use crate::wire::{
+    ContentCredit, ContentList, Contents, ContentsBody, OVERHEAD, WINDOW, WireContent, WireRun, WireSignature,
+};
 
 const MODIFIED: Time = Time { seconds: -7, nanos: 8 };
 

@@ -42,9 +42,11 @@ pub(super) struct RunningOperation {
 /// Wanted chunks, by their hashes: read by the search's thread.
 pub(super) type ByHash = Arc<RwLock<HashMap<ChunkHash, (Tag, u32)>>>;
 
-/// Finds of the disk, on their way to the session. The search's budget bounds its bytes; the driver must not
-/// wait for the session, which waits for it.
-pub(super) type Finds = mpsc::UnboundedSender<Finding>;
+/// Finds on their way to the session, at most; the search's budget bounds their bytes.
+pub(super) const FINDINGS: usize = 256;
+/// Finds of the disk, on their way to the session. The driver must not wait for the session, which waits for it: it hears
+/// of nothing that the disk does while there is no place.
+pub(super) type Finds = mpsc::Sender<Finding>;
 /// Chunks, each with who takes it, that are counted as on their way until they have come.
 pub(super) type Finding = (Vec<(Arc<dyn Sink>, Delivery)>, InFlight);
 
@@ -61,9 +63,18 @@ pub(super) fn rules(search: &Search, by_hash: &ByHash, mounts: &Arc<Mounts>) -> 
     }
 }
 
+/// The disk's next event, once there is a place for what it may have found. Cancel-safe.
+pub(super) async fn next_event(
+    events: &mut mpsc::Receiver<disk_search::DiskEvent>,
+    finds: &Finds,
+) -> Option<disk_search::DiskEvent> {
+    let _place = finds.reserve().await.ok()?;
+    events.recv().await
+}
+
 /// Hands what is found to the session, one by one.
 pub(super) async fn deliver_all(
-    mut found: mpsc::UnboundedReceiver<Finding>,
+    mut found: mpsc::Receiver<Finding>,
     messages: mpsc::WeakUnboundedSender<DriverMessage>,
 ) {
     while let Some((chunks, held)) = found.recv().await {
@@ -207,8 +218,8 @@ impl Driver {
         let Some(operation) = self.running.get(&id).map(|it| it.id) else { return };
         let found: Vec<_> = chunks.into_iter().flat_map(|chunk| self.take(chunk)).collect();
         let tags = found.iter().map(|(_, delivery)| delivery.tag).collect();
-        // The task ends only with this one.
-        let _ = self.finds.send((found, held));
+        // There is a place, and the task ends only with this one.
+        let _ = self.finds.try_send((found, held));
         self.feed(Event::Found { operation, tags });
     }
 
@@ -279,4 +290,25 @@ pub(super) fn modified(stamp: &Stamp) -> Time {
 
 pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
     OsStr::from_bytes(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_heard_of_the_disk_while_the_session_is_behind() {
+        let (finds, _found) = mpsc::channel(1);
+        let (disk, mut events) = mpsc::channel(1);
+        drop(disk);
+        let mut poll =
+            || pin!(next_event(&mut events, &finds)).poll(&mut Context::from_waker(Waker::noop())).map(drop);
+        let place = finds.try_reserve().unwrap();
+        assert_eq!(poll(), Poll::Pending);
+        drop(place);
+        assert_eq!(poll(), Poll::Ready(()), "the disk has no more to tell");
+    }
 }

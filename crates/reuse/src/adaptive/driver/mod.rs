@@ -167,7 +167,7 @@ pub(super) async fn run(
             return refuse_all(inbox).await;
         }
     };
-    let (finds, found) = mpsc::unbounded_channel();
+    let (finds, found) = mpsc::channel(disk::FINDINGS);
     tokio::spawn(token.clone().run_until_cancelled_owned(disk::deliver_all(found, messages.clone())));
     let disk = (executor, finds, by_hash);
     let mut driver = Driver::new(network, search, shared, messages, token, disk);
@@ -179,7 +179,7 @@ pub(super) async fn run(
                 Some(message) => driver.recv(message, &mounts),
                 None => return,
             },
-            Some(event) = events.recv() => driver.searched(event),
+            Some(event) = disk::next_event(&mut events, &driver.finds) => driver.searched(event),
             _ = tick.tick() => driver.tick(),
         }
     }

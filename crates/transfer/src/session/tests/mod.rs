@@ -5,10 +5,12 @@
 mod doubles;
 mod ends;
 mod entries;
+mod entry_doubles;
 mod following;
 mod jobs;
 mod left_overs;
 mod live;
+mod memory;
 mod parts;
 mod recipes;
 mod switches;
@@ -16,6 +18,7 @@ mod wrong;
 
 use super::*;
 use doubles::*;
+use memory::Memory;
 
 /// Bytes of a piece.
 const PIECE: usize = 1 << 18;

@@ -1,0 +1,143 @@
+//! The door of a service: the sockets where peers come in, the configuration of connections with them, the limits on
+//! who may stay, and who is told what they fetch.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OnceCell, mpsc};
+use towpath_api::{ApiError, Event};
+use towpath_config::Live;
+use towpath_content::Hint;
+use towpath_content::hint::MAX_HINTS;
+use towpath_link::Identity;
+use towpath_link::tcp::Listener;
+use towpath_protocol::processors::Processors;
+use towpath_protocol::{Pace, PeerConfig, Service as PeerService, Traffic};
+
+use crate::connection_limits::ConnectionLimits;
+use crate::ending;
+use crate::fetches::Fetches;
+use crate::listen::{self, ListenerServing, Listening};
+use crate::shares::Shares;
+
+/// Time for sending peers the last message: an interrupted command ends within a second.
+const LEAVE: Duration = Duration::from_millis(600);
+
+/// See the head of this module.
+pub struct Door {
+    pub(crate) identity: Identity,
+    pub(crate) shares: Arc<Shares>,
+    pub(crate) peers: Arc<PeerService>,
+    pub(crate) connections: Connections,
+    pub(crate) limits: Arc<ConnectionLimits>,
+    pub(crate) fetches: Arc<Fetches>,
+    pub(crate) listening: OnceCell<Listening>,
+}
+
+/// Configuration of connections with peers.
+#[derive(Clone)]
+pub(crate) struct Connections {
+    pub(crate) config: Live,
+    pub(crate) processors: Processors,
+    pub(crate) send_pace: Arc<Pace>,
+    /// Counts what callers are sent.
+    pub(crate) served: Arc<Traffic>,
+}
+
+impl Connections {
+    /// Of those that this side dials.
+    pub(crate) fn dialled(&self) -> PeerConfig {
+        let wishes = self.config.get().processors.wishes();
+        PeerConfig { processors: self.processors.clone(), wishes, ..PeerConfig::default() }
+    }
+
+    /// Of those that come in.
+    fn callers(&self) -> PeerConfig {
+        let (send_pace, traffic) = (Arc::clone(&self.send_pace), Arc::clone(&self.served));
+        PeerConfig { send_pace, traffic, from_anyone: true, ..self.dialled() }
+    }
+}
+
+impl Door {
+    /// Listens for peers; they wait until [`Self::open`]. `user` names who listens, so that the same one gets the same
+    /// port again; `addresses` are what a person asked for.
+    pub async fn listen(&self, user: &[u8], addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, ApiError> {
+        self.listen_at(listen::sockets(&self.identity, &self.shares, user, addresses)).await
+    }
+
+    /// The same at sockets that another program, such as systemd, listens on already.
+    pub async fn listen_inherited(
+        &self,
+        sockets: Vec<std::net::TcpListener>,
+    ) -> Result<Vec<SocketAddr>, ApiError> {
+        let inherited = sockets.into_iter().map(|socket| listen::inherit(&self.identity, socket));
+        self.listen_at(async { inherited.collect() }).await
+    }
+
+    async fn listen_at(
+        &self,
+        sockets: impl Future<Output = Result<Vec<Listener>, ApiError>>,
+    ) -> Result<Vec<SocketAddr>, ApiError> {
+        let connections = self.connections.clone();
+        let serving = ListenerServing {
+            service: Arc::clone(&self.peers),
+            config: Box::new(move || connections.callers()),
+            connection_limits: Arc::clone(&self.limits),
+            fetches: Arc::clone(&self.fetches),
+            wait_limit: listen::WAIT_LIMIT,
+        };
+        let start = async || Listening::start(sockets.await?, serving);
+        let listening = self.listening.get_or_try_init(start).await?;
+        Ok(listening.addresses().to_vec())
+    }
+
+    /// Lets peers in that [`Self::listen`] listens for. To be called when what they may ask for is
+    /// there: one that waits for this service to come back asks at once, and is refused only once.
+    pub fn open(&self) {
+        if let Some(listening) = self.listening.get() {
+            listening.open();
+        }
+    }
+
+    /// Lets nobody in any more. Connections that are there stay.
+    pub(crate) fn close(&self) {
+        if let Some(listening) = self.listening.get() {
+            listening.close();
+        }
+    }
+
+    /// Closes, and waits a moment for peers to get the last messages, as that of a producer that gave up: those who
+    /// have nothing else to fetch leave.
+    pub async fn take_leave(&self) {
+        self.close();
+        let start = Instant::now();
+        while self.limits.connections() > 0 && start.elapsed() < LEAVE {
+            tokio::time::sleep(ending::LOOK_EVERY).await;
+        }
+    }
+
+    /// The addresses it listens on; none if it does not.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listening.get().map(|listening| listening.addresses().to_vec()).unwrap_or_default()
+    }
+
+    /// These as tickets name them.
+    pub(crate) fn hints(&self) -> Vec<Hint> {
+        let hints = self.addresses().into_iter().enumerate().filter_map(|(rank, address)| {
+            let priority = u16::try_from(rank).unwrap_or(u16::MAX);
+            Hint::new(format!("tow://{address}"), priority, 1).ok()
+        });
+        hints.take(MAX_HINTS).collect()
+    }
+
+    /// The limits on connections from peers.
+    pub const fn limits(&self) -> &Arc<ConnectionLimits> {
+        &self.limits
+    }
+
+    /// Tells from now on who fetches what from this service: `fetch` events. One watches at a time.
+    pub fn watch_fetches(&self) -> mpsc::Receiver<Event> {
+        self.fetches.watch()
+    }
+}
