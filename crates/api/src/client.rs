@@ -21,7 +21,7 @@ use crate::copy::{CopyEvent, CopyRequest, CopySummary};
 use crate::messages::{
     AnswerLine, ApiError, CallEnd, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest,
     IndexRequest, Indexed, ListRequest, Object, OpenPutRequest, PartReply, Problem, PutReply, PutRequest,
-    ShareRequest, Status, Summary, TransferEvent,
+    ShareRequest, Status, StayRequest, Summary, TransferEvent,
 };
 use crate::passing::PassingStream;
 use crate::{Api, BoxFuture, Content, Input, Parts, PutsInParts, Session};
@@ -374,6 +374,16 @@ impl Api for Client {
     fn share(&self, _: ShareRequest, _: mpsc::Sender<Event>) -> BoxFuture<'_, Result<Infallible, ApiError>> {
         let refusal = ApiError::new(ErrorKind::Usage, "a daemon serves what is put");
         Box::pin(std::future::ready(Err(refusal.hint("put it instead: its ticket is good until it is done"))))
+    }
+
+    fn get_and_stay(
+        &self,
+        _: GetRequest,
+        _: StayRequest,
+        _: mpsc::Sender<Event>,
+    ) -> BoxFuture<'_, Result<Infallible, ApiError>> {
+        let refusal = ApiError::new(ErrorKind::Usage, "a daemon passes nothing on of what it gets");
+        Box::pin(std::future::ready(Err(refusal)))
     }
 
     fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>> {

@@ -16,7 +16,7 @@
 //! | [`Api::content`] | `POST /v1/content`, the bytes as answer |
 //! | [`Api::copy`] | `POST /v1/copy`, events as body; the other side's socket comes along |
 //! | [`Api::index`] | `POST /v1/index`, events as body |
-//! | [`Api::share`] | none: it listens for its own command |
+//! | [`Api::share`], [`Api::get_and_stay`] | none: they listen for their own commands |
 //! | [`Api::session`] | `POST /v1/sessions` |
 //! | [`Api::list`] | `GET /v1/objects` |
 //! | [`Api::done`] | `POST /v1/done` |
@@ -46,7 +46,8 @@ pub use messages::{
     AnswerLine, ApiError, CallEnd, Chunk, ContentRequest, DescriptorRequest, EntryKind, ErrorKind, Event,
     Fetch, FetchState, GcReply, GcRequest, GetRequest, GetUpdate, Held, IndexRequest, Indexed, ListRequest,
     ListedEntry, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem, Progress, PutKind, PutReply,
-    PutRequest, SearchEffort, Searched, Seconds, ShareRequest, Status, Summary, TransferEvent, UpdateCounts,
+    PutRequest, SearchEffort, Searched, Seconds, ShareRequest, Status, StayRequest, Summary, TransferEvent,
+    UpdateCounts,
 };
 pub use metadata::ToldMetadata;
 pub use parts::Parts;
@@ -155,6 +156,16 @@ pub trait Api: PutsInParts {
     fn share(
         &self,
         request: ShareRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'_, Result<Infallible, ApiError>>;
+
+    /// Fetches what a ticket names, whole, and serves others by the same ticket until the future is dropped: what has come while
+    /// the get runs, and all of it afterwards. Events: a ticket that names this node too, those of [`Self::get`], a summary
+    /// when all is here, and who fetches. The client of a daemon refuses, as with [`Self::share`].
+    fn get_and_stay(
+        &self,
+        request: GetRequest,
+        stay: StayRequest,
         events: mpsc::Sender<Event>,
     ) -> BoxFuture<'_, Result<Infallible, ApiError>>;
 

@@ -238,6 +238,15 @@ pub struct ShareRequest {
     pub limit_rate: u64,
 }
 
+/// Where and how fast a get serves others.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StayRequest {
+    /// Address to listen at; absent: all addresses, the port of last time.
+    pub listen: Option<SocketAddr>,
+    /// Bytes per second that others get; 0 is no limit.
+    pub limit_rate: u64,
+}
+
 /// The object to get as a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ContentRequest {

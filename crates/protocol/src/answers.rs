@@ -7,12 +7,12 @@ use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::live::{MAX_VALUES, Statement};
 use towpath_store::{Descriptors, State, StoreError};
-use towpath_transfer::{Outcome, following};
+use towpath_transfer::{Metadata, Outcome, following};
 
 use super::access::{Decision, Holding};
 use super::outgoing::Outgoing;
 use super::recipes::RecipeSending;
-use super::service::{RECIPE_WAIT, Serving, outcome_of};
+use super::service::{RECIPE_WAIT, RelayedBinding, Serving, outcome_of};
 use super::step::Step;
 use super::wire::{self, Body, Description, ProofOf, Stated, WireOutcome};
 
@@ -113,6 +113,9 @@ impl QuestionAnswer {
             return self.go_on(AnswerStage::Watch { oid, sent: None });
         }
         let outcome = |error| serving.outcome_of_put(self.subject.holding, &oid, &error);
+        if let Some(binding) = serving.relayed(&oid) {
+            return self.hand_on(serving, &binding, out);
+        }
         let have = serving.store().have(&oid).map_err(outcome)?;
         let seen = serving.see(&oid).map_err(outcome)?;
         if let Some(seen) = &seen {
@@ -135,6 +138,25 @@ impl QuestionAnswer {
             }
             (_, None) => Ok(Step::Over),
         }
+    }
+
+    /// Tells what a live object became that another node signed for.
+    fn hand_on(
+        &mut self,
+        serving: &Serving,
+        binding: &RelayedBinding,
+        out: Out<'_>,
+    ) -> Result<Step, Outcome> {
+        let content = binding.content;
+        let outcome = |error| serving.outcome_of_put(self.subject.holding, &content, &error);
+        let have = serving.store().have(&content).map_err(outcome)?;
+        let (request, metadata) = (self.question.request, Metadata::default());
+        out(Outgoing::control(Body::Description(Description::new(request, &have.about, None, &metadata))));
+        if self.question.values_from.is_some() {
+            let (statement, signature) = (binding.statement.clone(), binding.signature.clone());
+            out(Outgoing::control(Body::Stated(Stated { request, statement, signature })));
+        }
+        Ok(Step::Over)
     }
 
     fn decide(&self, serving: &mut Serving) -> Result<Oid, Outcome> {

@@ -46,6 +46,10 @@ pub trait Issuer: Send + Sync {
     fn given(&self, _root: &Oid) -> Vec<GivenSecret> {
         Vec::new()
     }
+    /// The binding of a live root that this service was given: it can't sign one itself, and hands on what the issuer signed.
+    fn relayed(&self, _root: &Oid) -> Option<RelayedBinding> {
+        None
+    }
     /// True if a node may fetch this very object, by configuration or by an operation under way.
     fn is_allowed(&self, node: &NodeId, oid: &Oid) -> bool;
     /// True if a node may have anything without a ticket, by configuration: one that may is not asked for one.
@@ -54,6 +58,17 @@ pub trait Issuer: Send + Sync {
     }
     /// Signs with the node's key.
     fn sign(&self, message: &[u8]) -> [u8; 64];
+}
+
+/// Content that a live object is bound to, with its issuer's word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelayedBinding {
+    /// The content.
+    pub content: Oid,
+    /// The statement that says so, as it was signed.
+    pub statement: Bytes,
+    /// The signature of the ticket's node.
+    pub signature: Bytes,
 }
 
 /// Answers peers; shared by all connections.
@@ -172,6 +187,10 @@ impl Serving {
         self.service.issuer.sign(message)
     }
 
+    pub(super) fn relayed(&self, oid: &Oid) -> Option<RelayedBinding> {
+        self.service.issuer.relayed(oid).filter(|_| oid.is_live())
+    }
+
     pub(super) fn store(&self) -> &dyn Store {
         &*self.service.store
     }
@@ -222,7 +241,10 @@ impl Serving {
         if let Some(content) = self.bindings.get(oid) {
             return Some(*content);
         }
-        let State::Bound(content) = self.store().have(oid).ok()?.state else { return None };
+        let content = match self.store().have(oid) {
+            Ok(Availability { state: State::Bound(content), .. }) => content,
+            _ => self.relayed(oid)?.content,
+        };
         if self.bindings.len() < BINDINGS {
             self.bindings.insert(*oid, content);
         }

@@ -154,7 +154,7 @@ impl GetUnderWay {
         self.service.check_writable(&destination)?;
         summary.output.clone_from(&destination);
         if about.kind == ObjectKind::Tree {
-            let wanted = (layout, selection, preserve(request));
+            let wanted = (&about, layout, selection, preserve(request));
             return get_tree::run(self, &place, wanted, events, summary).await;
         }
         self.file(&destination, (about, layout), events, summary).await
@@ -175,7 +175,8 @@ impl GetUnderWay {
         self.note_destination(destination);
         let record = Record::open(&self.service.home.resume(), destination, &self.oid);
         let record = record.map_err(|error| words::io("note", &self.service.home.resume(), &error))?;
-        let target = Arc::new(GetFile::new(destination, record, Arc::clone(&self.service.store)));
+        let target = GetFile::new(destination, record, Arc::clone(&self.service.store));
+        let target = Arc::new(target.announced(self.passes_on()));
         target.set_about(&about);
         let mut group = group(destination, &about, layout.as_ref());
         let fetched = match self.look_around(&group).await {

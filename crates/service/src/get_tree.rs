@@ -19,6 +19,7 @@ mod problems;
 mod writer;
 
 use std::collections::HashSet;
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -34,8 +35,10 @@ use towpath_files::{
 };
 use towpath_protocol::processors::Processors;
 use towpath_sync::{drop_unasked, policy};
+use towpath_store::{About, Store, StoreError};
 use towpath_transfer::{Fetched, Group, Session, Target};
 
+use crate::fresh::random;
 use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
 use crate::selecting::Missing;
 use crate::state::Service;
@@ -49,11 +52,14 @@ use towpath_targets::spool::{FailOnDrop, Spool, SpoolReader};
 use towpath_words as words;
 use writer::TreeWriter;
 
+/// Bytes of a descriptor that are copied at a time.
+const DESCRIPTOR_PART: usize = 256 << 10;
+
 /// Fetches what is wanted of the tree to where it goes, or goes on with what was interrupted.
 pub(crate) async fn run(
     get: &Arc<GetUnderWay>,
     place: &TreePlace,
-    (layout, selection, preserve): (Option<Layout>, Selection, Preserve),
+    (about, layout, selection, preserve): (&About, Option<Layout>, Selection, Preserve),
     events: &mpsc::Sender<Event>,
     summary: &mut Summary,
 ) -> Result<(), Failure> {
@@ -89,6 +95,7 @@ pub(crate) async fn run(
     failures.drain(events).await;
     let (fetched, mut selection) = outcome?;
     let missing = Missing::of(&selection);
+    let spool_of_descriptor = Arc::clone(&spool);
     let finishing = tokio::task::spawn_blocking({
         let tree = Arc::clone(&tree);
         move || tree.finish(&|| spool.reader(), &mut selection)
@@ -99,6 +106,9 @@ pub(crate) async fn run(
     };
     failures.drain(events).await;
     finished.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
+    if get.passes_on() {
+        keep_descriptor(get, about, &spool_of_descriptor).await?;
+    }
     let _ = std::fs::remove_file(&spool_path);
     summary.oid = fetched.oid.to_string();
     summary.bytes = tree.bytes.load(Ordering::Relaxed);
@@ -108,6 +118,25 @@ pub(crate) async fn run(
     summary.dropped = *lock(&tree.dropped);
     missing.tell(events, summary, matches!(place, TreePlace::Within { .. })).await?;
     Ok(())
+}
+
+/// Puts the descriptor into the store: who is served of the tree's files asks for it first.
+async fn keep_descriptor(get: &Arc<GetUnderWay>, about: &About, spool: &Arc<Spool>) -> Result<(), ApiError> {
+    let (store, about, mut reader) = (Arc::clone(&get.service.store), about.clone(), spool.reader());
+    let live = Oid::Live(random()?);
+    let keeping = tokio::task::spawn_blocking(move || {
+        store.put_init(&live, &about)?;
+        let mut part = vec![0; DESCRIPTOR_PART];
+        loop {
+            match reader.read(&mut part) {
+                Ok(0) => return store.put_commit(&live).map(drop),
+                Ok(len) => store.put_data(&live, &part[..len])?,
+                Err(source) => return Err(StoreError::Io { what: "read the tree's descriptor".into(), source }),
+            }
+        }
+    });
+    let kept = keeping.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+    kept.map_err(|error| words::store(&error))
 }
 
 /// The record of what an interrupted get left at `place`.

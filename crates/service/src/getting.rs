@@ -17,6 +17,7 @@ use towpath_content::{NodeId, Oid};
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
+use towpath_protocol::service::RelayedBinding;
 use towpath_protocol::{HAS_ALL, HAS_THE_REST, Pace, PeerConfig};
 use towpath_reuse::candidates::found_files::FoundFiles;
 use towpath_store::{About, MemoryStore, ObjectKind, State, Store};
@@ -335,25 +336,39 @@ impl GetUnderWay {
         if !self.oid.is_live() {
             return Some(self.oid);
         }
+        self.binding().await.map(|binding| binding.content)
+    }
+
+    /// Content that the live object which is asked for is bound to, with its issuer's word.
+    pub(crate) async fn binding(&self) -> Option<RelayedBinding> {
         // Of values, which come before the binding, none are wanted.
         let query = Query { proofs: Some(u64::MAX..u64::MAX), ..Query::about(self.oid) };
         let (answers, mut inbox) = mpsc::channel(4);
         let find = async {
             while let Some(answer) = inbox.recv().await {
                 let Description::Live { statement, signature } = answer else { continue };
-                let verified =
-                    Statement::verified(&statement.to_bytes(), &signature, &self.context.node?).ok()?;
+                let signed = statement.to_bytes();
+                let verified = Statement::verified(&signed, &signature, &self.context.node?).ok()?;
                 if let Statement::Bound { object, content, .. } = verified
                     && object == self.oid
                 {
-                    return Some(content);
+                    return Some(RelayedBinding {
+                        content,
+                        statement: signed.into(),
+                        signature: signature.into(),
+                    });
                 }
             }
             None
         };
-        let (_, content) =
+        let (_, binding) =
             tokio::join!(self.plugins.root.get_descriptors(query, &self.context, answers), find);
-        content
+        binding
+    }
+
+    /// True if others are served of what comes, by the same ticket.
+    pub(crate) fn passes_on(&self) -> bool {
+        self.service.grants.passes_on(&self.oid)
     }
 }
 

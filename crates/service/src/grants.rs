@@ -8,14 +8,25 @@ use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
 use towpath_protocol::Issuer;
+use towpath_protocol::access::GivenSecret;
+use towpath_protocol::service::RelayedBinding;
 use towpath_store::Leases;
 
 use towpath_config::Live;
+
+/// A root that is passed on.
+#[derive(Default)]
+struct GivenRoot {
+    secrets: Vec<GivenSecret>,
+    binding: Option<RelayedBinding>,
+}
 
 /// Answers the direct plugin's questions about rights.
 pub struct Grants {
     identity: Identity,
     shared: RwLock<HashMap<Oid, Secret>>,
+    /// Roots that were got, or are on their way, by tickets of others, and that are passed on.
+    given: RwLock<HashMap<Oid, GivenRoot>>,
     config: Live,
     /// Leases, if they are honoured: a daemon's are, a mere `tow share` gives
     /// out only what it shares.
@@ -25,7 +36,7 @@ pub struct Grants {
 impl Grants {
     /// Rights of a service.
     pub fn new(identity: Identity, leases: Option<Arc<dyn Leases>>, config: Live) -> Self {
-        Self { identity, shared: RwLock::default(), config, leases }
+        Self { identity, shared: RwLock::default(), given: RwLock::default(), config, leases }
     }
 
     /// Honours tickets for `oid` with `secret` until the service ends.
@@ -36,6 +47,32 @@ impl Grants {
     /// Honours them no longer, unless there is a lease.
     pub fn unshare(&self, oid: &Oid) {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(oid);
+    }
+
+    /// From now on what is here of `root` is passed on to whoever proves `secret`, by which it was got.
+    pub fn pass_on(&self, root: Oid, secret: Secret) {
+        let given = GivenSecret { secret, ticket_allows: true, settings_allow: true };
+        let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut roots.entry(root).or_default().secrets;
+        if !known.contains(&given) {
+            known.push(given);
+        }
+    }
+
+    /// True if what is here of `root` is passed on.
+    pub fn passes_on(&self, root: &Oid) -> bool {
+        self.given.read().unwrap_or_else(PoisonError::into_inner).contains_key(root)
+    }
+
+    /// Content that a live root is bound to, as its issuer signed.
+    pub fn bind(&self, root: &Oid, binding: RelayedBinding) {
+        if let Some(given) = self.given.write().unwrap_or_else(PoisonError::into_inner).get_mut(root) {
+            given.binding = Some(binding);
+        }
+    }
+
+    fn of_given<T>(&self, root: &Oid, read: impl FnOnce(&GivenRoot) -> T) -> Option<T> {
+        self.given.read().unwrap_or_else(PoisonError::into_inner).get(root).map(read)
     }
 
     /// True if tickets of leases are honoured.
@@ -51,6 +88,14 @@ impl Issuer for Grants {
             let leases = self.leases.as_ref()?.leases().ok()?;
             leases.iter().find(|lease| lease.oid == *root).map(|lease| lease.secret)
         })
+    }
+
+    fn given(&self, root: &Oid) -> Vec<GivenSecret> {
+        self.of_given(root, |given| given.secrets.clone()).unwrap_or_default()
+    }
+
+    fn relayed(&self, root: &Oid) -> Option<RelayedBinding> {
+        self.of_given(root, |given| given.binding.clone())?
     }
 
     fn is_allowed(&self, node: &NodeId, _oid: &Oid) -> bool {

@@ -11,7 +11,7 @@ use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary};
 use towpath_api::{
     Api, ApiError, BoxFuture, Content, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest,
     Held, IndexRequest, Indexed, Input, ListRequest, Object, OpenPutRequest, PartReply, Parts, PutReply,
-    PutRequest, PutsInParts, Session, ShareRequest, Status, Summary, TransferEvent,
+    PutRequest, PutsInParts, Session, ShareRequest, Status, StayRequest, Summary, TransferEvent,
 };
 use towpath_content::{Oid, Ticket};
 use towpath_files::display_name;
@@ -24,7 +24,7 @@ use crate::open_session::Open;
 use crate::parts::{self, Part};
 use crate::put_source::PutSource;
 use crate::state::{Service, parse_name};
-use crate::{content, copy, get, put};
+use crate::{content, copy, get, put, staying};
 use towpath_indexing::{Cancel, IndexHost, Rhythm, index, keep_fresh};
 use towpath_words as words;
 
@@ -341,6 +341,15 @@ impl Api for InProcess {
         events: mpsc::Sender<Event>,
     ) -> BoxFuture<'_, Result<Infallible, ApiError>> {
         Box::pin(share(&self.0, request, events))
+    }
+
+    fn get_and_stay(
+        &self,
+        request: GetRequest,
+        stay: StayRequest,
+        events: mpsc::Sender<Event>,
+    ) -> BoxFuture<'_, Result<Infallible, ApiError>> {
+        Box::pin(staying::get_and_stay(&self.0, request, stay, events))
     }
 
     fn session(&self) -> BoxFuture<'_, Result<Session, ApiError>> {

@@ -77,6 +77,7 @@ mod selecting;
 mod sessions;
 pub mod shares;
 pub mod state;
+mod staying;
 mod transfers;
 mod tree_place;
 mod tree_put;

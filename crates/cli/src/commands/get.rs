@@ -1,6 +1,7 @@
 //! `tow get`
 
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,14 +11,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use towpath_api::{
     Api, ApiError, Client, ContentRequest, ErrorKind, Event, GetRequest, Progress, SearchEffort, Seconds,
-    Summary,
+    StayRequest, Summary,
 };
-use towpath_service::get;
+use towpath_service::{InProcess, get};
 
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
 use super::update_flags::{UpdateFlags, change};
-use super::{Context, parse_rate, sync_flags};
+use super::{Context, parse_address, parse_rate, sync_flags};
 use crate::copy_output::{Explained, explanation, line};
 
 /// The longest ticket read from standard input.
@@ -88,6 +89,16 @@ pub struct GetCommand {
     /// limit
     #[arg(long, value_name = "some|all", value_parser = sync_flags::search_effort, default_value = "some")]
     search_effort: SearchEffort,
+    /// Serve others by the same ticket, from now on and until interrupted: what has come, and then all of it. A ticket that
+    /// names this machine, too, is a line on standard output
+    #[arg(long, conflicts_with_all = ["list", "update"])]
+    stay: bool,
+    /// With --stay, the address to listen on [default: all addresses, the port of last time]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address, requires = "stay")]
+    listen: Option<SocketAddr>,
+    /// With --stay, send others at most this many bytes per second
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "0", hide_default_value = true, requires = "stay")]
+    upload_rate: u64,
     /// Tell where bytes came from, what was searched, and what held the transfer up
     #[arg(long)]
     explain: bool,
@@ -103,6 +114,9 @@ impl GetCommand {
             context.output.hide_bar();
         }
         let request = self.request()?;
+        if self.stay {
+            return self.get_and_stay(context, request).await;
+        }
         let mut interrupts = context.signals.interrupts();
         let (events, mut inbox) = mpsc::channel(16);
         let (output, shown) = (std::sync::Arc::clone(&context.output), self.update.shown(context.verbose));
@@ -132,6 +146,45 @@ impl GetCommand {
             explanation(1, &Explained::from(&summary)).iter().for_each(|line| context.output.print(line));
         }
         Ok(status)
+    }
+
+    async fn get_and_stay(&self, context: &Context, request: GetRequest) -> Result<ExitCode, ApiError> {
+        if self.goes_to_stdout() {
+            return Err(ApiError::new(
+                ErrorKind::Usage,
+                "--stay serves a file: give it another place than standard output",
+            ));
+        }
+        let mut interrupts = context.signals.interrupts();
+        let service = InProcess(context.embedded()?);
+        let stay = StayRequest { listen: self.listen, limit_rate: self.upload_rate };
+        let (events, mut inbox) = mpsc::channel(16);
+        let mut staying = service.get_and_stay(request, stay, events);
+        let mut status = None;
+        loop {
+            let event = tokio::select! {
+                () = interrupts.next() => break,
+                never = &mut staying => match never? {},
+                Some(event) = inbox.recv() => event,
+            };
+            match event {
+                Event::Ticket(reply) => context.output.ticket(&reply),
+                Event::Summary(summary) => {
+                    status = Some(context.output.summary(&summary));
+                    if self.explain {
+                        explanation(1, &Explained::from(&summary))
+                            .iter()
+                            .for_each(|line| context.output.print(line));
+                    }
+                    context.output.print("tow: serving until interrupted");
+                }
+                event => context.output.event(&event),
+            }
+        }
+        match status {
+            Some(status) => Ok(status),
+            None => Ok(context.output.interrupted("what came is kept; the same command goes on")),
+        }
     }
 
     fn goes_to_stdout(&self) -> bool {

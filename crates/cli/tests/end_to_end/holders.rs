@@ -1,0 +1,129 @@
+//! Who fetched something serves others by the same ticket: files and trees, while they come and afterwards, with and without
+//! their issuer.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::environment::{LOOPBACK, Machine, Running, TestEnvironment, events};
+use crate::runner::situations;
+use crate::trees::{assert_same, assert_same_bytes, file};
+
+situations![
+    a_file_comes_from_a_holder_when_its_issuer_is_gone,
+    a_tree_comes_from_a_holder_when_its_issuer_is_gone,
+    what_two_have_comes_from_both,
+    what_has_come_is_passed_on_while_the_rest_comes,
+    another_secret_opens_nothing_at_a_holder,
+    only_what_is_whole_is_passed_on,
+];
+
+/// Gets what `ticket` names, and stays.
+fn stay(machine: &Machine, ticket: &str, destination: &str) -> Running {
+    machine.tow(["get", "--json", "--stay", "--listen", LOOPBACK, ticket, "-o", destination]).start()
+}
+
+/// The ticket that a holder prints, once it has all.
+fn holding(running: &mut Running) -> String {
+    let ticket = running.ticket();
+    running.wait_until("has all", |running| {
+        let is_summary = |event: &Value| event["event"] == "summary";
+        events(&running.output()).iter().any(is_summary).then_some(())
+    });
+    ticket
+}
+
+/// Bytes by the kind and node of their source.
+fn by_peer(summary: &Value) -> Vec<(String, u64)> {
+    let sources = summary["by_source"].as_object().unwrap();
+    let peers = sources.iter().filter(|(name, _)| name.starts_with("peer "));
+    peers.map(|(name, bytes)| (name.clone(), bytes.as_u64().unwrap())).collect()
+}
+
+fn a_file_comes_from_a_holder_when_its_issuer_is_gone() {
+    let env = TestEnvironment::new();
+    // One that is named by its content, and one whose name is live at first.
+    for (number, size) in [(1, 3 << 20), (2, 70 << 20)] {
+        let name = format!("file {number}");
+        file(&env.sender.path(&name), number, size);
+        let mut share = env.sender.share(&name);
+        let mut holder = stay(&env.receiver, &share.ticket(), &name);
+        let ticket = holding(&mut holder);
+        share.kill();
+        env.stranger.get(&ticket, &name).end().summary();
+        assert_same_bytes(&env.sender.path(&name), &env.stranger.path(&name));
+    }
+}
+
+fn a_tree_comes_from_a_holder_when_its_issuer_is_gone() {
+    let env = TestEnvironment::new();
+    for number in 0..300 {
+        file(&env.sender.path(format!("tree/{}/{number}", number % 7)), number, 100 * number as usize);
+    }
+    file(&env.sender.path("tree/large"), 1000, 9 << 20);
+    let mut share = env.sender.share("tree");
+    let mut holder = stay(&env.receiver, &share.ticket(), "tree");
+    let ticket = holding(&mut holder);
+    share.kill();
+    env.stranger.get(&ticket, "tree").end().summary();
+    assert_same(&env.sender.path("tree"), &env.stranger.path("tree"));
+}
+
+fn what_two_have_comes_from_both() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 64 << 20);
+    let mut share =
+        env.sender.tow(["share", "--listen", LOOPBACK, "--limit-rate", "20M", "file"]).start();
+    let mut holder = stay(&env.receiver, &share.ticket(), "file");
+    let ticket = holding(&mut holder);
+    let summary = env.stranger.get(&ticket, "file").end().summary();
+    assert_same_bytes(&env.sender.path("file"), &env.stranger.path("file"));
+    let brought = by_peer(summary.value());
+    assert_eq!(brought.len(), 2, "{brought:?}");
+    assert!(brought.iter().all(|(_, bytes)| *bytes > 1 << 20), "{brought:?}");
+}
+
+fn what_has_come_is_passed_on_while_the_rest_comes() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 24 << 20);
+    let mut share = env.sender.tow(["share", "--listen", LOOPBACK, "--limit-rate", "4M", "file"]).start();
+    let mut holder = stay(&env.receiver, &share.ticket(), "file");
+    let ticket = holder.ticket();
+    holder.wait_for_bytes(8 << 20);
+    let summary = env.stranger.get(&ticket, "file").end().summary();
+    assert_same_bytes(&env.sender.path("file"), &env.stranger.path("file"));
+    let brought = by_peer(summary.value());
+    assert_eq!(brought.len(), 2, "{brought:?}");
+    holding(&mut holder);
+    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+}
+
+fn another_secret_opens_nothing_at_a_holder() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 2 << 20);
+    let mut share = env.sender.share("file");
+    let mut holder = stay(&env.receiver, &share.ticket(), "file");
+    let right: towpath_content::Ticket = holding(&mut holder).parse().unwrap();
+    share.kill();
+    let node = right.hints.iter().find(|hint| hint.rest().contains('@')).unwrap().clone();
+    let wrong = towpath_content::Ticket {
+        secret: towpath_content::ticket::Secret([7; 16]),
+        hints: vec![node],
+        ..right
+    };
+    let refused = env.stranger.tow(["get", "--timeout", "3", &wrong.to_string(), "-o", "file"]).end();
+    assert_ne!(refused.code(), Some(0));
+    assert!(!Path::new(&env.stranger.path("file")).exists());
+    assert!(fs::read_dir(env.stranger.path("")).unwrap().next().is_none(), "nothing is left");
+}
+
+fn only_what_is_whole_is_passed_on() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("tree/a"), 1, 1 << 20);
+    let ticket = env.sender.share("tree").ticket();
+    let refused = env.receiver.tow(["get", "--stay", &ticket, "a"]).end().with(2);
+    assert!(refused.err.contains("only what is fetched whole is passed on"), "{}", refused.err);
+    let refused = env.receiver.tow(["get", "--stay", "blake3:00"]).end().with(2);
+    assert!(refused.err.contains("only what came by a ticket is passed on"), "{}", refused.err);
+}

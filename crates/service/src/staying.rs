@@ -1,0 +1,104 @@
+//! A get whose receiver serves others by the same ticket: what has come while it runs, and all of it afterwards.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use towpath_api::{ApiError, ErrorKind, Event, GetRequest, PutReply, StayRequest};
+use towpath_content::Ticket;
+use towpath_content::hint::{Hint, MAX_HINTS, PeerAddress};
+
+use crate::get;
+use crate::getting::GetUnderWay;
+use crate::state::{self, Service};
+
+/// Delay before the issuer is asked again what a live object became.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Hints that name this node, at most: each is some hundred characters of the ticket.
+const MOST_HINTS: usize = 4;
+
+/// Gets what `request` names, and serves it until the future is dropped. Events: first the ticket, which names this node
+/// too, then those of the get and its summary, and who fetches from here.
+pub async fn get_and_stay(
+    service: &Arc<Service>,
+    request: GetRequest,
+    stay: StayRequest,
+    events: mpsc::Sender<Event>,
+) -> Result<Infallible, ApiError> {
+    let ticket = ticket(&request)?;
+    let (oid, secret) = (ticket.oid, ticket.secret);
+    service.door.connections.send_pace.set(stay.limit_rate);
+    service.door.listen(oid.to_string().as_bytes(), stay.listen.as_slice()).await?;
+    let mut fetches = service.door.watch_fetches();
+    service.grants.pass_on(oid, secret);
+    service.door.open();
+    let reply =
+        PutReply { ticket: with_hints(service, ticket).to_string(), oid: oid.to_string(), size: None };
+    let _ = events.send(Event::Ticket(reply)).await;
+    let binding = oid.is_live().then(|| keep_binding(service, &request)).transpose()?;
+    let mut getting = Box::pin(get::get(service, request, events.clone()));
+    let mut binding = Box::pin(async {
+        if let Some(binding) = binding {
+            binding.await;
+        }
+        std::future::pending::<Infallible>().await
+    });
+    let summary = loop {
+        tokio::select! {
+            summary = &mut getting => break summary?,
+            never = &mut binding => match never {},
+            Some(fetch) = fetches.recv() => drop(events.send(fetch).await),
+        }
+    };
+    let _ = events.send(Event::Summary(summary)).await;
+    loop {
+        tokio::select! {
+            never = &mut binding => match never {},
+            Some(fetch) = fetches.recv() => drop(events.send(fetch).await),
+        }
+    }
+}
+
+/// The ticket of a request, if what it names can be passed on as a whole.
+fn ticket(request: &GetRequest) -> Result<Ticket, ApiError> {
+    let usage = |message: &str| ApiError::new(ErrorKind::Usage, message);
+    if !request.ticket.trim().starts_with("tow:") {
+        return Err(usage("only what came by a ticket is passed on").hint("'tow share' serves what is here"));
+    }
+    let is_part = !(request.paths.is_empty() && request.filters.is_empty());
+    if is_part || request.list || request.update.is_some() {
+        return Err(usage("only what is fetched whole is passed on")
+            .hint("leave paths, filters, --list and --update out"));
+    }
+    state::parse_ticket(&request.ticket)
+}
+
+/// The ticket, with this node as a further place to ask.
+fn with_hints(service: &Service, mut ticket: Ticket) -> Ticket {
+    let node = Some(service.node_id());
+    let own = service.door.addresses().into_iter().filter_map(|address| {
+        let peer = PeerAddress { node, address: address.to_string() };
+        Hint::new(format!("tow://{peer}"), 0, 1).ok()
+    });
+    ticket.hints.extend(own.take(MOST_HINTS));
+    ticket.hints.truncate(MAX_HINTS);
+    ticket
+}
+
+/// Asks what a live object became until its issuer has signed that: whoever asks here needs the issuer's word.
+fn keep_binding(
+    service: &Arc<Service>,
+    request: &GetRequest,
+) -> Result<impl Future<Output = ()> + use<>, ApiError> {
+    let get = GetUnderWay::new(service, request)?;
+    let service = Arc::clone(service);
+    Ok(async move {
+        loop {
+            if let Some(binding) = get.binding().await {
+                return service.grants.bind(&get.oid, binding);
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    })
+}
