@@ -13,8 +13,9 @@ use crate::get;
 use crate::getting::GetUnderWay;
 use crate::state::{self, Service};
 
-/// Delay before the issuer is asked again what a live object became.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Delay before the issuer is asked again what a live object became, and times that it is asked.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+const ASKED: usize = 10;
 /// Hints that name this node, at most: each is some hundred characters of the ticket.
 const MOST_HINTS: usize = 4;
 
@@ -36,26 +37,21 @@ pub async fn get_and_stay(
     let reply =
         PutReply { ticket: with_hints(service, ticket).to_string(), oid: oid.to_string(), size: None };
     let _ = events.send(Event::Ticket(reply)).await;
-    let binding = oid.is_live().then(|| keep_binding(service, &request)).transpose()?;
-    let mut getting = Box::pin(get::get(service, request, events.clone()));
-    let mut binding = Box::pin(async {
-        if let Some(binding) = binding {
-            binding.await;
-        }
-        std::future::pending::<Infallible>().await
-    });
+    let mut getting = Box::pin(get::get(service, request.clone(), events.clone()));
     let summary = loop {
         tokio::select! {
             summary = &mut getting => break summary?,
-            never = &mut binding => match never {},
             Some(fetch) = fetches.recv() => drop(events.send(fetch).await),
         }
     };
+    if oid.is_live() {
+        keep_binding(service, &request).await?;
+    }
     let _ = events.send(Event::Summary(summary)).await;
     loop {
-        tokio::select! {
-            never = &mut binding => match never {},
-            Some(fetch) = fetches.recv() => drop(events.send(fetch).await),
+        match fetches.recv().await {
+            Some(fetch) => drop(events.send(fetch).await),
+            None => std::future::pending().await,
         }
     }
 }
@@ -86,19 +82,16 @@ fn with_hints(service: &Service, mut ticket: Ticket) -> Ticket {
     ticket
 }
 
-/// Asks what a live object became until its issuer has signed that: whoever asks here needs the issuer's word.
-fn keep_binding(
-    service: &Arc<Service>,
-    request: &GetRequest,
-) -> Result<impl Future<Output = ()> + use<>, ApiError> {
+/// Asks what a live object became: whoever asks here needs its issuer's word. It is here, so it is bound by now.
+async fn keep_binding(service: &Arc<Service>, request: &GetRequest) -> Result<(), ApiError> {
     let get = GetUnderWay::new(service, request)?;
-    let service = Arc::clone(service);
-    Ok(async move {
-        loop {
-            if let Some(binding) = get.binding().await {
-                return service.grants.bind(&get.oid, binding);
-            }
-            tokio::time::sleep(ASK_AGAIN).await;
+    for _ in 0..ASKED {
+        if let Some(binding) = get.binding().await {
+            service.grants.bind(&get.oid, binding);
+            return Ok(());
         }
-    })
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+    tracing::warn!("the sender is gone and did not sign what the object became: it can't be passed on");
+    Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::environment::{LOOPBACK, Machine, Running, TestEnvironment, events};
+use crate::environment::{LOOPBACK, Machine, Running, TestEnvironment};
 use crate::runner::situations;
 use crate::trees::{assert_same, assert_same_bytes, file};
 
@@ -28,8 +28,7 @@ fn stay(machine: &Machine, ticket: &str, destination: &str) -> Running {
 fn holding(running: &mut Running) -> String {
     let ticket = running.ticket();
     running.wait_until("has all", |running| {
-        let is_summary = |event: &Value| event["event"] == "summary";
-        events(&running.output()).iter().any(is_summary).then_some(())
+        String::from_utf8_lossy(&running.output()).contains(r#""event":"summary""#).then_some(())
     });
     ticket
 }
@@ -58,8 +57,11 @@ fn a_file_comes_from_a_holder_when_its_issuer_is_gone() {
 
 fn a_tree_comes_from_a_holder_when_its_issuer_is_gone() {
     let env = TestEnvironment::new();
+    for folder in 0..7 {
+        fs::create_dir_all(env.sender.path(format!("tree/{folder}"))).unwrap();
+    }
     for number in 0..300 {
-        file(&env.sender.path(format!("tree/{}/{number}", number % 7)), number, 100 * number as usize);
+        file(&env.sender.path(format!("tree/{}/{number}", number % 7)), number, 100 * number);
     }
     file(&env.sender.path("tree/large"), 1000, 9 << 20);
     let mut share = env.sender.share("tree");
@@ -79,7 +81,7 @@ fn what_two_have_comes_from_both() {
     let ticket = holding(&mut holder);
     let summary = env.stranger.get(&ticket, "file").end().summary();
     assert_same_bytes(&env.sender.path("file"), &env.stranger.path("file"));
-    let brought = by_peer(summary.value());
+    let brought = by_peer(&summary.0);
     assert_eq!(brought.len(), 2, "{brought:?}");
     assert!(brought.iter().all(|(_, bytes)| *bytes > 1 << 20), "{brought:?}");
 }
@@ -93,7 +95,7 @@ fn what_has_come_is_passed_on_while_the_rest_comes() {
     holder.wait_for_bytes(8 << 20);
     let summary = env.stranger.get(&ticket, "file").end().summary();
     assert_same_bytes(&env.sender.path("file"), &env.stranger.path("file"));
-    let brought = by_peer(summary.value());
+    let brought = by_peer(&summary.0);
     assert_eq!(brought.len(), 2, "{brought:?}");
     holding(&mut holder);
     assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
@@ -113,13 +115,14 @@ fn another_secret_opens_nothing_at_a_holder() {
         ..right
     };
     let refused = env.stranger.tow(["get", "--timeout", "3", &wrong.to_string(), "-o", "file"]).end();
-    assert_ne!(refused.code(), Some(0));
+    assert_ne!(refused.code(), 0);
     assert!(!Path::new(&env.stranger.path("file")).exists());
     assert!(fs::read_dir(env.stranger.path("")).unwrap().next().is_none(), "nothing is left");
 }
 
 fn only_what_is_whole_is_passed_on() {
     let env = TestEnvironment::new();
+    fs::create_dir(env.sender.path("tree")).unwrap();
     file(&env.sender.path("tree/a"), 1, 1 << 20);
     let ticket = env.sender.share("tree").ticket();
     let refused = env.receiver.tow(["get", "--stay", &ticket, "a"]).end().with(2);

@@ -31,6 +31,7 @@
 //! | `indexing` | `tow index`: read ahead of time, and once |
 //! | `small` | what rides along in a ticket or a descriptor |
 //! | `waiting` | what is told to whoever waits for another machine |
+//! | `holders` | who fetched serves others |
 //! | `receivers` | what a sender sees of those who fetch |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
 //! | `machinery` | programs and rights that a situation needs; processes as `/proc` shows them |
@@ -78,6 +79,7 @@ mod environment;
 mod getting_alike;
 mod getting_parts;
 mod help;
+mod holders;
 mod indexing;
 mod interrupting;
 mod interruptions;
@@ -147,5 +149,6 @@ fn main() -> ExitCode {
         copying_flags_remote::SITUATIONS,
         copying_like_rsync::SITUATIONS,
         help::SITUATIONS,
+        holders::SITUATIONS,
     ])
 }
