@@ -34,8 +34,8 @@ use towpath_files::{
     Destination, FileError, Policy, RelPath, Selected, Selection, WriteOptions, display_name, of_file,
 };
 use towpath_protocol::processors::Processors;
-use towpath_sync::{drop_unasked, policy};
 use towpath_store::{About, Store, StoreError};
+use towpath_sync::{drop_unasked, policy};
 use towpath_transfer::{Fetched, Group, Session, Target};
 
 use crate::fresh::random;
@@ -110,12 +110,7 @@ pub(crate) async fn run(
         keep_descriptor(get, about, &spool_of_descriptor).await?;
     }
     let _ = std::fs::remove_file(&spool_path);
-    summary.oid = fetched.oid.to_string();
-    summary.bytes = tree.bytes.load(Ordering::Relaxed);
-    summary.kept += tree.kept.load(Ordering::Relaxed);
-    summary.entries = tree.entries.load(Ordering::Relaxed);
-    summary.failed = tree.failed.load(Ordering::Relaxed);
-    summary.dropped = *lock(&tree.dropped);
+    tree.sum(&fetched, summary);
     missing.tell(events, summary, matches!(place, TreePlace::Within { .. })).await?;
     Ok(())
 }
@@ -131,7 +126,9 @@ async fn keep_descriptor(get: &Arc<GetUnderWay>, about: &About, spool: &Arc<Spoo
             match reader.read(&mut part) {
                 Ok(0) => return store.put_commit(&live).map(drop),
                 Ok(len) => store.put_data(&live, &part[..len])?,
-                Err(source) => return Err(StoreError::Io { what: "read the tree's descriptor".into(), source }),
+                Err(source) => {
+                    return Err(StoreError::Io { what: "read the tree's descriptor".into(), source });
+                }
             }
         }
     });
@@ -226,6 +223,16 @@ impl TreeTarget {
             taken: Mutex::default(),
             has_links: AtomicBool::new(false),
         }))
+    }
+
+    /// What was fetched, and what became of it.
+    fn sum(&self, fetched: &Fetched, summary: &mut Summary) {
+        summary.oid = fetched.oid.to_string();
+        summary.bytes = self.bytes.load(Ordering::Relaxed);
+        summary.kept += self.kept.load(Ordering::Relaxed);
+        summary.entries = self.entries.load(Ordering::Relaxed);
+        summary.failed = self.failed.load(Ordering::Relaxed);
+        summary.dropped = *lock(&self.dropped);
     }
 
     fn fail(&self, path: &RelPath, error: &ApiError) {

@@ -9,15 +9,15 @@ use towpath_content::lock::lock;
 use towpath_transfer::plugin::{Backlog, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
 
-use super::Shared;
-use super::table::Wanted;
+use super::SourceCalls;
+use super::table::Awaited;
 
 /// Delay before a want is tried again that a source left without an end.
 const FORGOTTEN: Duration = Duration::from_millis(500);
 
 /// Asks a source for wants, and waits until each has ended.
 pub(super) async fn ask(
-    shared: &Arc<Shared>,
+    shared: &Arc<SourceCalls>,
     number: u32,
     source: &Arc<dyn TransferPlugin>,
     wants: Vec<Want>,
@@ -36,7 +36,7 @@ pub(super) async fn ask(
 
 /// Asks a source whether it has the root: then it counts.
 pub(super) async fn open(
-    shared: &Arc<Shared>,
+    shared: &Arc<SourceCalls>,
     number: u32,
     source: &Arc<dyn TransferPlugin>,
     context: &Context,
@@ -51,7 +51,7 @@ pub(super) async fn open(
 
 /// Where a source's deliveries go: each to the sink of whoever wanted it, if that still waits.
 struct SourceSink {
-    shared: Arc<Shared>,
+    shared: Arc<SourceCalls>,
     number: u32,
     context: Context,
     /// Wants that have not ended here, with their bytes.
@@ -64,7 +64,7 @@ impl Sink for SourceSink {
             let Some(len) = lock(&self.owed).remove(&delivery.tag) else { return };
             let arrived = lock(&self.shared.table).arrived(self.shared.now(), self.number, &delivery, len);
             self.shared.perform(&self.context);
-            if let Some(Wanted { sink, tag, call }) = arrived {
+            if let Some(Awaited { sink, tag, call }) = arrived {
                 sink.deliver(Delivery { tag, ..delivery }).await;
                 call.one_ended();
             }

@@ -27,7 +27,7 @@ const FIRST_TAG: Tag = 1 << 63;
 const RECENT: Duration = Duration::from_millis(500);
 
 /// Something to be done outside of the lock.
-pub(super) enum Order {
+pub(super) enum SourceOrder {
     /// Ask a source for wants.
     Ask { number: u32, source: Arc<dyn TransferPlugin>, wants: Vec<Want> },
     /// Tell it that some need not come.
@@ -82,14 +82,14 @@ struct DealtWant {
 }
 
 /// Whoever waits for a want that came.
-pub(super) struct Wanted {
+pub(super) struct Awaited {
     pub(super) sink: Arc<dyn Sink>,
     pub(super) tag: Tag,
     pub(super) call: Arc<DealtCall>,
 }
 
 /// A source that counts.
-struct DealtSource {
+struct OpenSource {
     plugin: Arc<dyn TransferPlugin>,
     priority: u16,
     window: u64,
@@ -98,7 +98,7 @@ struct DealtSource {
 /// See the head of this module.
 pub(super) struct SourceTable {
     dealer: Dealer,
-    sources: BTreeMap<u32, DealtSource>,
+    sources: BTreeMap<u32, OpenSource>,
     /// Nodes that are not open yet: asked about the root, or waiting for that.
     places: BTreeMap<u32, (Arc<dyn TransferPlugin>, u16)>,
     nodes: BTreeSet<NodeId>,
@@ -106,7 +106,7 @@ pub(super) struct SourceTable {
     /// Tags among sources, by those of the session.
     tags: HashMap<Tag, Tag>,
     names: BTreeMap<SourceId, u32>,
-    orders: Vec<Order>,
+    orders: Vec<SourceOrder>,
     /// Bytes of each object that were not wanted yet, by object.
     to_come: HashMap<u64, u64>,
     /// Bytes that were wanted lately, and since when.
@@ -167,7 +167,7 @@ impl SourceTable {
     fn opened(&mut self, now: Duration, number: u32, plugin: Arc<dyn TransferPlugin>, priority: u16) {
         let window = plugin.window();
         let facts = facts(&*plugin, window);
-        self.sources.insert(number, DealtSource { plugin, priority, window });
+        self.sources.insert(number, OpenSource { plugin, priority, window });
         self.handle(now, DealerEvent::SourceAdded { source: number, facts, holding: Holding::Everything });
     }
 
@@ -285,14 +285,14 @@ impl SourceTable {
         number: u32,
         delivery: &Delivery,
         len: u64,
-    ) -> Option<Wanted> {
+    ) -> Option<Awaited> {
         if self.names.len() < MOST_NAMES {
             self.names.insert(delivery.source.clone(), number);
         }
         let part = DealtPart { tag: delivery.tag, part: 0..len };
         let wanted = self.take(delivery.tag);
         self.handle(now, DealerEvent::Arrived { source: number, part });
-        wanted.map(|want| Wanted { sink: want.sink, tag: want.named, call: want.call })
+        wanted.map(|want| Awaited { sink: want.sink, tag: want.named, call: want.call })
     }
 
     /// Where the front of a piece goes that will not come whole.
@@ -316,7 +316,7 @@ impl SourceTable {
         {
             self.handle(now, DealerEvent::Withdrawn(vec![tag]));
             want.call.one_ended();
-            self.orders.push(Order::End { sink: want.sink, tag: want.named, outcome });
+            self.orders.push(SourceOrder::End { sink: want.sink, tag: want.named, outcome });
         }
     }
 
@@ -372,7 +372,7 @@ impl SourceTable {
     }
 
     /// What is to be done now.
-    pub(super) fn take_orders(&mut self) -> Vec<Order> {
+    pub(super) fn take_orders(&mut self) -> Vec<SourceOrder> {
         std::mem::take(&mut self.orders)
     }
 
@@ -381,7 +381,7 @@ impl SourceTable {
         let (mut cancelled, mut others) = (Vec::new(), Vec::new());
         for order in self.take_orders() {
             match order {
-                Order::Cancel { source, tags } => cancelled.push((source, tags)),
+                SourceOrder::Cancel { source, tags } => cancelled.push((source, tags)),
                 other => others.push(other),
             }
         }
@@ -395,24 +395,24 @@ impl SourceTable {
                 DealerAction::Ask { source: number, wants } => self.ask(number, &wants),
                 DealerAction::Cancel { source: number, wants } => self.sources.get(&number).map(|source| {
                     let tags = wants.iter().map(|part| part.tag).collect();
-                    Order::Cancel { source: Arc::clone(&source.plugin), tags }
+                    SourceOrder::Cancel { source: Arc::clone(&source.plugin), tags }
                 }),
                 DealerAction::Drop(number) => {
-                    self.sources.remove(&number).map(|source| Order::Close(source.plugin))
+                    self.sources.remove(&number).map(|source| SourceOrder::Close(source.plugin))
                 }
                 DealerAction::Open(number) => self
                     .places
                     .get(&number)
-                    .map(|(source, _)| Order::Open { number, source: Arc::clone(source) }),
+                    .map(|(source, _)| SourceOrder::Open { number, source: Arc::clone(source) }),
             };
             self.orders.extend(order);
         }
     }
 
-    fn ask(&self, number: u32, parts: &[DealtPart]) -> Option<Order> {
+    fn ask(&self, number: u32, parts: &[DealtPart]) -> Option<SourceOrder> {
         let source = Arc::clone(&self.sources.get(&number)?.plugin);
         let wants = parts.iter().filter_map(|part| Some(self.wants.get(&part.tag)?.want.clone())).collect();
-        Some(Order::Ask { number, source, wants })
+        Some(SourceOrder::Ask { number, source, wants })
     }
 }
 
