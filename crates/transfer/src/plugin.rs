@@ -292,7 +292,7 @@ pub trait TransferPlugin: Send + Sync {
         }
     }
 
-    /// Tells which pieces of `oid` can be had, now and whenever that changes, until the receiver
+    /// Tells which bytes of `oid` can be had, now and, beside those told before, whenever there are more, until the receiver
     /// is dropped. A plugin that cannot know says nothing and returns.
     fn have<'a>(
         &'a self,

@@ -214,7 +214,7 @@ impl TransferPlugin for Many {
             if let Some(only) = only {
                 return only.get_chunks(wants, context, sink).await;
             }
-            let call = lock(&self.shared.table).want(self.shared.now(), wants, sink);
+            let call = lock(&self.shared.table).want(self.shared.now(), &context.root, wants, sink);
             let call = GivesUp { shared: Arc::clone(&self.shared), call };
             self.shared.perform(context);
             tokio::select! {

@@ -1,17 +1,19 @@
 //! The wants that are out, the sources, and the dealer between them. No I/O: what is to be done is taken out as orders.
 //!
-//! The dealer knows wants as byte ranges of one space. Here they get their place in the order in which they are wanted: those that
-//! follow each other in a file, or in small files one behind the other, lie side by side and are asked for together. They also get
+//! The dealer knows wants as byte ranges of one space, the root's. Wants of other objects, the files of a tree say, get their place
+//! behind it, in the order in which they are wanted: those that follow each other in a file, or in small files one behind the
+//! other, lie side by side and are asked for together. They also get
 //! tags that are never used again, while a session asks for a want again under its old one: what comes late of the first
 //! time is nobody's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use towpath_content::{Hint, NodeId};
+use towpath_content::{Hint, NodeId, Oid};
 use towpath_transfer::plugin::Sink;
 use towpath_transfer::{Delivery, Outcome, SourceId, Tag, TransferPlugin, Want, WantId};
 
@@ -23,6 +25,8 @@ const MOST_NODES: usize = 256;
 const MOST_NAMES: usize = 1024;
 /// The first tag: sessions have smaller ones, which a source that is alone sees.
 const FIRST_TAG: Tag = 1 << 63;
+/// Where the places of wants begin that are not the root's: no object is as large.
+const BEHIND_ROOT: u64 = 1 << 62;
 /// What was wanted in the last so long shows what will be wanted.
 const RECENT: Duration = Duration::from_millis(500);
 
@@ -130,7 +134,7 @@ impl SourceTable {
             to_come: HashMap::new(),
             recent: (0, Duration::ZERO),
             next_number: 0,
-            next_position: 0,
+            next_position: BEHIND_ROOT,
             next_tag: FIRST_TAG,
         }
     }
@@ -138,7 +142,7 @@ impl SourceTable {
     /// A source that has everything and is there.
     pub(super) fn add(&mut self, now: Duration, plugin: Arc<dyn TransferPlugin>) {
         let number = self.number();
-        self.opened(now, number, plugin, 0);
+        self.opened(now, number, plugin, 0, Holding::Everything);
     }
 
     /// A hint names `node`: if it is a new one, `make` makes the source that it is, which waits to be opened.
@@ -158,17 +162,31 @@ impl SourceTable {
         self.handle(now, hinted);
     }
 
-    /// The source of a place answered, and has the root; or not.
-    pub(super) fn answered(&mut self, now: Duration, number: u32, has_it: bool) {
-        let Some((plugin, priority)) = self.places.remove(&number).filter(|_| has_it) else { return };
-        self.opened(now, number, plugin, priority);
+    /// The source of a place answered, and has so much of the root; or nothing.
+    pub(super) fn answered(&mut self, now: Duration, number: u32, holding: Option<Holding>) {
+        let place = self.places.remove(&number);
+        if let Some(((plugin, priority), holding)) = place.zip(holding) {
+            self.opened(now, number, plugin, priority, holding);
+        }
     }
 
-    fn opened(&mut self, now: Duration, number: u32, plugin: Arc<dyn TransferPlugin>, priority: u16) {
+    /// A source has these bytes of the root, too.
+    pub(super) fn has_more(&mut self, now: Duration, number: u32, added: Vec<Range<u64>>) {
+        self.handle(now, DealerEvent::Have { source: number, added });
+    }
+
+    fn opened(
+        &mut self,
+        now: Duration,
+        number: u32,
+        plugin: Arc<dyn TransferPlugin>,
+        priority: u16,
+        holding: Holding,
+    ) {
         let window = plugin.window();
         let facts = facts(&*plugin, window);
         self.sources.insert(number, OpenSource { plugin, priority, window });
-        self.handle(now, DealerEvent::SourceAdded { source: number, facts, holding: Holding::Everything });
+        self.handle(now, DealerEvent::SourceAdded { source: number, facts, holding });
     }
 
     fn number(&mut self) -> u32 {
@@ -202,15 +220,24 @@ impl SourceTable {
     }
 
     /// Takes wants in; the call ends when each of them has.
-    pub(super) fn want(&mut self, now: Duration, wants: Vec<Want>, sink: Arc<dyn Sink>) -> Arc<DealtCall> {
+    pub(super) fn want(
+        &mut self,
+        now: Duration,
+        root: &Oid,
+        wants: Vec<Want>,
+        sink: Arc<dyn Sink>,
+    ) -> Arc<DealtCall> {
         let tags = (self.next_tag..).take(wants.len()).collect();
         let call = Arc::new(DealtCall { left: AtomicUsize::new(wants.len()), tags, done: Notify::new() });
         let mut ranges = Vec::with_capacity(wants.len());
         for want in wants {
             self.note_rest(&want);
-            let (tag, begin, len) = (self.next_tag, self.next_position, want.missing_len());
+            let (tag, len) = (self.next_tag, want.missing_len());
+            let begin = place_in(root, &want).unwrap_or_else(|| {
+                self.next_position += len;
+                self.next_position - len
+            });
             self.next_tag += 1;
-            self.next_position += len;
             self.tags.insert(want.tag, tag);
             ranges.push(WantedRange { tag, range: begin..begin + len });
             let (sink, call, named) = (Arc::clone(&sink), Arc::clone(&call), want.tag);
@@ -413,6 +440,16 @@ impl SourceTable {
         let source = Arc::clone(&self.sources.get(&number)?.plugin);
         let wants = parts.iter().filter_map(|part| Some(self.wants.get(&part.tag)?.want.clone())).collect();
         Some(SourceOrder::Ask { number, source, wants })
+    }
+}
+
+/// The first byte of a want in the root's space, if it is a part of the root.
+fn place_in(root: &Oid, want: &Want) -> Option<u64> {
+    let from = want.part.as_ref().map_or(0, |part| part.start);
+    match want.id {
+        WantId::Piece { oid, layout, index } if oid == *root => Some(layout.range(index).start + from),
+        WantId::Chunk { .. } => want.origin.filter(|origin| origin.oid == *root).map(|origin| origin.offset),
+        WantId::Piece { .. } | WantId::Block { .. } => None,
     }
 }
 
