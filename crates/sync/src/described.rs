@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use tokio::runtime::Handle;
@@ -24,6 +23,7 @@ use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome, Session};
 
 use crate::endpoint::{StopOnDrop, blocking, receiving};
+use crate::errands::Errands;
 use crate::error::CopyError;
 use crate::events::{Events, events, failed};
 use crate::file::CopyFile;
@@ -213,15 +213,21 @@ struct DescribedFile {
 struct DescribedSupplier {
     receiving: Weak<Receiving>,
     session: Weak<Session>,
-    runtime: Handle,
+    /// Requests on their way to it.
+    errands: Errands,
     processors: Processors,
-    next: Mutex<Option<NamedContent>>,
-    /// Files to be asked for together.
-    wanted: Mutex<Vec<DescribedFile>>,
     found_files: Option<Arc<FoundFiles>>,
+    state: Mutex<DescribedState>,
+}
+
+#[derive(Default)]
+struct DescribedState {
+    next: Option<NamedContent>,
+    /// Files to be asked for together.
+    wanted: Vec<DescribedFile>,
     /// Files that were brought and have no result yet.
-    under_way: Mutex<HashSet<u64>>,
-    has_failed: AtomicBool,
+    under_way: HashSet<u64>,
+    has_failed: bool,
 }
 
 impl DescribedSupplier {
@@ -235,18 +241,15 @@ impl DescribedSupplier {
         Arc::new(Self {
             receiving: Arc::downgrade(receiving),
             session: Arc::downgrade(session),
-            runtime: Handle::current(),
+            errands: Errands::start(&Handle::current()),
             processors: processors.clone(),
-            next: Mutex::default(),
-            wanted: Mutex::default(),
             found_files,
-            under_way: Mutex::default(),
-            has_failed: AtomicBool::new(false),
+            state: Mutex::default(),
         })
     }
 
     fn note(&self, content: NamedContent) {
-        *lock(&self.next) = Some(content);
+        lock(&self.state).next = Some(content);
     }
 
     /// Its bytes are at hand.
@@ -267,9 +270,9 @@ impl DescribedSupplier {
             older: None,
         };
         let count = {
-            let mut wanted = lock(&self.wanted);
-            wanted.push(DescribedFile { file, oid, group });
-            wanted.len()
+            let mut state = lock(&self.state);
+            state.wanted.push(DescribedFile { file, oid, group });
+            state.wanted.len()
         };
         if count >= TOGETHER { self.push() } else { Ok(()) }
     }
@@ -334,17 +337,16 @@ fn give_up(file: &CopyFile, error: &FetchError, receiving: Option<&Receiving>) {
 
 impl Settling for DescribedSupplier {
     fn settled(&self, entry: u64, result: FileResult) {
-        let was_brought = lock(&self.under_way).remove(&entry);
-        if was_brought && matches!(result, FileResult::Dropped | FileResult::Lost) {
-            self.has_failed.store(true, Ordering::Relaxed);
-        }
+        let mut state = lock(&self.state);
+        let was_brought = state.under_way.remove(&entry);
+        state.has_failed |= was_brought && matches!(result, FileResult::Dropped | FileResult::Lost);
     }
 }
 
 impl Supplier for DescribedSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
         let entry = file.wanted().entry;
-        let next = lock(&self.next).take().filter(|next| next.entry == entry);
+        let next = lock(&self.state).next.take().filter(|next| next.entry == entry);
         let Some(NamedContent { oid, block, content, .. }) = next else {
             file.drop_it();
             return Ok(());
@@ -352,7 +354,7 @@ impl Supplier for DescribedSupplier {
         if !file.is_to_come(&oid) {
             return Ok(());
         }
-        lock(&self.under_way).insert(entry);
+        lock(&self.state).under_way.insert(entry);
         match file.size() == 0 || !content.is_empty() {
             true => self.take(&file, &oid, &content),
             false => self.ask(file, oid, block)?,
@@ -373,11 +375,11 @@ impl Supplier for DescribedSupplier {
     }
 
     fn is_complete(&self) -> bool {
-        !self.has_failed.load(Ordering::Relaxed)
+        !lock(&self.state).has_failed
     }
 
     fn push(&self) -> Result<(), CopyError> {
-        let wanted = std::mem::take(&mut *lock(&self.wanted));
+        let wanted = std::mem::take(&mut lock(&self.state).wanted);
         if wanted.is_empty() {
             return Ok(());
         }
@@ -385,10 +387,13 @@ impl Supplier for DescribedSupplier {
             Some(found_files) => self.after_looking(found_files, wanted),
             None => wanted.into_iter().map(|wanted| self.request(wanted, None)).collect(),
         };
-        match self.session.upgrade() {
-            Some(session) => self.runtime.block_on(session.submit_all(requests)),
-            None => requests.into_iter().for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled))),
-        }
-        Ok(())
+        let session = Weak::clone(&self.session);
+        self.errands.hand(async move {
+            match session.upgrade() {
+                Some(session) => session.submit_all(requests).await,
+                None => requests.into_iter().for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled))),
+            }
+            Ok(())
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! One file, from the answer about its entry on: it is the same, comes whole with its name, as a delta, is made of another one,
 //! or is fetched.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use towpath_content::Oid;
@@ -194,17 +194,22 @@ impl EntryTarget for RemoteFile {
 impl RemoteSupplier {
     /// Keeps a file that may have been renamed until it is known what only the destination has; false: it is not kept.
     fn hold(&self, file: &Arc<CopyFile>, oid: Oid) -> bool {
-        let mut held = lock(&self.held);
-        let held = held.as_mut().filter(|held| held.len() < MAX_WAITING);
+        let mut lists = lock(&self.lists);
+        let held = lists.held.as_mut().filter(|held| held.len() < MAX_WAITING);
         let held = held.filter(|_| file.old_names().may_be() && !oid.is_live());
         held.map(|held| held.push((Arc::clone(file), oid))).is_some()
     }
 
     /// Fetches a file that was kept.
-    pub(super) fn fetch_held(&self, file: Arc<CopyFile>, oid: Oid) {
-        let Some(session) = self.session.upgrade() else { return file.drop_it() };
-        let (request, on_done) = fetch(file, oid);
-        self.runtime.block_on(session.submit(request, on_done));
+    pub(super) fn fetch_held(&self, file: Arc<CopyFile>, oid: Oid) -> Result<(), CopyError> {
+        let (session, (request, on_done)) = (Weak::clone(&self.session), fetch(file, oid));
+        self.errands.hand(async move {
+            match session.upgrade() {
+                Some(session) => session.submit(request, on_done).await,
+                None => on_done(Err(FetchError::Cancelled)),
+            }
+            Ok(())
+        })
     }
 }
 

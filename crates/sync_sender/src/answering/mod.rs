@@ -19,7 +19,6 @@ mod outbox;
 mod replies;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
@@ -33,6 +32,7 @@ use towpath_protocol::{ControlSender, Replies};
 use towpath_store::{DiskStore, Store};
 use towpath_transfer::Outcome;
 
+use self::outbox::Outbox;
 use self::replies::{NamedAnswer, hashed};
 use super::events::Events;
 use super::offers::Offers;
@@ -86,8 +86,6 @@ pub type SentTree = Mutex<TreeSending<Located, WantedFile>>;
 pub struct Answering {
     tree: Arc<SentTree>,
     scope: Scope,
-    /// Bases that were named and are not there; after some tens none is looked for.
-    misses: AtomicU32,
     store: Arc<DiskStore>,
     offers: Arc<Offers>,
     control: ControlSender,
@@ -96,15 +94,21 @@ pub struct Answering {
     large: Arc<Semaphore>,
     /// One patch of large files at a time.
     patching: Mutex<()>,
-    /// zstd's level for answers; 0: they go as they are.
-    pack: AtomicU32,
-    /// The same for entries, which begin before anybody knows the network.
-    pack_entries: AtomicU32,
-    /// Whether that is worth it.
-    packing: Mutex<PackBackoff>,
+    state: Mutex<AnsweringState>,
     rules: AnswerRules,
     /// The copy is over: nobody waits for the receiver any more.
     over: CancellationToken,
+}
+
+/// What answers change.
+#[derive(Default)]
+struct AnsweringState {
+    /// Bases that were named and are not there; after some tens none is looked for.
+    misses: u32,
+    /// zstd's level that the receiver asked for; 0: answers go as they are. None before it asked, when nobody knows the network.
+    pack: Option<u32>,
+    /// Whether that is worth it.
+    packing: PackBackoff,
 }
 
 /// A file that is wanted.
@@ -150,7 +154,6 @@ impl Answering {
         Arc::new(Self {
             tree,
             scope,
-            misses: AtomicU32::new(0),
             store,
             offers,
             control,
@@ -158,9 +161,7 @@ impl Answering {
             runtime: Handle::current(),
             large: Arc::new(Semaphore::new(LIVE)),
             patching: Mutex::default(),
-            pack: AtomicU32::new(0),
-            pack_entries: AtomicU32::new(QUICK),
-            packing: Mutex::default(),
+            state: Mutex::default(),
             rules,
             over: CancellationToken::new(),
         })
@@ -211,7 +212,8 @@ impl Answering {
         match &self.scope {
             Scope::Index => true,
             Scope::Sent(sent) => {
-                self.misses.load(Ordering::Relaxed) < MOST_MISSES && (sent.has(oid) || self.offers.has(oid))
+                let misses = lock(&self.state).misses;
+                misses < MOST_MISSES && (sent.has(oid) || self.offers.has(oid))
             }
         }
     }
@@ -224,29 +226,29 @@ impl Answering {
     ) -> Result<(), CopyError> {
         let Some(first) = asks.first() else { return Ok(()) };
         let (request, pack) = (first.tag.request, first.query.pack.min(MOST_PACKED));
-        self.pack.store(pack, Ordering::Relaxed);
-        self.pack_entries.store(pack, Ordering::Relaxed);
+        lock(&self.state).pack = Some(pack);
+        let out = Outbox::new(replies, &self.runtime);
         let mut asks = self.locate(asks, replies);
         while !asks.is_empty() && !replies.is_over(request) {
             let rest = asks.split_off(together(&asks));
-            self.answer(std::mem::replace(&mut asks, rest), replies)?;
+            self.answer(std::mem::replace(&mut asks, rest), &out)?;
         }
-        Ok(())
+        out.errands.finish()
     }
 
-    fn answer(self: &Arc<Self>, files: Vec<Ask>, replies: &Arc<Replies>) -> Result<(), CopyError> {
+    fn answer(self: &Arc<Self>, files: Vec<Ask>, out: &Outbox) -> Result<(), CopyError> {
         let (mut answers, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
         let (files, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(|ask| ask.request.is_none());
         for ask in files {
             match self.known(&ask).or_else(|| self.hashed_now(&ask)) {
                 Some(oid) => answers.push(self.named(&ask, oid)),
-                None if ask.located.stamp.size > HASH_FIRST && !ask.compare => self.stream(ask, replies),
+                None if ask.located.stamp.size > HASH_FIRST && !ask.compare => self.stream(ask, &out.replies),
                 None => rest.push(ask),
             }
         }
         rest.extend(changed);
-        let read = self.read_all(rest, self.level(replies).max(1))?;
-        self.send_replies(answers, read, replies)
+        let read = self.read_all(rest, self.level(&out.replies).max(1))?;
+        self.send_replies(answers, read, out)
     }
 
     /// Reads files, several at a time, and tells the index what they hold. Patches are made with zstd's `level`.
@@ -268,12 +270,12 @@ impl Answering {
         &self,
         mut answers: Vec<NamedAnswer>,
         read: Vec<ReadAsk>,
-        replies: &Arc<Replies>,
+        out: &Outbox,
     ) -> Result<(), CopyError> {
         let mut in_parts = Vec::new();
         for (read, ask) in read {
             let tag = ask.tag;
-            match self.reply(read, ask, replies) {
+            match self.reply(read, ask, &out.replies) {
                 Some((answer, Some((located, exchange)))) => {
                     in_parts.push(((tag, answer), located, exchange))
                 }
@@ -281,13 +283,13 @@ impl Answering {
                 None => {}
             }
         }
-        self.send_answers(answers, replies)?;
+        self.send_answers(answers, out)?;
         // Patches wait for nothing of the receiver.
         in_parts.sort_by_key(|(_, _, exchange)| !exchange.has_named_base());
         for (answer, located, exchange) in in_parts {
             let tag = answer.0;
-            self.send_answers(vec![answer], replies)?;
-            self.send_exchange(tag, &located, exchange, replies)?;
+            self.send_answers(vec![answer], out)?;
+            self.send_exchange(tag, &located, exchange, out)?;
         }
         Ok(())
     }

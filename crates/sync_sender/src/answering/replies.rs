@@ -1,7 +1,5 @@
 //! What goes to the receiver for one file, by what was read of it.
 
-use std::sync::atomic::Ordering;
-
 use towpath_api::copy::FailureKind;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::Reply;
@@ -68,7 +66,7 @@ impl Answering {
         let is_in_parts = reply == Reply::InParts;
         let oid = match reply {
             Reply::UnknownBase => {
-                self.misses.fetch_add(1, Ordering::Relaxed);
+                lock(&self.state).misses += 1;
                 None
             }
             // The receiver knows it by that name.
