@@ -95,7 +95,7 @@ pub async fn copy_described(
     });
     let walked = walked.await;
     let selection = receiving.check().and(walked)?;
-    let mut summary = receiving.summary();
+    let mut summary = receiving.account.summary();
     drop((stop, receiving));
     let tally = tally.await.unwrap_or_default();
     (summary.failed, summary.vanished, summary.skipped) = (tally.failed, tally.vanished, tally.skipped);

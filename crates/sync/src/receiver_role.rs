@@ -87,7 +87,7 @@ pub async fn receive(
     tracing::info!(way = takeover.active(), "data came");
     // An error that makes going on useless explains why the rest failed.
     receiving.check().and(result).inspect_err(|error| receiving.stop(error.clone()))?;
-    let mut summary = receiving.summary();
+    let mut summary = receiving.account.summary();
     add_sources(&mut summary, &progress.snapshot(), &endpoint.other);
     summary.search = adaptive.map(|adaptive| search::searched(&adaptive.account()));
     let (changed, saved) = supplier.made_of_older();

@@ -10,7 +10,6 @@ use std::path::Path;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::SignedParts;
 use towpath_content::delta::exchange::parts::parts;
-use towpath_content::lock::lock;
 use towpath_files::{FileBody, FileError, RelPath, Stamp};
 use towpath_reuse::candidates::index::Present;
 use towpath_reuse::candidates::machine::Machine;
@@ -116,20 +115,31 @@ impl<'a> FileBase<'a> {
         if !placing.record.has_part(&key) {
             return None;
         }
-        let (staged, ranges) = self.file.left(placing, &key, self.file.size()).ok()??;
+        let (staged, ranges) = self.left(placing, &key, self.file.size()).ok()??;
         // Pieces come in any order.
         let here = if let [Range { start: 0, end }] = ranges[..] { end } else { 0 };
         let old = self.older_version().map_or(0, |older| older.size());
         let rest =
             Rest { body: staged.body().clone(), front: Front::of(here, old, self.file.size()), ranges };
-        *lock(&self.file.staged) = Some(staged);
+        self.file.state().staged = Some(staged);
         Some(rest)
+    }
+
+    /// What an interrupted copy left under `key`.
+    pub(super) fn left(
+        &self,
+        placing: &Placing<Note>,
+        key: &Oid,
+        size: u64,
+    ) -> Result<Option<Begun>, FileError> {
+        let path = &self.file.wanted.path;
+        placing.left_of(key, size, |name| placing.destination.staging().reopen_for(path, name))
     }
 
     /// The temporary with what was left, if it was taken for a delta that did not begin.
     pub(super) fn untouched_rest(&self, size: u64) -> Result<Option<Begun>, FileError> {
         let Some(rest) = self.file.rest.get().and_then(Option::as_ref) else { return Ok(None) };
-        let Some(staged) = lock(&self.file.staged).take() else { return Ok(None) };
+        let Some(staged) = self.file.state().staged.take() else { return Ok(None) };
         staged.body().set_size(size)?;
         Ok(Some((staged, rest.ranges.clone())))
     }

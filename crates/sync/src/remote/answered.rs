@@ -130,7 +130,7 @@ impl RemoteFile {
             }
             Err(error) => {
                 tracing::debug!(%oid, %error, "what looks like a file could not be read: the file is fetched");
-                file.drop_parts();
+                file.parts().drop_all();
                 return false;
             }
         }

@@ -87,7 +87,7 @@ impl RemoteFile {
     pub(super) fn give_up(&self, receiver: &DeltaReceiver) -> EntryNext {
         tracing::debug!(oid = %receiver.oid, "nothing came of a delta: the file is fetched");
         if receiver.is_open {
-            self.file.drop_parts();
+            self.file.parts().drop_all();
             self.supplier.progress.with(|progress| progress.expected -= self.file.size());
         }
         self.fetch_instead(receiver.oid)
@@ -96,10 +96,10 @@ impl RemoteFile {
     /// The file is what lies in its place, but for its metadata.
     fn take_base(&self, oid: Oid) -> EntryNext {
         let (file, supplier) = (&self.file, &self.supplier);
-        let taken = file.begin_parts().and_then(|()| file.take_base());
+        let taken = file.parts().begin().and_then(|()| file.parts().take_base());
         if let Err(error) = taken {
             tracing::debug!(%oid, %error, "what lies here could not be read: the file is fetched");
-            file.drop_parts();
+            file.parts().drop_all();
             return self.fetch_instead(oid);
         }
         supplier.progress.with(|progress| progress.expected += file.size());
@@ -112,7 +112,7 @@ impl RemoteFile {
     }
 
     fn finish_delta(&self, oid: Oid) -> EntryNext {
-        match self.file.finish_parts(&oid) {
+        match self.file.parts().finish(&oid) {
             Ok(true) => {
                 self.supplier.delta_requests.made();
                 self.supplier.progress.with(|progress| progress.objects += 1);
@@ -136,7 +136,7 @@ impl RemoteFile {
 impl RemoteSupplier {
     /// Makes room for a file's parts; false: the file has ended.
     fn opens(&self, file: &CopyFile) -> bool {
-        if let Err(error) = file.begin_parts() {
+        if let Err(error) = file.parts().begin() {
             file.fail(&error);
             return false;
         }
@@ -149,13 +149,13 @@ impl RemoteSupplier {
         let (offset, content) = (part.offset, &part.content[..]);
         let taken = match file.passes(&self.processors, oid, offset, content) {
             Err(outcome) => Err(FetchError::Ended(outcome)),
-            Ok(()) => file.take_part(offset, content).map_err(|error| {
+            Ok(()) => file.parts().take(offset, content).map_err(|error| {
                 file.fail(&error);
                 FetchError::Abandoned
             }),
         };
         if let Err(error) = taken {
-            file.drop_parts();
+            file.parts().drop_all();
             if !matches!(error, FetchError::Abandoned) {
                 file.ended(&error);
             }

@@ -103,7 +103,8 @@ impl RemoteSupplier {
     fn find_candidates(&self, files: &mut [PendingFile]) {
         let sought: Vec<_> =
             files.iter().enumerate().filter_map(|(at, pending)| Some((at, pending.file.sought()?))).collect();
-        let Some(root) = sought.first().and_then(|(at, _)| files[*at].file.root()) else { return };
+        let placing = sought.first().and_then(|(at, _)| files[*at].file.receiving().opened());
+        let Some(root) = placing.map(|placing| &*placing.base) else { return };
         let (places, sought): (Vec<_>, Vec<_>) = sought.into_iter().unzip();
         let found = self.candidates.find(root, |bytes| self.delta_requests.network_for(bytes), &sought);
         for (at, found) in places.into_iter().zip(found) {

@@ -48,7 +48,7 @@ use towpath_protocol::pack_backoff::PackBackoff;
 const HASH_FIRST: u64 = 64 << 20;
 /// Files of more bytes never go with their names.
 const INLINE: u32 = 64 << 10;
-/// Patches of files of more bytes are made one at a time: file and base are held.
+/// Patches of files of more bytes are made one at a time for a `Get`: file and base are held.
 const LARGE_PATCH: u64 = 8 << 20;
 /// The hardest that a receiver may ask to pack: beyond, it takes much longer for little.
 const MOST_PACKED: u32 = 12;
@@ -92,8 +92,6 @@ pub struct Answering {
     events: Events,
     runtime: Handle,
     large: Arc<Semaphore>,
-    /// One patch of large files at a time.
-    patching: Mutex<()>,
     state: Mutex<AnsweringState>,
     rules: AnswerRules,
     /// The copy is over: nobody waits for the receiver any more.
@@ -160,7 +158,6 @@ impl Answering {
             events,
             runtime: Handle::current(),
             large: Arc::new(Semaphore::new(LIVE)),
-            patching: Mutex::default(),
             state: Mutex::default(),
             rules,
             over: CancellationToken::new(),
@@ -257,7 +254,13 @@ impl Answering {
             Some(request) => (self.read_changed(&ask, request, level), ask),
             None => (read(&ask), ask),
         };
-        let read: Vec<_> = files.into_par_iter().with_max_len(4).map(read_one).collect();
+        // Of large patches each holds a file and its base.
+        let (alone, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_large_patch);
+        let (mut read, alone): (Vec<_>, Vec<_>) = rayon::join(
+            || files.into_par_iter().with_max_len(4).map(read_one).collect(),
+            || alone.into_iter().map(read_one).collect(),
+        );
+        read.extend(alone);
         let records: Vec<_> = read.iter().filter_map(|(read, _)| hashed(read.as_ref().ok()?)).collect();
         if !records.is_empty() {
             self.store.remember(&records)?;
@@ -295,15 +298,18 @@ impl Answering {
     }
 
     fn read_changed(&self, ask: &Ask, request: Request, level: i32) -> Result<Read, UnreadFile> {
-        let (mut store, mut alone) = (None, None);
-        if let Base::Named(base) = &request.base {
-            alone = (ask.located.stamp.size > LARGE_PATCH).then(|| lock(&self.patching));
-            store = self.may_be_base(base).then_some(&*self.store as &dyn Store);
-        }
-        let read = read_changed(ask, request, store, level);
-        drop(alone);
-        read
+        let store = match &request.base {
+            Base::Named(base) if self.may_be_base(base) => Some(&*self.store as &dyn Store),
+            _ => None,
+        };
+        read_changed(ask, request, store, level)
     }
+}
+
+/// Whether a file may go as a patch that is made alone.
+fn is_large_patch(ask: &Ask) -> bool {
+    let is_named = ask.request.as_ref().is_some_and(|request| matches!(request.base, Base::Named(_)));
+    is_named && ask.located.stamp.size > LARGE_PATCH
 }
 
 /// How many files from the front are answered in one go: the first bytes of none should wait long
