@@ -34,7 +34,6 @@
 //! | `requests` | files that the walk requests, and waits for |
 //! | `notes`, `removing` | notes on disk until then; entries that may go, and what removing them would remove |
 //! | `receiving`, `wanted` | state that its parts share; a file that is requested |
-//! | `account`, `kept`, `backups` | what was done, what is kept until the end, and what is kept for good |
 //! | `file`, `file_permits` | one file on its way, what it is drawn from, and how many there are at once |
 //! | `delta_requests`, `delta_receiver` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
 //! | `network_look` | what is known of the network |
@@ -43,8 +42,6 @@
 //! | `given` | a supplier for tests and fuzz targets |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
-mod account;
-mod backups;
 mod decide;
 mod delta_receiver;
 mod delta_requests;
@@ -61,7 +58,6 @@ pub mod fuzzing;
 #[cfg(any(test, feature = "fuzzing"))]
 mod given;
 pub mod host;
-mod kept;
 #[cfg(test)]
 mod liar;
 mod local;

@@ -10,7 +10,7 @@ use towpath_protocol::packing;
 use towpath_reuse::policy::compression_level::likes_outlines;
 
 use super::Answering;
-use super::outbox::Outbox;
+use super::outbox::AnswerQueue;
 use crate::error::CopyError;
 use crate::exchange::{Exchange, make_patch, read_part};
 use crate::message::hung_up;
@@ -24,7 +24,7 @@ impl Answering {
         tag: EntryTag,
         located: &Located,
         mut exchange: Box<Exchange>,
-        out: &Outbox,
+        out: &AnswerQueue,
     ) -> Result<(), CopyError> {
         let file = located.open().ok();
         loop {
@@ -58,7 +58,7 @@ impl Answering {
         file: Option<&File>,
         exchange: &mut Exchange,
         parts: PatchParts,
-        out: &Outbox,
+        out: &AnswerQueue,
     ) -> Result<(), CopyError> {
         let hardest = lock(&self.state).pack.unwrap_or(0).max(1) as i32;
         let Exchange { base, responder } = exchange;
@@ -77,13 +77,13 @@ impl Answering {
     }
 
     /// Waits for the receiver, as long as the copy goes on.
-    fn next_signature(&self, tag: EntryTag, out: &Outbox) -> Result<NextSignature, CopyError> {
+    fn next_signature(&self, tag: EntryTag, out: &AnswerQueue) -> Result<NextSignature, CopyError> {
         let (replies, over) = (Arc::clone(&out.replies), self.over.clone());
         let next = async move { over.run_until_cancelled(replies.next_signature(tag)).await.flatten() };
         out.errands.wait_for(next)?.ok_or_else(hung_up)
     }
 
-    fn packed_part(&self, delta: &[u8], out: &Outbox) -> Option<Vec<u8>> {
+    fn packed_part(&self, delta: &[u8], out: &AnswerQueue) -> Option<Vec<u8>> {
         let level = self.level(&out.replies);
         if level > 0 { packing::pack(delta, level) } else { None }
     }

@@ -11,7 +11,7 @@ use towpath_store::About;
 
 use super::super::threads;
 use super::Answering;
-use super::outbox::Outbox;
+use super::outbox::AnswerQueue;
 use crate::reading::{Ask, UnreadFile};
 use towpath_content::lock::lock;
 
@@ -52,15 +52,13 @@ impl Answering {
             file.live = Some(live);
         }
         let answer = self.named(ask, live);
-        let out = Outbox::new(replies, &self.runtime);
+        let out = AnswerQueue::new(replies, &self.runtime);
         self.send_answers(vec![answer], &out)?;
         out.errands.finish()?;
         match self.store.put_open_file(file, &path, &live, &About::default()) {
             Ok((content, _)) => {
                 // From here on the receiver may ask for it by its content.
-                if let Some(file) = lock(&self.tree).wanted_file(ask.entry) {
-                    self.offer(file, content);
-                }
+                self.offer_entry(ask.entry, content);
                 Ok(())
             }
             Err(error) => {

@@ -32,8 +32,8 @@ use towpath_protocol::{ControlSender, Replies};
 use towpath_store::{DiskStore, Store};
 use towpath_transfer::Outcome;
 
-use self::outbox::Outbox;
-use self::replies::{NamedAnswer, hashed};
+use self::outbox::AnswerQueue;
+use self::replies::NamedAnswer;
 use super::events::Events;
 use super::offers::Offers;
 use super::reading::{Ask, Read, UnreadFile, read, read_changed};
@@ -224,7 +224,7 @@ impl Answering {
         let Some(first) = asks.first() else { return Ok(()) };
         let (request, pack) = (first.tag.request, first.query.pack.min(MOST_PACKED));
         lock(&self.state).pack = Some(pack);
-        let out = Outbox::new(replies, &self.runtime);
+        let out = AnswerQueue::new(replies, &self.runtime);
         let mut asks = self.locate(asks, replies);
         while !asks.is_empty() && !replies.is_over(request) {
             let rest = asks.split_off(together(&asks));
@@ -233,7 +233,7 @@ impl Answering {
         out.errands.finish()
     }
 
-    fn answer(self: &Arc<Self>, files: Vec<Ask>, out: &Outbox) -> Result<(), CopyError> {
+    fn answer(self: &Arc<Self>, files: Vec<Ask>, out: &AnswerQueue) -> Result<(), CopyError> {
         let (mut answers, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
         let (files, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(|ask| ask.request.is_none());
         for ask in files {
@@ -261,7 +261,7 @@ impl Answering {
             || alone.into_iter().map(read_one).collect(),
         );
         read.extend(alone);
-        let records: Vec<_> = read.iter().filter_map(|(read, _)| hashed(read.as_ref().ok()?)).collect();
+        let records: Vec<_> = read.iter().filter_map(|(read, _)| read.as_ref().ok()?.to_index()).collect();
         if !records.is_empty() {
             self.store.remember(&records)?;
         }
@@ -273,7 +273,7 @@ impl Answering {
         &self,
         mut answers: Vec<NamedAnswer>,
         read: Vec<ReadAsk>,
-        out: &Outbox,
+        out: &AnswerQueue,
     ) -> Result<(), CopyError> {
         let mut in_parts = Vec::new();
         for (read, ask) in read {

@@ -16,12 +16,12 @@ use crate::error::CopyError;
 use crate::message::{TreePart, hung_up};
 
 /// What goes to the receiver in answer to one `Get`, in order.
-pub(super) struct Outbox {
+pub(super) struct AnswerQueue {
     pub(super) replies: Arc<Replies>,
     pub(super) errands: Errands,
 }
 
-impl Outbox {
+impl AnswerQueue {
     pub(super) fn new(replies: &Arc<Replies>, runtime: &Handle) -> Self {
         Self { replies: Arc::clone(replies), errands: Errands::start(runtime) }
     }
@@ -69,7 +69,7 @@ impl Answering {
     }
 
     /// Sends answers of one `Get`, in messages, each packed if the receiver finds that worth it.
-    pub(super) fn send_answers(&self, answers: Vec<NamedAnswer>, out: &Outbox) -> Result<(), CopyError> {
+    pub(super) fn send_answers(&self, answers: Vec<NamedAnswer>, out: &AnswerQueue) -> Result<(), CopyError> {
         for batch in out.replies.batches(answers) {
             let level = self.level(&out.replies);
             if level == 0 || !lock(&self.state).packing.is_due() {

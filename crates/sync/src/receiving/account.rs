@@ -7,7 +7,7 @@ use towpath_content::lock::lock;
 
 /// See the head of this module.
 #[derive(Default)]
-pub struct Account {
+pub struct CopyAccount {
     state: Mutex<AccountState>,
 }
 
@@ -28,7 +28,7 @@ pub struct FilesDone {
     pub files: u64,
 }
 
-impl Account {
+impl CopyAccount {
     /// Counts.
     pub fn count(&self, count: impl FnOnce(&mut CopySummary)) {
         count(&mut lock(&self.state).summary);

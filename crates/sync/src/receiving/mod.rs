@@ -1,6 +1,10 @@
 //! State that all parts of the receiving side of a copy share: where it writes, what it has done so far,
 //! and what went wrong.
 
+mod account;
+mod backups;
+mod kept;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -13,13 +17,13 @@ use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, ScanOp
 use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
-use super::account::Account;
-use super::backups::{BackupPlace, Backups};
+use self::account::CopyAccount;
+use self::backups::{BackupPlace, Backups};
+use self::kept::Kept;
 use super::decide::Changes;
 use super::events::{Events, FailedEntry, failed, left_out, shown_time};
 use super::file_permits::FilePermits;
 use super::file_result::{FileResult, Settling};
-use super::kept::Kept;
 use super::wanted::{Note, Wanted};
 use crate::error::{CopyError, EntryFault, LeftOut};
 use towpath_targets::placing::{Named, Placing, adopt};
@@ -40,7 +44,7 @@ pub struct Receiving {
     /// Places for files under way.
     pub permits: Arc<FilePermits>,
     /// What was done so far.
-    pub account: Account,
+    pub account: CopyAccount,
     /// What is kept until the end.
     pub kept: Kept,
     /// First of rsync's letters for a file whose content comes: `<` where it is sent to another
@@ -51,7 +55,7 @@ pub struct Receiving {
     resume: PathBuf,
     placing: OnceLock<Placing<Note>>,
     settling: OnceLock<Arc<dyn Settling>>,
-    pub(super) backup_place: OnceLock<BackupPlace>,
+    backup_place: OnceLock<BackupPlace>,
     fatal: OnceLock<CopyError>,
     stopped: CancellationToken,
 }
@@ -99,7 +103,7 @@ impl Receiving {
             options,
             policy,
             permits: FilePermits::new(UNDER_WAY),
-            account: Account::default(),
+            account: CopyAccount::default(),
             kept: Kept::default(),
             update: if is_pushed { b'<' } else { b'>' },
             events,

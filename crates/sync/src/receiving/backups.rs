@@ -7,13 +7,12 @@ use std::path::{Component, Path};
 use towpath_files::{Destination, FileError, RelPath, WriteOptions};
 use towpath_targets::placing::Placing;
 
-use crate::receiving::Receiving;
+use super::Receiving;
 use crate::wanted::Note;
 
 /// See the head of this module.
 pub struct Backups<'a> {
-    /// The side that they are made at.
-    pub receiving: &'a Receiving,
+    pub(super) receiving: &'a Receiving,
 }
 
 /// Place of backups.
