@@ -15,7 +15,7 @@ use towpath_files::{FileError, RelPath, Selection};
 use towpath_protocol::processors::Processors;
 use towpath_targets::base_file::BaseFile;
 use towpath_targets::descriptor::{DescriptorEnd, follow};
-use towpath_targets::file_target::{FileTarget, TargetFile};
+use towpath_targets::file_target::TargetFile;
 use towpath_targets::spool::SpoolReader;
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::session::OnDone;
@@ -261,14 +261,7 @@ impl DescribedSupplier {
     }
 
     fn ask(&self, file: Arc<CopyFile>, oid: Oid, block: Option<u64>) -> Result<(), CopyError> {
-        let group = Group {
-            path: file.wanted().shown.clone(),
-            size: Some(file.size()),
-            modified: Some(file.wanted().metadata.modified),
-            destination: file.destination(),
-            coverage: block.map(|block| Coverage { block }),
-            older: None,
-        };
+        let group = Group { coverage: block.map(|block| Coverage { block }), ..file.group() };
         let count = {
             let mut state = lock(&self.state);
             state.wanted.push(DescribedFile { file, oid, group });
@@ -280,8 +273,7 @@ impl DescribedSupplier {
     /// The request for a file; `is_same`: it is told what proved right of a file that was found, and taken for the same or not.
     fn request(&self, wanted: DescribedFile, is_same: Option<bool>) -> (ObjectRequest, OnDone) {
         let DescribedFile { file, oid, group } = wanted;
-        let (size, target) = (Some(file.size()), FileTarget::of(&file));
-        let request = ObjectRequest { oid, size, group: Arc::new(group), target, recipe: None };
+        let request = file.request(oid, group);
         let (receiving, found_files) = (Weak::clone(&self.receiving), self.found_files.clone());
         let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
             if let Some((is_same, found_files)) = is_same.zip(found_files) {

@@ -13,6 +13,7 @@ use towpath_content::delta::exchange::parts::parts;
 use towpath_files::{FileBody, FileError, RelPath, Stamp};
 use towpath_reuse::candidates::index::Present;
 use towpath_reuse::candidates::machine::Machine;
+use towpath_reuse::candidates::rules::FileCandidate;
 use towpath_store::hash_open_file;
 use towpath_targets::placing::{Begun, Placing};
 
@@ -87,13 +88,17 @@ pub struct FileBase<'a> {
 impl<'a> FileBase<'a> {
     /// Whether what it is made of does not lie in its place, but was found.
     pub fn is_found(&self) -> bool {
-        self.file.wanted.old.is_none() && self.file.found.get().is_some_and(|found| !found.is_same())
+        self.found().is_some()
     }
 
     /// Whether that may be quite another file.
     pub fn is_guess(&self) -> bool {
-        self.file.wanted.old.is_none()
-            && self.file.found.get().is_some_and(|found| found.is_guess(self.file.size()))
+        self.found().is_some_and(|found| found.is_guess(self.file.size()))
+    }
+
+    fn found(&self) -> Option<&'a FileCandidate> {
+        let found = self.file.found.get().filter(|found| !found.is_same());
+        found.filter(|_| self.file.wanted.old.is_none())
     }
 
     /// What it is to be made of by a delta. None where other pieces of it are here already than the first parts, from a copy
@@ -146,14 +151,14 @@ impl<'a> FileBase<'a> {
 
     /// What is probably an older version: what lies in its place, or else what was found for it.
     pub(super) fn older_version(&self) -> Option<OlderVersion<'a>> {
-        match (&self.file.wanted.old, self.file.found.get()) {
-            (Some(stamp), _) => Some(OlderVersion::Within { path: &self.file.wanted.path, stamp }),
-            (None, Some(found)) if found.is_same() => None,
-            (None, Some(found)) if found.is_outside() => Some(OlderVersion::OutsideSearch(&found.file)),
-            (None, Some(found)) => {
-                Some(OlderVersion::Within { path: &found.file.path, stamp: &found.file.stamp })
-            }
-            (None, None) => None,
+        if let Some(stamp) = &self.file.wanted.old {
+            return Some(OlderVersion::Within { path: &self.file.wanted.path, stamp });
+        }
+        let found = self.found()?;
+        let file = &found.file;
+        match found.is_outside() {
+            true => Some(OlderVersion::OutsideSearch(file)),
+            false => Some(OlderVersion::Within { path: &file.path, stamp: &file.stamp }),
         }
     }
 

@@ -112,7 +112,7 @@ impl FileParts<'_> {
     /// All came: true if they are what the file is called, which then takes its name. Else nothing of them is kept.
     pub fn finish(&self, oid: &Oid) -> Result<bool, FileError> {
         match self.hashed().filter(|(hashed, _)| hashed == oid) {
-            Some(hashed) => self.file.finish(Some(hashed)).map(|()| true),
+            Some(hashed) => self.file.finish_staged(hashed).map(|()| true),
             None => {
                 self.drop_all();
                 Ok(false)

@@ -87,12 +87,6 @@ impl CopyFile {
         lock(&self.state)
     }
 
-    /// Where it will lie.
-    pub fn destination(&self) -> Option<std::path::PathBuf> {
-        let placing = self.receiving.opened()?;
-        Some(self.wanted.path.below(&placing.base))
-    }
-
     /// What was known when it was asked for.
     pub const fn wanted(&self) -> &Wanted {
         &self.wanted
@@ -206,13 +200,7 @@ impl CopyFile {
 
     /// An empty file needs nobody to bring it.
     pub fn make_empty(&self) {
-        let made = self.complete(&[]).and_then(|staged| {
-            self.state().staged = Some(staged);
-            self.finish(None)
-        });
-        if let Err(error) = made {
-            self.fail(&error);
-        }
+        self.write_whole(&[], None);
     }
 
     /// Its content came with its name, from `source`. False: it is not what it is called, or could not
@@ -223,12 +211,12 @@ impl CopyFile {
             self.ended(&FetchError::Bad { source_name, what });
             return false;
         }
-        let made = self.complete(content).and_then(|staged| {
-            self.state().staged = Some(staged);
-            // It is of one piece, whose value is the object's own.
-            let known = (self.size() >= LEAST_INDEXED).then(|| (*oid, vec![*oid.digest()]));
-            self.finish(known)
-        });
+        // It is of one piece, whose value is the object's own.
+        self.write_whole(content, (self.size() >= LEAST_INDEXED).then(|| (*oid, vec![*oid.digest()])))
+    }
+
+    fn write_whole(&self, content: &[u8], known: Option<(Oid, Vec<Value>)>) -> bool {
+        let made = self.complete(content).and_then(|staged| self.finish(staged, known));
         made.map_err(|error| self.fail(&error)).is_ok()
     }
 
@@ -247,8 +235,7 @@ impl CopyFile {
             return Err(FileError::changed("read", path, "written to while it was copied"));
         }
         self.receiving.account.count(|counts| counts.literal += seen.size);
-        self.state().staged = Some(staged);
-        self.finish(None)
+        self.finish(staged, None)
     }
 
     /// A new temporary, of which nothing is kept if the copy is interrupted.
@@ -271,12 +258,9 @@ impl CopyFile {
         Oid::of(&[self.wanted.path.as_bytes(), b"\0", &state].concat())
     }
 
-    fn finish(&self, content: Option<(Oid, Vec<Value>)>) -> Result<(), FileError> {
-        let (staged, size, modified) = {
-            let mut state = self.state();
-            (state.staged.take(), state.size, state.modified)
-        };
-        let Some(staged) = staged else { return Ok(()) };
+    /// It takes its name, which may have to wait. `content` is what the index is told.
+    fn finish(&self, staged: Staged, content: Option<(Oid, Vec<Value>)>) -> Result<(), FileError> {
+        let FileState { size, modified, .. } = *self.state();
         let metadata = Metadata { modified, ..self.wanted.metadata.clone() };
         if let Some((position, in_the_way)) = &self.wanted.room {
             return self.put_off(staged, &metadata, position.clone(), *in_the_way);

@@ -5,16 +5,43 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use towpath_content::Oid;
 use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_files::{FileBody, FileError};
+use towpath_transfer::{Group, ObjectRequest};
 
 use super::CopyFile;
 use towpath_targets::base_file::{BaseFile, WORTH_READING};
-use towpath_targets::file_target::TargetFile;
+use towpath_targets::file_target::{FileTarget, TargetFile};
 use towpath_targets::partial::PartialFile;
 use towpath_targets::placing::Begun;
+
+impl CopyFile {
+    /// How a session knows it.
+    pub fn group(&self) -> Group {
+        Group {
+            path: self.wanted.shown.clone(),
+            size: Some(self.size()),
+            modified: Some(self.wanted.metadata.modified),
+            destination: self.receiving.opened().map(|placing| self.wanted.path.below(&placing.base)),
+            ..Group::default()
+        }
+    }
+
+    /// A session's request for it by its name.
+    pub fn request(self: &Arc<Self>, oid: Oid, group: Group) -> ObjectRequest {
+        let (size, target) = ((!oid.is_live()).then(|| self.size()), FileTarget::of(self));
+        ObjectRequest { oid, size, group: Arc::new(group), target, recipe: None }
+    }
+
+    /// Its temporary has all bytes of this content.
+    pub(super) fn finish_staged(&self, content: (Oid, Vec<Value>)) -> Result<(), FileError> {
+        let staged = self.state().staged.take();
+        staged.map_or(Ok(()), |staged| self.finish(staged, Some(content)))
+    }
+}
 
 impl TargetFile for CopyFile {
     fn partial(&self) -> &PartialFile {
@@ -41,7 +68,7 @@ impl TargetFile for CopyFile {
     }
 
     fn place(&self, oid: &Oid, values: Vec<Value>) -> Result<(), FileError> {
-        self.finish(Some((*oid, values)))
+        self.finish_staged((*oid, values))
     }
 }
 

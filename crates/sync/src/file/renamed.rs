@@ -64,9 +64,8 @@ impl OldNames<'_> {
             receiving.note_staging()?;
             let staging = placing.destination.staging();
             let Some(staged) = staging.link_for(&path, &stamp, &self.file.wanted.path)? else { continue };
-            self.file.state().staged = Some(staged);
             receiving.account.count(|counts| counts.matched += seen.size);
-            self.file.finish(None)?;
+            self.file.finish(staged, None)?;
             return Ok(true);
         }
         Ok(false)

@@ -6,11 +6,10 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{NextSignature, Reply};
-use towpath_targets::file_target::FileTarget;
 use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery};
 use towpath_transfer::plugin::THIS_MACHINE;
 use towpath_transfer::session::{EntryNext, EntryTarget, OnDone};
-use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome};
+use towpath_transfer::{FetchError, Fetched, ObjectRequest, Outcome};
 
 use super::{INLINE, RemoteSupplier};
 use crate::delta_receiver::DeltaReceiver;
@@ -122,11 +121,10 @@ impl RemoteFile {
         match taken {
             Ok(false) => return false,
             Ok(true) => {
-                self.supplier.progress.with(|progress| {
-                    progress.expected += file.size();
-                    progress.objects += 1;
-                });
-                self.supplier.progress.brought(&THIS_MACHINE.into(), file.size());
+                let progress = &self.supplier.progress;
+                progress.with(|progress| progress.expected += file.size());
+                progress.brought(&THIS_MACHINE.into(), file.size());
+                progress.with(|progress| progress.objects += 1);
             }
             Err(error) => {
                 tracing::debug!(%oid, %error, "what looks like a file could not be read: the file is fetched");
@@ -218,20 +216,7 @@ fn fetch(file: Arc<CopyFile>, oid: Oid) -> (ObjectRequest, OnDone) {
     if file.old_names().may_be() {
         file.old_names().look(&oid);
     }
-    let group = Arc::new(Group {
-        path: file.wanted().shown.clone(),
-        size: Some(file.size()),
-        modified: Some(file.wanted().metadata.modified),
-        destination: file.destination(),
-        ..Group::default()
-    });
-    let request = ObjectRequest {
-        oid,
-        size: (!oid.is_live()).then(|| file.size()),
-        group,
-        target: FileTarget::of(&file),
-        recipe: None,
-    };
+    let request = file.request(oid, file.group());
     let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
         if let Err(error) = result {
             file.ended(&error);
