@@ -166,6 +166,7 @@ mod tests {
     use std::fs::File;
     use std::sync::Arc;
 
+    use towpath_content::tree::Time;
     use towpath_files::{RelPath, Stamp};
 
     use super::super::tests::file_of;
@@ -214,13 +215,13 @@ mod tests {
             let first = taken_up(home.path(), size);
             assert_eq!(first.base().open().unwrap().read(0..3).as_deref(), Some(&[1; 3][..]));
             first.parts().begin().unwrap();
-            first.set_sparse(true);
+            first.learn(size as u64, Time { seconds: 1, nanos: 0 }, true);
             // A disk that was cut off kept something else.
             first.parts().take(0, &vec![7; came]).unwrap();
             drop(first);
 
             let next = taken_up(home.path(), size);
-            next.set_sparse(true);
+            next.learn(size as u64, Time { seconds: 1, nanos: 0 }, true);
             let base = next.base().open().filter(|_| next.base().oid().is_none());
             assert_eq!(base.is_some(), is_front, "{came}");
             if let Some(base) = base {

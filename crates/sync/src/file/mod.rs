@@ -97,15 +97,11 @@ impl CopyFile {
         self.state().size
     }
 
-    /// It is a little different from what the scan saw.
-    pub fn learn(&self, size: u64, modified: Time) {
+    /// It is a little different from what the scan saw. Holes of its source are to be holes here too.
+    pub fn learn(&self, size: u64, modified: Time, is_sparse: bool) {
         let mut state = self.state();
         (state.size, state.modified) = (size, modified);
-    }
-
-    /// Its source has holes, which are to be holes here too.
-    pub fn set_sparse(&self, is_sparse: bool) {
-        self.state().is_sparse |= is_sparse;
+        state.is_sparse |= is_sparse;
     }
 
     /// Whether it may pass, and so much of its content as is at hand.
@@ -136,7 +132,7 @@ impl CopyFile {
         }
         self.receiving.report_file(&self.wanted, self.size());
         if self.receiving.options.dry_run {
-            self.settle(false);
+            self.drop_it();
         }
         !self.receiving.options.dry_run
     }
@@ -148,13 +144,14 @@ impl CopyFile {
 
     /// It can't be had; the reason was told already.
     pub fn drop_it(&self) {
-        self.settle(false);
+        self.receiving.settled(self.wanted.entry, false);
+        drop(self.state().permit.take());
     }
 
     /// It can't be had.
     pub fn fail(&self, error: &FileError) {
         self.problem(error);
-        self.settle(false);
+        self.drop_it();
     }
 
     /// Tells why it can't be written: by its own name at the destination, if that of its temporary is not allowed.
@@ -190,12 +187,7 @@ impl CopyFile {
             (None, FetchError::Abandoned) => {}
             (None, error) => self.receiving.fetch_problem(&self.wanted.shown, error),
         }
-        self.settle(false);
-    }
-
-    fn settle(&self, is_placed: bool) {
-        self.receiving.settled(self.wanted.entry, is_placed);
-        drop(self.state().permit.take());
+        self.drop_it();
     }
 
     /// An empty file needs nobody to bring it.
@@ -216,8 +208,13 @@ impl CopyFile {
     }
 
     fn write_whole(&self, content: &[u8], known: Option<(Oid, Vec<Value>)>) -> bool {
-        let made = self.complete(content).and_then(|staged| self.finish(staged, known));
-        made.map_err(|error| self.fail(&error)).is_ok()
+        let write = || {
+            self.receiving.note_staging()?;
+            let (destination, sparse) = (&self.receiving.placing()?.destination, self.state().is_sparse);
+            let staged = destination.stage_content_for(&self.wanted.path, content, sparse)?;
+            self.finish(staged, known)
+        };
+        write().map_err(|error| self.fail(&error)).is_ok()
     }
 
     /// Copies it from where it is on this machine.
@@ -242,13 +239,6 @@ impl CopyFile {
     fn fresh(&self, size: u64) -> Result<Staged, FileError> {
         self.receiving.note_staging()?;
         self.receiving.placing()?.destination.stage_file_for(&self.wanted.path, size)
-    }
-
-    /// A temporary with all of its content.
-    fn complete(&self, content: &[u8]) -> Result<Staged, FileError> {
-        self.receiving.note_staging()?;
-        let sparse = self.state().is_sparse;
-        self.receiving.placing()?.destination.stage_content_for(&self.wanted.path, content, sparse)
     }
 
     /// Names what an interruption leaves of it: the same file at the same place goes on.

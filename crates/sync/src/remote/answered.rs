@@ -68,8 +68,7 @@ impl RemoteFile {
         let same = exchange.as_ref().filter(|(reply, _)| *reply == Reply::Same);
         let base = same.and_then(|(_, described)| described.oid);
         let oid = base.or(oid).ok_or_else(|| violation("a content without a name"))?;
-        self.file.learn(size, modified);
-        self.file.set_sparse(is_sparse);
+        self.file.learn(size, modified, is_sparse);
         if !self.file.is_to_come(&oid) {
             return Ok(EntryNext::Over);
         }
