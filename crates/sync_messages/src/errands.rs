@@ -103,28 +103,27 @@ mod tests {
 
     #[tokio::test]
     async fn the_thread_waits_while_one_is_under_way_and_another_one_waits() {
-        let (gate, handed, runtime) = (Arc::new(Semaphore::new(0)), AtomicU64::new(0), Handle::current());
-        let (gate, handed) = (gate, Arc::new(handed));
-        let thread = threads::spawn({
-            let (gate, handed) = (Arc::clone(&gate), Arc::clone(&handed));
-            move || {
-                let errands = Errands::start(&runtime);
-                for _ in 0..9 {
-                    let gate = Arc::clone(&gate);
-                    errands.hand(async move {
-                        gate.acquire().await.unwrap().forget();
-                        Ok(())
-                    })?;
-                    handed.fetch_add(1, Ordering::SeqCst);
-                }
-                errands.wait_for(async { 7 })
-            }
+        let (gate, runtime) = (Arc::new(Semaphore::new(0)), Handle::current());
+        let closed = Arc::clone(&gate);
+        let handing = threads::spawn(move || {
+            let errands = Errands::start(&runtime);
+            let (begins, begun) = oneshot::channel();
+            let first = errands.hand(async move {
+                begins.send(()).unwrap();
+                closed.acquire().await.unwrap().forget();
+                Ok(())
+            });
+            begun.blocking_recv().unwrap();
+            first.and(errands.hand(async { Ok(()) })).unwrap();
+            errands
         });
-        for passed in 0..9 {
-            assert!(handed.load(Ordering::SeqCst) <= passed + 2, "one under way, and one that waits");
-            gate.add_permits(1);
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(thread.await.unwrap().unwrap(), 7);
+        let errands = handing.await.unwrap();
+        assert!(errands.queue.try_reserve().is_err(), "a third one would wait");
+        gate.add_permits(1);
+        let waiting = threads::spawn(move || {
+            let told = errands.wait_for(async { 7 });
+            errands.finish().and(told)
+        });
+        assert_eq!(waiting.await.unwrap().unwrap(), 7);
     }
 }
