@@ -24,9 +24,10 @@ use towpath_transfer::offer::OfferSource;
 use towpath_transfer::progress::Snapshot;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
-use super::delta_requests::{DeltaRequests, Known, Look};
+use super::delta_requests::DeltaRequests;
 use super::endpoint::{Endpoint, StopOnDrop, by_source, joined, receiving, show_progress};
 use super::merge::{Destined, Merge};
+use super::network_look::{Known, Look, NetworkLook};
 use super::remote::RemoteSupplier;
 use super::search;
 use super::threads;
@@ -60,9 +61,9 @@ pub async fn receive(
     let (session, _hints) = session(endpoint, root, Arc::clone(&takeover) as Arc<dyn OfferSource>);
     let session = Arc::new(session);
     let look = look(&takeover, adaptive.as_ref(), options.limit_rate as f64);
-    let delta_requests = DeltaRequests::new(look, known_once(endpoint, race.as_ref()));
+    let network = NetworkLook::new(look, known_once(endpoint, race.as_ref()));
     let (tree, telling) = TreeLink::start(endpoint.control.clone());
-    let supplier = supplier(endpoint, &tree, &session, delta_requests, &destined.path);
+    let supplier = supplier(endpoint, &tree, &session, DeltaRequests::new(network), &destined.path);
     let _end = EndOnDrop(Arc::clone(&supplier));
     let merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let progress = session.progress();
@@ -86,7 +87,7 @@ pub async fn receive(
     tracing::info!(way = takeover.active(), "data came");
     // An error that makes going on useless explains why the rest failed.
     receiving.check().and(result).inspect_err(|error| receiving.stop(error.clone()))?;
-    let mut summary = receiving.summary();
+    let mut summary = receiving.account.summary();
     add_sources(&mut summary, &progress.snapshot(), &endpoint.other);
     summary.search = adaptive.map(|adaptive| search::searched(&adaptive.account()));
     let (changed, saved) = supplier.made_of_older();
