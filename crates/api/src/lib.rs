@@ -46,7 +46,8 @@ pub use messages::{
     AnswerLine, ApiError, CallEnd, Chunk, ContentRequest, DescriptorRequest, EntryKind, ErrorKind, Event,
     Fetch, FetchState, GcReply, GcRequest, GetRequest, GetUpdate, Held, IndexRequest, Indexed, ListRequest,
     ListedEntry, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem, Progress, PutKind, PutReply,
-    PutRequest, SearchEffort, Searched, Seconds, ShareRequest, Status, Summary, TransferEvent, UpdateCounts,
+    PutRequest, Receiving, SearchEffort, Searched, Seconds, ShareRequest, Status, Summary, TransferEvent,
+    UpdateCounts,
 };
 pub use metadata::ToldMetadata;
 pub use parts::Parts;
