@@ -541,7 +541,7 @@ fn gets_and_copies_search_in_vain_within_the_same_budget() {
     let world = World::new();
     let (_share, ticket) = world.share();
     // Twice as much as may be looked at, one that is too large by itself, and nothing of it near.
-    fs::File::create(world.at("dest/below/large")).unwrap().set_len(9 * SIZE).unwrap();
+    File::create(world.at("dest/below/large")).unwrap().set_len(9 * SIZE).unwrap();
     (0..16).for_each(|number| file(&world.at(&format!("dest/below/{number}.dat")), 500 + number, SIZE));
     let got = world.got(&ticket, "--limit-rate 1M --reuse");
     fs::remove_file(world.at("dest/new")).unwrap();
