@@ -308,7 +308,7 @@ pub enum Event {
         seconds: Option<u64>,
     },
     /// A get is about to write; nothing of it is at its destination yet.
-    Receiving(Receiving),
+    Receiving(Announced),
     /// Somebody fetches something from this service (`share`, `put -`).
     Fetch(Fetch),
     /// One file of a tree could not be had or written; the others go on.
@@ -358,7 +358,7 @@ pub enum Event {
 
 /// What a get is about to write, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Receiving {
+pub struct Announced {
     /// Name that the sender chose; of a tree that of its root. Empty if it has none.
     #[serde(with = "names::name")]
     pub name: Vec<u8>,

@@ -14,7 +14,7 @@ use std::time::Instant;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use towpath_api::copy::Dropped;
 use towpath_api::{
-    ApiError, EntryKind, ErrorKind, Event, Fetch, Progress, PutReply, Receiving, Summary, UpdateCounts,
+    Announced, ApiError, EntryKind, ErrorKind, Event, Fetch, Progress, PutReply, Summary, UpdateCounts,
 };
 use towpath_service::{display_name, display_text};
 
@@ -160,7 +160,7 @@ impl Output {
     }
 
     /// Says what is about to be written, to who looks on: the sender may have chosen the name. The last line tells a log.
-    fn receiving(&self, receiving: &Receiving) {
+    fn receiving(&self, receiving: &Announced) {
         if self.shows_bar.load(Ordering::Relaxed) {
             self.print(&about_to_receive(receiving));
         }
@@ -316,7 +316,7 @@ pub fn waiting(what: &str, seconds: Option<u64>) -> String {
     format!("tow: waiting for {what}{tries}")
 }
 
-fn about_to_receive(receiving: &Receiving) -> String {
+fn about_to_receive(receiving: &Announced) -> String {
     let name = display_name(&receiving.name);
     let what = match receiving.kind {
         _ if name.is_empty() => "what has no name".into(),

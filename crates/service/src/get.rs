@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::mpsc;
 use towpath_api::{
-    ApiError, ContentRequest, EntryKind, ErrorKind, Event, GetRequest, Receiving, Seconds, Summary,
+    Announced, ApiError, ContentRequest, EntryKind, ErrorKind, Event, GetRequest, Seconds, Summary,
 };
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
@@ -181,7 +181,7 @@ impl GetUnderWay {
             ObjectKind::Blob => (EntryKind::File, layout.filter(|_| !self.oid.is_live()).map(Layout::size)),
         };
         let (name, output) = (about.name.clone(), destination.to_path_buf());
-        let _ = events.send(Event::Receiving(Receiving { name, kind, size, output })).await;
+        let _ = events.send(Event::Receiving(Announced { name, kind, size, output })).await;
     }
 
     async fn file(

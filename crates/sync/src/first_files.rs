@@ -16,11 +16,11 @@ const LOOK: Duration = Duration::from_millis(1);
 /// See the head of this module.
 #[derive(Debug)]
 pub struct FirstFiles {
-    state: Mutex<State>,
+    state: Mutex<Lateness>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum Lateness {
     /// No files were asked for.
     NotAsked,
     /// They came as from a fast network, or were not needed.
@@ -41,21 +41,21 @@ pub struct FirstFile {
 impl FirstFiles {
     /// None are asked for apart from the others, unless `are_wanted`.
     pub fn new(are_wanted: bool) -> Self {
-        Self { state: Mutex::new(if are_wanted { State::NotAsked } else { State::Done }) }
+        Self { state: Mutex::new(if are_wanted { Lateness::NotAsked } else { Lateness::Done }) }
     }
 
     /// Bytes a second that the network has at most; 0 if the first files showed no limit.
     pub fn rate(&self) -> f64 {
-        if let State::Late(rate) = *lock(&self.state) { rate } else { 0.0 }
+        if let Lateness::Late(rate) = *lock(&self.state) { rate } else { 0.0 }
     }
 
     /// Places of those among `files` that are to be asked for first, in order; of the first batch for once, if it is worth it.
     pub fn choose(&self, network: &Network, files: &[FirstFile], most: u64) -> Vec<usize> {
         let mut state = lock(&self.state);
-        if !matches!(*state, State::NotAsked) {
+        if !matches!(*state, Lateness::NotAsked) {
             return Vec::new();
         }
-        *state = State::Done;
+        *state = Lateness::Done;
         if shows_nothing(network) { first(files, most) } else { Vec::new() }
     }
 
@@ -69,7 +69,7 @@ impl FirstFiles {
                 return;
             }
             if since.elapsed() >= NEAR_WARM_UP {
-                *lock(&self.state) = State::Late(late_rate(bytes, since.elapsed()));
+                *lock(&self.state) = Lateness::Late(late_rate(bytes, since.elapsed()));
                 return;
             }
             sleep(LOOK);

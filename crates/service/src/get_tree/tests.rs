@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use towpath_api::{EntryKind, GetRequest, GetUpdate, Receiving};
+use towpath_api::{Announced, EntryKind, GetRequest, GetUpdate};
 use towpath_content::ticket::Secret;
 use towpath_content::tree::{Encoder, Kind, Owner, Xattr};
 use towpath_files::ScanOptions;
@@ -100,12 +100,13 @@ async fn what_is_received_is_told_before_anything_of_it_is_there() {
             // Nobody has read this one yet, so there is no room for the next.
             events.try_send(Event::Alive).unwrap();
             let receiver = service(&folder, "receiver");
-            let getting = tokio::spawn(async move { get::get(&receiver, request, events).await });
-            tokio::time::sleep(Duration::from_millis(400)).await;
+            let mut getting = tokio::spawn(async move { get::get(&receiver, request, events).await });
+            let early = tokio::time::timeout(Duration::from_millis(400), &mut getting).await;
+            assert!(early.is_err(), "it waits until it is read");
             assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0, "{name}: it is there, untold");
             assert_eq!(inbox.recv().await, Some(Event::Alive));
             let output = here.path().join(name);
-            let told = Receiving { name: name.into(), kind: of, size, output: output.clone() };
+            let told = Announced { name: name.into(), kind: of, size, output: output.clone() };
             assert_eq!(inbox.recv().await, Some(Event::Receiving(told)));
             while inbox.recv().await.is_some() {}
             getting.await.unwrap().unwrap();
