@@ -53,6 +53,7 @@ mod entry_sink;
 mod file;
 mod file_permits;
 mod finish;
+mod first_files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 #[cfg(any(test, feature = "fuzzing"))]

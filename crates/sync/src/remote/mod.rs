@@ -19,6 +19,7 @@ use self::answered::RemoteFile;
 use super::delta_requests::DeltaRequests;
 use super::file::CopyFile;
 use super::file_result::{FileResult, Settling};
+use super::first_files::{FirstFile, FirstFiles};
 use super::message::hung_up;
 use super::supply::Supplier;
 use super::tree_link::TreeLink;
@@ -48,6 +49,7 @@ pub struct RemoteSupplier {
     /// All that can be compressed is to be.
     compress: bool,
     delta_requests: DeltaRequests,
+    first: Arc<FirstFiles>,
     candidates: CandidateSearch,
     /// What files pass.
     processors: Processors,
@@ -80,7 +82,7 @@ impl RemoteSupplier {
         tree: &Arc<TreeLink>,
         session: &Arc<Session>,
         compress: bool,
-        delta_requests: DeltaRequests,
+        (delta_requests, first): (DeltaRequests, Arc<FirstFiles>),
         candidates: CandidateSearch,
         processors: &Processors,
     ) -> Arc<Self> {
@@ -94,9 +96,32 @@ impl RemoteSupplier {
             source: SourceId::other("sender", None),
             compress,
             delta_requests,
+            first,
             candidates,
             processors: processors.clone(),
         })
+    }
+
+    /// Asks for a few of them before the others, where only that tells of the network. Returns the others.
+    fn ask_first(&self, files: Vec<PendingFile>) -> Result<Vec<PendingFile>, CopyError> {
+        let facts = |pending: &PendingFile| FirstFile {
+            size: if pending.compare { 0 } else { pending.file.size() },
+            has_older: pending.file.base().size().is_some(),
+        };
+        let facts: Vec<_> = files.iter().map(facts).collect();
+        let old_bytes =
+            files.iter().filter_map(|pending| pending.file.base().size()).fold(0, u64::saturating_add);
+        let network = self.delta_requests.network_for(old_bytes);
+        let chosen = self.first.choose(&network, &facts, INLINE.into());
+        if chosen.is_empty() {
+            return Ok(files);
+        }
+        let bytes = chosen.iter().map(|at| facts[*at].size).sum();
+        let places = files.into_iter().enumerate();
+        let (first, others): (Vec<_>, Vec<_>) = places.partition(|(at, _)| chosen.binary_search(at).is_ok());
+        let first = first.into_iter().map(|(_, file)| file).collect();
+        self.first.ask(bytes, &self.progress, || self.ask(first))?;
+        Ok(others.into_iter().map(|(_, file)| file).collect())
     }
 
     /// Files whose bytes may be here under other names are asked for by the names of their contents, and those of which an
@@ -189,6 +214,7 @@ impl Supplier for RemoteSupplier {
         if files.is_empty() {
             return Ok(());
         }
+        files = self.ask_first(files)?;
         self.find_candidates(&mut files);
         self.ask(files)
     }
