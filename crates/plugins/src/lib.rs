@@ -5,12 +5,14 @@
 //! |---|---|---|
 //! | [`direct`] | `tow:` | from another service, over the protocol between services |
 //! | [`local`] | – | from this machine's own store |
+//! | [`dealer`] | – | decides who of several brings what: pure, and no plugin by itself |
 //! | [`cascade`] | – | wraps others: what one does not have is asked of the next |
 //! | [`Inspected`] | – | wraps any: what comes passes the processors |
 //! | [`preferred`] | – | wraps any for one transfer: its priority, encryption required |
 //! | [`takeover`] | – | wraps two: the better one once it stands, the first one again when it falls |
 
 pub mod cascade;
+pub mod dealer;
 pub mod direct;
 mod fallback_sink;
 mod inspected;

@@ -1,0 +1,81 @@
+//! When nothing is left that nobody is asked for: a source borrows from the one that will need longest for what it owes. What
+//! comes first counts, and the other's want alone is cancelled.
+//!
+//! Never slower than the best alone: as long as the best of those that have everything could be asked for something that
+//! nobody is asked for, nothing is asked for twice.
+
+use super::event::SourceId;
+use super::runs::{ASKERS, DealtRun, RunId};
+use super::sources::DealtSource;
+use super::standing::SourceStanding;
+use super::state::DealerState;
+
+/// A run is borrowed if it takes less than so many times as long here as it will take there.
+const WORTH: f64 = 0.7;
+/// The same of a run that two are asked for: the slower one of them is given up.
+const WORTH_OF_TWO: f64 = 0.4;
+/// Sources that are looked at, and runs of each.
+const LENDERS: usize = 4;
+const RUNS: usize = 8;
+
+/// A run to borrow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BorrowedRun {
+    /// The run.
+    pub run: RunId,
+    /// Who is given up for it.
+    pub instead_of: Option<SourceId>,
+}
+
+/// The run that a source may borrow.
+pub fn borrow(state: &mut DealerState, id: SourceId, now: f64) -> Option<BorrowedRun> {
+    let borrower = state.sources.get(id)?;
+    if borrower.record.standing() != SourceStanding::Good || is_best_in_want(state, id) {
+        return None;
+    }
+    let lenders = state.sources.slowest(LENDERS).filter_map(|lender| state.sources.get(lender));
+    let runs =
+        lenders.flat_map(|it| it.alone.iter().rev().take(RUNS).filter_map(|place| it.queue.get(place)));
+    // Of those that two are asked for some in turn: both may have become slow.
+    let from = state.lots.chance(state.steps) % state.twice.last().map_or(1, |last| last + 1);
+    let twice = state.twice.range(from..).chain(state.twice.range(..from)).take(RUNS);
+    let mut steps = 0;
+    let found = runs.chain(twice).copied().find_map(|run| {
+        steps += 1;
+        let instead_of = worth(state, (id, borrower), state.runs.get(run)?, now)?;
+        Some(BorrowedRun { run, instead_of })
+    });
+    state.steps += steps;
+    found
+}
+
+/// True if the best of those that have everything could be asked for something, and this is another one.
+fn is_best_in_want(state: &DealerState, id: SourceId) -> bool {
+    let best = state.sources.best_complete().filter(|&best| best != id);
+    let best = best.and_then(|best| state.sources.get(best));
+    state.lots.has_waiting() && best.is_some_and(|best| best.has_room(1))
+}
+
+/// Who is given up, if it is worth it: nobody, unless two are asked already.
+fn worth(
+    state: &DealerState,
+    (id, borrower): (SourceId, &DealtSource),
+    run: &DealtRun,
+    now: f64,
+) -> Option<Option<SourceId>> {
+    let is_for_it = borrower.has(&run.range()) && !run.not_at.contains(&id) && !run.is_asked_of(id);
+    if !is_for_it || !borrower.has_room(run.bytes()) {
+        return None;
+    }
+    let here = borrower.time_for(now, run.bytes());
+    let left = |asker: SourceId| {
+        state.sources.get(asker).map_or(f64::INFINITY, |source| source.outstanding as f64 / source.rate(now))
+    };
+    let askers = run.askers.iter().map(|asker| (left(asker.source), asker.source));
+    let (first, _) = askers.clone().min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let (_, slowest) = askers.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    if run.askers.len() < ASKERS {
+        return (here < WORTH * first).then_some(None);
+    }
+    (here < WORTH_OF_TWO * first).then_some(Some(slowest))
+}

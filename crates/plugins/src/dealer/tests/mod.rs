@@ -1,0 +1,9 @@
+//! Tables of single decisions, and the replay: random worlds of sources against what full knowledge would reach.
+
+mod bound;
+mod flow;
+mod replay;
+mod simulation;
+mod tables;
+mod work;
+mod world;
