@@ -12,7 +12,7 @@ use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, 
 
 use super::SourceCalls;
 use super::table::Awaited;
-use crate::dealer::Holding;
+use crate::dealer::SourceHolding;
 
 /// Delay before a want is tried again that a source left without an end.
 const FORGOTTEN: Duration = Duration::from_millis(500);
@@ -51,9 +51,9 @@ pub(super) async fn open(
     let holding = match first {
         // Of a tree whoever serves it has all.
         Some(Description::Object { about, .. }) if about.kind == ObjectKind::Tree => {
-            Some(Holding::Everything)
+            Some(SourceHolding::Everything)
         }
-        Some(Description::Object { layout: None, .. }) => Some(Holding::Everything),
+        Some(Description::Object { layout: None, .. }) => Some(SourceHolding::Everything),
         Some(Description::Object { .. }) => return follow(shared, number, source, context).await,
         _ => None,
     };
@@ -66,7 +66,7 @@ async fn follow(shared: &Arc<SourceCalls>, number: u32, source: &Arc<dyn Transfe
     let (told, mut inbox) = mpsc::channel(4);
     let hearing = async {
         let mut holding = tokio::time::timeout(PATIENCE, inbox.recv()).await.ok().flatten();
-        let first = holding.take().map_or(Holding::Everything, Holding::Parts);
+        let first = holding.take().map_or(SourceHolding::Everything, SourceHolding::Parts);
         lock(&shared.table).answered(shared.now(), number, Some(first));
         shared.perform(context);
         while let Some(added) = inbox.recv().await {

@@ -17,7 +17,7 @@ use towpath_content::{Hint, NodeId, Oid};
 use towpath_transfer::plugin::Sink;
 use towpath_transfer::{Delivery, Outcome, SourceId, Tag, TransferPlugin, Want, WantId};
 
-use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, Holding, SourceFacts, WantedRange};
+use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, SourceFacts, SourceHolding, WantedRange};
 
 /// Nodes that are opened for one transfer, at most.
 const MOST_NODES: usize = 256;
@@ -142,7 +142,7 @@ impl SourceTable {
     /// A source that has everything and is there.
     pub(super) fn add(&mut self, now: Duration, plugin: Arc<dyn TransferPlugin>) {
         let number = self.number();
-        self.opened(now, number, plugin, 0, Holding::Everything);
+        self.opened(now, number, plugin, 0, SourceHolding::Everything);
     }
 
     /// A hint names `node`: if it is a new one, `make` makes the source that it is, which waits to be opened.
@@ -163,7 +163,7 @@ impl SourceTable {
     }
 
     /// The source of a place answered, and has so much of the root; or nothing.
-    pub(super) fn answered(&mut self, now: Duration, number: u32, holding: Option<Holding>) {
+    pub(super) fn answered(&mut self, now: Duration, number: u32, holding: Option<SourceHolding>) {
         let place = self.places.remove(&number);
         if let Some(((plugin, priority), holding)) = place.zip(holding) {
             self.opened(now, number, plugin, priority, holding);
@@ -181,7 +181,7 @@ impl SourceTable {
         number: u32,
         plugin: Arc<dyn TransferPlugin>,
         priority: u16,
-        holding: Holding,
+        holding: SourceHolding,
     ) {
         let window = plugin.window();
         let facts = facts(&*plugin, window);
