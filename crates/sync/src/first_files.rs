@@ -161,8 +161,11 @@ mod tests {
             let sender = towpath_transfer::SourceId::other("sender", None);
             progress.brought(&sender, 5000);
             let since = Instant::now();
-            let brought = || progress.brought(&sender, came);
-            first.ask(1000, &progress, || Ok::<_, ()>(brought())).unwrap();
+            let ask = || {
+                progress.brought(&sender, came);
+                Ok::<_, ()>(())
+            };
+            first.ask(1000, &progress, ask).unwrap();
             assert_eq!(since.elapsed() >= NEAR_WARM_UP, is_slow);
             assert_eq!(NEAR.or_limit(first.rate()).is_slow(), is_slow);
         }
