@@ -420,7 +420,9 @@ fn every_line_of_json_is_an_object_and_the_last_a_summary() {
     assert!(kinds.len() > 2, "progress is told: {kinds:?}");
     let (last, before) = kinds.split_last().unwrap();
     assert_eq!(last, "summary");
-    assert!(before.iter().all(|kind| kind == "transfer"), "{kinds:?}");
+    let (first, between) = before.split_first().unwrap();
+    assert_eq!(first, "receiving");
+    assert!(between.iter().all(|kind| kind == "transfer"), "{kinds:?}");
     let summary = ended.summary();
     assert_eq!(
         (summary.number("bytes"), summary.number("entries"), summary.number("failed")),

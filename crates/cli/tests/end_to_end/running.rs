@@ -79,7 +79,7 @@ fn a_wrong_configuration_starts_nothing() {
     env.sender.configure("\n[plugins]\nplugin = \"swarm\"\n");
     for words in [&["daemon"][..], &["daemon", "--check-config"]] {
         let ended = env.sender.tow(words).end().with(2);
-        let says = "config.toml:3: plugins.plugin: this build has no plugin 'swarm'; it has: adaptive, cascade, direct";
+        let says = "config.toml:3: plugins.plugin: this build has no plugin 'swarm'; it has: adaptive, cascade, dealer, direct";
         assert!(ended.err.contains(says), "{}", ended.err);
     }
     let ended = env.sender.tow(["daemon", "--config", "nowhere.toml"]).end().with(1);
