@@ -270,7 +270,8 @@ fn answer(net: &mut Net, connection: ConnectionId, end: &mut End, body: Body) {
     match end.answering.take(body, &OneSecret) {
         Err(why) => end.session.close(Some(why)),
         Ok(Taken::Nothing | Taken::Entries(_)) => {}
-        Ok(Taken::Refused(messages)) => end.session.refuse(messages),
+        Ok(Taken::Refused(messages)) => end.session.reply(messages),
+        Ok(Taken::Cancelled(outcome)) => end.session.reply([outcome]),
         Ok(Taken::Answer(mut answer)) => {
             let mut frames = Vec::new();
             while answer.step(serving, &mut |frame| frames.push(frame)) == Step::More {}

@@ -11,7 +11,7 @@ use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial};
 use towpath_plugins::Direct;
 use towpath_plugins::direct::DirectConfig;
-use towpath_protocol::wire::{Body, Describe, Get, Ping, Prove, RequestOnly, WireWant, oid_field};
+use towpath_protocol::wire::{Body, Describe, Get, Ping, Prove, WireCancel, WireWant, oid_field};
 use towpath_store::{About, MemoryStore, ObjectKind, Store};
 use towpath_transfer::{Outcome, Session};
 
@@ -311,7 +311,7 @@ async fn cancelling_what_was_never_asked_costs_nothing() {
     let scene = scene().await;
     let mut client = scene.proved(scene.tree).await;
     for request in 0..5000 {
-        client.liar.say(Body::Cancel(RequestOnly { request })).await;
+        client.liar.say(Body::Cancel(WireCancel { request, pieces: vec![request, 0] })).await;
     }
     assert_eq!(
         client.ask(&scene.tree, want(&scene.tree, None)).await,
