@@ -75,7 +75,8 @@ fn a_tree_comes_from_a_holder_when_its_issuer_is_gone() {
 fn what_two_have_comes_from_both() {
     let env = TestEnvironment::new();
     file(&env.sender.path("file"), 1, 64 << 20);
-    let mut share = env.sender.tow(["share", "--listen", LOOPBACK, "--limit-rate", "20M", "file"]).start();
+    let mut share =
+        env.sender.tow(["share", "--listen", LOOPBACK, "--limit-rate", "20M", "file"]).start();
     let mut holder = stay(&env.receiver, &share.ticket(), "file");
     let ticket = holding(&mut holder);
     let summary = env.stranger.get(&ticket, "file").end().summary();
