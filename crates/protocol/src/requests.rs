@@ -1,5 +1,5 @@
 //! One `Get` under way: which data frame belongs to which want, and what is still to come. Pure;
-//! [`super::session::Session`] feeds it. [`giving_up`] is about wants that nobody needs any more.
+//! [`super::session::Session`] feeds it. `giving_up` is about wants that nobody needs any more.
 
 mod giving_up;
 
