@@ -71,12 +71,16 @@ pub fn direct_answering(data: &[u8]) {
         }
         let body = match source.below(8) {
             0 => stranger.prove(oid),
-            1 => Body::Cancel(wire::RequestOnly { request: source.number() as u32 }),
+            1 => Body::Cancel(cancel(&mut source)),
             2 => Body::Describe(question(&mut source, oid)),
             3 => Body::Watch(question(&mut source, oid)),
             4 => Body::Get(get(&mut source, oid)),
             5 => {
                 stranger.answer();
+                continue;
+            }
+            6 => {
+                stranger.go_on();
                 continue;
             }
             _ => match Body::from_frame(Bytes::copy_from_slice(source.run())) {
@@ -87,6 +91,7 @@ pub fn direct_answering(data: &[u8]) {
         match stranger.answering.take(body, &Keys) {
             Ok(Taken::Answer(answer)) => stranger.answers.push(answer),
             Ok(Taken::Nothing | Taken::Refused(_)) => {}
+            Ok(Taken::Cancelled(_)) => assert!(!stranger.answers.is_empty()),
             Ok(Taken::Entries(_)) => panic!("nobody offers any"),
             Err(_) => break,
         }
@@ -115,20 +120,34 @@ impl Stranger {
     fn answer(&mut self) {
         let Some(mut answer) = self.answers.pop() else { return };
         for _ in 0..MOST_STEPS {
-            if self.answering.is_over(answer.request()) {
-                break;
-            }
-            let mut frames = Vec::new();
-            let step = answer.step(&mut self.serving, &mut |frame| frames.push(frame.to_frame()));
-            for frame in frames {
-                assert!(frame.body.len() < towpath_link::frame::MAX_FRAME);
-                assert!(self.has_proved || is_refusal(frame.kind, frame.body), "only a refusal");
-            }
-            if step != Step::More {
+            if !self.step(&mut answer) {
                 break;
             }
         }
         self.answering.end(answer.request());
+    }
+
+    /// Goes on with an answer, a step.
+    fn go_on(&mut self) {
+        let Some(mut answer) = self.answers.pop() else { return };
+        match self.step(&mut answer) {
+            true => self.answers.push(answer),
+            false => drop(self.answering.end(answer.request())),
+        }
+    }
+
+    /// False if it was the last one.
+    fn step(&mut self, answer: &mut Answer) -> bool {
+        if self.answering.is_over(answer.request()) {
+            return false;
+        }
+        let mut frames = Vec::new();
+        let step = answer.step(&mut self.serving, &mut |frame| frames.push(frame.to_frame()));
+        for frame in frames {
+            assert!(frame.body.len() < towpath_link::frame::MAX_FRAME);
+            assert!(self.has_proved || is_refusal(frame.kind, frame.body), "only a refusal");
+        }
+        step == Step::More
     }
 }
 
@@ -165,6 +184,12 @@ fn question(source: &mut Source<'_>, oid: &Oid) -> wire::Describe {
     }
 }
 
+fn cancel(source: &mut Source<'_>) -> wire::WireCancel {
+    let request = source.number() as u32;
+    let pieces = (0..source.below(5)).map(|_| source.byte().into()).collect();
+    wire::WireCancel { request, pieces }
+}
+
 fn get(source: &mut Source<'_>, oid: &Oid) -> wire::Get {
     let (request, root) = (source.number() as u32, some_oid(source, oid));
     let mut want = || {
@@ -199,12 +224,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
             |written: Written| written.number(3).number(0).number(2).number(100).number(2000).run(&signature);
         span(pieces)
     };
-    let told = |written: Written| question(question(get(written, 1), 2, 2), 3, 4).number(5);
+    // Piece 1 of want 0, and want 1, which is a run of bytes.
+    let cancel = |written: Written| {
+        [0, 1, 1, 0].iter().fold(written.number(1).number(1).number(4), |written, byte| written.number(*byte))
+    };
+    let (part, begin) = (6, || Written::default().number(1));
+    let in_the_middle = cancel(get(begin().number(0), 1).number(part).number(part));
+    let told = |written: Written| question(question(cancel(get(written, 1)), 2, 2), 3, 4).number(5);
     let raw = seeds::direct::controls();
     let raw =
         raw.iter().fold(Written::default().number(0), |written, message| written.number(7).run(message));
-    let begin = || Written::default().number(1);
-    [told(begin()), told(begin().number(0)), told(begin().number(0)).number(1).number(3), raw]
+    [in_the_middle, told(begin()), told(begin().number(0)), told(begin().number(0)).number(1).number(3).number(0), raw]
         .map(Written::done)
         .into()
 }

@@ -18,7 +18,7 @@ use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::{Effect, Question, Session, SessionConfig};
 use towpath_protocol::wire::{self, Body, DataHeader};
 use towpath_transfer::offer::{EntryQuery, EntryWant};
-use towpath_transfer::{Origin, SignedBase, SourceId, Tag, Want, WantId};
+use towpath_transfer::{Origin, Outcome, SignedBase, SourceId, Tag, Want, WantId};
 
 use crate::input::{Source, Written};
 use crate::seeds;
@@ -51,6 +51,7 @@ struct Side {
     decoder: Decoder,
     now: Instant,
     next_tag: Tag,
+    cancelled: BTreeSet<Tag>,
     /// Requests that have not ended: wants of a `Get`, none of a question.
     open: BTreeMap<u32, Option<BTreeSet<Tag>>>,
     is_closed: bool,
@@ -71,14 +72,15 @@ impl Side {
             source: SourceId::other("a peer", None),
         };
         let (session, decoder) = (Session::new(config, now), Decoder::new(Processors::default()));
-        Self { session, decoder, now, next_tag: 0, open: BTreeMap::new(), is_closed: false }
+        let (cancelled, open) = (BTreeSet::new(), BTreeMap::new());
+        Self { session, decoder, now, next_tag: 0, cancelled, open, is_closed: false }
     }
 
     fn step(&mut self, source: &mut Source<'_>) {
         match source.below(13) {
             0 => self.get(source),
             1 => self.ask(source),
-            2 => self.session.cancel(&[source.number()]),
+            2 => self.cancel(source),
             3 => self.session.give_up(source.number() as u32),
             4 => self.session.get_ahead(self.now, &OBJECT, &OBJECT),
             5 => self.claim(source),
@@ -150,6 +152,12 @@ impl Side {
         assert!(self.open.insert(request, None).is_none());
     }
 
+    fn cancel(&mut self, source: &mut Source<'_>) {
+        let tags: Vec<Tag> = (0..1 + source.below(3)).map(|_| source.number()).collect();
+        self.cancelled.extend(&tags);
+        self.session.cancel(&tags);
+    }
+
     fn claim(&mut self, source: &mut Source<'_>) {
         let mut wants = self.wants(source);
         let mut tags: BTreeSet<Tag> = wants.iter().map(|want| want.tag).collect();
@@ -171,7 +179,11 @@ impl Side {
         while let Some(effect) = self.session.poll() {
             match effect {
                 Effect::Delivery { request, delivery } => self.end_want(request, delivery.tag),
-                Effect::Outcome { request, tag, .. } => self.end_want(request, tag),
+                Effect::Outcome { request, tag, outcome } => {
+                    let is_ours = outcome != Outcome::Cancelled || self.cancelled.contains(&tag);
+                    assert!(is_ours, "nobody cancelled it");
+                    self.end_want(request, tag);
+                }
                 Effect::PartialPiece { request, delivery } => {
                     let wants = self.open.get(&request).and_then(Option::as_ref).expect("a get under way");
                     assert!(wants.contains(&delivery.tag));
@@ -235,6 +247,11 @@ fn data_frame(source: &mut Source<'_>) -> Bytes {
     [&header.encode()[..], &payload].concat().into()
 }
 
+/// Names of a few pieces, or half a name.
+fn pieces(source: &mut Source<'_>) -> Vec<u32> {
+    (0..source.below(5)).map(|_| source.byte().into()).collect()
+}
+
 /// A message with numbers that are likely those of something under way.
 fn message(source: &mut Source<'_>) -> Body {
     let (kind, request, want) = (source.below(14), source.number() as u32, source.number() as u32);
@@ -244,7 +261,7 @@ fn message(source: &mut Source<'_>) -> Body {
         0 => {
             let names = [&wire::CAPABILITIES[..], &["zstd", "control"]].concat();
             let capabilities = names.iter().map(|name| (*name).to_owned()).skip(want as usize).collect();
-            Body::Hello(wire::Hello { version: 1, capabilities, ..wire::Hello::default() })
+            Body::Hello(wire::Hello { version: wire::VERSION, capabilities, ..wire::Hello::default() })
         }
         1 => {
             let (first, count) = (source.number(), source.number());
@@ -252,7 +269,8 @@ fn message(source: &mut Source<'_>) -> Body {
         }
         2 => {
             let (code, retry_ms) = (source.number() as _, source.number() as _);
-            Body::Outcome(wire::WireOutcome { request, want: which, code, retry_ms, reason: "no".into() })
+            let pieces = pieces(source);
+            Body::Outcome(wire::WireOutcome { request, want: which, code, retry_ms, reason: "no".into(), pieces })
         }
         3 => Body::Done(wire::RequestOnly { request }),
         4 => {
@@ -289,7 +307,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let begin = || Written::default().number(7).number(11).number(0).number(0).number(0);
     let done = |written: Written, request| written.number(11).number(3).number(request).number(0);
     let outcome = |written: Written, request, want| {
-        written.number(11).number(2).number(request).number(want).number(1).number(9)
+        written.number(11).number(2).number(request).number(want).number(1).number(9).number(0)
     };
     let piece = |written: Written, request: u64, kind: u64| {
         let written = written.number(10).number(request).number(0).number(0);
@@ -301,6 +319,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
         |written: Written| written.number(11).number(1).number(1).number(1).number(0).number(1).run(&[5; 64]);
     let delivered = done(piece(proof(get(begin())), 1, 0), 1);
     let packed = done(piece(get(begin()), 1, 3), 1);
+    // Two pieces; the second one is given up, and the peer says so.
+    let two = |written: Written| {
+        let written = [0, 1].iter().fold(written.number(0).number(1), |written, index| {
+            written.number(0).number(*index).number(0)
+        });
+        written.number(0)
+    };
+    let given_up = two(begin()).number(2).number(0).number(2).number(11).number(2).number(1).number(0);
+    let given_up = [6, 9, 2, 0, 1].iter().fold(given_up, |written, number| written.number(*number));
+    let given_up = done(piece(given_up, 1, 0), 1);
     let refused = done(outcome(get(begin()).number(2).number(1), 1, 1), 1);
     let asked = begin().number(1).number(3).number(11).number(4).number(1).number(1).number(SIZE);
     let told = asked.number(11).number(7).number(1).number(0).run(&[8; 320]);
@@ -311,5 +339,5 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let in_parts = done(in_parts.number(11).number(13).number(1).number(0).run(b"\x00run"), 1);
     let raw = seeds::direct::controls();
     let raw = raw.iter().fold(get(begin()), |written, message| written.number(8).run(message));
-    [delivered, packed, refused, answered, done(ahead, 1), in_parts, raw].map(Written::done).into()
+    [delivered, packed, given_up, refused, answered, done(ahead, 1), in_parts, raw].map(Written::done).into()
 }

@@ -33,7 +33,10 @@ use super::requests::oid_of;
 use super::service::{Issuer, Serving};
 use super::session::Encoded;
 use super::step::Step;
-use super::wire::{self, Body, Get, MAX_REQUESTS, MAX_WANTS, RequestOnly, WireOutcome, WireWant};
+use super::unwanted::UnwantedPieces;
+use super::wire::{
+    self, Body, Get, MAX_PIECES, MAX_REQUESTS, MAX_WANTS, RequestOnly, WireCancel, WireOutcome, WireWant,
+};
 use crate::processors::Processors;
 
 /// Bytes of requests under way that are kept: one of a legal length may be more, if it is the only one. What
@@ -47,8 +50,6 @@ const OVERHEAD: usize = 512;
 pub const MOST_REFUSALS: usize = 16;
 /// Delay before a request that was one too many, or had no offer, may come again.
 pub(super) const KEPT_WAIT: Duration = Duration::from_millis(200);
-/// Pieces or chunks in a `Get`.
-const MAX_PIECES: u64 = 4096;
 /// Roots proved on a connection.
 pub(super) const MAX_ROOTS: usize = 64;
 /// Recipes asked for on one connection: each takes a thread until it is made and sent.
@@ -78,6 +79,8 @@ pub struct Answering {
 
 struct RequestUnderWay {
     cancelled: Arc<AtomicBool>,
+    /// Of a `Get` for data: its pieces that were cancelled.
+    unwanted: Option<UnwantedPieces>,
     kind: RequestKind,
     /// Bytes that it keeps.
     kept: usize,
@@ -105,6 +108,8 @@ pub enum Taken {
     Entries(Vec<EntryAsk>),
     /// It is over: these are to be sent.
     Refused([Body; 2]),
+    /// It cancelled pieces, some of which had not been read: this is to be sent.
+    Cancelled(Body),
 }
 
 /// An answer that is being given.
@@ -154,13 +159,7 @@ impl Answering {
             Body::Signature(signature) => self.asks.recv(&signature).map(|()| Taken::Nothing),
             Body::Describe(question) => self.question(question, false, issuer),
             Body::Watch(question) => self.question(question, true, issuer),
-            Body::Cancel(cancel) => {
-                // One that has ended meanwhile needs no cancellation.
-                if let Some(state) = self.under_way.get(&cancel.request) {
-                    state.cancelled.store(true, Ordering::Relaxed);
-                }
-                Ok(Taken::Nothing)
-            }
+            Body::Cancel(cancel) => self.cancel(&cancel),
             _ => Err("sent a message that does not belong here".into()),
         }
     }
@@ -239,6 +238,21 @@ impl Answering {
         self.roots.get(root).copied().filter(|holding| holding.serves())
     }
 
+    fn cancel(&self, cancel: &WireCancel) -> Result<Taken, String> {
+        // One that has ended meanwhile needs no cancellation.
+        let Some(state) = self.under_way.get(&cancel.request) else { return Ok(Taken::Nothing) };
+        if cancel.pieces.is_empty() {
+            state.cancelled.store(true, Ordering::Relaxed);
+            return Ok(Taken::Nothing);
+        }
+        let unwanted = state.unwanted.as_ref().and_then(|unwanted| unwanted.name(&cancel.pieces));
+        let unread = unwanted.ok_or("cancelled what it had not asked for, or twice")?;
+        Ok(match unread.is_empty() {
+            true => Taken::Nothing,
+            false => Taken::Cancelled(Body::Outcome(WireOutcome::cancelled(cancel.request, unread))),
+        })
+    }
+
     fn get(&mut self, get: &Get, issuer: &dyn Issuer) -> Result<Taken, String> {
         check_get(get)?;
         let Ok(root) = Oid::from_bytes(&get.root) else { return self.no_oid(get.request) };
@@ -253,6 +267,9 @@ impl Answering {
         let wanted = GetWants::new(root, get);
         if !self.begin(get.request, RequestKind::Quick, wanted.len())? {
             return self.refuse(get.request, &Outcome::RetryLater(KEPT_WAIT));
+        }
+        if let Some(state) = self.under_way.get_mut(&get.request) {
+            state.unwanted = Some(wanted.unwanted());
         }
         let mut encodings = self.processors.encodings();
         let encoder = self.encoding.and_then(|agreed| {
@@ -340,7 +357,8 @@ impl Answering {
         if before > 0 && before + kept > most {
             return Ok(false);
         }
-        self.under_way.insert(request, RequestUnderWay { cancelled: Arc::default(), kind, kept });
+        self.under_way
+            .insert(request, RequestUnderWay { cancelled: Arc::default(), unwanted: None, kind, kept });
         if self.count(RequestKind::Follows) > MAX_FOLLOWED {
             return Err("follows too many objects".into());
         }
@@ -396,7 +414,7 @@ fn check_get(get: &Get) -> Result<(), String> {
     if get.wants.iter().filter(|want| want.basis.is_some()).count() > wire::MAX_BASES {
         return Err("asked for too many deltas at once".into());
     }
-    if get.wants.len() > MAX_WANTS || pieces > MAX_PIECES {
+    if get.wants.len() > MAX_WANTS || pieces > MAX_PIECES as u64 {
         return Err(format!("asked for {} wants and {pieces} pieces at once", get.wants.len()));
     }
     Ok(())

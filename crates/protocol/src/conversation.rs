@@ -47,8 +47,8 @@ pub struct Conversation {
 
 /// The immediate outcome of a request.
 pub(super) struct RequestOutcome {
-    /// Messages that end it.
-    pub(super) refusal: Option<[Body; 2]>,
+    /// Messages that answer it.
+    pub(super) replies: Vec<Body>,
     /// The peer had a right to something, now or before.
     pub(super) is_known: bool,
 }
@@ -141,13 +141,14 @@ impl Conversation {
         if let (Some(root), Taken::Answer(_)) = (root, &taken) {
             self.shared.served.requested(&root);
         }
-        let refusal = match taken {
-            Taken::Nothing => None,
-            Taken::Refused(messages) => Some(messages),
-            Taken::Answer(answer) => self.answer(answer).map(|()| None)?,
-            Taken::Entries(asks) => self.ask(asks).map(|()| None)?,
+        let replies = match taken {
+            Taken::Nothing => Vec::new(),
+            Taken::Refused(messages) => messages.into(),
+            Taken::Cancelled(outcome) => vec![outcome],
+            Taken::Answer(answer) => self.answer(answer).map(|()| Vec::new())?,
+            Taken::Entries(asks) => self.ask(asks).map(|()| Vec::new())?,
         };
-        Ok(RequestOutcome { refusal, is_known })
+        Ok(RequestOutcome { replies, is_known })
     }
 
     fn answer(&self, answer: Answer) -> Result<(), String> {

@@ -16,6 +16,7 @@ use super::sending::Sending;
 use super::service::{Seen, Serving, outcome_of};
 use super::session::Encoded;
 use super::step::Step;
+use super::unwanted::UnwantedPieces;
 use super::wire::{self, Body, DataHeader, Get, ProofOf, WireOutcome, WireWant};
 use crate::processor::{Encode, Object};
 
@@ -26,12 +27,12 @@ pub(super) struct GetWants {
     priority: i8,
     /// Those that are still to be answered, each behind its length.
     wants: Bytes,
+    unwanted: UnwantedPieces,
 }
 
 /// The answer to one `Get`, want by want.
 pub struct GetAnswer {
     wanted: GetWants,
-    /// The secret of its root was shown.
     /// How this node came to the root, if a secret of that was shown.
     holding: Option<Holding>,
     /// The number of the want at which it is.
@@ -61,6 +62,8 @@ struct GetRun {
     oid: Oid,
     all: Range<u64>,
     left: Range<u64>,
+    /// What proves the pieces went out, before the first of them.
+    is_proved: bool,
     /// The object as the processors see it, if any looks.
     seen: Option<Seen>,
 }
@@ -73,12 +76,18 @@ impl GetWants {
             wants.extend_from_slice(&want.encode_length_delimited_to_vec());
         }
         wants.shrink_to_fit();
-        Self { request: get.request, root, priority: get.priority(), wants: wants.into() }
+        let (wants, unwanted) = (wants.into(), UnwantedPieces::of(&get.wants));
+        Self { request: get.request, root, priority: get.priority(), wants, unwanted }
     }
 
     /// Bytes that it keeps.
-    pub(super) const fn len(&self) -> usize {
-        self.wants.len()
+    pub(super) fn len(&self) -> usize {
+        self.wants.len() + self.unwanted.len()
+    }
+
+    /// Its pieces that the peer cancels, for whoever takes its messages.
+    pub(super) fn unwanted(&self) -> UnwantedPieces {
+        self.unwanted.clone()
     }
 
     fn next(&mut self) -> Option<WireWant> {
@@ -102,7 +111,7 @@ impl GetAnswer {
 
     pub(super) fn step(&mut self, serving: &mut Serving, out: &mut dyn FnMut(Outgoing)) -> Step {
         if let Some(rest) = self.rest.take() {
-            self.send_part(serving.sending(), rest, out);
+            self.go_on(serving.sending(), rest, out);
             return Step::More;
         }
         let served = match self.run.take() {
@@ -131,6 +140,10 @@ impl GetAnswer {
         want: &WireWant,
         out: &mut dyn FnMut(Outgoing),
     ) -> Result<Option<GetRun>, Outcome> {
+        let is_run = want.offset.is_none() && !want.oid.is_empty();
+        if !is_run && !self.wanted.unwanted.reads((self.want, 0)) {
+            return Ok(None);
+        }
         let Some(oid) = oid_of(want).map_err(|_| refused("not an OID"))? else {
             return self.serve_chunk(serving, &want.chunk, out).map(|()| None);
         };
@@ -145,7 +158,7 @@ impl GetAnswer {
         if want.offset.is_some() {
             return self.serve_span(serving, &oid, want, seen.as_ref(), out).map(|()| None);
         }
-        Ok(Some(GetRun { oid, left: all.clone(), all, seen }))
+        Ok(Some(GetRun { oid, left: all.clone(), all, is_proved: false, seen }))
     }
 
     fn outcome(&self, serving: &Serving, oid: &Oid, error: &StoreError) -> Outcome {
@@ -158,11 +171,13 @@ impl GetAnswer {
         mut run: GetRun,
         out: &mut dyn FnMut(Outgoing),
     ) -> Result<Option<GetRun>, Outcome> {
-        if let Some(index) = run.left.next() {
+        let unwanted = &self.wanted.unwanted;
+        let is_wanted = |index: &u64| unwanted.reads((self.want, (index - run.all.start) as u32));
+        if let Some(index) = run.left.by_ref().find(is_wanted) {
             let bytes = read(serving, &run, index);
             let bytes = bytes.map_err(|error| self.outcome(serving, &run.oid, &error))?;
             run.inspect(serving, index, bytes.as_deref())?;
-            let sent = self.send(serving, &run, index, bytes, out);
+            let sent = self.send(serving, &mut run, index, bytes, out);
             sent.map_err(|error| self.outcome(serving, &run.oid, &error))?;
         }
         Ok(Some(run))
@@ -172,14 +187,14 @@ impl GetAnswer {
     fn send(
         &mut self,
         serving: &mut Serving,
-        run: &GetRun,
+        run: &mut GetRun,
         index: u64,
         bytes: Option<Bytes>,
         out: &mut dyn FnMut(Outgoing),
     ) -> Result<(), StoreError> {
         // A short first piece asked for alone is the whole object, which needs no proof.
         let is_whole = run.all == (0..1) && bytes.as_ref().is_some_and(|bytes| bytes.len() < 1 << MIN_LOG2);
-        if index == run.all.start && !run.oid.is_live() && !is_whole {
+        if !std::mem::replace(&mut run.is_proved, true) && !run.oid.is_live() && !is_whole {
             self.send_proof(serving.store(), run, out)?;
         }
         let header = self.header(serving, (index - run.all.start) as u32);
@@ -208,6 +223,18 @@ impl GetAnswer {
             out(Outgoing::control(Body::Proof(ProofOf { request, want, first, count, nodes: nodes.into() })));
         }
         Ok(())
+    }
+
+    /// Sends more of a piece, unless nobody wants it any more.
+    fn go_on(&mut self, sending: &mut Sending, rest: GetRest, out: &mut dyn FnMut(Outgoing)) {
+        let DataHeader { request, want, piece, .. } = rest.header;
+        match self.wanted.unwanted.contains((want, piece)) {
+            true => {
+                let outcome = WireOutcome::cancelled(request, vec![want, piece]);
+                out(Outgoing::control(Body::Outcome(outcome)));
+            }
+            false => self.send_part(sending, rest, out),
+        }
     }
 
     /// Sends one frame of a piece, as large as the path lets; what is left waits for the next step, so

@@ -27,6 +27,7 @@
 //! | [`access`] | who may fetch what: pure |
 //! | `sending` | the size of frames, and whether they are compressed unasked: pure |
 //! | `urgent` | messages that go out before all data, and their places |
+//! | `unwanted` | pieces of one `Get` that its peer cancelled |
 //! | `turns` | whose turn it is among one node's `Get`s: pure, and shared |
 //! | [`service`] | what a service gives to whom: rights and store |
 //! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
@@ -96,6 +97,7 @@ mod signatures;
 pub mod stall;
 pub mod step;
 mod turns;
+mod unwanted;
 mod urgent;
 pub mod waiting;
 mod window;

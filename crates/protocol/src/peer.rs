@@ -376,7 +376,7 @@ impl Peer {
         }
     }
 
-    /// Cancels requests that hold one of `tags`.
+    /// Cancels the wants with these tags, as [`Session::cancel`] does.
     pub fn cancel(&self, tags: &[u64]) {
         self.shared.change(|callers| callers.session().cancel(tags));
     }

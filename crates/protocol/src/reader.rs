@@ -142,9 +142,9 @@ impl Inbound {
 
     fn request(&self, body: Body) -> Result<(), String> {
         let Some(conversation) = &self.conversation else { return Ok(()) };
-        let RequestOutcome { refusal, is_known } = conversation.request(body)?;
-        if let Some(messages) = refusal {
-            self.shared.change(|callers| callers.session().refuse(messages));
+        let RequestOutcome { replies, is_known } = conversation.request(body)?;
+        if !replies.is_empty() {
+            self.shared.change(|callers| callers.session().reply(replies));
         }
         if is_known {
             self.shared.known.cancel();

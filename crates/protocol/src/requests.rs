@@ -1,5 +1,7 @@
 //! One `Get` under way: which data frame belongs to which want, and what is still to come. Pure;
-//! [`super::session::Session`] feeds it.
+//! [`super::session::Session`] feeds it. `giving_up` is about wants that nobody needs any more.
+
+mod giving_up;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,6 +15,7 @@ use towpath_content::chunking::ChunkHash;
 use towpath_transfer::want::{Delivery, Payload, Proof};
 use towpath_transfer::{Origin, Outcome, SourceId, Tag, Want, WantId};
 
+pub use self::giving_up::ToCancel;
 use super::deltas;
 use super::wire::{
     self, DataHeader, Get, MAX_BASES, MAX_BASIS, MAX_DELTA_SPAN, MAX_PAYLOAD, ProofOf, WireOutcome, WireWant,
@@ -23,6 +26,7 @@ use super::wire::{
 #[derive(Debug)]
 pub struct GetRequest {
     pub(super) runs: Vec<WantRun>,
+    pub(super) by_bytes: bool,
     pub(super) message: Get,
 }
 
@@ -32,7 +36,7 @@ impl GetRequest {
     pub fn new(root: &Oid, wants: Vec<Want>, by_bytes: bool) -> Self {
         let runs = runs(wants, by_bytes);
         let wants = runs.iter().map(|run| run.wire.clone()).collect();
-        Self { message: Get { root: oid_field(root), wants, ..Get::default() }, runs }
+        Self { message: Get { root: oid_field(root), wants, ..Get::default() }, runs, by_bytes }
     }
 }
 
@@ -154,23 +158,36 @@ struct Half {
     bytes: BytesMut,
 }
 
+/// Where a want is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WantState {
+    Open,
+    /// Nobody needs it any more. It ends by its bytes, if these are on their way, or as cancelled.
+    GivenUp,
+    Ended,
+}
+
 /// A `Get` under way.
 pub struct GetUnderWay {
     runs: Vec<WantRun>,
-    /// Pieces of each run that have ended.
-    ended: Vec<Vec<bool>>,
+    /// Its wants may be runs of bytes.
+    by_bytes: bool,
+    /// Those of the wants of each run.
+    states: Vec<Vec<WantState>>,
     proofs: HashMap<u32, Arc<Proof>>,
     half: Option<Half>,
+    /// All of it was given up.
     cancelled: bool,
     source: SourceId,
     requested_at: Instant,
 }
 
 impl GetUnderWay {
-    /// A request sent to `source` at `requested_at`.
-    pub fn new(runs: Vec<WantRun>, source: SourceId, requested_at: Instant) -> Self {
-        let ended = runs.iter().map(|run| vec![false; run.wants.len()]).collect();
-        Self { runs, ended, proofs: HashMap::new(), half: None, cancelled: false, source, requested_at }
+    /// A request sent to `source` at `requested_at`; `by_bytes` as for [`GetRequest::new`].
+    pub fn new(runs: Vec<WantRun>, by_bytes: bool, source: SourceId, requested_at: Instant) -> Self {
+        let (proofs, half, cancelled) = (HashMap::new(), None, false);
+        let states = giving_up::all_open(&runs);
+        Self { runs, by_bytes, states, proofs, half, cancelled, source, requested_at }
     }
 
     /// Takes the proof that precedes a run's data.
@@ -232,8 +249,8 @@ impl GetUnderWay {
     fn awaited(&self, want: u32, piece: u32) -> Result<(Range<usize>, u64), Violation> {
         let run = self.runs.get(want as usize).ok_or(Violation::Unasked)?;
         let (wants, len) = run.part(piece).ok_or(Violation::Unasked)?;
-        let ended = &self.ended[want as usize][wants.clone()];
-        if ended.iter().any(|ended| *ended) { Err(Violation::Unasked) } else { Ok((wants, len)) }
+        let states = &self.states[want as usize][wants.clone()];
+        if states.contains(&WantState::Ended) { Err(Violation::Unasked) } else { Ok((wants, len)) }
     }
 
     /// Hands the bytes of some wants of a run on, each its own; `None` is zeros.
@@ -245,7 +262,7 @@ impl GetUnderWay {
         mut bytes: Option<Bytes>,
         saved: u64,
     ) -> Vec<Delivery> {
-        self.ended[run as usize][wants.clone()].fill(true);
+        self.states[run as usize][wants.clone()].fill(WantState::Ended);
         let (proof, timing) = (self.proofs.get(&run), (self.requested_at, now));
         let is_by_bytes = self.runs[run as usize].wire.offset.is_some();
         let wants = &self.runs[run as usize].wants[wants];
@@ -297,13 +314,16 @@ impl GetUnderWay {
         Ok(self.half.take().map(|half| half.bytes.freeze()))
     }
 
-    /// Takes an outcome, of one run or of all; `end` is called for each want that it ends.
+    /// Takes an outcome, of one run, of pieces or of all; `end` is called for each want that it ends.
     pub fn outcome(
         &mut self,
         message: &WireOutcome,
         mut end: impl FnMut(Tag, Outcome),
     ) -> Result<(), Violation> {
         let outcome = message.outcome();
+        if !message.pieces.is_empty() {
+            return self.end_pieces(&message.pieces, &outcome, &mut end);
+        }
         let all = 0..self.runs.len();
         let which = match message.want {
             Some(want) if all.contains(&(want as usize)) => want as usize..want as usize + 1,
@@ -314,26 +334,27 @@ impl GetUnderWay {
         Ok(())
     }
 
-    /// This side gives the request up; what has not come ends as cancelled.
-    pub const fn cancel(&mut self) {
-        self.cancelled = true;
-    }
-
-    /// True if this side gave it up.
-    pub const fn is_cancelled(&self) -> bool {
-        self.cancelled
+    fn end_run(&mut self, run: usize, outcome: &Outcome, end: &mut impl FnMut(Tag, Outcome)) {
+        self.end_wants(run, 0..self.runs[run].wants.len(), outcome, end);
     }
 
     /// A peer that cancels by itself, or is done with wants that it did not answer, is asked again
     /// later, not at once.
-    fn end_run(&mut self, run: usize, outcome: &Outcome, end: &mut impl FnMut(Tag, Outcome)) {
-        let outcome = match outcome {
-            Outcome::Cancelled if !self.cancelled => &Outcome::RetryLater(Duration::ZERO),
-            outcome => outcome,
-        };
-        for (want, ended) in self.runs[run].wants.iter().zip(&mut self.ended[run]) {
-            if !std::mem::replace(ended, true) {
-                end(want.tag, outcome.clone());
+    fn end_wants(
+        &mut self,
+        run: usize,
+        wants: Range<usize>,
+        outcome: &Outcome,
+        end: &mut impl FnMut(Tag, Outcome),
+    ) {
+        let states = &mut self.states[run][wants.clone()];
+        for (want, state) in self.runs[run].wants[wants].iter().zip(states) {
+            let before = std::mem::replace(state, WantState::Ended);
+            let is_given_up = self.cancelled || before == WantState::GivenUp;
+            match outcome {
+                _ if before == WantState::Ended => {}
+                Outcome::Cancelled if !is_given_up => end(want.tag, Outcome::RetryLater(Duration::ZERO)),
+                outcome => end(want.tag, outcome.clone()),
             }
         }
     }
@@ -341,7 +362,7 @@ impl GetUnderWay {
     /// Gives out what has come of a piece that is not whole, unless it has ended otherwise.
     pub fn take_partial_piece(&mut self) -> Option<Delivery> {
         let Half { want, piece, bytes } = self.half.take()?;
-        self.ended.get(want as usize)?.get(piece as usize).filter(|ended| !**ended)?;
+        self.states.get(want as usize)?.get(piece as usize).filter(|state| **state != WantState::Ended)?;
         let run = self.runs.get(want as usize).filter(|run| run.wire.offset.is_none())?;
         Some(Delivery {
             tag: run.wants.get(piece as usize)?.tag,
@@ -356,11 +377,6 @@ impl GetUnderWay {
     /// Gives every want that has not ended this outcome.
     pub fn end_all(mut self, outcome: &Outcome, mut end: impl FnMut(Tag, Outcome)) {
         (0..self.runs.len()).for_each(|run| self.end_run(run, outcome, &mut end));
-    }
-
-    /// True if `tag` is one of its wants.
-    pub fn holds(&self, tag: Tag) -> bool {
-        self.runs.iter().any(|run| run.wants.iter().any(|want| want.tag == tag))
     }
 }
 

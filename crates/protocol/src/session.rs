@@ -113,9 +113,9 @@ impl Session {
     /// Asks for data, now or once the peer's limit allows it; returns the request's number. Each
     /// want ends by a delivery or an outcome, then the request itself ends.
     pub fn get(&mut self, now: Instant, request: GetRequest) -> u32 {
-        let GetRequest { runs, message } = request;
+        let GetRequest { runs, by_bytes, message } = request;
         self.put(|session, request| {
-            session.gets.begin(now, request, runs);
+            session.gets.begin(now, request, runs, by_bytes);
             let urgency = session.config.priority.into();
             Body::Get(wire::Get { request, urgency, ..message })
         })
@@ -168,8 +168,8 @@ impl Session {
         Some(request)
     }
 
-    /// Ends a request of the peer at once, by these messages.
-    pub fn refuse(&mut self, messages: [Body; 2]) {
+    /// Answers a request of the peer at once, by these messages.
+    pub fn reply(&mut self, messages: impl IntoIterator<Item = Body>) {
         if self.end.is_none() {
             messages.into_iter().for_each(|message| self.outbox.send(message));
         }
@@ -180,8 +180,8 @@ impl Session {
         self.put(|session, request| session.questions.begin(request, question))
     }
 
-    /// Cancels `Get`s that hold one of `tags`. What the peer does not deliver nevertheless ends as
-    /// cancelled.
+    /// Cancels wants. What the peer does not deliver nevertheless ends as cancelled. One that shares a run of bytes
+    /// with others that are needed comes with them.
     pub fn cancel(&mut self, tags: &[Tag]) {
         self.gets.cancel(tags, &mut self.outbox);
     }

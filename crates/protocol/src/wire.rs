@@ -4,6 +4,7 @@ mod contents;
 mod data;
 mod limits;
 mod meaning;
+mod pieces;
 mod words;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ pub use contents::{
 };
 pub use data::{DATA_HEADER, DataHeader, MAX_PAYLOAD, split_len, with_len};
 pub use limits::{has_contents, may_come_first};
+pub use pieces::{WantPiece, want_pieces};
 pub use words::printable;
 
 /// Frame kind of [`Control`] messages.
@@ -23,7 +25,7 @@ pub const CONTROL: u8 = 0;
 /// Frame kind of data.
 pub const DATA: u8 = 1;
 /// The protocol's version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Capabilities that this program always has, for its [`Hello`]; encodings that it takes come behind.
 pub const CAPABILITIES: [&str; 6] = ["chunks", "live", RECIPES, PARTS, DELTAS, SAMPLES];
 /// The capability of encoded payloads of any size, which begin with it.
@@ -58,6 +60,8 @@ pub const WINDOW: usize = 4 << 20;
 pub const OVERHEAD: usize = 64;
 /// Most wants in a [`Get`].
 pub const MAX_WANTS: usize = 1024;
+/// Most pieces, runs of bytes and chunks in a [`Get`].
+pub const MAX_PIECES: usize = 4096;
 /// Most wants in a [`Get`] that asks for entries, and contents in a [`Contents`].
 pub const MAX_ENTRIES: usize = 256;
 /// Most bytes of the bases in a [`Get`] that asks for entries.
@@ -347,6 +351,20 @@ pub struct WireOutcome {
     /// For people.
     #[prost(string, tag = "5")]
     pub reason: String,
+    /// The pieces that ended so, as in [`WireCancel`]; if there are any, no want is named.
+    #[prost(uint32, repeated, tag = "6")]
+    pub pieces: Vec<u32>,
+}
+
+/// Gives up a request, or pieces of its wants.
+#[derive(Clone, PartialEq, Message)]
+pub struct WireCancel {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// Want, piece of its run, want, piece, …: see [`want_pieces`]. Empty: the whole request.
+    #[prost(uint32, repeated, tag = "2")]
+    pub pieces: Vec<u32>,
 }
 
 /// Names a request.
@@ -430,7 +448,7 @@ pub enum Body {
     #[prost(message, tag = "9")]
     Outcome(WireOutcome),
     #[prost(message, tag = "10")]
-    Cancel(RequestOnly),
+    Cancel(WireCancel),
     #[prost(message, tag = "11")]
     Done(RequestOnly),
     #[prost(message, tag = "12")]

@@ -65,7 +65,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let root = oid_field(&Oid::Live([0x11; 32]));
     let oid = oid_field(&Oid::of(b"x"));
     let hello = wire::Hello {
-        version: 1,
+        version: wire::VERSION,
         session: Bytes::from_static(&[0x22; 16]),
         capabilities: wire::CAPABILITIES.map(String::from).into(),
         software: "towpath 0.1.0".into(),
@@ -168,7 +168,12 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
             "outcome: want 0 changed at its source",
             Body::Outcome(wire::WireOutcome::new(2, Some(0), &Outcome::SourceChanged)),
         ),
-        ("cancel", Body::Cancel(wire::RequestOnly { request: 2 })),
+        ("cancel", Body::Cancel(wire::WireCancel { request: 2, pieces: Vec::new() })),
+        (
+            "cancel: piece 1 of want 0 and want 3",
+            Body::Cancel(wire::WireCancel { request: 2, pieces: vec![0, 1, 3, 0] }),
+        ),
+        ("outcome: these were cancelled", Body::Outcome(wire::WireOutcome::cancelled(2, vec![0, 1, 3, 0]))),
         ("done", Body::Done(wire::RequestOnly { request: 2 })),
         ("goodbye", Body::Goodbye(wire::Goodbye { reason: "sent a second hello".into() })),
         ("ping", Body::Ping(wire::Ping::default())),

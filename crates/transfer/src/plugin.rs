@@ -15,7 +15,7 @@
 //!   respects it needs no buffers of its own. [`Sink::backpressure`] tells how far behind.
 //! * **Cancellation is acknowledged.** After [`TransferPlugin::cancel_chunks`] each named want
 //!   still ends once: delivered if the bytes were already on their way, else
-//!   [`Outcome::Cancelled`]. A plugin that cannot cancel leaves the method out.
+//!   [`Outcome::Cancelled`]. Others go on, also those of the same call. A plugin that cannot cancel leaves the method out.
 //! * **Calls run at once.** Any number of calls may be under way; dropping a call's future gives
 //!   it up, with no further deliveries from it.
 //! * **Errors are outcomes.** A plugin that loses its peer reconnects or answers

@@ -21,9 +21,11 @@ pub fn controls() -> Vec<Vec<u8>> {
     };
     let question =
         Describe { request: 1, root: oid.clone(), oid: oid.clone(), follow: true, ..Describe::default() };
+    let outcome =
+        WireOutcome { request: 1, want: Some(1), code: 5, retry_ms: 9, reason: "no".into(), pieces: Vec::new() };
     let bodies = [
         Body::Hello(Hello {
-            version: 1,
+            version: VERSION,
             session: nodes.clone(),
             capabilities: vec!["live".into()],
             ..Hello::default()
@@ -39,8 +41,10 @@ pub fn controls() -> Vec<Vec<u8>> {
         Body::Recipe(Recipe { request: 1, root: Some(root), nodes: recipe_nodes }),
         Body::Get(Get { request: 1, root: oid.clone(), wants: vec![want; 3], urgency: -3, ..Get::default() }),
         Body::Get(Get { request: 1, root: oid, wants: vec![span; 2], ..Get::default() }),
-        Body::Outcome(WireOutcome { request: 1, want: Some(1), code: 5, retry_ms: 9, reason: "no".into() }),
-        Body::Cancel(RequestOnly { request: 1 }),
+        Body::Outcome(outcome),
+        Body::Outcome(WireOutcome::cancelled(1, vec![0, 1, 1, 0])),
+        Body::Cancel(WireCancel { request: 1, pieces: Vec::new() }),
+        Body::Cancel(WireCancel { request: 1, pieces: vec![0, 1, 1, 0] }),
         Body::Goodbye(Goodbye { reason: "bye".into() }),
         Body::Ping(Ping::default()),
         Body::Watch(question),

@@ -29,6 +29,7 @@ use towpath_protocol::{Arrived, Service};
 
 use super::SCHEME;
 use super::slots::{Slot, Slots};
+use super::unasked::Unasked;
 
 /// Time for which wants are left alone after the connection was lost.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -62,6 +63,7 @@ pub struct Direct {
     node: Option<NodeId>,
     config: DirectConfig,
     slots: Arc<Slots>,
+    unasked: Unasked,
     /// Answers the peer's own requests on connections that we dialled.
     service: Option<Arc<Service>>,
     dials: bool,
@@ -72,7 +74,8 @@ impl Direct {
     /// A plugin that dials the ticket's issuer, as `identity`.
     pub fn new(identity: Identity, config: DirectConfig, service: Option<Arc<Service>>) -> Self {
         let slots = Arc::new(Slots::new(config.connections, config.most_connections));
-        Self { identity, node: None, config, slots, service, dials: true, last_error: Mutex::default() }
+        let (unasked, last_error) = (Unasked::default(), Mutex::default());
+        Self { identity, node: None, config, slots, unasked, service, dials: true, last_error }
     }
 
     /// The same for another holder of what is asked for, at the addresses of the hints that name it.
@@ -184,6 +187,7 @@ impl Direct {
     }
 
     async fn bring(&self, slot: &Slot, mut wants: Vec<Want>, context: &Context, sink: Arc<dyn Sink>) {
+        let waiting = self.unasked.wait(&wants);
         let peer = match self.peer(slot, context).await {
             Ok(peer) => peer,
             Err(outcome) => return wants.iter().for_each(|want| sink.outcome(want.tag, outcome.clone())),
@@ -193,6 +197,9 @@ impl Direct {
         // Only runs of bytes wait for the peer's hello.
         let has_origins = wants.iter().any(|want| want.origin.is_some() || want.part.is_some());
         let by_bytes = has_origins && peer.has_recipes().await;
+        for want in waiting.end(&mut wants) {
+            sink.outcome(want.tag, Outcome::Cancelled);
+        }
         if !peer.has_deltas() {
             wants.iter_mut().for_each(|want| want.base = None);
         }
@@ -325,12 +332,12 @@ impl TransferPlugin for Direct {
         })
     }
 
-    /// Whole requests are cancelled, when one of their wants is: the session asks again for the
-    /// others.
+    /// These wants are cancelled and no others; one that shares a run of bytes with others that are needed comes with them.
     fn cancel_chunks(&self, tags: &[Tag]) {
         if tags.is_empty() {
             return;
         }
+        self.unasked.cancel(tags);
         for peer in self.slots.peers() {
             peer.cancel(tags);
         }

@@ -5,10 +5,12 @@
 //! |---|---|
 //! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
 //! | `slots` | the connections to one peer |
+//! | `unasked` | wants that wait for a connection, and may be cancelled meanwhile |
 //! | `widening` | how many connections to keep: pure |
 
 pub mod client;
 mod slots;
+mod unasked;
 mod widening;
 
 pub use client::{Direct, DirectConfig};

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod adaptive;
 #[cfg(test)]
+mod cancelling;
+#[cfg(test)]
 mod closing;
 #[cfg(test)]
 mod conformance;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 use towpath_content::{NodeId, Oid};
 use towpath_link::{Connection, Identity, PathInfo, PathProbe};
-use towpath_protocol::wire::{self, Body, DataHeader, Describe, Get, RequestOnly, WireWant};
+use towpath_protocol::wire::{self, Body, DataHeader, Describe, Get, WireCancel, WireWant};
 use towpath_protocol::{Peer, PeerConfig, Service, Traffic};
 use towpath_store::doubles::noise;
 use towpath_store::{About, MemoryStore};
@@ -116,7 +116,7 @@ async fn an_answer_overtakes_data() {
 async fn what_is_given_up_stops_in_the_middle_of_a_piece() {
     let (serving, mut liar, _) = asking().await;
     serving.is_held_up().await;
-    liar.say(Body::Cancel(RequestOnly { request: 1 })).await;
+    liar.say(Body::Cancel(WireCancel { request: 1, pieces: Vec::new() })).await;
     serving.is_held_up().await;
     let frames = frames_until(&mut liar, |body| matches!(body, Body::Done(_))).await;
     assert!(frames <= ON_THE_WAY, "{frames}");

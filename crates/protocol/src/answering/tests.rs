@@ -1,5 +1,6 @@
 //! Requests: what is kept of them, and which are refused.
 
+mod cancelling;
 mod entries;
 
 use std::sync::atomic::AtomicUsize;

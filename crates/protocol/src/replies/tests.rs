@@ -12,7 +12,7 @@ use crate::pace::Pace;
 use crate::processors::Processors;
 use crate::service::Issuer;
 use crate::urgent::{UrgentReceiver, urgent_queue};
-use crate::wire::{Get, RequestOnly, WINDOW, WireSignature, WireWant};
+use crate::wire::{Get, WINDOW, WireCancel, WireSignature, WireWant};
 
 struct Nobody;
 
@@ -177,7 +177,7 @@ async fn of_what_the_peer_gave_up_only_the_end_is_sent() {
         async move { replies.next_signature(tag(0)).await }
     });
     tokio::task::yield_now().await;
-    answerer.take(Body::Cancel(RequestOnly { request: 1 }));
+    answerer.take(Body::Cancel(WireCancel { request: 1, ..WireCancel::default() }));
     assert_eq!(waiting.await.unwrap(), None, "nobody waits for it any more");
     assert!(replies.is_over(1));
     send_run(&replies, &DeltaRun::GivenUp).await;

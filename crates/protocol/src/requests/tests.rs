@@ -1,3 +1,5 @@
+mod giving_up;
+
 use towpath_content::pieces::Layout;
 use towpath_transfer::{ObjectOffset, SignedBase};
 
@@ -19,7 +21,7 @@ fn piece(tag: Tag, name: u8, size: u64, index: u64) -> Want {
 }
 
 fn under_way(wants: Vec<Want>) -> GetUnderWay {
-    GetUnderWay::new(runs(wants, true), SourceId::other("peer", None), Instant::now())
+    GetUnderWay::new(runs(wants, true), true, SourceId::other("peer", None), Instant::now())
 }
 
 fn header(want: u32, piece: u32, offset: u32) -> DataHeader {

@@ -79,7 +79,7 @@ impl Ahead {
         want: Want,
         source: SourceId,
     ) -> Result<(GetUnderWay, Vec<Delivery>), Violation> {
-        let mut get = GetUnderWay::new(runs(vec![want], false), source, self.requested_at);
+        let mut get = GetUnderWay::new(runs(vec![want], false), false, source, self.requested_at);
         self.proof.map_or(Ok(()), |proof| get.proof(proof))?;
         let mut deliveries = Vec::new();
         for (header, payload) in self.frames {

@@ -1,6 +1,6 @@
 //! The `Get`s under way on a connection, by their numbers, and the first piece that was asked for ahead ([`Ahead`]). Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -9,8 +9,8 @@ use towpath_transfer::{Delivery, Outcome, SourceId, Tag, Want};
 use super::ahead::Ahead;
 use super::effect::{Effect, LOST};
 use super::outbox::SessionOutbox;
-use crate::requests::{GetUnderWay, Violation, WantRun};
-use crate::wire::{self, DataHeader, ProofOf, WireOutcome};
+use crate::requests::{GetUnderWay, ToCancel, Violation, WantRun};
+use crate::wire::{self, Body, DataHeader, ProofOf, WireCancel, WireOutcome};
 
 /// Wants of this side that the peer answers.
 pub(super) struct OpenGets {
@@ -27,9 +27,9 @@ impl OpenGets {
         Self { open: BTreeMap::new(), ahead: None, source, suggested: 0 }
     }
 
-    /// Wants were asked for at `now`.
-    pub(super) fn begin(&mut self, now: Instant, request: u32, runs: Vec<WantRun>) {
-        self.open.insert(request, GetUnderWay::new(runs, self.source.clone(), now));
+    /// Wants were asked for at `now`; `by_bytes` as for [`crate::requests::GetRequest::new`].
+    pub(super) fn begin(&mut self, now: Instant, request: u32, runs: Vec<WantRun>, by_bytes: bool) {
+        self.open.insert(request, GetUnderWay::new(runs, by_bytes, self.source.clone(), now));
     }
 
     /// True if none is under way.
@@ -47,7 +47,7 @@ impl OpenGets {
         self.suggested
     }
 
-    /// True if this side gave one up; `None` if it is not under way.
+    /// True if this side gave all of one up; `None` if it is not under way.
     pub(super) fn is_cancelled(&self, request: u32) -> Option<bool> {
         self.open.get(&request).map(GetUnderWay::is_cancelled)
     }
@@ -57,16 +57,29 @@ impl OpenGets {
         self.ahead.as_mut().filter(|ahead| ahead.request == request)
     }
 
-    /// Cancels those that hold one of `tags`.
+    /// Gives up the wants with these tags, and no others.
     pub(super) fn cancel(&mut self, tags: &[Tag], outbox: &mut SessionOutbox) {
-        let holds = |get: &GetUnderWay| !get.is_cancelled() && tags.iter().any(|&tag| get.holds(tag));
-        let holding: Vec<u32> =
-            self.open.iter().filter(|(_, get)| holds(get)).map(|(&request, _)| request).collect();
-        for request in holding {
-            self.open.get_mut(&request).into_iter().for_each(GetUnderWay::cancel);
-            if outbox.cancel(request) {
-                self.finish(request, &Outcome::Cancelled, outbox);
+        let tags: HashSet<Tag> = tags.iter().copied().collect();
+        let mut withdrawn = Vec::new();
+        for (&request, get) in &mut self.open {
+            if outbox.is_waiting(request) {
+                let left_out = get.leave_out(&tags);
+                if !left_out.is_empty() {
+                    withdrawn.extend(outbox.ask_for(request, get.wire_wants()));
+                }
+                let cancelled = |tag| Effect::Outcome { request, tag, outcome: Outcome::Cancelled };
+                left_out.into_iter().for_each(|tag| outbox.push(cancelled(tag)));
+                continue;
             }
+            let pieces = match get.give_up(&tags) {
+                ToCancel::Nothing => continue,
+                ToCancel::Pieces(pieces) => pieces,
+                ToCancel::All => Vec::new(),
+            };
+            outbox.send(Body::Cancel(WireCancel { request, pieces }));
+        }
+        for request in withdrawn {
+            self.finish(request, &Outcome::Cancelled, outbox);
         }
     }
 
@@ -140,7 +153,7 @@ impl OpenGets {
         Ok(())
     }
 
-    /// An outcome of one run of wants, or of all, of a request that was put.
+    /// An outcome of one run of wants, of pieces, or of all, of a request that was put.
     pub(super) fn outcome(
         &mut self,
         message: &WireOutcome,
@@ -152,6 +165,9 @@ impl OpenGets {
             self.ahead = None;
         }
         let Some(get) = self.open.get_mut(&request) else { return Ok(()) };
+        if let Some(delivery) = get.take_front(message) {
+            outbox.push(Effect::PartialPiece { request, delivery });
+        }
         get.outcome(message, |tag, outcome| outbox.push(Effect::Outcome { request, tag, outcome }))
     }
 

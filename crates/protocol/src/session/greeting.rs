@@ -35,7 +35,8 @@ impl Greeting {
     /// Takes the peer's hello: what it can do, and the encoding that the answering half may use.
     pub(super) fn taken(config: &SessionConfig, hello: &Hello) -> Result<(Self, Effect), String> {
         if hello.version != wire::VERSION {
-            return Err(format!("speaks version {} of the protocol, this program speaks 1", hello.version));
+            let (theirs, ours) = (hello.version, wire::VERSION);
+            return Err(format!("speaks version {theirs} of the protocol, this program speaks {ours}"));
         }
         let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
         let wished = |wish: &str| has(wish) || config.wishes.iter().any(|own| own == wish);

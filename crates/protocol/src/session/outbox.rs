@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::effect::Effect;
 use crate::requests::Violation;
-use crate::wire::{Body, MAX_REQUESTS, RequestOnly};
+use crate::wire::{Body, MAX_REQUESTS, WireCancel, WireWant};
 
 /// Effects that were not polled, and requests by their numbers.
 pub(super) struct SessionOutbox {
@@ -70,6 +70,23 @@ impl SessionOutbox {
         }
     }
 
+    /// True if a request was not sent yet.
+    pub(super) fn is_waiting(&self, request: u32) -> bool {
+        self.waiting.iter().any(|(waiting, _)| *waiting == request)
+    }
+
+    /// Has a `Get` that was not sent yet ask for these wants. If there are none it is taken back, and returned.
+    pub(super) fn ask_for(&mut self, request: u32, wants: Vec<WireWant>) -> Option<u32> {
+        if wants.is_empty() {
+            return self.withdraw(request).then_some(request);
+        }
+        let (_, bodies) = self.waiting.iter_mut().find(|(waiting, _)| *waiting == request)?;
+        if let Some(Body::Get(get)) = bodies.first_mut() {
+            get.wants = wants;
+        }
+        None
+    }
+
     /// Takes back a request that was not sent yet; false if it was.
     pub(super) fn withdraw(&mut self, request: u32) -> bool {
         let before = self.waiting.len();
@@ -81,7 +98,7 @@ impl SessionOutbox {
     pub(super) fn cancel(&mut self, request: u32) -> bool {
         let is_withdrawn = self.withdraw(request);
         if !is_withdrawn {
-            self.send(Body::Cancel(RequestOnly { request }));
+            self.send(Body::Cancel(WireCancel { request, pieces: Vec::new() }));
         }
         is_withdrawn
     }
@@ -94,8 +111,7 @@ impl SessionOutbox {
     /// A request that was put and is not under way was given up meanwhile.
     pub(super) fn was_put(&self, request: u32) -> Result<(), Violation> {
         let was_numbered = (1..self.next_request).contains(&request);
-        let is_waiting = || self.waiting.iter().any(|(waiting, _)| *waiting == request);
-        match self.sent.contains(&request) || was_numbered && !is_waiting() {
+        match self.sent.contains(&request) || was_numbered && !self.is_waiting(request) {
             true => Ok(()),
             false => Err(Violation::Unasked),
         }

@@ -1,6 +1,7 @@
 //! Two ends drive each other without a network, a thread or a clock.
 
 mod ahead;
+mod cancelling;
 mod deltas;
 mod entries;
 mod pings;
@@ -101,7 +102,8 @@ impl End {
                     Ok(Taken::Nothing) => {}
                     Ok(Taken::Entries(asks)) => self.asks.extend(asks),
                     Ok(Taken::Answer(answer)) => self.answers.push_back(answer),
-                    Ok(Taken::Refused(messages)) => self.session.refuse(messages),
+                    Ok(Taken::Refused(messages)) => self.session.reply(messages),
+                    Ok(Taken::Cancelled(outcome)) => self.session.reply([outcome]),
                     Err(why) => self.session.close(Some(why)),
                 },
                 Effect::Closed => {
@@ -386,25 +388,6 @@ fn a_request_that_waits_for_room_is_cancelled_or_given_up_without_a_word() {
 }
 
 #[test]
-fn what_was_cancelled_ends_when_the_peer_says_so() {
-    let ((store, oid, data), now) = (store(8), Instant::now());
-    let (mut a, mut b) = pair(&store, now);
-    a.get(now, &oid, wants(oid, &data));
-    // Both hellos, the proof, the request, what proves the pieces and some data.
-    drive(now, &mut a, &mut b, 8);
-    a.session.cancel(&[7]);
-    a.session.cancel(&[7, 6]);
-    a.settle();
-    assert_eq!(a.out.len(), 1, "the peer is told once");
-    assert!(a.ended().is_empty());
-    drive(now, &mut a, &mut b, usize::MAX);
-    let ends = a.ends();
-    assert_eq!(ends.len(), 8);
-    assert_eq!((ends[0].clone(), ends[7].clone()), ((0, None), (7, Some(Outcome::Cancelled))));
-    assert_eq!((a.ended(), a.session.ended()), (vec![(1, Ok(()))], None));
-}
-
-#[test]
 fn what_came_of_a_piece_is_told_before_it_ends_without_the_rest() {
     let ((store, oid, data), now) = (store(8), Instant::now());
     let (mut a, mut b) = pair(&store, now);
@@ -501,6 +484,9 @@ fn a_peer_that_lies_is_told_so() {
         (Outgoing::control(Body::Done(RequestOnly { request: 2 })), unasked),
         (Outgoing::control(Body::Done(RequestOnly { request: 0 })), unasked),
         (Outgoing::control(Body::Outcome(WireOutcome::new(2, None, &Outcome::Gone))), unasked),
+        (Outgoing::control(Body::Outcome(WireOutcome::cancelled(1, vec![1, 0]))), unasked),
+        (Outgoing::control(Body::Outcome(WireOutcome::cancelled(1, vec![0, 1]))), unasked),
+        (Outgoing::control(Body::Outcome(WireOutcome::cancelled(1, vec![0, 1, 0]))), unasked),
         (Outgoing::control(Body::Have(Have { request: 2, bounds: vec![0, 1] })), unasked),
         (Outgoing::control(Body::Have(Have { request: 1, bounds: vec![1, 1] })), "impossible ranges"),
         (Outgoing::control(hello(&config())), "a second hello"),

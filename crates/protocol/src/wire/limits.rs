@@ -10,7 +10,7 @@ use towpath_transfer::metadata::{MAX_KEY, MAX_KEYS, MAX_VALUE};
 
 use super::MAX_MESSAGE;
 use super::{
-    MAX_BESIDE, MAX_CONTENTS, MAX_DELTA, MAX_ENCODINGS, MAX_ENTRIES, MAX_PROOF_RUN, MAX_RANGES,
+    MAX_BESIDE, MAX_CONTENTS, MAX_DELTA, MAX_ENCODINGS, MAX_ENTRIES, MAX_PIECES, MAX_PROOF_RUN, MAX_RANGES,
     MAX_RECIPE_PART, MAX_SAMPLES, MAX_WANTS, MAX_WORDS,
 };
 use crate::counting::{Top, has_at_most, top};
@@ -24,6 +24,9 @@ const CONTENTS: u32 = 21;
 const MAX_CAPABILITIES: usize = 1024;
 /// The shortest node but that of an empty object.
 const LEAST_NODE: usize = 32;
+/// Bytes that name as many pieces as a request may have: a want's index and a piece take up to two bytes each, and
+/// four in memory.
+const NAMES: usize = 4 * MAX_PIECES;
 /// Room for what stands around long fields, and for fields of later versions.
 const AROUND: usize = 1024;
 
@@ -68,7 +71,9 @@ const fn limit(number: u32) -> MessageLimit {
         // A bound is a place in an object: at most seven bytes of a varint, and eight in memory.
         7 => (2 * 7 * MAX_RANGES, &[]),
         8 => (MAX_FRAME, &[(&[3], MAX_WANTS)]),
-        9 | GOODBYE => (MAX_WORDS, &[]),
+        9 => (MAX_WORDS + NAMES, &[]),
+        10 => (NAMES, &[]),
+        GOODBYE => (MAX_WORDS, &[]),
         15 => (MAX_MESSAGE, &[]),
         18 => (2 * MAX_RECIPE_PART, &[(&[3], MAX_RECIPE_PART / LEAST_NODE)]),
         19 => (MAX_DELTA, &[]),
@@ -110,6 +115,7 @@ mod tests {
     #[test]
     fn the_most_that_each_kind_may_be_is_read() {
         let based = vec![WireWant { base: vec![1; 1024].into(), ..WireWant::default() }; MAX_ENTRIES];
+        let pieces = [MAX_WANTS as u32 - 1, MAX_PIECES as u32 - 1].repeat(MAX_PIECES);
         let key = |at: usize| KeyValue { key: format!("{at:064}"), value: vec![0xff; MAX_VALUE] };
         let most = [
             Body::Hello(Hello {
@@ -143,6 +149,8 @@ mod tests {
                 ..Get::default()
             }),
             Body::Outcome(WireOutcome { reason: "x".repeat(1000), ..WireOutcome::default() }),
+            Body::Outcome(WireOutcome { pieces: pieces.clone(), ..WireOutcome::default() }),
+            Body::Cancel(WireCancel { request: u32::MAX, pieces }),
             Body::ControlData(ControlData { message: vec![1; MAX_MESSAGE].into() }),
             Body::Recipe(Recipe { nodes: vec![vec![1; 36].into(); 1800], ..Recipe::default() }),
             Body::Recipe(Recipe { nodes: vec![vec![1; MAX_RECIPE_PART].into()], ..Recipe::default() }),
@@ -179,6 +187,7 @@ mod tests {
             Body::Stated(Stated { statement: long.clone(), ..Stated::default() }),
             Body::Have(Have { bounds: vec![1; 300 << 10], ..Have::default() }),
             Body::Outcome(WireOutcome { reason: text.clone(), ..WireOutcome::default() }),
+            Body::Cancel(WireCancel { request: 1, pieces: vec![0; 300 << 10] }),
             Body::Goodbye(Goodbye { reason: text }),
             Body::ControlData(ControlData { message: long.clone() }),
             Body::Recipe(Recipe { nodes: vec![long.clone()], ..Recipe::default() }),

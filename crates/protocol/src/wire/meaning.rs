@@ -7,7 +7,7 @@ use towpath_store::{About, ObjectKind};
 use towpath_transfer::metadata::MetadataError;
 use towpath_transfer::{Metadata, Outcome};
 
-use super::{Description, Get, KeyValue, WireOutcome, printable};
+use super::{Description, Get, KeyValue, WireOutcome, WireWant, printable};
 
 impl Get {
     /// Its urgency; values out of range count as the nearest in range.
@@ -17,6 +17,14 @@ impl Get {
             128.. => i8::MAX,
             urgency => urgency as i8,
         }
+    }
+}
+
+impl WireWant {
+    /// Pieces in which its data come: those of its run, one for a run of bytes or a chunk.
+    pub const fn parts(&self) -> u32 {
+        let is_one = self.offset.is_some() || self.oid.is_empty();
+        if is_one { 1 } else { self.count }
     }
 }
 
@@ -71,7 +79,12 @@ impl WireOutcome {
             Outcome::Refused(reason) => (5, 0, reason.clone()),
             Outcome::Cancelled => (6, 0, String::new()),
         };
-        Self { request, want, code, retry_ms, reason }
+        Self { request, want, code, retry_ms, reason, pieces: Vec::new() }
+    }
+
+    /// Tells that pieces that were cancelled do not come.
+    pub fn cancelled(request: u32, pieces: Vec<u32>) -> Self {
+        Self { pieces, ..Self::new(request, None, &Outcome::Cancelled) }
     }
 
     /// Its meaning; a delay is at most a minute, whatever the other side says.

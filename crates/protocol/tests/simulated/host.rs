@@ -1,7 +1,7 @@
 //! A host of the simulation: performs what the state machines say, as `peer`, `conversation` and
 //! `client` do on a real connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use towpath_transfer::SourceId;
@@ -11,7 +11,7 @@ use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Frame;
 use towpath_link::backoff::BackoffConfig;
-use towpath_protocol::answering::{Answering, Taken};
+use towpath_protocol::answering::{Answer, Answering, Taken};
 use towpath_protocol::dialling::{Decision, Dialling};
 use towpath_protocol::incoming::Decoder;
 use towpath_protocol::outgoing::Outgoing;
@@ -23,7 +23,7 @@ use towpath_protocol::step::Step;
 use towpath_protocol::wire::{Body, Describe};
 use towpath_simnet::{ConnectionId, Net, SimNode};
 use towpath_store::{About, MemoryStore, Store};
-use towpath_transfer::Description;
+use towpath_transfer::{Delivery, Description, Outcome, Tag, Want};
 
 use crate::fetch::Fetch;
 
@@ -73,6 +73,7 @@ struct End {
     decoder: Decoder,
     answering: Answering,
     serving: Option<Serving>,
+    answers: VecDeque<Answer>,
     question: Option<u32>,
     is_greeted: bool,
 }
@@ -85,6 +86,11 @@ pub struct Host {
     wanted: Option<Oid>,
     by_recipe: bool,
     pub fetch: Option<Fetch>,
+    /// Wants that are cancelled on the way, if it does so.
+    pub mind: Option<Mind>,
+    /// Time that a step of an answer takes, and when the next one is due.
+    step_time: Duration,
+    step_at: Option<Instant>,
     dialling: Dialling,
     dialled: Option<ConnectionId>,
     redial_at: Option<Instant>,
@@ -95,9 +101,50 @@ pub struct Host {
     pub log: Vec<String>,
 }
 
+/// Cancels wants for no reason, each once, and asks again for what did not come.
+#[derive(Default)]
+pub struct Mind {
+    under_way: BTreeSet<Tag>,
+    cancelled: BTreeSet<Tag>,
+    /// Wants that ended as cancelled.
+    pub ended: usize,
+}
+
+impl Mind {
+    fn asked(&mut self, wants: &[Want]) {
+        self.under_way.extend(wants.iter().map(|want| want.tag));
+    }
+
+    /// Something came: the want that is to be cancelled now.
+    fn came(&mut self, delivery: &Delivery) -> Option<Tag> {
+        self.under_way.remove(&delivery.tag);
+        let tag = self.under_way.iter().rev().find(|tag| !self.cancelled.contains(tag)).copied()?;
+        self.cancelled.insert(tag);
+        Some(tag)
+    }
+
+    fn ended(&mut self, tag: Tag, outcome: &Outcome) {
+        self.under_way.remove(&tag);
+        if *outcome == Outcome::Cancelled {
+            assert!(self.cancelled.contains(&tag), "nobody cancelled it");
+            self.ended += 1;
+        }
+    }
+}
+
 impl Host {
     pub fn serving(service: &Arc<Service>) -> Self {
         Self::new(Some(Arc::clone(service)), 0, None)
+    }
+
+    /// One that takes so long for each step of an answer.
+    pub fn serving_slowly(service: &Arc<Service>, step_time: Duration) -> Self {
+        Self { step_time, ..Self::serving(service) }
+    }
+
+    /// One that cancels some of what it asks for.
+    pub fn changing_its_mind(source: usize, oid: Oid) -> Self {
+        Self { mind: Some(Mind::default()), ..Self::fetching(source, oid) }
     }
 
     pub fn fetching(source: usize, oid: Oid) -> Self {
@@ -116,6 +163,9 @@ impl Host {
             wanted,
             by_recipe: false,
             fetch: None,
+            mind: None,
+            step_time: Duration::ZERO,
+            step_at: None,
             dialling,
             dialled: None,
             redial_at: None,
@@ -168,6 +218,7 @@ impl Host {
             if wants.is_empty() {
                 return;
             }
+            self.mind.iter_mut().for_each(|mind| mind.asked(&wants));
             end.session.get(now, GetRequest::new(&fetch.oid, wants, end.session.greeting().has_recipes));
         }
     }
@@ -188,7 +239,21 @@ impl Host {
                 break;
             }
         }
+        self.go_on_answering(net);
         self.plan_wake(net);
+    }
+
+    /// Gives answers to their end; if steps take their time, a step of each when that is over.
+    fn go_on_answering(&mut self, net: &mut Net) {
+        let now = net.instant();
+        if self.step_at.is_some_and(|at| at > now) {
+            return;
+        }
+        for (&connection, end) in &mut self.ends {
+            while step(net, connection, end) && self.step_time.is_zero() {}
+        }
+        let is_asked = self.ends.values().any(|end| !end.answers.is_empty());
+        self.step_at = is_asked.then(|| now + self.step_time);
     }
 
     /// Asks to be woken when something is due, unless that was asked for already.
@@ -199,7 +264,9 @@ impl Host {
             .as_ref()
             .filter(|fetch| !fetch.is_over())
             .and_then(|fetch| fetch.next_wake(net.instant()));
-        let Some(next) = sessions.chain(fetch).chain(self.redial_at).min() else { return };
+        let Some(next) = sessions.chain(fetch).chain(self.redial_at).chain(self.step_at).min() else {
+            return;
+        };
         if self.wake_at.is_none_or(|at| next < at) {
             self.wake_at = Some(next);
             net.wake_at_instant(next);
@@ -213,17 +280,25 @@ impl Host {
             (Effect::Send(body) | Effect::Control(body), _) => {
                 send(net, connection, end, Outgoing::control(body))
             }
-            (Effect::Request(body), _) => answer(net, connection, end, body),
+            (Effect::Request(body), _) => answer(end, body),
             (Effect::Greeted { encoding, .. }, _) => {
                 end.is_greeted = true;
                 encoding.into_iter().for_each(|encoding| end.answering.encode(encoding));
             }
             (Effect::Closed, _) => self.hang_up(net, connection),
-            (Effect::Delivery { delivery, .. }, Some(fetch)) => match fetch.delivered(&delivery, now) {
-                true => self.dialling.useful(),
-                false => end.session.close(Some("sent what does not match its hash".into())),
-            },
-            (Effect::Outcome { tag, outcome, .. }, Some(fetch)) => fetch.ended(tag, &outcome, now),
+            (Effect::Delivery { delivery, .. }, Some(fetch)) => {
+                if let Some(tag) = self.mind.as_mut().and_then(|mind| mind.came(&delivery)) {
+                    end.session.cancel(&[tag]);
+                }
+                match fetch.delivered(&delivery, now) {
+                    true => self.dialling.useful(),
+                    false => end.session.close(Some("sent what does not match its hash".into())),
+                }
+            }
+            (Effect::Outcome { tag, outcome, .. }, Some(fetch)) => {
+                self.mind.iter_mut().for_each(|mind| mind.ended(tag, &outcome));
+                fetch.ended(tag, &outcome, now);
+            }
             (
                 Effect::Answer { answer: Description::Object { layout: Some(layout), .. }, .. },
                 Some(fetch),
@@ -239,7 +314,7 @@ impl Host {
             (Effect::Ended { request, result }, Some(fetch)) if end.question == Some(request) => {
                 end.question = None;
                 fetch.question_ended(&result, now);
-                let missing = towpath_transfer::Outcome::RetryLater(Duration::ZERO);
+                let missing = Outcome::RetryLater(Duration::ZERO);
                 let outcome = result.err().unwrap_or(missing);
                 if !fetch.is_described() {
                     fetch.not_described(&outcome, now);
@@ -262,22 +337,31 @@ impl Host {
     }
 }
 
-/// Answers a request at once and to its end.
-fn answer(net: &mut Net, connection: ConnectionId, end: &mut End, body: Body) {
-    let Some(serving) = &mut end.serving else {
+/// Takes a request.
+fn answer(end: &mut End, body: Body) {
+    if end.serving.is_none() {
         return end.session.close(Some("asked a service that only receives".into()));
-    };
+    }
     match end.answering.take(body, &OneSecret) {
         Err(why) => end.session.close(Some(why)),
         Ok(Taken::Nothing | Taken::Entries(_)) => {}
-        Ok(Taken::Refused(messages)) => end.session.refuse(messages),
-        Ok(Taken::Answer(mut answer)) => {
-            let mut frames = Vec::new();
-            while answer.step(serving, &mut |frame| frames.push(frame)) == Step::More {}
-            frames.push(Outgoing::control(end.answering.end(answer.request())));
-            frames.into_iter().for_each(|frame| send(net, connection, end, frame));
-        }
+        Ok(Taken::Refused(messages)) => end.session.reply(messages),
+        Ok(Taken::Cancelled(outcome)) => end.session.reply([outcome]),
+        Ok(Taken::Answer(answer)) => end.answers.push_back(answer),
     }
+}
+
+/// Goes on with the first answer; false if there is none.
+fn step(net: &mut Net, connection: ConnectionId, end: &mut End) -> bool {
+    let (Some(serving), Some(mut answer)) = (&mut end.serving, end.answers.pop_front()) else { return false };
+    let (request, mut frames) = (answer.request(), Vec::new());
+    let is_over = end.answering.is_over(request);
+    match !is_over && answer.step(serving, &mut |frame| frames.push(frame)) == Step::More {
+        true => end.answers.push_front(answer),
+        false => frames.push(Outgoing::control(end.answering.end(request))),
+    }
+    frames.into_iter().for_each(|frame| send(net, connection, end, frame));
+    true
 }
 
 fn send(net: &mut Net, connection: ConnectionId, end: &mut End, frame: Outgoing) {
@@ -325,6 +409,7 @@ impl SimNode for Host {
             decoder: Decoder::default(),
             answering,
             serving,
+            answers: VecDeque::new(),
             question: None,
             is_greeted: false,
         };

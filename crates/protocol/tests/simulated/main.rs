@@ -4,10 +4,12 @@
 //! * `host.rs`: a host: its connections, what it serves, what it fetches.
 //! * `fetch.rs`: one object on its way to a host, by the session's own ledger and checks.
 //! * `faults.rs`: every fault at every message.
+//! * `cancelling.rs`: wants that are cancelled while others come.
 //! * `crowd.rs`: many nodes.
 
 #![allow(clippy::unwrap_used)] // Clippy spares only functions marked as tests, not their helpers.
 
+mod cancelling;
 mod crowd;
 mod faults;
 mod fetch;

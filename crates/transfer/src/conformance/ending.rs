@@ -12,6 +12,11 @@ pub(super) fn rules() -> Vec<SeamRule> {
             check: |bench| Box::pin(cancelled(bench)),
         },
         SeamRule {
+            words: "others than those named are not cancelled",
+            sizes: &[12 * PIECE],
+            check: |bench| Box::pin(others_of_a_call_go_on(bench)),
+        },
+        SeamRule {
             words: "a cancellation leaves other calls alone",
             sizes: &[8 * PIECE, 8 * PIECE],
             check: |bench| Box::pin(others_go_on(bench)),
@@ -53,6 +58,25 @@ async fn cancelled(bench: Bench) {
         let outcomes = record.outcomes_of(want.tag);
         assert_eq!(record.ends(want.tag), 1, "want {} ended so: {outcomes:?}", want.tag);
         assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Cancelled), "{outcomes:?}");
+    }
+}
+
+/// Every other want of a call is cancelled, one after the other.
+async fn others_of_a_call_go_on(bench: Bench) {
+    let wants = wants(&bench.objects, 1);
+    let record = SinkRecord::with_room(1);
+    let cancelling = async {
+        first(&record).await;
+        for want in wants.iter().rev().step_by(2) {
+            bench.subject.plugin.cancel_chunks(&[want.tag]);
+        }
+        record.release();
+    };
+    tokio::join!(bench.get_into(wants.clone(), &record), cancelling);
+    let others: Vec<Want> = wants.iter().rev().skip(1).step_by(2).cloned().collect();
+    bench.expect_all(&record, &others);
+    for want in &others {
+        assert_eq!(record.outcomes_of(want.tag), [], "want {} was not named", want.tag);
     }
 }
 

@@ -11,7 +11,7 @@ use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial};
 use towpath_plugins::Direct;
 use towpath_plugins::direct::DirectConfig;
-use towpath_protocol::wire::{Body, Describe, Get, Ping, Prove, RequestOnly, WireWant, oid_field};
+use towpath_protocol::wire::{self, Body, Describe, Get, Ping, Prove, WireCancel, WireWant, oid_field};
 use towpath_store::{About, MemoryStore, ObjectKind, Store};
 use towpath_transfer::{Outcome, Session};
 
@@ -65,7 +65,7 @@ impl Scene {
     /// A client that has said hello.
     pub async fn client(&self) -> Client {
         let mut client = self.rude_client().await;
-        client.liar.say(hello(1)).await;
+        client.liar.say(hello(wire::VERSION)).await;
         client
     }
 
@@ -311,7 +311,7 @@ async fn cancelling_what_was_never_asked_costs_nothing() {
     let scene = scene().await;
     let mut client = scene.proved(scene.tree).await;
     for request in 0..5000 {
-        client.liar.say(Body::Cancel(RequestOnly { request })).await;
+        client.liar.say(Body::Cancel(WireCancel { request, pieces: vec![request, 0] })).await;
     }
     assert_eq!(
         client.ask(&scene.tree, want(&scene.tree, None)).await,
@@ -333,7 +333,7 @@ async fn garbage_ends_the_connection_with_a_goodbye() {
     client.liar.data(header(1, 0, 0), b"data").await;
     client.expect_goodbye("not asked for").await;
     let mut client = scene.client().await;
-    client.liar.say(hello(1)).await;
+    client.liar.say(hello(wire::VERSION)).await;
     client.expect_goodbye("a second hello").await;
     let mut client = scene.rude_client().await;
     client.liar.say(hello(0)).await;

@@ -16,7 +16,7 @@ use towpath_plugins::direct::DirectConfig;
 use towpath_protocol::callers::Answers;
 use towpath_protocol::session::Question;
 use towpath_protocol::wire::{Body, Describe, Description, Get, Goodbye, Have, Ping, ProofOf, RequestOnly};
-use towpath_protocol::wire::{Stated, WireOutcome};
+use towpath_protocol::wire::{Stated, VERSION, WireOutcome};
 use towpath_protocol::{Peer, PeerConfig};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::Session;
@@ -257,13 +257,13 @@ async fn hellos_that_are_missing_twice_there_or_of_another_version() {
         liar.linger().await;
     });
     assert_says(&data_first.await, "did not begin with a hello");
-    assert_says(&error_of_saying(hello(1)).await, "sent a second hello");
+    assert_says(&error_of_saying(hello(VERSION)).await, "sent a second hello");
     let version = error_of(|connection| async {
         let mut liar = Liar::new(connection);
-        liar.say(hello(2)).await;
+        liar.say(hello(VERSION - 1)).await;
         liar.linger().await;
     });
-    assert_says(&version.await, "speaks version 2 of the protocol");
+    assert_says(&version.await, "speaks version 1 of the protocol, this program speaks 2");
 }
 
 #[tokio::test]
@@ -373,7 +373,7 @@ impl Transport for Raw {
 async fn end_after_raw(bytes: &[u8]) -> String {
     let (near, mut far) = duplex(1 << 20);
     let peer = Peer::start(Connection::new(Box::new(Raw(near))), PeerConfig::default(), None);
-    let hello = hello(1).to_frame();
+    let hello = hello(VERSION).to_frame();
     far.write_all(&encode_head(0, hello.len()).unwrap()).await.unwrap();
     far.write_all(&hello).await.unwrap();
     far.write_all(bytes).await.unwrap();

@@ -150,7 +150,7 @@ fn nobody_awaits_what_was_cancelled_or_lost() {
     let mut answering = asker();
     asks(answering.take(ask(5, vec![entry(1)]), &Keys)).unwrap();
     asks(answering.take(ask(6, vec![entry(1)]), &Keys)).unwrap();
-    answering.take(Body::Cancel(RequestOnly { request: 5 }), &Keys).unwrap();
+    answering.take(Body::Cancel(WireCancel { request: 5, ..WireCancel::default() }), &Keys).unwrap();
     assert!(!answering.awaits(tag(5, 0)) && answering.awaits(tag(6, 0)));
     assert!(answering.end_ask(tag(5, 0)).is_some(), "its end is told");
     answering.close();

@@ -255,7 +255,7 @@ impl Driver {
                 self.end(tag, None);
             }
             DriverMessage::Given(tags) => tags.into_iter().for_each(|tag| self.end(tag, None)),
-            // Cancelled with others that the disk had: it is still wanted.
+            // By a plugin that gave up more than it was told to: it is still wanted.
             DriverMessage::Ended { tag, outcome: Outcome::Cancelled } => {
                 self.feed(Event::NotBrought(vec![tag]))
             }
