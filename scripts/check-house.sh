@@ -17,19 +17,20 @@ below() {
         content | api | simnet) echo "" ;;
         link | store | files) echo "content" ;;
         transfer) echo "content store" ;;
-        protocol) echo "content link store transfer" ;;
+        processors) echo "content store transfer" ;;
+        protocol) echo "content link store transfer processors" ;;
         reuse) echo "content link store files transfer protocol" ;;
         plugins) echo "content link store transfer protocol reuse" ;;
         targets) echo "content api store files transfer" ;;
         ssh) echo "content api link files protocol plugins targets" ;;
         sync-messages) echo "content api link store files transfer protocol ssh" ;;
         sync-sender) echo "content api link store files transfer protocol reuse targets sync-messages" ;;
-        sync) echo "content api link store files transfer protocol reuse plugins targets ssh sync-messages sync-sender" ;;
+        sync) echo "content api link store files transfer processors protocol reuse plugins targets ssh sync-messages sync-sender" ;;
         config) echo "content files store protocol plugins" ;;
         confinement) echo "content config" ;;
         words) echo "content api link store files transfer ssh sync-messages" ;;
         indexing) echo "content api store files reuse targets config words" ;;
-        service) echo "content api link store files transfer protocol reuse plugins targets ssh sync config confinement words indexing" ;;
+        service) echo "content api link store files transfer processors protocol reuse plugins targets ssh sync config confinement words indexing" ;;
         api-server) echo "content api store words service" ;;
         cli) echo "api config confinement words service api-server" ;;
         *) return 1 ;;
@@ -37,7 +38,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet link store files transfer protocol reuse plugins targets ssh sync-messages sync-sender sync config confinement words indexing service api-server cli"
+order="content api simnet link store files transfer processors protocol reuse plugins targets ssh sync-messages sync-sender sync config confinement words indexing service api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

@@ -44,9 +44,7 @@
 //! | `delivery` | how fast, and how late, the peer takes these: pure |
 //! | `buffers` | the memory that pieces are read into |
 //! | `deltas` | runs of bytes as deltas of what the asking side has |
-//! | [`processor`] | the seam for what looks at, or changes, every chunk |
-//! | [`compression`], [`rules`] | payloads as zstd frames; what may not pass: two processors |
-//! | [`processors`] | those of a host, in their order |
+//! | [`processor`], [`processors`], [`compression`], [`rules`] | of the crate `towpath-processors`: what every chunk passes |
 //! | [`packing`] | bytes as zstd frames, unpacked in bounded memory |
 //! | [`pack_backoff`] | whether packing is still tried: pure |
 //! | [`counting`] | parts of a message counted before it is decoded |
@@ -62,7 +60,6 @@ pub mod answers;
 mod asks;
 mod buffers;
 pub mod callers;
-pub mod compression;
 pub mod control;
 pub mod conversation;
 pub mod counting;
@@ -80,13 +77,10 @@ pub mod pace;
 pub mod pack_backoff;
 pub mod packing;
 pub mod peer;
-pub mod processor;
-pub mod processors;
 mod reader;
 mod recipes;
 pub mod replies;
 pub mod requests;
-pub mod rules;
 mod sending;
 mod served;
 pub mod service;
@@ -104,7 +98,6 @@ mod window;
 pub mod wire;
 mod writer;
 
-pub use compression::WISH as COMPRESS;
 pub use control::{ControlClosed, ControlReceiver, ControlSender};
 pub use delivery::Delivered;
 pub use offer::{EntryAsk, EntryTag, Offer};
@@ -115,6 +108,8 @@ pub use served::Served;
 pub use service::{Issuer, Service};
 pub use shared::Traffic;
 pub use stall::{Arrived, QUIET, Stall};
+pub use towpath_processors::compression::WISH as COMPRESS;
+pub use towpath_processors::{compression, processor, processors, rules};
 
 /// The last word of a receiver that has all that it came for.
 pub const HAS_ALL: &str = "has all of it";

@@ -76,8 +76,7 @@ pub const MAX_BESIDE: usize = 2 * 20;
 pub const MAX_RANGES: usize = 4 << 10;
 /// Most bytes of a message that is words: a hello, a reason.
 pub const MAX_WORDS: usize = 16 << 10;
-/// Most encodings that a side can have: their numbers are the upper bits of a data frame's flags.
-pub const MAX_ENCODINGS: usize = 127;
+pub use towpath_processors::MAX_ENCODINGS;
 
 /// First message in each direction.
 #[derive(Clone, PartialEq, Message)]

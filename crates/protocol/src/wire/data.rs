@@ -6,8 +6,7 @@ use towpath_content::codec::invalid;
 
 /// Bytes of a data frame's header.
 pub const DATA_HEADER: usize = 21;
-/// Most payload bytes of a data frame.
-pub const MAX_PAYLOAD: usize = 256 << 10;
+pub use towpath_processors::MAX_PAYLOAD;
 
 /// The header of a data frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

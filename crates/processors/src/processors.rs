@@ -7,10 +7,10 @@ use std::sync::Arc;
 use towpath_content::Oid;
 use towpath_transfer::{Metadata, Outcome};
 
+use crate::MAX_ENCODINGS;
 use crate::compression::{self, Zstd};
 use crate::processor::{Encoding, Inspector, Object, Processor};
 use crate::rules::Rules;
-use crate::wire::MAX_ENCODINGS;
 
 /// The processors of this build.
 fn built_in() -> Vec<Arc<dyn Processor>> {

@@ -9,7 +9,7 @@
 //! ```
 
 use super::Encoding;
-use crate::wire::MAX_PAYLOAD;
+use crate::MAX_PAYLOAD;
 
 /// Panics with what the encoding does wrong.
 #[allow(clippy::panic, reason = "an examination that fails says so")]
