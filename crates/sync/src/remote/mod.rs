@@ -6,6 +6,7 @@ mod in_parts;
 
 use std::sync::{Arc, Mutex, Weak};
 use towpath_transfer::SourceId;
+use towpath_transfer::source::PEER;
 
 use tokio::runtime::Handle;
 use towpath_content::Oid;
@@ -84,7 +85,7 @@ impl RemoteSupplier {
             tree: Arc::clone(tree),
             session: Arc::downgrade(session),
             progress: session.progress(),
-            source: SourceId::other("sender", None),
+            source: SourceId::other(PEER, None),
             compress,
             delta_requests,
             candidates,
