@@ -34,8 +34,8 @@ use towpath_files::{
     Destination, FileError, Policy, RelPath, Selected, Selection, WriteOptions, display_name, of_file,
 };
 use towpath_protocol::processors::Processors;
-use towpath_sync::{drop_unasked, policy};
 use towpath_store::{About, Store, StoreError};
+use towpath_sync::{drop_unasked, policy};
 use towpath_transfer::{Fetched, Group, Session, Target};
 
 use crate::fresh::random;
@@ -131,7 +131,9 @@ async fn keep_descriptor(get: &Arc<GetUnderWay>, about: &About, spool: &Arc<Spoo
             match reader.read(&mut part) {
                 Ok(0) => return store.put_commit(&live).map(drop),
                 Ok(len) => store.put_data(&live, &part[..len])?,
-                Err(source) => return Err(StoreError::Io { what: "read the tree's descriptor".into(), source }),
+                Err(source) => {
+                    return Err(StoreError::Io { what: "read the tree's descriptor".into(), source });
+                }
             }
         }
     });
