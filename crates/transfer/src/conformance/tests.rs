@@ -1,0 +1,1 @@
+//! Each rule fails for a plugin that breaks it.
