@@ -57,6 +57,12 @@ impl Inmost {
         std::mem::take(&mut lock(&self.noted))
     }
 
+    /// Pieces of an object that it has.
+    #[cfg(test)]
+    pub(super) fn count_of(&self, oid: &Oid) -> Option<u64> {
+        self.find(oid).map(|data| layout_of(data).count())
+    }
+
     fn find(&self, oid: &Oid) -> Option<&[u8]> {
         self.objects.iter().find(|data| Oid::of(data) == *oid).map(|data| &data[..])
     }
@@ -120,6 +126,11 @@ impl TransferPlugin for Inmost {
             let data = self.find(&query.oid).ok_or(Outcome::NotHere)?;
             let (about, layout) = (Default::default(), Some(layout_of(data)));
             let _ = answers.send(Description::Object { about, layout, metadata: Metadata::default() }).await;
+            if let Some(proofs) = query.proofs {
+                let run = proofs.start..proofs.end.min(layout_of(data).count());
+                let nodes = tree_of(data).proof(run.clone()).map_err(|_| Outcome::NotHere)?.into();
+                let _ = answers.send(Description::Proof(Proof { run, nodes })).await;
+            }
             Ok(())
         })
     }

@@ -69,7 +69,7 @@ async fn hands_on(bench: Bench) {
     assert_eq!(inmost.take_noted(), [format!("have {oid}")]);
     let query = Query { proofs: Some(1..2), follow: true, ..Query::about(oid) };
     let (answers, result) = bench.put(query.clone()).await;
-    assert_eq!((answers.len(), result), (1, Ok(())));
+    assert_eq!((answers.len(), result), (2, Ok(())));
     assert_eq!(inmost.take_noted(), [format!("describe {query:?} of {root}")]);
 }
 
