@@ -293,7 +293,7 @@ pub trait TransferPlugin: Send + Sync {
     }
 
     /// Tells which pieces of `oid` can be had, now and whenever that changes, until the receiver
-    /// is dropped. A plugin that cannot know says nothing and returns.
+    /// is dropped. Each list is all of them. A plugin that cannot know says nothing and returns.
     fn have<'a>(
         &'a self,
         oid: Oid,
