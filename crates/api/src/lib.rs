@@ -44,11 +44,11 @@ use tokio::sync::mpsc;
 pub use client::Client;
 use copy::{CopyEvent, CopyRequest, CopySummary};
 pub use messages::{
-    AnswerLine, ApiError, CallEnd, Chunk, ContentRequest, DescriptorRequest, EntryKind, ErrorKind, Event,
-    Fetch, FetchState, GcReply, GcRequest, GetRequest, GetUpdate, Held, IndexRequest, Indexed, ListRequest,
-    ListedEntry, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem, Progress, PutKind, PutReply,
-    PutRequest, SearchEffort, Searched, Seconds, ShareRequest, Status, StayRequest, Summary, TransferEvent,
-    UpdateCounts,
+    Announced, AnswerLine, ApiError, CallEnd, Chunk, ContentRequest, DescriptorRequest, EntryKind, ErrorKind,
+    Event, Fetch, FetchState, GcReply, GcRequest, GetRequest, GetUpdate, Held, IndexRequest, Indexed,
+    ListRequest, ListedEntry, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem, Progress, PutKind,
+    PutReply, PutRequest, SearchEffort, Searched, Seconds, ShareRequest, Status, StayRequest, Summary,
+    TransferEvent, UpdateCounts,
 };
 pub use metadata::ToldMetadata;
 pub use parts::Parts;

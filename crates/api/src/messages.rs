@@ -316,6 +316,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seconds: Option<u64>,
     },
+    /// A get is about to write; nothing of it is at its destination yet.
+    Receiving(Announced),
     /// Somebody fetches something from this service (`share`, `put -`).
     Fetch(Fetch),
     /// One file of a tree could not be had or written; the others go on.
@@ -361,6 +363,22 @@ pub enum Event {
         /// Number of events.
         count: u64,
     },
+}
+
+/// What a get is about to write, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announced {
+    /// Name that the sender chose; of a tree that of its root. Empty if it has none.
+    #[serde(with = "names::name")]
+    pub name: Vec<u8>,
+    /// A file, or the directory that a tree's root is.
+    pub kind: EntryKind,
+    /// Bytes of a file; absent if they are not known yet, and of a tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Path that is written to, as in the summary.
+    #[serde(with = "names::path")]
+    pub output: PathBuf,
 }
 
 /// An event of one of the service's transfers.

@@ -13,7 +13,9 @@ use std::time::Instant;
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use towpath_api::copy::Dropped;
-use towpath_api::{ApiError, ErrorKind, Event, Fetch, Progress, PutReply, Summary, UpdateCounts};
+use towpath_api::{
+    Announced, ApiError, EntryKind, ErrorKind, Event, Fetch, Progress, PutReply, Summary, UpdateCounts,
+};
 use towpath_service::{display_name, display_text};
 
 use crate::bar::{self, RateMeter, from_network};
@@ -136,6 +138,7 @@ impl Output {
             // ssh asks for a password: that is what is waited for, and the line is its own.
             Event::Waiting { .. } if is_typed_blindly() => {}
             Event::Waiting { what, seconds } => self.print(&waiting(what, *seconds)),
+            Event::Receiving(receiving) => self.receiving(receiving),
             Event::Entry(entry) => self.line(&listing::line(entry)),
             // Told by whoever knows which of them are looked at.
             Event::Item { .. } | Event::Deleted { .. } => {}
@@ -153,6 +156,13 @@ impl Output {
         match self.json {
             true => self.object(&Event::Ticket(reply.clone())),
             false => self.line(&reply.ticket),
+        }
+    }
+
+    /// Says what is about to be written, to who looks on: the sender may have chosen the name. The last line tells a log.
+    fn receiving(&self, receiving: &Announced) {
+        if self.shows_bar.load(Ordering::Relaxed) {
+            self.print(&about_to_receive(receiving));
         }
     }
 
@@ -309,6 +319,18 @@ pub fn waiting(what: &str, seconds: Option<u64>) -> String {
 /// A source's part of what came, in words.
 pub fn from_source((name, bytes): (String, u64)) -> String {
     format!("{} from {}", HumanBytes(bytes), display_text(&name))
+}
+
+fn about_to_receive(receiving: &Announced) -> String {
+    let name = display_name(&receiving.name);
+    let what = match receiving.kind {
+        _ if name.is_empty() => "what has no name".into(),
+        EntryKind::Directory => format!("{name}/"),
+        _ => name,
+    };
+    let size = receiving.size.map(|size| format!(" ({})", HumanBytes(size))).unwrap_or_default();
+    let output = display_name(receiving.output.as_os_str().as_encoded_bytes());
+    format!("tow: receiving {what}{size} into {output}")
 }
 
 fn describe(summary: &Summary) -> String {

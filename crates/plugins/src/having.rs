@@ -21,13 +21,13 @@ pub(crate) async fn have(
     ranges: mpsc::Sender<Vec<Range<u64>>>,
 ) {
     let (told, mut inbox) = mpsc::channel(WAITING);
-    let telling = plugins.iter().enumerate().map(|(number, plugin)| {
+    let telling = plugins.iter().map(|plugin| {
         let told = told.clone();
         let (own, mut lists) = mpsc::channel(WAITING);
         let passing = async move {
             while let Some(list) = lists.recv().await {
                 // Whoever joins them outlives this.
-                let _ = told.send((number, list)).await;
+                let _ = told.send(list).await;
             }
         };
         async move { tokio::join!(plugin.have(oid, context, own), passing) }
@@ -35,15 +35,14 @@ pub(crate) async fn have(
     let telling = join_all(telling.collect::<Vec<_>>());
     drop(told);
     let joining = async {
-        let mut lists = vec![Vec::new(); plugins.len()];
-        let mut last = None;
-        while let Some((number, list)) = inbox.recv().await {
-            lists[number] = list;
-            let all = joined(&lists);
-            if last.as_ref() != Some(&all) {
-                last = Some(all.clone());
-                let _ = ranges.send(all).await;
+        let mut known = Intervals::default();
+        let mut is_first = true;
+        while let Some(list) = inbox.recv().await {
+            let added = new_of(&mut known, list);
+            if is_first || !added.is_empty() {
+                let _ = ranges.send(added).await;
             }
+            is_first = false;
         }
     };
     tokio::select! {
@@ -52,11 +51,11 @@ pub(crate) async fn have(
     }
 }
 
-/// The runs that lie in any of the lists.
-fn joined(lists: &[Vec<Range<u64>>]) -> Vec<Range<u64>> {
-    let mut all = Intervals::default();
-    lists.iter().flatten().for_each(|run| all.insert(run.clone()));
-    all.iter().collect()
+/// The parts of a list that were not known; now they are.
+fn new_of(known: &mut Intervals, list: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let added: Vec<_> = list.iter().flat_map(|run| known.gaps(run)).collect();
+    list.into_iter().for_each(|run| known.insert(run));
+    added
 }
 
 #[cfg(test)]
@@ -64,9 +63,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_any_has_is_had_once() {
-        assert_eq!(joined(&[vec![0..2, 5..6], vec![1..4], Vec::new()]), [0..4, 5..6]);
-        assert_eq!(joined(&[vec![3..3], vec![0..1, 1..2]]), [0..2]);
-        assert!(joined(&[]).is_empty());
+    fn what_several_have_is_told_once() {
+        let mut known = Intervals::default();
+        let runs = |of: &[(u64, u64)]| of.iter().map(|(start, end)| *start..*end).collect::<Vec<_>>();
+        let cases: [(&[(u64, u64)], &[(u64, u64)]); 5] = [
+            (&[(0, 2), (5, 6)], &[(0, 2), (5, 6)]),
+            (&[(1, 4)], &[(2, 4)]),
+            (&[(0, 6)], &[(4, 5)]),
+            (&[(3, 3)], &[]),
+            (&[], &[]),
+        ];
+        for (list, added) in cases {
+            assert_eq!(new_of(&mut known, runs(list)), runs(added), "{list:?}");
+        }
     }
 }

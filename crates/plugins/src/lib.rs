@@ -6,6 +6,7 @@
 //! | [`direct`] | `tow:` | from another service, over the protocol between services |
 //! | [`local`] | – | from this machine's own store |
 //! | [`many`] | – | wraps others: each brings what it is best at, as [`dealer`] decides |
+//! | [`dealer`] | – | decides who of several brings what: pure, and no plugin by itself |
 //! | [`cascade`] | – | wraps others: what one does not have is asked of the next |
 //! | [`Inspected`] | – | wraps any: what comes passes the processors |
 //! | [`preferred`] | – | wraps any for one transfer: its priority, encryption required |

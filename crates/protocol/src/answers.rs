@@ -6,7 +6,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::live::{MAX_VALUES, Statement};
+use towpath_content::pieces::Layout;
 use towpath_store::{Descriptors, State, StoreError};
+use towpath_transfer::intervals::Intervals;
 use towpath_transfer::{Metadata, Outcome, following};
 
 use super::access::{Decision, Holding};
@@ -23,6 +25,11 @@ const PROOF_RUN: u64 = 4096;
 const SAMPLED: usize = 32;
 
 type Out<'a> = &'a mut dyn FnMut(Outgoing);
+
+/// The bytes of a run of pieces.
+fn bytes_of(layout: &Layout, run: &Range<u64>) -> Range<u64> {
+    layout.range(run.start).start..layout.range(run.end.saturating_sub(1)).end
+}
 
 /// The answer to one `Describe` or `Watch`.
 pub struct QuestionAnswer {
@@ -59,8 +66,8 @@ enum AnswerStage {
     Look { oid: Oid, first: u64 },
     /// States the values of a live object that are there in version `seen`.
     State { oid: Oid, generation: u64, left: Range<u64>, seen: u64 },
-    /// Sends which pieces can be had, if others than were sent.
-    Watch { oid: Oid, sent: Option<Vec<Range<u64>>> },
+    /// Sends which bytes can be had, if others than were `told`.
+    Watch { oid: Oid, told: Intervals },
 }
 
 impl QuestionAnswer {
@@ -90,7 +97,7 @@ impl QuestionAnswer {
             AnswerStage::State { oid, generation, left, seen } => {
                 self.state_values(serving, oid, generation, left, seen, out)
             }
-            AnswerStage::Watch { oid, sent } => Ok(self.send_have(serving, oid, sent, out)),
+            AnswerStage::Watch { oid, told } => Ok(self.send_have(serving, oid, told, out)),
         };
         stepped.unwrap_or_else(|outcome| {
             let outcome = WireOutcome::new(self.question.request, None, &outcome);
@@ -110,7 +117,7 @@ impl QuestionAnswer {
             return Err(Outcome::RetryLater(RECIPE_WAIT));
         }
         if self.watch {
-            return self.go_on(AnswerStage::Watch { oid, sent: None });
+            return self.go_on(AnswerStage::Watch { oid, told: Intervals::default() });
         }
         let outcome = |error| serving.outcome_of_put(self.subject.holding, &oid, &error);
         if let Some(binding) = serving.relayed(&oid) {
@@ -280,21 +287,22 @@ impl QuestionAnswer {
         out(Outgoing::control(Body::Stated(Stated { request, statement, signature })));
     }
 
-    fn send_have(
-        &mut self,
-        serving: &Serving,
-        oid: Oid,
-        sent: Option<Vec<Range<u64>>>,
-        out: Out<'_>,
-    ) -> Step {
+    fn send_have(&mut self, serving: &Serving, oid: Oid, mut told: Intervals, out: Out<'_>) -> Step {
         let seen = serving.store().version(&oid);
         let Ok(have) = serving.store().have(&oid) else { return Step::Over };
-        if sent.as_ref() != Some(&have.pieces) {
-            let runs = have.pieces.iter().take(wire::MAX_RANGES);
-            let bounds = runs.flat_map(|run| [run.start, run.end]).collect();
+        let is_first = told.is_empty();
+        let runs = have.pieces.iter().map(|run| bytes_of(&have.layout, run));
+        let added: Vec<_> = runs.flat_map(|run| told.gaps(&run)).take(wire::MAX_RANGES).collect();
+        let is_all = added.len() < wire::MAX_RANGES;
+        if is_first || !added.is_empty() {
+            let bounds = added.iter().flat_map(|run| [run.start, run.end]).collect();
             out(Outgoing::control(Body::Have(wire::Have { request: self.question.request, bounds })));
         }
-        self.stage = AnswerStage::Watch { oid, sent: Some(have.pieces) };
+        added.into_iter().for_each(|run| told.insert(run));
+        self.stage = AnswerStage::Watch { oid, told };
+        if !is_all {
+            return Step::More;
+        }
         if self.question.follow { Step::Wait { oid, seen } } else { Step::Over }
     }
 }

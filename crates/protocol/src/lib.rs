@@ -108,7 +108,7 @@ pub use delivery::Delivered;
 pub use offer::{EntryAsk, EntryTag, Offer};
 pub use pace::Pace;
 pub use peer::{Peer, PeerConfig};
-pub use replies::Replies;
+pub use replies::{ContentBatch, Replies, ReplyMessage};
 pub use served::Served;
 pub use service::{Issuer, Service};
 pub use shared::Traffic;

@@ -31,13 +31,20 @@ pub struct Replies {
     changed: Notify,
 }
 
-/// Contents that go in one message.
+/// Contents that go in one message, which may be packed.
 #[derive(Default)]
-struct ContentBatch {
+pub struct ContentBatch {
+    request: u32,
     list: ContentList,
     /// Bytes of it, at most.
     len: usize,
     /// Questions that end with it.
+    ended: Vec<EntryTag>,
+}
+
+/// A message that is ready to be sent, and the questions that end with it. Who drops it ends them otherwise.
+pub struct ReplyMessage {
+    body: Option<Body>,
     ended: Vec<EntryTag>,
 }
 
@@ -48,41 +55,17 @@ impl Replies {
         Self { states, window, changed: Notify::new() }
     }
 
-    /// Sends contents that answer questions of one request, packed with this level of zstd if that makes them fewer bytes; 0: not
-    /// packed. One that is too long for a message goes by its name alone. Returns their bytes before and after packing. Ends each
-    /// question whose content does not come in parts. Nothing is sent of those that the peer has given up. Who drops this before it is
-    /// done ends the questions otherwise.
-    pub async fn send(
-        &self,
-        contents: Vec<(EntryTag, EntryContent)>,
-        level: i32,
-    ) -> Result<(usize, usize), ControlClosed> {
-        let Some(request) = contents.first().map(|(tag, _)| tag.request) else { return Ok((0, 0)) };
-        let (mut plain, mut sent) = (0, 0);
-        for ContentBatch { list, ended, .. } in self.batches(contents) {
-            if !list.contents.is_empty() {
-                let len = list.encoded_len();
-                let body = body(list, level);
-                plain += len;
-                sent += if let ContentsBody::Packed(packed) = &body { packed.len() } else { len };
-                let message = Body::Contents(Contents { request, body: Some(body) });
-                self.window.send(message.frame_len(), message).await?;
-            }
-            ended.into_iter().for_each(|tag| self.end(tag));
-        }
-        Ok((plain, sent))
-    }
-
-    /// Contents in as few messages as may be.
-    fn batches(&self, contents: Vec<(EntryTag, EntryContent)>) -> Vec<ContentBatch> {
-        let mut batches = vec![ContentBatch::default()];
+    /// Contents that answer questions of one request, in as few messages as may be. One that is too long for a message goes by its name
+    /// alone. Nothing is sent of those that the peer has given up.
+    pub fn batches(&self, contents: Vec<(EntryTag, EntryContent)>) -> Vec<ContentBatch> {
+        let mut batches: Vec<ContentBatch> = Vec::new();
         for (tag, content) in contents {
             let is_awaited = lock(&self.states).awaits(tag);
             let is_last = content.body != EntryBody::Delta(Reply::InParts);
             let content = fitting(tag.want, content);
             let len = content.encoded_len() + AROUND;
-            if batches.last().is_some_and(|last| !last.has_room(len)) {
-                batches.push(ContentBatch::default());
+            if !batches.last().is_some_and(|last| last.has_room(len)) {
+                batches.push(ContentBatch { request: tag.request, ..ContentBatch::default() });
             }
             if let Some(last) = batches.last_mut() {
                 last.ended.extend(is_last.then_some(tag));
@@ -95,20 +78,23 @@ impl Replies {
         batches
     }
 
-    /// Sends the next run of an entry whose content said that it comes in parts. The signatures that it wants are expected from
-    /// now on.
-    pub async fn send_run(&self, tag: EntryTag, run: &DeltaRun<'_>) -> Result<(), ControlClosed> {
+    /// The next run of an entry whose content said that it comes in parts. The signatures that it wants are expected from now on.
+    pub fn run(&self, tag: EntryTag, run: &DeltaRun<'_>) -> ReplyMessage {
         let EntryTag { request, want } = tag;
-        let is_awaited = {
-            let mut states = lock(&self.states);
-            states.expect_signatures(tag, run.wanted() as u64);
-            states.awaits(tag)
-        };
-        if !is_awaited {
-            return Ok(());
+        let mut states = lock(&self.states);
+        states.expect_signatures(tag, run.wanted() as u64);
+        let body = || Body::Run(WireRun { request, want, bytes: run.to_bytes().into() });
+        ReplyMessage { body: states.awaits(tag).then(body), ended: Vec::new() }
+    }
+
+    /// Sends what is ready, and ends the questions that end with it.
+    pub async fn send(&self, message: ReplyMessage) -> Result<(), ControlClosed> {
+        let ReplyMessage { body, ended } = message;
+        if let Some(body) = body {
+            self.window.send(body.frame_len(), body).await?;
         }
-        let body = Body::Run(WireRun { request, want, bytes: run.to_bytes().into() });
-        self.window.send(body.frame_len(), body).await
+        ended.into_iter().for_each(|tag| self.end(tag));
+        Ok(())
     }
 
     /// Ends a question: nothing more comes of it. Changes nothing if it has ended.
@@ -177,15 +163,31 @@ impl Replies {
 }
 
 impl ContentBatch {
+    /// As it is.
+    pub fn plain(self) -> ReplyMessage {
+        self.into_message(ContentsBody::List)
+    }
+
+    /// Packed with this level of zstd, if that makes it fewer bytes; and the bytes before and after. Takes long.
+    pub fn packed(self, level: i32) -> (ReplyMessage, (usize, usize)) {
+        let plain = self.list.encode_to_vec();
+        let packed = pack(&plain, level);
+        let lens = (plain.len(), packed.as_ref().map_or(plain.len(), Vec::len));
+        let body =
+            |list| packed.map_or(ContentsBody::List(list), |packed| ContentsBody::Packed(packed.into()));
+        (self.into_message(body), lens)
+    }
+
+    fn into_message(self, body: impl FnOnce(ContentList) -> ContentsBody) -> ReplyMessage {
+        let Self { request, list, ended, .. } = self;
+        let is_needed = !list.contents.is_empty();
+        let body = is_needed.then(|| Body::Contents(Contents { request, body: Some(body(list)) }));
+        ReplyMessage { body, ended }
+    }
+
     fn has_room(&self, len: usize) -> bool {
         self.list.contents.len() < MAX_ENTRIES && self.len + len <= MAX_CONTENTS
     }
-}
-
-/// Contents as they are sent.
-fn body(list: ContentList, level: i32) -> ContentsBody {
-    let packed = if level == 0 { None } else { pack(&list.encode_to_vec(), level) };
-    packed.map_or(ContentsBody::List(list), |packed| ContentsBody::Packed(packed.into()))
 }
 
 /// A content that fits into a message.

@@ -68,8 +68,8 @@ pub const MAX_CONTENTS: usize = 256 << 10;
 pub const MAX_PROOF_RUN: usize = 4096;
 /// Most values in the proof of a run, beside one for each of its pieces (`docs/formats/pieces.md`).
 pub const MAX_BESIDE: usize = 2 * 20;
-/// Most runs of pieces in a [`Have`].
-pub const MAX_RANGES: usize = 16 << 10;
+/// Most runs of bytes in a [`Have`].
+pub const MAX_RANGES: usize = 4 << 10;
 /// Most bytes of a message that is words: a hello, a reason.
 pub const MAX_WORDS: usize = 16 << 10;
 /// Most encodings that a side can have: their numbers are the upper bits of a data frame's flags.
@@ -257,7 +257,7 @@ pub struct Delta {
     pub packed: bool,
 }
 
-/// Pieces that can be had.
+/// Bytes of the object that can be had, beside those told before.
 #[derive(Clone, PartialEq, Message)]
 pub struct Have {
     /// Request number.

@@ -64,9 +64,12 @@ struct Entries {
 
 impl Entries {
     async fn send(&self, replies: &Replies, contents: Vec<(EntryTag, EntryContent)>) {
-        let (plain, packed) = replies.send(contents, PACK as i32).await.unwrap();
-        let mut sent = self.sent.lock().unwrap();
-        *sent = (sent.0 + plain, sent.1 + packed);
+        for batch in replies.batches(contents) {
+            let (message, (plain, packed)) = batch.packed(PACK as i32);
+            replies.send(message).await.unwrap();
+            let mut sent = self.sent.lock().unwrap();
+            *sent = (sent.0 + plain, sent.1 + packed);
+        }
     }
 
     /// Two runs, for each of which there is a signature.
@@ -76,7 +79,7 @@ impl Entries {
             let signature = replies.next_signature(tag).await.unwrap();
             self.signatures.lock().unwrap().push(signature);
             let step = DeltaStep::Delta { of: StepOf::NextPart { wants_signature }, is_packed: false };
-            replies.send_run(tag, &DeltaRun::Last(step, b"part")).await.unwrap();
+            replies.send(replies.run(tag, &DeltaRun::Last(step, b"part"))).await.unwrap();
         }
         replies.end(tag);
     }
@@ -298,7 +301,9 @@ impl Offer for Large {
             let body = EntryBody::Whole(vec![ask.query.entry as u8; LARGE].into());
             (ask.tag, content(ask.query.entry, body))
         };
-        Handle::current().block_on(replies.send(asks.iter().map(whole).collect(), 0)).unwrap();
+        for batch in replies.batches(asks.iter().map(whole).collect()) {
+            Handle::current().block_on(replies.send(batch.plain())).unwrap();
+        }
     }
 }
 

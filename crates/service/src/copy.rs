@@ -17,7 +17,7 @@ pub use towpath_sync::{CopyError, threads_ended};
 use towpath_sync::{Host, Writes};
 
 use crate::state::Service;
-use towpath_config::Switch;
+use towpath_config::{Home, Switch};
 use towpath_confinement::{Places, Writable};
 use towpath_words::{copies, ssh};
 
@@ -36,9 +36,11 @@ pub async fn run(
 pub struct HandedCopy(Option<RshProcess>);
 
 impl HandedCopy {
-    /// Makes a request of somebody who is in the directory `here` one that a daemon takes.
-    pub fn new(request: &mut CopyRequest, here: &Path) -> Result<Self, ApiError> {
-        towpath_ssh::handed::hand_over(request, here).map(Self).map_err(|error| ssh::ssh(&error))
+    /// Makes a request of somebody who is in the directory `here` one that the daemon of this `home` takes.
+    pub async fn new(request: &mut CopyRequest, here: &Path, home: &Home) -> Result<Self, ApiError> {
+        let hosts = AesHosts::new(home.aes_hosts());
+        let process = towpath_ssh::handed::hand_over(request, here, &hosts).await;
+        process.map(Self).map_err(|error| ssh::ssh(&error))
     }
 
     /// The end of the copy, once the command has ended. The daemon knows only that its other side is gone, and the command

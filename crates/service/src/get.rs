@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
-use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Seconds, Summary};
+use towpath_api::{
+    Announced, ApiError, ContentRequest, EntryKind, ErrorKind, Event, GetRequest, Seconds, Summary,
+};
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_files::{FileError, SingleFile, display_name};
@@ -152,12 +154,34 @@ impl GetUnderWay {
         let selection = selection(request, &about, renamed.as_deref())?;
         let destination = place.shown(&selection);
         self.service.check_writable(&destination)?;
-        summary.output.clone_from(&destination);
         if about.kind == ObjectKind::Tree {
+            self.announce((&about, layout.as_ref()), &destination, events, summary).await;
             let wanted = (&about, layout, selection, preserve(request));
             return get_tree::run(self, &place, wanted, events, summary).await;
         }
         self.file(&destination, (about, layout), events, summary).await
+    }
+
+    /// Says what is about to be written and where, before anything is made there: the name may be the sender's choice.
+    /// Once, though the get may begin anew.
+    pub(crate) async fn announce(
+        &self,
+        (about, layout): (&About, Option<&Layout>),
+        destination: &Path,
+        events: &mpsc::Sender<Event>,
+        summary: &mut Summary,
+    ) {
+        if summary.output == destination {
+            return;
+        }
+        summary.output = destination.to_path_buf();
+        let (kind, size) = match about.kind {
+            ObjectKind::Tree => (EntryKind::Directory, None),
+            // The end of a live object is not known yet.
+            ObjectKind::Blob => (EntryKind::File, layout.filter(|_| !self.oid.is_live()).map(Layout::size)),
+        };
+        let (name, output) = (about.name.clone(), destination.to_path_buf());
+        let _ = events.send(Event::Receiving(Announced { name, kind, size, output })).await;
     }
 
     async fn file(
@@ -169,9 +193,11 @@ impl GetUnderWay {
     ) -> Result<(), Failure> {
         if let Some((oid, size)) = self.is_there(destination).await? {
             self.clean_up(destination);
+            summary.output = destination.to_path_buf();
             (summary.oid, summary.bytes, summary.kept, summary.entries) = (oid.to_string(), size, size, 1);
             return Ok(());
         }
+        self.announce((&about, layout.as_ref()), destination, events, summary).await;
         self.note_destination(destination);
         let record = Record::open(&self.service.home.resume(), destination, &self.oid);
         let record = record.map_err(|error| words::io("note", &self.service.home.resume(), &error))?;

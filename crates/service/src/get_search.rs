@@ -4,10 +4,8 @@
 //! file that comes; further goes only what was asked for, and the ticket of a node that may fetch
 //! without one (`docs/threat-model.md`).
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use towpath_api::GetRequest;
 use towpath_content::NodeId;
@@ -16,20 +14,18 @@ use towpath_reuse::adaptive::Search;
 use towpath_reuse::disk_search::Scope;
 
 use crate::state::Service;
-use towpath_sync::search::effort;
+use towpath_sync::search::within;
 
 /// Search for what the ticket of `node` names; nowhere if that is not wanted.
 pub(crate) fn search(service: &Service, request: &GetRequest, node: Option<NodeId>) -> Option<Search> {
     if request.no_search {
         return None;
     }
-    let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
     let scope = scope(request, knows_all(service, request, node))?;
     if !scope.beyond_destination && scope.extra.is_empty() && !has_files(&scope.start) {
         return None;
     }
-    let (store, effort) = (Arc::clone(&service.store), effort(request.search_effort));
-    Some(Search { store, scope, leave_out, effort })
+    Some(within(&service.store, scope, request.search_effort))
 }
 
 /// True if the sender may learn what lies anywhere on this disk.

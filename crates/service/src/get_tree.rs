@@ -110,12 +110,7 @@ pub(crate) async fn run(
         keep_descriptor(get, about, &spool_of_descriptor).await?;
     }
     let _ = std::fs::remove_file(&spool_path);
-    summary.oid = fetched.oid.to_string();
-    summary.bytes = tree.bytes.load(Ordering::Relaxed);
-    summary.kept += tree.kept.load(Ordering::Relaxed);
-    summary.entries = tree.entries.load(Ordering::Relaxed);
-    summary.failed = tree.failed.load(Ordering::Relaxed);
-    summary.dropped = *lock(&tree.dropped);
+    tree.sum(&fetched, summary);
     missing.tell(events, summary, matches!(place, TreePlace::Within { .. })).await?;
     Ok(())
 }
@@ -228,6 +223,16 @@ impl TreeTarget {
             taken: Mutex::default(),
             has_links: AtomicBool::new(false),
         }))
+    }
+
+    /// What was fetched, and what became of it.
+    fn sum(&self, fetched: &Fetched, summary: &mut Summary) {
+        summary.oid = fetched.oid.to_string();
+        summary.bytes = self.bytes.load(Ordering::Relaxed);
+        summary.kept += self.kept.load(Ordering::Relaxed);
+        summary.entries = self.entries.load(Ordering::Relaxed);
+        summary.failed = self.failed.load(Ordering::Relaxed);
+        summary.dropped = *lock(&self.dropped);
     }
 
     fn fail(&self, path: &RelPath, error: &ApiError) {

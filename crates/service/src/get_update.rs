@@ -46,7 +46,10 @@ pub(crate) async fn run(
         ObjectKind::Blob => destination_of_file(request, &about)?,
     };
     get.service.check_writable(&destination)?;
-    summary.output.clone_from(&destination);
+    match update.dry_run {
+        true => summary.output.clone_from(&destination),
+        false => get.announce((&about, layout.as_ref()), &destination, events, summary).await,
+    }
     // A destination that is there already need not be this sender's.
     if !destination.exists() && !update.dry_run {
         get.note_destination(&destination);

@@ -11,11 +11,16 @@ use towpath_files::metadata::umask;
 
 use crate::address::{Address, Remote};
 use crate::channel::{Rsh, RshProcess};
+use crate::ciphers::AesHosts;
 use crate::error::SshError;
 
 /// Makes `request`, of a person who is in the directory `here`, one that another process can do. Returns the command that
-/// leads to the other machine, if there is one.
-pub fn hand_over(request: &mut CopyRequest, here: &Path) -> Result<Option<RshProcess>, SshError> {
+/// leads to the other machine, if there is one. `hosts` are known to that other process, which keeps them.
+pub async fn hand_over(
+    request: &mut CopyRequest,
+    here: &Path,
+    hosts: &AesHosts,
+) -> Result<Option<RshProcess>, SshError> {
     let other = other_side(request)?;
     let is_receiver =
         Address::parse(&request.destination).is_ok_and(|address| matches!(address, Address::Local(_)));
@@ -30,7 +35,7 @@ pub fn hand_over(request: &mut CopyRequest, here: &Path) -> Result<Option<RshPro
     }
     request.umask = Some(umask());
     let Some(other) = other else { return Ok(None) };
-    let rsh = Rsh::choose(request.rsh.as_deref())?;
+    let rsh = Rsh::choose(request.rsh.as_deref())?.with_quick_cipher(&other, hosts).await;
     let (process, socket) = RshProcess::start(&other, &rsh, &request.tow_path)?;
     // The other process has other variables; it names the command in errors.
     request.rsh.get_or_insert_with(Rsh::usual);
@@ -72,6 +77,10 @@ mod tests {
 
     use super::*;
 
+    fn no_hosts() -> AesHosts {
+        AesHosts::new("/no/such/folder".into())
+    }
+
     fn request(mode: Mode, sources: &[&str], destination: &str) -> CopyRequest {
         CopyRequest {
             mode,
@@ -85,8 +94,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn paths_name_what_they_named() {
+    #[tokio::test]
+    async fn paths_name_what_they_named() {
         for (mode, named, whole) in [
             (Mode::Sync, "a", "/here/a"),
             (Mode::Sync, "a/", "/here/a/"),
@@ -100,22 +109,22 @@ mod tests {
             (Mode::Cp, "", ""),
         ] {
             let mut request = request(mode, &[named], "to");
-            assert!(hand_over(&mut request, Path::new("/here")).unwrap().is_none());
+            assert!(hand_over(&mut request, Path::new("/here"), &no_hosts()).await.unwrap().is_none());
             assert_eq!(request.sources, [whole], "{named}");
             assert_eq!((request.destination, request.umask), ("/here/to".into(), Some(umask())));
             assert_eq!(request.options.search, [b"/here/s"]);
         }
     }
 
-    #[test]
-    fn only_what_is_on_one_side_is_started() {
-        let started = |sources: &[&str], destination: &str| {
-            hand_over(&mut request(Mode::Cp, sources, destination), Path::new("/here"))
+    #[tokio::test]
+    async fn only_what_is_on_one_side_is_started() {
+        let started = async |sources: &[&str], destination: &str| {
+            hand_over(&mut request(Mode::Cp, sources, destination), Path::new("/here"), &no_hosts()).await
         };
         for (sources, destination) in [(&["h:a"][..], "b"), (&["a", "b"], "h:c"), (&["a", "h:b"], "c")] {
-            assert!(matches!(started(sources, destination), Err(SshError::NoSuchCommand { .. })));
+            assert!(matches!(started(sources, destination).await, Err(SshError::NoSuchCommand { .. })));
         }
-        assert!(started(&["h:a"], "g:b").unwrap().is_none());
-        assert!(matches!(started(&["h:a", "http://x/"], "b"), Err(SshError::Address { .. })));
+        assert!(started(&["h:a"], "g:b").await.unwrap().is_none());
+        assert!(matches!(started(&["h:a", "http://x/"], "b").await, Err(SshError::Address { .. })));
     }
 }

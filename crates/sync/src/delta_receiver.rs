@@ -3,20 +3,16 @@
 //!
 //! Nothing here proves anything: the caller hashes the whole.
 
-use std::sync::Arc;
-
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{NextSignature, Requester, RequesterAction, RequesterEnd};
 use towpath_protocol::packing;
 use towpath_reuse::delta::patches;
 
-use super::file::{CopyFile, DeltaBase};
+use super::file::DeltaBase;
 
 /// See the head of this module.
 pub struct DeltaReceiver {
-    /// Which file.
-    pub file: Arc<CopyFile>,
-    /// What it is called.
+    /// What the file is called.
     pub oid: Oid,
     /// Its older version.
     pub base: DeltaBase,
@@ -24,7 +20,7 @@ pub struct DeltaReceiver {
     pub requester: Requester,
     /// There is room for parts.
     pub is_open: bool,
-    /// It could not be written, and has ended.
+    /// The file could not be written, and has ended.
     pub is_failed: bool,
 }
 
@@ -38,26 +34,25 @@ pub struct MadePart {
     pub came: u64,
 }
 
-/// Where an exchange stands, once all that can be done is done.
-pub enum Standing {
+/// What is to be done for an exchange, once all that can be done here is done.
+pub enum ExchangeStep {
     /// More is to come.
-    Waits,
-    /// A message is to be sent before it goes on.
-    Sends(NextSignature),
+    Wait,
+    /// A message is to be sent.
+    Send(NextSignature),
+    /// A part is to be written.
+    Write(MadePart),
     /// It is over.
-    Over(RequesterEnd),
-    /// The file could not be written, and has ended.
-    Failed,
+    End(RequesterEnd),
 }
 
 impl DeltaReceiver {
-    /// Does the work of the requester; `write` takes parts, and returns false if the file has ended.
-    pub fn work(&mut self, mut write: impl FnMut(&CopyFile, &Oid, &MadePart, &mut bool) -> bool) -> Standing {
+    /// Does the work of the requester, up to what others have to do.
+    pub fn next(&mut self) -> ExchangeStep {
         loop {
             match self.requester.poll() {
-                RequesterAction::Wait => return Standing::Waits,
-                RequesterAction::End(_) if self.is_failed => return Standing::Failed,
-                RequesterAction::End(end) => return Standing::Over(end),
+                RequesterAction::Wait => return ExchangeStep::Wait,
+                RequesterAction::End(end) => return ExchangeStep::End(end),
                 RequesterAction::Read(range) => {
                     let bytes = self.base.read(range);
                     self.requester.read(bytes);
@@ -70,13 +65,9 @@ impl DeltaReceiver {
                     let part = patches::apply(patch, base, len);
                     self.requester.patched(part);
                 }
-                RequesterAction::Send(signature) => return Standing::Sends(signature),
+                RequesterAction::Send(signature) => return ExchangeStep::Send(signature),
                 RequesterAction::Write { offset, bytes, came } => {
-                    let part = MadePart { offset, content: bytes, came };
-                    if !write(&self.file, &self.oid, &part, &mut self.is_open) {
-                        self.is_failed = true;
-                        self.requester.abandon();
-                    }
+                    return ExchangeStep::Write(MadePart { offset, content: bytes, came });
                 }
             }
         }
@@ -86,6 +77,7 @@ impl DeltaReceiver {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::sync::Arc;
     use std::time::Duration;
 
     use towpath_content::delta::exchange::{Base, DeltaRun, Request, SignedParts};
@@ -94,7 +86,6 @@ mod tests {
     use towpath_transfer::offer::{EntryBody, EntryQuery, EntryWant};
 
     use super::super::entry_sink::{Came, TestSink};
-    use super::super::file::tests::file_of;
     use super::super::sender_role::tests::sender_of;
     use super::*;
 
@@ -130,12 +121,10 @@ mod tests {
         let first = &old[..parts.base(0).unwrap().end as usize];
         sign(NextSignature::Signed(parts.sign(0, first, true).unwrap()));
 
-        let file = file_of(&home.path().join("receiver"), ENTRY, new.len() as u64);
         let requester = Requester::new(&request, old.len() as u64);
         let base = DeltaBase::new(File::open(base).unwrap(), old.len() as u64, None);
-        let is_open = false;
         let mut receiver =
-            DeltaReceiver { file, oid: Oid::of(new), base, requester, is_open, is_failed: false };
+            DeltaReceiver { oid: Oid::of(new), base, requester, is_open: false, is_failed: false };
         let (mut made, mut came) = (vec![0; new.len()], 0);
         let end = loop {
             match tokio::time::timeout(LIMIT, inbox.recv()).await.unwrap().unwrap() {
@@ -149,16 +138,17 @@ mod tests {
                     receiver.requester.recv_reply(reply, content.size).unwrap();
                 }
             }
-            let mut write = |_: &CopyFile, _: &Oid, part: &MadePart, _: &mut bool| {
-                made[part.offset as usize..][..part.content.len()].copy_from_slice(&part.content);
-                true
+            let end = loop {
+                match receiver.next() {
+                    ExchangeStep::Wait => break None,
+                    ExchangeStep::Send(signature) => sign(signature),
+                    ExchangeStep::Write(MadePart { offset, content, .. }) => {
+                        made[offset as usize..][..content.len()].copy_from_slice(&content);
+                    }
+                    ExchangeStep::End(end) => break Some(end),
+                }
             };
-            let mut standing = receiver.work(&mut write);
-            while let Standing::Sends(signature) = standing {
-                sign(signature);
-                standing = receiver.work(&mut write);
-            }
-            if let Standing::Over(end) = standing {
+            if let Some(end) = end {
                 break end;
             }
         };

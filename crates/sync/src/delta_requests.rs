@@ -2,16 +2,13 @@
 //!
 //! Nothing here proves anything: a file whose hash is not its name is fetched like any other.
 
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use rayon::prelude::*;
-use tokio::runtime::Handle;
 use towpath_content::Oid;
 
 use super::file::CopyFile;
+use super::network_look::NetworkLook;
 use towpath_content::delta::exchange::{
     Base, MAX_OUTLINES, NextSignature, PatchParts, Request, Requester, SignedParts, parts,
 };
@@ -22,24 +19,28 @@ use towpath_reuse::policy::table::MISSES;
 /// Bytes of signatures on their way, of files that were not answered; further ones are asked for as they are.
 const MOST_SIGNED: u64 = 8 << 20;
 
-/// What is known of the network at the moment.
-pub type Look = Box<dyn Fn() -> Network + Send + Sync>;
-/// Completes when something is.
-pub type Known = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// See the head of this module.
 pub struct DeltaRequests {
-    look: Look,
-    /// Until something is known of the network: completes then; and how long that was waited for.
-    unknown: Mutex<Option<(Known, Duration)>>,
-    runtime: Handle,
+    network: NetworkLook,
+    account: Arc<DeltaAccount>,
+}
+
+/// What came of requests so far.
+#[derive(Default)]
+struct DeltaAccount {
+    counts: Mutex<DeltaCounts>,
+}
+
+#[derive(Default, Clone, Copy)]
+struct DeltaCounts {
     /// Bytes of signatures of files that were not answered.
-    outstanding: Arc<AtomicU64>,
+    outstanding: u64,
     /// How often the sender had a base that was named, and how often not.
-    hits: AtomicU64,
-    misses: AtomicU64,
-    files: AtomicU64,
-    saved: AtomicU64,
+    hits: u64,
+    misses: u64,
+    /// Files that were made of older versions, and bytes that did not have to come.
+    files: u64,
+    saved: u64,
 }
 
 /// Base in a request.
@@ -56,66 +57,50 @@ pub struct DescribedBase {
 /// Bytes of signatures that are on their way, until it is dropped.
 struct SignedBytes {
     bytes: u64,
-    outstanding: Arc<AtomicU64>,
+    account: Arc<DeltaAccount>,
 }
 
-impl SignedBytes {
-    fn new(bytes: u64, outstanding: &Arc<AtomicU64>) -> Self {
-        outstanding.fetch_add(bytes, Ordering::Relaxed);
-        Self { bytes, outstanding: Arc::clone(outstanding) }
+impl DeltaAccount {
+    fn counts(&self) -> DeltaCounts {
+        *lock(&self.counts)
+    }
+
+    fn count(&self, count: impl FnOnce(&mut DeltaCounts)) {
+        count(&mut lock(&self.counts));
+    }
+
+    fn sign(self: &Arc<Self>, bytes: u64) -> SignedBytes {
+        self.count(|counts| counts.outstanding += bytes);
+        SignedBytes { bytes, account: Arc::clone(self) }
     }
 }
 
 impl Drop for SignedBytes {
     fn drop(&mut self) {
-        self.outstanding.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.account.count(|counts| counts.outstanding -= self.bytes);
     }
 }
 
 impl DeltaRequests {
-    /// `look` tells of the network, once `known` completes. Must be made within a runtime.
-    pub fn new(look: Look, known: Known) -> Self {
-        Self {
-            look,
-            unknown: Mutex::new(Some((known, Duration::ZERO))),
-            runtime: Handle::current(),
-            outstanding: Arc::default(),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            files: AtomicU64::new(0),
-            saved: AtomicU64::new(0),
-        }
+    /// Asks as `network` makes it worth.
+    pub fn new(network: NetworkLook) -> Self {
+        Self { network, account: Arc::default() }
     }
 
-    /// The network. The first time this waits a little for somebody to know it. Blocks.
-    pub fn network(&self) -> Network {
-        self.network_for(0)
-    }
-
-    /// The same, if that could save so many bytes.
+    /// The network, if to know it could save so many bytes. The first time this waits a little for somebody to know it. Blocks.
     pub fn network_for(&self, bytes: u64) -> Network {
-        let wait_limit = Network::first_wait(bytes);
-        let mut unknown = lock(&self.unknown);
-        if let Some((known, waited)) = &mut *unknown {
-            let rest = wait_limit.saturating_sub(std::mem::replace(waited, wait_limit.max(*waited)));
-            let is_known = async { tokio::time::timeout(rest, known).await.is_ok() };
-            if self.runtime.block_on(is_known) {
-                *unknown = None;
-            }
-        }
-        drop(unknown);
-        (self.look)()
+        self.network.network_for(bytes)
     }
 
     /// How hard answers should be packed; 0: not. `is_asked`: the person wants it in any case.
     pub fn pack_level(&self, is_asked: bool) -> u32 {
-        let level = self.network().pack_level().unwrap_or(0).unsigned_abs();
+        let level = self.network_for(0).pack_level().unwrap_or(0).unsigned_abs();
         level.max(is_asked.into())
     }
 
     /// Whether deltas of what is signed next may come in steps.
     pub fn likes_steps(&self) -> bool {
-        self.network().likes_outlines()
+        self.network_for(0).likes_outlines()
     }
 
     /// Requests that name or sign what lies in the place of files that are about to be asked for, one for each where that pays;
@@ -130,16 +115,15 @@ impl DeltaRequests {
         }
         let old_bytes = files.iter().filter_map(|file| file.base().size()).fold(0, u64::saturating_add);
         let network = self.network_for(old_bytes);
-        let (hits, misses) = (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed));
-        let may_name = !must_sign && misses < MISSES + hits;
-        let is_idle = self.outstanding.load(Ordering::Relaxed) == 0;
+        let DeltaCounts { outstanding, hits, misses, .. } = self.account.counts();
+        let (may_name, is_idle) = (!must_sign && misses < MISSES + hits, outstanding == 0);
         let describe = |file: &&Arc<CopyFile>| {
             let old = file.base().size().filter(|old| network.likes_name(*old, file.wanted().size))?;
-            if self.outstanding.load(Ordering::Relaxed) > MOST_SIGNED {
+            if self.account.counts().outstanding > MOST_SIGNED {
                 return None;
             }
             let (base, bytes) = describe(file, old, &network, may_name)?;
-            Some((old, base, SignedBytes::new(bytes, &self.outstanding)))
+            Some((old, base, self.account.sign(bytes)))
         };
         let described: Vec<_> = files.par_iter().with_max_len(4).map(describe).collect();
         let is_in_parts = |(_, base, _): &&(u64, Base, SignedBytes)| base.ahead() > 0;
@@ -159,8 +143,7 @@ impl DeltaRequests {
 
     /// Whether the sender had a base that was named.
     pub fn named(&self, is_hit: bool) {
-        let count = if is_hit { &self.hits } else { &self.misses };
-        count.fetch_add(1, Ordering::Relaxed);
+        self.account.count(|counts| *if is_hit { &mut counts.hits } else { &mut counts.misses } += 1);
     }
 
     /// The signatures that follow an ask for a file at once, one after the other: the first one is on its way while the second
@@ -180,17 +163,18 @@ impl DeltaRequests {
 
     /// A file was made of its older version.
     pub fn made(&self) {
-        self.files.fetch_add(1, Ordering::Relaxed);
+        self.account.count(|counts| counts.files += 1);
     }
 
     /// So many bytes did not have to come.
     pub fn saved(&self, bytes: u64) {
-        self.saved.fetch_add(bytes, Ordering::Relaxed);
+        self.account.count(|counts| counts.saved += bytes);
     }
 
     /// How many files were made so, and how many bytes did not have to come.
-    pub fn account(&self) -> (u64, u64) {
-        (self.files.load(Ordering::Relaxed), self.saved.load(Ordering::Relaxed))
+    pub fn made_of_older(&self) -> (u64, u64) {
+        let DeltaCounts { files, saved, .. } = self.account.counts();
+        (files, saved)
     }
 }
 
@@ -232,55 +216,4 @@ fn sign_part(file: &CopyFile, count: u64, index: u64, in_steps: bool) -> Option<
     let base = file.base().open()?;
     let parts = SignedParts::new(base.size(), file.wanted().size, count)?;
     parts.sign(index, &base.read(parts.base(index)?)?, in_steps)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::pending;
-    use std::sync::atomic::AtomicBool;
-
-    use tokio::sync::oneshot;
-    use tokio::time::{Instant, sleep};
-    use towpath_reuse::policy::table::{FIRST_WAIT as WAIT_LIMIT, MOST_FIRST_WAIT as MAX_WAIT_LIMIT};
-
-    use super::*;
-
-    const SLOW: Network = Network { rate: 2e5, round_trip: Duration::from_millis(40) };
-
-    /// What is known of a network `for_bytes`, if a connection that tells of it stands once `standing` is over.
-    async fn known(standing: impl Future<Output = ()> + Send + 'static, for_bytes: u64) -> Network {
-        let stands = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&stands);
-        let look = move || if seen.load(Ordering::Relaxed) { SLOW } else { Network::default() };
-        let known = async move {
-            standing.await;
-            stands.store(true, Ordering::Relaxed);
-        };
-        let requests = DeltaRequests::new(Box::new(look), Box::pin(known));
-        let (told, known) = oneshot::channel();
-        // No thread of the runtime: its time stands still while those work.
-        std::thread::spawn(move || {
-            // Somebody asks for little first.
-            requests.network();
-            told.send(requests.network_for(for_bytes)).unwrap();
-        });
-        known.await.unwrap()
-    }
-
-    /// A connection over 40 ms took 120, and 50 MB of which half was there came without a delta of that.
-    #[tokio::test(start_paused = true)]
-    async fn large_files_wait_longer_for_a_connection_that_tells_of_the_network() {
-        assert_eq!(known(sleep(Duration::from_millis(150)), 50_000_000).await, SLOW);
-        let started = Instant::now();
-        assert_eq!(known(pending(), 100_000).await, Network::default());
-        let waited = started.elapsed();
-        assert!(waited >= WAIT_LIMIT && waited < MAX_WAIT_LIMIT, "{waited:?}");
-        let started = Instant::now();
-        assert_eq!(known(pending(), u64::MAX).await, Network::default());
-        let waited = started.elapsed();
-        assert!(
-            waited >= MAX_WAIT_LIMIT && waited < MAX_WAIT_LIMIT + Duration::from_millis(10),
-            "{waited:?}"
-        );
-    }
 }

@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use tokio::runtime::Handle;
@@ -16,7 +15,7 @@ use towpath_files::{FileError, RelPath, Selection};
 use towpath_protocol::processors::Processors;
 use towpath_targets::base_file::BaseFile;
 use towpath_targets::descriptor::{DescriptorEnd, follow};
-use towpath_targets::file_target::{FileTarget, TargetFile};
+use towpath_targets::file_target::TargetFile;
 use towpath_targets::spool::SpoolReader;
 use towpath_transfer::SourceId;
 use towpath_transfer::session::OnDone;
@@ -24,6 +23,7 @@ use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome, Session};
 
 use crate::endpoint::{StopOnDrop, blocking, receiving};
+use crate::errands::Errands;
 use crate::error::CopyError;
 use crate::events::{Events, events, failed};
 use crate::file::CopyFile;
@@ -95,7 +95,7 @@ pub async fn copy_described(
     });
     let walked = walked.await;
     let selection = receiving.check().and(walked)?;
-    let mut summary = receiving.summary();
+    let mut summary = receiving.account.summary();
     drop((stop, receiving));
     let tally = tally.await.unwrap_or_default();
     (summary.failed, summary.vanished, summary.skipped) = (tally.failed, tally.vanished, tally.skipped);
@@ -213,15 +213,21 @@ struct DescribedFile {
 struct DescribedSupplier {
     receiving: Weak<Receiving>,
     session: Weak<Session>,
-    runtime: Handle,
+    /// Requests on their way to it.
+    errands: Errands,
     processors: Processors,
-    next: Mutex<Option<NamedContent>>,
-    /// Files to be asked for together.
-    wanted: Mutex<Vec<DescribedFile>>,
     found_files: Option<Arc<FoundFiles>>,
+    state: Mutex<DescribedState>,
+}
+
+#[derive(Default)]
+struct DescribedState {
+    next: Option<NamedContent>,
+    /// Files to be asked for together.
+    wanted: Vec<DescribedFile>,
     /// Files that were brought and have no result yet.
-    under_way: Mutex<HashSet<u64>>,
-    has_failed: AtomicBool,
+    under_way: HashSet<u64>,
+    has_failed: bool,
 }
 
 impl DescribedSupplier {
@@ -235,18 +241,15 @@ impl DescribedSupplier {
         Arc::new(Self {
             receiving: Arc::downgrade(receiving),
             session: Arc::downgrade(session),
-            runtime: Handle::current(),
+            errands: Errands::start(&Handle::current()),
             processors: processors.clone(),
-            next: Mutex::default(),
-            wanted: Mutex::default(),
             found_files,
-            under_way: Mutex::default(),
-            has_failed: AtomicBool::new(false),
+            state: Mutex::default(),
         })
     }
 
     fn note(&self, content: NamedContent) {
-        *lock(&self.next) = Some(content);
+        lock(&self.state).next = Some(content);
     }
 
     /// Its bytes are at hand.
@@ -258,18 +261,11 @@ impl DescribedSupplier {
     }
 
     fn ask(&self, file: Arc<CopyFile>, oid: Oid, block: Option<u64>) -> Result<(), CopyError> {
-        let group = Group {
-            path: file.wanted().shown.clone(),
-            size: Some(file.size()),
-            modified: Some(file.wanted().metadata.modified),
-            destination: file.destination(),
-            coverage: block.map(|block| Coverage { block }),
-            older: None,
-        };
+        let group = Group { coverage: block.map(|block| Coverage { block }), ..file.group() };
         let count = {
-            let mut wanted = lock(&self.wanted);
-            wanted.push(DescribedFile { file, oid, group });
-            wanted.len()
+            let mut state = lock(&self.state);
+            state.wanted.push(DescribedFile { file, oid, group });
+            state.wanted.len()
         };
         if count >= TOGETHER { self.push() } else { Ok(()) }
     }
@@ -277,8 +273,7 @@ impl DescribedSupplier {
     /// The request for a file; `is_same`: it is told what proved right of a file that was found, and taken for the same or not.
     fn request(&self, wanted: DescribedFile, is_same: Option<bool>) -> (ObjectRequest, OnDone) {
         let DescribedFile { file, oid, group } = wanted;
-        let (size, target) = (Some(file.size()), FileTarget::of(&file));
-        let request = ObjectRequest { oid, size, group: Arc::new(group), target, recipe: None };
+        let request = file.request(oid, group);
         let (receiving, found_files) = (Weak::clone(&self.receiving), self.found_files.clone());
         let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
             if let Some((is_same, found_files)) = is_same.zip(found_files) {
@@ -334,17 +329,16 @@ fn give_up(file: &CopyFile, error: &FetchError, receiving: Option<&Receiving>) {
 
 impl Settling for DescribedSupplier {
     fn settled(&self, entry: u64, result: FileResult) {
-        let was_brought = lock(&self.under_way).remove(&entry);
-        if was_brought && matches!(result, FileResult::Dropped | FileResult::Lost) {
-            self.has_failed.store(true, Ordering::Relaxed);
-        }
+        let mut state = lock(&self.state);
+        let was_brought = state.under_way.remove(&entry);
+        state.has_failed |= was_brought && matches!(result, FileResult::Dropped | FileResult::Lost);
     }
 }
 
 impl Supplier for DescribedSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
         let entry = file.wanted().entry;
-        let next = lock(&self.next).take().filter(|next| next.entry == entry);
+        let next = lock(&self.state).next.take().filter(|next| next.entry == entry);
         let Some(NamedContent { oid, block, content, .. }) = next else {
             file.drop_it();
             return Ok(());
@@ -352,7 +346,7 @@ impl Supplier for DescribedSupplier {
         if !file.is_to_come(&oid) {
             return Ok(());
         }
-        lock(&self.under_way).insert(entry);
+        lock(&self.state).under_way.insert(entry);
         match file.size() == 0 || !content.is_empty() {
             true => self.take(&file, &oid, &content),
             false => self.ask(file, oid, block)?,
@@ -373,11 +367,11 @@ impl Supplier for DescribedSupplier {
     }
 
     fn is_complete(&self) -> bool {
-        !self.has_failed.load(Ordering::Relaxed)
+        !lock(&self.state).has_failed
     }
 
     fn push(&self) -> Result<(), CopyError> {
-        let wanted = std::mem::take(&mut *lock(&self.wanted));
+        let wanted = std::mem::take(&mut lock(&self.state).wanted);
         if wanted.is_empty() {
             return Ok(());
         }
@@ -385,10 +379,13 @@ impl Supplier for DescribedSupplier {
             Some(found_files) => self.after_looking(found_files, wanted),
             None => wanted.into_iter().map(|wanted| self.request(wanted, None)).collect(),
         };
-        match self.session.upgrade() {
-            Some(session) => self.runtime.block_on(session.submit_all(requests)),
-            None => requests.into_iter().for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled))),
-        }
-        Ok(())
+        let session = Weak::clone(&self.session);
+        self.errands.hand(async move {
+            match session.upgrade() {
+                Some(session) => session.submit_all(requests).await,
+                None => requests.into_iter().for_each(|(_, on_done)| on_done(Err(FetchError::Cancelled))),
+            }
+            Ok(())
+        })
     }
 }

@@ -89,15 +89,15 @@ pub async fn show_progress(receiving: Arc<Receiving>, progress: Option<(Progress
     let mut ticks = tokio::time::interval(PROGRESS_EVERY);
     loop {
         ticks.tick().await;
-        let summary = receiving.summary();
+        let (summary, done) = (receiving.account.summary(), receiving.account.done());
         let (snapshot, other) = match &progress {
             Some((progress, other)) => (progress.snapshot(), &**other),
             None => Default::default(),
         };
         events.progress(CopyEvent::Progress {
-            done: snapshot.done.max(receiving.bytes_done()),
-            expected: receiving.bytes_requested().max(snapshot.expected),
-            files_done: snapshot.objects.max(receiving.files_done()),
+            done: snapshot.done.max(done.bytes),
+            expected: done.bytes_requested.max(snapshot.expected),
+            files_done: snapshot.objects.max(done.files),
             files_seen: summary.seen.total(),
             sources: sources(&snapshot, other),
             trouble: snapshot.last_error,

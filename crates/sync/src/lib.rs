@@ -36,6 +36,7 @@
 //! | `receiving`, `wanted` | state that its parts share; a file that is requested |
 //! | `file`, `file_permits` | one file on its way, what it is drawn from, and how many there are at once |
 //! | `delta_requests`, `delta_receiver` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
+//! | `network_look` | what is known of the network |
 //! | `supply`, `local`, `remote` | suppliers of files |
 //! | `records` | lists on disk |
 //! | `given` | a supplier for tests and fuzz targets |
@@ -52,6 +53,7 @@ mod entry_sink;
 mod file;
 mod file_permits;
 mod finish;
+mod first_files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -63,6 +65,7 @@ mod local;
 mod local_copy;
 mod merge;
 mod naming;
+mod network_look;
 mod notes;
 mod receiver_role;
 mod receiving;
@@ -83,7 +86,7 @@ mod wanted;
 mod watching;
 
 pub use towpath_sync_messages::error;
-use towpath_sync_messages::{events, file_result, message, threads};
+use towpath_sync_messages::{errands, events, file_result, message, threads};
 use towpath_sync_sender::{answering, listed, offers, removal, sender, sent, source};
 
 pub use described::{DescribedSource, DescribedTree, copy_described};

@@ -155,7 +155,7 @@ fn rename(file: &CopyFile) -> bool {
     let renamed = || {
         let source = file.wanted().located.as_ref()?.open().ok()?;
         let seen = Stamp::of(&source).ok()?;
-        file.learn(seen.size, seen.modified);
+        file.learn(seen.size, seen.modified, false);
         file.old_names().take(&source, &seen).ok()
     };
     renamed() == Some(true)
@@ -226,7 +226,7 @@ fn begin(file: &CopyFile, located: &Located, processors: &Processors) -> Result<
 fn once(file: &CopyFile, located: &Located, processors: &Processors) -> Result<(), FileError> {
     let source = located.open()?;
     let seen = Stamp::of(&source).map_err(|error| FileError::new("open", &located.whole_path(), error))?;
-    file.learn(seen.size, seen.modified);
+    file.learn(seen.size, seen.modified, false);
     if let Err(outcome) = inspect(file, &source, located, processors)? {
         file.ended(&FetchError::Ended(outcome));
         return Ok(());

@@ -73,7 +73,7 @@ pub async fn copy_locally(
     let result = working.await;
     drop(reporting);
     result.and(receiving.check())?;
-    Ok(receiving.summary())
+    Ok(receiving.account.summary())
 }
 
 /// A directory can't be copied into itself. Returns the directory that the copy goes to if it lies

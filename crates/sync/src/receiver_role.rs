@@ -24,9 +24,11 @@ use towpath_transfer::offer::OfferSource;
 use towpath_transfer::progress::Snapshot;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
-use super::delta_requests::{DeltaRequests, Known, Look};
+use super::delta_requests::DeltaRequests;
 use super::endpoint::{Endpoint, StopOnDrop, joined, receiving, show_progress, sources};
+use super::first_files::FirstFiles;
 use super::merge::{Destined, Merge};
+use super::network_look::{Known, Look, NetworkLook};
 use super::remote::RemoteSupplier;
 use super::search;
 use super::threads;
@@ -59,10 +61,11 @@ pub async fn receive(
     let Tree { root, adaptive, .. } = plugins(endpoint, &destined.path, Arc::clone(&takeover));
     let (session, _hints) = session(endpoint, root, Arc::clone(&takeover) as Arc<dyn OfferSource>);
     let session = Arc::new(session);
-    let look = look(&takeover, adaptive.as_ref(), options.limit_rate as f64);
-    let delta_requests = DeltaRequests::new(look, known_once(endpoint, race.as_ref()));
+    let first = Arc::new(FirstFiles::new(!options.whole_file));
+    let look = look(&takeover, adaptive.as_ref(), (options.limit_rate as f64, Arc::clone(&first)));
+    let network = NetworkLook::new(look, known_once(endpoint, race.as_ref()));
     let (tree, telling) = TreeLink::start(endpoint.control.clone());
-    let supplier = supplier(endpoint, &tree, &session, delta_requests, &destined.path);
+    let supplier = supplier(endpoint, &tree, &session, (DeltaRequests::new(network), first), &destined.path);
     let _end = EndOnDrop(Arc::clone(&supplier));
     let merge = Merge::new(&receiving, Some(Arc::clone(&supplier) as _), destined)?;
     let progress = session.progress();
@@ -86,7 +89,7 @@ pub async fn receive(
     tracing::info!(way = takeover.active(), "data came");
     // An error that makes going on useless explains why the rest failed.
     receiving.check().and(result).inspect_err(|error| receiving.stop(error.clone()))?;
-    let mut summary = receiving.summary();
+    let mut summary = receiving.account.summary();
     add_sources(&mut summary, &progress.snapshot(), &endpoint.other);
     summary.search = adaptive.map(|adaptive| search::searched(&adaptive.account()));
     let (changed, saved) = supplier.made_of_older();
@@ -124,7 +127,7 @@ fn supplier(
     endpoint: &Endpoint,
     tree: &Arc<TreeLink>,
     session: &Arc<Session>,
-    delta_requests: DeltaRequests,
+    asking: (DeltaRequests, Arc<FirstFiles>),
     destination: &Path,
 ) -> Arc<RemoteSupplier> {
     let (options, processors) = (&endpoint.options, &endpoint.host.processors);
@@ -134,7 +137,7 @@ fn supplier(
     let scope = if is_wanted { search::scope(options, destination) } else { None };
     let beyond_destination = endpoint.host.bases_beyond;
     let candidates = CandidateSearch::new(scope.map(|scope| Scope { beyond_destination, ..scope }));
-    RemoteSupplier::new(tree, session, compress, delta_requests, candidates, processors)
+    RemoteSupplier::new(tree, session, compress, asking, candidates, processors)
 }
 
 /// Adds the sources of bytes, as far as the session brought them.
@@ -224,13 +227,19 @@ fn known_once(endpoint: &Endpoint, race: Option<&Race>) -> Known {
     })
 }
 
-/// State of the network at any moment; at first, the person's `limit` to its rate if there is one.
-fn look(takeover: &Arc<Takeover>, adaptive: Option<&Arc<Adaptive>>, limit: f64) -> Look {
+/// State of the network at any moment; at first, the person's limit to its rate if there is one, else what the first files
+/// show.
+fn look(
+    takeover: &Arc<Takeover>,
+    adaptive: Option<&Arc<Adaptive>>,
+    (limit, first): (f64, Arc<FirstFiles>),
+) -> Look {
     let (takeover, adaptive) = (Arc::clone(takeover), adaptive.map(Arc::clone));
     Box::new(move || {
         let path = takeover.path();
         let unsearched = || Network::measured(0.0, &path);
-        adaptive.as_ref().map_or_else(unsearched, |adaptive| adaptive.network(&path)).or_limit(limit)
+        let measured = adaptive.as_ref().map_or_else(unsearched, |adaptive| adaptive.network(&path));
+        measured.or_limit(limit).or_limit(first.rate())
     })
 }
 

@@ -1,38 +1,30 @@
 //! Files that the walk asks for, and the wait for those that are under way.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::runtime::Handle;
 
 use crate::error::CopyError;
 use crate::file::CopyFile;
-use crate::file_permits::FilePermit;
+use crate::file_permits::{FileMoves, FilePermit};
 use crate::file_result::Settling;
 use crate::receiving::Receiving;
 use crate::supply::Supplier;
 use crate::wanted::Wanted;
-
-/// Interval of looks whether all files under way wait for their names.
-const LOOK: Duration = Duration::from_millis(20);
-/// Time that the last files' moves are waited for together.
-const MOVES: Duration = Duration::from_millis(1);
 
 /// Asks for files. For the merging thread: it blocks.
 pub struct FileRequests {
     receiving: Arc<Receiving>,
     /// Supplier of files; none, if none are wanted.
     supplier: Option<Arc<dyn Supplier>>,
-    runtime: Handle,
+    moves: FileMoves,
 }
 
 impl FileRequests {
-    /// Nothing was asked for. Must be made within a runtime.
+    /// Nothing was asked for.
     pub fn new(receiving: &Arc<Receiving>, supplier: Option<Arc<dyn Supplier>>) -> Self {
         if let Some(supplier) = &supplier {
             receiving.set_settling(Arc::clone(supplier) as Arc<dyn Settling>);
         }
-        Self { receiving: Arc::clone(receiving), supplier, runtime: Handle::current() }
+        Self { receiving: Arc::clone(receiving), supplier, moves: receiving.permits.moves() }
     }
 
     /// Asks for a file; waits while too many are under way.
@@ -48,10 +40,7 @@ impl FileRequests {
             Some(permit) => permit,
             None => {
                 supplier.push()?;
-                match self.runtime.block_on(self.next_permit(bytes)) {
-                    Some(permit) => permit,
-                    None => return receiving.check(),
-                }
+                self.next_permit(bytes)?
             }
         };
         let file = CopyFile::new(receiving, wanted, permit);
@@ -67,15 +56,14 @@ impl FileRequests {
 
     /// A permit for a file, once one is free. A batch that is full names its files; one that is not, and waits for what
     /// can't be asked for, is named as well.
-    async fn next_permit(&self, bytes: usize) -> Option<FilePermit> {
-        let receiving = &self.receiving;
-        let mut taking = std::pin::pin!(receiving.permits.take(bytes));
+    fn next_permit(&self, bytes: usize) -> Result<FilePermit, CopyError> {
         loop {
-            // Thousands move while this waits: being woken for each would cost more than looking now and then.
-            match tokio::time::timeout(LOOK, &mut taking).await {
-                Ok(permit) => return permit,
-                Err(_) => receiving.name_if_stuck(),
+            self.receiving.check()?;
+            if let Some(permit) = self.receiving.permits.try_take(bytes) {
+                return Ok(permit);
             }
+            self.moves.wait();
+            self.receiving.name_if_stuck();
         }
     }
 
@@ -121,11 +109,7 @@ impl FileRequests {
         while receiving.permits.taken() > waiting {
             receiving.check()?;
             receiving.name_if_stuck();
-            // Thousands move at once: being woken for each costs more than waiting for some.
-            self.runtime.block_on(async {
-                receiving.permits.moved().await;
-                tokio::time::sleep(MOVES).await;
-            });
+            self.moves.wait();
         }
         receiving.check()
     }

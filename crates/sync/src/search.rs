@@ -13,6 +13,7 @@ use towpath_api::{SearchEffort, Searched, Seconds};
 use towpath_files::is_temporary_name;
 use towpath_reuse::adaptive::{Account, Bottleneck, Effort, Search};
 use towpath_reuse::disk_search::Scope;
+use towpath_store::DiskStore;
 
 use super::endpoint::Endpoint;
 
@@ -22,18 +23,17 @@ pub fn of(endpoint: &Endpoint, destination: &Path) -> Option<Search> {
     if options.no_search || options.whole_file {
         return None;
     }
-    let scope = scope(options, destination)?;
-    let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
-    let (store, effort) = (Arc::clone(&endpoint.host.store), effort(options.search_effort));
-    Some(Search { store, scope, leave_out, effort })
+    Some(within(&endpoint.host.store, scope(options, destination)?, options.search_effort))
 }
 
-/// Effort of the adaptive plugin's search.
-pub fn effort(asked: SearchEffort) -> Effort {
-    match asked {
+/// The search of a copy or a get within `scope`: both leave out the same and have the same budget, one for each transfer.
+pub fn within(store: &Arc<DiskStore>, scope: Scope, asked: SearchEffort) -> Search {
+    let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
+    let effort = match asked {
         SearchEffort::Some => Effort::Some,
         SearchEffort::All => Effort::All,
-    }
+    };
+    Search { store: Arc::clone(store), scope, leave_out, effort }
 }
 
 /// From the destination outwards; nothing if there is nowhere to begin.

@@ -3,11 +3,13 @@
 //! | module | story |
 //! |---|---|
 //! | [`message`] | the messages between the two sides |
+//! | [`errands`] | asynchronous work of threads that block |
 //! | [`error`] | errors of a copy |
 //! | [`events`] | events for the person |
 //! | [`file_result`] | the result of a file that was requested |
 //! | [`threads`] | the threads that block, and their end |
 
+pub mod errands;
 pub mod error;
 pub mod events;
 pub mod file_result;

@@ -23,4 +23,4 @@ pub mod sent;
 pub mod source;
 pub mod tree_sending;
 
-use towpath_sync_messages::{error, events, file_result, message, threads};
+use towpath_sync_messages::{errands, error, events, file_result, message, threads};

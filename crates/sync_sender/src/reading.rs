@@ -4,13 +4,11 @@
 use std::fs::File;
 use std::path::Path;
 
-use rustix::buffer::spare_capacity;
-use rustix::io::{Errno, pread};
 use towpath_content::delta::exchange::{Base, Reply, Request, SMALL};
 use towpath_content::tree::Time;
 use towpath_files::FileError;
 use towpath_protocol::offer::EntryTag;
-use towpath_store::{FileRecord, Stamp, Store, StoreError, hash_and_keep, hash_open_file};
+use towpath_store::{FileRecord, Hashed, Stamp, Store, StoreError, hash_and_keep};
 
 use super::exchange::Exchange;
 use super::source::Located;
@@ -34,13 +32,33 @@ pub struct Ask {
 }
 
 /// A file that was read.
-pub enum Read {
-    /// To know its name.
-    Hashed(FileRecord),
-    /// A little one, whose content goes with its name.
-    Whole(Stamp, Vec<u8>),
-    /// One that goes as what it has over what the receiver has, which begins with this reply.
-    Changed(FileRecord, Reply, Box<Exchange>),
+pub struct Read {
+    /// Its content's name, and what the index may be told.
+    pub record: FileRecord,
+    /// What goes of it.
+    pub body: ReadBody,
+}
+
+/// What goes of a file that was read.
+pub enum ReadBody {
+    /// Its name.
+    Named,
+    /// Its content too: a little one.
+    Whole(Vec<u8>),
+    /// What it has over what the receiver has, which begins with this reply.
+    Changed(Reply, Box<Exchange>),
+}
+
+impl Read {
+    fn new(path: &Path, hashed: Hashed, body: ReadBody) -> Self {
+        let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+        Self { record: FileRecord::new(dir, name, hashed), body }
+    }
+
+    /// What the index is told. Little files are read as fast as they are looked up there.
+    pub fn to_index(&self) -> Option<FileRecord> {
+        (!matches!(self.body, ReadBody::Whole(_))).then(|| self.record.clone())
+    }
 }
 
 /// Why a file could not be read.
@@ -77,16 +95,13 @@ impl UnreadFile {
 
 /// Reads a file that is asked for: a little one whole, else for its name.
 pub fn read(ask: &Ask) -> Result<Read, UnreadFile> {
-    let path = ask.located.whole_path();
-    let file = ask.located.open()?;
-    if ask.located.stamp.size <= ask.inline
-        && let Some((stamp, content)) = read_whole(&file, &path, ask.inline)?
-    {
-        return Ok(Read::Whole(stamp, content));
-    }
-    let hashed = hash_open_file(&file, &path)?;
-    let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
-    Ok(Read::Hashed(FileRecord::new(dir, name, hashed)))
+    read_open(&ask.located.open()?, &ask.located.whole_path(), ask.inline)
+}
+
+fn read_open(file: &File, path: &Path, inline: u64) -> Result<Read, UnreadFile> {
+    let (hashed, content) = hash_and_keep(file, path, inline)?;
+    let is_whole = hashed.stamp.size <= inline;
+    Ok(Read::new(path, hashed, if is_whole { ReadBody::Whole(content) } else { ReadBody::Named }))
 }
 
 /// Reads a file of which the receiver has an older version, for its name and what is replied. If that was named, it is looked for
@@ -101,40 +116,9 @@ pub fn read_changed(
     let file = ask.located.open()?;
     let kept = if matches!(request.base, Base::Named(_)) { 0 } else { SMALL };
     let (hashed, content) = hash_and_keep(&file, &path, kept)?;
-    let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
     let mut exchange = Exchange::new(request, &hashed.oid, hashed.stamp.size);
-    let record = FileRecord::new(dir, name, hashed);
     let reply = exchange.reply(&file, Some(content), store, level);
-    Ok(Read::Changed(record, reply, Box::new(exchange)))
-}
-
-/// All bytes of a file, as it was at one moment; none if it has grown beyond `limit`.
-fn read_whole(file: &File, path: &Path, limit: u64) -> Result<Option<(Stamp, Vec<u8>)>, FileError> {
-    let system = |error| FileError::new("read", path, error);
-    let before = Stamp::of(file).map_err(system)?;
-    if before.size > limit {
-        return Ok(None);
-    }
-    let content = read_to(file, before.size).map_err(|error| system(error.into()))?;
-    match content.len() as u64 == before.size && Stamp::of(file).map_err(system)? == before {
-        true => Ok(Some((before, content))),
-        false => Err(FileError::changed("read", path, "written to while it was read")),
-    }
-}
-
-/// The first `size` bytes of a file, and one more if it has more.
-fn read_to(file: &File, size: u64) -> Result<Vec<u8>, Errno> {
-    let most = usize::try_from(size).map_err(|_| Errno::FBIG)? + 1;
-    let mut content = Vec::with_capacity(most);
-    loop {
-        let at = content.len() as u64;
-        match pread(file, spare_capacity(&mut content), at) {
-            // Less than the one more is the end of the file.
-            Ok(read) if read == 0 || content.len() as u64 >= size => return Ok(content),
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
+    Ok(Read::new(&path, hashed, ReadBody::Changed(reply, Box::new(exchange))))
 }
 
 /// A file as it is after hashing: it may have changed since the scan saw it.
@@ -156,6 +140,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use towpath_content::Oid;
+
     use super::*;
 
     fn file_of(content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
@@ -169,9 +155,14 @@ mod tests {
     fn a_little_file_is_read_whole_as_it_was_at_one_moment() {
         let (_dir, path) = file_of(b"little");
         let file = File::open(&path).unwrap();
-        let (stamp, content) = read_whole(&file, &path, 100).unwrap().unwrap();
-        assert_eq!((content.as_slice(), stamp), (&b"little"[..], Stamp::of(&file).unwrap()));
-        assert!(read_whole(&file, &path, 5).unwrap().is_none(), "it has grown beyond the limit");
+        let Read { record, body: ReadBody::Whole(content) } = read_open(&file, &path, 6).unwrap() else {
+            panic!("it goes whole")
+        };
+        assert_eq!((content.as_slice(), record.stamp), (&b"little"[..], Stamp::of(&file).unwrap()));
+        assert_eq!(record.oid, Oid::of(b"little"));
+        let read = read_open(&file, &path, 5).unwrap();
+        assert!(matches!(read.body, ReadBody::Named), "it has grown beyond the limit");
+        assert_eq!(read.record.oid, Oid::of(b"little"));
     }
 
     /// It must not go out as something that it never was.
@@ -194,16 +185,16 @@ mod tests {
         // On a busy machine the two may take turns for long.
         while read < 2000 || (refused == 0 && read < 1_000_000) {
             read += 1;
-            match read_whole(&File::open(&path).unwrap(), &path, 64 << 10) {
-                Ok(Some((stamp, content))) => {
-                    assert_eq!(stamp.size, content.len() as u64);
+            match read_open(&File::open(&path).unwrap(), &path, 64 << 10) {
+                Ok(Read { record, body: ReadBody::Whole(content) }) => {
+                    assert_eq!(record.stamp.size, content.len() as u64);
                     // File times are coarse: what was changed within their grain can't be told.
                     assert!(content.iter().all(|byte| byte.is_ascii_lowercase()));
                 }
-                Ok(None) => panic!("it never has more bytes"),
+                Ok(_) => panic!("it never has more bytes"),
                 Err(error) => {
                     refused += 1;
-                    assert!(error.to_string().contains("written to while"), "{error}");
+                    assert!(error.to_string().contains("source changed"), "{error}");
                 }
             }
         }

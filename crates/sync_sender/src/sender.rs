@@ -13,6 +13,7 @@
 
 use std::sync::{Arc, Condvar, PoisonError};
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use towpath_api::copy::CopyOptions;
 use towpath_content::tree::Event;
@@ -28,11 +29,13 @@ use super::message::{Message, internal};
 use super::offers::Offers;
 use super::removal::Removal;
 use super::source::{Located, SourceStep, Sources};
+use crate::errands::Errands;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 
 /// The sender of one copy.
 pub struct Sender {
+    runtime: Handle,
     events: Events,
     remove_sources: bool,
     removal: Removal,
@@ -68,6 +71,7 @@ impl Sender {
         let rules = AnswerRules { is_limited: options.limit_rate > 0, is_inspected };
         let tree = Arc::new(SentTree::default());
         Arc::new(Self {
+            runtime: Handle::current(),
             removal: Removal::new(events.clone()),
             answering: Answering::new(Arc::clone(&tree), store, offers, control, events.clone(), rules),
             events,
@@ -88,9 +92,10 @@ impl Sender {
     /// Reads the sources and sends their entries; returns at the end of the tree, when the receiver may
     /// still be asking. Blocks.
     pub fn send_tree(&self, mut sources: Sources) -> Result<(), CopyError> {
+        let errands = Errands::start(&self.runtime);
         sources.read(&mut |step| {
             match step {
-                SourceStep::Walk(event, located) => return self.walk(&event, located),
+                SourceStep::Walk(event, located) => return self.walk(&event, located, &errands),
                 SourceStep::Closed => lock(&self.tree).closed(),
                 SourceStep::Failed { path, error, is_named } => {
                     lock(&self.tree).incomplete();
@@ -104,24 +109,25 @@ impl Sender {
         })?;
         self.removal.source_is_read();
         lock(&self.tree).finish()?;
-        self.send_parts()
+        self.send_parts(&errands)?;
+        errands.finish()
     }
 
     /// Waits while the receiver is far behind.
-    fn walk(&self, event: &Event, located: Option<Located>) -> Result<(), CopyError> {
+    fn walk(&self, event: &Event, located: Option<Located>, errands: &Errands) -> Result<(), CopyError> {
         let mut tree = lock(&self.tree);
         while !tree.has_room() {
             tree = self.moved.wait(tree).unwrap_or_else(PoisonError::into_inner);
         }
         tree.step(event, located)?;
         drop(tree);
-        self.send_parts()
+        self.send_parts(errands)
     }
 
-    fn send_parts(&self) -> Result<(), CopyError> {
+    fn send_parts(&self, errands: &Errands) -> Result<(), CopyError> {
         let next = || lock(&self.tree).poll();
         while let Some(part) = next() {
-            self.answering.send_part(part)?;
+            self.answering.send_part(part, errands)?;
         }
         Ok(())
     }

@@ -260,7 +260,7 @@ async fn check(rule: &SeamRule, make: &impl AsyncFn(Fixture) -> Subject) {
     let objects: Vec<_> = rule.sizes.iter().zip(1..).map(|(&len, seed)| pattern(len, seed)).collect();
     let subject = make(Fixture { objects: objects.clone() }).await;
     if let Some(ability) = rule.needs.filter(|ability| !subject.can(*ability)) {
-        println!("transfer conformance: passed over, as no plugin that {ability}: {}", rule.words);
+        eprintln!("transfer conformance: passed over, as no plugin that {ability}: {}", rule.words);
         return;
     }
     let check = (rule.check)(Bench { subject, objects });

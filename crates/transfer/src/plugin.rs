@@ -292,8 +292,8 @@ pub trait TransferPlugin: Send + Sync {
         }
     }
 
-    /// Tells which pieces of `oid` can be had, now and whenever that changes, until the receiver
-    /// is dropped. Each list is all of them. A plugin that cannot know says nothing and returns.
+    /// Tells which bytes of `oid` can be had, now and, beside those told before, whenever there are more, until the receiver
+    /// is dropped. A plugin that cannot know says nothing and returns.
     fn have<'a>(
         &'a self,
         oid: Oid,

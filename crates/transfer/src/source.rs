@@ -13,10 +13,10 @@ pub const PEER: &str = "peer";
 /// Name of a source within a transfer: its kind, the node that it is, if it is one, and the path by which its bytes come,
 /// where that tells sources apart. Cheap to clone. What is shown to people is its `Display`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SourceId(Arc<Named>);
+pub struct SourceId(Arc<SourceName>);
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Named {
+struct SourceName {
     kind: Box<str>,
     node: Option<NodeId>,
     path: Option<Box<str>>,
@@ -40,7 +40,7 @@ impl SourceId {
     }
 
     fn new(kind: &str, node: Option<NodeId>, path: Option<&str>) -> Self {
-        Self(Arc::new(Named { kind: kind.into(), node, path: path.map(Into::into) }))
+        Self(Arc::new(SourceName { kind: kind.into(), node, path: path.map(Into::into) }))
     }
 
     /// Kind of source.

@@ -1,4 +1,5 @@
 //! The real program with plugins from outside, chosen by name in its configuration.
+#![allow(clippy::unwrap_used)] // Clippy spares only functions marked as tests.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

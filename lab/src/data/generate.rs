@@ -140,7 +140,10 @@ pub fn files(root: &Path, kind: Files, count: u64, random: &mut Random) -> io::R
             fs::create_dir_all(dir)?;
         }
         let len = random.below(largest);
-        file(&path, len, random)?;
+        match kind == Files::Mixed && number % 2 == 1 {
+            true => text(&path, len, random)?,
+            false => file(&path, len, random)?,
+        }
     }
     Ok(())
 }
@@ -150,6 +153,7 @@ const fn shape(kind: Files) -> (u64, u64) {
     match kind {
         Files::Small => (100, 16 << 10),
         Files::Tiny => (1000, 4 << 10),
+        Files::Mixed => (100, 64 << 10),
     }
 }
 

@@ -60,6 +60,8 @@ pub enum Files {
     Small,
     /// Up to 4 KiB, a thousand in a directory.
     Tiny,
+    /// Up to 64 KiB, a hundred in a directory; every other one is of words, and zstd makes it half as large.
+    Mixed,
 }
 
 impl Files {
@@ -68,6 +70,7 @@ impl Files {
         match self {
             Self::Small => "small-files",
             Self::Tiny => "tiny-files",
+            Self::Mixed => "mixed-files",
         }
     }
 }
@@ -165,6 +168,7 @@ fn read(words: &[&str]) -> Option<Spec> {
         ["odd-tree"] => Spec::OddTree,
         ["small-files", count, ref rest @ ..] => tree(Files::Small, count, rest)?,
         ["tiny-files", count, ref rest @ ..] => tree(Files::Tiny, count, rest)?,
+        ["mixed-files", count, ref rest @ ..] => tree(Files::Mixed, count, rest)?,
         [name, version] => package(name, None, version, false),
         [name, version, "unpacked"] => package(name, None, version, true),
         [name, older, version] => package(name, Some(older), version, false),

@@ -31,8 +31,9 @@ pub use place::{Hosts, PlaceSide, ReceiverHost, SenderHost, Server, end_of};
 /// Every program, in the order of tables and plots.
 pub const ALL: &[&dyn Program] = &[
     &tow_copy::TowCopy { command: "cp" },
-    &tow_get::TowGet { from: tow_get::From::Share },
-    &tow_get::TowGet { from: tow_get::From::Daemon },
+    &tow_get::TowGet { from: tow_get::From::Share, updates: false },
+    &tow_get::TowGet { from: tow_get::From::Daemon, updates: false },
+    &tow_get::TowGet { from: tow_get::From::Daemon, updates: true },
     &tow_copy::TowCopy { command: "sync" },
     &rsync::Rsync { over: rsync::Over::Daemon },
     &rsync::Rsync { over: rsync::Over::Ssh },

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde::Deserialize;
 
 use super::place::{ReceiverHost, SenderHost, Server, end_of};
-use super::{Need, Program, ProgramError, ProgramSummary, prepare};
+use super::{Need, OldVersion, Program, ProgramError, ProgramSummary, prepare};
 
 /// Line that a daemon prints when it can be spoken to.
 const READY: &str = "local API at";
@@ -30,23 +30,33 @@ pub enum From {
     Daemon,
 }
 
-/// One of the two.
+/// One of them.
 pub struct TowGet {
     /// Server.
     pub from: From,
+    /// It brings up to date what lies at the destination.
+    pub updates: bool,
 }
 
 impl Program for TowGet {
     fn name(&self) -> &'static str {
-        if self.from == From::Share { "tow-get" } else { "tow-get-daemon" }
+        match (self.from, self.updates) {
+            (From::Share, _) => "tow-get",
+            (From::Daemon, false) => "tow-get-daemon",
+            (From::Daemon, true) => "tow-get-update",
+        }
     }
 
     fn about(&self) -> &'static str {
-        if self.from == From::Share {
-            "tow get from tow share"
-        } else {
-            "tow get from tow daemon, after tow put"
+        match (self.from, self.updates) {
+            (From::Share, _) => "tow get from tow share",
+            (From::Daemon, false) => "tow get from tow daemon, after tow put",
+            (From::Daemon, true) => "tow get --update from tow daemon, after tow put",
         }
+    }
+
+    fn older(&self) -> OldVersion {
+        if self.updates { OldVersion::Updated } else { OldVersion::Unused }
     }
 
     fn needs(&self) -> &'static [Need] {
@@ -76,6 +86,7 @@ impl Program for TowGet {
         let ticket = File::open(&ticket).map_err(|error| prepare("the ticket", error))?;
         let mut command = receiver.side.command(receiver.side.tow, "tow")?;
         command.args(["--json", "get", "-", "-o"]).arg(&receiver.destination).stdin(Stdio::from(ticket));
+        command.args(self.updates.then_some("--update"));
         Ok(command)
     }
 

@@ -307,7 +307,7 @@ fn answers_are_as_the_file_says() {
     let update = json!({ "ticket": both.json()["ticket"], "output": copy, "directory": "/", "preserve": preserve,
         "update": update });
     let told = checker.call("POST", "/v1/get", "/v1/get", Some(update)).with(200).events();
-    for event in ["item", "deleted"] {
+    for event in ["receiving", "item", "deleted"] {
         assert!(told.iter().any(|told| told["event"] == event), "{told:?}");
     }
     copies_and_indexes(&mut checker);

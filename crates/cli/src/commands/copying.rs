@@ -88,7 +88,7 @@ async fn work(context: &Context, copying: Copying) -> Result<CopySummary, ApiErr
     }
     let daemon = context.daemon().await.ok_or_else(no_daemon)?;
     let here = super::working_directory()?;
-    let handed = HandedCopy::new(&mut request, &here)?;
+    let handed = HandedCopy::new(&mut request, &here, &context.home).await?;
     let result = daemon.copy(request, events).await;
     handed.end(result, showing.await.unwrap_or_default()).await
 }

@@ -22,6 +22,8 @@ situations![
     a_large_file_is_shared_before_it_is_read,
     without_a_destination_it_comes_under_its_own_name,
     a_name_that_would_paint_the_terminal_is_shown_escaped,
+    a_terminal_is_told_what_comes_and_where_to_before_how_it_ended,
+    programs_are_told_what_comes_before_all_else,
     several_receivers_fetch_at_once,
 ];
 
@@ -197,6 +199,49 @@ fn a_name_that_would_paint_the_terminal_is_shown_escaped() {
     for talk in [first.err, second.err] {
         assert!(talk.contains("red") && !talk.contains(['\u{1b}', '\u{202e}']), "{talk:?}");
     }
+}
+
+fn a_terminal_is_told_what_comes_and_where_to_before_how_it_ended() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("notes"), 1, 700_000);
+    fs::create_dir(env.sender.path("photos")).unwrap();
+    file(&env.sender.path("photos/one"), 2, 700_000);
+    for (name, what) in [("notes", "notes (683.59 KiB)"), ("photos", "photos/")] {
+        let mut share = env.sender.share(name);
+        let words = ["get".to_owned(), share.ticket()];
+        let shown = env.receiver.tow(&words).at_terminal().end().with(0).err;
+        let path = env.receiver.path(name);
+        let begun = shown.find(&format!("tow: receiving {what} into {}", path.display()));
+        let ended = shown.find(&format!(" -> {}", path.display()));
+        assert!(begun.is_some() && begun < ended, "{shown:?}");
+        for daemon in [false, true] {
+            let _daemon = daemon.then(|| env.stranger.daemon());
+            let quiet = ["-q".to_owned()].into_iter().chain(words.clone());
+            assert_eq!(env.stranger.tow(quiet).at_terminal().end().with(0).err, "");
+            let _ = fs::remove_file(env.stranger.path(name));
+            let _ = fs::remove_dir_all(env.stranger.path(name));
+        }
+        let elsewhere = env.stranger.tow(&words).end().with(0);
+        assert!(!elsewhere.err.contains("receiving"), "a log needs no line more: {}", elsewhere.err);
+    }
+}
+
+fn programs_are_told_what_comes_before_all_else() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("notes"), 1, 700_000);
+    let mut share = env.sender.share("notes");
+    let ticket = share.ticket();
+    let told = |event: &serde_json::Value, name: &str| {
+        assert_eq!((&event["event"], &event["name"]), (&"receiving".into(), &"notes".into()));
+        assert_eq!((&event["kind"], &event["size"]), (&"file".into(), &700_000.into()));
+        assert_eq!(event["output"].as_str(), env.receiver.path(name).to_str());
+    };
+    let came = env.receiver.get(&ticket, "a").end().with(0).events();
+    told(&came[0], "a");
+    let again = env.receiver.get(&ticket, "a").end().with(0).events();
+    assert!(again.iter().all(|event| event["event"] != "receiving"), "it was there: {again:?}");
+    let _daemon = env.receiver.daemon();
+    told(&env.receiver.get(&ticket, "b").end().with(0).events()[0], "b");
 }
 
 fn several_receivers_fetch_at_once() {

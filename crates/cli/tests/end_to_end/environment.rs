@@ -6,14 +6,17 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::sleep;
+use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -128,7 +131,8 @@ impl Machine {
         command.args(program).args(&words).env_clear().env("TOW_HOME", &self.home).env("HOME", &self.home);
         command.current_dir(&self.folder).stdin(Stdio::null());
         let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        Call { command, out: output("out"), err: output("err"), shown: format!("tow {shown}") }
+        let (out, err) = (output("out"), output("err"));
+        Call { command, out, err, shown: format!("tow {shown}"), at_terminal: false }
     }
 
     /// Serves `path`, and may be waited for.
@@ -200,9 +204,16 @@ pub struct Call {
     out: PathBuf,
     err: PathBuf,
     shown: String,
+    at_terminal: bool,
 }
 
 impl Call {
+    /// Its standard error is a terminal.
+    pub const fn at_terminal(mut self) -> Self {
+        self.at_terminal = true;
+        self
+    }
+
     /// Gives it something to read.
     pub fn input(mut self, input: impl Into<Stdio>) -> Self {
         self.command.stdin(input);
@@ -236,9 +247,17 @@ impl Call {
 
     /// Starts it.
     pub fn start(mut self) -> Running {
-        self.command.stdout(File::create(&self.out).unwrap()).stderr(File::create(&self.err).unwrap());
+        let err = File::create(&self.err).unwrap();
+        let (err, terminal) = match self.at_terminal {
+            false => (Stdio::from(err), None),
+            true => {
+                let (end, terminal) = terminal(err);
+                (end.into(), Some(terminal))
+            }
+        };
+        self.command.stdout(File::create(&self.out).unwrap()).stderr(err);
         let child = self.command.spawn().unwrap();
-        Running { child, out: self.out, err: self.err, shown: self.shown }
+        Running { child, out: self.out, err: self.err, shown: self.shown, terminal }
     }
 
     /// Runs it to its end.
@@ -247,12 +266,28 @@ impl Call {
     }
 }
 
+/// The end of a new terminal that a program writes to, and who notes in `shown` what it would show, until all such ends
+/// are closed.
+fn terminal(mut shown: File) -> (OwnedFd, JoinHandle<()>) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    let terminal = openpt(flags).unwrap();
+    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let end = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    let noting = spawn(move || {
+        // The last end's close is told as an error.
+        let _ = std::io::copy(&mut File::from(terminal), &mut shown);
+    });
+    (end, noting)
+}
+
 /// A program that was started. Dropping it kills it.
 pub struct Running {
     child: Child,
     out: PathBuf,
     err: PathBuf,
     shown: String,
+    terminal: Option<JoinHandle<()>>,
 }
 
 impl Drop for Running {
@@ -367,6 +402,7 @@ impl Running {
             look(&self);
         }
         let status = self.child.wait().unwrap();
+        self.terminal.take().into_iter().for_each(|terminal| terminal.join().unwrap());
         Ended { status, out: self.output(), err: self.error_text(), shown: self.shown.clone() }
     }
 

@@ -40,6 +40,7 @@ situations![
     a_copy_searches_nothing_if_it_is_not_wanted,
     a_copy_searches_where_it_is_asked_and_explains,
     a_search_without_a_limit_is_not_limited,
+    gets_and_copies_search_in_vain_within_the_same_budget,
     odd_things_in_a_searched_directory_do_no_harm,
     a_file_that_changes_while_it_is_searched_does_no_harm,
     a_get_that_is_killed_while_it_searches_goes_on,
@@ -534,6 +535,22 @@ fn a_search_without_a_limit_is_not_limited() {
     copy("some", "dest/some").summary();
     assert_same_bytes(&source, &world.at("dest/some"));
     assert!(copy("much", "dest/much").with(2).text().contains("search-effort"));
+}
+
+fn gets_and_copies_search_in_vain_within_the_same_budget() {
+    let world = World::new();
+    let (_share, ticket) = world.share();
+    // Twice as much as may be looked at, one that is too large by itself, and nothing of it near.
+    File::create(world.at("dest/below/large")).unwrap().set_len(9 * SIZE).unwrap();
+    (0..16).for_each(|number| file(&world.at(&format!("dest/below/{number}.dat")), 500 + number, SIZE));
+    let got = world.got(&ticket, "--limit-rate 1M --reuse");
+    fs::remove_file(world.at("dest/new")).unwrap();
+    let route = Route::new(&world.here, Way::Pull);
+    let copied = copied(&route, "cp --via ssh --limit-rate 1M", &world.source(), "dest/new");
+    for summary in [got, copied] {
+        assert_eq!(summary.0["search"]["limited"], true, "{}", summary.0);
+        assert!(searched(&summary, "hashed") <= 8 * SIZE, "{}", summary.0);
+    }
 }
 
 fn odd_things_in_a_searched_directory_do_no_harm() {

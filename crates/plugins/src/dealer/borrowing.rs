@@ -4,7 +4,7 @@
 //! Never slower than the best alone: as long as the best of those that have everything could be asked for something that
 //! nobody is asked for, nothing is asked for twice.
 
-use super::event::SourceId;
+use super::event::SourceNumber;
 use super::runs::{ASKERS, DealtRun, RunId};
 use super::sources::DealtSource;
 use super::standing::SourceStanding;
@@ -24,11 +24,11 @@ pub struct BorrowedRun {
     /// The run.
     pub run: RunId,
     /// Who is given up for it.
-    pub instead_of: Option<SourceId>,
+    pub instead_of: Option<SourceNumber>,
 }
 
 /// The run that a source may borrow.
-pub fn borrow(state: &mut DealerState, id: SourceId, now: f64) -> Option<BorrowedRun> {
+pub fn borrow(state: &mut DealerState, id: SourceNumber, now: f64) -> Option<BorrowedRun> {
     let borrower = state.sources.get(id)?;
     if borrower.record.standing() != SourceStanding::Good || is_best_in_want(state, id) {
         return None;
@@ -50,7 +50,7 @@ pub fn borrow(state: &mut DealerState, id: SourceId, now: f64) -> Option<Borrowe
 }
 
 /// True if the best of those that have everything could be asked for something, and this is another one.
-fn is_best_in_want(state: &DealerState, id: SourceId) -> bool {
+fn is_best_in_want(state: &DealerState, id: SourceNumber) -> bool {
     let best = state.sources.best_complete().filter(|&best| best != id);
     let best = best.and_then(|best| state.sources.get(best));
     state.lots.has_waiting() && best.is_some_and(|best| best.has_room(1))
@@ -59,16 +59,16 @@ fn is_best_in_want(state: &DealerState, id: SourceId) -> bool {
 /// Who is given up, if it is worth it: nobody, unless two are asked already.
 fn worth(
     state: &DealerState,
-    (id, borrower): (SourceId, &DealtSource),
+    (id, borrower): (SourceNumber, &DealtSource),
     run: &DealtRun,
     now: f64,
-) -> Option<Option<SourceId>> {
+) -> Option<Option<SourceNumber>> {
     let is_for_it = borrower.has(&run.range()) && !run.not_at.contains(&id) && !run.is_asked_of(id);
-    if !is_for_it || (!borrower.facts.proves && state.runs.is_part(run)) || !borrower.has_room(run.bytes()) {
+    if !is_for_it || !borrower.has_room(run.bytes()) {
         return None;
     }
     let here = borrower.time_for(now, run.bytes());
-    let left = |asker: SourceId| {
+    let left = |asker: SourceNumber| {
         state.sources.get(asker).map_or(f64::INFINITY, |source| source.outstanding as f64 / source.rate(now))
     };
     let askers = run.askers.iter().map(|asker| (left(asker.source), asker.source));

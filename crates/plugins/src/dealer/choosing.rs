@@ -3,7 +3,7 @@
 //! With many equal sources this is what the fewest have. With one that has everything and others it is what it alone has, and
 //! of the rest that which a slow one would bring.
 
-use super::event::SourceId;
+use super::event::SourceNumber;
 use super::rarity::{Lot, RARITIES};
 use super::runs::{DealtRun, RUN, RunId};
 use super::sources::DealtSource;
@@ -39,41 +39,47 @@ impl Elsewhere {
 }
 
 /// The run that would come last without this source. None if there is none that it has and that is for it.
-pub fn choose(state: &mut DealerState, id: SourceId, now: f64) -> Option<ChosenRun> {
+pub fn choose(state: &mut DealerState, id: SourceNumber, now: f64) -> Option<ChosenRun> {
     let mut lots = candidates(state, id, now);
     state.steps += lots.len() as u64;
     lots.sort_by(|(_, a), (_, b)| b.queue.total_cmp(&a.queue));
+    let (begin, chosen) = first_of(state, id, &lots)?;
+    if let Some(source) = state.sources.get_mut(id) {
+        source.last_lot = begin;
+    }
+    Some(chosen)
+}
+
+/// The first of these lots in which there is a run for this source, and the run.
+fn first_of(state: &DealerState, id: SourceNumber, lots: &[(u64, Elsewhere)]) -> Option<(u64, ChosenRun)> {
     let source = state.sources.get(id)?;
     let is_in_front = state.sources.is_in_front(id);
-    for (begin, elsewhere) in lots {
+    for &(begin, elsewhere) in lots {
         if !is_in_front && elsewhere.queue.is_finite() {
             continue;
         }
         let in_order =
             source.has.is_none() && state.lots.get(begin).is_some_and(|lot| lot.named().is_empty());
         let from = if in_order { begin } else { state.lots.seeded_place(id, begin) };
-        let may = |run: &DealtRun| {
-            source.has(&run.range())
-                && !run.not_at.contains(&id)
-                && (source.facts.proves || !state.runs.is_part(run))
-        };
+        let may = |run: &DealtRun| source.has(&run.range()) && !run.not_at.contains(&id);
         let runs = state.lots.runs_from(begin, from).take(RUNS_LOOKED_AT);
         let found = runs.into_iter().find(|run| state.runs.get(*run).is_some_and(may));
         if let Some(run) = found {
-            return Some(ChosenRun { run, elsewhere: elsewhere.end });
+            return Some((begin, ChosenRun { run, elsewhere: elsewhere.end }));
         }
     }
     None
 }
 
 /// Lots in which something waits that the source may have.
-fn candidates(state: &mut DealerState, id: SourceId, now: f64) -> Vec<(u64, Elsewhere)> {
+fn candidates(state: &mut DealerState, id: SourceNumber, now: f64) -> Vec<(u64, Elsewhere)> {
     let Some(source) = state.sources.get(id) else { return Vec::new() };
     let chance = state.lots.chance(state.steps);
     let mut begins: Vec<u64> = match source.has {
         None => state.lots.for_complete(chance).collect(),
         Some(_) => state.lots.for_holder(id, chance).collect(),
     };
+    begins.push(source.last_lot);
     if let Some(has) = &source.has {
         let (common, cursor, steps) = state.lots.common_from(source.cursor, |at| has.first_from(at));
         begins.extend(common);
@@ -89,7 +95,7 @@ fn candidates(state: &mut DealerState, id: SourceId, now: f64) -> Vec<(u64, Else
 }
 
 /// Expected of those holders of a lot that are in front.
-fn elsewhere(state: &DealerState, lot: &Lot, except: SourceId, now: f64) -> Elsewhere {
+fn elsewhere(state: &DealerState, lot: &Lot, except: SourceNumber, now: f64) -> Elsewhere {
     let (end, has_complete) = (state.end(), state.sources.best_complete().is_some());
     let others = lot.named().iter().filter(|&&id| id != except && state.sources.is_in_front(id));
     let expected = others.filter_map(|&id| {
@@ -102,7 +108,7 @@ fn elsewhere(state: &DealerState, lot: &Lot, except: SourceId, now: f64) -> Else
 }
 
 /// Expected of those together that have everything.
-fn complete_elsewhere(state: &DealerState, except: SourceId, now: f64) -> Elsewhere {
+fn complete_elsewhere(state: &DealerState, except: SourceNumber, now: f64) -> Elsewhere {
     let Some((_, sums)) = state.sources.front() else { return NEVER };
     let fastest = sums.complete.iter().rev().map(|&(_, id)| id).find(|&id| id != except);
     let Some(source) = fastest.and_then(|id| state.sources.get(id)) else { return NEVER };
@@ -127,7 +133,7 @@ fn share(bytes: &[u64; RARITIES], with: usize) -> f64 {
 pub fn expected_at(state: &DealerState, at: u64, now: f64) -> Option<f64> {
     let lot = state.lots.get(state.lots.begin(at))?;
     // No source has this number: it would be the last of four billion.
-    let nobody = SourceId::MAX;
+    let nobody = SourceNumber::MAX;
     let soonest = elsewhere(state, lot, nobody, now).or(complete_elsewhere(state, nobody, now));
     soonest.queue.is_finite().then_some(soonest.queue)
 }

@@ -8,7 +8,7 @@ use super::borrowing;
 use super::choosing;
 use super::doubt::{DoubtStep, SourceDoubt, Suspect};
 use super::ending::{self, EndShare};
-use super::event::{DealerAction, DealerEvent, DealtPart, SourceId};
+use super::event::{DealerAction, DealerEvent, DealtPart, SourceNumber};
 use super::opening::ClosedPlaces;
 use super::runs::{DealtRun, RUN, RunId};
 use super::standing::Verdict;
@@ -17,6 +17,8 @@ use super::state::{Cancelled, DealerState};
 /// Sources that are looked at with each event, because they have room, and of those that were looked at in vain.
 const OPEN_LOOKED_AT: usize = 8;
 const IDLE_LOOKED_AT: usize = 4;
+/// Sources that were looked at in vain and are looked at again when more is wanted.
+const WOKEN: usize = 32;
 /// Runs that are asked for with each event.
 const ASKED: usize = 64;
 /// Lots that are told with each event what sources have.
@@ -46,8 +48,8 @@ pub struct Dealer {
     /// Bytes that came.
     came: u64,
     /// Sources that were looked at last of those in turn.
-    idle: SourceId,
-    tested: SourceId,
+    idle: SourceNumber,
+    tested: SourceNumber,
 }
 
 impl Dealer {
@@ -136,6 +138,7 @@ impl Dealer {
             DealerEvent::Wanted { wants, to_come } => {
                 self.state.to_come = to_come;
                 self.state.want(&wants);
+                self.state.sources.look_at_idle(WOKEN);
             }
             DealerEvent::Withdrawn(tags) => self.withdraw(&tags, seconds, actions),
             DealerEvent::Arrived { source, part } => self.arrived(seconds, source, &part, actions),
@@ -166,7 +169,7 @@ impl Dealer {
     }
 
     /// A source may have room now.
-    fn changed(&mut self, source: SourceId, now: f64) {
+    fn changed(&mut self, source: SourceNumber, now: f64) {
         self.state.sources.update(source, now);
         self.state.sources.look_at(source);
     }
@@ -176,13 +179,13 @@ impl Dealer {
         self.do_step(Duration::from_secs_f64(now), step);
     }
 
-    fn gone(&mut self, now: f64, source: SourceId) {
+    fn gone(&mut self, now: f64, source: SourceNumber) {
         self.disturbed(now);
         self.state.remove_source(now, source);
         self.state.sources.reconsider(IDLE_LOOKED_AT, now);
     }
 
-    fn arrived(&mut self, now: f64, source: SourceId, part: &DealtPart, actions: &mut Vec<DealerAction>) {
+    fn arrived(&mut self, now: f64, source: SourceNumber, part: &DealtPart, actions: &mut Vec<DealerAction>) {
         let bytes = part.part.end - part.part.start;
         self.came += bytes;
         self.state.settle(source, part);
@@ -205,7 +208,7 @@ impl Dealer {
     fn not_brought(
         &mut self,
         now: Duration,
-        source: SourceId,
+        source: SourceNumber,
         part: &DealtPart,
         outcome: Outcome,
         actions: &mut Vec<DealerAction>,
@@ -231,7 +234,7 @@ impl Dealer {
     fn judged(
         &mut self,
         now: f64,
-        source: SourceId,
+        source: SourceNumber,
         verdict: Option<Verdict>,
         actions: &mut Vec<DealerAction>,
     ) {
@@ -315,7 +318,7 @@ impl Dealer {
         }
     }
 
-    fn deal_to(&mut self, id: SourceId, now: f64, left: &mut usize, actions: &mut Vec<DealerAction>) {
+    fn deal_to(&mut self, id: SourceNumber, now: f64, left: &mut usize, actions: &mut Vec<DealerAction>) {
         let mut wants = Vec::new();
         while *left > 0 {
             self.state.steps += 1;
@@ -341,7 +344,7 @@ impl Dealer {
     }
 
     /// What a source is asked for next: what waits, or what another one is asked for.
-    fn next_run(&mut self, id: SourceId, now: f64, actions: &mut Vec<DealerAction>) -> Option<RunId> {
+    fn next_run(&mut self, id: SourceNumber, now: f64, actions: &mut Vec<DealerAction>) -> Option<RunId> {
         if let Some(chosen) = choosing::choose(&mut self.state, id, now) {
             let bytes = self.state.runs.get(chosen.run).map_or(0, DealtRun::bytes);
             let source = self.state.sources.get(id)?;

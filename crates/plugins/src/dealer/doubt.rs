@@ -5,7 +5,7 @@
 //! A test costs what the source would have brought meanwhile. So one source is tested at a time, ever more seldom, and only
 //! while the cost is small beside what is left.
 
-use super::event::SourceId;
+use super::event::SourceNumber;
 
 /// The first test comes so many seconds after the begin.
 const FIRST: f64 = 4.0;
@@ -31,18 +31,18 @@ const DRAINING: f64 = 8.0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DoubtStep {
     /// It gets nothing for now.
-    Pause(SourceId),
+    Pause(SourceNumber),
     /// It is asked as before.
-    GoOn(SourceId),
+    GoOn(SourceNumber),
     /// It adds nothing.
-    Doubt(SourceId),
+    Doubt(SourceNumber),
 }
 
 /// A source that may be tested.
 #[derive(Debug, Clone, Copy)]
 pub struct Suspect {
     /// The source.
-    pub source: SourceId,
+    pub source: SourceNumber,
     /// Its bytes a second.
     pub rate: f64,
     /// Those of all.
@@ -95,7 +95,7 @@ impl SourceDoubt {
     }
 
     /// The source that is being tested.
-    pub fn suspect(&self) -> Option<SourceId> {
+    pub fn suspect(&self) -> Option<SourceNumber> {
         self.test.as_ref().map(|test| test.suspect.source)
     }
 

@@ -24,7 +24,7 @@ pub fn share(source: &DealtSource, now: f64, bytes: u64, elsewhere: f64) -> EndS
     let time = elsewhere - source.facts.round_trip.as_secs_f64();
     let fits = (source.rate(now) * time.max(0.0)) as u64;
     let first = fits.saturating_sub(source.outstanding) / LEAST * LEAST;
-    // A part comes without a proof: whose fault it is that a piece of several is wrong shows only if each can prove its own.
+    // No want is cut for a source that proves nothing: of a wrong piece it would not show whose fault it is.
     if first < LEAST || first >= bytes || !source.facts.proves {
         EndShare::Nothing
     } else {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use towpath_transfer::{Outcome, Tag};
 
 /// Names a source within its transfer; never used twice.
-pub type SourceId = u32;
+pub type SourceNumber = u32;
 
 /// Names a place that can be opened within its transfer; never used twice.
 pub type HintId = u32;
@@ -22,13 +22,13 @@ pub struct SourceFacts {
     pub priority: u16,
     /// Price of a byte, in any unit. What costs more is asked only for what nothing cheaper has.
     pub price: u32,
-    /// What it sends can be judged by itself. Of a piece that comes from several, only such a source brings a part.
+    /// What it sends can be judged by itself. No want is cut so that another kind of source can bring a part of it in time.
     pub proves: bool,
 }
 
 /// Part of the root's space that a source says it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holding {
+pub enum SourceHolding {
     /// All of it.
     Everything,
     /// These bytes.
@@ -59,28 +59,28 @@ pub enum DealerEvent {
     /// A source is there.
     SourceAdded {
         /// The source.
-        source: SourceId,
+        source: SourceNumber,
         /// Facts of it.
         facts: SourceFacts,
         /// Bytes that it has.
-        holding: Holding,
+        holding: SourceHolding,
     },
     /// Its facts are others now.
     Changed {
         /// The source.
-        source: SourceId,
+        source: SourceNumber,
         /// All of them.
         facts: SourceFacts,
     },
     /// It is gone, and brings nothing of what it was asked for.
     Gone {
         /// The source.
-        source: SourceId,
+        source: SourceNumber,
     },
     /// It has these bytes, too.
     Have {
         /// The source.
-        source: SourceId,
+        source: SourceNumber,
         /// The bytes.
         added: Vec<Range<u64>>,
     },
@@ -96,14 +96,14 @@ pub enum DealerEvent {
     /// Bytes came, and were right.
     Arrived {
         /// Source that brought them.
-        source: SourceId,
+        source: SourceNumber,
         /// As it was asked for.
         part: DealtPart,
     },
     /// Bytes did not come, and will not.
     NotBrought {
         /// Source that was asked.
-        source: SourceId,
+        source: SourceNumber,
         /// As it was asked for.
         part: DealtPart,
         /// How it ended instead.
@@ -112,14 +112,14 @@ pub enum DealerEvent {
     /// Bytes came, and were wrong.
     Corrupt {
         /// Source that brought them.
-        source: SourceId,
+        source: SourceNumber,
         /// As it was asked for. If it counted as arrived before, it has to be wanted again.
         part: DealtPart,
     },
     /// The window of a source is another one now.
     Room {
         /// The source.
-        source: SourceId,
+        source: SourceNumber,
         /// Bytes that it likes to have under way.
         window: u64,
     },
@@ -142,19 +142,19 @@ pub enum DealerAction {
     /// Ask a source for these, in this order. Each ends with one event: arrived, not brought, or corrupt.
     Ask {
         /// The source.
-        source: SourceId,
+        source: SourceNumber,
         /// Wants and parts of wants.
         wants: Vec<DealtPart>,
     },
     /// A source need not bring these any more. Each still ends with its event.
     Cancel {
         /// The source.
-        source: SourceId,
+        source: SourceNumber,
         /// As they were asked for.
         wants: Vec<DealtPart>,
     },
     /// Close a source: it brings what is wrong. No event of it is expected.
-    Drop(SourceId),
+    Drop(SourceNumber),
     /// Open this place.
     Open(HintId),
 }

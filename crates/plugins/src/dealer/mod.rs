@@ -42,4 +42,6 @@ pub mod state;
 mod tests;
 
 pub use dealing::{Dealer, DealerSum};
-pub use event::{DealerAction, DealerEvent, DealtPart, HintId, Holding, SourceFacts, SourceId, WantedRange};
+pub use event::{
+    DealerAction, DealerEvent, DealtPart, HintId, SourceFacts, SourceHolding, SourceNumber, WantedRange,
+};

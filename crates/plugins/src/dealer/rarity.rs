@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::event::SourceId;
+use super::event::SourceNumber;
 use super::runs::RunId;
 
 /// Holders of a lot that are known by name. Of more there is only the number.
@@ -33,7 +33,7 @@ pub struct Lot {
     /// Sources that have it, without those that have everything.
     holders: u32,
     /// Up to [`NAMED`] of them, ascending.
-    named: Vec<SourceId>,
+    named: Vec<SourceNumber>,
     /// Runs that wait, and their bytes.
     runs: u32,
     bytes: u64,
@@ -41,7 +41,7 @@ pub struct Lot {
 
 impl Lot {
     /// Its holders, up to sixteen.
-    pub fn named(&self) -> &[SourceId] {
+    pub fn named(&self) -> &[SourceNumber] {
         &self.named
     }
 
@@ -69,9 +69,9 @@ pub struct Lots {
     /// Those that more than three have, or not all are known who have them.
     common: BTreeSet<u64>,
     /// Those of up to three, for each of the three.
-    rare: BTreeMap<SourceId, [BTreeSet<(u64, u64)>; RARITIES]>,
+    rare: BTreeMap<SourceNumber, [BTreeSet<(u64, u64)>; RARITIES]>,
     /// Bytes of lots that a source is named in, and of all; of lots of many holders a share.
-    rare_bytes: BTreeMap<SourceId, [u64; RARITIES]>,
+    rare_bytes: BTreeMap<SourceNumber, [u64; RARITIES]>,
     complete_bytes: [u64; RARITIES],
     /// Bytes of all that waits.
     bytes: u64,
@@ -114,7 +114,7 @@ impl Lots {
     }
 
     /// The same of what one source has.
-    pub fn bytes_of(&self, source: SourceId) -> [u64; RARITIES] {
+    pub fn bytes_of(&self, source: SourceNumber) -> [u64; RARITIES] {
         self.rare_bytes.get(&source).copied().unwrap_or_default()
     }
 
@@ -174,7 +174,7 @@ impl Lots {
     }
 
     /// The same for a source that has a part, of lots of up to three holders.
-    pub fn for_holder(&self, source: SourceId, chance: u64) -> impl Iterator<Item = u64> + '_ {
+    pub fn for_holder(&self, source: SourceNumber, chance: u64) -> impl Iterator<Item = u64> + '_ {
         let queues = self.rare.get(&source).into_iter().flatten();
         queues.flat_map(move |queue| some_from(queue, chance, LOOKED_AT))
     }
@@ -204,11 +204,11 @@ impl Lots {
     }
 
     /// A seeded place in a lot that something else than file order decides on.
-    pub fn seeded_place(&self, source: SourceId, begin: u64) -> u64 {
+    pub fn seeded_place(&self, source: SourceNumber, begin: u64) -> u64 {
         let Some(lot) = self.get(begin) else { return begin };
         let end = self.waiting.range(..(lot.end, 0)).next_back().map_or(begin, |(&(start, _), _)| start);
         let chance = mix(self.seed ^ begin, u64::from(source) + 1);
-        begin + (u128::from(end.saturating_sub(begin)) * u128::from(chance) >> 64) as u64
+        begin + ((u128::from(end.saturating_sub(begin)) * u128::from(chance)) >> 64) as u64
     }
 
     /// Number that follows from the seed alone.
@@ -258,7 +258,7 @@ impl Lots {
     }
 
     /// The source has the lot that begins here now, or has it no more. The next lot's begin.
-    pub fn hold(&mut self, begin: u64, source: SourceId, has: bool) -> u64 {
+    pub fn hold(&mut self, begin: u64, source: SourceNumber, has: bool) -> u64 {
         self.edit(begin, |lot| {
             let is_named = lot.named.binary_search(&source);
             if has {
@@ -297,7 +297,7 @@ impl Lots {
     }
 
     /// A source is gone. What it had is taken from it lot by lot.
-    pub fn close(&mut self, source: SourceId) {
+    pub fn close(&mut self, source: SourceNumber) {
         self.rare.remove(&source);
         self.rare_bytes.remove(&source);
     }

@@ -1,16 +1,14 @@
 //! Runs of wants: what is asked for at a time. A run is contiguous in the root's space, or was before parts of it came.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use towpath_transfer::Tag;
 
-use super::event::{DealtPart, SourceId, WantedRange};
+use super::event::{DealtPart, SourceNumber, WantedRange};
 
 /// Bytes of a run. A want that is larger is a run of its own.
 pub const RUN: u64 = 256 << 10;
-/// Bytes of the smallest part that a want is cut into.
-const LEAST_PART: u64 = 4 << 10;
 /// Sources that are asked for the same at once.
 pub const ASKERS: usize = 2;
 /// Sources of a run that are remembered not to have it. One more, and the first is forgotten.
@@ -47,7 +45,7 @@ impl PlacedPart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunAsker {
     /// The source.
-    pub source: SourceId,
+    pub source: SourceNumber,
     /// Place in its queue.
     pub place: u64,
 }
@@ -60,7 +58,7 @@ pub struct DealtRun {
     /// Who is asked, the first one first; at most [`ASKERS`].
     pub askers: Vec<RunAsker>,
     /// Sources that turned out not to have it, or brought what was wrong.
-    pub not_at: Vec<SourceId>,
+    pub not_at: Vec<SourceNumber>,
 }
 
 impl DealtRun {
@@ -83,35 +81,23 @@ impl DealtRun {
     }
 
     /// True if this source is asked for it.
-    pub fn is_asked_of(&self, source: SourceId) -> bool {
+    pub fn is_asked_of(&self, source: SourceNumber) -> bool {
         self.askers.iter().any(|asker| asker.source == source)
     }
 
-    /// True if one of its wants is there in part.
-    pub fn is_part(&self, wants: &BTreeMap<Tag, u64>) -> bool {
-        self.parts.iter().any(|part| wants.get(&part.dealt.tag).is_some_and(|&len| part.len() < len))
-    }
-
     /// The source turned out not to have it.
-    pub fn misses(&mut self, source: SourceId) {
+    pub fn misses(&mut self, source: SourceNumber) {
         if self.not_at.len() == MISSING {
             self.not_at.remove(0);
         }
         self.not_at.push(source);
     }
 
-    /// Takes out what lies from `at` on. A want is cut only if both parts of it are worth a question; else it stays
-    /// on this side.
+    /// Takes out what lies from `at` on.
     fn split_off(&mut self, at: u64) -> Vec<PlacedPart> {
         let index = self.parts.partition_point(|part| part.range().end <= at);
         let mut rest = self.parts.split_off(index);
         let Some(crossing) = rest.first_mut().filter(|part| part.range().start < at) else { return rest };
-        let range = crossing.range();
-        if at < range.start + LEAST_PART || range.end < at + LEAST_PART {
-            let whole = rest.remove(0);
-            self.parts.push(whole);
-            return rest;
-        }
         let mut left = crossing.clone();
         left.dealt.part.end = at - left.begin;
         crossing.dealt.part.start = left.dealt.part.end;
@@ -126,8 +112,8 @@ pub struct DealtRuns {
     runs: BTreeMap<RunId, DealtRun>,
     /// Run of each part, by want and begin.
     by_part: BTreeMap<(Tag, u64), RunId>,
-    /// Bytes of each want.
-    wants: BTreeMap<Tag, u64>,
+    /// All wants.
+    wants: BTreeSet<Tag>,
     next: RunId,
 }
 
@@ -137,7 +123,7 @@ impl DealtRuns {
         let (mut made, mut run) = (Vec::new(), DealtRun::default());
         for want in wants {
             let len = want.range.end.saturating_sub(want.range.start);
-            if self.wants.insert(want.tag, len).is_some() {
+            if !self.wants.insert(want.tag) {
                 continue;
             }
             let follows = run.parts.last().is_none_or(|last| last.range().end == want.range.start);
@@ -171,11 +157,6 @@ impl DealtRuns {
         self.runs.get_mut(&id)
     }
 
-    /// True if the run has wants of which a part is there, or is asked of another source.
-    pub fn is_part(&self, run: &DealtRun) -> bool {
-        run.is_part(&self.wants)
-    }
-
     /// True if nothing is missing.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
@@ -201,12 +182,8 @@ impl DealtRuns {
 
     /// Cuts a run; what lies from `at` on is a run of its own. None if it can't be cut there.
     pub fn split(&mut self, id: RunId, at: u64) -> Option<RunId> {
-        let run = self.runs.get_mut(&id)?;
+        let run = self.runs.get_mut(&id).filter(|run| run.range().start < at)?;
         let parts = run.split_off(at);
-        if run.parts.is_empty() {
-            run.parts = parts;
-            return None;
-        }
         let not_at = run.not_at.clone();
         (!parts.is_empty()).then(|| self.insert(DealtRun { parts, askers: Vec::new(), not_at }))
     }
@@ -222,7 +199,7 @@ impl DealtRuns {
     }
 
     /// Puts a part that was taken back as a run of its own.
-    pub fn put_back(&mut self, part: PlacedPart, not_at: Vec<SourceId>) -> RunId {
+    pub fn put_back(&mut self, part: PlacedPart, not_at: Vec<SourceNumber>) -> RunId {
         self.insert(DealtRun { parts: vec![part], askers: Vec::new(), not_at })
     }
 
@@ -238,15 +215,16 @@ impl DealtRuns {
 mod tests {
     use super::*;
 
-    fn wanted(ranges: &[Range<u64>]) -> Vec<WantedRange> {
+    fn wanted(ranges: &[(u64, u64)]) -> Vec<WantedRange> {
         let wants = ranges.iter().enumerate();
-        wants.map(|(tag, range)| WantedRange { tag: tag as Tag, range: range.clone() }).collect()
+        wants.map(|(tag, &(start, end))| WantedRange { tag: tag as Tag, range: start..end }).collect()
     }
 
     #[test]
     fn wants_that_follow_each_other_are_runs() {
         let mut runs = DealtRuns::default();
-        let wants = wanted(&[0..100_000, 100_000..200_000, 200_000..300_000, 400_000..400_000, 9..10]);
+        let wants =
+            wanted(&[(0, 100_000), (100_000, 200_000), (200_000, 300_000), (400_000, 400_000), (9, 10)]);
         let made = runs.add(&wants);
         let ranges: Vec<_> = made.iter().map(|id| runs.get(*id).unwrap().range()).collect();
         assert_eq!(ranges, [0..200_000, 200_000..300_000, 400_000..400_000, 9..10]);
@@ -254,12 +232,10 @@ mod tests {
     }
 
     #[test]
-    fn a_want_is_cut_where_both_parts_are_worth_a_question() {
-        for (at, cut) in
-            [(1, None), (4096, Some(4096)), (RUN - 4096, Some(RUN - 4096)), (RUN - 4095, None), (RUN, None)]
-        {
+    fn a_want_is_cut_anywhere_between_its_ends() {
+        for (at, cut) in [(0, None), (1, Some(1)), (RUN - 1, Some(RUN - 1)), (RUN, None)] {
             let mut runs = DealtRuns::default();
-            let id = runs.add(&wanted(&[0..RUN]))[0];
+            let id = runs.add(&wanted(&[(0, RUN)]))[0];
             let other = runs.split(id, at);
             assert_eq!(other.map(|other| runs.get(other).unwrap().range().start), cut, "{at}");
             assert_eq!(runs.get(id).unwrap().range(), 0..cut.unwrap_or(RUN));
@@ -269,7 +245,7 @@ mod tests {
     #[test]
     fn a_part_that_comes_whole_brings_all_that_it_was_cut_into() {
         let mut runs = DealtRuns::default();
-        let id = runs.add(&wanted(&[0..RUN]))[0];
+        let id = runs.add(&wanted(&[(0, RUN)]))[0];
         let other = runs.split(id, RUN / 2).unwrap();
         let whole = DealtPart { tag: 0, part: 0..RUN };
         let within: Vec<_> = runs.within(&whole).into_iter().map(|(run, _)| run).collect();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use towpath_transfer::Tag;
 use towpath_transfer::intervals::Intervals;
 
-use super::event::{SourceFacts, SourceId};
+use super::event::{SourceFacts, SourceNumber};
 use super::pace::{GUESS, SourcePace};
 use super::runs::RunId;
 use super::standing::{SourceRecord, SourceStanding};
@@ -40,6 +40,8 @@ pub struct DealtSource {
     pub is_paused: bool,
     /// Place from which it looks for what many have.
     pub cursor: u64,
+    /// Lot that it was asked for last. With it and some others in turn the right one is found soon.
+    pub last_lot: u64,
     /// Places of its queue with runs that no other source is asked for.
     pub alone: BTreeSet<u64>,
     /// Its rate as long as nobody knows better.
@@ -78,6 +80,7 @@ impl DealtSource {
             cancelling: BTreeMap::new(),
             is_paused: false,
             cursor,
+            last_lot: 0,
             alone: BTreeSet::new(),
             guess: GUESS,
             entered: None,
@@ -146,7 +149,7 @@ pub struct RankSums {
     /// Sum of rate times round trip.
     pub delayed: u64,
     /// Those that have everything, by rate.
-    pub complete: BTreeSet<(u64, SourceId)>,
+    pub complete: BTreeSet<(u64, SourceNumber)>,
     /// Their bytes a second.
     pub complete_rate: u64,
     /// Bytes that they owe.
@@ -156,41 +159,41 @@ pub struct RankSums {
 /// All sources.
 #[derive(Debug, Default)]
 pub struct DealtSources {
-    sources: BTreeMap<SourceId, DealtSource>,
+    sources: BTreeMap<SourceNumber, DealtSource>,
     ranks: BTreeMap<SourceRank, RankSums>,
     /// Those that runs can be borrowed from, by the time that all they owe takes them, microseconds.
-    slowest: BTreeSet<(u64, SourceId)>,
+    slowest: BTreeSet<(u64, SourceNumber)>,
     /// Those to be looked at for what they could be asked, fastest first.
-    open: BTreeSet<(SourceRank, Reverse<u64>, SourceId)>,
+    open: BTreeSet<(SourceRank, Reverse<u64>, SourceNumber)>,
     /// Those that were looked at in vain.
-    idle: BTreeSet<SourceId>,
-    due: BTreeSet<(Duration, SourceId)>,
+    idle: BTreeSet<SourceNumber>,
+    due: BTreeSet<(Duration, SourceNumber)>,
     outstanding: u64,
     next_place: u64,
     /// Source that was looked at last for its rate.
-    refreshed: SourceId,
+    refreshed: SourceNumber,
 }
 
 impl DealtSources {
     /// A source.
-    pub fn get(&self, id: SourceId) -> Option<&DealtSource> {
+    pub fn get(&self, id: SourceNumber) -> Option<&DealtSource> {
         self.sources.get(&id)
     }
 
     /// A source. Whoever changes it calls [`Self::update`] then.
-    pub fn get_mut(&mut self, id: SourceId) -> Option<&mut DealtSource> {
+    pub fn get_mut(&mut self, id: SourceNumber) -> Option<&mut DealtSource> {
         self.sources.get_mut(&id)
     }
 
     /// Adds one.
-    pub fn insert(&mut self, id: SourceId, source: DealtSource, now: f64) {
+    pub fn insert(&mut self, id: SourceNumber, source: DealtSource, now: f64) {
         self.sources.insert(id, source);
         self.update(id, now);
         self.look_at(id);
     }
 
     /// Takes one away.
-    pub fn remove(&mut self, id: SourceId) -> Option<DealtSource> {
+    pub fn remove(&mut self, id: SourceNumber) -> Option<DealtSource> {
         let source = self.sources.remove(&id)?;
         self.leave(id, source.entered);
         self.forget_to_look(id, &source);
@@ -198,11 +201,6 @@ impl DealtSources {
             self.due.remove(&(due, id));
         }
         Some(source)
-    }
-
-    /// Number of all.
-    pub fn len(&self) -> usize {
-        self.sources.len()
     }
 
     /// Bytes that all owe.
@@ -223,23 +221,23 @@ impl DealtSources {
     }
 
     /// True if this one is in front and others may count on it.
-    pub fn is_in_front(&self, id: SourceId) -> bool {
+    pub fn is_in_front(&self, id: SourceNumber) -> bool {
         let entry = self.sources.get(&id).and_then(|source| source.entered);
         entry.is_some_and(|entry| entry.is_in_use && self.front().is_some_and(|(rank, _)| rank == entry.rank))
     }
 
     /// The fastest in front of those that have everything.
-    pub fn best_complete(&self) -> Option<SourceId> {
+    pub fn best_complete(&self) -> Option<SourceNumber> {
         self.front().and_then(|(_, sums)| sums.complete.last()).map(|&(_, id)| id)
     }
 
     /// Those that will need longest for what they owe, so many of those that runs can be borrowed from.
-    pub fn slowest(&self, count: usize) -> impl Iterator<Item = SourceId> + '_ {
+    pub fn slowest(&self, count: usize) -> impl Iterator<Item = SourceNumber> + '_ {
         self.slowest.iter().rev().take(count).map(|&(_, id)| id)
     }
 
     /// A source as all sums and orders see it from now on.
-    pub fn update(&mut self, id: SourceId, now: f64) {
+    pub fn update(&mut self, id: SourceNumber, now: f64) {
         let known = self.front().map(|(_, sums)| sums.known).filter(|known| known.0 > 0);
         let Some(source) = self.sources.get_mut(&id) else { return };
         source.guess = known.map_or(GUESS, |(count, rate)| rate as f64 / count as f64);
@@ -270,7 +268,7 @@ impl DealtSources {
         }
     }
 
-    fn enter(&mut self, id: SourceId, entry: SourceEntry) {
+    fn enter(&mut self, id: SourceNumber, entry: SourceEntry) {
         self.outstanding += entry.outstanding;
         if entry.lends {
             self.slowest.insert((entry.left, id));
@@ -293,7 +291,7 @@ impl DealtSources {
         }
     }
 
-    fn leave(&mut self, id: SourceId, entry: Option<SourceEntry>) {
+    fn leave(&mut self, id: SourceNumber, entry: Option<SourceEntry>) {
         let Some(entry) = entry else { return };
         self.outstanding -= entry.outstanding;
         self.slowest.remove(&(entry.left, id));
@@ -316,14 +314,20 @@ impl DealtSources {
     }
 
     /// It is to be looked at.
-    pub fn look_at(&mut self, id: SourceId) {
+    pub fn look_at(&mut self, id: SourceNumber) {
         let Some(entry) = self.sources.get(&id).and_then(|source| source.entered) else { return };
         self.idle.remove(&id);
         self.open.insert((entry.rank, Reverse(entry.rate), id));
     }
 
+    /// Some of those that were looked at in vain are to be looked at again, fastest first.
+    pub fn look_at_idle(&mut self, count: usize) {
+        let idle: Vec<_> = self.idle.iter().copied().take(count).collect();
+        idle.into_iter().for_each(|id| self.look_at(id));
+    }
+
     /// There was nothing that it could be asked for.
-    pub fn looked_in_vain(&mut self, id: SourceId) {
+    pub fn looked_in_vain(&mut self, id: SourceNumber) {
         let Some(source) = self.sources.get(&id) else { return };
         if let Some(entry) = source.entered {
             self.open.remove(&(entry.rank, Reverse(entry.rate), id));
@@ -332,7 +336,7 @@ impl DealtSources {
     }
 
     /// It has no room any more, and is looked at when it has.
-    pub fn is_full(&mut self, id: SourceId) {
+    pub fn is_full(&mut self, id: SourceNumber) {
         let entry = self.sources.get(&id).and_then(|source| source.entered);
         if let Some(entry) = entry {
             self.open.remove(&(entry.rank, Reverse(entry.rate), id));
@@ -340,7 +344,7 @@ impl DealtSources {
         self.idle.remove(&id);
     }
 
-    fn forget_to_look(&mut self, id: SourceId, source: &DealtSource) {
+    fn forget_to_look(&mut self, id: SourceNumber, source: &DealtSource) {
         if let Some(entry) = source.entered {
             self.open.remove(&(entry.rank, Reverse(entry.rate), id));
         }
@@ -348,12 +352,12 @@ impl DealtSources {
     }
 
     /// The next to be looked at.
-    pub fn next_open(&self) -> Option<SourceId> {
+    pub fn next_open(&self) -> Option<SourceNumber> {
         self.open.first().map(|&(.., id)| id)
     }
 
     /// The next of those that were looked at in vain, in turn.
-    pub fn next_idle(&self, behind: SourceId) -> Option<SourceId> {
+    pub fn next_idle(&self, behind: SourceNumber) -> Option<SourceNumber> {
         self.idle.range(behind.saturating_add(1)..).next().or_else(|| self.idle.first()).copied()
     }
 
@@ -389,7 +393,7 @@ impl DealtSources {
     /// Tries some of those again that are doubted: another one is gone, and they may add something now.
     pub fn reconsider(&mut self, count: usize, now: f64) {
         let due = self.due.iter().map(|&(_, id)| id).take(count);
-        let is_doubted = |id: &SourceId| {
+        let is_doubted = |id: &SourceNumber| {
             self.get(*id).is_some_and(|it| matches!(it.record.standing(), SourceStanding::Doubted(_)))
         };
         for id in due.filter(is_doubted).collect::<Vec<_>>() {
@@ -402,7 +406,7 @@ impl DealtSources {
     }
 
     /// Some source that was not looked at as long as all others: the one behind `last` in turn.
-    pub fn after(&self, last: SourceId) -> Option<SourceId> {
+    pub fn after(&self, last: SourceNumber) -> Option<SourceNumber> {
         let behind = self.sources.range(last.saturating_add(1)..).next();
         behind.or_else(|| self.sources.first_key_value()).map(|(&id, _)| id)
     }

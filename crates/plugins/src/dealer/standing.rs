@@ -7,7 +7,7 @@
 //! | doubted | as before | banned | as before | |
 //! | banned | as before | as before | as before | |
 //!
-//! Who is banned is tried again when its time is over, and dropped instead of being banned a fourth time. Who is doubted is
+//! Who asks to be left alone is, as if it were banned, but that does not count. Who is banned is tried again when its time is over, and dropped instead of being banned a fourth time. Who is doubted is
 //! asked only for what nobody else has, and tried again ever more seldom.
 
 use std::time::Duration;
@@ -22,6 +22,8 @@ const FIRST_BAN: Duration = Duration::from_secs(4);
 const BANS: u32 = 3;
 /// Length of the first doubt; each further one is twice as long.
 const FIRST_DOUBT: Duration = Duration::from_secs(15);
+/// Shortest time for which a source that asked for it is left alone.
+const LEAST_REST: Duration = Duration::from_millis(100);
 /// Length of the longest doubt.
 const LONGEST_DOUBT: Duration = Duration::from_secs(900);
 
@@ -32,9 +34,9 @@ pub enum SourceStanding {
     Trying,
     /// It brought what it was asked for.
     Good,
-    /// It adds nothing, or asked to be left alone, until then.
+    /// It adds nothing, until then.
     Doubted(Duration),
-    /// It is not asked until then.
+    /// It lied, or asked to be left alone: it is not asked until then.
     Banned(Duration),
 }
 
@@ -113,15 +115,18 @@ impl SourceRecord {
 
     /// It adds nothing.
     pub fn doubt(&mut self, now: Duration) {
-        let rest = (FIRST_DOUBT * 2_u32.pow(self.doubts.min(8))).min(LONGEST_DOUBT);
-        self.doubts += 1;
-        self.rest(now, rest);
+        if !matches!(self.standing, SourceStanding::Banned(_)) {
+            let rest = (FIRST_DOUBT * 2_u32.pow(self.doubts.min(8))).min(LONGEST_DOUBT);
+            self.doubts += 1;
+            self.standing = SourceStanding::Doubted(now + rest);
+        }
     }
 
-    /// It asked to be left alone for so long.
+    /// It asked to be left alone for so long. Nobody is to blame.
     pub fn rest(&mut self, now: Duration, rest: Duration) {
-        if !matches!(self.standing, SourceStanding::Banned(_)) {
-            self.standing = SourceStanding::Doubted(now + rest.min(LONGEST_DOUBT));
+        let until = now + rest.clamp(LEAST_REST, LONGEST_DOUBT);
+        if self.due().is_none_or(|due| due < until) {
+            self.standing = SourceStanding::Banned(until);
         }
     }
 
@@ -148,7 +153,8 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// What happens: `+` right, `-` wrong, `?` not here, `!` adds nothing, `.` its time is over. All at second 100.
+    /// What happens: `+` right, `-` wrong, `?` not here, `!` adds nothing, `z` to be left alone for 2 s, `.` its time is over. All at
+    /// second 100.
     #[test]
     fn what_happened_decides_on_the_standing() {
         let right = "+".repeat(32);
@@ -170,6 +176,9 @@ mod tests {
             ("again", "+!.!", Doubted(at(130)), Verdict::Keeps),
             ("right bytes do not end a doubt", "+!+", Doubted(at(115)), Verdict::Keeps),
             ("wrong ones do", "+!+-", Banned(at(104)), Verdict::Banned),
+            ("it is to be left alone", "+z", Banned(at(102)), Verdict::Keeps),
+            ("that is no ban", "+z.-", Banned(at(104)), Verdict::Banned),
+            ("a ban is longer", "-z", Banned(at(104)), Verdict::Keeps),
             ("a ban is worse than a doubt", "-!", Banned(at(104)), Verdict::Keeps),
         ] {
             let (mut record, mut last) = (SourceRecord::default(), Verdict::Keeps);
@@ -180,6 +189,7 @@ mod tests {
                     '-' => last = record.wrong(at(100)),
                     '?' => last = record.missed(at(100)),
                     '!' => record.doubt(at(100)),
+                    'z' => record.rest(at(100), at(2)),
                     _ => record.try_again(),
                 }
             }

@@ -3,20 +3,25 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use super::event::{DealtPart, Holding, SourceFacts, SourceId, WantedRange};
+use super::event::{DealtPart, SourceFacts, SourceHolding, SourceNumber, WantedRange};
 use super::rarity::Lots;
 use super::runs::{ASKERS, DealtRun, DealtRuns, RunAsker, RunId};
 use super::sources::{DealtSource, DealtSources};
 use towpath_transfer::Tag;
 use towpath_transfer::intervals::Intervals;
 
+/// A source that says it has so many stretches is believed further ones only if they are so long: each edge cuts
+/// wants.
+const MANY: usize = 4096;
+const LONG: u64 = 64 << 10;
+
 /// Wants that a source need not bring any more.
-pub type Cancelled = Vec<(SourceId, DealtPart)>;
+pub type Cancelled = Vec<(SourceNumber, DealtPart)>;
 
 /// A source has these bytes now, or has them no more: to be told to the lots.
 #[derive(Debug)]
 struct HoldingChange {
-    source: SourceId,
+    source: SourceNumber,
     /// The rest of the bytes.
     range: Range<u64>,
     has: bool,
@@ -67,10 +72,10 @@ impl DealerState {
     }
 
     /// A source is there.
-    pub fn add_source(&mut self, now: f64, id: SourceId, facts: SourceFacts, holding: Holding) {
+    pub fn add_source(&mut self, now: f64, id: SourceNumber, facts: SourceFacts, holding: SourceHolding) {
         let (has, ranges) = match holding {
-            Holding::Everything => (None, Vec::new()),
-            Holding::Parts(ranges) => (Some(Intervals::default()), ranges),
+            SourceHolding::Everything => (None, Vec::new()),
+            SourceHolding::Parts(ranges) => (Some(Intervals::default()), ranges),
         };
         let cursor = self.lots.chance(u64::from(id));
         self.sources.insert(id, DealtSource::new(facts, has, cursor), now);
@@ -78,9 +83,14 @@ impl DealerState {
     }
 
     /// A source has more.
-    pub fn have(&mut self, id: SourceId, added: Vec<Range<u64>>) {
+    pub fn have(&mut self, id: SourceNumber, added: Vec<Range<u64>>) {
         let Some(has) = self.sources.get_mut(id).and_then(|source| source.has.as_mut()) else { return };
+        let mut count = has.iter().count();
         for range in added.into_iter().filter(|range| range.start < range.end) {
+            if count > MANY && range.end - range.start < LONG {
+                continue;
+            }
+            count += 1;
             for new in has.gaps(&range) {
                 self.changes.push_back(HoldingChange { source: id, range: new, has: true });
             }
@@ -89,7 +99,7 @@ impl DealerState {
     }
 
     /// A source is gone.
-    pub fn remove_source(&mut self, now: f64, id: SourceId) {
+    pub fn remove_source(&mut self, now: f64, id: SourceNumber) {
         self.take_back(now, id);
         self.lots.close(id);
         self.changes.retain(|change| change.source != id || !change.has);
@@ -105,7 +115,7 @@ impl DealerState {
     }
 
     /// Tells lots what sources have, so many lots at a time. Whose lots changed.
-    pub fn tell_lots(&mut self, count: usize) -> Vec<SourceId> {
+    pub fn tell_lots(&mut self, count: usize) -> Vec<SourceNumber> {
         let mut changed = Vec::new();
         for _ in 0..count {
             let Some(HoldingChange { source, range, has }) = self.changes.pop_front() else { break };
@@ -172,7 +182,7 @@ impl DealerState {
     }
 
     /// Asks a source for a run.
-    pub fn ask(&mut self, now: f64, id: SourceId, run_id: RunId) -> Vec<DealtPart> {
+    pub fn ask(&mut self, now: f64, id: SourceNumber, run_id: RunId) -> Vec<DealtPart> {
         let place = self.sources.next_place();
         let Some(run) = self.runs.get_mut(run_id) else { return Vec::new() };
         run.askers.push(RunAsker { source: id, place });
@@ -202,7 +212,7 @@ impl DealerState {
     }
 
     /// Bytes of a part came, or will not come: the source owes them no more. True if they were not cancelled.
-    pub fn settle(&mut self, id: SourceId, part: &DealtPart) -> bool {
+    pub fn settle(&mut self, id: SourceNumber, part: &DealtPart) -> bool {
         let asked = self.runs.within(part).into_iter().find_map(|(run, missing)| {
             let is_asked = missing == *part && self.runs.get(run)?.is_asked_of(id);
             is_asked.then_some(part.part.end - part.part.start)
@@ -214,7 +224,7 @@ impl DealerState {
     }
 
     /// Bytes came and were right: whoever else is asked for them need not bring them.
-    pub fn arrived(&mut self, id: SourceId, part: &DealtPart) -> Cancelled {
+    pub fn arrived(&mut self, id: SourceNumber, part: &DealtPart) -> Cancelled {
         let mut cancelled = Vec::new();
         for (run, missing) in self.runs.within(part) {
             cancelled.extend(self.take_out(run, &missing).into_iter().filter(|(asker, _)| *asker != id));
@@ -243,7 +253,7 @@ impl DealerState {
     }
 
     /// The source's answer to a part is no longer waited for.
-    pub fn cancels(&mut self, id: SourceId, part: &DealtPart) {
+    pub fn cancels(&mut self, id: SourceNumber, part: &DealtPart) {
         if let Some(source) = self.sources.get_mut(id) {
             source.cancelling.insert((part.tag, part.part.start), part.part.end - part.part.start);
         }
@@ -276,7 +286,7 @@ impl DealerState {
 
     /// A source does not bring a part that it was asked for. With `misses` it is not asked for it again. Waits again, unless
     /// another source is asked for it.
-    pub fn lost(&mut self, id: SourceId, part: &DealtPart, misses: bool) {
+    pub fn lost(&mut self, id: SourceNumber, part: &DealtPart, misses: bool) {
         for (run, missing) in self.runs.within(part) {
             let Some(it) = self.runs.get(run).filter(|it| it.is_asked_of(id)) else { continue };
             let others: Vec<_> = it.askers.iter().copied().filter(|asker| asker.source != id).collect();
@@ -307,7 +317,7 @@ impl DealerState {
     }
 
     /// A source is not asked for a run any more, which another one is asked for, too.
-    pub fn unask(&mut self, now: f64, id: SourceId, run: RunId) -> Cancelled {
+    pub fn unask(&mut self, now: f64, id: SourceNumber, run: RunId) -> Cancelled {
         let Some(it) = self.runs.get_mut(run) else { return Vec::new() };
         let Some(index) = it.askers.iter().position(|asker| asker.source == id) else { return Vec::new() };
         let asker = it.askers.remove(index);
@@ -323,7 +333,7 @@ impl DealerState {
     }
 
     /// A source is not asked for anything any more. What it was asked for waits again.
-    pub fn take_back(&mut self, now: f64, id: SourceId) -> Cancelled {
+    pub fn take_back(&mut self, now: f64, id: SourceNumber) -> Cancelled {
         let runs: Vec<_> =
             self.sources.get(id).map(|it| it.queue.values().copied().collect()).unwrap_or_default();
         runs.into_iter().flat_map(|run| self.unask(now, id, run)).collect()

@@ -6,18 +6,22 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use towpath_content::lock::lock;
+use towpath_store::ObjectKind;
 use towpath_transfer::plugin::{Backlog, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
 
-use super::Shared;
-use super::table::Wanted;
+use super::SourceCalls;
+use super::table::Awaited;
+use crate::dealer::SourceHolding;
 
 /// Delay before a want is tried again that a source left without an end.
 const FORGOTTEN: Duration = Duration::from_millis(500);
+/// Time that a source has to tell what it has.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks a source for wants, and waits until each has ended.
 pub(super) async fn ask(
-    shared: &Arc<Shared>,
+    shared: &Arc<SourceCalls>,
     number: u32,
     source: &Arc<dyn TransferPlugin>,
     wants: Vec<Want>,
@@ -36,7 +40,7 @@ pub(super) async fn ask(
 
 /// Asks a source whether it has the root: then it counts.
 pub(super) async fn open(
-    shared: &Arc<Shared>,
+    shared: &Arc<SourceCalls>,
     number: u32,
     source: &Arc<dyn TransferPlugin>,
     context: &Context,
@@ -44,14 +48,38 @@ pub(super) async fn open(
     let (answers, mut inbox) = mpsc::channel(1);
     let asking = source.get_descriptors(Query::about(context.root), context, answers);
     let (_, first) = tokio::join!(asking, inbox.recv());
-    let has_it = matches!(first, Some(Description::Object { .. }));
-    lock(&shared.table).answered(shared.now(), number, has_it);
+    let holding = match first {
+        // Of a tree whoever serves it has all.
+        Some(Description::Object { about, .. }) if about.kind == ObjectKind::Tree => {
+            Some(SourceHolding::Everything)
+        }
+        Some(Description::Object { layout: None, .. }) => Some(SourceHolding::Everything),
+        Some(Description::Object { .. }) => return follow(shared, number, source, context).await,
+        _ => None,
+    };
+    lock(&shared.table).answered(shared.now(), number, holding);
     shared.perform(context);
+}
+
+/// Hears what a source has of the root, as long as it tells. One that tells nothing has all of it.
+async fn follow(shared: &Arc<SourceCalls>, number: u32, source: &Arc<dyn TransferPlugin>, context: &Context) {
+    let (told, mut inbox) = mpsc::channel(4);
+    let hearing = async {
+        let mut holding = tokio::time::timeout(PATIENCE, inbox.recv()).await.ok().flatten();
+        let first = holding.take().map_or(SourceHolding::Everything, SourceHolding::Parts);
+        lock(&shared.table).answered(shared.now(), number, Some(first));
+        shared.perform(context);
+        while let Some(added) = inbox.recv().await {
+            lock(&shared.table).has_more(shared.now(), number, added);
+            shared.perform(context);
+        }
+    };
+    tokio::join!(source.have(context.root, context, told), hearing);
 }
 
 /// Where a source's deliveries go: each to the sink of whoever wanted it, if that still waits.
 struct SourceSink {
-    shared: Arc<Shared>,
+    shared: Arc<SourceCalls>,
     number: u32,
     context: Context,
     /// Wants that have not ended here, with their bytes.
@@ -64,7 +92,7 @@ impl Sink for SourceSink {
             let Some(len) = lock(&self.owed).remove(&delivery.tag) else { return };
             let arrived = lock(&self.shared.table).arrived(self.shared.now(), self.number, &delivery, len);
             self.shared.perform(&self.context);
-            if let Some(Wanted { sink, tag, call }) = arrived {
+            if let Some(Awaited { sink, tag, call }) = arrived {
                 sink.deliver(Delivery { tag, ..delivery }).await;
                 call.one_ended();
             }

@@ -14,7 +14,7 @@ use towpath_transfer::{BoxFuture, Context, Description, Outcome, TransferPlugin}
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What became of the question that one source was asked.
-enum Said<'a> {
+enum FirstAnswer<'a> {
     /// Its first answer, and the rest of its call.
     Answer(Description, mpsc::Receiver<Description>, BoxFuture<'a, Result<(), Outcome>>),
     /// It ended without any.
@@ -44,9 +44,11 @@ pub(super) async fn describe(
             () = patience => continue,
         };
         match said {
-            Some(Said::Answer(first, inbox, call)) => return forward(first, inbox, call, &answers).await,
-            Some(Said::End(Ok(()))) => return Ok(()),
-            Some(Said::End(Err(outcome))) => worst = Some(worse(worst, outcome)),
+            Some(FirstAnswer::Answer(first, inbox, call)) => {
+                return forward(first, inbox, call, &answers).await;
+            }
+            Some(FirstAnswer::End(Ok(()))) => return Ok(()),
+            Some(FirstAnswer::End(Err(outcome))) => worst = Some(worse(worst, outcome)),
             None if next.len() == 0 => return Err(worst.unwrap_or(Outcome::NotHere)),
             None => {}
         }
@@ -67,15 +69,15 @@ async fn first_answer<'a>(
     source: &'a Arc<dyn TransferPlugin>,
     query: Query,
     context: &'a Context,
-) -> Said<'a> {
+) -> FirstAnswer<'a> {
     let (sender, mut inbox) = mpsc::channel(4);
     let mut call = source.get_descriptors(query, context, sender);
     tokio::select! {
         biased;
-        Some(first) = inbox.recv() => Said::Answer(first, inbox, call),
+        Some(first) = inbox.recv() => FirstAnswer::Answer(first, inbox, call),
         result = &mut call => match inbox.recv().await {
-            Some(first) => Said::Answer(first, inbox, Box::pin(std::future::ready(result))),
-            None => Said::End(result),
+            Some(first) => FirstAnswer::Answer(first, inbox, Box::pin(std::future::ready(result))),
+            None => FirstAnswer::End(result),
         },
     }
 }

@@ -27,7 +27,7 @@ use towpath_content::{Hint, NodeId, Oid};
 use towpath_transfer::plugin::{PathState, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, SourceId, Tag, TransferPlugin, Want};
 
-use self::table::{Order, SourceTable};
+use self::table::{SourceOrder, SourceTable};
 use crate::{direct, having};
 
 /// Makes the source that another node is.
@@ -40,14 +40,14 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// See the head of this module.
 pub struct Many {
-    shared: Arc<Shared>,
+    shared: Arc<SourceCalls>,
     /// Held by the one call that looks at the clock for all.
     clock: tokio::sync::Mutex<()>,
     _end: tokio_util::sync::DropGuard,
 }
 
 /// State of the plugin and of the calls that it makes.
-struct Shared {
+struct SourceCalls {
     table: Mutex<SourceTable>,
     since: Instant,
     peer: Option<PeerSource>,
@@ -60,7 +60,7 @@ impl Many {
     pub fn new(sources: Vec<Arc<dyn TransferPlugin>>, peer: Option<PeerSource>) -> Self {
         let token = CancellationToken::new();
         let table = Mutex::new(SourceTable::new(random()));
-        let shared = Arc::new(Shared { table, since: Instant::now(), peer, token: token.clone() });
+        let shared = Arc::new(SourceCalls { table, since: Instant::now(), peer, token: token.clone() });
         for source in sources {
             lock(&shared.table).add(shared.now(), source);
         }
@@ -92,7 +92,7 @@ impl Many {
     }
 }
 
-impl Shared {
+impl SourceCalls {
     fn now(&self) -> Duration {
         self.since.elapsed()
     }
@@ -102,17 +102,17 @@ impl Shared {
         let orders = lock(&self.table).take_orders();
         for order in orders {
             match order {
-                Order::Ask { number, source, wants } => {
+                SourceOrder::Ask { number, source, wants } => {
                     let (shared, context) = (Arc::clone(self), context.clone());
                     self.spawn(async move { asking::ask(&shared, number, &source, wants, &context).await });
                 }
-                Order::Cancel { source, tags } => source.cancel_chunks(&tags),
-                Order::Open { number, source } => {
+                SourceOrder::Cancel { source, tags } => source.cancel_chunks(&tags),
+                SourceOrder::Open { number, source } => {
                     let (shared, context) = (Arc::clone(self), context.clone());
                     self.spawn(async move { asking::open(&shared, number, &source, &context).await });
                 }
-                Order::End { sink, tag, outcome } => sink.outcome(tag, outcome),
-                Order::Close(source) => {
+                SourceOrder::End { sink, tag, outcome } => sink.outcome(tag, outcome),
+                SourceOrder::Close(source) => {
                     self.spawn(async move { source.finish("it brought what was wrong").await })
                 }
             }
@@ -214,7 +214,7 @@ impl TransferPlugin for Many {
             if let Some(only) = only {
                 return only.get_chunks(wants, context, sink).await;
             }
-            let call = lock(&self.shared.table).want(self.shared.now(), wants, sink);
+            let call = lock(&self.shared.table).want(self.shared.now(), &context.root, wants, sink);
             let call = GivesUp { shared: Arc::clone(&self.shared), call };
             self.shared.perform(context);
             tokio::select! {
@@ -257,7 +257,7 @@ impl TransferPlugin for Many {
 
 /// A call that is dropped before its end gives its wants up.
 struct GivesUp {
-    shared: Arc<Shared>,
+    shared: Arc<SourceCalls>,
     call: Arc<table::DealtCall>,
 }
 

@@ -1,21 +1,23 @@
 //! The wants that are out, the sources, and the dealer between them. No I/O: what is to be done is taken out as orders.
 //!
-//! The dealer knows wants as byte ranges of one space. Here they get their place in the order in which they are wanted: those that
-//! follow each other in a file, or in small files one behind the other, lie side by side and are asked for together. They also get
+//! The dealer knows wants as byte ranges of one space, the root's. Wants of other objects, the files of a tree say, get their place
+//! behind it, in the order in which they are wanted: those that follow each other in a file, or in small files one behind the
+//! other, lie side by side and are asked for together. They also get
 //! tags that are never used again, while a session asks for a want again under its old one: what comes late of the first
 //! time is nobody's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use towpath_content::{Hint, NodeId};
+use towpath_content::{Hint, NodeId, Oid};
 use towpath_transfer::plugin::Sink;
 use towpath_transfer::{Delivery, Outcome, SourceId, Tag, TransferPlugin, Want, WantId};
 
-use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, Holding, SourceFacts, WantedRange};
+use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, SourceFacts, SourceHolding, WantedRange};
 
 /// Nodes that are opened for one transfer, at most.
 const MOST_NODES: usize = 256;
@@ -23,11 +25,13 @@ const MOST_NODES: usize = 256;
 const MOST_NAMES: usize = 1024;
 /// The first tag: sessions have smaller ones, which a source that is alone sees.
 const FIRST_TAG: Tag = 1 << 63;
+/// Where the places of wants begin that are not the root's: no object is as large.
+const BEHIND_ROOT: u64 = 1 << 62;
 /// What was wanted in the last so long shows what will be wanted.
 const RECENT: Duration = Duration::from_millis(500);
 
 /// Something to be done outside of the lock.
-pub(super) enum Order {
+pub(super) enum SourceOrder {
     /// Ask a source for wants.
     Ask { number: u32, source: Arc<dyn TransferPlugin>, wants: Vec<Want> },
     /// Tell it that some need not come.
@@ -82,14 +86,14 @@ struct DealtWant {
 }
 
 /// Whoever waits for a want that came.
-pub(super) struct Wanted {
+pub(super) struct Awaited {
     pub(super) sink: Arc<dyn Sink>,
     pub(super) tag: Tag,
     pub(super) call: Arc<DealtCall>,
 }
 
 /// A source that counts.
-struct DealtSource {
+struct OpenSource {
     plugin: Arc<dyn TransferPlugin>,
     priority: u16,
     window: u64,
@@ -98,7 +102,7 @@ struct DealtSource {
 /// See the head of this module.
 pub(super) struct SourceTable {
     dealer: Dealer,
-    sources: BTreeMap<u32, DealtSource>,
+    sources: BTreeMap<u32, OpenSource>,
     /// Nodes that are not open yet: asked about the root, or waiting for that.
     places: BTreeMap<u32, (Arc<dyn TransferPlugin>, u16)>,
     nodes: BTreeSet<NodeId>,
@@ -106,7 +110,7 @@ pub(super) struct SourceTable {
     /// Tags among sources, by those of the session.
     tags: HashMap<Tag, Tag>,
     names: BTreeMap<SourceId, u32>,
-    orders: Vec<Order>,
+    orders: Vec<SourceOrder>,
     /// Bytes of each object that were not wanted yet, by object.
     to_come: HashMap<u64, u64>,
     /// Bytes that were wanted lately, and since when.
@@ -130,7 +134,7 @@ impl SourceTable {
             to_come: HashMap::new(),
             recent: (0, Duration::ZERO),
             next_number: 0,
-            next_position: 0,
+            next_position: BEHIND_ROOT,
             next_tag: FIRST_TAG,
         }
     }
@@ -138,7 +142,7 @@ impl SourceTable {
     /// A source that has everything and is there.
     pub(super) fn add(&mut self, now: Duration, plugin: Arc<dyn TransferPlugin>) {
         let number = self.number();
-        self.opened(now, number, plugin, 0);
+        self.opened(now, number, plugin, 0, SourceHolding::Everything);
     }
 
     /// A hint names `node`: if it is a new one, `make` makes the source that it is, which waits to be opened.
@@ -158,17 +162,31 @@ impl SourceTable {
         self.handle(now, hinted);
     }
 
-    /// The source of a place answered, and has the root; or not.
-    pub(super) fn answered(&mut self, now: Duration, number: u32, has_it: bool) {
-        let Some((plugin, priority)) = self.places.remove(&number).filter(|_| has_it) else { return };
-        self.opened(now, number, plugin, priority);
+    /// The source of a place answered, and has so much of the root; or nothing.
+    pub(super) fn answered(&mut self, now: Duration, number: u32, holding: Option<SourceHolding>) {
+        let place = self.places.remove(&number);
+        if let Some(((plugin, priority), holding)) = place.zip(holding) {
+            self.opened(now, number, plugin, priority, holding);
+        }
     }
 
-    fn opened(&mut self, now: Duration, number: u32, plugin: Arc<dyn TransferPlugin>, priority: u16) {
+    /// A source has these bytes of the root, too.
+    pub(super) fn has_more(&mut self, now: Duration, number: u32, added: Vec<Range<u64>>) {
+        self.handle(now, DealerEvent::Have { source: number, added });
+    }
+
+    fn opened(
+        &mut self,
+        now: Duration,
+        number: u32,
+        plugin: Arc<dyn TransferPlugin>,
+        priority: u16,
+        holding: SourceHolding,
+    ) {
         let window = plugin.window();
         let facts = facts(&*plugin, window);
-        self.sources.insert(number, DealtSource { plugin, priority, window });
-        self.handle(now, DealerEvent::SourceAdded { source: number, facts, holding: Holding::Everything });
+        self.sources.insert(number, OpenSource { plugin, priority, window });
+        self.handle(now, DealerEvent::SourceAdded { source: number, facts, holding });
     }
 
     fn number(&mut self) -> u32 {
@@ -202,15 +220,24 @@ impl SourceTable {
     }
 
     /// Takes wants in; the call ends when each of them has.
-    pub(super) fn want(&mut self, now: Duration, wants: Vec<Want>, sink: Arc<dyn Sink>) -> Arc<DealtCall> {
+    pub(super) fn want(
+        &mut self,
+        now: Duration,
+        root: &Oid,
+        wants: Vec<Want>,
+        sink: Arc<dyn Sink>,
+    ) -> Arc<DealtCall> {
         let tags = (self.next_tag..).take(wants.len()).collect();
         let call = Arc::new(DealtCall { left: AtomicUsize::new(wants.len()), tags, done: Notify::new() });
         let mut ranges = Vec::with_capacity(wants.len());
         for want in wants {
             self.note_rest(&want);
-            let (tag, begin, len) = (self.next_tag, self.next_position, want.missing_len());
+            let (tag, len) = (self.next_tag, want.missing_len());
+            let begin = place_in(root, &want).unwrap_or_else(|| {
+                self.next_position += len;
+                self.next_position - len
+            });
             self.next_tag += 1;
-            self.next_position += len;
             self.tags.insert(want.tag, tag);
             ranges.push(WantedRange { tag, range: begin..begin + len });
             let (sink, call, named) = (Arc::clone(&sink), Arc::clone(&call), want.tag);
@@ -285,14 +312,14 @@ impl SourceTable {
         number: u32,
         delivery: &Delivery,
         len: u64,
-    ) -> Option<Wanted> {
+    ) -> Option<Awaited> {
         if self.names.len() < MOST_NAMES {
             self.names.insert(delivery.source.clone(), number);
         }
         let part = DealtPart { tag: delivery.tag, part: 0..len };
         let wanted = self.take(delivery.tag);
         self.handle(now, DealerEvent::Arrived { source: number, part });
-        wanted.map(|want| Wanted { sink: want.sink, tag: want.named, call: want.call })
+        wanted.map(|want| Awaited { sink: want.sink, tag: want.named, call: want.call })
     }
 
     /// Where the front of a piece goes that will not come whole.
@@ -316,7 +343,7 @@ impl SourceTable {
         {
             self.handle(now, DealerEvent::Withdrawn(vec![tag]));
             want.call.one_ended();
-            self.orders.push(Order::End { sink: want.sink, tag: want.named, outcome });
+            self.orders.push(SourceOrder::End { sink: want.sink, tag: want.named, outcome });
         }
     }
 
@@ -372,7 +399,7 @@ impl SourceTable {
     }
 
     /// What is to be done now.
-    pub(super) fn take_orders(&mut self) -> Vec<Order> {
+    pub(super) fn take_orders(&mut self) -> Vec<SourceOrder> {
         std::mem::take(&mut self.orders)
     }
 
@@ -381,7 +408,7 @@ impl SourceTable {
         let (mut cancelled, mut others) = (Vec::new(), Vec::new());
         for order in self.take_orders() {
             match order {
-                Order::Cancel { source, tags } => cancelled.push((source, tags)),
+                SourceOrder::Cancel { source, tags } => cancelled.push((source, tags)),
                 other => others.push(other),
             }
         }
@@ -395,24 +422,34 @@ impl SourceTable {
                 DealerAction::Ask { source: number, wants } => self.ask(number, &wants),
                 DealerAction::Cancel { source: number, wants } => self.sources.get(&number).map(|source| {
                     let tags = wants.iter().map(|part| part.tag).collect();
-                    Order::Cancel { source: Arc::clone(&source.plugin), tags }
+                    SourceOrder::Cancel { source: Arc::clone(&source.plugin), tags }
                 }),
                 DealerAction::Drop(number) => {
-                    self.sources.remove(&number).map(|source| Order::Close(source.plugin))
+                    self.sources.remove(&number).map(|source| SourceOrder::Close(source.plugin))
                 }
                 DealerAction::Open(number) => self
                     .places
                     .get(&number)
-                    .map(|(source, _)| Order::Open { number, source: Arc::clone(source) }),
+                    .map(|(source, _)| SourceOrder::Open { number, source: Arc::clone(source) }),
             };
             self.orders.extend(order);
         }
     }
 
-    fn ask(&self, number: u32, parts: &[DealtPart]) -> Option<Order> {
+    fn ask(&self, number: u32, parts: &[DealtPart]) -> Option<SourceOrder> {
         let source = Arc::clone(&self.sources.get(&number)?.plugin);
         let wants = parts.iter().filter_map(|part| Some(self.wants.get(&part.tag)?.want.clone())).collect();
-        Some(Order::Ask { number, source, wants })
+        Some(SourceOrder::Ask { number, source, wants })
+    }
+}
+
+/// The first byte of a want in the root's space, if it is a part of the root.
+fn place_in(root: &Oid, want: &Want) -> Option<u64> {
+    let from = want.part.as_ref().map_or(0, |part| part.start);
+    match want.id {
+        WantId::Piece { oid, layout, index } if oid == *root => Some(layout.range(index).start + from),
+        WantId::Chunk { .. } => want.origin.filter(|origin| origin.oid == *root).map(|origin| origin.offset),
+        WantId::Piece { .. } | WantId::Block { .. } => None,
     }
 }
 

@@ -57,8 +57,10 @@ impl Files {
             let body = if is_little { EntryBody::Whole(bytes.into()) } else { EntryBody::Named };
             (tag, EntryContent { oid, size, modified: Time::default(), is_sparse: false, body })
         };
-        // The connection may be lost.
-        let _ = replies.send(asks.into_iter().map(content).collect(), 1).await;
+        for batch in replies.batches(asks.into_iter().map(content).collect()) {
+            // The connection may be lost.
+            let _ = replies.send(batch.packed(1).0).await;
+        }
     }
 
     fn held(&self) -> usize {

@@ -128,29 +128,26 @@ fn context(oid: Oid) -> Context {
     Context { root: oid, node: None, secret: None, hints: watch::channel(Vec::new()).1 }
 }
 
-/// Fetches `data` from sources of these rates and manners. Returns how many pieces each brought, and the seconds.
-async fn fetched(
-    data: &[u8],
-    sources: &[(&'static str, u64, Manner)],
-) -> (Result<(), FetchError>, Vec<u64>, f64) {
+/// Fetches `data` from sources of these rates and manners. Returns how many pieces each brought,
+async fn fetched(data: &[u8], sources: &[(&'static str, u64, Manner)]) -> (Result<(), FetchError>, Vec<u64>) {
     let made: Vec<_> =
         sources.iter().map(|&(name, rate, manner)| Mannered::new(name, data, rate, manner)).collect();
     let plugins = made.iter().map(|source| Arc::clone(source) as Arc<dyn TransferPlugin>).collect();
     let oid = Oid::of(data);
     let session = Session::start(Arc::new(Many::new(plugins, None)), context(oid), impatient(LIMIT));
-    let (start, target) = (Instant::now(), Arc::new(Memory::default()));
+    let target = Arc::new(Memory::default());
     let result = session.fetch(request(oid, None, &target)).await.map(drop);
     if result.is_ok() {
         target.expect(data);
     }
     let brought = made.iter().map(|source| source.brought.load(Ordering::Relaxed)).collect();
-    (result, brought, start.elapsed().as_secs_f64())
+    (result, brought)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_source_brings_what_it_is_good_for() {
     let data = data(24 * MIB);
-    let (result, brought, _) =
+    let (result, brought) =
         fetched(&data, &[("fast", 12 << 20, Manner::Honest), ("slow", 4 << 20, Manner::Honest)]).await;
     result.unwrap();
     let share = brought[1] as f64 / brought.iter().sum::<u64>() as f64;
@@ -160,7 +157,7 @@ async fn each_source_brings_what_it_is_good_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_that_stalls_holds_up_nothing() {
     let data = data(24 * MIB);
-    let (result, brought, _) =
+    let (result, brought) =
         fetched(&data, &[("stalls", 8 << 20, Manner::Stalls(5)), ("goes on", 8 << 20, Manner::Honest)]).await;
     result.unwrap();
     assert!(brought[1] >= 24 * 4 - 5, "{brought:?}");
@@ -169,7 +166,7 @@ async fn a_source_that_stalls_holds_up_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_liar_is_not_asked_for_long() {
     let data = data(16 * MIB);
-    let (result, brought, _) =
+    let (result, brought) =
         fetched(&data, &[("lies", 64 << 20, Manner::Lies), ("true", 16 << 20, Manner::Honest)]).await;
     result.unwrap();
     assert!(brought[0] < brought[1] / 2, "{brought:?}");
@@ -178,7 +175,7 @@ async fn a_liar_is_not_asked_for_long() {
 #[tokio::test]
 async fn what_no_source_has_is_said_at_once() {
     let data = data(2 * MIB);
-    let (result, ..) =
+    let (result, _) =
         fetched(&data, &[("one", 1 << 30, Manner::Empty), ("two", 1 << 30, Manner::Empty)]).await;
     assert!(matches!(result, Err(FetchError::Ended(Outcome::NotHere))), "{result:?}");
 }
@@ -186,7 +183,7 @@ async fn what_no_source_has_is_said_at_once() {
 #[tokio::test]
 async fn one_that_has_it_is_enough() {
     let data = data(2 * MIB);
-    let (result, brought, _) =
+    let (result, brought) =
         fetched(&data, &[("none", 1 << 30, Manner::Empty), ("all", 1 << 30, Manner::Honest)]).await;
     result.unwrap();
     assert!(brought[0] == 0 && brought[1] >= 8, "{brought:?}");

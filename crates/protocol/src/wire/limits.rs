@@ -65,8 +65,8 @@ const fn limit(number: u32) -> MessageLimit {
         4 => (2 * MAX_KEYS * (MAX_KEY + MAX_VALUE), &[(&[8], MAX_KEYS)]),
         5 => (32 * (MAX_PROOF_RUN + MAX_BESIDE), &[]),
         6 => (32 * MAX_VALUES, &[]),
-        // A bound is a piece's number: at most three bytes of a varint, and eight in memory.
-        7 => (2 * 4 * MAX_RANGES, &[]),
+        // A bound is a place in an object: at most seven bytes of a varint, and eight in memory.
+        7 => (2 * 7 * MAX_RANGES, &[]),
         8 => (MAX_FRAME, &[(&[3], MAX_WANTS)]),
         9 | GOODBYE => (MAX_WORDS, &[]),
         15 => (MAX_MESSAGE, &[]),
@@ -133,7 +133,7 @@ mod tests {
                 signature: vec![1; 64].into(),
                 ..Stated::default()
             }),
-            Body::Have(Have { bounds: vec![(1 << 20) - 1; 2 * MAX_RANGES], ..Have::default() }),
+            Body::Have(Have { bounds: vec![(1 << 44) - 1; 2 * MAX_RANGES], ..Have::default() }),
             Body::Get(Get { wants: vec![WireWant::default(); MAX_WANTS], ..Get::default() }),
             Body::Get(Get {
                 wants: vec![

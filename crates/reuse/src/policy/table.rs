@@ -50,6 +50,9 @@ table! {
         NEAR_WARM_UP: Duration = Duration::from_millis(100), "",
             "of a near sender (`transfer::is_near`) nothing came for so long: it is slow",
             "a piece takes 0.1 s at 2.6 MB/s";
+        FIRST_FILES: u64 = 128 << 10, "bytes",
+            "a copy asks a near sender for files of so many bytes first; if they take longer than `NEAR_WARM_UP` the network is slow",
+            "[delta](../results/delta.md#near-and-slow): 2.9 MiB instead of 0.25 came of a tree at 1.5 Mbit/s";
         TELLING_BYTES: u64 = 1 << 20, "bytes",
             "so many bytes show the rate of a network that is not fast, and how its objects are best followed",
             "the replay";

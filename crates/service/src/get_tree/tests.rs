@@ -1,9 +1,10 @@
 //! Descriptors that hold the bytes of small files, and those that lie about them.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tempfile::TempDir;
-use towpath_api::GetRequest;
+use towpath_api::{Announced, EntryKind, GetRequest, GetUpdate};
 use towpath_content::ticket::Secret;
 use towpath_content::tree::{Encoder, Kind, Owner, Xattr};
 use towpath_files::ScanOptions;
@@ -43,10 +44,16 @@ pub(crate) fn descriptor(files: &[(&str, &[u8], &[u8])]) -> Vec<u8> {
 
 /// A sender of this descriptor, which has nothing else; its ticket.
 pub(crate) async fn sender(folder: &TempDir, descriptor: &[u8]) -> (Arc<Service>, String) {
+    sender_of(folder, ObjectKind::Tree, descriptor).await
+}
+
+/// A sender of one object that is called `tree` or `file`.
+async fn sender_of(folder: &TempDir, kind: ObjectKind, content: &[u8]) -> (Arc<Service>, String) {
     let sender = service(folder, "sender");
-    let about = About { kind: ObjectKind::Tree, name: b"tree".to_vec(), ..About::default() };
+    let name = if kind == ObjectKind::Tree { "tree" } else { "file" };
+    let about = About { kind, name: name.into(), ..About::default() };
     sender.store.put_init(&LIVE, &about).unwrap();
-    sender.store.put_data(&LIVE, descriptor).unwrap();
+    sender.store.put_data(&LIVE, content).unwrap();
     let content = sender.store.put_commit(&LIVE).unwrap();
     sender.grants.share(content, SECRET);
     let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -75,6 +82,37 @@ async fn got(folder: &TempDir, ticket: String) -> (Summary, Vec<(String, String)
         }
     }
     (summary, failed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_received_is_told_before_anything_of_it_is_there() {
+    let tree = descriptor(&[("a", b"some", b"some")]);
+    for (kind, content, name, of, size) in [
+        (ObjectKind::Tree, &tree[..], "tree", EntryKind::Directory, None),
+        (ObjectKind::Blob, b"some words", "file", EntryKind::File, Some(10)),
+    ] {
+        for update in [None, Some(GetUpdate::default())] {
+            let (folder, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let (_sender, ticket) = sender_of(&folder, kind, content).await;
+            let directory = here.path().to_path_buf();
+            let request = GetRequest { ticket, directory, timeout: 10, update, ..GetRequest::default() };
+            let (events, mut inbox) = mpsc::channel(1);
+            // Nobody has read this one yet, so there is no room for the next.
+            events.try_send(Event::Alive).unwrap();
+            let receiver = service(&folder, "receiver");
+            let mut getting = tokio::spawn(async move { get::get(&receiver, request, events).await });
+            let early = tokio::time::timeout(Duration::from_millis(400), &mut getting).await;
+            assert!(early.is_err(), "it waits until it is read");
+            assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0, "{name}: it is there, untold");
+            assert_eq!(inbox.recv().await, Some(Event::Alive));
+            let output = here.path().join(name);
+            let told = Announced { name: name.into(), kind: of, size, output: output.clone() };
+            assert_eq!(inbox.recv().await, Some(Event::Receiving(told)));
+            while inbox.recv().await.is_some() {}
+            getting.await.unwrap().unwrap();
+            assert!(output.exists());
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,10 +10,10 @@ use std::path::Path;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::SignedParts;
 use towpath_content::delta::exchange::parts::parts;
-use towpath_content::lock::lock;
 use towpath_files::{FileBody, FileError, RelPath, Stamp};
 use towpath_reuse::candidates::index::Present;
 use towpath_reuse::candidates::machine::Machine;
+use towpath_reuse::candidates::rules::FileCandidate;
 use towpath_store::hash_open_file;
 use towpath_targets::placing::{Begun, Placing};
 
@@ -88,13 +88,17 @@ pub struct FileBase<'a> {
 impl<'a> FileBase<'a> {
     /// Whether what it is made of does not lie in its place, but was found.
     pub fn is_found(&self) -> bool {
-        self.file.wanted.old.is_none() && self.file.found.get().is_some_and(|found| !found.is_same())
+        self.found().is_some()
     }
 
     /// Whether that may be quite another file.
     pub fn is_guess(&self) -> bool {
-        self.file.wanted.old.is_none()
-            && self.file.found.get().is_some_and(|found| found.is_guess(self.file.size()))
+        self.found().is_some_and(|found| found.is_guess(self.file.size()))
+    }
+
+    fn found(&self) -> Option<&'a FileCandidate> {
+        let found = self.file.found.get().filter(|found| !found.is_same());
+        found.filter(|_| self.file.wanted.old.is_none())
     }
 
     /// What it is to be made of by a delta. None where other pieces of it are here already than the first parts, from a copy
@@ -116,34 +120,45 @@ impl<'a> FileBase<'a> {
         if !placing.record.has_part(&key) {
             return None;
         }
-        let (staged, ranges) = self.file.left(placing, &key, self.file.size()).ok()??;
+        let (staged, ranges) = self.left(placing, &key, self.file.size()).ok()??;
         // Pieces come in any order.
         let here = if let [Range { start: 0, end }] = ranges[..] { end } else { 0 };
         let old = self.older_version().map_or(0, |older| older.size());
         let rest =
             Rest { body: staged.body().clone(), front: Front::of(here, old, self.file.size()), ranges };
-        *lock(&self.file.staged) = Some(staged);
+        self.file.state().staged = Some(staged);
         Some(rest)
+    }
+
+    /// What an interrupted copy left under `key`.
+    pub(super) fn left(
+        &self,
+        placing: &Placing<Note>,
+        key: &Oid,
+        size: u64,
+    ) -> Result<Option<Begun>, FileError> {
+        let path = &self.file.wanted.path;
+        placing.left_of(key, size, |name| placing.destination.staging().reopen_for(path, name))
     }
 
     /// The temporary with what was left, if it was taken for a delta that did not begin.
     pub(super) fn untouched_rest(&self, size: u64) -> Result<Option<Begun>, FileError> {
         let Some(rest) = self.file.rest.get().and_then(Option::as_ref) else { return Ok(None) };
-        let Some(staged) = lock(&self.file.staged).take() else { return Ok(None) };
+        let Some(staged) = self.file.state().staged.take() else { return Ok(None) };
         staged.body().set_size(size)?;
         Ok(Some((staged, rest.ranges.clone())))
     }
 
     /// What is probably an older version: what lies in its place, or else what was found for it.
     pub(super) fn older_version(&self) -> Option<OlderVersion<'a>> {
-        match (&self.file.wanted.old, self.file.found.get()) {
-            (Some(stamp), _) => Some(OlderVersion::Within { path: &self.file.wanted.path, stamp }),
-            (None, Some(found)) if found.is_same() => None,
-            (None, Some(found)) if found.is_outside() => Some(OlderVersion::OutsideSearch(&found.file)),
-            (None, Some(found)) => {
-                Some(OlderVersion::Within { path: &found.file.path, stamp: &found.file.stamp })
-            }
-            (None, None) => None,
+        if let Some(stamp) = &self.file.wanted.old {
+            return Some(OlderVersion::Within { path: &self.file.wanted.path, stamp });
+        }
+        let found = self.found()?;
+        let file = &found.file;
+        match found.is_outside() {
+            true => Some(OlderVersion::OutsideSearch(file)),
+            false => Some(OlderVersion::Within { path: &file.path, stamp: &file.stamp }),
         }
     }
 

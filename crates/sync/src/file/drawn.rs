@@ -4,7 +4,6 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 use towpath_content::Oid;
 use towpath_content::pieces::{MAX_LIVE_SIZE, MIN_LOG2, Value};
@@ -13,22 +12,15 @@ use towpath_store::{PieceHasher, hash_open_file};
 
 use super::delta_base::FileBase;
 use super::renamed::OldNames;
-use super::{CopyFile, Note, Wanted};
-use towpath_content::lock::lock;
+use super::{CopyFile, Wanted};
 use towpath_reuse::candidates::index::{Present, Sought};
 use towpath_reuse::candidates::rules::FileCandidate;
-use towpath_targets::placing::{Begun, Placing};
 
 impl CopyFile {
     /// What another file of the destination may be like that has the same bytes; none for what replaces a file.
     pub fn sought(&self) -> Option<Sought<'_>> {
         let Wanted { path, size, metadata, .. } = &self.wanted;
         self.wanted.changes.new.then_some(Sought { path, size: *size, modified: metadata.modified })
-    }
-
-    /// The destination's root.
-    pub fn root(&self) -> Option<&Path> {
-        self.receiving.opened().map(|placing| &*placing.base)
     }
 
     /// Another file may have its bytes, or most of them.
@@ -53,9 +45,9 @@ impl CopyFile {
         }
         let Ok(file) = placing.destination.open_file(path, stamp) else { return Ok(false) };
         let staged = self.fresh(stamp.size)?;
-        staged.body().copy_from(&file, stamp.size, self.sparse.load(Ordering::Relaxed))?;
-        *lock(&self.staged) = Some(staged);
-        self.finish_parts(oid)
+        staged.body().copy_from(&file, stamp.size, self.state().is_sparse)?;
+        self.state().staged = Some(staged);
+        self.parts().finish(oid)
     }
 
     /// What it is made of by a delta.
@@ -63,78 +55,91 @@ impl CopyFile {
         FileBase { file: self }
     }
 
+    /// Its bytes, where they come one part after the other.
+    pub const fn parts(&self) -> FileParts<'_> {
+        FileParts { file: self }
+    }
+
     /// Its old names, if it was renamed at the source.
     pub const fn old_names(&self) -> OldNames<'_> {
         OldNames { file: self }
     }
+}
 
-    /// What an interrupted copy left under `key`.
-    pub(super) fn left(
-        &self,
-        placing: &Placing<Note>,
-        key: &Oid,
-        size: u64,
-    ) -> Result<Option<Begun>, FileError> {
-        placing.left_of(key, size, |name| placing.destination.staging().reopen_for(&self.wanted.path, name))
-    }
+/// The bytes of a file that come one part after the other.
+pub struct FileParts<'a> {
+    file: &'a CopyFile,
+}
 
-    /// Its bytes come one part after the other.
-    pub fn begin_parts(&self) -> Result<(), FileError> {
+impl FileParts<'_> {
+    /// They begin to come.
+    pub fn begin(&self) -> Result<(), FileError> {
+        let (file, size) = (self.file, self.file.size());
         // What came before is written once more, where it is: it stays, should this be interrupted as well.
-        let staged = match self.base().untouched_rest(self.size())? {
+        let staged = match file.base().untouched_rest(size)? {
             Some((staged, _)) => staged,
-            None => self.fresh(self.size())?,
+            None => file.fresh(size)?,
         };
-        let is_large = self.size() > 1 << MIN_LOG2;
-        self.receiving.placing()?.note_part(&self.key(), &staged, is_large);
-        *lock(&self.staged) = Some(staged);
+        file.receiving.placing()?.note_part(&file.key(), &staged, size > 1 << MIN_LOG2);
+        let mut state = file.state();
+        state.staged = Some(staged);
         // Pieces of larger files are larger than those of a live object.
-        *lock(&self.parts) = (self.size() <= MAX_LIVE_SIZE).then(HashedParts::default);
+        state.parts = (size <= MAX_LIVE_SIZE).then(HashedParts::default);
         Ok(())
     }
 
-    /// All of it is its base.
+    /// All of them are those of the base.
     pub fn take_base(&self) -> Result<(), FileError> {
-        let older = self.base().older_version().zip(self.receiving.opened());
-        let Some((file, old)) = older.and_then(|(older, placing)| Some((older.open(placing)?, older.size())))
-        else {
-            return Ok(());
-        };
-        let staged = lock(&self.staged);
-        let Some(staged) = &*staged else { return Ok(()) };
-        staged.body().copy_from(&file, old.min(self.size()), self.sparse.load(Ordering::Relaxed))
+        let older = self.file.base().older_version().zip(self.file.receiving.opened());
+        let older = older.and_then(|(older, placing)| Some((older.open(placing)?, older.size())));
+        let state = self.file.state();
+        let Some(((older, old), staged)) = older.zip(state.staged.as_ref()) else { return Ok(()) };
+        staged.body().copy_from(&older, old.min(state.size), state.is_sparse)
     }
 
     /// The next part.
-    pub fn take_part(&self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
-        let staged = lock(&self.staged);
-        let Some(staged) = &*staged else { return Ok(()) };
+    pub fn take(&self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        let mut state = self.file.state();
         // From here on it has to be read once more.
-        lock(&self.parts).take_if(|parts| !parts.add(offset, bytes));
+        state.parts.take_if(|parts| !parts.add(offset, bytes));
         // What was left there has to be written over, also with zeros.
-        let has_rest = self.rest.get().is_some_and(Option::is_some);
-        let sparse = self.sparse.load(Ordering::Relaxed) && !has_rest;
+        let has_rest = self.file.rest.get().is_some_and(Option::is_some);
+        let sparse = state.is_sparse && !has_rest;
+        let Some(staged) = &state.staged else { return Ok(()) };
         staged.body().write_piece(offset, bytes, sparse)
     }
 
-    /// All parts came: true if they are what the file is called, which then takes its name. Else nothing
-    /// of them is kept.
-    pub fn finish_parts(&self, oid: &Oid) -> Result<bool, FileError> {
-        match hashed(self).filter(|(hashed, _)| hashed == oid) {
-            Some(hashed) => self.finish(Some(hashed)).map(|()| true),
+    /// All came: true if they are what the file is called, which then takes its name. Else nothing of them is kept.
+    pub fn finish(&self, oid: &Oid) -> Result<bool, FileError> {
+        match self.hashed().filter(|(hashed, _)| hashed == oid) {
+            Some(hashed) => self.file.finish_staged(hashed).map(|()| true),
             None => {
-                self.drop_parts();
+                self.drop_all();
                 Ok(false)
             }
         }
     }
 
-    /// Nothing came of its parts.
-    pub fn drop_parts(&self) {
-        let staged = lock(&self.staged).take();
+    /// Nothing came of them.
+    pub fn drop_all(&self) {
+        let staged = self.file.state().staged.take();
         if let Some(Err(error)) = staged.map(Staged::discard) {
             tracing::debug!(%error, "parts stay where they are");
         }
+    }
+
+    /// The name of all that was written, and the values of its pieces. Reads what did not come from the front on.
+    fn hashed(&self) -> Option<(Oid, Vec<Value>)> {
+        let mut state = self.file.state();
+        let size = state.size;
+        if let Some(HashedParts { hasher, values }) =
+            state.parts.take().filter(|parts| parts.hasher.size() == size)
+        {
+            return Some(hasher.finish(values));
+        }
+        let path = Path::new(OsStr::from_bytes(&self.file.wanted.shown));
+        let hashed = hash_open_file(state.staged.as_ref()?.body().file(), path).ok()?;
+        Some((hashed.oid, hashed.values.unwrap_or_else(|| vec![*hashed.oid.digest()])))
     }
 }
 
@@ -156,22 +161,12 @@ impl HashedParts {
     }
 }
 
-/// The name of all that was written, and the values of its pieces. Reads what did not come from the front on.
-fn hashed(file: &CopyFile) -> Option<(Oid, Vec<Value>)> {
-    let hashed = lock(&file.parts).take().filter(|parts| parts.hasher.size() == file.size());
-    let hashed = hashed.map(|HashedParts { hasher, values }| hasher.finish(values));
-    hashed.or_else(|| {
-        let path = Path::new(OsStr::from_bytes(&file.wanted.shown));
-        let hashed = hash_open_file(lock(&file.staged).as_ref()?.body().file(), path).ok()?;
-        Some((hashed.oid, hashed.values.unwrap_or_else(|| vec![*hashed.oid.digest()])))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::File;
     use std::sync::Arc;
 
+    use towpath_content::tree::Time;
     use towpath_files::{RelPath, Stamp};
 
     use super::super::tests::file_of;
@@ -184,14 +179,15 @@ mod tests {
     fn made(content: &[u8], order: &[usize], oid: &Oid) -> (bool, bool) {
         let home = tempfile::tempdir().unwrap();
         let file = file_of(home.path(), 1, content.len() as u64);
-        file.begin_parts().unwrap();
+        file.parts().begin().unwrap();
         let len = content.len().div_ceil(order.len().max(1)).max(1);
         for part in order {
             let at = part * len;
-            file.take_part(at as u64, &content[at..content.len().min(at + len)]).unwrap();
+            file.parts().take(at as u64, &content[at..content.len().min(at + len)]).unwrap();
         }
-        let is_hashed = lock(&file.parts).as_ref().is_some_and(|parts| parts.hasher.size() == file.size());
-        let is_made = file.finish_parts(oid).unwrap();
+        let size = file.size();
+        let is_hashed = file.state().parts.as_ref().is_some_and(|parts| parts.hasher.size() == size);
+        let is_made = file.parts().finish(oid).unwrap();
         file.receiving.named(file.receiving.placing().unwrap().flush());
         let written = std::fs::read(home.path().join("to/file")).ok();
         assert_eq!(written.as_deref(), is_made.then_some(content));
@@ -218,14 +214,14 @@ mod tests {
         for (came, is_front) in [(part / 2, false), (part, true)] {
             let first = taken_up(home.path(), size);
             assert_eq!(first.base().open().unwrap().read(0..3).as_deref(), Some(&[1; 3][..]));
-            first.begin_parts().unwrap();
-            first.set_sparse(true);
+            first.parts().begin().unwrap();
+            first.learn(size as u64, Time { seconds: 1, nanos: 0 }, true);
             // A disk that was cut off kept something else.
-            first.take_part(0, &vec![7; came]).unwrap();
+            first.parts().take(0, &vec![7; came]).unwrap();
             drop(first);
 
             let next = taken_up(home.path(), size);
-            next.set_sparse(true);
+            next.learn(size as u64, Time { seconds: 1, nanos: 0 }, true);
             let base = next.base().open().filter(|_| next.base().oid().is_none());
             assert_eq!(base.is_some(), is_front, "{came}");
             if let Some(base) = base {
@@ -233,10 +229,10 @@ mod tests {
                 let middle = base.read(part as u64 - 1..part as u64 + 1);
                 assert_eq!(middle.as_deref(), Some(&[7, 1][..]));
             }
-            next.begin_parts().unwrap();
-            next.take_part(0, &new[..part]).unwrap();
-            next.take_part(part as u64, &new[part..]).unwrap();
-            assert!(next.finish_parts(&Oid::of(&new)).unwrap());
+            next.parts().begin().unwrap();
+            next.parts().take(0, &new[..part]).unwrap();
+            next.parts().take(part as u64, &new[part..]).unwrap();
+            assert!(next.parts().finish(&Oid::of(&new)).unwrap());
             next.receiving.named(next.receiving.placing().unwrap().flush());
             assert!(std::fs::read(home.path().join("to/file")).unwrap() == new);
             std::fs::remove_file(home.path().join("to/file")).unwrap();

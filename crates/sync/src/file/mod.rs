@@ -12,8 +12,7 @@ mod renamed;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
@@ -43,43 +42,49 @@ const LEAST_INDEXED: u64 = 4 << 10;
 pub struct CopyFile {
     receiving: Arc<Receiving>,
     wanted: Wanted,
-    /// As they are when it is read: the file may have changed since the scan.
-    size: Mutex<u64>,
-    modified: Mutex<Time>,
-    /// Runs of zeros become holes.
-    sparse: AtomicBool,
-    permit: Mutex<Option<FilePermit>>,
-    staged: Mutex<Option<Staged>>,
+    state: Mutex<FileState>,
     partial: PartialFile,
-    /// Hash of the parts that came, as long as they come from the front on.
-    parts: Mutex<Option<HashedParts>>,
     found: OnceLock<FileCandidate>,
     /// What an interrupted copy left of it, once it was looked for.
     rest: OnceLock<Option<Rest>>,
 }
 
+/// What is known of a file, and where it stands.
+struct FileState {
+    /// As they are when it is read: the file may have changed since the scan.
+    size: u64,
+    modified: Time,
+    /// Runs of zeros become holes.
+    is_sparse: bool,
+    permit: Option<FilePermit>,
+    staged: Option<Staged>,
+    /// Hash of the parts that came, as long as they come from the front on.
+    parts: Option<HashedParts>,
+}
+
 impl CopyFile {
     /// A file that takes one place among those under way.
     pub fn new(receiving: &Arc<Receiving>, wanted: Wanted, permit: FilePermit) -> Arc<Self> {
+        let state = FileState {
+            size: wanted.size,
+            modified: wanted.metadata.modified,
+            is_sparse: receiving.options.sparse,
+            permit: Some(permit),
+            staged: None,
+            parts: None,
+        };
         Arc::new(Self {
             receiving: Arc::clone(receiving),
-            size: Mutex::new(wanted.size),
-            modified: Mutex::new(wanted.metadata.modified),
-            sparse: AtomicBool::new(receiving.options.sparse),
             wanted,
-            permit: Mutex::new(Some(permit)),
-            staged: Mutex::default(),
+            state: Mutex::new(state),
             partial: PartialFile::default(),
-            parts: Mutex::default(),
             found: OnceLock::new(),
             rest: OnceLock::new(),
         })
     }
 
-    /// Where it will lie.
-    pub fn destination(&self) -> Option<std::path::PathBuf> {
-        let placing = self.receiving.opened()?;
-        Some(self.wanted.path.below(&placing.base))
+    fn state(&self) -> MutexGuard<'_, FileState> {
+        lock(&self.state)
     }
 
     /// What was known when it was asked for.
@@ -89,18 +94,14 @@ impl CopyFile {
 
     /// Bytes.
     pub fn size(&self) -> u64 {
-        *lock(&self.size)
+        self.state().size
     }
 
-    /// It is a little different from what the scan saw.
-    pub fn learn(&self, size: u64, modified: Time) {
-        *lock(&self.size) = size;
-        *lock(&self.modified) = modified;
-    }
-
-    /// Its source has holes, which are to be holes here too.
-    pub fn set_sparse(&self, is_sparse: bool) {
-        self.sparse.fetch_or(is_sparse, Ordering::Relaxed);
+    /// It is a little different from what the scan saw. Holes of its source are to be holes here too.
+    pub fn learn(&self, size: u64, modified: Time, is_sparse: bool) {
+        let mut state = self.state();
+        (state.size, state.modified) = (size, modified);
+        state.is_sparse |= is_sparse;
     }
 
     /// Whether it may pass, and so much of its content as is at hand.
@@ -122,31 +123,18 @@ impl CopyFile {
     /// already or it is a dry run: then that was reported, and is the end of it.
     pub fn is_to_come(&self, oid: &Oid) -> bool {
         let Some(changes) = self.wanted.compare else { return true };
-        if self.is_there(oid) {
+        // Reads the file that it replaces unless the index knows it.
+        let holds = |old: &Stamp| Some(self.receiving.opened()?.holds(&self.wanted.path, old, oid));
+        if self.wanted.old.as_ref().and_then(holds) == Some(true) {
             self.receiving.is_same(&self.wanted, changes);
-            drop(lock(&self.permit).take());
+            drop(self.state().permit.take());
             return false;
         }
         self.receiving.report_file(&self.wanted, self.size());
         if self.receiving.options.dry_run {
-            self.settle(false);
+            self.drop_it();
         }
         !self.receiving.options.dry_run
-    }
-
-    /// Whether its place is taken by a file with this very content. Reads that file unless the
-    /// index knows it.
-    fn is_there(&self, oid: &Oid) -> bool {
-        let Some(old) = &self.wanted.old else { return false };
-        let Ok(placing) = self.receiving.placing() else { return false };
-        placing.holds(&self.wanted.path, old, oid)
-    }
-
-    /// Files that are complete and wait for their names get them.
-    fn name_complete(&self) {
-        if let Some(placing) = self.receiving.opened() {
-            self.receiving.named(placing.flush());
-        }
     }
 
     /// The side of the copy that it belongs to.
@@ -156,13 +144,14 @@ impl CopyFile {
 
     /// It can't be had; the reason was told already.
     pub fn drop_it(&self) {
-        self.settle(false);
+        self.receiving.settled(self.wanted.entry, false);
+        drop(self.state().permit.take());
     }
 
     /// It can't be had.
     pub fn fail(&self, error: &FileError) {
         self.problem(error);
-        self.settle(false);
+        self.drop_it();
     }
 
     /// Tells why it can't be written: by its own name at the destination, if that of its temporary is not allowed.
@@ -170,7 +159,9 @@ impl CopyFile {
         let shown = &self.wanted.shown;
         // It ends the copy: what is complete gets its name before.
         if matches!(error, FileError::NoSpace { .. }) {
-            self.name_complete();
+            if let Some(placing) = self.receiving.opened() {
+                self.receiving.named(placing.flush());
+            }
             return self.receiving.problem(shown, error);
         }
         let path = self.receiving.opened().map(|placing| self.wanted.path.below(&placing.base));
@@ -190,29 +181,18 @@ impl CopyFile {
             (Some(failure), _) => self.problem(&failure),
             (None, FetchError::Ended(Outcome::SourceChanged | Outcome::NotHere | Outcome::Gone)) => {
                 self.receiving.lost(self.wanted.entry);
-                return drop(lock(&self.permit).take());
+                return drop(self.state().permit.take());
             }
             // Its sender told why.
             (None, FetchError::Abandoned) => {}
             (None, error) => self.receiving.fetch_problem(&self.wanted.shown, error),
         }
-        self.settle(false);
-    }
-
-    fn settle(&self, is_placed: bool) {
-        self.receiving.settled(self.wanted.entry, is_placed);
-        drop(lock(&self.permit).take());
+        self.drop_it();
     }
 
     /// An empty file needs nobody to bring it.
     pub fn make_empty(&self) {
-        let made = self.complete(&[]).and_then(|staged| {
-            *lock(&self.staged) = Some(staged);
-            self.finish(None)
-        });
-        if let Err(error) = made {
-            self.fail(&error);
-        }
+        self.write_whole(&[], None);
     }
 
     /// Its content came with its name, from `source`. False: it is not what it is called, or could not
@@ -223,13 +203,18 @@ impl CopyFile {
             self.ended(&FetchError::Bad { source_name, what });
             return false;
         }
-        let made = self.complete(content).and_then(|staged| {
-            *lock(&self.staged) = Some(staged);
-            // It is of one piece, whose value is the object's own.
-            let known = (self.size() >= LEAST_INDEXED).then(|| (*oid, vec![*oid.digest()]));
-            self.finish(known)
-        });
-        made.map_err(|error| self.fail(&error)).is_ok()
+        // It is of one piece, whose value is the object's own.
+        self.write_whole(content, (self.size() >= LEAST_INDEXED).then(|| (*oid, vec![*oid.digest()])))
+    }
+
+    fn write_whole(&self, content: &[u8], known: Option<(Oid, Vec<Value>)>) -> bool {
+        let write = || {
+            self.receiving.note_staging()?;
+            let (destination, sparse) = (&self.receiving.placing()?.destination, self.state().is_sparse);
+            let staged = destination.stage_content_for(&self.wanted.path, content, sparse)?;
+            self.finish(staged, known)
+        };
+        write().map_err(|error| self.fail(&error)).is_ok()
     }
 
     /// Copies it from where it is on this machine.
@@ -246,9 +231,8 @@ impl CopyFile {
             staged.discard()?;
             return Err(FileError::changed("read", path, "written to while it was copied"));
         }
-        self.receiving.count(|counts| counts.literal += seen.size);
-        *lock(&self.staged) = Some(staged);
-        self.finish(None)
+        self.receiving.account.count(|counts| counts.literal += seen.size);
+        self.finish(staged, None)
     }
 
     /// A new temporary, of which nothing is kept if the copy is interrupted.
@@ -257,40 +241,33 @@ impl CopyFile {
         self.receiving.placing()?.destination.stage_file_for(&self.wanted.path, size)
     }
 
-    /// A temporary with all of its content.
-    fn complete(&self, content: &[u8]) -> Result<Staged, FileError> {
-        self.receiving.note_staging()?;
-        let sparse = self.sparse.load(Ordering::Relaxed);
-        self.receiving.placing()?.destination.stage_content_for(&self.wanted.path, content, sparse)
-    }
-
     /// Names what an interruption leaves of it: the same file at the same place goes on.
     fn key(&self) -> Oid {
-        let Time { seconds, nanos } = *lock(&self.modified);
-        let size = self.size();
+        let FileState { size, modified: Time { seconds, nanos }, .. } = *self.state();
         let state = [&seconds.to_le_bytes()[..], &nanos.to_le_bytes(), &size.to_le_bytes()].concat();
         Oid::of(&[self.wanted.path.as_bytes(), b"\0", &state].concat())
     }
 
-    fn finish(&self, content: Option<(Oid, Vec<Value>)>) -> Result<(), FileError> {
-        let Some(staged) = lock(&self.staged).take() else { return Ok(()) };
-        let metadata = Metadata { modified: *lock(&self.modified), ..self.wanted.metadata.clone() };
+    /// It takes its name, which may have to wait. `content` is what the index is told.
+    fn finish(&self, staged: Staged, content: Option<(Oid, Vec<Value>)>) -> Result<(), FileError> {
+        let FileState { size, modified, .. } = *self.state();
+        let metadata = Metadata { modified, ..self.wanted.metadata.clone() };
         if let Some((position, in_the_way)) = &self.wanted.room {
             return self.put_off(staged, &metadata, position.clone(), *in_the_way);
         }
         let note = Note {
             entry: self.wanted.entry,
             shown: self.wanted.shown.clone(),
-            size: self.size(),
-            modified: metadata.modified,
-            permit: lock(&self.permit).take(),
+            size,
+            modified,
+            permit: self.state().permit.take(),
         };
         // What was not there when it was looked at is somebody else's, or another entry's.
         let overwrite = if self.wanted.replaces { Overwrite::ReplaceAny } else { Overwrite::Never };
         let placing = self.receiving.placing()?;
         let backup = (self.wanted.replaces && self.receiving.options.backup).then(|| {
             let (receiving, path) = (Arc::clone(&self.receiving), self.wanted.path.clone());
-            BeforeNaming::new(move || receiving.keep(&path).map(drop))
+            BeforeNaming::new(move || receiving.backups().keep(&path).map(drop))
         });
         let named = placing.commit(staged, &self.wanted.path, &metadata, overwrite, content, backup, note)?;
         self.receiving.named(named);
@@ -298,9 +275,7 @@ impl CopyFile {
         self.receiving.permits.move_on();
         Ok(())
     }
-}
 
-impl CopyFile {
     /// It is complete, but a directory has its name.
     fn put_off(
         &self,
@@ -310,14 +285,14 @@ impl CopyFile {
         in_the_way: InTheWay,
     ) -> Result<(), FileError> {
         let file = StagedFile { temp: staged.name().to_owned(), size: self.size() };
-        self.receiving.put_off(&RoomRecord {
+        self.receiving.kept.put_off(&RoomRecord {
             position,
             in_the_way: in_the_way.into(),
             entry: self.wanted.entry,
             metadata: metadata.into(),
             replacement: Some(Replacement::File(file)),
         })?;
-        drop(lock(&self.permit).take());
+        drop(self.state().permit.take());
         Ok(())
     }
 }

@@ -5,52 +5,41 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use towpath_content::Oid;
 use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_files::{FileBody, FileError};
+use towpath_transfer::{Group, ObjectRequest};
 
 use super::CopyFile;
-use towpath_content::lock::lock;
 use towpath_targets::base_file::{BaseFile, WORTH_READING};
-use towpath_targets::file_target::TargetFile;
+use towpath_targets::file_target::{FileTarget, TargetFile};
 use towpath_targets::partial::PartialFile;
 use towpath_targets::placing::Begun;
 
 impl CopyFile {
-    /// A temporary for it: what an interrupted copy left, else a new one, which shares the bytes of the file
-    /// that it replaces where the file system can do so; and where bytes are in it. They are all hashed before
-    /// they count.
-    fn open(&self, size: u64) -> Result<Begun, FileError> {
-        let placing = self.receiving.placing()?;
-        let key = self.key();
-        let older = self.open_base();
-        let left = match self.base().untouched_rest(size)? {
-            None => self.left(placing, &key, size)?,
-            rest => rest,
-        };
-        if let Some(left) = left {
-            older.into_iter().for_each(|older| self.partial.set_base(older));
-            return Ok(left);
+    /// How a session knows it.
+    pub fn group(&self) -> Group {
+        Group {
+            path: self.wanted.shown.clone(),
+            size: Some(self.size()),
+            modified: Some(self.wanted.metadata.modified),
+            destination: self.receiving.opened().map(|placing| self.wanted.path.below(&placing.base)),
+            ..Group::default()
         }
-        let staged = self.fresh(size)?;
-        placing.note_part(&key, &staged, self.wanted.size > 1 << MIN_LOG2);
-        let Some(older) = older else { return Ok((staged, Vec::new())) };
-        let shared = staged.body().share(older.file())?.then_some(0..older.in_place());
-        self.partial.set_base(if shared.is_some() { older.shared() } else { older });
-        Ok((staged, shared.into_iter().collect()))
     }
 
-    /// The file that it replaces, if that is worth reading; only a help.
-    fn open_base(&self) -> Option<BaseFile> {
-        let old = self.wanted.old.filter(|old| old.size >= WORTH_READING)?;
-        if self.receiving.options.whole_file || self.size() < WORTH_READING {
-            return None;
-        }
-        let placing = self.receiving.placing().ok()?;
-        let file = placing.destination.open_file(&self.wanted.path, &old).ok()?;
-        Some(BaseFile::new(file, old.size, self.size()))
+    /// A session's request for it by its name.
+    pub fn request(self: &Arc<Self>, oid: Oid, group: Group) -> ObjectRequest {
+        let (size, target) = ((!oid.is_live()).then(|| self.size()), FileTarget::of(self));
+        ObjectRequest { oid, size, group: Arc::new(group), target, recipe: None }
+    }
+
+    /// Its temporary has all bytes of this content.
+    pub(super) fn finish_staged(&self, content: (Oid, Vec<Value>)) -> Result<(), FileError> {
+        let staged = self.state().staged.take();
+        staged.map_or(Ok(()), |staged| self.finish(staged, Some(content)))
     }
 }
 
@@ -60,9 +49,9 @@ impl TargetFile for CopyFile {
     }
 
     fn stage(&self, size: Option<u64>) -> Result<(FileBody, Vec<Range<u64>>), FileError> {
-        let (staged, left) = self.open(size.unwrap_or_else(|| self.size()))?;
+        let (staged, left) = open(self, size.unwrap_or_else(|| self.size()))?;
         let body = staged.body().clone();
-        *lock(&self.staged) = Some(staged);
+        self.state().staged = Some(staged);
         Ok((body, left))
     }
 
@@ -75,10 +64,44 @@ impl TargetFile for CopyFile {
     }
 
     fn is_sparse(&self) -> bool {
-        self.sparse.load(Ordering::Relaxed)
+        self.state().is_sparse
     }
 
     fn place(&self, oid: &Oid, values: Vec<Value>) -> Result<(), FileError> {
-        self.finish(Some((*oid, values)))
+        self.finish_staged((*oid, values))
     }
+}
+
+/// A temporary for it: what an interrupted copy left, else a new one, which shares the bytes of the file
+/// that it replaces where the file system can do so; and where bytes are in it. They are all hashed before
+/// they count.
+fn open(file: &CopyFile, size: u64) -> Result<Begun, FileError> {
+    let placing = file.receiving.placing()?;
+    let key = file.key();
+    let older = open_base(file);
+    let left = match file.base().untouched_rest(size)? {
+        None => file.base().left(placing, &key, size)?,
+        rest => rest,
+    };
+    if let Some(left) = left {
+        older.into_iter().for_each(|older| file.partial.set_base(older));
+        return Ok(left);
+    }
+    let staged = file.fresh(size)?;
+    placing.note_part(&key, &staged, file.wanted.size > 1 << MIN_LOG2);
+    let Some(older) = older else { return Ok((staged, Vec::new())) };
+    let shared = staged.body().share(older.file())?.then_some(0..older.in_place());
+    file.partial.set_base(if shared.is_some() { older.shared() } else { older });
+    Ok((staged, shared.into_iter().collect()))
+}
+
+/// The file that it replaces, if that is worth reading; only a help.
+fn open_base(file: &CopyFile) -> Option<BaseFile> {
+    let old = file.wanted.old.filter(|old| old.size >= WORTH_READING)?;
+    if file.receiving.options.whole_file || file.size() < WORTH_READING {
+        return None;
+    }
+    let placing = file.receiving.placing().ok()?;
+    let older = placing.destination.open_file(&file.wanted.path, &old).ok()?;
+    Some(BaseFile::new(older, old.size, file.size()))
 }

@@ -7,14 +7,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use towpath_content::Oid;
-use towpath_content::lock::lock;
 use towpath_files::metadata::differences;
 use towpath_files::{FileError, RelPath, ScanOptions, Stamp};
 use towpath_reuse::candidates::renames::MAX_WAITING;
 use towpath_reuse::candidates::rules::Resemblance;
 use towpath_targets::placing::Placing;
 
-use super::{CopyFile, Note};
+use super::{CopyFile, FileState, Note};
 use crate::file_permits::MOST_BYTES;
 
 /// Bytes that are compared at once.
@@ -41,7 +40,8 @@ impl OldNames<'_> {
 
     /// Looks for its bytes under one.
     pub fn look(&self, oid: &Oid) {
-        self.file.receiving.find_renamed(oid, self.file.size(), *lock(&self.file.modified));
+        let FileState { size, modified, .. } = *self.file.state();
+        self.file.receiving.find_renamed(oid, size, modified);
     }
 
     /// Whether a file that may be it lies there, and is removed altogether.
@@ -58,22 +58,22 @@ impl OldNames<'_> {
             let is_it = self.is_as_wanted(placing, &path)?
                 && has_same_bytes(source, &placing.destination.open_file(&path, &stamp)?)?
                 && Stamp::of(source).is_ok_and(|now| now == *seen);
-            if !is_it || !receiving.take_spare(&path, &stamp) {
+            if !is_it || !receiving.kept.take_spare(&path, &stamp) {
                 continue;
             }
             receiving.note_staging()?;
             let staging = placing.destination.staging();
             let Some(staged) = staging.link_for(&path, &stamp, &self.file.wanted.path)? else { continue };
-            *lock(&self.file.staged) = Some(staged);
-            receiving.count(|counts| counts.matched += seen.size);
-            self.file.finish(None)?;
+            receiving.account.count(|counts| counts.matched += seen.size);
+            self.file.finish(staged, None)?;
             return Ok(true);
         }
         Ok(false)
     }
 
     fn spares(&self) -> Vec<(RelPath, Stamp)> {
-        self.file.receiving.spares(self.file.size(), *lock(&self.file.modified))
+        let FileState { size, modified, .. } = *self.file.state();
+        self.file.receiving.kept.spares(size, modified)
     }
 
     /// Whether the file at `path` has the metadata that this one is to have.

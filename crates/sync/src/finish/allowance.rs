@@ -2,7 +2,7 @@
 //! half, and only if the sender listed all that it has. Directories that are in the way and what the source does not
 //! have count together.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use towpath_content::tree::Kind;
 use towpath_files::filter::{Filter, FilterSide, RuleList};
@@ -21,9 +21,13 @@ use towpath_content::lock::lock;
 pub(super) struct Allowance {
     /// Reason why nothing may, if so.
     none: Option<Stays>,
+    state: Mutex<AllowanceState>,
+}
+
+struct AllowanceState {
     /// Entries that still may (`--max-delete`).
-    left: Mutex<u64>,
-    filter: Mutex<Filter>,
+    left: u64,
+    filter: Filter,
 }
 
 /// Decides whether so many entries may go, where `matched` ones stay. Pure.
@@ -38,7 +42,7 @@ fn none_because(is_incomplete: bool, is_guarded: bool, total: u64, matched: u64)
 impl Allowance {
     /// True if everything may go that the source does not have.
     pub(super) fn is_of_all(&self) -> bool {
-        self.none.is_none() && *lock(&self.left) == u64::MAX
+        self.none.is_none() && lock(&self.state).left == u64::MAX
     }
 }
 
@@ -53,16 +57,16 @@ impl Finish {
         if total > 0 && self.is_incomplete {
             self.receiving.leave_out(b"", LeftOut::Deletions);
         } else if total > 0 && none.is_some() {
-            self.receiving.count(|counts| counts.max_delete_reached = true);
+            self.receiving.account.count(|counts| counts.max_delete_reached = true);
             self.receiving.leave_out(b"", LeftOut::TooMany(total, total + self.matched));
         }
         // A dry run shows what would go if the person insisted.
         let none = none.filter(|_| self.is_incomplete || !options.dry_run);
-        let left = Mutex::new(options.max_delete.unwrap_or(u64::MAX));
+        let left = options.max_delete.unwrap_or(u64::MAX);
         // The walk is over: nobody else asks it.
         let over = Filter::new(RuleList::default(), FilterSide::Receiver, false);
         let filter = std::mem::replace(&mut self.removals.filter, over);
-        Ok(Allowance { none, left, filter: Mutex::new(filter) })
+        Ok(Allowance { none, state: Mutex::new(AllowanceState { left, filter }) })
     }
 
     /// Number of entries that would go: what the source does not have, and what is in directories in the way.
@@ -83,13 +87,13 @@ impl Finish {
             Ok(())
         });
         counted.map_err(|RecordStop(error)| error)?;
-        let mut rooms = receiving.take_rooms();
+        let mut rooms = receiving.kept.take_rooms();
         let counted = rooms.for_each(|record: RoomRecord| {
             let (path, shown) = positions.paths(&record.position).map_err(RecordStop::of)?;
             count(&path, &shown, false);
             Ok(())
         });
-        receiving.give_back_rooms(rooms);
+        receiving.kept.give_back_rooms(rooms);
         counted.map_err(|RecordStop(error)| error)?;
         let counted = links.for_each(|record: LinkRecord| {
             if InTheWay::from(record.in_the_way) != InTheWay::Nothing {
@@ -120,15 +124,15 @@ impl Allowance {
     }
 
     fn take(&self, count: u64) -> bool {
-        let mut left = lock(&self.left);
+        let left = &mut lock(&self.state).left;
         let rest = left.checked_sub(count);
         *left = rest.unwrap_or(*left);
         rest.is_some()
     }
 
-    /// The rules on what is protected.
-    pub(super) fn filter(&self) -> MutexGuard<'_, Filter> {
-        lock(&self.filter)
+    /// Whether the rules protect an entry.
+    pub(super) fn protects(&self, path: &RelPath, shown: &RelPath, is_dir: bool) -> bool {
+        is_protected(&mut lock(&self.state).filter, path, shown, is_dir)
     }
 
     /// Removes a directory that is in the way; all of it or nothing.
@@ -143,13 +147,13 @@ impl Allowance {
         }
         let mut counted = 0;
         let each = |_: &RelPath, _: &RelPath, _| counted += 1;
-        let removal = rehearse(receiving, &room.path, &room.shown, &mut self.filter(), each)?;
+        let removal = rehearse(receiving, &room.path, &room.shown, &mut lock(&self.state).filter, each)?;
         let why = match self.none {
             _ if removal.kept => Some(Stays::Protected),
             _ if below(counted) == 0 => None,
             _ if room.in_the_way != InTheWay::Directory => Some(Stays::NotEmpty),
             None if !self.take(below(counted)) => {
-                receiving.count(|counts| counts.max_delete_reached = true);
+                receiving.account.count(|counts| counts.max_delete_reached = true);
                 Some(Stays::Limited)
             }
             none => none,
@@ -157,8 +161,7 @@ impl Allowance {
         if let Some(why) = why {
             return Err(refused(room, receiving, why));
         }
-        let mut may =
-            |below: &RelPath, is_dir: bool| !is_protected(&mut self.filter(), below, &room.shown, is_dir);
+        let mut may = |below: &RelPath, is_dir: bool| !self.protects(below, &room.shown, is_dir);
         back_up_and_remove(receiving, &room.path, &room.shown, RemovalReports::Below, &mut may)?;
         let is_left = !receiving.options.dry_run && destination.stamp_at(&room.path).is_ok();
         if is_left { Err(refused(room, receiving, Stays::Protected)) } else { Ok(()) }
@@ -187,7 +190,7 @@ mod tests {
     #[test]
     fn what_is_allowed_is_taken_once() {
         let filter = Filter::new(RuleList::default(), FilterSide::Receiver, false);
-        let allowance = Allowance { none: None, left: Mutex::new(3), filter: Mutex::new(filter) };
+        let allowance = Allowance { none: None, state: Mutex::new(AllowanceState { left: 3, filter }) };
         assert!(allowance.take(2) && !allowance.take(2));
         assert!(allowance.take_one() && !allowance.take_one() && allowance.take(0));
     }

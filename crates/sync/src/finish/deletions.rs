@@ -18,7 +18,7 @@ use crate::error::{CopyError, LeftOut};
 use crate::notes::{ExtraRecord, RecordStop};
 use crate::receiving::Receiving;
 use crate::records::Records;
-use crate::removing::{ShownRemoval, is_protected};
+use crate::removing::ShownRemoval;
 
 impl Finish {
     /// Deletes what only the destination has, as far as that is allowed.
@@ -37,7 +37,7 @@ impl Finish {
             Ok(())
         });
         deleted.map_err(|RecordStop(error)| error)?;
-        if receiving.options.max_delete.is_some() && receiving.summary().max_delete_reached {
+        if receiving.options.max_delete.is_some() && receiving.account.summary().max_delete_reached {
             receiving.leave_out(b"", LeftOut::Limited);
         }
         Ok(())
@@ -51,12 +51,12 @@ fn delete(
     allowance: &Allowance,
 ) -> Result<(), FileError> {
     let mut may = |below: &RelPath, is_dir: bool| {
-        if is_protected(&mut allowance.filter(), below, shown, is_dir) {
+        if allowance.protects(below, shown, is_dir) {
             return false;
         }
         let is_allowed = allowance.take_one();
         if !is_allowed {
-            receiving.count(|counts| counts.max_delete_reached = true);
+            receiving.account.count(|counts| counts.max_delete_reached = true);
         }
         is_allowed
     };
@@ -92,7 +92,7 @@ pub(super) fn back_up_and_remove(
         // Entries left in a directory, such as backups, keep it.
         let is_gone = match record.is_dir {
             true => removal.remove_dir(&path).map_err(Failed)?,
-            false => receiving.back_up(&path).map_err(Failed)?,
+            false => receiving.backups().back_up(&path).map_err(Failed)?,
         };
         if is_gone && reports.includes(&record.shown, shown) {
             report_removal(receiving, &record.shown, record.is_dir);
@@ -153,7 +153,7 @@ impl RemovalReports {
 }
 
 fn report_removal(receiving: &Receiving, shown: &[u8], is_dir: bool) {
-    receiving.count(|counts| match is_dir {
+    receiving.account.count(|counts| match is_dir {
         true => counts.deleted.directories += 1,
         false => counts.deleted.files += 1,
     });

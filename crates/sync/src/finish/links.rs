@@ -67,7 +67,7 @@ fn make_link(
         modified: FileTime { seconds: record.seconds, nanos: record.nanos },
     });
     if record.is_new {
-        receiving.count(|counts| add(&mut counts.created, &file));
+        receiving.account.count(|counts| add(&mut counts.created, &file));
     }
     if receiving.options.dry_run {
         return if room.in_the_way == InTheWay::Nothing { Ok(()) } else { allowance.clear(receiving, room) };
@@ -80,7 +80,7 @@ fn make_link(
     let naming = match (&other, room.in_the_way) {
         (_, InTheWay::Empty | InTheWay::Directory) => Naming::after(room.before_naming(receiving, allowance)),
         (Some(_), InTheWay::Nothing) => {
-            receiving.back_up(&room.path)?;
+            receiving.backups().back_up(&room.path)?;
             Overwrite::ReplaceAny.into()
         }
         (None, InTheWay::Nothing) => Overwrite::Never.into(),

@@ -93,7 +93,7 @@ impl Finish {
             // Errors of reading come when it is to be deleted.
             let _ = rehearse(&receiving, &path, &shown, filter, |path, _, is_dir| {
                 if !is_dir && let Ok(Some(found)) = placing.destination.look(path, &look) {
-                    receiving.is_spare(path.clone(), found.stamp);
+                    receiving.kept.add_spare(path.clone(), found.stamp);
                 }
             });
             Ok(())

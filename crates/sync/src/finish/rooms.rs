@@ -19,7 +19,7 @@ impl Finish {
     pub(super) fn make_rooms(&mut self, allowance: &Arc<Allowance>) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
         let positions = &mut self.notes.positions;
-        let made = receiving.take_rooms().for_each(|record: RoomRecord| {
+        let made = receiving.kept.take_rooms().for_each(|record: RoomRecord| {
             receiving.check().map_err(RecordStop)?;
             let entry = record.entry;
             let (path, shown) = positions.paths(&record.position).map_err(RecordStop::of)?;

@@ -71,7 +71,7 @@ pub fn merge(
             Destined { path: receiver.path.into(), mode, sources: 1, contents: !receiver.is_cp, names: None };
         let walked = Merge::new(&receiving, Some(Arc::new(Given { contents, tree: None })), destined)
             .and_then(|merge| walk(merge, sender.descriptor, sender.is_incomplete));
-        walked.and(receiving.check()).map(|()| receiving.summary())
+        walked.and(receiving.check()).map(|()| receiving.account.summary())
     };
     let _ = RUNTIME.block_on(showing);
     let mut all = Vec::new();

@@ -269,11 +269,14 @@ impl Liar {
             }
             Step::Answer(content) => {
                 let (tag, replies) = self.ask.as_ref().unwrap();
-                let _ = replies.send(vec![(*tag, content.clone())], 0).await;
+                for batch in replies.batches(vec![(*tag, content.clone())]) {
+                    let _ = replies.send(batch.plain()).await;
+                }
             }
             Step::Run(run) => {
                 let (tag, replies) = self.ask.as_ref().unwrap();
-                let _ = replies.send_run(*tag, &DeltaRun::from_bytes(run).unwrap()).await;
+                let run = DeltaRun::from_bytes(run).unwrap();
+                let _ = replies.send(replies.run(*tag, &run)).await;
             }
             Step::Refuse(outcome) => {
                 let (tag, replies) = self.ask.as_ref().unwrap();

@@ -22,7 +22,7 @@ impl Merge {
         let mut old = self.look(path)?;
         // The destination itself was made for this directory just now.
         let is_made = path.is_root() && self.root.is_made;
-        if old.is_some() && self.receiving.has_staging() {
+        if old.is_some() && self.receiving.kept.has_staging() {
             self.check_name(path, &entry.name)?;
         }
         if is_made {
@@ -156,7 +156,7 @@ impl Merge {
             entry: self.entry,
             ..RoomRecord::default()
         };
-        self.receiving.put_off(&record)?;
+        self.receiving.kept.put_off(&record)?;
         Err(Obstacle::Backups.to("replace", &self.receiving.placing()?.whole_path(path)))
     }
 }

@@ -80,7 +80,7 @@ impl Merge {
             return Ok(());
         }
         if is_file(&found.entry.kind) {
-            self.receiving.is_spare(path.clone(), found.stamp);
+            self.receiving.kept.add_spare(path.clone(), found.stamp);
         }
         let position = self.stack.position(name, &mut self.notes.positions.directories)?;
         self.removals.note(position, is_dir)?;

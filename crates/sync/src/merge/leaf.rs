@@ -149,7 +149,7 @@ impl Merge {
     /// what would go.
     fn put_off(&self, entry: &Entry, room: Option<(Position, InTheWay)>) -> Result<(), FileError> {
         let Some((position, in_the_way)) = room else { return Ok(()) };
-        self.receiving.put_off(&RoomRecord {
+        self.receiving.kept.put_off(&RoomRecord {
             position,
             in_the_way: in_the_way.into(),
             entry: self.entry,

@@ -23,12 +23,12 @@ impl EntryReport {
 
     /// The sender has a directory.
     pub(super) fn dir(&self, entry: &Entry) {
-        self.receiving.count(|counts| add(&mut counts.seen, &entry.kind));
+        self.receiving.account.count(|counts| add(&mut counts.seen, &entry.kind));
     }
 
     /// The sender has something else.
     pub(super) fn leaf(&self, entry: &Entry) {
-        self.receiving.count(|counts| {
+        self.receiving.account.count(|counts| {
             add(&mut counts.seen, &entry.kind);
             counts.total_size += size(&entry.kind);
         });
@@ -36,13 +36,13 @@ impl EntryReport {
 
     /// The destination did not have an entry.
     pub(super) fn created(&self, entry: &Entry) {
-        self.receiving.count(|counts| add(&mut counts.created, &entry.kind));
+        self.receiving.account.count(|counts| add(&mut counts.created, &entry.kind));
     }
 
     /// Metadata were taken off an entry.
     pub(super) fn dropped(&self, dropped: &Dropped) {
         if !dropped.is_none() {
-            self.receiving.count(|counts| {
+            self.receiving.account.count(|counts| {
                 counts.dropped.special_bits += dropped.special_bits;
                 counts.dropped.privileged_xattrs += dropped.privileged_xattrs;
             });

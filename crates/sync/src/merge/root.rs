@@ -176,7 +176,7 @@ impl DestinationRoot {
             _ => Destination::open(path, options).map_err(failed)?,
         };
         if existing == ExistingKind::Nothing && self.rule == DestinationRule::Into {
-            receiving.count(|counts| counts.created.directories += 1);
+            receiving.account.count(|counts| counts.created.directories += 1);
         }
         let found = destination.look(&RelPath::root(), &tree.look).map_err(failed)?;
         self.before = found.map(|found| found.entry.metadata.modified);

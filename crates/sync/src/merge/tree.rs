@@ -74,7 +74,7 @@ impl DestinationTree {
         if receiving.options.dry_run {
             return Ok(());
         }
-        if receiving.back_up(path)? {
+        if receiving.backups().back_up(path)? {
             return self.make_dir(path);
         }
         receiving.note_staging()?;
@@ -93,7 +93,7 @@ impl DestinationTree {
             return Ok(());
         }
         if replaces {
-            self.receiving.back_up(path)?;
+            self.receiving.backups().back_up(path)?;
         }
         let destination = &self.receiving.placing()?.destination;
         let overwrite = if replaces { Overwrite::ReplaceAny } else { Overwrite::Never };

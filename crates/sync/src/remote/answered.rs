@@ -1,16 +1,15 @@
 //! One file, from the answer about its entry on: it is the same, comes whole with its name, as a delta, is made of another one,
 //! or is fetched.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{NextSignature, Reply};
-use towpath_targets::file_target::FileTarget;
 use towpath_transfer::SourceId;
 use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery};
 use towpath_transfer::session::{EntryNext, EntryTarget, OnDone};
-use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Outcome};
+use towpath_transfer::{FetchError, Fetched, ObjectRequest, Outcome};
 
 use super::{INLINE, RemoteSupplier};
 use crate::delta_receiver::DeltaReceiver;
@@ -69,8 +68,7 @@ impl RemoteFile {
         let same = exchange.as_ref().filter(|(reply, _)| *reply == Reply::Same);
         let base = same.and_then(|(_, described)| described.oid);
         let oid = base.or(oid).ok_or_else(|| violation("a content without a name"))?;
-        self.file.learn(size, modified);
-        self.file.set_sparse(is_sparse);
+        self.file.learn(size, modified, is_sparse);
         if !self.file.is_to_come(&oid) {
             return Ok(EntryNext::Over);
         }
@@ -122,15 +120,14 @@ impl RemoteFile {
         match taken {
             Ok(false) => return false,
             Ok(true) => {
-                self.supplier.progress.with(|progress| {
-                    progress.expected += file.size();
-                    progress.objects += 1;
-                });
-                self.supplier.progress.brought(&SourceId::this_machine(), file.size());
+                let progress = &self.supplier.progress;
+                progress.with(|progress| progress.expected += file.size());
+                progress.brought(&SourceId::this_machine(), file.size());
+                progress.with(|progress| progress.objects += 1);
             }
             Err(error) => {
                 tracing::debug!(%oid, %error, "what looks like a file could not be read: the file is fetched");
-                file.drop_parts();
+                file.parts().drop_all();
                 return false;
             }
         }
@@ -194,17 +191,22 @@ impl EntryTarget for RemoteFile {
 impl RemoteSupplier {
     /// Keeps a file that may have been renamed until it is known what only the destination has; false: it is not kept.
     fn hold(&self, file: &Arc<CopyFile>, oid: Oid) -> bool {
-        let mut held = lock(&self.held);
-        let held = held.as_mut().filter(|held| held.len() < MAX_WAITING);
+        let mut lists = lock(&self.lists);
+        let held = lists.held.as_mut().filter(|held| held.len() < MAX_WAITING);
         let held = held.filter(|_| file.old_names().may_be() && !oid.is_live());
         held.map(|held| held.push((Arc::clone(file), oid))).is_some()
     }
 
     /// Fetches a file that was kept.
-    pub(super) fn fetch_held(&self, file: Arc<CopyFile>, oid: Oid) {
-        let Some(session) = self.session.upgrade() else { return file.drop_it() };
-        let (request, on_done) = fetch(file, oid);
-        self.runtime.block_on(session.submit(request, on_done));
+    pub(super) fn fetch_held(&self, file: Arc<CopyFile>, oid: Oid) -> Result<(), CopyError> {
+        let (session, (request, on_done)) = (Weak::clone(&self.session), fetch(file, oid));
+        self.errands.hand(async move {
+            match session.upgrade() {
+                Some(session) => session.submit(request, on_done).await,
+                None => on_done(Err(FetchError::Cancelled)),
+            }
+            Ok(())
+        })
     }
 }
 
@@ -213,20 +215,7 @@ fn fetch(file: Arc<CopyFile>, oid: Oid) -> (ObjectRequest, OnDone) {
     if file.old_names().may_be() {
         file.old_names().look(&oid);
     }
-    let group = Arc::new(Group {
-        path: file.wanted().shown.clone(),
-        size: Some(file.size()),
-        modified: Some(file.wanted().metadata.modified),
-        destination: file.destination(),
-        ..Group::default()
-    });
-    let request = ObjectRequest {
-        oid,
-        size: (!oid.is_live()).then(|| file.size()),
-        group,
-        target: FileTarget::of(&file),
-        recipe: None,
-    };
+    let request = file.request(oid, file.group());
     let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
         if let Err(error) = result {
             file.ended(&error);

@@ -1,7 +1,5 @@
 //! Files that come as deltas or patches of what lies here: whole with their answer, or in parts behind it.
 
-use std::sync::Arc;
-
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{DeltaRun, NextSignature, NotDue, Reply, RequesterEnd};
 use towpath_transfer::FetchError;
@@ -10,7 +8,7 @@ use towpath_transfer::session::EntryNext;
 
 use super::RemoteSupplier;
 use super::answered::RemoteFile;
-use crate::delta_receiver::{DeltaReceiver, MadePart, Standing};
+use crate::delta_receiver::{DeltaReceiver, ExchangeStep, MadePart};
 use crate::delta_requests::DescribedBase;
 use crate::error::CopyError;
 use crate::file::CopyFile;
@@ -33,8 +31,7 @@ impl RemoteFile {
             // The sender goes on: what it sends of this file is passed over.
             return Ok(self.fetch_instead(oid));
         };
-        let file = Arc::clone(&self.file);
-        self.receiver = Some(DeltaReceiver { file, oid, base, requester, is_open: false, is_failed: false });
+        self.receiver = Some(DeltaReceiver { oid, base, requester, is_open: false, is_failed: false });
         // It has nothing to answer before it has a run.
         Ok(self.go_on(&mut |_| {}))
     }
@@ -54,23 +51,28 @@ impl RemoteFile {
 
     /// Does what can be done.
     fn go_on(&mut self, send: &mut dyn FnMut(&NextSignature)) -> EntryNext {
-        while let Some(receiver) = &mut self.receiver {
-            let supplier = &self.supplier;
-            let standing = receiver.work(|file, oid, part, is_open| {
-                if !*is_open && !supplier.opens(file) {
-                    return false;
+        let RemoteFile { supplier, file, receiver, .. } = self;
+        let Some(receiver) = receiver else { return EntryNext::Over };
+        let end = loop {
+            match receiver.next() {
+                ExchangeStep::Wait => return EntryNext::More,
+                ExchangeStep::Send(signature) => send(&signature),
+                ExchangeStep::Write(part) => {
+                    receiver.is_open = receiver.is_open || supplier.opens(file);
+                    if !receiver.is_open || !supplier.take_part(file, &receiver.oid, &part) {
+                        // The sender may wait for signatures all the same.
+                        receiver.requester.abandon();
+                        receiver.is_failed = true;
+                    }
                 }
-                *is_open = true;
-                supplier.take_part(file, oid, part)
-            });
-            match standing {
-                Standing::Sends(signature) => send(&signature),
-                Standing::Waits => return EntryNext::More,
-                Standing::Over(end) => return self.end_delta(end),
-                Standing::Failed => self.receiver = None,
+                ExchangeStep::End(_) if receiver.is_failed => {
+                    self.receiver = None;
+                    return EntryNext::Over;
+                }
+                ExchangeStep::End(end) => break end,
             }
-        }
-        EntryNext::Over
+        };
+        self.end_delta(end)
     }
 
     /// Nothing more comes so.
@@ -87,7 +89,7 @@ impl RemoteFile {
     pub(super) fn give_up(&self, receiver: &DeltaReceiver) -> EntryNext {
         tracing::debug!(oid = %receiver.oid, "nothing came of a delta: the file is fetched");
         if receiver.is_open {
-            self.file.drop_parts();
+            self.file.parts().drop_all();
             self.supplier.progress.with(|progress| progress.expected -= self.file.size());
         }
         self.fetch_instead(receiver.oid)
@@ -96,10 +98,10 @@ impl RemoteFile {
     /// The file is what lies in its place, but for its metadata.
     fn take_base(&self, oid: Oid) -> EntryNext {
         let (file, supplier) = (&self.file, &self.supplier);
-        let taken = file.begin_parts().and_then(|()| file.take_base());
+        let taken = file.parts().begin().and_then(|()| file.parts().take_base());
         if let Err(error) = taken {
             tracing::debug!(%oid, %error, "what lies here could not be read: the file is fetched");
-            file.drop_parts();
+            file.parts().drop_all();
             return self.fetch_instead(oid);
         }
         supplier.progress.with(|progress| progress.expected += file.size());
@@ -112,7 +114,7 @@ impl RemoteFile {
     }
 
     fn finish_delta(&self, oid: Oid) -> EntryNext {
-        match self.file.finish_parts(&oid) {
+        match self.file.parts().finish(&oid) {
             Ok(true) => {
                 self.supplier.delta_requests.made();
                 self.supplier.progress.with(|progress| progress.objects += 1);
@@ -136,7 +138,7 @@ impl RemoteFile {
 impl RemoteSupplier {
     /// Makes room for a file's parts; false: the file has ended.
     fn opens(&self, file: &CopyFile) -> bool {
-        if let Err(error) = file.begin_parts() {
+        if let Err(error) = file.parts().begin() {
             file.fail(&error);
             return false;
         }
@@ -149,13 +151,13 @@ impl RemoteSupplier {
         let (offset, content) = (part.offset, &part.content[..]);
         let taken = match file.passes(&self.processors, oid, offset, content) {
             Err(outcome) => Err(FetchError::Ended(outcome)),
-            Ok(()) => file.take_part(offset, content).map_err(|error| {
+            Ok(()) => file.parts().take(offset, content).map_err(|error| {
                 file.fail(&error);
                 FetchError::Abandoned
             }),
         };
         if let Err(error) = taken {
-            file.drop_parts();
+            file.parts().drop_all();
             if !matches!(error, FetchError::Abandoned) {
                 file.ended(&error);
             }

@@ -20,9 +20,11 @@ use self::answered::RemoteFile;
 use super::delta_requests::DeltaRequests;
 use super::file::CopyFile;
 use super::file_result::{FileResult, Settling};
+use super::first_files::{FirstFile, FirstFiles};
 use super::message::hung_up;
 use super::supply::Supplier;
 use super::tree_link::TreeLink;
+use crate::errands::Errands;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::search::CandidateSearch;
@@ -37,23 +39,30 @@ const INLINE: u32 = 64 << 10;
 pub struct RemoteSupplier {
     /// For its files.
     this: Weak<Self>,
-    runtime: Handle,
-    /// Files that are about to be asked for; `None` once the copy is over. They lead back to this, so none may
-    /// stay then.
-    next: Mutex<Option<Vec<PendingFile>>>,
+    lists: Mutex<FileLists>,
     tree: Arc<TreeLink>,
     session: Weak<Session>,
+    /// Requests on their way to it.
+    errands: Errands,
     progress: Progress,
     /// What the sender is called where bytes are counted.
     source: SourceId,
     /// All that can be compressed is to be.
     compress: bool,
     delta_requests: DeltaRequests,
+    first: Arc<FirstFiles>,
     candidates: CandidateSearch,
     /// What files pass.
     processors: Processors,
-    /// Files that may have been renamed, until the walk is over.
-    held: Mutex<Option<Vec<HeldFile>>>,
+}
+
+/// Files that wait, until the copy is over. They lead back to the supplier, so none may stay then.
+#[derive(Default)]
+struct FileLists {
+    /// They are about to be asked for.
+    next: Option<Vec<PendingFile>>,
+    /// They may have been renamed: until the walk is over.
+    held: Option<Vec<HeldFile>>,
 }
 
 /// A file that is about to be asked for.
@@ -74,24 +83,46 @@ impl RemoteSupplier {
         tree: &Arc<TreeLink>,
         session: &Arc<Session>,
         compress: bool,
-        delta_requests: DeltaRequests,
+        (delta_requests, first): (DeltaRequests, Arc<FirstFiles>),
         candidates: CandidateSearch,
         processors: &Processors,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
-            runtime: Handle::current(),
-            next: Mutex::new(Some(Vec::new())),
+            lists: Mutex::new(FileLists { next: Some(Vec::new()), held: Some(Vec::new()) }),
             tree: Arc::clone(tree),
             session: Arc::downgrade(session),
+            errands: Errands::start(&Handle::current()),
             progress: session.progress(),
             source: SourceId::other(PEER, None),
             compress,
             delta_requests,
+            first,
             candidates,
             processors: processors.clone(),
-            held: Mutex::new(Some(Vec::new())),
         })
+    }
+
+    /// Asks for a few of them before the others, where only that tells of the network. Returns the others.
+    fn ask_first(&self, files: Vec<PendingFile>) -> Result<Vec<PendingFile>, CopyError> {
+        let facts = |pending: &PendingFile| FirstFile {
+            size: if pending.compare { 0 } else { pending.file.size() },
+            has_older: pending.file.base().size().is_some(),
+        };
+        let facts: Vec<_> = files.iter().map(facts).collect();
+        let old_bytes =
+            files.iter().filter_map(|pending| pending.file.base().size()).fold(0, u64::saturating_add);
+        let network = self.delta_requests.network_for(old_bytes);
+        let chosen = self.first.choose(&network, &facts, INLINE.into());
+        if chosen.is_empty() {
+            return Ok(files);
+        }
+        let bytes = chosen.iter().map(|at| facts[*at].size).sum();
+        let places = files.into_iter().enumerate();
+        let (first, others): (Vec<_>, Vec<_>) = places.partition(|(at, _)| chosen.binary_search(at).is_ok());
+        let first = first.into_iter().map(|(_, file)| file).collect();
+        self.first.ask(bytes, &self.progress, || self.ask(first))?;
+        Ok(others.into_iter().map(|(_, file)| file).collect())
     }
 
     /// Files whose bytes may be here under other names are asked for by the names of their contents, and those of which an
@@ -99,7 +130,8 @@ impl RemoteSupplier {
     fn find_candidates(&self, files: &mut [PendingFile]) {
         let sought: Vec<_> =
             files.iter().enumerate().filter_map(|(at, pending)| Some((at, pending.file.sought()?))).collect();
-        let Some(root) = sought.first().and_then(|(at, _)| files[*at].file.root()) else { return };
+        let placing = sought.first().and_then(|(at, _)| files[*at].file.receiving().opened());
+        let Some(root) = placing.map(|placing| &*placing.base) else { return };
         let (places, sought): (Vec<_>, Vec<_>) = sought.into_iter().unzip();
         let found = self.candidates.find(root, |bytes| self.delta_requests.network_for(bytes), &sought);
         for (at, found) in places.into_iter().zip(found) {
@@ -111,8 +143,8 @@ impl RemoteSupplier {
     }
 
     /// Asks for files, and describes what lies in their places.
-    fn ask(&self, files: Vec<PendingFile>) {
-        let (Some(this), Some(session)) = (self.this.upgrade(), self.session.upgrade()) else { return };
+    fn ask(&self, files: Vec<PendingFile>) -> Result<(), CopyError> {
+        let Some(this) = self.this.upgrade() else { return Ok(()) };
         let changed: Vec<_> = files.iter().filter(|file| !file.compare).map(|file| &file.file).collect();
         let mut described = self.delta_requests.requests(&changed, false).into_iter();
         let pack = self.delta_requests.pack_level(self.compress);
@@ -123,18 +155,24 @@ impl RemoteSupplier {
             EntryRequest { query, target: Box::new(RemoteFile::new(&this, file, described)) }
         });
         let requests: Vec<_> = requests.collect();
-        self.runtime.block_on(session.submit_entries(requests));
+        let session = Weak::clone(&self.session);
+        self.errands.hand(async move {
+            if let Some(session) = session.upgrade() {
+                session.submit_entries(requests).await;
+            }
+            Ok(())
+        })
     }
 
     /// What was made of older versions: files, and bytes that did not have to come.
     pub fn made_of_older(&self) -> (u64, u64) {
-        self.delta_requests.account()
+        self.delta_requests.made_of_older()
     }
 
     /// The copy is over, however it ended: nothing is asked for any more.
     pub fn end(&self) {
-        *lock(&self.next) = None;
-        *lock(&self.held) = None;
+        let over = std::mem::take(&mut *lock(&self.lists));
+        drop(over);
         self.tree.end();
     }
 }
@@ -150,8 +188,8 @@ impl Supplier for RemoteSupplier {
         self.tree.want(file.wanted().entry);
         let compare = file.wanted().compare.is_some() || file.old_names().may_be();
         let count = {
-            let mut next = lock(&self.next);
-            let next = next.as_mut().ok_or_else(hung_up)?;
+            let mut lists = lock(&self.lists);
+            let next = lists.next.as_mut().ok_or_else(hung_up)?;
             next.push(PendingFile { file, compare });
             next.len()
         };
@@ -168,17 +206,17 @@ impl Supplier for RemoteSupplier {
     }
 
     fn walk_is_over(&self) -> Result<(), CopyError> {
-        let held = lock(&self.held).take();
-        held.into_iter().flatten().for_each(|(file, oid)| self.fetch_held(file, oid));
-        Ok(())
+        let held = lock(&self.lists).held.take();
+        held.into_iter().flatten().try_for_each(|(file, oid)| self.fetch_held(file, oid))
     }
 
     fn push(&self) -> Result<(), CopyError> {
-        let mut files = lock(&self.next).as_mut().map(std::mem::take).unwrap_or_default();
-        if !files.is_empty() {
-            self.find_candidates(&mut files);
-            self.ask(files);
+        let mut files = lock(&self.lists).next.as_mut().map(std::mem::take).unwrap_or_default();
+        if files.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        files = self.ask_first(files)?;
+        self.find_candidates(&mut files);
+        self.ask(files)
     }
 }

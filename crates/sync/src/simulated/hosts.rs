@@ -154,7 +154,7 @@ impl Host {
     pub fn left(&self) -> u64 {
         match self {
             Self::Sender(host) => host.tree.wanted() as u64,
-            Self::Receiver(host) => host.receiving.summary().failed,
+            Self::Receiver(host) => host.receiving.account.summary().failed,
         }
     }
 

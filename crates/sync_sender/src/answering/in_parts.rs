@@ -1,14 +1,16 @@
 //! Files that go in parts: as patches of an older version that is here, or as deltas of what the receiver signs.
 
 use std::fs::File;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
-use towpath_content::delta::exchange::{DeltaRun, NextSignature, PatchParts, ResponderAction};
+use towpath_content::delta::exchange::{NextSignature, PatchParts, ResponderAction};
+use towpath_content::lock::lock;
 use towpath_protocol::offer::EntryTag;
-use towpath_protocol::{Replies, packing};
+use towpath_protocol::packing;
 use towpath_reuse::policy::compression_level::likes_outlines;
 
 use super::Answering;
+use super::outbox::AnswerQueue;
 use crate::error::CopyError;
 use crate::exchange::{Exchange, make_patch, read_part};
 use crate::message::hung_up;
@@ -22,33 +24,32 @@ impl Answering {
         tag: EntryTag,
         located: &Located,
         mut exchange: Box<Exchange>,
-        replies: &Replies,
+        out: &AnswerQueue,
     ) -> Result<(), CopyError> {
         let file = located.open().ok();
         loop {
             match exchange.responder.poll() {
-                ResponderAction::Send(run) => self.send_run(tag, &run, replies)?,
+                ResponderAction::Send(run) => out.send(out.replies.run(tag, &run))?,
                 ResponderAction::Read(range) => {
                     let bytes = file.as_ref().and_then(|file| read_part(file, range));
                     exchange.responder.read(bytes);
                 }
                 ResponderAction::Pack(delta) => {
-                    let packed = self.packed_part(delta, replies);
-                    exchange.responder.packed(packed, likes_outlines(&self.delivered(replies)));
+                    let packed = self.packed_part(delta, out);
+                    exchange.responder.packed(packed, likes_outlines(&self.delivered(&out.replies)));
                 }
                 ResponderAction::AwaitSignature => {
-                    let signature = self.next_signature(tag, replies)?;
+                    let signature = self.next_signature(tag, out)?;
                     exchange.responder.signature(signature);
                 }
                 ResponderAction::MakePatches(parts) => {
-                    self.send_patches(tag, file.as_ref(), &mut exchange, parts, replies)?;
+                    self.send_patches(tag, file.as_ref(), &mut exchange, parts, out)?;
                 }
                 // The reply is sent.
                 ResponderAction::Reply(_) | ResponderAction::FindBase(_) | ResponderAction::End => break,
             }
         }
-        replies.end(tag);
-        Ok(())
+        out.end(tag)
     }
 
     fn send_patches(
@@ -57,15 +58,15 @@ impl Answering {
         file: Option<&File>,
         exchange: &mut Exchange,
         parts: PatchParts,
-        replies: &Replies,
+        out: &AnswerQueue,
     ) -> Result<(), CopyError> {
-        let hardest = self.pack.load(Ordering::Relaxed).max(1) as i32;
+        let hardest = lock(&self.state).pack.unwrap_or(0).max(1) as i32;
         let Exchange { base, responder } = exchange;
         let make = |index, level| make_patch(*base, parts, index, file?, &*self.store, level);
         let is_made = make_all(parts.count(), hardest, make, |patch| {
             let is_going_on = responder.patched(Some(patch));
             while let ResponderAction::Send(run) = responder.poll() {
-                self.send_run(tag, &run, replies)?;
+                out.send(out.replies.run(tag, &run))?;
             }
             Ok(is_going_on)
         })?;
@@ -75,18 +76,15 @@ impl Answering {
         Ok(())
     }
 
-    fn send_run(&self, tag: EntryTag, run: &DeltaRun<'_>, replies: &Replies) -> Result<(), CopyError> {
-        self.runtime.block_on(replies.send_run(tag, run)).map_err(|_| hung_up())
-    }
-
     /// Waits for the receiver, as long as the copy goes on.
-    fn next_signature(&self, tag: EntryTag, replies: &Replies) -> Result<NextSignature, CopyError> {
-        let next = self.over.run_until_cancelled(replies.next_signature(tag));
-        self.runtime.block_on(next).flatten().ok_or_else(hung_up)
+    fn next_signature(&self, tag: EntryTag, out: &AnswerQueue) -> Result<NextSignature, CopyError> {
+        let (replies, over) = (Arc::clone(&out.replies), self.over.clone());
+        let next = async move { over.run_until_cancelled(replies.next_signature(tag)).await.flatten() };
+        out.errands.wait_for(next)?.ok_or_else(hung_up)
     }
 
-    fn packed_part(&self, delta: &[u8], replies: &Replies) -> Option<Vec<u8>> {
-        let level = self.level(replies);
+    fn packed_part(&self, delta: &[u8], out: &AnswerQueue) -> Option<Vec<u8>> {
+        let level = self.level(&out.replies);
         if level > 0 { packing::pack(delta, level) } else { None }
     }
 }

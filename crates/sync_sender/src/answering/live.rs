@@ -11,6 +11,7 @@ use towpath_store::About;
 
 use super::super::threads;
 use super::Answering;
+use super::outbox::AnswerQueue;
 use crate::reading::{Ask, UnreadFile};
 use towpath_content::lock::lock;
 
@@ -35,7 +36,7 @@ impl Answering {
         lock(&self.tree).wanted_file(ask.entry)?.live.filter(|_| !ask.compare)
     }
 
-    fn stream_blocking(&self, ask: &Ask, replies: &Replies) -> Result<(), Box<dyn Error>> {
+    fn stream_blocking(&self, ask: &Ask, replies: &Arc<Replies>) -> Result<(), Box<dyn Error>> {
         let mut random = [0; 32];
         getrandom(&mut random[..], GetRandomFlags::empty())?;
         let live = Oid::Live(random);
@@ -51,13 +52,13 @@ impl Answering {
             file.live = Some(live);
         }
         let answer = self.named(ask, live);
-        self.send_answers(vec![answer], replies)?;
+        let out = AnswerQueue::new(replies, &self.runtime);
+        self.send_answers(vec![answer], &out)?;
+        out.errands.finish()?;
         match self.store.put_open_file(file, &path, &live, &About::default()) {
             Ok((content, _)) => {
                 // From here on the receiver may ask for it by its content.
-                if let Some(file) = lock(&self.tree).wanted_file(ask.entry) {
-                    self.offer(file, content);
-                }
+                self.offer_entry(ask.entry, content);
                 Ok(())
             }
             Err(error) => {

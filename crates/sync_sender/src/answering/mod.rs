@@ -19,7 +19,6 @@ mod outbox;
 mod replies;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
@@ -33,7 +32,8 @@ use towpath_protocol::{ControlSender, Replies};
 use towpath_store::{DiskStore, Store};
 use towpath_transfer::Outcome;
 
-use self::replies::{NamedAnswer, hashed};
+use self::outbox::AnswerQueue;
+use self::replies::NamedAnswer;
 use super::events::Events;
 use super::offers::Offers;
 use super::reading::{Ask, Read, UnreadFile, read, read_changed};
@@ -48,7 +48,7 @@ use towpath_protocol::pack_backoff::PackBackoff;
 const HASH_FIRST: u64 = 64 << 20;
 /// Files of more bytes never go with their names.
 const INLINE: u32 = 64 << 10;
-/// Patches of files of more bytes are made one at a time: file and base are held.
+/// Patches of files of more bytes are made one at a time for a `Get`: file and base are held.
 const LARGE_PATCH: u64 = 8 << 20;
 /// The hardest that a receiver may ask to pack: beyond, it takes much longer for little.
 const MOST_PACKED: u32 = 12;
@@ -86,25 +86,27 @@ pub type SentTree = Mutex<TreeSending<Located, WantedFile>>;
 pub struct Answering {
     tree: Arc<SentTree>,
     scope: Scope,
-    /// Bases that were named and are not there; after some tens none is looked for.
-    misses: AtomicU32,
     store: Arc<DiskStore>,
     offers: Arc<Offers>,
     control: ControlSender,
     events: Events,
     runtime: Handle,
     large: Arc<Semaphore>,
-    /// One patch of large files at a time.
-    patching: Mutex<()>,
-    /// zstd's level for answers; 0: they go as they are.
-    pack: AtomicU32,
-    /// The same for entries, which begin before anybody knows the network.
-    pack_entries: AtomicU32,
-    /// Whether that is worth it.
-    packing: Mutex<PackBackoff>,
+    state: Mutex<AnsweringState>,
     rules: AnswerRules,
     /// The copy is over: nobody waits for the receiver any more.
     over: CancellationToken,
+}
+
+/// What answers change.
+#[derive(Default)]
+struct AnsweringState {
+    /// Bases that were named and are not there; after some tens none is looked for.
+    misses: u32,
+    /// zstd's level that the receiver asked for; 0: answers go as they are. None before it asked, when nobody knows the network.
+    pack: Option<u32>,
+    /// Whether that is worth it.
+    packing: PackBackoff,
 }
 
 /// A file that is wanted.
@@ -150,17 +152,13 @@ impl Answering {
         Arc::new(Self {
             tree,
             scope,
-            misses: AtomicU32::new(0),
             store,
             offers,
             control,
             events,
             runtime: Handle::current(),
             large: Arc::new(Semaphore::new(LIVE)),
-            patching: Mutex::default(),
-            pack: AtomicU32::new(0),
-            pack_entries: AtomicU32::new(QUICK),
-            packing: Mutex::default(),
+            state: Mutex::default(),
             rules,
             over: CancellationToken::new(),
         })
@@ -211,7 +209,8 @@ impl Answering {
         match &self.scope {
             Scope::Index => true,
             Scope::Sent(sent) => {
-                self.misses.load(Ordering::Relaxed) < MOST_MISSES && (sent.has(oid) || self.offers.has(oid))
+                let misses = lock(&self.state).misses;
+                misses < MOST_MISSES && (sent.has(oid) || self.offers.has(oid))
             }
         }
     }
@@ -224,29 +223,29 @@ impl Answering {
     ) -> Result<(), CopyError> {
         let Some(first) = asks.first() else { return Ok(()) };
         let (request, pack) = (first.tag.request, first.query.pack.min(MOST_PACKED));
-        self.pack.store(pack, Ordering::Relaxed);
-        self.pack_entries.store(pack, Ordering::Relaxed);
+        lock(&self.state).pack = Some(pack);
+        let out = AnswerQueue::new(replies, &self.runtime);
         let mut asks = self.locate(asks, replies);
         while !asks.is_empty() && !replies.is_over(request) {
             let rest = asks.split_off(together(&asks));
-            self.answer(std::mem::replace(&mut asks, rest), replies)?;
+            self.answer(std::mem::replace(&mut asks, rest), &out)?;
         }
-        Ok(())
+        out.errands.finish()
     }
 
-    fn answer(self: &Arc<Self>, files: Vec<Ask>, replies: &Arc<Replies>) -> Result<(), CopyError> {
+    fn answer(self: &Arc<Self>, files: Vec<Ask>, out: &AnswerQueue) -> Result<(), CopyError> {
         let (mut answers, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
         let (files, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(|ask| ask.request.is_none());
         for ask in files {
             match self.known(&ask).or_else(|| self.hashed_now(&ask)) {
                 Some(oid) => answers.push(self.named(&ask, oid)),
-                None if ask.located.stamp.size > HASH_FIRST && !ask.compare => self.stream(ask, replies),
+                None if ask.located.stamp.size > HASH_FIRST && !ask.compare => self.stream(ask, &out.replies),
                 None => rest.push(ask),
             }
         }
         rest.extend(changed);
-        let read = self.read_all(rest, self.level(replies).max(1))?;
-        self.send_replies(answers, read, replies)
+        let read = self.read_all(rest, self.level(&out.replies).max(1))?;
+        self.send_replies(answers, read, out)
     }
 
     /// Reads files, several at a time, and tells the index what they hold. Patches are made with zstd's `level`.
@@ -255,8 +254,14 @@ impl Answering {
             Some(request) => (self.read_changed(&ask, request, level), ask),
             None => (read(&ask), ask),
         };
-        let read: Vec<_> = files.into_par_iter().with_max_len(4).map(read_one).collect();
-        let records: Vec<_> = read.iter().filter_map(|(read, _)| hashed(read.as_ref().ok()?)).collect();
+        // Of large patches each holds a file and its base.
+        let (alone, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_large_patch);
+        let (mut read, alone): (Vec<_>, Vec<_>) = rayon::join(
+            || files.into_par_iter().with_max_len(4).map(read_one).collect(),
+            || alone.into_iter().map(read_one).collect(),
+        );
+        read.extend(alone);
+        let records: Vec<_> = read.iter().filter_map(|(read, _)| read.as_ref().ok()?.to_index()).collect();
         if !records.is_empty() {
             self.store.remember(&records)?;
         }
@@ -268,12 +273,12 @@ impl Answering {
         &self,
         mut answers: Vec<NamedAnswer>,
         read: Vec<ReadAsk>,
-        replies: &Arc<Replies>,
+        out: &AnswerQueue,
     ) -> Result<(), CopyError> {
         let mut in_parts = Vec::new();
         for (read, ask) in read {
             let tag = ask.tag;
-            match self.reply(read, ask, replies) {
+            match self.reply(read, ask, &out.replies) {
                 Some((answer, Some((located, exchange)))) => {
                     in_parts.push(((tag, answer), located, exchange))
                 }
@@ -281,27 +286,30 @@ impl Answering {
                 None => {}
             }
         }
-        self.send_answers(answers, replies)?;
+        self.send_answers(answers, out)?;
         // Patches wait for nothing of the receiver.
         in_parts.sort_by_key(|(_, _, exchange)| !exchange.has_named_base());
         for (answer, located, exchange) in in_parts {
             let tag = answer.0;
-            self.send_answers(vec![answer], replies)?;
-            self.send_exchange(tag, &located, exchange, replies)?;
+            self.send_answers(vec![answer], out)?;
+            self.send_exchange(tag, &located, exchange, out)?;
         }
         Ok(())
     }
 
     fn read_changed(&self, ask: &Ask, request: Request, level: i32) -> Result<Read, UnreadFile> {
-        let (mut store, mut alone) = (None, None);
-        if let Base::Named(base) = &request.base {
-            alone = (ask.located.stamp.size > LARGE_PATCH).then(|| lock(&self.patching));
-            store = self.may_be_base(base).then_some(&*self.store as &dyn Store);
-        }
-        let read = read_changed(ask, request, store, level);
-        drop(alone);
-        read
+        let store = match &request.base {
+            Base::Named(base) if self.may_be_base(base) => Some(&*self.store as &dyn Store),
+            _ => None,
+        };
+        read_changed(ask, request, store, level)
     }
+}
+
+/// Whether a file may go as a patch that is made alone.
+fn is_large_patch(ask: &Ask) -> bool {
+    let is_named = ask.request.as_ref().is_some_and(|request| matches!(request.base, Base::Named(_)));
+    is_named && ask.located.stamp.size > LARGE_PATCH
 }
 
 /// How many files from the front are answered in one go: the first bytes of none should wait long

@@ -1,34 +1,59 @@
-//! How answers get to the receiver: in messages of a bounded length, packed where that pays; and entries, over the control
-//! stream.
+//! How answers get to the receiver: in messages, packed where that pays; and entries, over the control stream.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
-use towpath_protocol::{Delivered, Replies};
-use towpath_transfer::offer::EntryBody;
-
-use super::Answering;
-use super::replies::NamedAnswer;
-use crate::error::CopyError;
-use crate::message::{TreePart, hung_up};
-use towpath_content::delta::exchange::Reply;
+use tokio::runtime::Handle;
 use towpath_content::lock::lock;
+use towpath_protocol::offer::EntryTag;
+use towpath_protocol::{Delivered, Replies, ReplyMessage};
 use towpath_reuse::policy::compression_level::compression_level;
 
-/// Bytes of answers in one message, and what each takes besides its content, at most.
-const MESSAGE_BYTES: usize = 192 << 10;
-const ANSWER_COST: usize = 96;
+use super::replies::NamedAnswer;
+use super::{Answering, QUICK};
+use crate::errands::Errands;
+use crate::error::CopyError;
+use crate::message::{TreePart, hung_up};
+
+/// What goes to the receiver in answer to one `Get`, in order.
+pub(super) struct AnswerQueue {
+    pub(super) replies: Arc<Replies>,
+    pub(super) errands: Errands,
+}
+
+impl AnswerQueue {
+    pub(super) fn new(replies: &Arc<Replies>, runtime: &Handle) -> Self {
+        Self { replies: Arc::clone(replies), errands: Errands::start(runtime) }
+    }
+
+    /// Sends a message. Blocks while others wait.
+    pub(super) fn send(&self, message: ReplyMessage) -> Result<(), CopyError> {
+        let replies = Arc::clone(&self.replies);
+        self.errands.hand(async move { replies.send(message).await.map_err(|_| hung_up()) })
+    }
+
+    /// Nothing more comes of a question.
+    pub(super) fn end(&self, tag: EntryTag) -> Result<(), CopyError> {
+        let replies = Arc::clone(&self.replies);
+        self.errands.hand(async move {
+            replies.end(tag);
+            Ok(())
+        })
+    }
+}
 
 impl Answering {
     /// Sends a part of the tree. Blocks while the connection takes no more.
-    pub fn send_part(&self, part: TreePart) -> Result<(), CopyError> {
-        let message = part.pack(self.pack_entries.load(Ordering::Relaxed) as i32);
-        self.runtime.block_on(self.control.send(message.into_bytes())).map_err(|_| hung_up())
+    pub fn send_part(&self, part: TreePart, errands: &Errands) -> Result<(), CopyError> {
+        let level = lock(&self.state).pack.unwrap_or(QUICK);
+        let (message, control) = (part.pack(level as i32).into_bytes(), self.control.clone());
+        errands.hand(async move { control.send(message).await.map_err(|_| hung_up()) })
     }
 
     /// zstd's level for the next answers; 0: they go as they are.
     pub(super) fn level(&self, replies: &Replies) -> i32 {
-        compression_level(self.pack.load(Ordering::Relaxed), &self.delivered(replies))
+        let asked = lock(&self.state).pack.unwrap_or(0);
+        compression_level(asked, &self.delivered(replies))
     }
 
     /// What became of earlier answers.
@@ -44,40 +69,17 @@ impl Answering {
     }
 
     /// Sends answers of one `Get`, in messages, each packed if the receiver finds that worth it.
-    pub(super) fn send_answers(&self, answers: Vec<NamedAnswer>, replies: &Replies) -> Result<(), CopyError> {
-        in_messages(answers, |answers| {
-            let level = Some(self.level(replies)).filter(|level| *level > 0 && lock(&self.packing).is_due());
-            let sent = self.runtime.block_on(replies.send(answers, level.unwrap_or(0)));
-            let (before, after) = sent.map_err(|_| hung_up())?;
-            if level.is_some() {
-                lock(&self.packing).packed(before, after);
+    pub(super) fn send_answers(&self, answers: Vec<NamedAnswer>, out: &AnswerQueue) -> Result<(), CopyError> {
+        for batch in out.replies.batches(answers) {
+            let level = self.level(&out.replies);
+            if level == 0 || !lock(&self.state).packing.is_due() {
+                out.send(batch.plain())?;
+                continue;
             }
-            Ok(())
-        })
-    }
-}
-
-fn in_messages(
-    answers: Vec<NamedAnswer>,
-    mut send: impl FnMut(Vec<NamedAnswer>) -> Result<(), CopyError>,
-) -> Result<(), CopyError> {
-    let (mut message, mut bytes) = (Vec::new(), 0);
-    for answer in answers {
-        let cost = ANSWER_COST + len(&answer.1.body);
-        if bytes + cost > MESSAGE_BYTES && !message.is_empty() {
-            send(std::mem::take(&mut message))?;
-            bytes = 0;
+            let (message, (before, after)) = batch.packed(level);
+            lock(&self.state).packing.packed(before, after);
+            out.send(message)?;
         }
-        bytes += cost;
-        message.push(answer);
-    }
-    if message.is_empty() { Ok(()) } else { send(message) }
-}
-
-fn len(body: &EntryBody) -> usize {
-    match body {
-        EntryBody::Whole(content) => content.len(),
-        EntryBody::Delta(Reply::Whole(delta)) => delta.len(),
-        EntryBody::Named | EntryBody::Delta(_) => 0,
+        Ok(())
     }
 }

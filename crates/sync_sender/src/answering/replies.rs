@@ -1,20 +1,17 @@
 //! What goes to the receiver for one file, by what was read of it.
 
-use std::sync::atomic::Ordering;
-
 use towpath_api::copy::FailureKind;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::Reply;
 use towpath_protocol::Replies;
 use towpath_protocol::offer::EntryTag;
-use towpath_store::FileRecord;
 use towpath_transfer::Outcome;
 use towpath_transfer::offer::{EntryBody, EntryContent};
 
-use super::{Answering, WantedFile};
+use super::Answering;
 use crate::events::FailedEntry;
 use crate::exchange::Exchange;
-use crate::reading::{Ask, Read, UnreadFile, now};
+use crate::reading::{Ask, Read, ReadBody, UnreadFile, now};
 use crate::source::Located;
 use towpath_content::lock::lock;
 use towpath_targets::index_record::store_stamp;
@@ -33,53 +30,32 @@ impl Answering {
         mut ask: Ask,
         replies: &Replies,
     ) -> Option<(EntryContent, Option<InParts>)> {
-        let read = match read {
+        let Read { record, body } = match read {
             Ok(read) => read,
             Err(error) => {
                 self.refuse(ask.tag, &ask.located, &error, replies);
                 return None;
             }
         };
-        if let Some(record) = hashed(&read) {
-            ask.located.stamp = now(&ask.located.stamp, &record.stamp);
-        }
-        let answer = match read {
-            Read::Hashed(record) => self.named(&ask, record.oid).1,
-            Read::Changed(record, reply, exchange) => {
-                return Some(self.changed(ask, &record, reply, exchange));
+        ask.located.stamp = now(&ask.located.stamp, &record.stamp);
+        let (oid, body, exchange) = match body {
+            ReadBody::Named => (self.offer_entry(ask.entry, record.oid), EntryBody::Named, None),
+            // Nothing of it will be fetched.
+            ReadBody::Whole(content) => (record.oid, EntryBody::Whole(content.into()), None),
+            ReadBody::Changed(Reply::UnknownBase, _) => {
+                lock(&self.state).misses += 1;
+                let body = EntryBody::Delta(Reply::UnknownBase);
+                return Some((answer_of(&ask.located, None, body), None));
             }
-            Read::Whole(stamp, content) => {
-                ask.located.stamp = now(&ask.located.stamp, &stamp);
-                // Nothing of it will be fetched.
-                answer_of(&ask.located, Some(Oid::of(&content)), EntryBody::Whole(content.into()))
+            ReadBody::Changed(reply, exchange) => {
+                let exchange = (reply == Reply::InParts).then_some(exchange);
+                (self.offer_entry(ask.entry, record.oid), EntryBody::Delta(reply), exchange)
             }
         };
-        Some((answer, None))
-    }
-
-    /// The same for one of which the receiver has an older version.
-    fn changed(
-        &self,
-        ask: Ask,
-        record: &FileRecord,
-        reply: Reply,
-        exchange: Box<Exchange>,
-    ) -> (EntryContent, Option<InParts>) {
-        let is_in_parts = reply == Reply::InParts;
-        let oid = match reply {
-            Reply::UnknownBase => {
-                self.misses.fetch_add(1, Ordering::Relaxed);
-                None
-            }
-            // The receiver knows it by that name.
-            Reply::Same => {
-                self.named(&ask, record.oid);
-                None
-            }
-            Reply::GivenUp | Reply::Whole(_) | Reply::InParts => self.named(&ask, record.oid).1.oid,
-        };
-        let answer = answer_of(&ask.located, oid, EntryBody::Delta(reply));
-        (answer, is_in_parts.then_some((ask.located, exchange)))
+        // What is the same the receiver knows by the name of its base.
+        let oid = Some(oid).filter(|_| body != EntryBody::Delta(Reply::Same));
+        let answer = answer_of(&ask.located, oid, body);
+        Some((answer, exchange.map(|exchange| (ask.located, exchange))))
     }
 
     /// The name of a file's content, if the index knows it and the content is not to go with it.
@@ -95,17 +71,19 @@ impl Answering {
 
     /// The name of a file's content, which may be fetched from here on.
     pub(super) fn named(&self, ask: &Ask, oid: Oid) -> NamedAnswer {
-        if let Some(file) = lock(&self.tree).wanted_file(ask.entry) {
-            self.offer(file, oid);
-        }
+        let oid = self.offer_entry(ask.entry, oid);
         (ask.tag, answer_of(&ask.located, Some(oid), EntryBody::Named))
     }
 
-    /// A file may be fetched by this name until it is settled.
-    pub(super) fn offer(&self, file: &mut WantedFile, oid: Oid) {
-        if file.oids.insert(oid) {
+    /// An entry's content may be fetched by this name until it is settled.
+    pub(super) fn offer_entry(&self, entry: u64, oid: Oid) -> Oid {
+        let mut tree = lock(&self.tree);
+        if let Some(file) = tree.wanted_file(entry)
+            && file.oids.insert(oid)
+        {
             self.offers.add(oid);
         }
+        oid
     }
 
     /// A file can't be had; the person learns why.
@@ -119,14 +97,6 @@ impl Answering {
         let path = located.whole_path();
         let (path, fault) = (path.as_os_str().as_encoded_bytes().to_vec(), error.fault());
         self.events.failure(FailedEntry { path, fault, kind });
-    }
-}
-
-/// What the index is to know of a file that was read.
-pub(super) fn hashed(read: &Read) -> Option<FileRecord> {
-    match read {
-        Read::Hashed(record) | Read::Changed(record, ..) => Some(record.clone()),
-        Read::Whole(..) => None,
     }
 }
 

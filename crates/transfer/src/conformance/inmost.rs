@@ -57,10 +57,10 @@ impl Inmost {
         std::mem::take(&mut lock(&self.noted))
     }
 
-    /// Pieces of an object that it has.
+    /// Bytes of an object that it has.
     #[cfg(test)]
-    pub(super) fn count_of(&self, oid: &Oid) -> Option<u64> {
-        self.find(oid).map(|data| layout_of(data).count())
+    pub(super) fn size_of(&self, oid: &Oid) -> Option<u64> {
+        self.find(oid).map(|data| data.len() as u64)
     }
 
     fn find(&self, oid: &Oid) -> Option<&[u8]> {

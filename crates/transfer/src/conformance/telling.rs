@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::sinks::SinkRecord;
 use super::*;
+use crate::intervals::Intervals;
 use crate::plugin::PathState;
 
 /// Pause between looks at something that nobody tells.
@@ -32,7 +33,7 @@ pub(super) fn rules() -> Vec<SeamRule> {
             check: |bench| Box::pin(unheard(bench)),
         },
         SeamRule {
-            words: "of a whole object all pieces can be had",
+            words: "of a whole object all bytes can be had, and none beyond its end",
             sizes: &[5 * PIECE + 1, 0, PIECE],
             needs: Some(Ability::Tell),
             check: |bench| Box::pin(whole(bench)),
@@ -108,16 +109,28 @@ async fn unheard(bench: Bench) {
     assert!(told.iter().flatten().all(Range::is_empty), "{told:?} of what is unknown");
 }
 
-/// Checks that runs are not empty, and ascend without touching each other.
-pub(super) fn expect_runs(runs: &[Range<u64>]) {
-    assert!(runs.iter().all(|run| run.start < run.end), "{runs:?} has an empty run");
-    assert!(runs.windows(2).all(|two| two[0].end < two[1].start), "{runs:?} do not ascend");
+/// Adds runs that can be had as well, of an object that is no longer than `most`.
+pub(super) fn add_runs(known: &mut Intervals, runs: Vec<Range<u64>>, most: u64) {
+    let is_within = runs.iter().all(|run| run.start <= run.end && run.end <= most);
+    assert!(is_within, "{runs:?} of {most} bytes");
+    runs.into_iter().for_each(|run| known.insert(run));
 }
 
 async fn whole(bench: Bench) {
     for data in &bench.objects {
-        let told = bench.first_told(Oid::of(data)).await.expect("it tells what it has");
-        expect_runs(&told);
-        assert_eq!(told, [0..layout_of(data).count()]);
+        let (ranges, mut inbox) = mpsc::channel(1);
+        let telling = bench.subject.plugin.have(Oid::of(data), &bench.subject.context, ranges);
+        let size = data.len() as u64;
+        let listening = async {
+            let mut known = Intervals::default();
+            loop {
+                let told = inbox.recv().await.expect("it tells all that it has");
+                add_runs(&mut known, told, size);
+                if known.covers(&(0..size)) {
+                    return drop(inbox);
+                }
+            }
+        };
+        tokio::join!(telling, listening);
     }
 }

@@ -56,7 +56,7 @@ fn each_rule_fails_for_whoever_breaks_it() {
         (Fault::TellsLess, "of a whole object"),
         (Fault::EndsUnbound, "a question that follows"),
         (Fault::OldBytes, "pieces of a live object come"),
-        (Fault::Shrinks, "what can be had of a live object"),
+        (Fault::TellsMore, "what can be had of a live object"),
         (Fault::LeavesOut, "a wrapper says of itself"),
         (Fault::LeavesOut, "a wrapper hands on"),
         (Fault::EndsTwice, "what the wrapped plugin delivers twice"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::announced::Announced;
+use super::announced::Announcement;
 use super::comparing::Comparison;
 use super::requests::{RecipeRequest, Sampled};
 use super::{OnDone, RecipeClaim};
@@ -49,7 +49,7 @@ pub(super) struct Active {
     pub(super) on_done: OnDone,
     pub(super) question: CancellationToken,
     /// The pieces that are there are announced, if others may read them.
-    pub(super) announced: Option<Announced>,
+    pub(super) announced: Option<Announcement>,
     _permit: OwnedSemaphorePermit,
 }
 

@@ -13,7 +13,7 @@ use towpath_content::pieces::Layout;
 use towpath_store::About;
 
 use super::active::{Active, ObjectPhase};
-use super::announced::Announced;
+use super::announced::Announcement;
 use super::calls::PluginCalls;
 use super::entries::EntryLedger;
 use super::entry_calls::EntryCalls;
@@ -316,7 +316,7 @@ impl Actor {
             Err(why) => return self.table.finish(key, Err(FetchError::Write(why))),
         };
         existing.into_iter().for_each(|range| active.existing.insert(range));
-        active.announced = Announced::new(&active.object);
+        active.announced = Announcement::new(&active.object);
         let is_announced = active.announced.is_some();
         let count = active.object.layout().map_or(0, |layout| layout.count());
         if count > 1 && (!active.existing.is_empty() || active.recipe.is_some()) {

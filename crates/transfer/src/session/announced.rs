@@ -12,13 +12,13 @@ use crate::intervals::Intervals;
 use crate::object::ObjectInFlight;
 
 /// An announcement, which ends when this is dropped.
-pub(super) struct Announced {
+pub(super) struct Announcement {
     store: Arc<dyn Store>,
     oid: Oid,
     object: Arc<GrowingObject>,
 }
 
-impl Announced {
+impl Announcement {
     /// Announces `object`, of which nothing is there yet, if its target wants that. Live objects are not: their values are their
     /// node's to sign. Nor is what comes in one piece: it is complete as soon as it is there.
     pub(super) fn new(object: &Arc<ObjectInFlight>) -> Option<Self> {
@@ -42,7 +42,7 @@ impl Announced {
     }
 }
 
-impl Drop for Announced {
+impl Drop for Announcement {
     fn drop(&mut self) {
         self.store.announce(&self.oid, None);
     }

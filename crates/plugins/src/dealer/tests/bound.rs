@@ -122,6 +122,7 @@ fn what_two_links_carry_together_is_the_bound() {
         present: vec![0.0..f64::INFINITY],
         stalls: f64::INFINITY..f64::INFINITY,
         honesty: Honesty::Honest,
+        proves: true,
     };
     let world = |sources| World { size: 10_000_000, links: vec![1e6], sources, want: 1 };
     for (what, sources, seconds) in [

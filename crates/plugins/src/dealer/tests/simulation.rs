@@ -4,16 +4,16 @@
 //! as far as each can fill its share.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::time::Duration;
 
+use towpath_transfer::intervals::Intervals;
 use towpath_transfer::{Outcome, Tag};
 
 use super::world::{Honesty, STRETCHES, World};
+use crate::dealer::Dealer;
 use crate::dealer::event::{
-    DealerAction, DealerEvent, DealtPart, Holding, SourceFacts, SourceId, WantedRange,
+    DealerAction, DealerEvent, DealtPart, SourceFacts, SourceHolding, SourceNumber, WantedRange,
 };
-use crate::dealer::{Dealer, SourceFacts as Facts};
 
 /// Longest transfer.
 const GIVEN_UP: f64 = 1e6;
@@ -25,14 +25,13 @@ struct Asked {
     from: f64,
     part: DealtPart,
     left: f64,
-    is_cancelled: bool,
 }
 
 /// A source while it is simulated.
 #[derive(Debug, Default)]
 struct Running {
     /// Its number while it is there.
-    id: Option<SourceId>,
+    id: Option<SourceNumber>,
     queue: VecDeque<Asked>,
     rate: f64,
 }
@@ -54,14 +53,14 @@ pub struct Simulation<'a> {
     dealer: Dealer,
     now: f64,
     sources: Vec<Running>,
-    by_id: BTreeMap<SourceId, usize>,
+    by_id: BTreeMap<SourceNumber, usize>,
     /// Bytes of each want that are there.
-    there: BTreeMap<Tag, towpath_transfer::intervals::Intervals>,
+    there: BTreeMap<Tag, Intervals>,
     /// How many are asked for each part, to see that it is never more than two.
-    asked: BTreeMap<(Tag, u64), Vec<(SourceId, Range<u64>)>>,
+    asked: BTreeMap<(Tag, u64), Vec<SourceNumber>>,
     changes: VecDeque<f64>,
     gained: Vec<[bool; STRETCHES]>,
-    next_id: SourceId,
+    next_id: SourceNumber,
     missing: u64,
     came: Came,
 }
@@ -175,7 +174,7 @@ impl<'a> Simulation<'a> {
                     (self.sources[index].id, self.sources[index].rate) = (None, 0.0);
                     self.sources[index].queue.clear();
                     self.by_id.remove(&id);
-                    self.asked.values_mut().for_each(|askers| askers.retain(|asker| asker.0 != id));
+                    self.asked.values_mut().for_each(|askers| askers.retain(|asker| *asker != id));
                     self.tell(DealerEvent::Gone { source: id });
                 }
                 (Some(id), true) if !new.is_empty() => {
@@ -195,24 +194,24 @@ impl<'a> Simulation<'a> {
         let source = &self.world.sources[index];
         let has = (0..STRETCHES).filter(|&stretch| self.gained[index][stretch]);
         let holding = match source.gains {
-            None => Holding::Everything,
-            Some(_) => Holding::Parts(has.map(|stretch| self.world.stretch(stretch)).collect()),
+            None => SourceHolding::Everything,
+            Some(_) => SourceHolding::Parts(has.map(|stretch| self.world.stretch(stretch)).collect()),
         };
-        let facts: SourceFacts = Facts {
+        let facts = SourceFacts {
             window: window(self.world, index),
             round_trip: Duration::from_secs_f64(source.round_trip),
             priority: 0,
             price: 0,
-            proves: true,
+            proves: source.proves,
         };
         self.tell(DealerEvent::SourceAdded { source: id, facts, holding });
     }
 
     fn brought(&mut self, index: usize, asked: Asked) {
         let Some(source) = self.sources[index].id else { return };
-        let Asked { part, is_cancelled, .. } = asked;
+        let part = asked.part;
         if let Some(askers) = self.asked.get_mut(&(part.tag, part.part.start)) {
-            askers.retain(|asker| asker.0 != source);
+            askers.retain(|asker| *asker != source);
         }
         let is_wrong = match self.world.sources[index].honesty {
             Honesty::Wrong(since) => self.now >= since,
@@ -231,7 +230,6 @@ impl<'a> Simulation<'a> {
         self.missing -= new;
         self.came.by[index] += new;
         self.came.twice += part.part.end - part.part.start - new;
-        let _ = is_cancelled;
         self.tell(DealerEvent::Arrived { source, part });
     }
 
@@ -248,7 +246,7 @@ impl<'a> Simulation<'a> {
                     if let Some(index) = self.by_id.remove(&source) {
                         self.sources[index].queue.clear();
                         self.sources[index].rate = 0.0;
-                        self.asked.values_mut().for_each(|askers| askers.retain(|asker| asker.0 != source));
+                        self.asked.values_mut().for_each(|askers| askers.retain(|asker| *asker != source));
                     }
                 }
                 DealerAction::Open(_) => {}
@@ -259,7 +257,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn ask(&mut self, source: SourceId, wants: Vec<DealtPart>) {
+    fn ask(&mut self, source: SourceNumber, wants: Vec<DealtPart>) {
         let index = self.by_id[&source];
         let from = self.now + self.world.sources[index].round_trip;
         for part in wants {
@@ -267,29 +265,29 @@ impl<'a> Simulation<'a> {
                 let at = part.tag * self.world.want;
                 let range = at + part.part.start..at + part.part.end;
                 let has = (0..STRETCHES).filter(|&stretch| self.gained[index][stretch]);
-                let mut all = towpath_transfer::intervals::Intervals::default();
+                let mut all = Intervals::default();
                 has.for_each(|stretch| all.insert(self.world.stretch(stretch)));
                 assert!(all.covers(&range), "only what it has is asked of a source");
             }
             let askers = self.asked.entry((part.tag, part.part.start)).or_default();
-            askers.push((source, part.part.clone()));
+            askers.push(source);
             assert!(askers.len() <= 2, "nothing is asked of more than two at once");
             let left = if self.world.sources[index].honesty == Honesty::Denies {
                 1.0
             } else {
                 (part.part.end - part.part.start) as f64
             };
-            self.sources[index].queue.push_back(Asked { from, part, left, is_cancelled: false });
+            self.sources[index].queue.push_back(Asked { from, part, left });
         }
     }
 
     /// Cancels what has not begun to come; the rest comes.
-    fn cancel(&mut self, source: SourceId, wants: Vec<DealtPart>) -> Vec<(SourceId, DealtPart)> {
+    fn cancel(&mut self, source: SourceNumber, wants: Vec<DealtPart>) -> Vec<(SourceNumber, DealtPart)> {
         let Some(&index) = self.by_id.get(&source) else { return Vec::new() };
         let mut ended = Vec::new();
         for part in wants {
             if let Some(askers) = self.asked.get_mut(&(part.tag, part.part.start)) {
-                askers.retain(|asker| asker.0 != source);
+                askers.retain(|asker| *asker != source);
             }
             let queue = &mut self.sources[index].queue;
             let position = queue.iter().position(|asked| asked.part == part);
@@ -299,8 +297,8 @@ impl<'a> Simulation<'a> {
                     queue.remove(at);
                     ended.push((source, part));
                 }
-                Some(at) => queue[at].is_cancelled = true,
-                None => panic!("{part:?} is cancelled and was not asked for"),
+                // It is coming, or came in this moment and is told next.
+                _ => {}
             }
         }
         ended

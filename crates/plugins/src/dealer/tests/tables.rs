@@ -1,1 +1,366 @@
-//! Tables of single decisions.
+//! Single decisions: which run is chosen, when it is borrowed, who comes first, and what is cancelled.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use towpath_transfer::{Outcome, Tag};
+
+use crate::dealer::event::{
+    DealerAction, DealerEvent, DealtPart, SourceFacts, SourceHolding, SourceNumber, WantedRange,
+};
+use crate::dealer::runs::RUN;
+use crate::dealer::state::DealerState;
+use crate::dealer::{Dealer, borrowing, choosing};
+
+const MS: Duration = Duration::from_millis(1);
+
+const fn facts(runs: u64) -> SourceFacts {
+    SourceFacts { window: runs * RUN, round_trip: MS, priority: 0, price: 0, proves: true }
+}
+
+/// Wants of a run each.
+fn wants(tags: Range<Tag>) -> Vec<WantedRange> {
+    tags.map(|tag| WantedRange { tag, range: tag * RUN..(tag + 1) * RUN }).collect()
+}
+
+const fn whole(tag: Tag) -> DealtPart {
+    DealtPart { tag, part: 0..RUN }
+}
+
+/// Runs of the root's space.
+fn parts(runs: &[(u64, u64)]) -> SourceHolding {
+    SourceHolding::Parts(runs.iter().map(|(start, end)| start * RUN..end * RUN).collect())
+}
+
+/// Half a run.
+fn half(start: u64) -> Vec<Range<u64>> {
+    std::iter::once(start..start + RUN / 2).collect()
+}
+
+/// A dealer, and what it asked sources for.
+struct Desk {
+    dealer: Dealer,
+    now: Duration,
+    asked: Vec<(SourceNumber, Tag)>,
+    cancelled: Vec<(SourceNumber, Tag)>,
+    others: Vec<DealerAction>,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let (asked, cancelled, others) = Default::default();
+        Self { dealer: Dealer::new(1), now: Duration::ZERO, asked, cancelled, others }
+    }
+
+    /// Tells an event one millisecond later, and what is to be told at once.
+    fn tell(&mut self, event: DealerEvent) {
+        self.now += MS;
+        let mut actions = self.dealer.handle(self.now, event);
+        for _ in 0..20 {
+            actions.extend(self.dealer.handle(self.now, DealerEvent::Tick));
+        }
+        for action in actions {
+            match action {
+                DealerAction::Ask { source, wants } => {
+                    self.asked.extend(wants.into_iter().map(|part| (source, part.tag)));
+                }
+                DealerAction::Cancel { source, wants } => {
+                    self.cancelled.extend(wants.into_iter().map(|part| (source, part.tag)));
+                }
+                other => self.others.push(other),
+            }
+        }
+    }
+
+    fn add(&mut self, source: SourceNumber, facts: SourceFacts, holding: SourceHolding) {
+        self.tell(DealerEvent::SourceAdded { source, facts, holding });
+    }
+
+    fn want(&mut self, tags: Range<Tag>) {
+        self.tell(DealerEvent::Wanted { wants: wants(tags), to_come: 0 });
+    }
+
+    fn arrive(&mut self, source: SourceNumber, tag: Tag) {
+        self.tell(DealerEvent::Arrived { source, part: whole(tag) });
+    }
+
+    fn asked_of(&self, source: SourceNumber) -> Vec<Tag> {
+        self.asked.iter().filter(|asked| asked.0 == source).map(|asked| asked.1).collect()
+    }
+}
+
+/// A state in which each source has shown a rate, bytes a second, and owes nothing.
+fn state(sources: &[(f64, SourceFacts, SourceHolding)]) -> DealerState {
+    let mut state = DealerState::new(1);
+    for (id, (rate, facts, holding)) in (0..).zip(sources) {
+        state.add_source(0.0, id, *facts, holding.clone());
+        let source = state.sources.get_mut(id).unwrap();
+        source.pace.begins(0.0);
+        source.pace.brought(1.0, *rate as u64);
+        source.record.right();
+        state.sources.update(id, 1.0);
+    }
+    state.tell_lots(1000);
+    state
+}
+
+#[test]
+fn the_run_that_would_come_last_is_chosen() {
+    let (mb, all) = (1e6, SourceHolding::Everything);
+    let reserve = SourceFacts { priority: 1, ..facts(4) };
+    let dear = SourceFacts { price: 1, ..facts(4) };
+    for (what, sources, chosen) in [
+        ("file order, of one", vec![(mb, facts(4), all.clone())], Some(0)),
+        (
+            "what nobody else has",
+            vec![(mb, facts(4), all.clone()), (mb, facts(4), parts(&[(0, 7)]))],
+            Some(7),
+        ),
+        (
+            "what a slow one has, too",
+            vec![
+                (mb, facts(4), all.clone()),
+                (9.0 * mb, facts(4), parts(&[(0, 3), (4, 8)])),
+                (0.1 * mb, facts(4), parts(&[(3, 4)])),
+            ],
+            Some(3),
+        ),
+        (
+            "what one other has before what two have",
+            vec![
+                (mb, facts(4), parts(&[(0, 8)])),
+                (mb, facts(4), parts(&[(0, 5), (6, 8)])),
+                (mb, facts(4), parts(&[(0, 8)])),
+            ],
+            Some(5),
+        ),
+        ("nothing that it does not have", vec![(mb, facts(4), parts(&[(8, 9)]))], None),
+        (
+            "a reserve: nothing that others have",
+            vec![(mb, reserve, all.clone()), (mb, facts(4), all.clone())],
+            None,
+        ),
+        ("a dear one, too", vec![(mb, dear, all.clone()), (mb, facts(4), all.clone())], None),
+        (
+            "a reserve: what nobody has",
+            vec![(mb, reserve, all.clone()), (mb, facts(4), parts(&[(0, 6), (7, 8)]))],
+            Some(6),
+        ),
+        ("a reserve alone", vec![(mb, reserve, all)], Some(0)),
+    ] {
+        let mut state = state(&sources);
+        state.want(&wants(0..8));
+        let run = choosing::choose(&mut state, 0, 1.0).map(|chosen| chosen.run);
+        let tag = run.map(|run| state.runs.get(run).unwrap().range().start / RUN);
+        assert_eq!(tag, chosen, "{what}");
+    }
+}
+
+/// Source 0 has nothing to do. Source 1 was asked for one run, and source 2 for the same or for others.
+#[test]
+fn a_run_is_borrowed_where_it_is_worth_it() {
+    let rate = RUN as f64;
+    let all = SourceHolding::Everything;
+    for (what, here, there, twice, has, borrows) in [
+        ("there as soon", rate, rate, None, all.clone(), None),
+        ("a little sooner here", 1.3 * rate, rate, None, all.clone(), None),
+        ("sooner here", 1.6 * rate, rate, None, all.clone(), Some(None)),
+        ("but it has nothing of it", 9.0 * rate, rate, None, parts(&[(1, 9)]), None),
+        ("two are asked, one will do", 2.0 * rate, 0.1 * rate, Some(rate), all.clone(), None),
+        ("two are asked, and both are slow", 9.0 * rate, rate, Some(0.5 * rate), all, Some(Some(2))),
+    ] {
+        let holdings = [
+            (here, has),
+            (there, SourceHolding::Everything),
+            (twice.unwrap_or(1.0), SourceHolding::Everything),
+        ];
+        let sources = holdings.map(|(rate, holding)| (rate, facts(4), holding));
+        let mut state = state(&sources);
+        state.want(&wants(0..1));
+        for source in [Some(1), twice.map(|_| 2)].into_iter().flatten() {
+            state.ask(1.0, source, 0);
+        }
+        let borrowed = borrowing::borrow(&mut state, 0, 1.001).map(|borrowed| borrowed.instead_of);
+        assert_eq!(borrowed, borrows, "{what}");
+    }
+}
+
+#[test]
+fn nothing_is_borrowed_while_the_best_could_be_asked_for_something_new() {
+    for (what, window, waits, borrows) in [
+        ("it has room, and something waits", 4, 2, false),
+        ("it has no room", 1, 2, true),
+        ("nothing waits", 4, 1, true),
+    ] {
+        let rate = RUN as f64;
+        let mut state = state(&[
+            (4.0 * rate, facts(4), parts(&[(0, 1)])),
+            (9.0 * rate, facts(window), SourceHolding::Everything),
+            (0.1 * rate, facts(4), parts(&[(0, 1)])),
+        ]);
+        state.want(&wants(0..waits));
+        state.ask(1.0, 2, 0);
+        if window == 1 {
+            state.want(&wants(7..8));
+            state.ask(1.0, 1, waits);
+        }
+        assert_eq!(borrowing::borrow(&mut state, 0, 1.001).is_some(), borrows, "{what}");
+    }
+}
+
+#[test]
+fn the_losers_want_alone_is_cancelled() {
+    let mut desk = Desk::new();
+    desk.add(1, facts(3), SourceHolding::Everything);
+    desk.want(0..3);
+    assert_eq!(desk.asked_of(1), [0], "one run as long as it has brought nothing");
+    desk.add(2, facts(8), SourceHolding::Everything);
+    desk.arrive(2, 1);
+    desk.arrive(2, 2);
+    desk.now += Duration::from_secs(2);
+    desk.tell(DealerEvent::Tick);
+    assert_eq!(desk.asked_of(2), [1, 2, 0], "then what the silent one was asked for");
+    desk.arrive(2, 0);
+    assert_eq!(desk.cancelled, [(1, 0)]);
+    assert!(desk.dealer.is_complete());
+    desk.tell(DealerEvent::NotBrought { source: 1, part: whole(0), outcome: Outcome::Cancelled });
+    desk.want(3..5);
+    assert_eq!(desk.asked.len(), 6, "its room is free again");
+}
+
+#[test]
+fn what_a_source_does_not_bring_is_asked_of_another() {
+    let not_brought = |outcome| DealerEvent::NotBrought { source: 1, part: whole(0), outcome };
+    for (what, end, drops) in [
+        ("gone", DealerEvent::Gone { source: 1 }, false),
+        ("not here", not_brought(Outcome::NotHere), false),
+        ("refused", not_brought(Outcome::Refused(String::new())), false),
+        ("later", not_brought(Outcome::RetryLater(900 * MS)), false),
+        ("changed", not_brought(Outcome::SourceChanged), true),
+        ("corrupt", DealerEvent::Corrupt { source: 1, part: whole(0) }, false),
+    ] {
+        let mut desk = Desk::new();
+        desk.add(1, facts(8), SourceHolding::Everything);
+        desk.want(0..1);
+        assert_eq!(desk.asked, [(1, 0)]);
+        desk.tell(end);
+        desk.add(2, facts(8), SourceHolding::Everything);
+        assert_eq!(desk.asked_of(2), [0], "{what}");
+        assert_eq!(desk.others, if drops { vec![DealerAction::Drop(1)] } else { vec![] }, "{what}");
+    }
+}
+
+#[test]
+fn a_liar_gets_nothing_until_its_ban_is_over_and_is_dropped_in_the_end() {
+    let mut desk = Desk::new();
+    desk.add(1, facts(8), SourceHolding::Everything);
+    for ban in [4, 16, 64] {
+        desk.asked.clear();
+        desk.want(ban..ban + 1);
+        assert_eq!(desk.asked, [(1, ban)]);
+        desk.tell(DealerEvent::Corrupt { source: 1, part: whole(ban) });
+        desk.want(ban + 1..ban + 2);
+        desk.now += Duration::from_secs(ban - 1);
+        desk.tell(DealerEvent::Tick);
+        assert_eq!(desk.asked.len(), 1, "for {ban} s");
+        desk.tell(DealerEvent::Withdrawn(vec![ban + 1]));
+        desk.now += Duration::from_secs(1);
+    }
+    assert_eq!(desk.others, []);
+    desk.want(1..2);
+    desk.tell(DealerEvent::Corrupt { source: 1, part: whole(1) });
+    assert_eq!(desk.others, [DealerAction::Drop(1)]);
+}
+
+#[test]
+fn what_is_no_longer_wanted_is_cancelled_where_it_was_asked_for() {
+    let mut desk = Desk::new();
+    desk.add(1, facts(8), SourceHolding::Everything);
+    desk.want(0..4);
+    let asked = desk.asked_of(1);
+    desk.tell(DealerEvent::Withdrawn(vec![0, 1, 2, 3]));
+    assert_eq!(desk.cancelled, asked.iter().map(|tag| (1, *tag)).collect::<Vec<_>>());
+    assert!(desk.dealer.is_complete() && desk.dealer.wake(desk.now).is_none());
+}
+
+#[test]
+fn what_a_source_gains_is_asked_of_it() {
+    let mut desk = Desk::new();
+    desk.add(1, facts(8), parts(&[(1, 2)]));
+    desk.want(0..3);
+    assert_eq!(desk.asked_of(1), [1]);
+    assert_eq!(desk.dealer.expected(desk.now, 0), None, "nobody has it");
+    // Half of a want is a part of it.
+    desk.tell(DealerEvent::Have { source: 1, added: half(0) });
+    assert_eq!(desk.asked_of(1), [1, 0]);
+    assert!(desk.dealer.expected(desk.now, 0).is_some() && desk.dealer.expected(desk.now, RUN - 1).is_none());
+    desk.tell(DealerEvent::Arrived { source: 1, part: DealtPart { tag: 0, part: 0..RUN / 2 } });
+    desk.tell(DealerEvent::Have { source: 1, added: half(RUN / 2) });
+    assert_eq!(desk.asked_of(1), [1, 0, 0]);
+}
+
+#[test]
+fn the_end_is_not_near_while_more_will_be_wanted() {
+    for (to_come, asked) in [(0, false), (1 << 30, true)] {
+        let mut desk = Desk::new();
+        // Of a source that proves nothing no part is asked.
+        desk.add(2, SourceFacts { proves: false, ..facts(4) }, SourceHolding::Everything);
+        desk.want(0..1);
+        desk.now += Duration::from_secs(3);
+        desk.arrive(2, 0);
+        desk.add(1, facts(64), SourceHolding::Everything);
+        desk.want(1..33);
+        for tag in desk.asked_of(1) {
+            desk.now += 9 * MS;
+            desk.arrive(1, tag);
+        }
+        desk.tell(DealerEvent::Withdrawn((1..33).collect()));
+        for (source, tag) in std::mem::take(&mut desk.cancelled) {
+            desk.tell(DealerEvent::NotBrought { source, part: whole(tag), outcome: Outcome::Cancelled });
+        }
+        let before = desk.asked_of(2).len();
+        desk.tell(DealerEvent::Wanted { wants: wants(200..400), to_come });
+        assert_eq!(desk.asked_of(2).len() > before, asked, "{to_come} to come");
+    }
+}
+
+#[test]
+fn an_empty_object_is_asked_for() {
+    let mut desk = Desk::new();
+    desk.add(1, facts(8), SourceHolding::Everything);
+    desk.tell(DealerEvent::Wanted { wants: vec![WantedRange { tag: 7, range: 0..0 }], to_come: 0 });
+    assert_eq!(desk.asked, [(1, 7)]);
+    desk.tell(DealerEvent::Arrived { source: 1, part: DealtPart { tag: 7, part: 0..0 } });
+    assert!(desk.dealer.is_complete());
+}
+
+#[test]
+fn places_of_the_next_priority_are_opened_when_nobody_serves() {
+    let mut desk = Desk::new();
+    for (hint, priority) in [(1, 0), (2, 5)] {
+        desk.tell(DealerEvent::Hinted { hint, priority, weight: 1 });
+    }
+    assert_eq!(desk.others, [DealerAction::Open(1)]);
+    desk.add(1, facts(8), SourceHolding::Everything);
+    desk.now += Duration::from_secs(9);
+    desk.tell(DealerEvent::Tick);
+    assert_eq!(desk.others.len(), 1, "the first serves");
+    desk.tell(DealerEvent::Gone { source: 1 });
+    assert_eq!(desk.others, [DealerAction::Open(1), DealerAction::Open(2)]);
+}
+
+#[test]
+fn the_sum_is_that_of_all_in_front() {
+    let mut desk = Desk::new();
+    desk.add(1, facts(8), SourceHolding::Everything);
+    desk.add(2, facts(4), SourceHolding::Everything);
+    desk.add(3, SourceFacts { priority: 9, ..facts(100) }, SourceHolding::Everything);
+    let sum = desk.dealer.sum();
+    assert_eq!((sum.sources, sum.window), (2, 12 * RUN));
+    desk.tell(DealerEvent::Room { source: 2, window: RUN });
+    assert_eq!(desk.dealer.sum().window, 9 * RUN);
+    for source in [1, 2] {
+        desk.tell(DealerEvent::Gone { source });
+    }
+    assert_eq!(desk.dealer.sum().window, 100 * RUN);
+}

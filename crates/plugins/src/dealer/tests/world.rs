@@ -5,7 +5,18 @@ use std::ops::Range;
 
 /// Equal stretches of the object that partial sources have or gain.
 pub const STRETCHES: usize = 48;
+/// Share of the sum from which on a source that has a part only stays from begin to end, and none begins to lie in between.
+const LARGE: f64 = 1.0 / 6.0;
 const MIB: f64 = (1 << 20) as f64;
+
+/// What worlds are drawn for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Foresight {
+    /// What happens to one source does not decide on all.
+    NotNeeded,
+    /// It may: who knew it beforehand would deal otherwise.
+    Needed,
+}
 
 /// What a source answers to what it is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,6 +44,8 @@ pub struct WorldSource {
     /// Time in which it brings nothing.
     pub stalls: Range<f64>,
     pub honesty: Honesty,
+    /// What it sends is judged by itself.
+    pub proves: bool,
 }
 
 impl WorldSource {
@@ -80,19 +93,23 @@ fn between(random: &mut fastrand::Rng, low: f64, high: f64) -> f64 {
 
 impl World {
     /// The world of a seed.
-    pub fn of(seed: u64) -> Self {
+    pub fn of(seed: u64, foresight: Foresight) -> Self {
         let random = &mut fastrand::Rng::with_seed(seed);
         let size = log_uniform(random, 64.0 * MIB, 512.0 * MIB);
-        let time = log_uniform(random, 8.0, 300.0);
+        let time = log_uniform(random, 5.0, 300.0);
         let count = log_uniform(random, 1.0, 50.99) as usize;
-        let weights: Vec<f64> = (0..count).map(|_| log_uniform(random, 0.05, 1.0)).collect();
-        let sum: f64 = weights.iter().sum();
-        let rates: Vec<f64> = weights.iter().map(|weight| weight / sum * size / time).collect();
-        let links = if random.bool() { random.usize(1..4) } else { 0 };
         // In a fifth of the worlds nobody has everything.
         let has_sender = count < 4 || random.f64() < 0.8;
-        let mut sources: Vec<WorldSource> =
-            rates.iter().map(|&rate| Self::source(random, rate, time, links)).collect();
+        let alike = !has_sender && foresight == Foresight::NotNeeded;
+        let slowest = if alike { 0.3 } else { [0.3, 0.05, 0.003][random.usize(..3)] };
+        let weights: Vec<f64> = (0..count).map(|_| log_uniform(random, slowest, 1.0)).collect();
+        let sum: f64 = weights.iter().sum();
+        let rates: Vec<f64> = weights.iter().map(|weight| weight / sum * size / time).collect();
+        let may_share = has_sender || foresight == Foresight::Needed;
+        let links = if may_share && random.bool() { random.usize(1..4) } else { 0 };
+        let large = if foresight == Foresight::NotNeeded { LARGE } else { f64::INFINITY };
+        let source = |&rate| Self::source(random, rate, (time, rate * time > large * size), links);
+        let mut sources: Vec<WorldSource> = rates.iter().map(source).collect();
         if has_sender {
             let sender = &mut sources[0];
             (sender.gains, sender.honesty) = (None, Honesty::Honest);
@@ -111,11 +128,17 @@ impl World {
         World { size: size as u64, links, sources, want }
     }
 
-    fn source(random: &mut fastrand::Rng, rate: f64, time: f64, links: usize) -> WorldSource {
-        let gains = (random.f64() < 0.6).then(|| Self::gains(random, rate, time));
-        let begin = if random.f64() < 0.2 { between(random, 0.0, 0.6) * time } else { 0.0 };
+    fn source(
+        random: &mut fastrand::Rng,
+        rate: f64,
+        (time, is_large): (f64, bool),
+        links: usize,
+    ) -> WorldSource {
+        let gains = (random.f64() < 0.6).then(|| Self::gains(random, time));
+        let may_move = !is_large || gains.is_none();
+        let begin = if may_move && random.f64() < 0.2 { between(random, 0.0, 0.6) * time } else { 0.0 };
         let mut present = vec![begin..f64::INFINITY];
-        if random.f64() < 0.15 {
+        if may_move && random.f64() < 0.15 {
             let end = begin + between(random, 0.2, 1.0) * time;
             present = vec![begin..end];
             if random.bool() {
@@ -130,18 +153,19 @@ impl World {
         };
         let honesty = match random.f64() {
             0.0..0.04 => Honesty::Wrong(0.0),
-            0.04..0.08 => Honesty::Wrong(random.f64() * time),
+            0.04..0.08 if !is_large => Honesty::Wrong(random.f64() * time),
             0.08..0.1 => Honesty::Denies,
             _ => Honesty::Honest,
         };
         let link = (links > 0 && random.f64() < 0.6).then(|| random.usize(0..links));
         let round_trip = log_uniform(random, 0.2e-3, 0.2);
-        WorldSource { rate, round_trip, link, gains, present, stalls, honesty }
+        let proves = random.f64() < 0.8;
+        WorldSource { rate, round_trip, link, gains, present, stalls, honesty, proves }
     }
 
-    /// Times at which a source has each stretch: some from the begin on, the others never, or one after the other in any order,
-    /// at once to eight times as fast as it sends.
-    fn gains(random: &mut fastrand::Rng, rate: f64, time: f64) -> Vec<f64> {
+    /// Times at which a source has each stretch: some from the begin on, the others never, or one after the other in any
+    /// order, once to eight times as fast as this transfer will be.
+    fn gains(random: &mut fastrand::Rng, time: f64) -> Vec<f64> {
         let share = between(random, 0.05, 0.9);
         let mut gains: Vec<f64> =
             (0..STRETCHES).map(|_| if random.f64() < share { 0.0 } else { f64::INFINITY }).collect();
@@ -151,7 +175,7 @@ impl World {
             random.shuffle(&mut missing);
             let each = time / STRETCHES as f64 / speed;
             for (number, at) in missing.into_iter().enumerate() {
-                gains[at] = (number + 1) as f64 * each * (1.0 + 0.0 * rate);
+                gains[at] = (number + 1) as f64 * each;
             }
         }
         gains

@@ -38,7 +38,7 @@ pub(super) enum Fault {
     TellsLess,
     EndsUnbound,
     OldBytes,
-    Shrinks,
+    TellsMore,
     NoProofs,
     LeavesOut,
     EndsTwice,
@@ -254,17 +254,15 @@ impl TransferPlugin for Faulty {
             if self.has(Fault::TellsForEver) {
                 return std::future::pending().await;
             }
-            if let Some(count) = self.inmost.count_of(&oid) {
-                let end = if self.has(Fault::TellsLess) { 1 } else { count };
+            if let Some(size) = self.inmost.size_of(&oid) {
+                let end = if self.has(Fault::TellsLess) { size / 2 } else { size };
                 let _ = ranges.send(std::iter::once(0..end).collect()).await;
             }
             let mut growth = self.growing.0.subscribe();
             while oid == self.growing.oid() {
-                let whole = growth.borrow_and_update().0.len() / PIECE;
-                let _ = ranges.send(std::iter::once(0..whole as u64).collect()).await;
-                if self.has(Fault::Shrinks) {
-                    let _ = ranges.send(Vec::new()).await;
-                }
+                let more = if self.has(Fault::TellsMore) { PIECE } else { 0 };
+                let there = growth.borrow_and_update().0.len() + more;
+                let _ = ranges.send(std::iter::once(0..there as u64).collect()).await;
                 tokio::select! {
                     _ = growth.changed() => {}
                     () = ranges.closed() => return,

@@ -1,38 +1,37 @@
 //! State that all parts of the receiving side of a copy share: where it writes, what it has done so far,
 //! and what went wrong.
 
+mod account;
+mod backups;
+mod kept;
+
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
-use towpath_api::copy::{Check, CopyEvent, CopyOptions, CopySummary, Counts, FailureKind, Preserve};
+use towpath_api::copy::{Check, CopyEvent, CopyOptions, Counts, FailureKind, Preserve};
 use towpath_content::Oid;
 use towpath_content::tree::{Kind, Metadata, Time};
 use towpath_files::{Destination, FileError, FlushLimits, Policy, RelPath, ScanOptions, Stamp, WriteOptions};
 use towpath_store::DiskStore;
 use towpath_transfer::FetchError;
 
+use self::account::CopyAccount;
+use self::backups::{BackupPlace, Backups};
+use self::kept::Kept;
 use super::decide::Changes;
 use super::events::{Events, FailedEntry, failed, left_out, shown_time};
 use super::file_permits::FilePermits;
 use super::file_result::{FileResult, Settling};
-use super::notes::RoomRecord;
-use super::records::Records;
 use super::wanted::{Note, Wanted};
-use crate::error::{CopyError, EntryFault, LeftOut, Obstacle};
-use towpath_content::lock::lock;
-use towpath_reuse::candidates::renames::Spare;
+use crate::error::{CopyError, EntryFault, LeftOut};
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
 
 /// Files requested and not in place. More than the destination names in one batch
 /// ([`FlushLimits`]): those that wait for their names hold places, and must not hold all.
 const UNDER_WAY: usize = 2 * NAMED_TOGETHER;
-/// Directories in the way of something else: what waits for their places waits for the end of the copy.
-const MOST_ROOMS: u64 = 4096;
 /// Files named in one batch.
 const NAMED_TOGETHER: usize = 4096;
 
@@ -44,6 +43,10 @@ pub struct Receiving {
     pub policy: Policy,
     /// Places for files under way.
     pub permits: Arc<FilePermits>,
+    /// What was done so far.
+    pub account: CopyAccount,
+    /// What is kept until the end.
+    pub kept: Kept,
     /// First of rsync's letters for a file whose content comes: `<` where it is sent to another
     /// machine, else `>`.
     update: u8,
@@ -51,16 +54,9 @@ pub struct Receiving {
     store: Arc<DiskStore>,
     resume: PathBuf,
     placing: OnceLock<Placing<Note>>,
-    has_staging: Mutex<bool>,
     settling: OnceLock<Arc<dyn Settling>>,
-    backups: OnceLock<Backups>,
-    rooms: Mutex<Records<RoomRecord>>,
-    spare: Mutex<Spare>,
-    counts: Mutex<CopySummary>,
-    bytes_requested: AtomicU64,
-    bytes_done: AtomicU64,
-    files_done: AtomicU64,
-    fatal: Mutex<Option<CopyError>>,
+    backup_place: OnceLock<BackupPlace>,
+    fatal: OnceLock<CopyError>,
     stopped: CancellationToken,
 }
 
@@ -107,21 +103,16 @@ impl Receiving {
             options,
             policy,
             permits: FilePermits::new(UNDER_WAY),
+            account: CopyAccount::default(),
+            kept: Kept::default(),
             update: if is_pushed { b'<' } else { b'>' },
             events,
             store,
             resume,
             placing: OnceLock::new(),
-            has_staging: Mutex::new(false),
             settling: OnceLock::new(),
-            backups: OnceLock::new(),
-            rooms: Mutex::default(),
-            spare: Mutex::default(),
-            counts: Mutex::default(),
-            bytes_requested: AtomicU64::new(0),
-            bytes_done: AtomicU64::new(0),
-            files_done: AtomicU64::new(0),
-            fatal: Mutex::default(),
+            backup_place: OnceLock::new(),
+            fatal: OnceLock::new(),
             stopped: CancellationToken::new(),
         })
     }
@@ -145,7 +136,9 @@ impl Receiving {
             Err(FileError::Busy { .. }) => false,
             adopted => adopted.map_err(CopyError::destination)?,
         };
-        *lock(&self.has_staging) = adopted;
+        if adopted {
+            self.kept.adopted();
+        }
         let placing = Placing::new(destination, base, record, Arc::clone(&self.store));
         let _ = self.placing.set(placing);
         Ok(())
@@ -169,116 +162,25 @@ impl Receiving {
     /// Makes sure that the resume record names the folder of the temporaries, before the first.
     pub fn note_staging(&self) -> Result<(), FileError> {
         let placing = self.placing()?;
-        let mut has_staging = lock(&self.has_staging);
-        if !*has_staging {
+        self.kept.note_staging(|| {
             // It may be read-only until the end.
             placing.destination.make_dir(&RelPath::root())?;
             let name = placing.destination.staging().name()?;
             if let Err(error) = placing.record.set_temp(&name) {
                 tracing::warn!(%error, "an interruption now would begin from the front");
             }
-            *has_staging = true;
-        }
-        Ok(())
-    }
-
-    /// True if something was written, or is about to be.
-    pub fn has_staging(&self) -> bool {
-        *lock(&self.has_staging)
-    }
-
-    /// Moves what is at `path` out of the way, if backups were requested; false if nothing was there.
-    pub fn back_up(&self, path: &RelPath) -> Result<bool, FileError> {
-        self.back_up_by(path, |from, path, other, to| match other {
-            None => from.backups().rename(path, to),
-            Some(other) => from.backups().rename_into(path, other, to),
+            Ok(())
         })
     }
 
-    /// Keeps what is at `path`, a file that a rename is about to replace, under its backup's name as well.
-    pub fn keep(&self, path: &RelPath) -> Result<bool, FileError> {
-        self.back_up_by(path, |from, path, other, to| from.backups().keep_as(path, other.unwrap_or(from), to))
-    }
-
-    fn back_up_by(
-        &self,
-        path: &RelPath,
-        back_up: impl FnOnce(&Destination, &RelPath, Option<&Destination>, &RelPath) -> Result<(), FileError>,
-    ) -> Result<bool, FileError> {
-        if !self.options.backup {
-            return Ok(false);
-        }
-        let Some((parent, name)) = path.split() else { return Ok(false) };
-        let name = [name, &self.options.suffix].concat();
-        let destination = &self.placing()?.destination;
-        let moved = match self.backups()? {
-            Backups::Beside => back_up(destination, path, None, &parent.join(&name)?),
-            Backups::Inside(dir) => {
-                let mut to = dir.clone();
-                parent.names().try_for_each(|name| to.push(name))?;
-                back_up(destination, path, None, &to.join(&name)?)
-            }
-            Backups::Outside(other) => back_up(destination, path, Some(other), &parent.join(&name)?),
-        };
-        match moved {
-            Ok(()) => Ok(true),
-            Err(FileError::Vanished { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Directory of backups; found out, and made, when the first one comes.
-    fn backups(&self) -> Result<&Backups, FileError> {
-        if let Some(backups) = self.backups.get() {
-            return Ok(backups);
-        }
-        let backups = match &self.options.backup_dir {
-            None => Backups::Beside,
-            Some(dir) => Backups::find(dir, self.placing()?, self.write_options())?,
-        };
-        Ok(self.backups.get_or_init(|| backups))
-    }
-
-    /// Something is complete but for its name, which a directory has: at the end it may take that one's place.
-    pub fn put_off(&self, room: &RoomRecord) -> Result<(), FileError> {
-        let mut rooms = lock(&self.rooms);
-        if rooms.len() >= MOST_ROOMS {
-            return Err(Obstacle::TooMany.to("replace", Path::new("a directory")));
-        }
-        rooms
-            .push(room)
-            .map(drop)
-            .map_err(|error| FileError::new("note", Path::new("a directory in the way"), error))
-    }
-
-    /// Takes what was put off.
-    pub fn take_rooms(&self) -> Records<RoomRecord> {
-        std::mem::take(&mut *lock(&self.rooms))
-    }
-
-    /// Gives it back.
-    pub fn give_back_rooms(&self, rooms: Records<RoomRecord>) {
-        *lock(&self.rooms) = rooms;
-    }
-
-    /// Only the destination has this file: it may be one that was renamed.
-    pub fn is_spare(&self, path: RelPath, stamp: Stamp) {
-        lock(&self.spare).add(path, stamp);
-    }
-
-    /// Files that only the destination has, and that may be one of this size and time.
-    pub fn spares(&self, size: u64, modified: Time) -> Vec<(RelPath, Stamp)> {
-        lock(&self.spare).guesses(size, modified)
-    }
-
-    /// Takes one of them for good. False: another file took it.
-    pub fn take_spare(&self, path: &RelPath, stamp: &Stamp) -> bool {
-        lock(&self.spare).take(path, stamp)
+    /// Backups of what is replaced or removed.
+    pub const fn backups(&self) -> Backups<'_> {
+        Backups { receiving: self }
     }
 
     /// Looks for the bytes of a new file under an old name, and informs the index if they are there.
     pub fn find_renamed(&self, oid: &Oid, size: u64, modified: Time) {
-        let guesses = lock(&self.spare).guesses(size, modified);
+        let guesses = self.kept.spares(size, modified);
         let Some(placing) = self.opened() else { return };
         for (path, stamp) in guesses {
             let found = placing.known(&path, &stamp).or_else(|| {
@@ -294,12 +196,13 @@ impl Receiving {
 
     /// Error that makes going on useless, if any.
     pub fn check(&self) -> Result<(), CopyError> {
-        lock(&self.fatal).clone().map_or(Ok(()), Err)
+        self.fatal.get().cloned().map_or(Ok(()), Err)
     }
 
     /// Ends the copy with an error.
     pub fn stop(&self, error: CopyError) {
-        lock(&self.fatal).get_or_insert(error);
+        // The first one counts.
+        let _ = self.fatal.set(error);
         self.permits.close();
         self.stopped.cancel();
     }
@@ -360,17 +263,10 @@ impl Receiving {
             size,
             modified: shown_time(wanted.metadata.modified),
         });
-        self.bytes_requested.fetch_add(size, Ordering::Relaxed);
+        self.account.requested(size);
         if self.options.dry_run {
-            self.count_transferred(size);
+            self.account.transferred(size);
         }
-    }
-
-    fn count_transferred(&self, size: u64) {
-        self.count(|counts| {
-            counts.transferred += 1;
-            counts.transferred_size += size;
-        });
     }
 
     /// A file proved the same: its metadata may have to be set.
@@ -430,10 +326,9 @@ impl Receiving {
                 outcome => outcome.map(drop),
             };
             let is_placed = outcome.is_ok();
-            self.bytes_done.fetch_add(note.size, Ordering::Relaxed);
-            self.files_done.fetch_add(1, Ordering::Relaxed);
+            self.account.named(note.size);
             match outcome {
-                Ok(()) => self.count_transferred(note.size),
+                Ok(()) => self.account.transferred(note.size),
                 Err(error) => self.problem(&note.shown, &error),
             }
             self.settled(note.entry, is_placed);
@@ -484,56 +379,6 @@ impl Receiving {
         if let Some(settling) = self.settling.get() {
             settling.settled(entry, result);
         }
-    }
-
-    /// Counts.
-    pub fn count(&self, count: impl FnOnce(&mut CopySummary)) {
-        count(&mut lock(&self.counts));
-    }
-
-    /// Bytes of files that were asked for.
-    pub fn bytes_requested(&self) -> u64 {
-        self.bytes_requested.load(Ordering::Relaxed)
-    }
-
-    /// Bytes of files that are in place.
-    pub fn bytes_done(&self) -> u64 {
-        self.bytes_done.load(Ordering::Relaxed)
-    }
-
-    /// Files in place.
-    pub fn files_done(&self) -> u64 {
-        self.files_done.load(Ordering::Relaxed)
-    }
-
-    /// Summary of what was done so far.
-    pub fn summary(&self) -> CopySummary {
-        lock(&self.counts).clone()
-    }
-}
-
-/// Directory of backups.
-enum Backups {
-    /// Beside what they are of.
-    Beside,
-    /// Into this directory of the destination.
-    Inside(RelPath),
-    /// Into a directory elsewhere on the same file system, which the person named.
-    Outside(Box<Destination>),
-}
-
-impl Backups {
-    /// The directory that `--backup-dir` names, relative to the destination.
-    fn find(dir: &[u8], placing: &Placing<Note>, options: WriteOptions) -> Result<Self, FileError> {
-        let dir = Path::new(OsStr::from_bytes(dir));
-        let is_inside = dir.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-        if is_inside {
-            let names = dir.components().filter(|part| *part != Component::CurDir);
-            return RelPath::new(names.map(|name| name.as_os_str().as_bytes())).map(Self::Inside);
-        }
-        let path = placing.base.join(dir);
-        std::fs::create_dir_all(&path).map_err(|error| FileError::new("create", &path, error))?;
-        Destination::open(&path, options).map(|other| Self::Outside(Box::new(other)))
     }
 }
 
