@@ -43,9 +43,9 @@ impl SourceBytes {
 /// Bytes by where they came from.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Sources(pub Vec<SourceBytes>);
+pub struct SourceList(pub Vec<SourceBytes>);
 
-impl Sources {
+impl SourceList {
     /// Adds bytes to those of the same source.
     pub fn add(&mut self, source: SourceBytes) {
         match self.0.iter_mut().find(|known| known.is_same(&source)) {
@@ -94,7 +94,7 @@ impl Sources {
     }
 }
 
-impl FromIterator<SourceBytes> for Sources {
+impl FromIterator<SourceBytes> for SourceList {
     fn from_iter<I: IntoIterator<Item = SourceBytes>>(sources: I) -> Self {
         let mut all = Self::default();
         sources.into_iter().for_each(|source| all.add(source));
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn people_see_a_path_where_it_tells_sources_apart() {
         let (one, other) = ("1a2b3c4d5e6f", "99887766aabb");
-        let sources = Sources::from_iter([
+        let sources = SourceList::from_iter([
             source(THIS_MACHINE, None, None, 1),
             source(PEER, Some(one), Some("192.0.2.1"), 2),
             source(PEER, Some(one), Some("192.0.2.2"), 3),
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn bytes_of_one_source_are_one_sum_and_never_too_many() {
-        let mut sources = Sources::from_iter([
+        let mut sources = SourceList::from_iter([
             source(PEER, Some("1a"), None, 1),
             source(PEER, Some("1b"), None, 2),
             source(PEER, Some("1a"), None, 3),
@@ -150,9 +150,10 @@ mod tests {
 
     #[test]
     fn a_list_of_them_is_what_programs_read() {
-        let sources = Sources(vec![source(PEER, Some("1a"), None, 4), source(THIS_MACHINE, None, None, 2)]);
+        let sources =
+            SourceList(vec![source(PEER, Some("1a"), None, 4), source(THIS_MACHINE, None, None, 2)]);
         let text = serde_json::to_string(&sources).unwrap();
         assert_eq!(text, r#"[{"kind":"peer","node":"1a","bytes":4},{"kind":"this machine","bytes":2}]"#);
-        assert_eq!(serde_json::from_str::<Sources>(&text).unwrap(), sources);
+        assert_eq!(serde_json::from_str::<SourceList>(&text).unwrap(), sources);
     }
 }

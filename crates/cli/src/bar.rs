@@ -9,8 +9,6 @@ use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use towpath_api::Progress;
 use towpath_service::display_text;
 
-use crate::output::from_source;
-
 /// A rate is that of this long.
 const WINDOW: Duration = Duration::from_secs(3);
 /// A rate of a shorter time says nothing.
@@ -65,6 +63,11 @@ pub fn line(progress: &Progress, rate: Option<f64>, width: usize) -> String {
     }
 }
 
+/// A source's part of what came, in words.
+pub fn from_source((name, bytes): (String, u64)) -> String {
+    format!("{} from {}", HumanBytes(bytes), display_text(&name))
+}
+
 /// Texts that stand behind the bar, the longest first.
 fn ends(progress: &Progress, rate: Option<f64>) -> Vec<String> {
     if let Some(trouble) = &progress.trouble {
@@ -109,7 +112,7 @@ fn columns(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use towpath_api::{SourceBytes, Sources, THIS_MACHINE};
+    use towpath_api::{SourceBytes, SourceList, THIS_MACHINE};
 
     use super::*;
 
@@ -119,7 +122,7 @@ mod tests {
             bytes: *bytes,
             ..SourceBytes::default()
         };
-        let sources = sources.iter().map(source).collect::<Sources>();
+        let sources = sources.iter().map(source).collect::<SourceList>();
         Progress { done, expected, sources, ..Progress::default() }
     }
 

@@ -4,10 +4,11 @@
 
 use indicatif::{HumanBytes, HumanCount};
 use towpath_api::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
-use towpath_api::{ApiError, ErrorKind, Searched, Seconds, Sources, Summary};
+use towpath_api::{ApiError, ErrorKind, Searched, Seconds, SourceList, Summary};
 use towpath_service::{display_name, display_text};
 
-use crate::output::{counted, from_source, of_path};
+use crate::bar::from_source;
+use crate::output::{counted, of_path};
 
 /// Changes of the bottleneck that are shown; `--json` tells all.
 const BOTTLENECKS: usize = 8;
@@ -130,7 +131,7 @@ fn stats(human: u8, summary: &CopySummary) -> Vec<String> {
 }
 
 /// A line for each source.
-fn by_source(human: u8, sources: &Sources) -> Vec<String> {
+fn by_source(human: u8, sources: &SourceList) -> Vec<String> {
     let line = |(name, bytes): (String, u64)| {
         format!("From {}: {} bytes", display_text(&name), number(human, bytes))
     };
@@ -139,7 +140,7 @@ fn by_source(human: u8, sources: &Sources) -> Vec<String> {
 
 /// Parts of a summary that tell where bytes came from.
 pub struct Explained<'a> {
-    sources: &'a Sources,
+    sources: &'a SourceList,
     kept: u64,
     search: Option<&'a Searched>,
 }
@@ -522,7 +523,7 @@ total size is 1,234,567  speedup is 308.64 (DRY RUN)"
     #[test]
     fn what_was_searched_is_told_in_words() {
         let line = |search| {
-            let sources = Sources(vec![SourceBytes { kind: "peer".into(), ..SourceBytes::default() }]);
+            let sources = SourceList(vec![SourceBytes { kind: "peer".into(), ..SourceBytes::default() }]);
             explanation(1, &Explained { sources: &sources, kept: 0, search })[1..].join("\n")
         };
         let at = |seconds| Seconds::from_duration(std::time::Duration::from_secs(seconds));
@@ -573,7 +574,7 @@ Held up by: network (from 1.0 s on), \\u{1b}[31m (from 2.0 s on)"
             ..SourceBytes::default()
         };
         summary.sources =
-            Sources(vec![source(PEER, Some("host"), 2 << 20), source(THIS_MACHINE, None, 1 << 20)]);
+            SourceList(vec![source(PEER, Some("host"), 2 << 20), source(THIS_MACHINE, None, 1 << 20)]);
         (summary.transferred, summary.failed, summary.deleted) = (1, 13, deleted);
         assert_eq!(
             done(&summary, false),

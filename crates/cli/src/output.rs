@@ -316,11 +316,6 @@ pub fn waiting(what: &str, seconds: Option<u64>) -> String {
     format!("tow: waiting for {what}{tries}")
 }
 
-/// A source's part of what came, in words.
-pub fn from_source((name, bytes): (String, u64)) -> String {
-    format!("{} from {}", HumanBytes(bytes), display_text(&name))
-}
-
 fn about_to_receive(receiving: &Announced) -> String {
     let name = display_name(&receiving.name);
     let what = match receiving.kind {
@@ -335,7 +330,7 @@ fn about_to_receive(receiving: &Announced) -> String {
 
 fn describe(summary: &Summary) -> String {
     let mut parts = Vec::new();
-    parts.extend(summary.sources.shown().into_iter().map(from_source));
+    parts.extend(summary.sources.shown().into_iter().map(bar::from_source));
     if summary.kept > 0 {
         parts.push(format!("{} were here", HumanBytes(summary.kept)));
     }

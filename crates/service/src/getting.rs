@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
-use towpath_api::{ApiError, Event, GetRequest, Progress, SourceBytes, Sources, Summary};
+use towpath_api::{ApiError, Event, GetRequest, Progress, SourceBytes, SourceList, Summary};
 use towpath_content::hint::PeerAddress;
 use towpath_content::live::Statement;
 use towpath_content::pieces::Layout;
@@ -426,7 +426,7 @@ pub(crate) async fn report_progress(progress: progress::Progress, events: mpsc::
 }
 
 /// Bytes by source, as events and summaries list them.
-pub(crate) fn sources(snapshot: &progress::Snapshot) -> Sources {
+pub(crate) fn sources(snapshot: &progress::Snapshot) -> SourceList {
     snapshot.by_source.iter().map(|(source, bytes)| source_bytes(source, *bytes)).collect()
 }
 

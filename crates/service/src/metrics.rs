@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use towpath_api::{Event, SourceBytes, Sources, Summary};
+use towpath_api::{Event, SourceBytes, SourceList, Summary};
 use towpath_content::lock::lock;
 use towpath_protocol::Traffic;
 
@@ -102,13 +102,13 @@ impl Metrics {
 #[derive(Debug)]
 pub struct Watch {
     metrics: Arc<Metrics>,
-    seen: Sources,
+    seen: SourceList,
 }
 
 impl Watch {
     /// Nothing was seen yet.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, seen: Sources::default() }
+        Self { metrics, seen: SourceList::default() }
     }
 
     /// Looks at an event.
@@ -124,7 +124,7 @@ impl Watch {
     }
 
     /// A get that begins anew counts from 0 in its events; its summary has it all.
-    pub(crate) fn sums(&mut self, sources: &Sources) {
+    pub(crate) fn sums(&mut self, sources: &SourceList) {
         for source in &sources.0 {
             let new = source.bytes.saturating_sub(self.seen.bytes_of(source));
             self.metrics.brought(source, new);
@@ -145,7 +145,7 @@ mod tests {
         let sums = |peer: u64, here: u64| {
             let source =
                 |kind: &str, bytes| SourceBytes { kind: kind.into(), bytes, ..SourceBytes::default() };
-            Sources(vec![source(PEER, peer), source(THIS_MACHINE, here)])
+            SourceList(vec![source(PEER, peer), source(THIS_MACHINE, here)])
         };
         for (peer, here) in [(10, 0), (30, 7), (5, 7)] {
             watch.event(&Event::Transfer(Progress { sources: sums(peer, here), ..Progress::default() }));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use towpath_api::copy::{CopyEvent, CopyOptions, Via};
-use towpath_api::{PEER, SourceBytes, Sources};
+use towpath_api::{PEER, SourceBytes, SourceList};
 use towpath_content::NodeId;
 use towpath_protocol::{COMPRESS, ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 use towpath_store::Store;
@@ -61,7 +61,7 @@ pub struct Endpoint {
 }
 
 /// Bytes by where they came from; `other` is what the person calls the other side.
-pub fn sources(snapshot: &Snapshot, other: &str) -> Sources {
+pub fn sources(snapshot: &Snapshot, other: &str) -> SourceList {
     let named = |(source, bytes): (&SourceId, &u64)| {
         let path = if source.kind() == PEER { Some(other) } else { source.path() };
         let (kind, path) = (source.kind().to_owned(), path.map(str::to_owned));

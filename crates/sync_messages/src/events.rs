@@ -261,7 +261,7 @@ pub fn left_out(path: &[u8], why: LeftOut) -> FailedEntry<'static> {
 
 #[cfg(test)]
 mod tests {
-    use towpath_api::{SourceBytes, Sources};
+    use towpath_api::{SourceBytes, SourceList};
 
     use super::*;
 
@@ -304,7 +304,7 @@ mod tests {
         let CopyEvent::Failed { path, .. } = event else { panic!("another event") };
         assert!(path.ends_with(&[b'z'; 9]));
         let named = |number: u32| SourceBytes { kind: number.to_string(), ..SourceBytes::default() };
-        let sources = Sources((0..1000).map(named).collect());
+        let sources = SourceList((0..1000).map(named).collect());
         let mut event = CopyEvent::Progress {
             done: 0,
             expected: 0,

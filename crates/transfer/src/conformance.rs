@@ -83,7 +83,7 @@ impl Fixture {
 }
 
 /// An object that grows at a plugin's source while it is asked for.
-pub trait GrowingObject: Send + Sync {
+pub trait GrowingFixture: Send + Sync {
     /// Its live name.
     fn oid(&self) -> Oid;
     /// More bytes of it are there.
@@ -99,7 +99,7 @@ type Wrapping = Box<dyn Fn(Arc<dyn TransferPlugin>) -> Arc<dyn TransferPlugin> +
 pub struct Subject {
     plugin: Arc<dyn TransferPlugin>,
     context: Context,
-    growing: Option<Arc<dyn GrowingObject>>,
+    growing: Option<Arc<dyn GrowingFixture>>,
     wrapping: Option<Wrapping>,
     tells: bool,
     postpones: bool,
@@ -132,7 +132,7 @@ impl Subject {
 
     /// It brings live objects; this one is empty at first.
     #[must_use]
-    pub fn growing(self, object: Arc<dyn GrowingObject>) -> Self {
+    pub fn growing(self, object: Arc<dyn GrowingFixture>) -> Self {
         Self { growing: Some(object), ..self }
     }
 
@@ -148,7 +148,7 @@ impl Subject {
         Self { proves_nothing: true, ..self }
     }
 
-    /// All its calls share one stream of bytes: one whose sink blocks stops the others as well.
+    /// All its calls share one stream or queue of bytes: one whose sink blocks stops the others as well.
     #[must_use]
     pub fn sharing_a_stream(self) -> Self {
         Self { shares_a_stream: true, ..self }

@@ -1,7 +1,7 @@
 //! Messages that the other side of a copy may send.
 
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind, FileTime};
-use towpath_api::{SourceBytes, Sources};
+use towpath_api::{SourceBytes, SourceList};
 use towpath_service::fuzzing;
 
 use super::content::{base, target};
@@ -46,8 +46,8 @@ pub fn options() -> Vec<Vec<u8>> {
     vec![fuzzing::write_options(&CopyOptions::default()), fuzzing::write_options(&full), Vec::new()]
 }
 
-fn peer() -> Sources {
-    Sources(vec![SourceBytes { kind: "peer".into(), path: Some("host".into()), node: None, bytes: 1 }])
+fn peer() -> SourceList {
+    SourceList(vec![SourceBytes { kind: "peer".into(), path: Some("host".into()), node: None, bytes: 1 }])
 }
 
 pub fn events() -> Vec<Vec<u8>> {

@@ -9,7 +9,7 @@ pub use crate::messages::FileTime;
 use crate::messages::{Searched, Seconds};
 use crate::metadata::Dropped;
 use crate::names;
-use crate::sources::Sources;
+use crate::sources::SourceList;
 
 /// Something that happened during a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ pub enum CopyEvent {
         /// Entries that the scan has seen.
         files_seen: u64,
         /// Bytes by where they came from.
-        sources: Sources,
+        sources: SourceList,
         /// Trouble that is in the way at the moment.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trouble: Option<String>,
@@ -143,7 +143,7 @@ pub struct CopySummary {
     /// All bytes received from the other side.
     pub received: u64,
     /// Bytes of content by where they came from.
-    pub sources: Sources,
+    pub sources: SourceList,
     /// Search of the receiver's disk, if it could be searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
@@ -214,7 +214,7 @@ mod tests {
                 expected: 2,
                 files_done: 3,
                 files_seen: 4,
-                sources: Sources(vec![from_host]),
+                sources: SourceList(vec![from_host]),
                 trouble: Some("slow".into()),
             },
             CopyEvent::Waiting { what: "ssh to box".into(), seconds: None },

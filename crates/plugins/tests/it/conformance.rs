@@ -14,7 +14,7 @@ use towpath_protocol::processors::Processors;
 use towpath_protocol::{Peer, PeerConfig};
 use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::TransferPlugin;
-use towpath_transfer::conformance::{self, Fixture, GrowingObject, Subject};
+use towpath_transfer::conformance::{self, Fixture, GrowingFixture, Subject};
 
 /// A live object in a store.
 struct LiveInStore {
@@ -30,7 +30,7 @@ impl LiveInStore {
     }
 }
 
-impl GrowingObject for LiveInStore {
+impl GrowingFixture for LiveInStore {
     fn oid(&self) -> Oid {
         self.oid
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::{Enumeration, Oneof};
 use towpath_api::copy::{CopyEvent, CopySummary, Counts, Dropped, FailureKind, FileTime};
-use towpath_api::{Searched, Seconds, SourceBytes, Sources};
+use towpath_api::{Searched, Seconds, SourceBytes, SourceList};
 
 use super::{MOST_SOURCES, violation};
 use crate::error::CopyError;
@@ -120,13 +120,13 @@ struct WrittenWaiting {
 same_fields!(WrittenSource, SourceBytes: kind, bytes, node, path);
 
 /// The first of them, with texts of a length that is read.
-fn written_sources(sources: Sources, most: usize) -> Vec<WrittenSource> {
+fn written_sources(sources: SourceList, most: usize) -> Vec<WrittenSource> {
     sources.0.into_iter().take(most).map(|source| shortened(source).into()).collect()
 }
 
 /// As they came from a stranger.
-fn read_sources(written: Vec<WrittenSource>) -> Sources {
-    Sources(written.into_iter().map(|source| shortened(source.into())).collect())
+fn read_sources(written: Vec<WrittenSource>) -> SourceList {
+    SourceList(written.into_iter().map(|source| shortened(source.into())).collect())
 }
 
 /// Keeps the front of the texts.
@@ -460,7 +460,7 @@ mod tests {
                 expected: 2,
                 files_done: 3,
                 files_seen: 4,
-                sources: Sources(vec![source("peer")]),
+                sources: SourceList(vec![source("peer")]),
                 trouble: Some("slow".into()),
             },
             CopyEvent::Waiting { what: "ssh to box".into(), seconds: None },
@@ -502,7 +502,7 @@ mod tests {
             kept: 6,
             sent: 7,
             received: 8,
-            sources: Sources(vec![source("mirror")]),
+            sources: SourceList(vec![source("mirror")]),
             search: Some(search),
             failed: 10,
             vanished: 11,
@@ -519,7 +519,7 @@ mod tests {
     fn a_summary_lists_no_more_than_is_read() {
         let many = || (0..2 * MOST_LISTED).map(|number| number.to_string());
         let summary = CopySummary {
-            sources: Sources(many().map(|kind| source(&kind)).collect()),
+            sources: SourceList(many().map(|kind| source(&kind)).collect()),
             search: Some(Searched {
                 bottlenecks: many().map(|what| (seconds(1), what)).collect(),
                 ..Searched::default()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FileTime, Via};
-use towpath_api::{SourceBytes, Sources};
+use towpath_api::{SourceBytes, SourceList};
 use towpath_content::node_id::hex;
 use towpath_files::FileError;
 use towpath_ssh::SshError;
@@ -53,14 +53,14 @@ fn no_connection() -> SshError {
     SshError::NoConnection { limit: Duration::from_secs(30), tried, last: None }
 }
 
-fn sources() -> Sources {
+fn sources() -> SourceList {
     let source = |kind: &str, node: Option<&str>, path: &str, bytes| SourceBytes {
         kind: kind.into(),
         node: node.map(str::to_owned),
         path: Some(path.into()),
         bytes,
     };
-    Sources(vec![source("peer", Some("1a2b"), "host", 5), source("directory", None, "/mnt", 2)])
+    SourceList(vec![source("peer", Some("1a2b"), "host", 5), source("directory", None, "/mnt", 2)])
 }
 
 fn packed(frame: &'static [u8]) -> TreeBytes {

@@ -41,7 +41,7 @@ pub(super) fn rules() -> Vec<SeamRule> {
 }
 
 impl Bench {
-    fn object(&self) -> &dyn GrowingObject {
+    fn object(&self) -> &dyn GrowingFixture {
         self.subject.growing.as_deref().expect("rules of live objects are for those who have some")
     }
 }

@@ -53,7 +53,7 @@ impl Default for GrowingBytes {
     }
 }
 
-impl GrowingObject for GrowingBytes {
+impl GrowingFixture for GrowingBytes {
     fn oid(&self) -> Oid {
         Oid::Live([3; 32])
     }
