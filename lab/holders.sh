@@ -75,7 +75,7 @@ seconds() {
     awk -v start="$start" -v end="$(date +%s.%N)" 'BEGIN { printf "%.2f", end - start }'
     cmp -s "$work/issuer/file" "$work/receiver/file" || { echo "holders: other bytes" >&2; return 1; }
 }
-shares() { grep '"event":"summary"' "$work/events" | grep -oE '"(by_source|sources)":[^]}]*[]}]' | head -c 400; }
+shares() { grep '"event":"summary"' "$work/events" | grep -oE '"sources":\[[^]]*\]' | head -c 400; }
 
 line() { printf '%-44s %8s s  %s\n' "$1" "$2" "${3:-}"; }
 for run in 1 2 3; do

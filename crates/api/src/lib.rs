@@ -31,6 +31,7 @@ mod metadata;
 mod names;
 mod parts;
 mod passing;
+mod sources;
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -51,6 +52,7 @@ pub use messages::{
 };
 pub use metadata::ToldMetadata;
 pub use parts::Parts;
+pub use sources::{PEER, SourceBytes, SourceList, THIS_MACHINE};
 
 /// A boxed future, so that the API can be a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,6 +1,5 @@
 //! The messages of the local API, as JSON has them.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -9,6 +8,7 @@ use thiserror::Error;
 
 use crate::metadata::{Dropped, Preserve, ToldMetadata};
 use crate::names;
+use crate::sources::SourceList;
 
 /// Request to put.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -462,7 +462,7 @@ pub struct Progress {
     /// Objects (files) complete.
     pub objects: u64,
     /// Bytes by where they came from.
-    pub by_source: BTreeMap<String, u64>,
+    pub sources: SourceList,
     /// Trouble that is in the way at the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
@@ -528,7 +528,7 @@ pub struct Summary {
     /// Files that could not be had or written.
     pub failed: u64,
     /// Bytes by where they came from: peers, `this machine`.
-    pub by_source: BTreeMap<String, u64>,
+    pub sources: SourceList,
     /// Bytes kept from an earlier, interrupted run, or right in older versions and other files that are here.
     pub kept: u64,
     /// Zeros in holes of sparse files, which cost nothing.

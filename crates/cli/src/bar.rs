@@ -9,8 +9,6 @@ use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use towpath_api::Progress;
 use towpath_service::display_text;
 
-/// Name of the source that brings bytes without a network.
-const THIS_MACHINE: &str = "this machine";
 /// A rate is that of this long.
 const WINDOW: Duration = Duration::from_secs(3);
 /// A rate of a shorter time says nothing.
@@ -43,8 +41,7 @@ impl RateMeter {
 
 /// Bytes that the network brought; within one machine all, as no sources are reported there.
 pub fn from_network(progress: &Progress) -> u64 {
-    let others = progress.by_source.iter().filter(|(name, _)| *name != THIS_MACHINE);
-    if progress.by_source.is_empty() { progress.done } else { others.map(|(_, bytes)| bytes).sum() }
+    if progress.sources.0.is_empty() { progress.done } else { progress.sources.from_elsewhere() }
 }
 
 /// The line for `width` columns.
@@ -66,6 +63,11 @@ pub fn line(progress: &Progress, rate: Option<f64>, width: usize) -> String {
     }
 }
 
+/// A source's part of what came, in words.
+pub fn from_source((name, bytes): (String, u64)) -> String {
+    format!("{} from {}", HumanBytes(bytes), display_text(&name))
+}
+
 /// Texts that stand behind the bar, the longest first.
 fn ends(progress: &Progress, rate: Option<f64>) -> Vec<String> {
     if let Some(trouble) = &progress.trouble {
@@ -79,11 +81,10 @@ fn ends(progress: &Progress, rate: Option<f64>) -> Vec<String> {
         Some(time) => format!("{speed} {} left", short(time)),
         None => speed.clone(),
     };
-    let named =
-        |(name, bytes): (&String, &u64)| format!("{} from {}", HumanBytes(*bytes), display_text(name));
+    let sources = progress.sources.shown();
     // Of one alone it is what is said already.
-    let sources = progress.by_source.iter().filter(|_| progress.by_source.len() > 1);
-    let sources = sources.map(named).collect::<Vec<_>>().join(", ");
+    let sources = sources.into_iter().filter(|_| progress.sources.0.len() > 1);
+    let sources = sources.map(from_source).collect::<Vec<_>>().join(", ");
     let all = format!("{timed} {sources}").trim().to_owned();
     vec![all, timed, speed, String::new()]
 }
@@ -111,13 +112,18 @@ fn columns(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use towpath_api::{SourceBytes, SourceList, THIS_MACHINE};
 
     use super::*;
 
-    fn progress(done: u64, expected: u64, by_source: &[(&str, u64)]) -> Progress {
-        let by_source = by_source.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect();
-        Progress { done, expected, by_source, ..Progress::default() }
+    fn progress(done: u64, expected: u64, sources: &[(&str, u64)]) -> Progress {
+        let source = |(kind, bytes): &(&str, u64)| SourceBytes {
+            kind: (*kind).to_owned(),
+            bytes: *bytes,
+            ..SourceBytes::default()
+        };
+        let sources = sources.iter().map(source).collect::<SourceList>();
+        Progress { done, expected, sources, ..Progress::default() }
     }
 
     /// Two sources made it 98 columns wide, and each redraw moved up a line.
@@ -153,9 +159,7 @@ mod tests {
 
     #[test]
     fn rate_and_time_left_are_the_networks() {
-        let sources = BTreeMap::from([("peer 1".to_owned(), 10 << 20), (THIS_MACHINE.to_owned(), 80 << 20)]);
-        let progress =
-            Progress { done: 90 << 20, expected: 100 << 20, by_source: sources, ..Progress::default() };
+        let progress = progress(90 << 20, 100 << 20, &[("peer", 10 << 20), (THIS_MACHINE, 80 << 20)]);
         assert_eq!(from_network(&progress), 10 << 20);
         let line = line(&progress, Some(f64::from(1 << 20)), 80);
         assert!(line.contains("1.00 MiB/s 10 s left"), "{line}");

@@ -2,13 +2,12 @@
 //!
 //! Names are shown as everywhere in `tow`: what could paint a terminal is escaped.
 
-use std::collections::BTreeMap;
-
 use indicatif::{HumanBytes, HumanCount};
 use towpath_api::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
-use towpath_api::{ApiError, ErrorKind, Searched, Seconds, Summary};
+use towpath_api::{ApiError, ErrorKind, Searched, Seconds, SourceList, Summary};
 use towpath_service::{display_name, display_text};
 
+use crate::bar::from_source;
 use crate::output::{counted, of_path};
 
 /// Changes of the bottleneck that are shown; `--json` tells all.
@@ -125,25 +124,30 @@ fn stats(human: u8, summary: &CopySummary) -> Vec<String> {
     if summary.kept > 0 {
         lines.push(format!("Kept from an earlier run: {} bytes", number(summary.kept)));
     }
-    let sources = summary.by_source.iter();
-    lines.extend(
-        sources.map(|(name, bytes)| format!("From {}: {} bytes", display_text(name), number(*bytes))),
-    );
+    lines.extend(by_source(human, &summary.sources));
     lines.push(format!("Total bytes sent: {}", number(summary.sent)));
     lines.push(format!("Total bytes received: {}", number(summary.received)));
     lines
 }
 
+/// A line for each source.
+fn by_source(human: u8, sources: &SourceList) -> Vec<String> {
+    let line = |(name, bytes): (String, u64)| {
+        format!("From {}: {} bytes", display_text(&name), number(human, bytes))
+    };
+    sources.shown().into_iter().map(line).collect()
+}
+
 /// Parts of a summary that tell where bytes came from.
 pub struct Explained<'a> {
-    by_source: &'a BTreeMap<String, u64>,
+    sources: &'a SourceList,
     kept: u64,
     search: Option<&'a Searched>,
 }
 
 impl<'a> From<&'a CopySummary> for Explained<'a> {
     fn from(summary: &'a CopySummary) -> Self {
-        Self { by_source: &summary.by_source, kept: summary.kept, search: summary.search.as_ref() }
+        Self { sources: &summary.sources, kept: summary.kept, search: summary.search.as_ref() }
     }
 }
 
@@ -152,18 +156,14 @@ impl<'a> From<&'a Summary> for Explained<'a> {
         let search = summary.search.as_ref();
         // Of a get that is a part of what was here.
         let kept = summary.kept.saturating_sub(search.map_or(0, |search| search.by_change));
-        Self { by_source: &summary.by_source, kept, search }
+        Self { sources: &summary.sources, kept, search }
     }
 }
 
 /// Lines on where bytes came from, and why.
 pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
     let number = |value| number(human, value);
-    let mut lines: Vec<String> = summary
-        .by_source
-        .iter()
-        .map(|(name, bytes)| format!("From {}: {} bytes", display_text(name), number(*bytes)))
-        .collect();
+    let mut lines = by_source(human, summary.sources);
     if summary.kept > 0 {
         lines.push(format!("Kept from an earlier run: {} bytes", number(summary.kept)));
     }
@@ -249,9 +249,7 @@ pub fn done(summary: &CopySummary, dry_run: bool) -> String {
     if !dry_run {
         text += &format!(" in {:.1} s", summary.seconds.as_f64());
     }
-    let sources = summary.by_source.iter();
-    let mut parts: Vec<_> =
-        sources.map(|(name, bytes)| format!("{} from {}", HumanBytes(*bytes), display_text(name))).collect();
+    let mut parts: Vec<_> = summary.sources.shown().into_iter().map(from_source).collect();
     if summary.kept > 0 {
         parts.push(format!("{} kept from before", HumanBytes(summary.kept)));
     }
@@ -361,6 +359,8 @@ pub fn exit_code(mode: Mode, result: &Result<CopySummary, ApiError>) -> u8 {
 mod tests {
     use std::path::Path;
     use std::process::Command;
+
+    use towpath_api::{PEER, SourceBytes, THIS_MACHINE};
 
     use super::*;
 
@@ -523,8 +523,8 @@ total size is 1,234,567  speedup is 308.64 (DRY RUN)"
     #[test]
     fn what_was_searched_is_told_in_words() {
         let line = |search| {
-            let by_source = [("peer 1".to_owned(), 3000)].into();
-            explanation(1, &Explained { by_source: &by_source, kept: 0, search })[1..].join("\n")
+            let sources = SourceList(vec![SourceBytes { kind: "peer".into(), ..SourceBytes::default() }]);
+            explanation(1, &Explained { sources: &sources, kept: 0, search })[1..].join("\n")
         };
         let at = |seconds| Seconds::from_duration(std::time::Duration::from_secs(seconds));
         let search = Searched {
@@ -567,7 +567,14 @@ Held up by: network (from 1.0 s on), \\u{1b}[31m (from 2.0 s on)"
         };
         assert_eq!(done(&summary, false), "tow: 12 files, 3.00 MiB copied in 1.2 s; 2 unchanged");
         assert_eq!(done(&summary, true), "tow: 12 files, 3.00 MiB would be copied; 2 unchanged");
-        summary.by_source = BTreeMap::from([("host".into(), 2 << 20), ("this machine".into(), 1 << 20)]);
+        let source = |kind: &str, path: Option<&str>, bytes| SourceBytes {
+            kind: kind.into(),
+            path: path.map(Into::into),
+            bytes,
+            ..SourceBytes::default()
+        };
+        summary.sources =
+            SourceList(vec![source(PEER, Some("host"), 2 << 20), source(THIS_MACHINE, None, 1 << 20)]);
         (summary.transferred, summary.failed, summary.deleted) = (1, 13, deleted);
         assert_eq!(
             done(&summary, false),

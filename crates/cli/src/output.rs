@@ -330,7 +330,7 @@ fn about_to_receive(receiving: &Announced) -> String {
 
 fn describe(summary: &Summary) -> String {
     let mut parts = Vec::new();
-    parts.extend(summary.by_source.iter().map(|(name, bytes)| format!("{} from {name}", HumanBytes(*bytes))));
+    parts.extend(summary.sources.shown().into_iter().map(bar::from_source));
     if summary.kept > 0 {
         parts.push(format!("{} were here", HumanBytes(summary.kept)));
     }
@@ -351,7 +351,7 @@ fn describe(summary: &Summary) -> String {
         format!("; {created} new, {files} brought up to date, {deleted} removed{unless}")
     });
     // Of files that failed not all came.
-    let came = summary.by_source.values().sum::<u64>() + summary.kept + summary.zeros;
+    let came = summary.sources.total() + summary.kept + summary.zeros;
     let bytes = if summary.updated.is_some() {
         came
     } else if summary.failed > 0 {

@@ -1,12 +1,16 @@
 //! Plugins in order: what one does not have is asked of the next.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use tokio::sync::mpsc;
+use towpath_content::Oid;
 use towpath_transfer::plugin::{PathState, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, SourceId, Tag, TransferPlugin, Want};
 
 use crate::fallback_sink::FallbackSink;
+use crate::having;
 
 /// Wraps plugins, cheapest first.
 pub struct Cascade {
@@ -31,6 +35,11 @@ impl TransferPlugin for Cascade {
 
     fn window(&self) -> u64 {
         self.plugins.iter().map(|plugin| plugin.window()).max().unwrap_or(0)
+    }
+
+    /// One is asked after the other.
+    fn sources(&self) -> usize {
+        self.plugins.iter().map(|plugin| plugin.sources()).max().unwrap_or(1)
     }
 
     /// State of the last one's path: the others are asked first since they are near.
@@ -91,6 +100,21 @@ impl TransferPlugin for Cascade {
 
     fn report_corrupt(&self, source: &SourceId) {
         self.plugins.iter().for_each(|plugin| plugin.report_corrupt(source));
+    }
+
+    fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            join_all(self.plugins.iter().map(|plugin| plugin.finish(how))).await;
+        })
+    }
+
+    fn have<'a>(
+        &'a self,
+        oid: Oid,
+        context: &'a Context,
+        ranges: mpsc::Sender<Vec<Range<u64>>>,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(having::have(&self.plugins, oid, context, ranges))
     }
 }
 

@@ -16,6 +16,7 @@ pub mod cascade;
 pub mod dealer;
 pub mod direct;
 mod fallback_sink;
+mod having;
 mod inspected;
 pub mod local;
 pub mod many;

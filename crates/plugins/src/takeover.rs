@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
@@ -120,6 +121,10 @@ impl TransferPlugin for Takeover {
         self.current().window()
     }
 
+    fn sources(&self) -> usize {
+        self.current().sources()
+    }
+
     fn path(&self) -> PathState {
         self.current().path()
     }
@@ -175,6 +180,13 @@ impl TransferPlugin for Takeover {
 
     fn report_corrupt(&self, source: &SourceId) {
         self.all().for_each(|plugin| plugin.report_corrupt(source));
+    }
+
+    fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let all: Vec<_> = self.all().collect();
+            join_all(all.iter().map(|way| way.finish(how))).await;
+        })
     }
 
     fn have<'a>(

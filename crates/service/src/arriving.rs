@@ -10,7 +10,7 @@ use towpath_store::{About, ObjectKind, State, Store, Temporary};
 use towpath_targets::spool::{FailOnDrop, Spool};
 use towpath_transfer::{Fetched, Group, Session, Target};
 
-use crate::getting::GetUnderWay;
+use crate::getting::{GetUnderWay, sources};
 use crate::in_flight::{Arrival, Described, Leading, Stage};
 use crate::metrics::{Direction, Watch};
 use towpath_words as words;
@@ -77,7 +77,7 @@ async fn fetch(
     let request = get.request(Arc::clone(spool) as Arc<dyn Target>, layout, Group::default());
     stages.send_replace(Stage::Coming { size: request.size });
     let fetched = session.fetch(request).await.map_err(|error| words::fetch(&error))?;
-    Watch::new(Arc::clone(&get.service.metrics)).sums(&session.progress().snapshot().by_source);
+    Watch::new(Arc::clone(&get.service.metrics)).sums(&sources(&session.progress().snapshot()));
     if spool.is_whole() {
         keep(get, spool, incoming, &fetched, &about).await;
         get.finish(true).await;

@@ -18,13 +18,13 @@ use towpath_targets::base_file::BaseFile;
 use towpath_targets::file_target::{FileTarget, TargetFile};
 use towpath_targets::get_file::GetFile;
 use towpath_targets::resume::Record;
-use towpath_transfer::{FetchError, Fetched, Group};
+use towpath_transfer::{FetchError, Fetched, Group, SourceId};
 
 use crate::content;
 use crate::get_list;
 use crate::get_tree;
 use crate::get_update;
-use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
+use crate::getting::{Failure, GetUnderWay, report_progress, source_bytes, summarize};
 use crate::selecting::{is_part, preserve, selection};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
@@ -127,7 +127,7 @@ pub async fn get_stream(
     let mut summary = Summary { entries: 1, output: "-".into(), bytes, ..Summary::default() };
     match progress {
         Some(progress) => summarize(&progress.snapshot(), &mut summary),
-        None => drop(summary.by_source.insert(towpath_transfer::SourceId::this_machine().to_string(), bytes)),
+        None => summary.sources.add(source_bytes(&SourceId::this_machine(), bytes)),
     }
     summary.oid = oid.map(|oid| oid.to_string()).unwrap_or_default();
     summary.encrypted = encrypted;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
-use towpath_api::{ApiError, Event, GetRequest, Progress, Summary};
+use towpath_api::{ApiError, Event, GetRequest, Progress, SourceBytes, SourceList, Summary};
 use towpath_content::hint::PeerAddress;
 use towpath_content::live::Statement;
 use towpath_content::pieces::Layout;
@@ -23,8 +23,8 @@ use towpath_reuse::candidates::found_files::FoundFiles;
 use towpath_store::{About, MemoryStore, ObjectKind, State, Store};
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
-    Context, Description, FetchError, Group, ObjectRequest, Outcome, Query, Session, SessionConfig, Target,
-    TransferPlugin, progress,
+    Context, Description, FetchError, Group, ObjectRequest, Outcome, Query, Session, SessionConfig, SourceId,
+    Target, TransferPlugin, progress,
 };
 
 use crate::get_search;
@@ -414,23 +414,31 @@ pub(crate) async fn report_progress(progress: progress::Progress, events: mpsc::
     loop {
         ticks.tick().await;
         let snapshot = progress.snapshot();
-        let by_source = snapshot.by_source.iter().map(|(name, bytes)| (name.to_string(), *bytes)).collect();
         let now = Progress {
             done: snapshot.done,
             expected: snapshot.expected,
             objects: snapshot.objects,
-            by_source,
+            sources: sources(&snapshot),
             trouble: snapshot.last_error,
         };
         let _ = events.send(Event::Transfer(now)).await;
     }
 }
 
+/// Bytes by source, as events and summaries list them.
+pub(crate) fn sources(snapshot: &progress::Snapshot) -> SourceList {
+    snapshot.by_source.iter().map(|(source, bytes)| source_bytes(source, *bytes)).collect()
+}
+
+/// Bytes that a source brought.
+pub(crate) fn source_bytes(source: &SourceId, bytes: u64) -> SourceBytes {
+    let (node, path) = (source.node().map(NodeId::to_string), source.path().map(str::to_owned));
+    SourceBytes { kind: source.kind().to_owned(), node, path, bytes }
+}
+
 /// Adds a session's counters to a summary.
 pub(crate) fn summarize(snapshot: &progress::Snapshot, summary: &mut Summary) {
-    for (name, bytes) in &snapshot.by_source {
-        *summary.by_source.entry(name.to_string()).or_default() += bytes;
-    }
+    sources(snapshot).0.into_iter().for_each(|source| summary.sources.add(source));
     summary.kept += snapshot.kept;
     summary.zeros += snapshot.zeros;
 }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use towpath_api::{Event, Summary};
+use towpath_api::{Event, SourceBytes, SourceList, Summary};
 use towpath_content::lock::lock;
 use towpath_protocol::Traffic;
-use towpath_transfer::source::THIS_MACHINE;
 
 /// Direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,8 +92,8 @@ impl Metrics {
         *lock(&self.local_requests).entry((call, status)).or_default() += 1;
     }
 
-    fn brought(&self, source: &str, bytes: u64) {
-        let counter = if source == THIS_MACHINE { &self.from_this_machine } else { &self.from_peers };
+    fn brought(&self, source: &SourceBytes, bytes: u64) {
+        let counter = if source.is_this_machine() { &self.from_this_machine } else { &self.from_peers };
         add(counter, bytes);
     }
 }
@@ -103,34 +102,33 @@ impl Metrics {
 #[derive(Debug)]
 pub struct Watch {
     metrics: Arc<Metrics>,
-    seen: BTreeMap<String, u64>,
+    seen: SourceList,
 }
 
 impl Watch {
     /// Nothing was seen yet.
-    pub const fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, seen: BTreeMap::new() }
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, seen: SourceList::default() }
     }
 
     /// Looks at an event.
     pub fn event(&mut self, event: &Event) {
         if let Event::Transfer(progress) = event {
-            self.sums(&progress.by_source);
+            self.sums(&progress.sources);
         }
     }
 
     /// Looks at the end.
     pub fn summary(&mut self, summary: &Summary) {
-        self.sums(&summary.by_source);
+        self.sums(&summary.sources);
     }
 
     /// A get that begins anew counts from 0 in its events; its summary has it all.
-    pub(crate) fn sums<S: ToString>(&mut self, by_source: &BTreeMap<S, u64>) {
-        for (source, sum) in by_source {
-            let source = source.to_string();
-            let seen = self.seen.entry(source.clone()).or_default();
-            self.metrics.brought(&source, sum.saturating_sub(*seen));
-            *seen = (*seen).max(*sum);
+    pub(crate) fn sums(&mut self, sources: &SourceList) {
+        for source in &sources.0 {
+            let new = source.bytes.saturating_sub(self.seen.bytes_of(source));
+            self.metrics.brought(source, new);
+            self.seen.add(SourceBytes { bytes: new, ..source.clone() });
         }
     }
 }
@@ -138,19 +136,21 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_api::Progress;
+    use towpath_api::{PEER, Progress, THIS_MACHINE};
 
     #[test]
     fn bytes_are_counted_once_though_events_tell_sums() {
         let metrics: Arc<Metrics> = Arc::default();
         let mut watch = Watch::new(Arc::clone(&metrics));
         let sums = |peer: u64, here: u64| {
-            BTreeMap::from([("peer 1234".to_owned(), peer), (THIS_MACHINE.to_owned(), here)])
+            let source =
+                |kind: &str, bytes| SourceBytes { kind: kind.into(), bytes, ..SourceBytes::default() };
+            SourceList(vec![source(PEER, peer), source(THIS_MACHINE, here)])
         };
         for (peer, here) in [(10, 0), (30, 7), (5, 7)] {
-            watch.event(&Event::Transfer(Progress { by_source: sums(peer, here), ..Progress::default() }));
+            watch.event(&Event::Transfer(Progress { sources: sums(peer, here), ..Progress::default() }));
         }
-        watch.summary(&Summary { by_source: sums(42, 8), ..Summary::default() });
+        watch.summary(&Summary { sources: sums(42, 8), ..Summary::default() });
         assert_eq!((read(&metrics.from_peers), read(&metrics.from_this_machine)), (42, 8));
     }
 }

@@ -1,11 +1,11 @@
 //! State that both sides of a copy over a connection have, whichever is the sender.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use towpath_api::copy::{CopyEvent, CopyOptions, Via};
+use towpath_api::{PEER, SourceBytes, SourceList};
 use towpath_content::NodeId;
 use towpath_protocol::{COMPRESS, ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 use towpath_store::Store;
@@ -61,10 +61,13 @@ pub struct Endpoint {
 }
 
 /// Bytes by where they came from; `other` is what the person calls the other side.
-pub fn by_source(snapshot: &Snapshot, other: &str) -> BTreeMap<String, u64> {
-    let name =
-        |source: &SourceId| if source.is_this_machine() { source.to_string() } else { other.to_owned() };
-    snapshot.by_source.iter().map(|(source, bytes)| (name(source), *bytes)).collect()
+pub fn sources(snapshot: &Snapshot, other: &str) -> SourceList {
+    let named = |(source, bytes): (&SourceId, &u64)| {
+        let path = if source.kind() == PEER { Some(other) } else { source.path() };
+        let (kind, path) = (source.kind().to_owned(), path.map(str::to_owned));
+        SourceBytes { kind, node: None, path, bytes: *bytes }
+    };
+    snapshot.by_source.iter().map(named).collect()
 }
 
 /// The receiving side of a copy, not begun. `is_pushed`: the person is at the other side.
@@ -96,7 +99,7 @@ pub async fn show_progress(receiving: Arc<Receiving>, progress: Option<(Progress
             expected: done.bytes_requested.max(snapshot.expected),
             files_done: snapshot.objects.max(done.files),
             files_seen: summary.seen.total(),
-            by_source: by_source(&snapshot, other),
+            sources: sources(&snapshot, other),
             trouble: snapshot.last_error,
         });
     }

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use towpath_content::Oid;
 use towpath_content::lock::lock;
+use towpath_transfer::SourceId;
+use towpath_transfer::source::PEER;
 
 use crate::error::CopyError;
 use crate::file::CopyFile;
@@ -44,7 +46,7 @@ impl Supplier for Given {
         };
         let oid = Oid::of(content);
         if file.is_to_come(&oid) {
-            file.take_content(&oid, content, &towpath_transfer::SourceId::other("sender", None));
+            file.take_content(&oid, content, &SourceId::other(PEER, None));
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ use towpath_transfer::progress::Snapshot;
 use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
 
 use super::delta_requests::DeltaRequests;
-use super::endpoint::{Endpoint, StopOnDrop, by_source, joined, receiving, show_progress};
+use super::endpoint::{Endpoint, StopOnDrop, joined, receiving, show_progress, sources};
 use super::first_files::FirstFiles;
 use super::merge::{Destined, Merge};
 use super::network_look::{Known, Look, NetworkLook};
@@ -142,7 +142,7 @@ fn supplier(
 
 /// Adds the sources of bytes, as far as the session brought them.
 fn add_sources(summary: &mut CopySummary, snapshot: &Snapshot, other: &str) {
-    summary.by_source = by_source(snapshot, other);
+    summary.sources = sources(snapshot, other);
     let local = snapshot.by_source.get(&SourceId::this_machine()).copied().unwrap_or(0);
     summary.literal = snapshot.by_source.values().sum::<u64>() - local;
     summary.kept = snapshot.kept;

@@ -196,11 +196,8 @@ fn shorten(event: &mut CopyEvent) {
             front(error);
             hint.iter_mut().for_each(front);
         }
-        CopyEvent::Progress { by_source, trouble, .. } => {
-            by_source.retain(|name, _| name.len() <= LONGEST / 64);
-            while by_source.len() > MOST_SOURCES {
-                by_source.pop_last();
-            }
+        CopyEvent::Progress { sources, trouble, .. } => {
+            sources.0.truncate(MOST_SOURCES);
             trouble.iter_mut().for_each(front);
         }
     }
@@ -264,6 +261,8 @@ pub fn left_out(path: &[u8], why: LeftOut) -> FailedEntry<'static> {
 
 #[cfg(test)]
 mod tests {
+    use towpath_api::{SourceBytes, SourceList};
+
     use super::*;
 
     fn plain(fault: &EntryFault<'_>) -> (String, Option<String>) {
@@ -304,17 +303,18 @@ mod tests {
         assert!(cost(&event) <= COST + 3 * LONGEST);
         let CopyEvent::Failed { path, .. } = event else { panic!("another event") };
         assert!(path.ends_with(&[b'z'; 9]));
-        let by_source = (0..1000).map(|number| (format!("{number}"), 1)).collect();
+        let named = |number: u32| SourceBytes { kind: number.to_string(), ..SourceBytes::default() };
+        let sources = SourceList((0..1000).map(named).collect());
         let mut event = CopyEvent::Progress {
             done: 0,
             expected: 0,
             files_done: 0,
             files_seen: 0,
-            by_source,
+            sources,
             trouble: None,
         };
         shorten(&mut event);
-        let CopyEvent::Progress { by_source, .. } = event else { panic!("another event") };
-        assert_eq!(by_source.len(), MOST_SOURCES);
+        let CopyEvent::Progress { sources, .. } = event else { panic!("another event") };
+        assert_eq!(sources.0.len(), MOST_SOURCES);
     }
 }

@@ -16,13 +16,38 @@
 //!
 //! A check gets a fresh plugin over the objects of its [`Fixture`]. One that fails panics; the
 //! rule's name is printed before. Needs a tokio runtime with time; each check has a minute.
+//!
+//! What a plugin can do beyond what all must, its [`Subject`] says. Rules that need what it does not say are passed over, and
+//! the output names them.
+//!
+//! | module | rules of |
+//! |---|---|
+//! | `asking` | what is wanted: it comes, whole and provable, each want once |
+//! | `special` | wants that say more: parts of pieces, bases, one piece twice |
+//! | `describing` | descriptors: what an object is, and proofs |
+//! | `ending` | cancellation, calls at once, calls given up, tags used again, what comes later |
+//! | `beside` | what happens beside a call: other calls, other roots, changing hints, reports |
+//! | `telling` | what a plugin says of itself: its window and path, what it has |
+//! | `growing` | live objects |
+//! | `wrapping` | wrappers: what they leave out is the wrapped one's |
+//! | `sinks` | the sink |
 
 mod asking;
+mod beside;
 mod describing;
 mod ending;
+mod growing;
+mod inmost;
 mod sinks;
+mod special;
+mod telling;
+mod wrapping;
+
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
+use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
@@ -31,7 +56,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use towpath_content::Oid;
-use towpath_content::pieces::{self, Layout};
+use towpath_content::pieces::{self, Layout, PieceTree};
 
 use crate::plugin::{Context, TransferPlugin};
 use crate::want::{ObjectOffset, Origin, Tag, Want, WantId};
@@ -57,17 +82,106 @@ impl Fixture {
     }
 }
 
-/// A plugin under examination.
+/// An object that grows at a plugin's source while it is asked for.
+pub trait GrowingFixture: Send + Sync {
+    /// Its live name.
+    fn oid(&self) -> Oid;
+    /// More bytes of it are there.
+    fn append(&self, bytes: &[u8]);
+    /// It is complete: what was appended is its content.
+    fn complete(&self);
+}
+
+/// Puts a wrapper around a plugin.
+type Wrapping = Box<dyn Fn(Arc<dyn TransferPlugin>) -> Arc<dyn TransferPlugin> + Send>;
+
+/// A plugin under examination, and what it can do.
 pub struct Subject {
     plugin: Arc<dyn TransferPlugin>,
     context: Context,
+    growing: Option<Arc<dyn GrowingFixture>>,
+    wrapping: Option<Wrapping>,
+    tells: bool,
+    postpones: bool,
+    proves_nothing: bool,
+    shares_a_stream: bool,
     _kept: Option<Box<dyn Any + Send>>,
 }
 
 impl Subject {
     /// A plugin that brings a fixture's objects by the rights and hints of `context`.
     pub fn new(plugin: Arc<dyn TransferPlugin>, context: Context) -> Self {
-        Self { plugin, context, _kept: None }
+        Self {
+            plugin,
+            context,
+            growing: None,
+            wrapping: None,
+            tells: false,
+            postpones: false,
+            proves_nothing: false,
+            shares_a_stream: false,
+            _kept: None,
+        }
+    }
+
+    /// It tells what can be had ([`TransferPlugin::have`]).
+    #[must_use]
+    pub fn telling(self) -> Self {
+        Self { tells: true, ..self }
+    }
+
+    /// It brings live objects; this one is empty at first.
+    #[must_use]
+    pub fn growing(self, object: Arc<dyn GrowingFixture>) -> Self {
+        Self { growing: Some(object), ..self }
+    }
+
+    /// Some of what is wanted it postpones ([`Outcome::RetryLater`](crate::Outcome::RetryLater)), though nothing is wrong.
+    #[must_use]
+    pub fn postponing(self) -> Self {
+        Self { postpones: true, ..self }
+    }
+
+    /// It proves nothing: what it delivers is checked by values that others know.
+    #[must_use]
+    pub fn proving_nothing(self) -> Self {
+        Self { proves_nothing: true, ..self }
+    }
+
+    /// All its calls share one stream or queue of bytes: one whose sink blocks stops the others as well.
+    #[must_use]
+    pub fn sharing_a_stream(self) -> Self {
+        Self { shares_a_stream: true, ..self }
+    }
+
+    /// It wraps one plugin; `wrap` puts it around another.
+    #[must_use]
+    pub fn wrapping<F>(self, wrap: F) -> Self
+    where
+        F: Fn(Arc<dyn TransferPlugin>) -> Arc<dyn TransferPlugin> + Send + 'static,
+    {
+        Self { wrapping: Some(Box::new(wrap)), ..self }
+    }
+
+    /// The same within a wrapper.
+    #[must_use]
+    pub fn around<F>(self, wrap: F) -> Self
+    where
+        F: Fn(Arc<dyn TransferPlugin>) -> Arc<dyn TransferPlugin>,
+    {
+        Self { plugin: wrap(Arc::clone(&self.plugin)), ..self }
+    }
+
+    const fn can(&self, ability: Ability) -> bool {
+        match ability {
+            Ability::Prove => !self.proves_nothing,
+            Ability::Tell => self.tells,
+            Ability::Grow => self.growing.is_some(),
+            Ability::TellGrowth => self.tells && self.growing.is_some(),
+            Ability::Postpone => self.postpones,
+            Ability::Wrap => self.wrapping.is_some(),
+            Ability::PartCalls => !self.shares_a_stream,
+        }
     }
 
     /// Keeps what the plugin needs (a service, a directory) until the check is over.
@@ -77,12 +191,39 @@ impl Subject {
     }
 }
 
+/// What a plugin may be able to do, and need not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ability {
+    Prove,
+    Tell,
+    Grow,
+    TellGrowth,
+    Postpone,
+    Wrap,
+    PartCalls,
+}
+
+impl fmt::Display for Ability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Prove => "proves what it delivers",
+            Self::Tell => "tells what it has",
+            Self::Grow => "has live objects",
+            Self::TellGrowth => "tells what it has of live objects",
+            Self::Postpone => "postpones what is wanted",
+            Self::Wrap => "wraps another plugin",
+            Self::PartCalls => "has a way for each call",
+        })
+    }
+}
+
 type SeamCheck = fn(Bench) -> Pin<Box<dyn Future<Output = ()>>>;
 
-/// One rule: its words, the objects it needs, the check.
+/// One rule: its words, the objects and the ability it needs, the check.
 struct SeamRule {
     words: &'static str,
     sizes: &'static [usize],
+    needs: Option<Ability>,
     check: SeamCheck,
 }
 
@@ -94,14 +235,36 @@ struct Bench {
 
 /// Runs all checks, each on a plugin that `make` returns.
 pub async fn run(make: impl AsyncFn(Fixture) -> Subject) {
-    let parts = [asking::rules(), describing::rules(), ending::rules(), sinks::rules()];
-    for rule in parts.into_iter().flatten() {
-        let _guard = Broken(rule.words);
-        let objects: Vec<_> = rule.sizes.iter().zip(1..).map(|(&len, seed)| pattern(len, seed)).collect();
-        let subject = make(Fixture { objects: objects.clone() }).await;
-        let check = (rule.check)(Bench { subject, objects });
-        assert!(tokio::time::timeout(LIMIT, check).await.is_ok(), "not done after {LIMIT:?}");
+    for rule in rules() {
+        check(&rule, &make).await;
     }
+}
+
+fn rules() -> Vec<SeamRule> {
+    let parts = [
+        asking::rules(),
+        special::rules(),
+        describing::rules(),
+        ending::rules(),
+        beside::rules(),
+        telling::rules(),
+        growing::rules(),
+        wrapping::rules(),
+        sinks::rules(),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+async fn check(rule: &SeamRule, make: &impl AsyncFn(Fixture) -> Subject) {
+    let _guard = Broken(rule.words);
+    let objects: Vec<_> = rule.sizes.iter().zip(1..).map(|(&len, seed)| pattern(len, seed)).collect();
+    let subject = make(Fixture { objects: objects.clone() }).await;
+    if let Some(ability) = rule.needs.filter(|ability| !subject.can(*ability)) {
+        eprintln!("transfer conformance: passed over, as no plugin that {ability}: {}", rule.words);
+        return;
+    }
+    let check = (rule.check)(Bench { subject, objects });
+    assert!(tokio::time::timeout(LIMIT, check).await.is_ok(), "not done after {LIMIT:?}");
 }
 
 /// Names the rule that was broken.
@@ -123,6 +286,13 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 /// The layout of an object of these bytes.
 fn layout_of(data: &[u8]) -> Layout {
     Layout::of(data.len() as u64).expect("checks use small objects")
+}
+
+/// The proof tree over these bytes.
+fn tree_of(data: &[u8]) -> PieceTree {
+    let layout = layout_of(data);
+    let values = (0..layout.count()).map(|index| layout.value(index, piece(data, &layout, index)));
+    PieceTree::new(layout, values.collect()).expect("as many values as pieces")
 }
 
 fn piece<'a>(data: &'a [u8], layout: &Layout, index: u64) -> &'a [u8] {

@@ -8,6 +8,7 @@ use towpath_content::Oid;
 use towpath_hindering_plugin::HinderingPlugin;
 use towpath_plugins::Local;
 use towpath_store::{About, MemoryStore, Store};
+use towpath_transfer::TransferPlugin;
 use towpath_transfer::conformance::{self, Fixture, Subject};
 
 fn stored(fixture: &Fixture) -> Arc<MemoryStore> {
@@ -25,8 +26,20 @@ fn stored(fixture: &Fixture) -> Arc<MemoryStore> {
 async fn a_delayed_plugin_keeps_the_contract() {
     conformance::run(async |fixture: Fixture| {
         let inner = Arc::new(Local::new(stored(&fixture), Arc::new(|_| true)));
-        let plugin = HinderingPlugin::new(inner, Duration::from_millis(2), 0);
-        Subject::new(Arc::new(plugin), fixture.context())
+        let wrap = |inner| {
+            Arc::new(HinderingPlugin::new(inner, Duration::from_millis(2), 0)) as Arc<dyn TransferPlugin>
+        };
+        Subject::new(wrap(inner), fixture.context()).wrapping(wrap)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_plugin_that_loses_wants_keeps_the_contract() {
+    conformance::run(async |fixture: Fixture| {
+        let inner = Arc::new(Local::new(stored(&fixture), Arc::new(|_| true)));
+        let plugin = HinderingPlugin::new(inner, Duration::ZERO, 3);
+        Subject::new(Arc::new(plugin), fixture.context()).postponing()
     })
     .await;
 }

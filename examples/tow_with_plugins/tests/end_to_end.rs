@@ -84,7 +84,8 @@ fn a_file_comes_from_a_directory_that_the_configuration_names() {
     assert!(got.status.success(), "{}", text(&got.stderr));
     assert!(fs::read(receiver.path("out")).unwrap() == data, "other bytes");
     let summary = text(&got.stdout).lines().last().unwrap_or_default().to_owned();
-    assert!(summary.contains(&format!("\"directory {path}\":{}", data.len())), "{summary}");
+    let source = format!("{{\"kind\":\"directory\",\"path\":\"{path}\",\"bytes\":{}}}", data.len());
+    assert!(summary.contains(&source), "{summary}");
 }
 
 #[test]

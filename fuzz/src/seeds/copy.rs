@@ -1,6 +1,7 @@
 //! Messages that the other side of a copy may send.
 
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind, FileTime};
+use towpath_api::{SourceBytes, SourceList};
 use towpath_service::fuzzing;
 
 use super::content::{base, target};
@@ -45,6 +46,10 @@ pub fn options() -> Vec<Vec<u8>> {
     vec![fuzzing::write_options(&CopyOptions::default()), fuzzing::write_options(&full), Vec::new()]
 }
 
+fn peer() -> SourceList {
+    SourceList(vec![SourceBytes { kind: "peer".into(), path: Some("host".into()), node: None, bytes: 1 }])
+}
+
 pub fn events() -> Vec<Vec<u8>> {
     let item = CopyEvent::Item {
         changes: *b">f+++++++++",
@@ -61,7 +66,7 @@ pub fn events() -> Vec<Vec<u8>> {
         expected: 2,
         files_done: 3,
         files_seen: 4,
-        by_source: [("peer".to_owned(), 1)].into(),
+        sources: peer(),
         trouble: Some("slow".into()),
     };
     [item, CopyEvent::Deleted { path, is_dir: true }, failed, progress].map(json).into()
@@ -69,7 +74,7 @@ pub fn events() -> Vec<Vec<u8>> {
 
 pub fn summaries() -> Vec<Vec<u8>> {
     let some =
-        CopySummary { transferred: 1, by_source: [("peer".to_owned(), 1)].into(), ..CopySummary::default() };
+        CopySummary { transferred: 1, sources: peer(), ..CopySummary::default() };
     vec![json(some), json(CopySummary::default())]
 }
 

@@ -138,21 +138,26 @@ fn wait_until_hashed(sender: &SenderHost) -> Result<(), ProgramError> {
 #[derive(Deserialize)]
 struct GetFields {
     #[serde(default)]
-    by_source: BTreeMap<String, u64>,
+    sources: Vec<SourceFields>,
     #[serde(default)]
     kept: u64,
     #[serde(default)]
     matched: u64,
 }
 
-/// Bytes by source. Peers are one: their names are keys, new in every run.
+#[derive(Deserialize)]
+struct SourceFields {
+    kind: String,
+    bytes: u64,
+}
+
+/// Bytes by kind of source. Peers are one: their names are keys, new in every run.
 pub fn summary(output: &str) -> Option<ProgramSummary> {
     let last = output.lines().last()?;
     let fields: GetFields = serde_json::from_str(last).ok()?;
     let mut sources = BTreeMap::new();
-    for (source, bytes) in fields.by_source {
-        let kind = source.split(' ').next().unwrap_or_default().to_owned();
-        *sources.entry(kind).or_default() += bytes;
+    for source in fields.sources {
+        *sources.entry(source.kind).or_default() += source.bytes;
     }
     sources.extend([("kept".to_owned(), fields.kept), ("matched".to_owned(), fields.matched)]);
     sources.retain(|_, bytes| *bytes > 0);
@@ -165,12 +170,13 @@ mod tests {
 
     #[test]
     fn the_summary_tells_sources() {
-        let output = "{\"event\":\"transfer\"}\n{\"event\":\"summary\",\"by_source\":{\"peer a\":3,\"peer b\":4},\
+        let output = "{\"event\":\"transfer\"}\n{\"event\":\"summary\",\"sources\":[\
+                      {\"kind\":\"peer\",\"node\":\"a\",\"bytes\":3},{\"kind\":\"peer\",\"node\":\"b\",\"bytes\":4}],\
                       \"kept\":5,\"matched\":0}\n";
         let expected = BTreeMap::from([("peer".to_owned(), 7), ("kept".to_owned(), 5)]);
         let summary = summary(output).unwrap();
         assert_eq!(summary.sources, expected);
-        assert_eq!(summary.told["by_source"]["peer b"], 4);
+        assert_eq!(summary.told["sources"][1]["bytes"], 4);
         assert_eq!(super::summary("tow: no such file"), None);
     }
 }

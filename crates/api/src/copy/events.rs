@@ -3,14 +3,13 @@
 //! [`CopyEvent`]s are what `--json` prints, one object a line. Names are bytes: as text where they are UTF-8, else as
 //! the list of their bytes.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 pub use crate::messages::FileTime;
 use crate::messages::{Searched, Seconds};
 use crate::metadata::Dropped;
 use crate::names;
+use crate::sources::SourceList;
 
 /// Something that happened during a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +65,7 @@ pub enum CopyEvent {
         /// Entries that the scan has seen.
         files_seen: u64,
         /// Bytes by where they came from.
-        by_source: BTreeMap<String, u64>,
+        sources: SourceList,
         /// Trouble that is in the way at the moment.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trouble: Option<String>,
@@ -144,7 +143,7 @@ pub struct CopySummary {
     /// All bytes received from the other side.
     pub received: u64,
     /// Bytes of content by where they came from.
-    pub by_source: BTreeMap<String, u64>,
+    pub sources: SourceList,
     /// Search of the receiver's disk, if it could be searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
@@ -184,6 +183,7 @@ mod letters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sources::SourceBytes;
 
     fn item(path: &[u8], target: Option<&[u8]>) -> CopyEvent {
         CopyEvent::Item {
@@ -197,6 +197,8 @@ mod tests {
 
     #[test]
     fn every_event_comes_back_from_its_line_as_it_was() {
+        let path = Some("host".to_owned());
+        let from_host = SourceBytes { kind: "peer".into(), node: None, path, bytes: 1 };
         let events = [
             item(b"a/b", None),
             item(b"\xff", Some(b"x\ny")),
@@ -212,7 +214,7 @@ mod tests {
                 expected: 2,
                 files_done: 3,
                 files_seen: 4,
-                by_source: [("peer".to_owned(), 1)].into(),
+                sources: SourceList(vec![from_host]),
                 trouble: Some("slow".into()),
             },
             CopyEvent::Waiting { what: "ssh to box".into(), seconds: None },

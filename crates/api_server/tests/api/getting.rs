@@ -150,7 +150,8 @@ fn the_same_bytes_cross_the_network_once_one_after_the_other() {
     }
     let request = json!({ "ticket": live, "output": receiver.dir.path().join("out"), "directory": "/" });
     let events = receiver.call("POST", "/v1/get", Some(request)).with(200).events();
-    assert_eq!(events.last().unwrap()["by_source"]["this machine"], 3_000_000, "{events:?}");
+    let sources = &events.last().unwrap()["sources"];
+    assert_eq!(*sources, json!([{ "kind": "this machine", "bytes": 3_000_000 }]), "{events:?}");
     let sent = relay.take_sent();
     assert!((3_000_000..4_000_000).contains(&sent), "{sent}");
     assert!(std::fs::read(receiver.dir.path().join("out")).unwrap() == all);

@@ -113,10 +113,9 @@ fn show(output: &Output, shown: &ShownChanges, event: CopyEvent) {
         (_, None) => {}
     }
     match event {
-        CopyEvent::Progress { done, expected, files_done, by_source, trouble, .. } => {
-            let by_source = by_source.into_iter().map(|(name, bytes)| (display_text(&name), bytes)).collect();
+        CopyEvent::Progress { done, expected, files_done, sources, trouble, .. } => {
             let trouble = trouble.map(|trouble| display_text(&trouble));
-            let progress = Progress { done, expected, objects: files_done, by_source, trouble };
+            let progress = Progress { done, expected, objects: files_done, sources, trouble };
             output.event(&Event::Transfer(progress));
         }
         CopyEvent::Waiting { what, seconds } => output.event(&Event::Waiting { what, seconds }),

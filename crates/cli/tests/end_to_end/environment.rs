@@ -507,18 +507,22 @@ impl Summary {
         self.0[name].as_u64().unwrap_or_else(|| panic!("no {name} in {}", self.0))
     }
 
-    /// Bytes of the source `name`.
-    pub fn from(&self, name: &str) -> u64 {
-        self.0["by_source"][name].as_u64().unwrap_or(0)
+    /// Bytes of the sources of a kind.
+    pub fn from(&self, kind: &str) -> u64 {
+        self.sources().filter(|source| source["kind"] == kind).map(bytes_of).sum()
     }
 
     /// Bytes that came over the network.
     pub fn fetched(&self) -> u64 {
-        let sources = self.0["by_source"].as_object().unwrap();
-        sources
-            .iter()
-            .filter(|(name, _)| *name != "this machine")
-            .map(|(_, bytes)| bytes.as_u64().unwrap())
-            .sum()
+        self.sources().filter(|source| source["kind"] != "this machine").map(bytes_of).sum()
     }
+
+    /// The sources that it lists.
+    pub fn sources(&self) -> impl Iterator<Item = &Value> {
+        self.0["sources"].as_array().unwrap().iter()
+    }
+}
+
+fn bytes_of(source: &Value) -> u64 {
+    source["bytes"].as_u64().unwrap()
 }

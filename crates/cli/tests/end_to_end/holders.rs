@@ -4,9 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
-
-use crate::environment::{LOOPBACK, Machine, Running, TestEnvironment};
+use crate::environment::{LOOPBACK, Machine, Running, Summary, TestEnvironment};
 use crate::runner::situations;
 use crate::trees::{assert_same, assert_same_bytes, file};
 
@@ -33,11 +31,10 @@ fn holding(running: &mut Running) -> String {
     ticket
 }
 
-/// Bytes by the kind and node of their source.
-fn by_peer(summary: &Value) -> Vec<(String, u64)> {
-    let sources = summary["by_source"].as_object().unwrap();
-    let peers = sources.iter().filter(|(name, _)| name.starts_with("peer "));
-    peers.map(|(name, bytes)| (name.clone(), bytes.as_u64().unwrap())).collect()
+/// Bytes by the node that they came from.
+fn by_peer(summary: &Summary) -> Vec<(String, u64)> {
+    let peers = summary.sources().filter(|source| source["kind"] == "peer");
+    peers.map(|peer| (peer["node"].as_str().unwrap().into(), peer["bytes"].as_u64().unwrap())).collect()
 }
 
 fn a_file_comes_from_a_holder_when_its_issuer_is_gone() {
@@ -80,7 +77,7 @@ fn what_two_have_comes_from_both() {
     let ticket = holding(&mut holder);
     let summary = env.stranger.get(&ticket, "file").end().summary();
     assert_same_bytes(&env.sender.path("file"), &env.stranger.path("file"));
-    let brought = by_peer(&summary.0);
+    let brought = by_peer(&summary);
     assert_eq!(brought.len(), 2, "{brought:?}");
     assert!(brought.iter().all(|(_, bytes)| *bytes > 1 << 20), "{brought:?}");
 }
@@ -94,7 +91,7 @@ fn what_has_come_is_passed_on_while_the_rest_comes() {
     holder.wait_for_bytes(8 << 20);
     let summary = env.stranger.get(&ticket, "file").end().summary();
     assert_same_bytes(&env.sender.path("file"), &env.stranger.path("file"));
-    let brought = by_peer(&summary.0);
+    let brought = by_peer(&summary);
     assert_eq!(brought.len(), 2, "{brought:?}");
     holding(&mut holder);
     assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));

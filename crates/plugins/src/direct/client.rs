@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use towpath_content::hint::{self, PeerAddress};
 use towpath_content::lock::lock;
 use towpath_content::{Hint, NodeId, Oid};
@@ -192,7 +193,10 @@ impl Direct {
             Ok(peer) => peer,
             Err(outcome) => return wants.iter().for_each(|want| sink.outcome(want.tag, outcome.clone())),
         };
-        let sink: Arc<dyn Sink> = Arc::new(SlotSink { inner: sink, slots: Arc::clone(&self.slots) });
+        let given_up = CancellationToken::new();
+        let _end = given_up.clone().drop_guard();
+        let sink: Arc<dyn Sink> =
+            Arc::new(SlotSink { inner: sink, slots: Arc::clone(&self.slots), given_up });
         let claimed = peer.claim(&mut wants, &sink);
         // Only runs of bytes wait for the peer's hello.
         let has_origins = wants.iter().any(|want| want.origin.is_some() || want.part.is_some());
@@ -243,6 +247,8 @@ impl Direct {
 struct SlotSink {
     inner: Arc<dyn Sink>,
     slots: Arc<Slots>,
+    /// The call is over or was dropped: nobody waits for its sink, which would hold up the whole connection.
+    given_up: CancellationToken,
 }
 
 impl Sink for SlotSink {
@@ -252,7 +258,9 @@ impl Sink for SlotSink {
             let is_waiting = self.inner.backpressure().writer_backlog <= MOST_BACKLOG;
             self.slots.arrived(bytes.len() as u64, is_waiting, Instant::now());
         }
-        self.inner.deliver(delivery)
+        Box::pin(async move {
+            let _ = self.given_up.run_until_cancelled(self.inner.deliver(delivery)).await;
+        })
     }
 
     fn partial_piece(&self, delivery: Delivery) {

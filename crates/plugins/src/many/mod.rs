@@ -28,7 +28,7 @@ use towpath_transfer::plugin::{PathState, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, SourceId, Tag, TransferPlugin, Want};
 
 use self::table::{SourceOrder, SourceTable};
-use crate::direct;
+use crate::{direct, having};
 
 /// Makes the source that another node is.
 pub type PeerSource = Box<dyn Fn(NodeId) -> Arc<dyn TransferPlugin> + Send + Sync>;
@@ -137,7 +137,7 @@ impl TransferPlugin for Many {
     }
 
     fn sources(&self) -> usize {
-        self.shared.sources().len()
+        self.shared.sources().iter().map(|source| source.sources()).sum()
     }
 
     fn is_encrypted(&self) -> bool {
@@ -249,9 +249,8 @@ impl TransferPlugin for Many {
         ranges: mpsc::Sender<Vec<Range<u64>>>,
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            if let Some(first) = self.shared.sources().into_iter().next() {
-                first.have(oid, context, ranges).await;
-            }
+            let sources = self.shared.sources();
+            having::have(&sources, oid, context, ranges).await;
         })
     }
 }

@@ -365,7 +365,9 @@ async fn a_session_with_a_search_passes() {
         let base = tempfile::tempdir().unwrap();
         let context = fixture.context();
         let network = crate::conformance::local(&fixture, 0, 1);
-        Subject::new(Adaptive::new(network, search(base.path())), context).keeping(base)
+        let disk = search(base.path());
+        let wrap = move |inner| Adaptive::new(inner, disk.clone()) as Arc<dyn TransferPlugin>;
+        Subject::new(wrap(network), context).wrapping(wrap).keeping(base)
     })
     .await;
 }

@@ -6,14 +6,43 @@ use crate::support::{put, serve_to};
 use towpath_content::Oid;
 use towpath_link::Identity;
 use towpath_plugins::direct::DirectConfig;
+use towpath_plugins::preferred::Precedence;
 use towpath_plugins::takeover::Names;
-use towpath_plugins::{Cascade, Direct, Inspected, Local, Many, Takeover};
+use towpath_plugins::{Cascade, Direct, Inspected, Local, Many, Preferred, Takeover};
 use towpath_protocol::processor::{Inspector, Processor};
 use towpath_protocol::processors::Processors;
 use towpath_protocol::{Peer, PeerConfig};
-use towpath_store::{About, MemoryStore};
+use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::TransferPlugin;
-use towpath_transfer::conformance::{self, Fixture, Subject};
+use towpath_transfer::conformance::{self, Fixture, GrowingFixture, Subject};
+
+/// A live object in a store.
+struct LiveInStore {
+    store: Arc<MemoryStore>,
+    oid: Oid,
+}
+
+impl LiveInStore {
+    fn new(store: &Arc<MemoryStore>) -> Arc<Self> {
+        let oid = Oid::Live([0x55; 32]);
+        store.put_init(&oid, &About::default()).unwrap();
+        Arc::new(Self { store: Arc::clone(store), oid })
+    }
+}
+
+impl GrowingFixture for LiveInStore {
+    fn oid(&self) -> Oid {
+        self.oid
+    }
+
+    fn append(&self, bytes: &[u8]) {
+        self.store.put_data(&self.oid, bytes).unwrap();
+    }
+
+    fn complete(&self) {
+        self.store.put_commit(&self.oid).unwrap();
+    }
+}
 
 /// A store that holds every `step`th object, from number `first` on.
 fn store(fixture: &Fixture, first: usize, step: usize) -> Arc<MemoryStore> {
@@ -30,11 +59,13 @@ pub fn local(fixture: &Fixture, first: usize, step: usize) -> Arc<dyn TransferPl
 
 async fn direct(fixture: Fixture, connections: usize) -> Subject {
     let root = fixture.context().root;
-    let service = serve_to(store(&fixture, 0, 1), &[root], true).await;
+    let store = store(&fixture, 0, 1);
+    let growing = LiveInStore::new(&store);
+    let service = serve_to(store, &[root], true).await;
     let config = DirectConfig { connections, ..DirectConfig::default() };
     let plugin = Direct::new(Identity::generate().unwrap(), config, None);
     let context = service.context(root);
-    Subject::new(Arc::new(plugin), context).keeping(service)
+    Subject::new(Arc::new(plugin), context).telling().growing(growing).sharing_a_stream().keeping(service)
 }
 
 #[tokio::test]
@@ -57,6 +88,7 @@ async fn a_cascade_of_plugins_that_have_it_between_them_passes() {
     conformance::run(async |fixture: Fixture| {
         let cascade = Cascade::new(vec![local(&fixture, 1, 2), local(&fixture, 0, 2), local(&fixture, 0, 1)]);
         Subject::new(Arc::new(cascade), fixture.context())
+            .wrapping(|inner| Arc::new(Cascade::new(vec![inner])))
     })
     .await;
 }
@@ -66,7 +98,8 @@ async fn several_sources_that_have_it_all_or_between_them_pass() {
     for sources in [[(0, 1), (0, 1), (0, 1)], [(1, 2), (0, 2), (0, 1)], [(1, 2), (0, 2), (0, 0x1000)]] {
         conformance::run(async |fixture: Fixture| {
             let sources = sources.map(|(first, step)| local(&fixture, first, step)).to_vec();
-            Subject::new(Arc::new(Many::new(sources, None)), fixture.context())
+            let subject = Subject::new(Arc::new(Many::new(sources, None)), fixture.context());
+            subject.wrapping(|inner| Arc::new(Many::new(vec![inner], None)))
         })
         .await;
     }
@@ -91,7 +124,35 @@ impl Inspector for Looker {}
 async fn what_is_inspected_passes() {
     conformance::run(async |fixture: Fixture| {
         let processors = Processors::with(vec![Arc::new(Looker)]).unwrap();
-        Subject::new(Inspected::wrap(local(&fixture, 0, 1), &processors), fixture.context())
+        let wrap = move |inner| Inspected::wrap(inner, &processors);
+        Subject::new(wrap(local(&fixture, 0, 1)), fixture.context()).wrapping(wrap)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_has_its_turn_passes() {
+    conformance::run(async |fixture: Fixture| {
+        let turn = Arc::new(Arc::new(Precedence::default()).enter(0));
+        let wrap =
+            move |inner| Arc::new(Preferred::new(inner, Arc::clone(&turn), false)) as Arc<dyn TransferPlugin>;
+        Subject::new(wrap(local(&fixture, 0, 1)), fixture.context()).wrapping(wrap)
+    })
+    .await;
+}
+
+/// Live objects and what can be had pass a wrapper, too.
+#[tokio::test]
+async fn what_wraps_a_real_connection_passes() {
+    conformance::run(async |fixture: Fixture| {
+        let local = local(&fixture, 1, 2);
+        let wrap =
+            move |inner| Arc::new(Cascade::new(vec![Arc::clone(&local), inner])) as Arc<dyn TransferPlugin>;
+        direct(fixture, 1).await.around(wrap)
+    })
+    .await;
+    conformance::run(async |fixture| {
+        direct(fixture, 1).await.around(|inner| Arc::new(Many::new(vec![inner], None)))
     })
     .await;
 }
@@ -101,7 +162,8 @@ const NAMES: Names = Names { first: "ssh", better: "tls" };
 #[tokio::test]
 async fn a_takeover_passes_before_and_after() {
     conformance::run(async |fixture: Fixture| {
-        Subject::new(Takeover::new(local(&fixture, 0, 1), NAMES), fixture.context())
+        let wrap = |inner: Arc<dyn TransferPlugin>| Takeover::new(inner, NAMES) as Arc<dyn TransferPlugin>;
+        Subject::new(wrap(local(&fixture, 0, 1)), fixture.context()).wrapping(wrap)
     })
     .await;
     conformance::run(async |fixture: Fixture| {

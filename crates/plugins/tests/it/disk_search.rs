@@ -270,7 +270,9 @@ async fn examine(is_indexed: bool) -> u64 {
             while inbox.recv().await.is_some() {}
         }
         let from_disk = Arc::clone(&from_disk);
-        Subject::new(Arc::new(AsChunks { adaptive, objects, pieces, from_disk }), context).keeping(base)
+        let plugin = AsChunks { adaptive, objects, pieces, from_disk };
+        // What is found goes through one queue.
+        Subject::new(Arc::new(plugin), context).sharing_a_stream().keeping(base)
     })
     .await;
     from_disk.load(Ordering::Relaxed)

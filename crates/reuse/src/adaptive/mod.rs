@@ -26,6 +26,7 @@
 //! | `pieces` | pieces under way, and which are taken back when a recipe is wanted |
 //! | `stalls` | for how much of the time something waits for a processor or a disk, as the kernel tells it |
 //! | `plugin` | [`Adaptive`]: the transfer plugin |
+//! | `call_sink` | what takes deliveries of a call until it is over or dropped |
 //! | `driver` | the task around the scheduler, with its sides of the disk and of the network |
 
 pub mod account;
@@ -34,6 +35,7 @@ pub mod arrivals;
 pub mod backpressure;
 pub mod benefit;
 pub mod budget;
+mod call_sink;
 pub mod costs;
 pub mod disk;
 mod driver;

@@ -18,6 +18,7 @@ use towpath_transfer::{
 
 use super::account::Account;
 use super::backpressure::Queues;
+use super::call_sink::CallSink;
 use super::costs::Costs;
 use super::driver::{self, DriverMessage, Search};
 use super::meter::{Meter, MeteredWant};
@@ -234,7 +235,8 @@ impl TransferPlugin for Adaptive {
                 if !chunks.is_empty() {
                     self.shared.meter().switched();
                     let (done, end) = oneshot::channel();
-                    let (sink, context) = (Arc::clone(&sink), context.clone());
+                    let (sink, _until_over) = CallSink::before(Arc::clone(&sink));
+                    let context = context.clone();
                     self.send(DriverMessage::Wanted { wants: chunks, context, sink, done });
                     let _ = end.await;
                 }

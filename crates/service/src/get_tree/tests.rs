@@ -122,7 +122,7 @@ async fn what_the_descriptor_holds_needs_no_other_source() {
     let (_sender, ticket) = sender(&folder, &descriptor).await;
     let (summary, failed) = got(&folder, ticket).await;
     assert_eq!((summary.failed, summary.entries, summary.bytes), (0, 4, 9), "{failed:?}");
-    assert_eq!(summary.by_source.values().sum::<u64>(), descriptor.len() as u64, "all came in it");
+    assert_eq!(summary.sources.total(), descriptor.len() as u64, "all came in it");
     assert_eq!(std::fs::read(folder.path().join("copy/b")).unwrap(), b"words");
 }
 

@@ -6,6 +6,7 @@ mod in_parts;
 
 use std::sync::{Arc, Mutex, Weak};
 use towpath_transfer::SourceId;
+use towpath_transfer::source::PEER;
 
 use tokio::runtime::Handle;
 use towpath_content::Oid;
@@ -93,7 +94,7 @@ impl RemoteSupplier {
             session: Arc::downgrade(session),
             errands: Errands::start(&Handle::current()),
             progress: session.progress(),
-            source: SourceId::other("sender", None),
+            source: SourceId::other(PEER, None),
             compress,
             delta_requests,
             first,

@@ -1,19 +1,20 @@
 //! Events and the summary of a copy as they are written (`docs/formats/copy.md`, "Events and the summary"): what a
 //! remote end reports to the person at the client.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use prost::{Enumeration, Oneof};
 use towpath_api::copy::{CopyEvent, CopySummary, Counts, Dropped, FailureKind, FileTime};
-use towpath_api::{Searched, Seconds};
+use towpath_api::{Searched, Seconds, SourceBytes, SourceList};
 
-use super::violation;
+use super::{MOST_SOURCES, violation};
 use crate::error::CopyError;
 
 /// Sources and bottlenecks that a summary names, each.
 pub const MOST_LISTED: usize = 1024;
+/// Longest text of a source, in bytes.
+pub const LONGEST_NAME: usize = 512;
 
 /// An event for the person.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -90,10 +91,22 @@ struct WrittenProgress {
     files_done: u64,
     #[prost(uint64, tag = "4")]
     files_seen: u64,
-    #[prost(btree_map = "string, uint64", tag = "5")]
-    by_source: BTreeMap<String, u64>,
+    #[prost(message, repeated, tag = "5")]
+    sources: Vec<WrittenSource>,
     #[prost(string, optional, tag = "6")]
     trouble: Option<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WrittenSource {
+    #[prost(string, tag = "1")]
+    kind: String,
+    #[prost(uint64, tag = "2")]
+    bytes: u64,
+    #[prost(string, optional, tag = "3")]
+    node: Option<String>,
+    #[prost(string, optional, tag = "4")]
+    path: Option<String>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -102,6 +115,26 @@ struct WrittenWaiting {
     what: String,
     #[prost(uint64, optional, tag = "2")]
     seconds: Option<u64>,
+}
+
+same_fields!(WrittenSource, SourceBytes: kind, bytes, node, path);
+
+/// The first of them, with texts of a length that is read.
+fn written_sources(sources: SourceList, most: usize) -> Vec<WrittenSource> {
+    sources.0.into_iter().take(most).map(|source| shortened(source).into()).collect()
+}
+
+/// As they came from a stranger.
+fn read_sources(written: Vec<WrittenSource>) -> SourceList {
+    SourceList(written.into_iter().map(|source| shortened(source.into())).collect())
+}
+
+/// Keeps the front of the texts.
+fn shortened(mut source: SourceBytes) -> SourceBytes {
+    let SourceBytes { kind, node, path, .. } = &mut source;
+    let texts = std::iter::once(kind).chain(node).chain(path);
+    texts.for_each(|text| text.truncate(text.floor_char_boundary(LONGEST_NAME)));
+    source
 }
 
 same!(WrittenFailure, FailureKind: Other, Vanished, Skipped);
@@ -118,8 +151,9 @@ impl From<CopyEvent> for CopyReport {
                 let kind = WrittenFailure::from(kind).into();
                 ReportKind::Failed(WrittenFailed { path, error, hint, kind })
             }
-            CopyEvent::Progress { done, expected, files_done, files_seen, by_source, trouble } => {
-                let progress = WrittenProgress { done, expected, files_done, files_seen, by_source, trouble };
+            CopyEvent::Progress { done, expected, files_done, files_seen, sources, trouble } => {
+                let sources = written_sources(sources, MOST_SOURCES);
+                let progress = WrittenProgress { done, expected, files_done, files_seen, sources, trouble };
                 ReportKind::Progress(progress)
             }
             CopyEvent::Waiting { what, seconds } => ReportKind::Waiting(WrittenWaiting { what, seconds }),
@@ -144,8 +178,9 @@ impl TryFrom<CopyReport> for CopyEvent {
                 Self::Failed { path, error, hint, kind }
             }
             ReportKind::Progress(progress) => {
-                let WrittenProgress { done, expected, files_done, files_seen, by_source, trouble } = progress;
-                Self::Progress { done, expected, files_done, files_seen, by_source, trouble }
+                let WrittenProgress { done, expected, files_done, files_seen, sources, trouble } = progress;
+                let sources = read_sources(sources);
+                Self::Progress { done, expected, files_done, files_seen, sources, trouble }
             }
             ReportKind::Waiting(WrittenWaiting { what, seconds }) => Self::Waiting { what, seconds },
         })
@@ -202,8 +237,8 @@ struct WrittenSummary {
     sent: u64,
     #[prost(uint64, tag = "11")]
     received: u64,
-    #[prost(btree_map = "string, uint64", tag = "12")]
-    by_source: BTreeMap<String, u64>,
+    #[prost(message, repeated, tag = "12")]
+    sources: Vec<WrittenSource>,
     #[prost(message, optional, tag = "13")]
     search: Option<WrittenSearch>,
     #[prost(uint64, tag = "14")]
@@ -287,10 +322,6 @@ same_fields!(WrittenDropped, Dropped: special_bits, privileged_xattrs);
 
 impl From<CopySummary> for WrittenSummary {
     fn from(summary: CopySummary) -> Self {
-        let mut by_source = summary.by_source;
-        while by_source.len() > MOST_LISTED {
-            by_source.pop_last();
-        }
         Self {
             seen: Some(summary.seen.into()),
             created: Some(summary.created.into()),
@@ -303,7 +334,7 @@ impl From<CopySummary> for WrittenSummary {
             kept: summary.kept,
             sent: summary.sent,
             received: summary.received,
-            by_source,
+            sources: written_sources(summary.sources, MOST_LISTED),
             search: summary.search.map(Into::into),
             failed: summary.failed,
             vanished: summary.vanished,
@@ -329,7 +360,7 @@ impl From<WrittenSummary> for CopySummary {
             kept: written.kept,
             sent: written.sent,
             received: written.received,
-            by_source: written.by_source,
+            sources: read_sources(written.sources),
             search: written.search.map(Into::into),
             failed: written.failed,
             vanished: written.vanished,
@@ -405,6 +436,11 @@ mod tests {
         }
     }
 
+    fn source(kind: &str) -> SourceBytes {
+        let (node, path) = (Some("1a2b".to_owned()), Some("host".to_owned()));
+        SourceBytes { kind: kind.into(), node, path, bytes: 1 }
+    }
+
     fn back(event: &CopyEvent) -> CopyEvent {
         CopyReport::from(event.clone()).try_into().unwrap()
     }
@@ -424,7 +460,7 @@ mod tests {
                 expected: 2,
                 files_done: 3,
                 files_seen: 4,
-                by_source: [("peer".to_owned(), 1)].into(),
+                sources: SourceList(vec![source("peer")]),
                 trouble: Some("slow".into()),
             },
             CopyEvent::Waiting { what: "ssh to box".into(), seconds: None },
@@ -466,7 +502,7 @@ mod tests {
             kept: 6,
             sent: 7,
             received: 8,
-            by_source: [("sender".to_owned(), 9)].into(),
+            sources: SourceList(vec![source("mirror")]),
             search: Some(search),
             failed: 10,
             vanished: 11,
@@ -483,7 +519,7 @@ mod tests {
     fn a_summary_lists_no_more_than_is_read() {
         let many = || (0..2 * MOST_LISTED).map(|number| number.to_string());
         let summary = CopySummary {
-            by_source: many().map(|name| (name, 1)).collect(),
+            sources: SourceList(many().map(|kind| source(&kind)).collect()),
             search: Some(Searched {
                 bottlenecks: many().map(|what| (seconds(1), what)).collect(),
                 ..Searched::default()
@@ -491,8 +527,25 @@ mod tests {
             ..CopySummary::default()
         };
         let read = EndReport::with(summary).into_summary();
-        assert_eq!(read.by_source.len(), MOST_LISTED);
+        assert_eq!(read.sources.0.len(), MOST_LISTED);
         assert_eq!(read.search.unwrap().bottlenecks.len(), MOST_LISTED);
+    }
+
+    #[test]
+    fn texts_of_sources_are_as_long_as_they_may_be() {
+        let long = || "é".repeat(LONGEST_NAME);
+        let written = WrittenSource { kind: long(), bytes: 1, node: Some(long()), path: Some(long()) };
+        let progress = WrittenProgress { sources: vec![written.clone()], ..WrittenProgress::default() };
+        let report = CopyReport { kind: Some(ReportKind::Progress(progress)) };
+        let CopyEvent::Progress { sources, .. } = report.try_into().unwrap() else { panic!("another event") };
+        let summary = WrittenSummary { sources: vec![written], ..WrittenSummary::default() };
+        let summary = CopySummary::from(summary);
+        let sent = CopySummary { sources: sources.clone(), ..CopySummary::default() };
+        for read in [sources, summary.sources, EndReport::with(sent).into_summary().sources] {
+            let SourceBytes { kind, node, path, .. } = &read.0[0];
+            let all = [Some(kind), node.as_ref(), path.as_ref()].map(|text| text.unwrap().len());
+            assert_eq!(all, [LONGEST_NAME; 3]);
+        }
     }
 
     #[test]

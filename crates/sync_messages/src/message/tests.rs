@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FileTime, Via};
+use towpath_api::{SourceBytes, SourceList};
 use towpath_content::node_id::hex;
 use towpath_files::FileError;
 use towpath_ssh::SshError;
@@ -50,6 +51,16 @@ fn starts() -> [(&'static str, Message); 2] {
 fn no_connection() -> SshError {
     let tried = vec!["192.0.2.1:7000".parse().unwrap()];
     SshError::NoConnection { limit: Duration::from_secs(30), tried, last: None }
+}
+
+fn sources() -> SourceList {
+    let source = |kind: &str, node: Option<&str>, path: &str, bytes| SourceBytes {
+        kind: kind.into(),
+        node: node.map(str::to_owned),
+        path: Some(path.into()),
+        bytes,
+    };
+    SourceList(vec![source("peer", Some("1a2b"), "host", 5), source("directory", None, "/mnt", 2)])
 }
 
 fn packed(frame: &'static [u8]) -> TreeBytes {
@@ -122,6 +133,24 @@ fn messages() -> Vec<(&'static str, Message)> {
                 }
                 .into(),
             ),
+        ),
+        (
+            "event: progress, of 7 bytes 5 from host and 2 from a directory there",
+            Message::Event(
+                CopyEvent::Progress {
+                    done: 7,
+                    expected: 9,
+                    files_done: 1,
+                    files_seen: 2,
+                    sources: sources(),
+                    trouble: None,
+                }
+                .into(),
+            ),
+        ),
+        (
+            "finished: the same two sources",
+            Message::Finished(EndReport::with(CopySummary { sources: sources(), ..CopySummary::default() })),
         ),
         (
             "finished: one file was transferred",

@@ -11,41 +11,49 @@ pub(super) fn rules() -> Vec<SeamRule> {
         SeamRule {
             words: "objects of every shape are delivered with all that is needed to check them",
             sizes: &[0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 7],
+            needs: None,
             check: |bench| Box::pin(shapes(bench)),
         },
         SeamRule {
             words: "wants of several objects in one call each end once",
             sizes: &[3 * PIECE, 0, 10, 2 * PIECE + 1, PIECE],
+            needs: None,
             check: |bench| Box::pin(together(bench)),
         },
         SeamRule {
             words: "single pieces are delivered in any order, and again when asked again",
             sizes: &[4 * PIECE + 1],
+            needs: None,
             check: |bench| Box::pin(any_order(bench)),
         },
         SeamRule {
             words: "what is not known here is not here, and does not keep from the rest",
             sizes: &[PIECE + 1],
+            needs: None,
             check: |bench| Box::pin(unknown(bench)),
         },
         SeamRule {
             words: "a piece that the object does not have ends without a delivery that passes the check",
             sizes: &[2 * PIECE],
+            needs: None,
             check: |bench| Box::pin(outside(bench)),
         },
         SeamRule {
             words: "of chunks that lie in an object what comes is right, and each ends",
             sizes: &[5 * PIECE + 7, 100],
+            needs: None,
             check: |bench| Box::pin(chunks(bench)),
         },
         SeamRule {
             words: "a call for nothing returns",
             sizes: &[1],
+            needs: None,
             check: |bench| Box::pin(nothing(bench)),
         },
         SeamRule {
             words: "the plugin has a name and takes at least something at a time",
             sizes: &[1],
+            needs: None,
             check: |bench| Box::pin(manners(bench)),
         },
     ]

@@ -14,37 +14,52 @@ pub(super) fn rules() -> Vec<SeamRule> {
         SeamRule {
             words: "a question about an object is answered by what it is, first and once",
             sizes: &[5 * PIECE + 1, 0, 1, PIECE],
+            needs: None,
             check: |bench| Box::pin(described(bench)),
         },
         SeamRule {
             words: "proofs that are asked for come, lie within the object and lead to its OID",
             sizes: &[9 * PIECE + 1],
+            needs: Some(Ability::Prove),
             check: |bench| Box::pin(proved(bench)),
+        },
+        SeamRule {
+            words: "objects that end at a border of pieces are described, proved and delivered, the empty one too",
+            sizes: &[0, 2 * PIECE - 1, 2 * PIECE, 2 * PIECE + 1, 4 * PIECE, 4 * PIECE + 1, 8 * PIECE - 1],
+            needs: None,
+            check: |bench| Box::pin(borders(bench)),
         },
         SeamRule {
             words: "questions about what is not known end with an outcome, unanswered",
             sizes: &[1],
+            needs: None,
             check: |bench| Box::pin(unknown(bench)),
         },
         SeamRule {
             words: "a recipe that is asked for comes whole and in order, or not at all",
             sizes: &[9 * PIECE + 1],
+            needs: None,
             check: |bench| Box::pin(recipe(bench)),
         },
         SeamRule {
             words: "nobody need listen to the answers",
             sizes: &[9 * PIECE],
+            needs: None,
             check: |bench| Box::pin(unheard(bench)),
         },
     ]
 }
 
 impl Bench {
-    async fn ask(&self, oid: Oid, proofs: Option<Range<u64>>) -> (Vec<Description>, Result<(), Outcome>) {
+    pub(super) async fn ask(
+        &self,
+        oid: Oid,
+        proofs: Option<Range<u64>>,
+    ) -> (Vec<Description>, Result<(), Outcome>) {
         self.put(Query { proofs, ..Query::about(oid) }).await
     }
 
-    async fn put(&self, query: Query) -> (Vec<Description>, Result<(), Outcome>) {
+    pub(super) async fn put(&self, query: Query) -> (Vec<Description>, Result<(), Outcome>) {
         let (answers, mut inbox) = mpsc::channel(1);
         let listen = async {
             let mut all = Vec::new();
@@ -82,23 +97,42 @@ async fn described(bench: Bench) {
 }
 
 async fn proved(bench: Bench) {
-    let data = &bench.objects[0];
-    let (oid, layout) = (Oid::of(data), layout_of(data));
     for requested in [0..10, 0..1, 9..10, 3..7, 0..u64::MAX] {
-        let (answers, result) = bench.ask(oid, Some(requested.clone())).await;
-        assert_eq!(result, Ok(()), "{requested:?}");
-        expect_object(answers.first(), data);
-        let mut proved = vec![false; layout.count() as usize];
-        for answer in &answers[1..] {
-            let Description::Proof(proof) = answer else { panic!("{answer:?} is no proof") };
-            let values = pieces::verify(oid.digest(), &layout, proof.run.clone(), &proof.nodes);
-            let found = proof.run.clone().map(|index| layout.value(index, piece(data, &layout, index)));
-            assert_eq!(values, Ok(found.collect()), "{:?} of {requested:?}", proof.run);
-            proof.run.clone().for_each(|index| proved[index as usize] = true);
+        prove(&bench, &bench.objects[0], requested).await;
+    }
+}
+
+/// Asks for the proofs of these pieces, and checks them.
+async fn prove(bench: &Bench, data: &[u8], requested: Range<u64>) {
+    let (oid, layout) = (Oid::of(data), layout_of(data));
+    let (answers, result) = bench.ask(oid, Some(requested.clone())).await;
+    assert_eq!(result, Ok(()), "{requested:?}");
+    expect_object(answers.first(), data);
+    let mut proved = vec![false; layout.count() as usize];
+    for answer in &answers[1..] {
+        let Description::Proof(proof) = answer else { panic!("{answer:?} is no proof") };
+        let values = pieces::verify(oid.digest(), &layout, proof.run.clone(), &proof.nodes);
+        let found = proof.run.clone().map(|index| layout.value(index, piece(data, &layout, index)));
+        assert_eq!(values, Ok(found.collect()), "{:?} of {requested:?}", proof.run);
+        proof.run.clone().for_each(|index| proved[index as usize] = true);
+    }
+    let missing = (requested.start..requested.end.min(layout.count())).find(|&index| !proved[index as usize]);
+    assert_eq!(missing, None, "of {requested:?}");
+}
+
+async fn borders(bench: Bench) {
+    for (data, first) in bench.objects.iter().zip((1..).step_by(100)) {
+        let last = layout_of(data).count() - 1;
+        if bench.subject.can(Ability::Prove) {
+            prove(&bench, data, last..last + 1).await;
+        } else {
+            let (answers, result) = bench.ask(Oid::of(data), None).await;
+            assert_eq!(result, Ok(()));
+            expect_object(answers.first(), data);
         }
-        let missing =
-            (requested.start..requested.end.min(layout.count())).find(|&index| !proved[index as usize]);
-        assert_eq!(missing, None, "of {requested:?}");
+        let wants = vec![want(first, data, last), want(first + 1, data, 0)];
+        let record = bench.get(wants.clone()).await;
+        bench.expect_all(&record, &wants);
     }
 }
 

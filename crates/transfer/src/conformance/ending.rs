@@ -9,33 +9,56 @@ pub(super) fn rules() -> Vec<SeamRule> {
         SeamRule {
             words: "after a cancellation each want still ends once, delivered or cancelled",
             sizes: &[12 * PIECE],
+            needs: None,
             check: |bench| Box::pin(cancelled(bench)),
         },
         SeamRule {
             words: "others than those named are not cancelled",
             sizes: &[12 * PIECE],
+            needs: None,
             check: |bench| Box::pin(others_of_a_call_go_on(bench)),
         },
         SeamRule {
             words: "a cancellation leaves other calls alone",
             sizes: &[8 * PIECE, 8 * PIECE],
+            needs: None,
             check: |bench| Box::pin(others_go_on(bench)),
         },
         SeamRule {
             words: "calls run at once",
             sizes: &[4 * PIECE, 3 * PIECE + 1, 0, 17],
+            needs: None,
             check: |bench| Box::pin(at_once(bench)),
         },
         SeamRule {
             words: "dropping a call gives it up: no deliveries after, and the plugin goes on",
             sizes: &[12 * PIECE],
+            needs: None,
             check: |bench| Box::pin(dropped(bench)),
+        },
+        SeamRule {
+            words: "tags that have ended can be used again, delivered or cancelled",
+            sizes: &[6 * PIECE],
+            needs: None,
+            check: |bench| Box::pin(again(bench)),
+        },
+        SeamRule {
+            words: "cancelling what has ended, or was never asked for, does nothing",
+            sizes: &[4 * PIECE, PIECE],
+            needs: None,
+            check: |bench| Box::pin(cancelled_late(bench)),
+        },
+        SeamRule {
+            words: "what is postponed says for how long, and comes when it is asked for again",
+            sizes: &[12 * PIECE],
+            needs: Some(Ability::Postpone),
+            check: |bench| Box::pin(postponed(bench)),
         },
     ]
 }
 
 /// Waits until something came into `record`.
-async fn first(record: &SinkRecord) {
+pub(super) async fn first(record: &SinkRecord) {
     while record.count() == 0 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -102,7 +125,7 @@ async fn at_once(bench: Bench) {
 }
 
 /// Runs futures at once in one task.
-async fn join_all<F: Future<Output = ()>>(futures: Vec<F>) {
+pub(super) async fn join_all<F: Future<Output = ()>>(futures: Vec<F>) {
     let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
     std::future::poll_fn(|cx| {
         futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());
@@ -125,4 +148,56 @@ async fn dropped(bench: Bench) {
     let again = wants(&bench.objects, 1000);
     let record = bench.get(again.clone()).await;
     bench.expect_all(&record, &again);
+}
+
+async fn again(bench: Bench) {
+    let wants = wants(&bench.objects, 1);
+    let tags: Vec<Tag> = wants.iter().map(|want| want.tag).collect();
+    for _ in 0..2 {
+        let record = bench.get(wants.clone()).await;
+        bench.expect_all(&record, &wants);
+    }
+    let record = SinkRecord::with_room(1);
+    let cancelling = async {
+        first(&record).await;
+        bench.subject.plugin.cancel_chunks(&tags);
+        record.release();
+    };
+    tokio::join!(bench.get_into(wants.clone(), &record), cancelling);
+    let record = bench.get(wants.clone()).await;
+    bench.expect_all(&record, &wants);
+}
+
+async fn cancelled_late(bench: Bench) {
+    let (ended, others) = (wants(&bench.objects[..1], 1), wants(&bench.objects[1..], 100));
+    // Never asked for, and asked for after it.
+    let tags: Vec<Tag> = ended.iter().chain(&others).map(|want| want.tag).chain([0, u64::MAX]).collect();
+    bench.subject.plugin.cancel_chunks(&tags);
+    let record = bench.get(ended.clone()).await;
+    bench.subject.plugin.cancel_chunks(&tags);
+    bench.expect_all(&record, &ended);
+    let after = bench.get(others.clone()).await;
+    bench.expect_all(&after, &others);
+    bench.expect_all(&record, &ended);
+    for want in &ended {
+        assert_eq!(record.ends(want.tag), 1, "want {} has ended before", want.tag);
+    }
+}
+
+async fn postponed(bench: Bench) {
+    let all = wants(&bench.objects, 1);
+    let record = SinkRecord::open();
+    bench.get_once(&bench.subject.context, all.clone(), &record).await;
+    let mut left = all;
+    left.retain(|want| match record.outcomes_of(want.tag)[..] {
+        [] => false,
+        [Outcome::RetryLater(delay)] => {
+            assert!(!delay.is_zero() && delay < LIMIT, "{delay:?} is no time to wait");
+            true
+        }
+        ref other => panic!("want {} ended so: {other:?}", want.tag),
+    });
+    assert!(!left.is_empty(), "it is said to postpone some of them");
+    let record = bench.get(left.clone()).await;
+    bench.expect_all(&record, &left);
 }

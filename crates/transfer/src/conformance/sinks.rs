@@ -9,21 +9,25 @@ use super::*;
 use crate::object::ObjectInFlight;
 use crate::plugin::{Backlog, BoxFuture, Sink};
 use crate::target::Target;
-use crate::want::{Delivery, Outcome, Payload};
+use crate::want::{Delivery, Outcome, Payload, Proof};
 
 /// Bytes that may wait to be taken at once while the sink blocks, in pieces.
 const MOST_WAITING: usize = 16;
+/// Delay before what was postponed is asked for again.
+const SOON: Duration = Duration::from_millis(25);
 
 pub(super) fn rules() -> Vec<SeamRule> {
     vec![
         SeamRule {
             words: "while the sink blocks, deliveries wait in bounded number, and then all arrive",
             sizes: &[24 * PIECE],
+            needs: None,
             check: |bench| Box::pin(blocked(bench)),
         },
         SeamRule {
             words: "nothing is ever delivered under a tag that was not asked for",
             sizes: &[PIECE, 3 * PIECE],
+            needs: None,
             check: |bench| Box::pin(own_tags(bench)),
         },
     ]
@@ -74,6 +78,14 @@ impl SinkRecord {
     /// Number of a want's ends, duplicates of its delivery counted as one.
     pub(super) fn ends(&self, tag: Tag) -> usize {
         self.outcomes_of(tag).len() + usize::from(!self.deliveries_of(tag).is_empty())
+    }
+
+    /// Takes the outcome of a want back that is to be asked for again.
+    fn take_postponed(&self, tag: Tag) -> bool {
+        let mut got = self.got();
+        let is_postponed =
+            got.outcomes.get(&tag).is_some_and(|all| matches!(all[..], [Outcome::RetryLater(_)]));
+        is_postponed && got.outcomes.remove(&tag).is_some()
     }
 
     /// Every tag that was spoken of.
@@ -158,8 +170,25 @@ impl Bench {
     }
 
     pub(super) async fn get_into(&self, wants: Vec<Want>, record: &Arc<SinkRecord>) {
+        self.get_by(&self.subject.context, wants, record).await;
+    }
+
+    /// The same by another context. A plugin that postpones wants is asked for these again.
+    pub(super) async fn get_by(&self, context: &Context, wants: Vec<Want>, record: &Arc<SinkRecord>) {
+        let mut asked = wants;
+        while !asked.is_empty() {
+            self.get_once(context, asked.clone(), record).await;
+            asked.retain(|want| self.subject.postpones && record.take_postponed(want.tag));
+            if !asked.is_empty() {
+                tokio::time::sleep(SOON).await;
+            }
+        }
+    }
+
+    /// One call, and nothing asked again.
+    pub(super) async fn get_once(&self, context: &Context, wants: Vec<Want>, record: &Arc<SinkRecord>) {
         let sink = Arc::clone(record) as Arc<dyn Sink>;
-        self.subject.plugin.get_chunks(wants, &self.subject.context, sink).await;
+        self.subject.plugin.get_chunks(wants, context, sink).await;
     }
 
     /// True if a delivery passes the session's check, with no more known than the OID.
@@ -176,12 +205,22 @@ impl Bench {
         };
         let object = ObjectInFlight::new(1, oid, Arc::default(), Arc::new(Nowhere));
         object.set_layout(layout);
+        let known = if self.subject.proves_nothing { self.proof_of(&oid, index) } else { None };
+        let proof = delivery.proof.as_deref().or(known.as_ref());
         let zeros = vec![0; layout.len(index) as usize];
         let bytes = match &delivery.payload {
             Payload::Bytes(bytes) | Payload::Hashed(bytes) => &bytes[..],
             Payload::Zeros => &zeros,
         };
-        object.check_piece(&layout, index, bytes, delivery.proof.as_deref()).is_ok()
+        object.check_piece(&layout, index, bytes, proof).is_ok()
+    }
+
+    /// The proof of a piece of the fixture's, as others know it.
+    fn proof_of(&self, oid: &Oid, index: u64) -> Option<Proof> {
+        let data = self.objects.iter().find(|data| Oid::of(data) == *oid)?;
+        let run = index..index + 1;
+        let nodes = tree_of(data).proof(run.clone()).ok()?;
+        Some(Proof { run, nodes: nodes.into() })
     }
 
     /// Each of `wants` was delivered, and passes the check.

@@ -48,7 +48,14 @@ pub(super) const FINDINGS: usize = 256;
 /// of nothing that the disk does while there is no place.
 pub(super) type Finds = mpsc::Sender<Finding>;
 /// Chunks, each with who takes it, that are counted as on their way until they have come.
-pub(super) type Finding = (Vec<(Arc<dyn Sink>, Delivery)>, InFlight);
+pub(super) type Finding = (Vec<GivenChunk>, InFlight);
+
+/// A chunk for a call.
+pub(super) struct GivenChunk {
+    call: u64,
+    sink: Arc<dyn Sink>,
+    delivery: Delivery,
+}
 
 /// Rules for the search's thread.
 pub(super) fn rules(search: &Search, by_hash: &ByHash, mounts: &Arc<Mounts>) -> SearchRules {
@@ -78,15 +85,15 @@ pub(super) async fn deliver_all(
     messages: mpsc::WeakUnboundedSender<DriverMessage>,
 ) {
     while let Some((chunks, held)) = found.recv().await {
-        let mut tags = Vec::with_capacity(chunks.len());
-        for (sink, delivery) in chunks {
-            tags.push(delivery.tag);
+        let mut given = Vec::with_capacity(chunks.len());
+        for GivenChunk { call, sink, delivery } in chunks {
+            given.push((delivery.tag, call));
             sink.deliver(delivery).await;
         }
         drop(held);
         if let Some(messages) = messages.upgrade() {
             // It ends only with this task.
-            let _ = messages.send(DriverMessage::Given(tags));
+            let _ = messages.send(DriverMessage::Given(given));
         }
     }
 }
@@ -217,25 +224,25 @@ impl Driver {
     fn found(&mut self, id: disk_search::OperationId, chunks: Vec<FoundChunk>, held: InFlight) {
         let Some(operation) = self.running.get(&id).map(|it| it.id) else { return };
         let found: Vec<_> = chunks.into_iter().flat_map(|chunk| self.take(chunk)).collect();
-        let tags = found.iter().map(|(_, delivery)| delivery.tag).collect();
+        let tags = found.iter().map(|given| given.delivery.tag).collect();
         // There is a place, and the task ends only with this one.
         let _ = self.finds.try_send((found, held));
         self.feed(Event::Found { operation, tags });
     }
 
     /// A chunk that was found, with each who takes it.
-    fn take(&mut self, chunk: FoundChunk) -> Vec<(Arc<dyn Sink>, Delivery)> {
+    fn take(&mut self, chunk: FoundChunk) -> Vec<GivenChunk> {
         let tags: Vec<Tag> = self.take_named(&chunk.hash).collect();
         tags.into_iter().filter_map(|tag| self.give(tag, &chunk)).collect()
     }
 
-    fn give(&mut self, tag: Tag, chunk: &FoundChunk) -> Option<(Arc<dyn Sink>, Delivery)> {
+    fn give(&mut self, tag: Tag, chunk: &FoundChunk) -> Option<GivenChunk> {
         let open = self.open.get_mut(&tag)?;
         open.is_given = true;
         if let Some(Origin { oid, offset }) = open.want.origin {
             self.neighbours.found(&oid, offset, open.want.id.len(), chunk.position.clone());
         }
-        let sink = Arc::clone(&self.calls.get(&open.call)?.sink);
+        let (call, sink) = (open.call, Arc::clone(&self.calls.get(&open.call)?.sink));
         let now = Instant::now();
         let delivery = Delivery {
             tag,
@@ -245,7 +252,7 @@ impl Driver {
             timing: (now, now),
             saved: 0,
         };
-        Some((sink, delivery))
+        Some(GivenChunk { call, sink, delivery })
     }
 
     fn finished(&mut self, finished: FinishedOperation, tags: &[Tag], bytes: u64) -> End {

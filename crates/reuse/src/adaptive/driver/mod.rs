@@ -83,17 +83,21 @@ pub(super) enum DriverMessage {
     Arrived {
         /// The want's tag.
         tag: Tag,
+        /// The call that it is of.
+        call: u64,
         /// Its bytes.
         len: u32,
         /// Number of these that a delta saved.
         saved: u32,
     },
-    /// Chunks of the disk have reached the session.
-    Given(Vec<Tag>),
+    /// Chunks of the disk have reached the session, each by its tag and its call.
+    Given(Vec<(Tag, u64)>),
     /// The network did not bring one.
     Ended {
         /// The want's tag.
         tag: Tag,
+        /// The call that it is of.
+        call: u64,
         /// Outcome of it.
         outcome: Outcome,
     },
@@ -249,24 +253,34 @@ impl Driver {
                 tags.iter().for_each(|tag| self.end(*tag, Some(Outcome::Cancelled)));
                 self.feed(Event::Withdrawn(tags));
             }
-            DriverMessage::Arrived { tag, len, saved } => {
+            // Late, of a tag that is used again: it is nobody's.
+            DriverMessage::Arrived { tag, call, .. } | DriverMessage::Ended { tag, call, .. }
+                if self.is_of_another_call(tag, call) => {}
+            DriverMessage::Arrived { tag, len, saved, .. } => {
                 // In this order: whoever waits for the last one reads the account.
                 self.feed(Event::Arrived { tag, len, saved });
                 self.end(tag, None);
             }
-            DriverMessage::Given(tags) => tags.into_iter().for_each(|tag| self.end(tag, None)),
+            DriverMessage::Given(mut given) => {
+                given.retain(|(tag, call)| !self.is_of_another_call(*tag, *call));
+                given.into_iter().for_each(|(tag, _)| self.end(tag, None));
+            }
             // By a plugin that gave up more than it was told to: it is still wanted.
-            DriverMessage::Ended { tag, outcome: Outcome::Cancelled } => {
+            DriverMessage::Ended { tag, outcome: Outcome::Cancelled, .. } => {
                 self.feed(Event::NotBrought(vec![tag]))
             }
-            DriverMessage::Ended { tag, outcome: Outcome::RetryLater(_) } if self.gives_up_delta(tag) => {
+            DriverMessage::Ended { tag, outcome: Outcome::RetryLater(_), .. } if self.gives_up_delta(tag) => {
                 self.feed(Event::NotBrought(vec![tag]));
             }
-            DriverMessage::Ended { tag, outcome } => {
+            DriverMessage::Ended { tag, outcome, .. } => {
                 self.end(tag, Some(outcome));
                 self.feed(Event::Withdrawn(vec![tag]));
             }
         }
+    }
+
+    fn is_of_another_call(&self, tag: Tag, call: u64) -> bool {
+        self.open.get(&tag).is_some_and(|open| open.call != call)
     }
 
     /// Once: where to begin.
@@ -459,13 +473,13 @@ impl Driver {
         for open in tags.iter().filter_map(|tag| self.open.get(tag)) {
             by_call.entry(open.call).or_default().push(open.want.clone());
         }
-        for (call, mut wants) in by_call {
+        for (number, mut wants) in by_call {
             let likely = self.match_regions(&wants);
-            let (Some(call), Some(messages)) = (self.calls.get(&call), self.messages.upgrade()) else {
+            let (Some(call), Some(messages)) = (self.calls.get(&number), self.messages.upgrade()) else {
                 continue;
             };
             let (network, context) = (Arc::clone(&self.network), call.context.clone());
-            let sink = Arc::new(NetworkSink { inner: Arc::clone(&call.sink), messages });
+            let sink = Arc::new(NetworkSink { inner: Arc::clone(&call.sink), call: number, messages });
             let token = self.token.clone();
             tokio::spawn(token.run_until_cancelled_owned(async move {
                 if !likely.is_empty() {

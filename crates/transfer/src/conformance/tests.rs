@@ -1,0 +1,90 @@
+//! Each rule fails for a plugin that breaks it, and one that keeps the contract passes them all.
+
+mod faulty;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+use faulty::{Fault, Faulty, Forgetful, GrowingBytes, Transparent};
+
+/// A plugin with every ability, and what is wrong with it.
+fn subject(fixture: &Fixture, fault: Option<Fault>) -> Subject {
+    let growing = Arc::new(GrowingBytes::default());
+    let plugin = Faulty::new(fixture.objects.clone(), Arc::clone(&growing), fault);
+    let subject = Subject::new(Arc::new(plugin), fixture.context()).telling().growing(growing);
+    match fault {
+        Some(Fault::NoTimeToWait) => subject.postponing(),
+        Some(Fault::LeavesOut) => subject.wrapping(|_| Arc::new(Forgetful)),
+        Some(Fault::EndsTwice) => subject.wrapping(|inner| Arc::new(Transparent { inner, ends_twice: true })),
+        _ => subject.wrapping(|inner| Arc::new(Transparent { inner, ends_twice: false })),
+    }
+}
+
+/// Whether a rule holds, in simulated time.
+fn holds(rule: &SeamRule, make: impl AsyncFn(Fixture) -> Subject) -> bool {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    catch_unwind(AssertUnwindSafe(|| runtime.block_on(check(rule, &make)))).is_ok()
+}
+
+#[test]
+fn a_plugin_that_keeps_the_contract_passes() {
+    for rule in rules().iter().filter(|rule| rule.needs != Some(Ability::Postpone)) {
+        assert!(holds(rule, async |fixture| subject(&fixture, None)), "{}", rule.words);
+    }
+}
+
+#[test]
+fn each_rule_fails_for_whoever_breaks_it() {
+    for (fault, words) in [
+        (Fault::OtherPart, "of a piece of which a part is missing"),
+        (Fault::WrongChunks, "a base is made use of"),
+        (Fault::OneTag, "one piece that is wanted under two tags"),
+        (Fault::NoEmptyObject, "objects that end at a border"),
+        (Fault::TagsOnce, "tags that have ended can be used again"),
+        (Fault::KeepsCancelled, "cancelling what has ended"),
+        (Fault::NoTimeToWait, "what is postponed"),
+        (Fault::OneCall, "a call whose sink blocks"),
+        (Fault::OneCall, "a call that is given up leaves"),
+        (Fault::OneRoot, "transfers with roots of their own"),
+        (Fault::MindsHints, "hints that change"),
+        (Fault::ReportEndsAll, "a report about a source that the plugin never had"),
+        (Fault::ReportForgetsAll, "after a report about its own source"),
+        (Fault::WindowShuts, "the window opens again"),
+        (Fault::Boasts, "the path claims nothing"),
+        (Fault::TellsForEver, "telling what can be had ends"),
+        (Fault::TellsLess, "of a whole object"),
+        (Fault::EndsUnbound, "a question that follows"),
+        (Fault::OldBytes, "pieces of a live object come"),
+        (Fault::TellsMore, "what can be had of a live object"),
+        (Fault::LeavesOut, "a wrapper says of itself"),
+        (Fault::LeavesOut, "a wrapper hands on"),
+        (Fault::EndsTwice, "what the wrapped plugin delivers twice"),
+    ] {
+        let all = rules();
+        let rule = all.iter().find(|rule| rule.words.starts_with(words)).expect(words);
+        assert!(!holds(rule, async |fixture| subject(&fixture, Some(fault))), "{fault:?} passes: {words}");
+    }
+}
+
+/// Without proofs of its own a plugin passes only if it says so.
+#[test]
+fn unproved_bytes_pass_if_the_plugin_says_that_it_proves_nothing() {
+    let unproved = |fixture: &Fixture| subject(fixture, Some(Fault::NoProofs));
+    for rule in rules().iter().filter(|rule| rule.needs.is_none()) {
+        assert!(holds(rule, async |fixture| unproved(&fixture).proving_nothing()), "{}", rule.words);
+    }
+    let rule = &rules()[0];
+    assert!(!holds(rule, async |fixture| unproved(&fixture)), "{}", rule.words);
+}
+
+#[test]
+fn what_a_plugin_does_not_say_it_can_is_passed_over() {
+    for rule in rules().iter().filter(|rule| rule.needs.is_some_and(|ability| ability != Ability::Prove)) {
+        let bare = async |fixture: Fixture| {
+            let plugin = Faulty::new(fixture.objects.clone(), Arc::default(), Some(Fault::OneCall));
+            Subject::new(Arc::new(plugin), fixture.context()).sharing_a_stream()
+        };
+        assert!(holds(rule, bare), "{}", rule.words);
+    }
+}
