@@ -1,8 +1,8 @@
 //! An examination that any encoding passes which keeps the contract.
 //!
 //! ```
-//! use towpath_protocol::processor::conformance;
-//! use towpath_protocol::processors::Processors;
+//! use towpath_processors::processor::conformance;
+//! use towpath_processors::processors::Processors;
 //! for (_, encoding) in Processors::default().encodings() {
 //!     conformance::examine(encoding);
 //! }
