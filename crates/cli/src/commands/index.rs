@@ -41,13 +41,15 @@ impl IndexCommand {
         let directories = self.directories.iter().map(|directory| here.join(directory)).collect();
         let api = context.api().await?;
         let indexed = tokio::select! {
-            indexed = api.index(IndexRequest { directories }, events) => indexed?,
+            indexed = api.index(IndexRequest { directories }, events) => indexed,
             () = interrupts.next() => {
                 return Ok(context.output.interrupted("what was indexed is kept; the same command goes on"));
             }
         };
+        // Also before an error: what failed is named first.
         let _ = showing.await;
         context.output.finish();
+        let indexed = indexed?;
         show(context, indexed);
         Ok(if indexed.failed > 0 { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS })
     }
