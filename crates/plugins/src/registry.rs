@@ -7,21 +7,21 @@
 //! A plugin from outside is a [`Plugin`] in a `static`: its name, its settings, and how it is made of a node. What it needs of the
 //! program it finds in the [`TreeBuilder`].
 
+mod built_in;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use towpath_link::Identity;
 use towpath_protocol::PeerConfig;
 use towpath_store::Store;
 use towpath_transfer::TransferPlugin;
 
-use crate::direct::{self, DirectConfig};
+use crate::Cascade;
 use crate::local::Allow;
-use crate::takeover::Names;
-use crate::{Cascade, Direct, Local, Many, Takeover};
+use built_in::{ADAPTIVE, CASCADE, DEALER, DIRECT, LOCAL};
 use towpath_reuse::adaptive::{Adaptive, Search};
 
 /// Meaning of a hint's scheme in this build.
@@ -141,7 +141,7 @@ pub struct Registry(Vec<&'static Plugin>);
 impl Default for Registry {
     /// Those of this build.
     fn default() -> Self {
-        Self(PLUGINS.iter().collect())
+        Self(built_in::ALL.to_vec())
     }
 }
 
@@ -203,142 +203,13 @@ pub struct Tree {
     pub adaptive: Option<Arc<Adaptive>>,
 }
 
-/// All plugins of this build, by name.
-static PLUGINS: &[Plugin] = &[
-    Plugin {
-        name: "adaptive",
-        scheme: None,
-        about: "Searches this machine's disk while its plugin is slower, if the transfer may.",
-        fields: &[Field {
-            name: "of",
-            kind: FieldKind::Plugin,
-            about: "The plugin that fetches what is not found.",
-        }],
-        build: |node, builder| {
-            let network = builder.child(node, "of");
-            let Some(search) = builder.parts.search.clone() else { return network };
-            let adaptive = Adaptive::new(network, search);
-            builder.adaptive = Some(Arc::clone(&adaptive));
-            adaptive
-        },
-    },
-    Plugin {
-        name: "cascade",
-        scheme: None,
-        about: "Asks its plugins in their order. What one does not have is requested from the next.",
-        fields: &[Field {
-            name: "of",
-            kind: FieldKind::Plugins,
-            about: "The plugins to ask, cheapest first.",
-        }],
-        build: |node, builder| Arc::new(Cascade::new(builder.children(node, "of"))),
-    },
-    Plugin {
-        name: "dealer",
-        scheme: None,
-        about: "Draws from its plugins at once, and from the nodes that a ticket's hints name beside its issuer: each brings \
-                what it is best at.",
-        fields: &[Field {
-            name: "of",
-            kind: FieldKind::Plugins,
-            about: "The plugins to draw from, of which each has all that is asked for.",
-        }],
-        build: |node, builder| {
-            let (identity, peer) = (builder.parts.identity.clone(), builder.parts.peer.clone());
-            let dial = move |node| -> Arc<dyn TransferPlugin> {
-                let config = DirectConfig { peer: peer.clone(), ..DirectConfig::default() };
-                Arc::new(Direct::new(identity.clone(), config, None).to(node))
-            };
-            // What they have is asked for here, and they are told the end from here.
-            let others = builder.remote.len();
-            let children = builder.children(node, "of");
-            builder.remote.truncate(others);
-            builder.remote(Arc::new(Many::new(children, Some(Box::new(dial)))))
-        },
-    },
-    Plugin {
-        name: "direct",
-        scheme: Some(direct::SCHEME),
-        about: "Fetches objects from the service that issued the ticket, at the addresses in it.",
-        fields: &[
-            Field {
-                name: "connections",
-                kind: FieldKind::Number { least: 1, most: 16, default: 1 },
-                about: "Connections to the other service for each transfer, at first.",
-            },
-            Field {
-                name: "most_connections",
-                kind: FieldKind::Number { least: 1, most: 16, default: 16 },
-                about: "Connections at most. More are tried, and kept while they are faster.",
-            },
-            Field {
-                name: "connect_seconds",
-                kind: FieldKind::Seconds { least: 1, most: 600, default: 10 },
-                about: "How long an address may take to answer.",
-            },
-            Field {
-                name: "handshake_seconds",
-                kind: FieldKind::Seconds { least: 1, most: 600, default: 10 },
-                about: "How long the other service may take to prove who it is.",
-            },
-        ],
-        build: |node, builder| {
-            if let Some(way) = builder.parts.way.clone() {
-                return builder.remote(way);
-            }
-            let seconds = |name| Duration::from_secs(node.number(name));
-            let mut config = DirectConfig { peer: builder.parts.peer.clone(), ..DirectConfig::default() };
-            let count = |name| usize::try_from(node.number(name)).unwrap_or(1);
-            (config.connections, config.most_connections) = (count("connections"), count("most_connections"));
-            config.timeouts.connect = seconds("connect_seconds");
-            config.timeouts.handshake = seconds("handshake_seconds");
-            builder.remote(Arc::new(Direct::new(builder.parts.identity.clone(), config, None)))
-        },
-    },
-    Plugin {
-        name: "local",
-        scheme: None,
-        about: "Uses objects that are on this machine already, if that reveals nothing to a stranger.",
-        fields: &[],
-        build: |_, builder| {
-            let PluginParts { store, allow, .. } = builder.parts;
-            builder.local(Arc::new(Local::new(Arc::clone(store), Arc::clone(allow))))
-        },
-    },
-    Plugin {
-        name: "takeover",
-        scheme: None,
-        about: "Asks the better one of two plugins, and the first one while the better one fails.",
-        fields: &[
-            Field {
-                name: "first",
-                kind: FieldKind::Plugin,
-                about: "The plugin to ask while the better one fails.",
-            },
-            Field { name: "better", kind: FieldKind::Plugin, about: "The plugin to ask unless it fails." },
-        ],
-        build: |node, builder| {
-            let name = |field| node.children(field).first().map_or("", |child| child.plugin.name);
-            let names = Names { first: name("first"), better: name("better") };
-            let takeover = Takeover::new(builder.child(node, "first"), names);
-            takeover.offer(builder.child(node, "better"));
-            takeover
-        },
-    },
-];
-
-/// A plugin of this build.
-fn built_in(name: &str) -> &'static Plugin {
-    PLUGINS.iter().find(|plugin| plugin.name == name).unwrap_or(&PLUGINS[0])
-}
-
 /// Sources in order: first what this machine is known to have, then the ticket's service, and files on the disk beside it.
 pub fn default_tree() -> Node {
-    let node = |name, settings| Node::new(built_in(name), settings);
+    let node = Node::new;
     let all = |nodes| BTreeMap::from([("of", SettingValue::Plugins(nodes))]);
-    let dealer = node("dealer", all(vec![node("direct", BTreeMap::new())]));
-    let known = node("cascade", all(vec![node("local", BTreeMap::new()), dealer]));
-    node("adaptive", BTreeMap::from([("of", SettingValue::Plugin(known))]))
+    let dealer = node(&DEALER, all(vec![node(&DIRECT, BTreeMap::new())]));
+    let known = node(&CASCADE, all(vec![node(&LOCAL, BTreeMap::new()), dealer]));
+    node(&ADAPTIVE, BTreeMap::from([("of", SettingValue::Plugin(known))]))
 }
 
 /// Makes the plugins that `node` describes.
@@ -543,7 +414,7 @@ mod tests {
 
     #[test]
     fn names_are_in_order_and_those_of_the_plugins_themselves() {
-        assert!(PLUGINS.is_sorted_by_key(|plugin| plugin.name));
+        assert!(built_in::ALL.is_sorted_by_key(|plugin| plugin.name));
         for name in ["direct", "local", "cascade"] {
             let of = || BTreeMap::from([("of", SettingValue::Plugins(vec![leaf("local")]))]);
             let node = if name == "cascade" { plugin(name).node(of()).unwrap() } else { leaf(name) };

@@ -53,9 +53,18 @@ impl Grants {
     pub fn pass_on(&self, root: Oid, secret: Secret) {
         let given = GivenSecret { secret, ticket_allows: true, settings_allow: true };
         let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
-        let known = &mut roots.entry(root).or_default().secrets;
-        if !known.contains(&given) {
-            known.push(given);
+        roots.entry(root).or_default().secrets.push(given);
+    }
+
+    /// No longer for this once: whoever else said so, with this secret or another one, still passes it on.
+    pub fn keep_back(&self, root: &Oid, secret: Secret) {
+        let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(given) = roots.get_mut(root) {
+            let known = given.secrets.iter().position(|known| known.secret == secret);
+            known.map(|at| given.secrets.swap_remove(at));
+            if given.secrets.is_empty() {
+                roots.remove(root);
+            }
         }
     }
 
@@ -109,5 +118,27 @@ impl Issuer for Grants {
 
     fn sign(&self, message: &[u8]) -> [u8; 64] {
         self.identity.sign(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_config::Config;
+
+    use super::*;
+
+    #[test]
+    fn a_root_is_passed_on_as_long_as_anybody_does() {
+        let grants = Grants::new(Identity::generate().unwrap(), None, Live::new(Config::default()));
+        let (root, secret) = (Oid::of(b"root"), Secret([1; 16]));
+        assert!(grants.given(&root).is_empty());
+        grants.pass_on(root, secret);
+        grants.pass_on(root, secret);
+        grants.keep_back(&root, secret);
+        assert_eq!(grants.given(&root).len(), 1);
+        grants.keep_back(&root, Secret([2; 16]));
+        assert!(grants.passes_on(&root), "another secret takes nothing away");
+        grants.keep_back(&root, secret);
+        assert!(!grants.passes_on(&root) && grants.given(&root).is_empty());
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, GetRequest, PutReply, StayRequest};
-use towpath_content::Ticket;
 use towpath_content::hint::{Hint, MAX_HINTS, PeerAddress};
+use towpath_content::ticket::Secret;
+use towpath_content::{Oid, Ticket};
 
 use crate::get;
 use crate::getting::GetUnderWay;
@@ -32,7 +33,7 @@ pub async fn get_and_stay(
     service.door.connections.send_pace.set(stay.limit_rate);
     service.door.listen(oid.to_string().as_bytes(), stay.listen.as_slice()).await?;
     let mut fetches = service.door.watch_fetches();
-    service.grants.pass_on(oid, secret);
+    let _passing = PassingOn::begin(service, oid, secret);
     service.door.open();
     let reply =
         PutReply { ticket: with_hints(service, ticket).to_string(), oid: oid.to_string(), size: None };
@@ -53,6 +54,26 @@ pub async fn get_and_stay(
             Some(fetch) => drop(events.send(fetch).await),
             None => std::future::pending().await,
         }
+    }
+}
+
+/// What is here of a root is passed on, until this is dropped.
+struct PassingOn<'a> {
+    service: &'a Service,
+    root: Oid,
+    secret: Secret,
+}
+
+impl<'a> PassingOn<'a> {
+    fn begin(service: &'a Service, root: Oid, secret: Secret) -> Self {
+        service.grants.pass_on(root, secret);
+        Self { service, root, secret }
+    }
+}
+
+impl Drop for PassingOn<'_> {
+    fn drop(&mut self) {
+        self.service.grants.keep_back(&self.root, self.secret);
     }
 }
 

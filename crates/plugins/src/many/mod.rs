@@ -145,11 +145,10 @@ impl TransferPlugin for Many {
     }
 
     fn window(&self) -> u64 {
-        let mut table = lock(&self.shared.table);
+        let table = lock(&self.shared.table);
         if let Some(only) = table.only() {
             return only.window();
         }
-        table.look_at_windows(self.shared.now());
         table.window().unwrap_or(FIRST_WINDOW)
     }
 

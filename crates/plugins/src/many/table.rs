@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use towpath_content::{Hint, NodeId, Oid};
 use towpath_transfer::plugin::Sink;
+use towpath_transfer::want::ObjectKey;
 use towpath_transfer::{Delivery, Outcome, SourceId, Tag, TransferPlugin, Want, WantId};
 
 use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, SourceFacts, SourceHolding, WantedRange};
@@ -111,8 +112,8 @@ pub(super) struct SourceTable {
     tags: HashMap<Tag, Tag>,
     names: BTreeMap<SourceId, u32>,
     orders: Vec<SourceOrder>,
-    /// Bytes of each object that were not wanted yet, by object.
-    to_come: HashMap<u64, u64>,
+    /// Object that was wanted last, and its bytes that were not wanted yet.
+    rest: (ObjectKey, u64),
     /// Bytes that were wanted lately, and since when.
     recent: (u64, Duration),
     next_number: u32,
@@ -131,7 +132,7 @@ impl SourceTable {
             tags: HashMap::new(),
             names: BTreeMap::new(),
             orders: Vec::new(),
-            to_come: HashMap::new(),
+            rest: (0, 0),
             recent: (0, Duration::ZERO),
             next_number: 0,
             next_position: BEHIND_ROOT,
@@ -246,33 +247,42 @@ impl SourceTable {
         }
         let bytes = ranges.iter().map(|want| want.range.end - want.range.start).sum();
         self.wanted(now, ranges, bytes);
+        if self.sources.is_empty() && self.places.is_empty() {
+            // All were dropped, for what they brought or said.
+            call.tags.iter().for_each(|&tag| self.end(now, tag, Outcome::NotHere));
+        }
         call
     }
 
-    /// How much of its object a want leaves to be wanted.
+    /// Ends a want that nobody brings.
+    fn end(&mut self, now: Duration, tag: Tag, outcome: Outcome) {
+        let Some(want) = self.take(tag) else { return };
+        self.handle(now, DealerEvent::Withdrawn(vec![tag]));
+        want.call.one_ended();
+        self.orders.push(SourceOrder::End { sink: want.sink, tag: want.named, outcome });
+    }
+
+    /// How much of its object a want leaves to be wanted. The object that was wanted last stands for all: of small ones, what was
+    /// wanted lately tells more.
     fn note_rest(&mut self, want: &Want) {
         let Some(position) = want.positions.first() else { return };
         let size = match want.id {
             WantId::Piece { layout, .. } => layout.size(),
             WantId::Chunk { .. } | WantId::Block { .. } => want.group.size.unwrap_or(0),
         };
-        match size.saturating_sub(position.offset + want.id.len()) {
-            0 => drop(self.to_come.remove(&position.object)),
-            rest => {
-                let known = self.to_come.entry(position.object).or_insert(rest);
-                *known = rest.min(*known);
-            }
-        }
+        let rest = size.saturating_sub(position.offset + want.id.len());
+        let known = if self.rest.0 == position.object { self.rest.1 } else { rest };
+        self.rest = (position.object, rest.min(known));
     }
 
-    /// Tells the dealer of wants, and how much is likely to follow: what is left of the objects begun, or as much as lately.
+    /// Tells the dealer of wants, and how much is likely to follow: what is left of the last object, or as much as lately.
     fn wanted(&mut self, now: Duration, wants: Vec<WantedRange>, bytes: u64) {
         let (sum, since) = self.recent;
         self.recent = match now.saturating_sub(since) > RECENT {
             true => (bytes, now),
             false => (sum + bytes, since),
         };
-        let to_come = self.to_come.values().sum::<u64>().max(self.recent.0);
+        let to_come = self.rest.1.max(self.recent.0);
         self.handle(now, DealerEvent::Wanted { wants, to_come });
     }
 
@@ -313,7 +323,7 @@ impl SourceTable {
         delivery: &Delivery,
         len: u64,
     ) -> Option<Awaited> {
-        if self.names.len() < MOST_NAMES {
+        if self.names.len() < MOST_NAMES && self.names.get(&delivery.source) != Some(&number) {
             self.names.insert(delivery.source.clone(), number);
         }
         let part = DealtPart { tag: delivery.tag, part: 0..len };
@@ -338,12 +348,8 @@ impl SourceTable {
         let part = DealtPart { tag, part: 0..len };
         self.handle(now, DealerEvent::NotBrought { source: number, part, outcome });
         let is_over = self.wants.get(&tag).and_then(|want| self.end_of(&want.failed));
-        if let Some(outcome) = is_over
-            && let Some(want) = self.take(tag)
-        {
-            self.handle(now, DealerEvent::Withdrawn(vec![tag]));
-            want.call.one_ended();
-            self.orders.push(SourceOrder::End { sink: want.sink, tag: want.named, outcome });
+        if let Some(outcome) = is_over {
+            self.end(now, tag, outcome);
         }
     }
 
@@ -373,7 +379,7 @@ impl SourceTable {
     }
 
     /// Sources may like other amounts under way by now.
-    pub(super) fn look_at_windows(&mut self, now: Duration) {
+    fn look_at_windows(&mut self, now: Duration) {
         let mut changed = Vec::new();
         for (number, source) in &mut self.sources {
             let window = source.plugin.window();
@@ -456,4 +462,52 @@ fn place_in(root: &Oid, want: &Want) -> Option<u64> {
 /// Facts of a source. Pieces are not cut into parts for it: a part comes without a proof.
 fn facts(source: &dyn TransferPlugin, window: u64) -> SourceFacts {
     SourceFacts { window, round_trip: source.path().round_trip, priority: 0, price: 0, proves: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_content::pieces::Layout;
+    use towpath_transfer::plugin::Backlog;
+    use towpath_transfer::{BoxFuture, ObjectOffset};
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Sink for Nobody {
+        fn deliver(&self, _delivery: Delivery) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+
+        fn outcome(&self, _tag: Tag, _outcome: Outcome) {}
+
+        fn backpressure(&self) -> Backlog {
+            Backlog::default()
+        }
+    }
+
+    fn want(object: ObjectKey, size: u64, index: u64) -> Want {
+        let layout = Layout::of(size).unwrap();
+        let id = WantId::Piece { oid: Oid::of(&object.to_le_bytes()), layout, index };
+        let positions = vec![ObjectOffset { object, offset: layout.range(index).start }];
+        Want { tag: index, id, positions, group: Arc::default(), origin: None, base: None, part: None }
+    }
+
+    #[test]
+    fn without_any_source_a_want_ends_at_once() {
+        let mut table = SourceTable::new(0);
+        table.want(Duration::ZERO, &Oid::of(b""), vec![want(1, 1 << 20, 3)], Arc::new(Nobody));
+        let orders = table.take_orders();
+        assert!(matches!(&orders[..], [SourceOrder::End { tag: 3, outcome: Outcome::NotHere, .. }]));
+        assert!(table.wants.is_empty() && table.tags.is_empty());
+    }
+
+    #[test]
+    fn the_last_object_tells_how_much_is_to_come() {
+        let mut table = SourceTable::new(0);
+        for (object, index, rest) in [(1, 0, 768), (1, 2, 256), (1, 1, 256), (2, 0, 768), (2, 3, 0)] {
+            table.note_rest(&want(object, 1 << 20, index));
+            assert_eq!(table.rest, (object, rest << 10), "piece {index} of {object}");
+        }
+    }
 }

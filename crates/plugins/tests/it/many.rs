@@ -219,3 +219,10 @@ async fn a_node_that_a_hint_names_is_asked_beside_the_issuer() {
         assert!(brought > 0, "{by_source:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_all_lie_it_is_said_and_not_waited_for() {
+    let data = data(4 * MIB);
+    let (result, _) = fetched(&data, &[("one", 1 << 30, Manner::Lies), ("two", 1 << 30, Manner::Lies)]).await;
+    assert!(matches!(result, Err(FetchError::Bad { .. } | FetchError::Ended(_))), "{result:?}");
+}
