@@ -128,7 +128,7 @@ pub fn hash_and_keep(file: &File, path: &Path, limit: u64) -> Result<(Hashed, Ve
         return hash_since(before, file, path).map(|hashed| (hashed, Vec::new()));
     }
     let mut content = Vec::new();
-    read_range(file, 0..size, &mut content).map_err(|error| before.explain(error, file, path))?;
+    append_range(file, 0..size, &mut content).map_err(|error| before.explain(error, file, path))?;
     before.check(file, path)?;
     let oid = Oid::of(&content);
     Ok((Hashed { oid, stamp: before.stamp, settled: before.settled, values: None }, content))
@@ -238,13 +238,6 @@ pub(crate) fn append_range(file: &File, range: Range<u64>, buf: &mut Vec<u8>) ->
     // There may have been room for more than was asked for.
     buf.truncate(end);
     Ok(())
-}
-
-/// Replaces the contents of `buf` with a range of the file.
-pub(crate) fn read_range(file: &File, range: Range<u64>, buf: &mut Vec<u8>) -> io::Result<()> {
-    // The buffer's old bytes are overwritten, so it is not cleared first.
-    buf.resize((range.end - range.start) as usize, 0);
-    file.read_exact_at(buf, range.start)
 }
 
 /// Asks the kernel to fetch what is hashed next while this is hashed.

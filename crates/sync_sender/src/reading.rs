@@ -33,8 +33,8 @@ pub struct Ask {
 
 /// A file that was read.
 pub struct Read {
-    /// Its content's name, and what the index may be told.
-    pub record: FileRecord,
+    /// Its content's name, and what was seen when it was read.
+    pub hashed: Hashed,
     /// What goes of it.
     pub body: ReadBody,
 }
@@ -50,14 +50,14 @@ pub enum ReadBody {
 }
 
 impl Read {
-    fn new(path: &Path, hashed: Hashed, body: ReadBody) -> Self {
-        let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
-        Self { record: FileRecord::new(dir, name, hashed), body }
-    }
-
-    /// What the index is told. Little files are read as fast as they are looked up there.
-    pub fn to_index(&self) -> Option<FileRecord> {
-        (!matches!(self.body, ReadBody::Whole(_))).then(|| self.record.clone())
+    /// What the index is told of what was asked for. Little files are read as fast as they are looked up there.
+    pub fn to_index(&self, ask: &Ask) -> Option<FileRecord> {
+        if matches!(self.body, ReadBody::Whole(_)) {
+            return None;
+        }
+        let path = ask.located.whole_path();
+        let (dir, name) = (path.parent().unwrap_or(&path), path.file_name().unwrap_or_default());
+        Some(FileRecord::new(dir, name, self.hashed.clone()))
     }
 }
 
@@ -101,7 +101,7 @@ pub fn read(ask: &Ask) -> Result<Read, UnreadFile> {
 fn read_open(file: &File, path: &Path, inline: u64) -> Result<Read, UnreadFile> {
     let (hashed, content) = hash_and_keep(file, path, inline)?;
     let is_whole = hashed.stamp.size <= inline;
-    Ok(Read::new(path, hashed, if is_whole { ReadBody::Whole(content) } else { ReadBody::Named }))
+    Ok(Read { hashed, body: if is_whole { ReadBody::Whole(content) } else { ReadBody::Named } })
 }
 
 /// Reads a file of which the receiver has an older version, for its name and what is replied. If that was named, it is looked for
@@ -118,7 +118,7 @@ pub fn read_changed(
     let (hashed, content) = hash_and_keep(&file, &path, kept)?;
     let mut exchange = Exchange::new(request, &hashed.oid, hashed.stamp.size);
     let reply = exchange.reply(&file, Some(content), store, level);
-    Ok(Read::new(&path, hashed, ReadBody::Changed(reply, Box::new(exchange))))
+    Ok(Read { hashed, body: ReadBody::Changed(reply, Box::new(exchange)) })
 }
 
 /// A file as it is after hashing: it may have changed since the scan saw it.
@@ -155,14 +155,14 @@ mod tests {
     fn a_little_file_is_read_whole_as_it_was_at_one_moment() {
         let (_dir, path) = file_of(b"little");
         let file = File::open(&path).unwrap();
-        let Read { record, body: ReadBody::Whole(content) } = read_open(&file, &path, 6).unwrap() else {
+        let Read { hashed, body: ReadBody::Whole(content) } = read_open(&file, &path, 6).unwrap() else {
             panic!("it goes whole")
         };
-        assert_eq!((content.as_slice(), record.stamp), (&b"little"[..], Stamp::of(&file).unwrap()));
-        assert_eq!(record.oid, Oid::of(b"little"));
+        assert_eq!((content.as_slice(), hashed.stamp), (&b"little"[..], Stamp::of(&file).unwrap()));
+        assert_eq!(hashed.oid, Oid::of(b"little"));
         let read = read_open(&file, &path, 5).unwrap();
         assert!(matches!(read.body, ReadBody::Named), "it has grown beyond the limit");
-        assert_eq!(read.record.oid, Oid::of(b"little"));
+        assert_eq!(read.hashed.oid, Oid::of(b"little"));
     }
 
     /// It must not go out as something that it never was.
@@ -186,8 +186,8 @@ mod tests {
         while read < 2000 || (refused == 0 && read < 1_000_000) {
             read += 1;
             match read_open(&File::open(&path).unwrap(), &path, 64 << 10) {
-                Ok(Read { record, body: ReadBody::Whole(content) }) => {
-                    assert_eq!(record.stamp.size, content.len() as u64);
+                Ok(Read { hashed, body: ReadBody::Whole(content) }) => {
+                    assert_eq!(hashed.stamp.size, content.len() as u64);
                     // File times are coarse: what was changed within their grain can't be told.
                     assert!(content.iter().all(|byte| byte.is_ascii_lowercase()));
                 }

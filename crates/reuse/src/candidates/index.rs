@@ -111,6 +111,9 @@ impl FileIndex {
     /// The file that this one is probably another version of, the one nearest in size if there are several. A large one
     /// that has the size and time of quite another file was rather moved, and is found by searching.
     pub fn other_version(&self, file: &Sought<'_>) -> Option<FileCandidate> {
+        if self.files.is_empty() {
+            return None;
+        }
         let moved = if file.size > SAME_MOST { self.of_size_and_time(file) } else { &[] };
         let by = |(by, key)| Some((self.nearest(key, file.size, by)?, by));
         let (found, resemblance) = keys(file.path, file.size).find_map(by)?;

@@ -261,7 +261,8 @@ impl Answering {
             || alone.into_iter().map(read_one).collect(),
         );
         read.extend(alone);
-        let records: Vec<_> = read.iter().filter_map(|(read, _)| read.as_ref().ok()?.to_index()).collect();
+        let to_index = |(read, ask): &ReadAsk| read.as_ref().ok()?.to_index(ask);
+        let records: Vec<_> = read.iter().filter_map(to_index).collect();
         if !records.is_empty() {
             self.store.remember(&records)?;
         }

@@ -30,18 +30,18 @@ impl Answering {
         mut ask: Ask,
         replies: &Replies,
     ) -> Option<(EntryContent, Option<InParts>)> {
-        let Read { record, body } = match read {
+        let Read { hashed, body } = match read {
             Ok(read) => read,
             Err(error) => {
                 self.refuse(ask.tag, &ask.located, &error, replies);
                 return None;
             }
         };
-        ask.located.stamp = now(&ask.located.stamp, &record.stamp);
+        ask.located.stamp = now(&ask.located.stamp, &hashed.stamp);
         let (oid, body, exchange) = match body {
-            ReadBody::Named => (self.offer_entry(ask.entry, record.oid), EntryBody::Named, None),
+            ReadBody::Named => (self.offer_entry(ask.entry, hashed.oid), EntryBody::Named, None),
             // Nothing of it will be fetched.
-            ReadBody::Whole(content) => (record.oid, EntryBody::Whole(content.into()), None),
+            ReadBody::Whole(content) => (hashed.oid, EntryBody::Whole(content.into()), None),
             ReadBody::Changed(Reply::UnknownBase, _) => {
                 lock(&self.state).misses += 1;
                 let body = EntryBody::Delta(Reply::UnknownBase);
@@ -49,7 +49,7 @@ impl Answering {
             }
             ReadBody::Changed(reply, exchange) => {
                 let exchange = (reply == Reply::InParts).then_some(exchange);
-                (self.offer_entry(ask.entry, record.oid), EntryBody::Delta(reply), exchange)
+                (self.offer_entry(ask.entry, hashed.oid), EntryBody::Delta(reply), exchange)
             }
         };
         // What is the same the receiver knows by the name of its base.

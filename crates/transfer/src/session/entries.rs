@@ -4,7 +4,7 @@
 //! An entry is *queued*, in the order in which they were submitted, *delayed* until a moment, or *asked for*. Each time that it
 //! is asked for it has another tag, so that what comes late of a call that ended is not taken for anything else.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,13 +39,13 @@ const FORGOTTEN: Duration = Duration::from_millis(500);
 /// Tags of wants for objects are below.
 const FIRST_TAG: Tag = 1 << 63;
 
-/// Entries that are not over.
+/// Entries that are not over. Neighbours by number are needed one after the other, and so lie beside each other.
 pub(super) struct EntryLedger {
-    entries: HashMap<EntryKey, EntryInFlight>,
+    entries: BTreeMap<EntryKey, EntryInFlight>,
     queue: BTreeSet<EntryKey>,
     delayed: BTreeSet<(Instant, EntryKey)>,
     /// Wants of the calls that are under way.
-    asked: HashMap<Tag, AskedWant>,
+    asked: BTreeMap<Tag, AskedWant>,
     calls: usize,
     /// Since when there is no way to ask, if there is none.
     unreachable: Option<Instant>,
@@ -83,10 +83,10 @@ impl EntryLedger {
     /// Nothing is asked for yet. Without a way to ask, entries end after `wait_limit`.
     pub(super) fn new(wait_limit: Duration) -> Self {
         Self {
-            entries: HashMap::new(),
+            entries: BTreeMap::new(),
             queue: BTreeSet::new(),
             delayed: BTreeSet::new(),
-            asked: HashMap::new(),
+            asked: BTreeMap::new(),
             calls: 0,
             unreachable: None,
             wait_limit,
@@ -307,8 +307,14 @@ impl EntryInFlight {
         room: Option<Arc<OwnedSemaphorePermit>>,
         jobs: &Jobs,
     ) {
-        self.waiting.push_back(WaitingEvent { event, room });
-        self.go_on(key, jobs);
+        let event = WaitingEvent { event, room };
+        match self.waiting.is_empty() {
+            true => {
+                let waits = self.hand(key, event, jobs);
+                self.waiting.extend(waits);
+            }
+            false => self.waiting.push_back(event),
+        }
     }
 
     /// Nothing more comes for its want.
@@ -319,11 +325,18 @@ impl EntryInFlight {
 
     /// Hands the next event to a worker, unless one has the target.
     fn go_on(&mut self, key: EntryKey, jobs: &Jobs) {
-        if let Some(WaitingEvent { event, room }) = self.waiting.pop_front_if(|_| self.target.is_some())
-            && let Some(target) = self.target.take()
-        {
-            jobs.send(Job::Entry(Box::new(EntryJob { key, target, event, room, way: self.way.clone() })));
+        if let Some(event) = self.waiting.pop_front() {
+            let waits = self.hand(key, event, jobs);
+            waits.into_iter().for_each(|event| self.waiting.push_front(event));
         }
+    }
+
+    /// Hands an event to a worker; returns it if one has the target.
+    fn hand(&mut self, key: EntryKey, event: WaitingEvent, jobs: &Jobs) -> Option<WaitingEvent> {
+        let Some(target) = self.target.take() else { return Some(event) };
+        let WaitingEvent { event, room } = event;
+        jobs.send(Job::Entry(EntryJob { key, target, event, room, way: self.way.clone() }));
+        None
     }
 
     /// What came or comes for its want counts no more. The sender gets no signatures that it waits for.

@@ -30,7 +30,7 @@ pub(super) enum Job {
     /// Everything is there: compare with the OID and close.
     Complete { object: Arc<ObjectInFlight> },
     /// Hand an event to an entry's target.
-    Entry(Box<EntryJob>),
+    Entry(EntryJob),
 }
 
 /// Memory of a thread for one piece. It begins at a multiple of [`ALIGN`].

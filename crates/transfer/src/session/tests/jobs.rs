@@ -54,7 +54,7 @@ impl EntryTarget for Unused {
 }
 
 fn entry(event: EntryEvent) -> Job {
-    Job::Entry(Box::new(EntryJob { key: 1, target: Box::new(Unused), event, room: None, way: None }))
+    Job::Entry(EntryJob { key: 1, target: Box::new(Unused), event, room: None, way: None })
 }
 
 fn content(body: EntryBody) -> Job {
