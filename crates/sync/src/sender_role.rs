@@ -77,7 +77,7 @@ pub mod tests {
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
-    use towpath_protocol::{ControlSender, Peer, PeerConfig};
+    use towpath_protocol::{ControlSender, Peer, PeerConfig, Service as PeerService};
 
     use super::super::endpoint::peer_service;
     use super::super::entry_sink::{Came, TestSink};
@@ -97,9 +97,24 @@ pub mod tests {
         /// The other end of its connection.
         pub far: Arc<Peer>,
         pub inbox: ControlReceiver,
+        /// The way of messages to it.
+        pub to_near: ControlSender,
+        host: Arc<Host>,
+        service: Arc<PeerService>,
         _offer: Arc<dyn Offer>,
         _near: Arc<Peer>,
-        _to_near: ControlSender,
+    }
+
+    impl Sending {
+        /// Both ends of one more connection: the sender's, and the other one.
+        pub async fn connect(&self) -> [Arc<Peer>; 2] {
+            let [near, far] = connected([self.host.identity.node_id(); 2]).await;
+            let config = PeerConfig::default();
+            [
+                Peer::start(near, config.clone(), Some(Arc::clone(&self.service))),
+                Peer::start(far, config, None),
+            ]
+        }
     }
 
     /// A sender with its home in `folder` that sends what is in `from`.
@@ -110,7 +125,7 @@ pub mod tests {
         let [near, far] = connected([host.identity.node_id(); 2]).await;
         let near = Peer::start(near, config.clone(), Some(Arc::clone(&service)));
         let far = Peer::start(far, config, None);
-        let ((control, _inbox), (_to_near, inbox)) = (near.control().unwrap(), far.control().unwrap());
+        let ((control, _inbox), (to_near, inbox)) = (near.control().unwrap(), far.control().unwrap());
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from], true, &options).unwrap();
         let store = (Arc::clone(&host.store), Scope::Index);
@@ -118,7 +133,7 @@ pub mod tests {
         let offer: Arc<dyn Offer> = Arc::clone(&sender) as _;
         service.set_offer(Arc::downgrade(&offer));
         joined(spawn(Arc::clone(&sender), move |sender| sender.send_tree(sources))).await.unwrap();
-        Sending { sender, far, inbox, _offer: offer, _near: near, _to_near }
+        Sending { sender, far, inbox, to_near, host, service, _offer: offer, _near: near }
     }
 
     /// Whether these entries can be had, one after the other.

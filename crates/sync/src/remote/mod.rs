@@ -3,6 +3,9 @@
 
 mod answered;
 mod in_parts;
+#[cfg(test)]
+mod interrupted;
+mod told;
 
 use std::sync::{Arc, Mutex, Weak};
 use towpath_transfer::SourceId;
