@@ -9,8 +9,7 @@ use towpath_protocol::offer::Offer;
 
 use super::answering::Scope;
 use super::endpoint::{Endpoint, joined, remote_error};
-use super::message::Message;
-use super::message::hung_up;
+use super::message::{Message, PROBE, hung_up, violation};
 use super::sender::Sender;
 use super::sent::SentTo;
 use super::source::Sources;
@@ -40,11 +39,19 @@ pub async fn send(
     endpoint.service.set_offer(Arc::downgrade(&offer));
     let sending_tree = spawn(Arc::clone(&sender), move |sender| sender.send_tree(sources));
     let receiving = async {
+        let mut is_probed = false;
         loop {
             match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
                 Message::Finished(finished) => return Ok(finished.into_summary()),
                 Message::Event(report) => endpoint.events.pass(report, &endpoint.other).await?,
                 Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
+                Message::Probe(_) if std::mem::replace(&mut is_probed, true) => {
+                    return Err(violation("a second probe"));
+                }
+                Message::Probe(_) => {
+                    let probed = Message::Probed(probe().into());
+                    endpoint.control.send(probed.into_bytes()).await.map_err(|_| hung_up())?;
+                }
                 message => sender.recv(message)?,
             }
         }
@@ -63,6 +70,16 @@ pub async fn send(
     };
     sender.end();
     result
+}
+
+/// Bytes that no compression makes fewer.
+fn probe() -> Vec<u8> {
+    let mut state = 1u64;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..PROBE).map(next).collect()
 }
 
 fn spawn(
