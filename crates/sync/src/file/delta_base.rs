@@ -44,7 +44,7 @@ impl Front {
     /// so they need not be whole parts.
     pub fn at(here: u64, old: u64, size: u64) -> Option<Self> {
         let instead = u128::from(here) * u128::from(old) / u128::from(size.max(1));
-        (1..=size).contains(&here).then(|| Self { end: here, instead: instead as u64 })
+        (1..=size).contains(&here).then_some(Self { end: here, instead: instead as u64 })
     }
 
     /// Bytes of both together, with an older version of so many.

@@ -265,9 +265,10 @@ async fn copy(scene: &Scene, ways: &[Way]) -> Copied {
     asking.await.unwrap().unwrap();
     // Whoever has the file could settle it.
     let waited = tokio::time::timeout(LIMIT, async {
+        let mut looks = tokio::time::interval(Duration::from_millis(2));
         while Arc::strong_count(&file) > 1 {
             file.receiving().name_if_stuck();
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            looks.tick().await;
         }
         file.receiving().name_if_stuck();
     });
