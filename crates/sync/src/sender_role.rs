@@ -91,6 +91,7 @@ fn spawn(
 
 #[cfg(test)]
 pub mod tests {
+    use std::fs::File;
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
@@ -104,6 +105,7 @@ pub mod tests {
     use crate::host::Host;
     use towpath_api::copy::CopyOptions;
     use towpath_link::doubles::connected;
+    use towpath_store::{FileRecord, hash_open_file};
     use towpath_transfer::offer::{EntryQuery, EntryWant};
 
     const LIMIT: Duration = Duration::from_secs(20);
@@ -123,6 +125,13 @@ pub mod tests {
     }
 
     impl Sending {
+        /// Its index has this file.
+        pub fn remember(&self, file: &Path) {
+            let hashed = hash_open_file(&File::open(file).unwrap(), file).unwrap();
+            let record = FileRecord::new(file.parent().unwrap(), file.file_name().unwrap(), hashed);
+            self.host.store.remember(&[record]).unwrap();
+        }
+
         /// Both ends of one more connection: the sender's, and the other one.
         pub async fn connect(&self) -> [Arc<Peer>; 2] {
             let [near, far] = connected([self.host.identity.node_id(); 2]).await;

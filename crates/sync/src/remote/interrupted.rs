@@ -200,6 +200,8 @@ struct Scene {
     new: Vec<u8>,
     inspected: Processors,
     network: Network,
+    /// The sender has the older version, too.
+    both_have_it: bool,
     on_loss: OnLoss,
 }
 
@@ -209,7 +211,8 @@ impl Scene {
         let old = noise(1, SIZE);
         let mut new = old.clone();
         (0..SIZE - 4096).step_by(200_000).for_each(|at| new[at + 9..at + 200].fill(7));
-        Self { old, new, inspected: Processors::default(), network, on_loss: |_| {} }
+        let inspected = Processors::default();
+        Self { old, new, inspected, network, both_have_it: false, on_loss: |_| {} }
     }
 
     /// Copies the new version over the old one, over these ways.
@@ -219,7 +222,7 @@ impl Scene {
 }
 
 async fn copy(scene: &Scene, ways: &[Way]) -> Copied {
-    let Scene { old, new, inspected, network, on_loss } = scene;
+    let Scene { old, new, inspected, network, both_have_it, on_loss } = scene;
     let (network, on_loss) = (*network, *on_loss);
     let home = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| home.path().join(name));
@@ -228,6 +231,10 @@ async fn copy(scene: &Scene, ways: &[Way]) -> Copied {
         fs::write(folder.join("file"), content).unwrap();
     }
     let sending = sender_of(&home.path().join("sender"), from).await;
+    if *both_have_it {
+        fs::write(home.path().join("older"), old).unwrap();
+        sending.remember(&home.path().join("older"));
+    }
     let (mut peers, mut near) = (Vec::new(), Vec::new());
     for way in ways {
         let [its, ours] = sending.connect().await;
@@ -294,13 +301,14 @@ fn assert_made(copied: &Copied, scene: &Scene, what: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_delta_goes_on_wherever_its_connection_is_lost() {
-    for (network, least) in [(SLOW, 7), (FASTER, 5)] {
-        let scene = Scene::new(network);
+    // Deltas in steps, deltas of three parts, and patches of nine.
+    for (network, both_have_it, least) in [(SLOW, false, 7), (FASTER, false, 5), (SLOW, true, 10)] {
+        let scene = Scene { both_have_it, ..Scene::new(network) };
         let whole = scene.copy(&[Way::Honest]).await;
         assert_made(&whole, &scene, "no loss");
         assert!(whole.messages >= least, "{network:?}: {}", whole.messages);
         for at in 0..whole.messages {
-            let what = format!("{network:?}, lost at message {at} of {}", whole.messages);
+            let what = format!("{network:?}, {both_have_it}, lost at message {at} of {}", whole.messages);
             let copied = scene.copy(&[Way::LostAt(at), Way::Honest]).await;
             assert_made(&copied, &scene, &what);
             // What is asked anew is no more than the delta was: of the file that is a fiftieth.
