@@ -73,7 +73,7 @@ impl FirstFiles {
         match first(files, most) {
             _ if !network.may_be_either() => FirstStep::All,
             // On a far network it would be in vain to wait for files.
-            FirstStep::Files(_) if network.is_unknown() => FirstStep::All,
+            FirstStep::Files(_) if network.is_unknown() || network.is_far() => FirstStep::All,
             step => step,
         }
     }
@@ -143,6 +143,8 @@ fn late_rate(bytes: u64, elapsed: Duration) -> f64 {
 mod tests {
     use super::*;
 
+    use towpath_reuse::policy::table::FAR;
+
     const MOST: u64 = 64 << 10;
     const BIG: u64 = 4 * LARGE;
     const NEAR: Network = Network { rate: 0.0, round_trip: Duration::from_millis(1) };
@@ -178,6 +180,7 @@ mod tests {
         for (network, are_chosen) in [
             (NEAR, true),
             (Network { rate: 1e6, ..NEAR }, false),
+            (Network { round_trip: FAR, ..NEAR }, false),
             (Network { round_trip: Duration::from_millis(20), ..NEAR }, false),
             (Network::default(), false),
         ] {
@@ -186,7 +189,8 @@ mod tests {
             assert_eq!(first.choose(&NEAR, &files, MOST), FirstStep::All, "once");
             let large = [FirstFile { size: BIG, has_older: true }];
             let is_probed = FirstFiles::new(true).choose(&network, &large, MOST) == FirstStep::Probe;
-            assert_eq!(is_probed, are_chosen || network.is_unknown(), "{network:?}");
+            let is_hardly_far = network.rate <= 0.0 && network.round_trip < 2 * FAR;
+            assert_eq!(is_probed, is_hardly_far, "{network:?}");
             assert_eq!(FirstFiles::new(false).choose(&network, &files, MOST), FirstStep::All);
         }
     }
