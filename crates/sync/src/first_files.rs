@@ -1,5 +1,6 @@
-//! The first files that a copy asks a near sender for: a few, as they are, as nothing but their time tells whether the network
-//! is slow. Of the others an older version is worth something only if it is.
+//! The first bytes that a copy asks a near sender for, as nothing but their time tells whether the network is slow. Of the other
+//! files an older version is worth something only if it is. They are a few small files, as these have to come; where there are
+//! none, but a large file with an older version, they are a probe, which means nothing.
 
 use std::sync::Mutex;
 use std::thread::sleep;
@@ -7,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use towpath_content::lock::lock;
 use towpath_reuse::policy::network::Network;
-use towpath_reuse::policy::table::{FIRST_FILES, NEAR_WARM_UP};
+use towpath_reuse::policy::table::{FIRST_FILES, LARGE, NEAR_WARM_UP, PROBE_LATE};
 use towpath_transfer::progress::Progress;
 
 /// Pause between two looks at what came.
 const LOOK: Duration = Duration::from_millis(1);
+/// Files in a batch for which a probe is asked, at most.
+const MOST_PROBED: usize = 64;
 
 /// See the head of this module.
 #[derive(Debug)]
@@ -27,6 +30,17 @@ enum Lateness {
     Done,
     /// They are late: no more bytes a second than this.
     Late(f64),
+}
+
+/// What is to be asked for first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FirstStep {
+    /// All files.
+    All,
+    /// Those in these places, in order, by [`FirstFiles::ask`].
+    Files(Vec<usize>),
+    /// A probe: [`FirstFiles::probe`].
+    Probe,
 }
 
 /// A file that may be among the first.
@@ -49,14 +63,28 @@ impl FirstFiles {
         if let Lateness::Late(rate) = *lock(&self.state) { rate } else { 0.0 }
     }
 
-    /// Places of those among `files` that are to be asked for first, in order; of the first batch for once, if it is worth it.
-    pub fn choose(&self, network: &Network, files: &[FirstFile], most: u64) -> Vec<usize> {
+    /// What is to be asked for before all of `files`; of the first batch for once, if it is worth it.
+    pub fn choose(&self, network: &Network, files: &[FirstFile], most: u64) -> FirstStep {
         let mut state = lock(&self.state);
         if !matches!(*state, Lateness::NotAsked) {
-            return Vec::new();
+            return FirstStep::All;
         }
         *state = Lateness::Done;
-        if shows_nothing(network) { first(files, most) } else { Vec::new() }
+        match first(files, most) {
+            _ if !network.may_be_either() => FirstStep::All,
+            // On a far network it would be in vain to wait for files.
+            FirstStep::Files(_) if network.is_unknown() || network.is_far() => FirstStep::All,
+            step => step,
+        }
+    }
+
+    /// Has a probe of so many bytes fetched, which tells false if it is not here after some time. Blocks.
+    pub fn probe(&self, bytes: usize, fetch: impl FnOnce(Duration) -> bool) {
+        let since = Instant::now();
+        if !fetch(PROBE_LATE) {
+            let late = since.elapsed().max(PROBE_LATE);
+            *lock(&self.state) = Lateness::Late(Network::probed(late, bytes));
+        }
     }
 
     /// Asks for so many bytes by `ask`, and waits for them, not for long. Blocks.
@@ -82,14 +110,9 @@ impl FirstFiles {
     }
 }
 
-/// True if the round trip is known and does not tell, and no rate is.
-fn shows_nothing(network: &Network) -> bool {
-    network.rate <= 0.0 && !network.is_unknown() && !network.is_far()
-}
-
-/// Small files of together about [`FIRST_FILES`] bytes, those without an older version before others; none if the others
-/// have not several times as many. Pure.
-fn first(files: &[FirstFile], most: u64) -> Vec<usize> {
+/// Small files of together about [`FIRST_FILES`] bytes, those without an older version before others; not if the others
+/// have not several times as many. Else a probe, if a large file is among them whose older version could save more. Pure.
+fn first(files: &[FirstFile], most: u64) -> FirstStep {
     let mut small: Vec<_> = (0..files.len()).filter(|&at| (1..=most).contains(&files[at].size)).collect();
     small.sort_by_key(|&at| files[at].has_older);
     let (mut chosen, mut sum) = (Vec::new(), 0);
@@ -102,7 +125,13 @@ fn first(files: &[FirstFile], most: u64) -> Vec<usize> {
     }
     let all = files.iter().fold(0u64, |all, file| all.saturating_add(file.size));
     chosen.sort_unstable();
-    if sum < FIRST_FILES || all < 4 * sum { Vec::new() } else { chosen }
+    if sum >= FIRST_FILES && all >= 4 * sum {
+        return FirstStep::Files(chosen);
+    }
+    let is_worth_it = |file: &FirstFile| file.has_older && file.size >= LARGE;
+    // More files than this come while the descriptor does, and a probe would wait behind that.
+    let is_alone = files.len() <= MOST_PROBED;
+    if is_alone && files.iter().any(is_worth_it) { FirstStep::Probe } else { FirstStep::All }
 }
 
 /// Rate of a network on which so many bytes are not all here yet. Pure.
@@ -114,7 +143,10 @@ fn late_rate(bytes: u64, elapsed: Duration) -> f64 {
 mod tests {
     use super::*;
 
+    use towpath_reuse::policy::table::FAR;
+
     const MOST: u64 = 64 << 10;
+    const BIG: u64 = 4 * LARGE;
     const NEAR: Network = Network { rate: 0.0, round_trip: Duration::from_millis(1) };
 
     fn files(count: usize, size: u64, has_older: impl Fn(usize) -> bool) -> Vec<FirstFile> {
@@ -127,12 +159,16 @@ mod tests {
         let mixed =
             [files(4, part, |_| true), files(2, part, |_| false), files(1, 10 * FIRST_FILES, |_| true)];
         for (what, files, expected) in [
-            ("new ones first", mixed.concat(), vec![0, 1, 4, 5]),
-            ("too few others", files(8, part, |_| true), vec![]),
-            ("enough others", files(16, part, |_| true), vec![0, 1, 2, 3]),
-            ("none is small", files(16, MOST + 1, |_| true), vec![]),
-            ("little in all", files(3, 100, |_| false), vec![]),
-            ("nothing", Vec::new(), vec![]),
+            ("new ones first", mixed.concat(), FirstStep::Files(vec![0, 1, 4, 5])),
+            ("too few others", files(8, part, |_| true), FirstStep::All),
+            ("enough others", files(16, part, |_| true), FirstStep::Files(vec![0, 1, 2, 3])),
+            ("none is small", files(16, MOST + 1, |_| true), FirstStep::All),
+            ("little in all", files(3, 100, |_| false), FirstStep::All),
+            ("nothing", Vec::new(), FirstStep::All),
+            ("a large one", files(1, BIG, |_| true), FirstStep::Probe),
+            ("a large one that is new", files(1, BIG, |_| false), FirstStep::All),
+            ("a small one", files(1, LARGE - 1, |_| true), FirstStep::All),
+            ("many large ones", files(MOST_PROBED + 1, BIG, |_| true), FirstStep::All),
         ] {
             assert_eq!(first(&files, MOST), expected, "{what}");
         }
@@ -144,13 +180,27 @@ mod tests {
         for (network, are_chosen) in [
             (NEAR, true),
             (Network { rate: 1e6, ..NEAR }, false),
+            (Network { round_trip: FAR, ..NEAR }, false),
             (Network { round_trip: Duration::from_millis(20), ..NEAR }, false),
             (Network::default(), false),
         ] {
             let first = FirstFiles::new(true);
-            assert_eq!(!first.choose(&network, &files, MOST).is_empty(), are_chosen, "{network:?}");
-            assert!(first.choose(&NEAR, &files, MOST).is_empty(), "once");
-            assert!(FirstFiles::new(false).choose(&network, &files, MOST).is_empty());
+            assert_eq!(first.choose(&network, &files, MOST) != FirstStep::All, are_chosen, "{network:?}");
+            assert_eq!(first.choose(&NEAR, &files, MOST), FirstStep::All, "once");
+            let large = [FirstFile { size: BIG, has_older: true }];
+            let is_probed = FirstFiles::new(true).choose(&network, &large, MOST) == FirstStep::Probe;
+            let is_hardly_far = network.rate <= 0.0 && network.round_trip < 2 * FAR;
+            assert_eq!(is_probed, is_hardly_far, "{network:?}");
+            assert_eq!(FirstFiles::new(false).choose(&network, &files, MOST), FirstStep::All);
+        }
+    }
+
+    #[test]
+    fn a_network_on_which_a_probe_is_late_is_slow() {
+        for is_here in [true, false] {
+            let first = FirstFiles::new(true);
+            first.probe(1000, |_| is_here);
+            assert_eq!(NEAR.or_limit(first.rate()).is_slow(), !is_here);
         }
     }
 

@@ -9,8 +9,7 @@ use towpath_protocol::offer::Offer;
 
 use super::answering::Scope;
 use super::endpoint::{Endpoint, joined, remote_error};
-use super::message::Message;
-use super::message::hung_up;
+use super::message::{Message, PROBE, hung_up, violation};
 use super::sender::Sender;
 use super::sent::SentTo;
 use super::source::Sources;
@@ -40,11 +39,19 @@ pub async fn send(
     endpoint.service.set_offer(Arc::downgrade(&offer));
     let sending_tree = spawn(Arc::clone(&sender), move |sender| sender.send_tree(sources));
     let receiving = async {
+        let mut is_probed = false;
         loop {
             match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
                 Message::Finished(finished) => return Ok(finished.into_summary()),
                 Message::Event(report) => endpoint.events.pass(report, &endpoint.other).await?,
                 Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
+                Message::Probe(_) if std::mem::replace(&mut is_probed, true) => {
+                    return Err(violation("a second probe"));
+                }
+                Message::Probe(_) => {
+                    let probed = Message::Probed(probe().into());
+                    endpoint.control.send(probed.into_bytes()).await.map_err(|_| hung_up())?;
+                }
                 message => sender.recv(message)?,
             }
         }
@@ -65,6 +72,16 @@ pub async fn send(
     result
 }
 
+/// Bytes that no compression makes fewer.
+fn probe() -> Vec<u8> {
+    let mut state = 1u64;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..PROBE).map(next).collect()
+}
+
 fn spawn(
     sender: Arc<Sender>,
     work: impl FnOnce(&Arc<Sender>) -> Result<(), CopyError> + Send + 'static,
@@ -74,10 +91,11 @@ fn spawn(
 
 #[cfg(test)]
 pub mod tests {
+    use std::fs::File;
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
-    use towpath_protocol::{ControlSender, Peer, PeerConfig};
+    use towpath_protocol::{ControlSender, Peer, PeerConfig, Service as PeerService};
 
     use super::super::endpoint::peer_service;
     use super::super::entry_sink::{Came, TestSink};
@@ -87,6 +105,7 @@ pub mod tests {
     use crate::host::Host;
     use towpath_api::copy::CopyOptions;
     use towpath_link::doubles::connected;
+    use towpath_store::{FileRecord, hash_open_file};
     use towpath_transfer::offer::{EntryQuery, EntryWant};
 
     const LIMIT: Duration = Duration::from_secs(20);
@@ -97,9 +116,31 @@ pub mod tests {
         /// The other end of its connection.
         pub far: Arc<Peer>,
         pub inbox: ControlReceiver,
+        /// The way of messages to it.
+        pub to_near: ControlSender,
+        host: Arc<Host>,
+        service: Arc<PeerService>,
         _offer: Arc<dyn Offer>,
         _near: Arc<Peer>,
-        _to_near: ControlSender,
+    }
+
+    impl Sending {
+        /// Its index has this file.
+        pub fn remember(&self, file: &Path) {
+            let hashed = hash_open_file(&File::open(file).unwrap(), file).unwrap();
+            let record = FileRecord::new(file.parent().unwrap(), file.file_name().unwrap(), hashed);
+            self.host.store.remember(&[record]).unwrap();
+        }
+
+        /// Both ends of one more connection: the sender's, and the other one.
+        pub async fn connect(&self) -> [Arc<Peer>; 2] {
+            let [near, far] = connected([self.host.identity.node_id(); 2]).await;
+            let config = PeerConfig::default();
+            [
+                Peer::start(near, config.clone(), Some(Arc::clone(&self.service))),
+                Peer::start(far, config, None),
+            ]
+        }
     }
 
     /// A sender with its home in `folder` that sends what is in `from`.
@@ -110,7 +151,7 @@ pub mod tests {
         let [near, far] = connected([host.identity.node_id(); 2]).await;
         let near = Peer::start(near, config.clone(), Some(Arc::clone(&service)));
         let far = Peer::start(far, config, None);
-        let ((control, _inbox), (_to_near, inbox)) = (near.control().unwrap(), far.control().unwrap());
+        let ((control, _inbox), (to_near, inbox)) = (near.control().unwrap(), far.control().unwrap());
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let sources = Sources::open(&[from], true, &options).unwrap();
         let store = (Arc::clone(&host.store), Scope::Index);
@@ -118,7 +159,7 @@ pub mod tests {
         let offer: Arc<dyn Offer> = Arc::clone(&sender) as _;
         service.set_offer(Arc::downgrade(&offer));
         joined(spawn(Arc::clone(&sender), move |sender| sender.send_tree(sources))).await.unwrap();
-        Sending { sender, far, inbox, _offer: offer, _near: near, _to_near }
+        Sending { sender, far, inbox, to_near, host, service, _offer: offer, _near: near }
     }
 
     /// Whether these entries can be had, one after the other.

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -107,6 +107,21 @@ impl TreeLink {
     /// The entry that is being looked at is wanted.
     pub fn want(&self, entry: u64) {
         lock(&self.tree).want(entry);
+    }
+
+    /// Asks the sender for a few bytes that tell of the network, and waits for them. False: they are not here after `limit`.
+    pub fn probe(&self, limit: Duration) -> bool {
+        let since = Instant::now();
+        lock(&self.tree).probe();
+        self.news.notify_one();
+        let mut tree = lock(&self.tree);
+        while !tree.is_probed() {
+            let Some(left) = limit.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) else {
+                return false;
+            };
+            (tree, _) = self.came.wait_timeout(tree, left).unwrap_or_else(PoisonError::into_inner);
+        }
+        true
     }
 
     /// All entries below this one were looked at.

@@ -18,7 +18,9 @@ use towpath_content::DecodeError;
 use towpath_content::tree::{Decoder, Event};
 
 use super::file_result::FileResult;
-use super::message::{Considered, MOST_SETTLED, Message, Settled, TreePart, Unchanged, hung_up, violation};
+use super::message::{
+    Considered, Empty, MOST_SETTLED, Message, PROBE, Settled, TreePart, Unchanged, hung_up, violation,
+};
 use crate::error::CopyError;
 
 /// Bytes told by a sender and not looked at, at most: one that keeps to its window has 16 MiB of descriptor on the way,
@@ -49,6 +51,17 @@ pub struct TreeReceiving {
     considered: VecDeque<Considered>,
     /// When the first news was seen that was not told.
     since: Option<Instant>,
+    probe: ProbeStage,
+}
+
+/// Where the question stands how long a few bytes take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum ProbeStage {
+    #[default]
+    NotWanted,
+    Wanted,
+    UnderWay,
+    Came,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -89,6 +102,9 @@ pub enum News {
 impl TreeReceiving {
     /// Takes a message of the sender.
     pub fn take(&mut self, message: Message) -> Result<(), CopyError> {
+        if let Message::Probed(bytes) = message {
+            return self.probed(bytes.len());
+        }
         let part = TreePart::unpack(message)?;
         match self.state {
             TreeStage::Coming if self.held().0 <= MAX_WAITING => {}
@@ -102,6 +118,24 @@ impl TreeReceiving {
         self.waiting += part.cost();
         self.parts.push_back(part);
         Ok(())
+    }
+
+    /// The sender is asked for a few bytes, the first time.
+    pub fn probe(&mut self) {
+        if self.probe == ProbeStage::NotWanted {
+            self.probe = ProbeStage::Wanted;
+        }
+    }
+
+    /// Whether these have come, or nothing comes any more.
+    pub fn is_probed(&self) -> bool {
+        self.probe == ProbeStage::Came || self.state == TreeStage::Over
+    }
+
+    fn probed(&mut self, len: usize) -> Result<(), CopyError> {
+        let is_due = self.probe == ProbeStage::UnderWay && len == PROBE;
+        self.probe = ProbeStage::Came;
+        if is_due { Ok(()) } else { Err(violation("a probe that nobody asked for")) }
     }
 
     /// The next step. None: nothing came, or too much news waits.
@@ -177,6 +211,10 @@ impl TreeReceiving {
 
     /// What the sender is to be told now.
     pub fn poll(&mut self, now: Instant) -> News {
+        if self.probe == ProbeStage::Wanted && self.state != TreeStage::Over {
+            self.probe = ProbeStage::UnderWay;
+            return News::Send(Message::Probe(Empty {}));
+        }
         if self.settled.is_empty() && self.considered.is_empty() {
             return if self.state == TreeStage::Over { News::Over } else { News::Nothing };
         }

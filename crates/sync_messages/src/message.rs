@@ -37,12 +37,15 @@ pub const MOST_SETTLED: usize = 1024;
 pub const MOST_SOURCES: usize = 64;
 
 /// The version of these messages.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
+
+/// Bytes of a [`Message::Probed`].
+pub const PROBE: usize = 32 << 10;
 
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     message: Option<Message>,
 }
 
@@ -82,6 +85,12 @@ pub enum Message {
     /// Client to the remote end, before `Start`: the front of the options, in parts.
     #[prost(bytes = "bytes", tag = "11")]
     More(Bytes),
+    /// Receiver, once: how long do a few bytes take?
+    #[prost(message, tag = "12")]
+    Probe(Empty),
+    /// Sender, in answer: those, which mean nothing.
+    #[prost(bytes = "bytes", tag = "13")]
+    Probed(Bytes),
 }
 
 /// Nothing.

@@ -45,6 +45,17 @@ impl Network {
         }
     }
 
+    /// True if what is known does not tell whether it is slow: at most that it is near, or hardly far. That may be a near machine
+    /// that is busy, of which the next look shows a shorter round trip.
+    pub fn may_be_either(&self) -> bool {
+        self.rate <= 0.0 && self.round_trip < FAR * 2
+    }
+
+    /// Bytes a second that a near network has at most, if the bytes of a probe were so long under way; 0: they show no limit.
+    pub fn probed(elapsed: Duration, bytes: usize) -> f64 {
+        if elapsed < PROBE_LATE { 0.0 } else { bytes as f64 / elapsed.as_secs_f64() }
+    }
+
     /// True if nothing is known of it yet.
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
@@ -130,6 +141,26 @@ mod tests {
         for (measured, limit, rate) in [(0.0, 0.0, 0.0), (0.0, 5e6, 5e6), (1e6, 5e6, 1e6)] {
             let network = Network::measured(measured, &path).or_limit(limit);
             assert_eq!(network, Network { rate, round_trip: FAR }, "{measured} {limit}");
+        }
+    }
+
+    #[test]
+    fn a_probe_that_is_late_makes_a_near_network_slow() {
+        let near = Network { rate: 0.0, round_trip: Duration::from_millis(1) };
+        for (network, may_be_either) in [
+            (near, true),
+            (Network { rate: 1e6, ..near }, false),
+            (Network { round_trip: FAR, ..near }, true),
+            (Network { round_trip: FAR * 2, ..near }, false),
+            (Network::default(), true),
+        ] {
+            assert_eq!(network.may_be_either(), may_be_either, "{network:?}");
+        }
+        for (elapsed, is_slow) in
+            [(Duration::ZERO, false), (PROBE_LATE / 2, false), (PROBE_LATE, true), (PROBE_LATE * 10, true)]
+        {
+            let network = near.or_limit(Network::probed(elapsed, 32 << 10));
+            assert_eq!((network.is_slow(), network.likes_outlines()), (is_slow, is_slow), "{elapsed:?}");
         }
     }
 

@@ -53,6 +53,9 @@ table! {
         FIRST_FILES: u64 = 128 << 10, "bytes",
             "a copy asks a near sender for files of so many bytes first; if they take longer than `NEAR_WARM_UP` the network is slow",
             "[delta](../results/delta.md#near-and-slow): 2.9 MiB instead of 0.25 came of a tree at 1.5 Mbit/s";
+        PROBE_LATE: Duration = Duration::from_millis(30), "",
+            "of a near sender 32 KiB that mean nothing took so long, which a copy asks for before a large file that has an older version: it is slow",
+            "[delta](../results/delta.md#near-and-slow): 1.4 MiB instead of 0.62 came of a file at 1.5 Mbit/s over ssh alone";
         TELLING_BYTES: u64 = 1 << 20, "bytes",
             "so many bytes show the rate of a network that is not fast, and how its objects are best followed",
             "the replay";

@@ -1,15 +1,17 @@
-//! The base of a file's delta: its older version, or where a copy of it was interrupted, what came by then and the rest of the
-//! older version behind it. What came is right most likely, so the delta has nothing of it; and it proves nothing, as the file
-//! is hashed from its front on in any case.
+//! The base of a file's delta: its older version, or where a copy of it was interrupted or its connection was lost, what came by
+//! then and the rest of the older version behind it. What came is right most likely, so the delta has nothing of it; and it
+//! proves nothing, as the file is hashed from its front on in any case.
 
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use towpath_content::Oid;
 use towpath_content::delta::exchange::SignedParts;
 use towpath_content::delta::exchange::parts::parts;
+use towpath_content::lock::lock;
 use towpath_files::{FileBody, FileError, RelPath, Stamp};
 use towpath_reuse::candidates::index::Present;
 use towpath_reuse::candidates::machine::Machine;
@@ -36,6 +38,13 @@ impl Front {
             (0..cut.count()).take_while(|index| cut.target(*index).is_some_and(|part| part.end <= here));
         let last = whole.last()?;
         Some(Self { end: cut.target(last)?.end, instead: cut.base(last)?.end })
+    }
+
+    /// The first `here` bytes of a file of `size`, whose older version has `old`, in the same share. This copy wrote them itself,
+    /// so they need not be whole parts.
+    pub fn at(here: u64, old: u64, size: u64) -> Option<Self> {
+        let instead = u128::from(here) * u128::from(old) / u128::from(size.max(1));
+        (1..=size).contains(&here).then_some(Self { end: here, instead: instead as u64 })
     }
 
     /// Bytes of both together, with an older version of so many.
@@ -110,9 +119,29 @@ impl<'a> FileBase<'a> {
         Some(DeltaBase::new(file, older.size(), rest))
     }
 
-    /// What an interrupted copy left of it, which is taken the first time.
-    fn rest(&self) -> Option<&'a Rest> {
-        self.file.rest.get_or_init(|| self.take_rest()).as_ref()
+    /// What came of it before, which is taken the first time.
+    fn rest(&self) -> Option<Arc<Rest>> {
+        let mut left = lock(&self.file.rest);
+        if let LeftOver::Known(rest) = &*left {
+            return rest.clone();
+        }
+        let rest = self.take_rest().map(Arc::new);
+        *left = LeftOver::Known(rest.clone());
+        rest
+    }
+
+    /// What came of it stays: these ranges of its temporary. Returns how many bytes of them are at its front.
+    pub(super) fn keep(&self, body: FileBody, ranges: Vec<Range<u64>>) -> u64 {
+        let here = front_of(&ranges);
+        let old = self.older_version().map_or(0, |older| older.size());
+        let rest = Rest { body, front: Front::at(here, old, self.file.size()), ranges };
+        *lock(&self.file.rest) = LeftOver::Known(Some(Arc::new(rest)));
+        here
+    }
+
+    /// Nothing is left of it.
+    pub(super) fn forget(&self) {
+        *lock(&self.file.rest) = LeftOver::Known(None);
     }
 
     fn take_rest(&self) -> Option<Rest> {
@@ -122,7 +151,7 @@ impl<'a> FileBase<'a> {
         }
         let (staged, ranges) = self.left(placing, &key, self.file.size()).ok()??;
         // Pieces come in any order.
-        let here = if let [Range { start: 0, end }] = ranges[..] { end } else { 0 };
+        let here = if ranges.len() == 1 { front_of(&ranges) } else { 0 };
         let old = self.older_version().map_or(0, |older| older.size());
         let rest =
             Rest { body: staged.body().clone(), front: Front::of(here, old, self.file.size()), ranges };
@@ -143,7 +172,7 @@ impl<'a> FileBase<'a> {
 
     /// The temporary with what was left, if it was taken for a delta that did not begin.
     pub(super) fn untouched_rest(&self, size: u64) -> Result<Option<Begun>, FileError> {
-        let Some(rest) = self.file.rest.get().and_then(Option::as_ref) else { return Ok(None) };
+        let LeftOver::Known(Some(rest)) = &*lock(&self.file.rest) else { return Ok(None) };
         let Some(staged) = self.file.state().staged.take() else { return Ok(None) };
         staged.body().set_size(size)?;
         Ok(Some((staged, rest.ranges.clone())))
@@ -182,12 +211,33 @@ impl<'a> FileBase<'a> {
     }
 }
 
-/// What an interrupted copy left of a file.
+/// What came of a file before: in an interrupted copy, or over a connection that was lost.
 pub(super) struct Rest {
     body: FileBody,
-    /// The parts that are here, if these are its first ones and all that is.
+    /// What is here of its front, if that may be part of a base.
     front: Option<Front>,
     ranges: Vec<Range<u64>>,
+}
+
+/// What is left of a file, as far as it was looked for.
+#[derive(Default)]
+pub(super) enum LeftOver {
+    /// Nobody looked.
+    #[default]
+    NotSought,
+    /// That, or nothing.
+    Known(Option<Arc<Rest>>),
+}
+
+impl LeftOver {
+    pub(super) const fn is_some(&self) -> bool {
+        matches!(self, Self::Known(Some(_)))
+    }
+}
+
+/// Bytes at the front that sorted ranges have.
+fn front_of(ranges: &[Range<u64>]) -> u64 {
+    if let Some(Range { start: 0, end }) = ranges.first() { *end } else { 0 }
 }
 
 /// A file that is here.
@@ -246,6 +296,26 @@ mod tests {
         }
         assert_eq!(Front::of(8 * MIB - 1, old, size), None);
         assert_eq!(Front::of(u64::MAX, 0, u64::MAX), None);
+    }
+
+    #[test]
+    fn what_came_over_a_lost_connection_counts_to_the_byte() {
+        for (here, old, size, expected) in [
+            (0, 100, 100, None),
+            (7, 100, 100, Some(7)),
+            (50, 30, 100, Some(15)),
+            (100, 30, 100, Some(30)),
+            (101, 30, 100, None),
+            (1, 0, 0, None),
+            (u64::MAX, u64::MAX, u64::MAX, Some(u64::MAX)),
+        ] {
+            let front = Front::at(here, old, size);
+            assert_eq!(front, expected.map(|instead| Front { end: here, instead }), "{here} {old} {size}");
+            assert!(
+                front.is_none_or(|front| front.joined(old) <= old.max(size)),
+                "it may be cut like those two"
+            );
+        }
     }
 
     #[test]

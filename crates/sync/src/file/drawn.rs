@@ -6,9 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use towpath_content::Oid;
+use towpath_content::lock::lock;
 use towpath_content::pieces::{MAX_LIVE_SIZE, MIN_LOG2, Value};
 use towpath_files::{FileError, Staged};
 use towpath_store::{PieceHasher, hash_open_file};
+use towpath_transfer::intervals::Intervals;
 
 use super::delta_base::FileBase;
 use super::renamed::OldNames;
@@ -76,13 +78,15 @@ impl FileParts<'_> {
     pub fn begin(&self) -> Result<(), FileError> {
         let (file, size) = (self.file, self.file.size());
         // What came before is written once more, where it is: it stays, should this be interrupted as well.
-        let staged = match file.base().untouched_rest(size)? {
-            Some((staged, _)) => staged,
-            None => file.fresh(size)?,
+        let (staged, left) = match file.base().untouched_rest(size)? {
+            Some(left) => left,
+            None => (file.fresh(size)?, Vec::new()),
         };
         file.receiving.placing()?.note_part(&file.key(), &staged, size > 1 << MIN_LOG2);
         let mut state = file.state();
         state.staged = Some(staged);
+        state.came = Intervals::default();
+        left.into_iter().for_each(|range| state.came.insert(range));
         // Pieces of larger files are larger than those of a live object.
         state.parts = (size <= MAX_LIVE_SIZE).then(HashedParts::default);
         Ok(())
@@ -99,14 +103,28 @@ impl FileParts<'_> {
 
     /// The next part.
     pub fn take(&self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        // What was left there has to be written over, also with zeros.
+        let is_fresh = !lock(&self.file.rest).is_some();
         let mut state = self.file.state();
         // From here on it has to be read once more.
         state.parts.take_if(|parts| !parts.add(offset, bytes));
-        // What was left there has to be written over, also with zeros.
-        let has_rest = self.file.rest.get().is_some_and(Option::is_some);
-        let sparse = state.is_sparse && !has_rest;
+        let sparse = state.is_sparse && is_fresh;
         let Some(staged) = &state.staged else { return Ok(()) };
-        staged.body().write_piece(offset, bytes, sparse)
+        staged.body().write_piece(offset, bytes, sparse)?;
+        state.came.insert(offset..offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// No more come for now: those that came stay, and are part of the file's base if they are at its front. Returns how many
+    /// bytes of it that are, if any came.
+    pub fn keep(&self) -> Option<u64> {
+        let kept = {
+            let state = self.file.state();
+            let body = state.staged.as_ref().map(|staged| staged.body().clone());
+            body.map(|body| (body, state.came.iter().collect::<Vec<_>>()))
+        };
+        let (body, ranges) = kept.filter(|(_, ranges)| !ranges.is_empty())?;
+        Some(self.file.base().keep(body, ranges))
     }
 
     /// All came: true if they are what the file is called, which then takes its name. Else nothing of them is kept.
@@ -123,6 +141,7 @@ impl FileParts<'_> {
     /// Nothing came of them.
     pub fn drop_all(&self) {
         let staged = self.file.state().staged.take();
+        self.file.base().forget();
         if let Some(Err(error)) = staged.map(Staged::discard) {
             tracing::debug!(%error, "parts stay where they are");
         }

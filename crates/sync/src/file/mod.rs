@@ -20,11 +20,12 @@ use towpath_content::tree::{Metadata, Time};
 use towpath_files::{BeforeNaming, FileError, Overwrite, Staged, Stamp, of_file};
 use towpath_protocol::processor::Object;
 use towpath_protocol::processors::Processors;
+use towpath_transfer::intervals::Intervals;
 use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome, SourceId};
 
 pub use self::delta_base::DeltaBase;
-use self::delta_base::Rest;
+use self::delta_base::LeftOver;
 use self::drawn::HashedParts;
 use super::file_permits::FilePermit;
 use super::notes::{InTheWay, Position, Replacement, RoomRecord, StagedFile};
@@ -45,8 +46,8 @@ pub struct CopyFile {
     state: Mutex<FileState>,
     partial: PartialFile,
     found: OnceLock<FileCandidate>,
-    /// What an interrupted copy left of it, once it was looked for.
-    rest: OnceLock<Option<Rest>>,
+    /// What came of it before.
+    rest: Mutex<LeftOver>,
 }
 
 /// What is known of a file, and where it stands.
@@ -60,6 +61,8 @@ struct FileState {
     staged: Option<Staged>,
     /// Hash of the parts that came, as long as they come from the front on.
     parts: Option<HashedParts>,
+    /// Where parts are in the temporary.
+    came: Intervals,
 }
 
 impl CopyFile {
@@ -72,6 +75,7 @@ impl CopyFile {
             permit: Some(permit),
             staged: None,
             parts: None,
+            came: Intervals::default(),
         };
         Arc::new(Self {
             receiving: Arc::clone(receiving),
@@ -79,7 +83,7 @@ impl CopyFile {
             state: Mutex::new(state),
             partial: PartialFile::default(),
             found: OnceLock::new(),
-            rest: OnceLock::new(),
+            rest: Mutex::default(),
         })
     }
 
@@ -309,6 +313,11 @@ pub mod tests {
 
     /// A file of so many bytes that is to be written below `home`, as an entry of the sender's.
     pub fn file_of(home: &Path, entry: u64, size: u64) -> Arc<CopyFile> {
+        changed_file(home, entry, size, None)
+    }
+
+    /// The same, where a file lies in its place.
+    pub fn changed_file(home: &Path, entry: u64, size: u64, old: Option<Stamp>) -> Arc<CopyFile> {
         let to = home.join("to");
         std::fs::create_dir_all(&to).unwrap();
         let store = DiskStore::open(&home.join("state"), &home.join("data")).unwrap();
@@ -324,8 +333,8 @@ pub mod tests {
             shown: b"file".to_vec(),
             metadata: Metadata { modified, ..Metadata::default() },
             size,
-            old: None,
-            replaces: false,
+            old,
+            replaces: old.is_some(),
             room: None,
             compare: None,
             changes: Changes::default(),

@@ -73,6 +73,8 @@ fn messages() -> Vec<Lie> {
         one_of("start", Message::Start(Start::default())),
         one_of("ready", Message::Ready(Ready::default())),
         one_of("more", Message::More(Bytes::new())),
+        one_of("a probe's answer", Message::Probed(Bytes::new())),
+        ("a second probe", vec![sends(Message::Probe(Empty {})); 2], End::Error("a second probe")),
         ("an event that is none", vec![sends(Message::Event(CopyReport::default()))], End::Error("event")),
         ("a summary of too many sources", vec![Step::Raw(many_sources())], End::Error("too many parts")),
         (
@@ -154,7 +156,7 @@ async fn run_all(lies: Vec<Lie>, removes: bool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_no_receiver_sends_end_the_copy() {
-    assert_eq!(run_all(messages(), false).await, 12);
+    assert_eq!(run_all(messages(), false).await, 14);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

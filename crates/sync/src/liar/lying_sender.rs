@@ -15,7 +15,7 @@ use towpath_transfer::offer::{EntryBody, EntryContent};
 
 use super::super::merge::Destined;
 use super::super::message::{
-    Considered, CopyReport, Empty, EndReport, Fatal, Message, Ready, Settled, Start, TreeBytes,
+    Considered, CopyReport, Empty, EndReport, Fatal, Message, PROBE, Ready, Settled, Start, TreeBytes,
     TreeBytesForm, internal,
 };
 use super::{
@@ -62,6 +62,12 @@ fn messages() -> Vec<Lie> {
         one_of("ready", Message::Ready(Ready::default())),
         one_of("more", Message::More(Bytes::new())),
         one_of("finished", Message::Finished(EndReport::default())),
+        one_of("a probe", Message::Probe(Empty {})),
+        (
+            "a probe's answer unasked",
+            vec![Step::Send(Message::Probed(vec![0; PROBE].into()))],
+            End::Error("a probe that nobody asked for"),
+        ),
         (
             "an event that is none",
             vec![Step::Send(Message::Event(CopyReport::default()))],
@@ -217,7 +223,7 @@ async fn run_all(lies: Vec<Lie>, is_pull: bool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_no_sender_sends_end_the_copy() {
-    assert_eq!(run_all(messages(), true).await, 13);
+    assert_eq!(run_all(messages(), true).await, 15);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,6 +11,7 @@ use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery};
 use towpath_transfer::session::{EntryNext, EntryTarget, OnDone};
 use towpath_transfer::{FetchError, Fetched, ObjectRequest, Outcome};
 
+use super::told::ToldProgress;
 use super::{INLINE, RemoteSupplier};
 use crate::delta_receiver::DeltaReceiver;
 use crate::delta_requests::DescribedBase;
@@ -28,6 +29,10 @@ pub(super) struct RemoteFile {
     described: Option<DescribedBase>,
     /// While it comes in parts.
     pub(super) receiver: Option<DeltaReceiver>,
+    /// What progress knows of its parts.
+    pub(super) told: ToldProgress,
+    /// Where its delta was when a connection was lost, if that happened.
+    pub(super) lost_at: Option<u64>,
 }
 
 impl RemoteFile {
@@ -36,7 +41,8 @@ impl RemoteFile {
         file: Arc<CopyFile>,
         described: Option<DescribedBase>,
     ) -> Self {
-        Self { supplier: Arc::clone(supplier), file, described, receiver: None }
+        let (supplier, told) = (Arc::clone(supplier), ToldProgress::default());
+        Self { supplier, file, described, receiver: None, told, lost_at: None }
     }
 
     /// The sender breaks the protocol: the copy ends.
@@ -84,7 +90,8 @@ impl RemoteFile {
     }
 
     /// The file comes whole, now or later.
-    fn bring(&self, oid: Oid, whole: Option<Bytes>) -> EntryNext {
+    fn bring(&mut self, oid: Oid, whole: Option<Bytes>) -> EntryNext {
+        self.told.take_back(&self.supplier.progress);
         if self.file.size() == 0 {
             self.file.make_empty();
         } else if let Some(content) = whole {
@@ -100,13 +107,18 @@ impl RemoteFile {
         if described.oid.is_none() {
             return Err(violation("a base that nobody named is lacking"));
         }
+        self.supplier.delta_requests.named(false);
+        Ok(self.ask_for_delta(true))
+    }
+
+    /// Asks once more, for what the file has over its base as that is now.
+    pub(super) fn ask_for_delta(&mut self, must_sign: bool) -> EntryNext {
         let requests = &self.supplier.delta_requests;
-        requests.named(false);
-        let (base, described) = requests.requests(&[&self.file], true).pop().flatten().unzip();
+        let (base, described) = requests.requests(&[&self.file], must_sign).pop().flatten().unzip();
         self.described = described;
         let pack = requests.pack_level(self.supplier.compress);
         let entry = self.file.wanted().entry;
-        Ok(EntryNext::Again(EntryQuery { entry, compare: false, inline: INLINE, pack, base }))
+        EntryNext::Again(EntryQuery { entry, compare: false, inline: INLINE, pack, base })
     }
 
     /// Makes a file of one that lies elsewhere in the destination; false if there is none, or it is not that.
@@ -151,7 +163,8 @@ impl RemoteFile {
     }
 
     /// The file is fetched by its name.
-    pub(super) fn fetch(&self, oid: Oid) -> EntryNext {
+    pub(super) fn fetch(&mut self, oid: Oid) -> EntryNext {
+        self.told.take_back(&self.supplier.progress);
         EntryNext::Fetch(Box::new(fetch(Arc::clone(&self.file), oid)))
     }
 }
@@ -175,6 +188,7 @@ impl EntryTarget for RemoteFile {
 
     fn ended(&mut self, outcome: Outcome) -> EntryNext {
         match (self.receiver.take(), outcome) {
+            (Some(receiver), Outcome::RetryLater(_)) => return self.go_on_elsewhere(&receiver),
             (Some(receiver), _) => return self.give_up(&receiver),
             // Its sender told why.
             (None, Outcome::NotHere) => self.file.drop_it(),

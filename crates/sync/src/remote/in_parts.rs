@@ -3,11 +3,11 @@
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{DeltaRun, NextSignature, NotDue, Reply, RequesterEnd};
 use towpath_transfer::FetchError;
-use towpath_transfer::SourceId;
 use towpath_transfer::session::EntryNext;
 
 use super::RemoteSupplier;
 use super::answered::RemoteFile;
+use super::told::ToldProgress;
 use crate::delta_receiver::{DeltaReceiver, ExchangeStep, MadePart};
 use crate::delta_requests::DescribedBase;
 use crate::error::CopyError;
@@ -51,15 +51,15 @@ impl RemoteFile {
 
     /// Does what can be done.
     fn go_on(&mut self, send: &mut dyn FnMut(&NextSignature)) -> EntryNext {
-        let RemoteFile { supplier, file, receiver, .. } = self;
+        let RemoteFile { supplier, file, receiver, told, .. } = self;
         let Some(receiver) = receiver else { return EntryNext::Over };
         let end = loop {
             match receiver.next() {
                 ExchangeStep::Wait => return EntryNext::More,
                 ExchangeStep::Send(signature) => send(&signature),
                 ExchangeStep::Write(part) => {
-                    receiver.is_open = receiver.is_open || supplier.opens(file);
-                    if !receiver.is_open || !supplier.take_part(file, &receiver.oid, &part) {
+                    receiver.is_open = receiver.is_open || supplier.opens(file, told);
+                    if !receiver.is_open || !supplier.take_part(file, &receiver.oid, &part, told) {
                         // The sender may wait for signatures all the same.
                         receiver.requester.abandon();
                         receiver.is_failed = true;
@@ -86,17 +86,30 @@ impl RemoteFile {
     }
 
     /// Nothing comes of a delta.
-    pub(super) fn give_up(&self, receiver: &DeltaReceiver) -> EntryNext {
+    pub(super) fn give_up(&mut self, receiver: &DeltaReceiver) -> EntryNext {
         tracing::debug!(oid = %receiver.oid, "nothing came of a delta: the file is fetched");
         if receiver.is_open {
             self.file.parts().drop_all();
-            self.supplier.progress.with(|progress| progress.expected -= self.file.size());
         }
         self.fetch_instead(receiver.oid)
     }
 
+    /// The connection of a delta was lost. It goes on over another one, with what came as the front of its base, unless it was
+    /// lost at the same place before, or what came lies farther behind.
+    pub(super) fn go_on_elsewhere(&mut self, receiver: &DeltaReceiver) -> EntryNext {
+        let here = self.file.parts().keep();
+        let at = here.unwrap_or_default();
+        if here == Some(0) || self.lost_at.is_some_and(|before| at <= before) {
+            tracing::debug!(oid = %receiver.oid, "a delta was interrupted: the rest of the file is fetched");
+            return self.fetch(receiver.oid);
+        }
+        tracing::debug!(oid = %receiver.oid, at, "a delta was interrupted, and goes on");
+        self.lost_at = Some(at);
+        self.ask_for_delta(false)
+    }
+
     /// The file is what lies in its place, but for its metadata.
-    fn take_base(&self, oid: Oid) -> EntryNext {
+    fn take_base(&mut self, oid: Oid) -> EntryNext {
         let (file, supplier) = (&self.file, &self.supplier);
         let taken = file.parts().begin().and_then(|()| file.parts().take_base());
         if let Err(error) = taken {
@@ -104,32 +117,29 @@ impl RemoteFile {
             file.parts().drop_all();
             return self.fetch_instead(oid);
         }
-        supplier.progress.with(|progress| progress.expected += file.size());
-        supplier.progress.brought(&SourceId::this_machine(), file.size());
-        supplier.delta_requests.saved(file.size());
+        self.told.expect(file.size(), &supplier.progress);
+        let saved = self.told.count(0..file.size(), 0, (&supplier.source, &supplier.progress));
+        supplier.delta_requests.saved(saved);
         if file.base().is_found() {
             supplier.candidates.proved_base(true);
         }
         self.finish_delta(oid)
     }
 
-    fn finish_delta(&self, oid: Oid) -> EntryNext {
+    fn finish_delta(&mut self, oid: Oid) -> EntryNext {
         match self.file.parts().finish(&oid) {
             Ok(true) => {
                 self.supplier.delta_requests.made();
                 self.supplier.progress.with(|progress| progress.objects += 1);
             }
-            Ok(false) => {
-                self.supplier.progress.with(|progress| progress.expected -= self.file.size());
-                return self.fetch_instead(oid);
-            }
+            Ok(false) => return self.fetch_instead(oid),
             Err(error) => self.file.fail(&error),
         }
         EntryNext::Over
     }
 
     /// The older version was of no use.
-    fn fetch_instead(&self, oid: Oid) -> EntryNext {
+    fn fetch_instead(&mut self, oid: Oid) -> EntryNext {
         self.missed();
         self.fetch(oid)
     }
@@ -137,17 +147,17 @@ impl RemoteFile {
 
 impl RemoteSupplier {
     /// Makes room for a file's parts; false: the file has ended.
-    fn opens(&self, file: &CopyFile) -> bool {
+    fn opens(&self, file: &CopyFile, told: &mut ToldProgress) -> bool {
         if let Err(error) = file.parts().begin() {
             file.fail(&error);
             return false;
         }
-        self.progress.with(|progress| progress.expected += file.size());
+        told.expect(file.size(), &self.progress);
         true
     }
 
     /// A part of a file; false: the file has ended.
-    fn take_part(&self, file: &CopyFile, oid: &Oid, part: &MadePart) -> bool {
+    fn take_part(&self, file: &CopyFile, oid: &Oid, part: &MadePart, told: &mut ToldProgress) -> bool {
         let (offset, content) = (part.offset, &part.content[..]);
         let taken = match file.passes(&self.processors, oid, offset, content) {
             Err(outcome) => Err(FetchError::Ended(outcome)),
@@ -163,14 +173,13 @@ impl RemoteSupplier {
             }
             return false;
         }
-        let came = part.came.min(content.len() as u64);
-        // Of several parts the first one tells.
-        if offset == 0 && file.base().is_found() {
-            self.candidates.proved_base(came <= content.len() as u64 / 2);
+        // Of several parts the first one tells, once.
+        if offset == 0 && told.is_nothing() && file.base().is_found() {
+            self.candidates.proved_base(part.came <= content.len() as u64 / 2);
         }
-        self.progress.brought(&self.source, came);
-        self.progress.brought(&SourceId::this_machine(), content.len() as u64 - came);
-        self.delta_requests.saved(content.len() as u64 - came);
+        let range = offset..offset + content.len() as u64;
+        let saved = told.count(range, part.came, (&self.source, &self.progress));
+        self.delta_requests.saved(saved);
         true
     }
 }

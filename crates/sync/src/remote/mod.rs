@@ -3,6 +3,9 @@
 
 mod answered;
 mod in_parts;
+#[cfg(test)]
+mod interrupted;
+mod told;
 
 use std::sync::{Arc, Mutex, Weak};
 use towpath_transfer::SourceId;
@@ -20,8 +23,8 @@ use self::answered::RemoteFile;
 use super::delta_requests::DeltaRequests;
 use super::file::CopyFile;
 use super::file_result::{FileResult, Settling};
-use super::first_files::{FirstFile, FirstFiles};
-use super::message::hung_up;
+use super::first_files::{FirstFile, FirstFiles, FirstStep};
+use super::message::{PROBE, hung_up};
 use super::supply::Supplier;
 use super::tree_link::TreeLink;
 use crate::errands::Errands;
@@ -103,7 +106,7 @@ impl RemoteSupplier {
         })
     }
 
-    /// Asks for a few of them before the others, where only that tells of the network. Returns the others.
+    /// Asks for a few of them before the others, or for a probe, where only that tells of the network. Returns the others.
     fn ask_first(&self, files: Vec<PendingFile>) -> Result<Vec<PendingFile>, CopyError> {
         let facts = |pending: &PendingFile| FirstFile {
             size: if pending.compare { 0 } else { pending.file.size() },
@@ -113,10 +116,14 @@ impl RemoteSupplier {
         let old_bytes =
             files.iter().filter_map(|pending| pending.file.base().size()).fold(0, u64::saturating_add);
         let network = self.delta_requests.network_for(old_bytes);
-        let chosen = self.first.choose(&network, &facts, INLINE.into());
-        if chosen.is_empty() {
-            return Ok(files);
-        }
+        let chosen = match self.first.choose(&network, &facts, INLINE.into()) {
+            FirstStep::Files(chosen) => chosen,
+            FirstStep::All => return Ok(files),
+            FirstStep::Probe => {
+                self.first.probe(PROBE, |limit| self.tree.probe(limit));
+                return Ok(files);
+            }
+        };
         let bytes = chosen.iter().map(|at| facts[*at].size).sum();
         let places = files.into_iter().enumerate();
         let (first, others): (Vec<_>, Vec<_>) = places.partition(|(at, _)| chosen.binary_search(at).is_ok());

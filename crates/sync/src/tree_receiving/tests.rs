@@ -166,3 +166,32 @@ fn when_it_is_over_nothing_waits_and_what_is_left_is_told() {
     assert!(matches!(tree.poll(now), News::Over));
     assert!(!tree.considered(9));
 }
+
+#[test]
+fn a_probe_is_asked_for_once_before_other_news_and_taken_once() {
+    let (mut tree, now) = (TreeReceiving::default(), Instant::now());
+    let probed = |len| Message::Probed(vec![7; len].into());
+    assert!(tree.take(probed(PROBE)).is_err(), "nobody asked");
+    let mut tree_of = |asked: bool| {
+        tree = TreeReceiving::default();
+        tree.settled(3, FileResult::Placed);
+        tree.probe();
+        assert!(!tree.is_probed());
+        if asked {
+            assert_eq!(message(tree.poll(now)), Message::Probe(Empty {}));
+        }
+        std::mem::take(&mut tree)
+    };
+    assert!(tree_of(false).take(probed(PROBE)).is_err(), "before it was asked for");
+    assert!(tree_of(true).take(probed(PROBE - 1)).is_err(), "another length");
+    let mut tree = tree_of(true);
+    assert!(matches!(tree.poll(now), News::Wait(_)), "only once");
+    tree.take(probed(PROBE)).unwrap();
+    assert!(tree.is_probed());
+    tree.probe();
+    assert!(matches!(tree.poll(now), News::Wait(_)), "never again");
+    assert!(tree.take(probed(PROBE)).is_err(), "a second answer");
+    let mut tree = tree_of(true);
+    tree.end();
+    assert!(tree.is_probed(), "nobody waits for what never comes");
+}

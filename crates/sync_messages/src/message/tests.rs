@@ -16,7 +16,7 @@ use super::*;
 const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/copy.txt");
 /// Bytes that are no message.
 const REFUSED: [(&str, &[u8]); 4] = [
-    ("refused: message 12, which is not known", b"\x62\x00"),
+    ("refused: message 14, which is not known", b"\x72\x00"),
     ("refused: an entries message shorter than it says", b"\x22\x05tow"),
     ("refused: considered, a number and not what it should be", b"\x30\x01"),
     ("refused: no Protocol Buffers", b"\xff\xff\xff"),
@@ -159,6 +159,8 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("finished: the other side keeps its own summary", Message::Finished(EndReport::default())),
         ("closed: entry 7", Message::Closed(7)),
         ("more: the front of the options", Message::More(Bytes::from_static(b"\x08\x01"))),
+        ("probe", Message::Probe(Empty {})),
+        ("probed: its front", Message::Probed(Bytes::from_static(b"\x01\x02\x03"))),
     ];
     starts().into_iter().chain(rest).collect()
 }
