@@ -16,7 +16,7 @@ use towpath_content::{NodeId, Oid};
 use towpath_link::{PathProbe, unsent_limit};
 use towpath_transfer::Outcome;
 
-use self::answer_line::{AnswerLine, RequestQueued, WaitingAnswers, give};
+use self::answer_line::{AnsweringLine, RequestQueued, WaitingAnswers, give};
 use super::answering::{Answer, Answering, KEPT_WAIT, Taken};
 use super::asks::EntryAsk;
 use super::outgoing::Outbox;
@@ -139,14 +139,14 @@ impl Conversation {
     fn answer(&self, answer: Answer) {
         let shared = &self.shared;
         if answer.takes_long() {
-            tokio::spawn(give(AnswerLine::alone(Arc::clone(shared), answer)));
+            tokio::spawn(give(AnsweringLine::alone(Arc::clone(shared), answer)));
             return;
         }
         let turns = shared.service.turns();
         let turn = answer.priority().map(|priority| turns.enter(shared.node, priority));
         let tools = shared.waiting().add(RequestQueued { answer, turn }, || shared.serving());
         if let Some(tools) = tools {
-            tokio::spawn(give(AnswerLine::new(Arc::clone(shared), tools)));
+            tokio::spawn(give(AnsweringLine::new(Arc::clone(shared), tools)));
         }
     }
 

@@ -45,7 +45,7 @@ pub use hashing::{Hashed, PieceHasher, hash_and_keep, hash_open_file};
 pub use leases::{Chunks, Holder, Lease, Leases};
 pub use memory::MemoryStore;
 pub use seam::{
-    About, Availability, Change, Descriptors, Listener, ObjectKind, Partial, RecipeNodes, State, Store,
+    About, Availability, Descriptors, Listener, ObjectKind, Partial, RecipeNodes, State, Store, StoreChange,
     wait_change,
 };
 pub use spans::MAX_SPAN;

@@ -16,7 +16,7 @@ use crate::notices::Notices;
 use crate::productions::{IS_BOUND, NOT_OPEN, Production, ProductionBody, Productions, some_run};
 use crate::recipes::{InMemory, failure_of};
 use crate::seam::{
-    About, Availability, Change, Descriptors, Listener, Partial, RecipeNodes, State, Store, read_pieces,
+    About, Availability, Descriptors, Listener, Partial, RecipeNodes, State, Store, StoreChange, read_pieces,
 };
 use crate::spans::{self, OUTSIDE};
 use towpath_content::lock::lock;
@@ -218,7 +218,7 @@ impl Store for MemoryStore {
         self.notices.version(oid)
     }
 
-    fn change(&self, oid: &Oid, seen: u64) -> Change {
+    fn change(&self, oid: &Oid, seen: u64) -> StoreChange {
         self.notices.change(oid, seen)
     }
 

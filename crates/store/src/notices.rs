@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use towpath_content::Oid;
 
-use crate::seam::{Change, Listener, Partial};
+use crate::seam::{Listener, Partial, StoreChange};
 use towpath_content::lock::lock;
 
 const STRIPES: usize = 1024;
@@ -99,7 +99,7 @@ impl Notices {
     }
 
     /// Completes once the version of `oid` is not `seen`.
-    pub(crate) fn change(&self, oid: &Oid, seen: u64) -> Change {
+    pub(crate) fn change(&self, oid: &Oid, seen: u64) -> StoreChange {
         Box::pin(StripeWait { stripe: Arc::clone(self.stripe(oid)), seen, number: None })
     }
 

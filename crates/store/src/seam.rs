@@ -130,7 +130,7 @@ pub trait RecipeNodes: Send + Sync {
 }
 
 /// A change to come, and then the object's version.
-pub type Change = Pin<Box<dyn Future<Output = u64> + Send>>;
+pub type StoreChange = Pin<Box<dyn Future<Output = u64> + Send>>;
 
 /// Called with the OID of every object that becomes complete; must not block.
 pub type Listener = Box<dyn Fn(&Oid) + Send + Sync>;
@@ -169,7 +169,7 @@ pub trait Store: Send + Sync {
     fn version(&self, oid: &Oid) -> u64;
 
     /// Completes with the version of `oid` once that is not `seen`. Whoever drops it waits no more, and leaves nothing behind.
-    fn change(&self, oid: &Oid, seen: u64) -> Change;
+    fn change(&self, oid: &Oid, seen: u64) -> StoreChange;
 
     /// The proof, or for a live object the values, of a run of pieces.
     fn get_descriptors(&self, oid: &Oid, run: Range<u64>) -> Result<Descriptors, StoreError>;

@@ -18,7 +18,7 @@ use towpath_content::Oid;
 use towpath_content::node_id::hex;
 use towpath_content::pieces::{Layout, PieceTree};
 use towpath_store::{
-    About, Availability, Change, Descriptors, Listener, MemoryStore, Partial, RecipeNodes, State, Store,
+    About, Availability, Descriptors, Listener, MemoryStore, Partial, RecipeNodes, State, Store, StoreChange,
     StoreError, hash_open_file,
 };
 
@@ -109,7 +109,7 @@ impl Store for FolderStore {
         self.fresh.version(oid)
     }
 
-    fn change(&self, oid: &Oid, seen: u64) -> Change {
+    fn change(&self, oid: &Oid, seen: u64) -> StoreChange {
         self.fresh.change(oid, seen)
     }
 

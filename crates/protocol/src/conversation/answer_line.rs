@@ -1,6 +1,6 @@
 //! Answers that a connection gives one after the other, more urgent ones first (`crate::turns`); or one that takes long, alone.
 //!
-//! [`AnswerLine::turn`] takes steps in one of the threads for all peers (`crate::threads`), as long as there is room in the short
+//! [`AnsweringLine::turn`] takes steps in one of the threads for all peers (`crate::threads`), as long as there is room in the short
 //! queue of the writer task. [`give`] is a task, which waits outside of these threads: for room, for the object that an answer
 //! is about, and for the turn of a node's less urgent requests. So a peer that does not read, and one that watches, costs no
 //! thread.
@@ -45,7 +45,7 @@ pub(super) struct RequestQueued {
 }
 
 /// See the head of this module.
-pub(super) struct AnswerLine {
+pub(super) struct AnsweringLine {
     shared: Arc<SharedConversation>,
     serving: Box<Serving>,
     /// The answer that is being given.
@@ -144,7 +144,7 @@ impl RequestQueued {
 }
 
 /// Gives what waits, until nothing does.
-pub(super) async fn give(mut line: Box<AnswerLine>) {
+pub(super) async fn give(mut line: Box<AnsweringLine>) {
     let shared = Arc::clone(&line.shared);
     loop {
         let threads = shared.service.threads(line.is_heavy);
@@ -170,7 +170,7 @@ pub(super) async fn give(mut line: Box<AnswerLine>) {
     }
 }
 
-impl AnswerLine {
+impl AnsweringLine {
     /// Gives the answers that wait.
     pub(super) fn new(shared: Arc<SharedConversation>, serving: Box<Serving>) -> Box<Self> {
         let (given, frames) = (None, AnswerFrames::default());

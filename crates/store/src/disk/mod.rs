@@ -71,7 +71,7 @@ use crate::error::StoreError;
 use crate::leases::{Chunks, Lease, Leases};
 use crate::productions::some_run;
 use crate::seam::{
-    About, Availability, Change, Descriptors, Listener, Partial, RecipeNodes, State, Store, read_pieces,
+    About, Availability, Descriptors, Listener, Partial, RecipeNodes, State, Store, StoreChange, read_pieces,
 };
 use crate::spans::{self, OUTSIDE};
 
@@ -121,7 +121,7 @@ impl Store for DiskStore {
         self.core.notices.version(oid)
     }
 
-    fn change(&self, oid: &Oid, seen: u64) -> Change {
+    fn change(&self, oid: &Oid, seen: u64) -> StoreChange {
         self.core.notices.change(oid, seen)
     }
 
