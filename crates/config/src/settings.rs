@@ -120,8 +120,8 @@ settings! {
 settings! {
     /// `[limits]`
     struct Limits {
-        /// Connections from peers at once. Each that is served costs a thread and some 2 MiB.
-        live connections: Count = Count(256),
+        /// Connections from peers at once. Each costs a file descriptor and some 64 KiB, and up to 2 MiB more while data are sent to it.
+        live connections: Count = Count(4096),
         /// Connections at once from one address. An IPv6 /64 counts as one address. A /48 may have four times as many.
         live connections_per_address: Count = Count(32),
         /// Connections at once from one node.

@@ -13,7 +13,7 @@ use crate::frame::{FrameReader, FrameWriter};
 use crate::path::PathProbe;
 pub use crate::recv_buffer::ReadHalf;
 
-/// The sending half of a transport.
+/// The sending half of a transport. Flushed with nothing behind the last flush, it gives back memory that it holds.
 pub type WriteHalf = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// Proof of a peer's node id.

@@ -27,6 +27,13 @@ pub type ReadHalf = Box<dyn Receive>;
 
 /// Something that bytes come from. Everything that is [`AsyncRead`] is one.
 pub trait Receive: Send {
+    /// Completes when there may be something to receive, so that no memory need be held meanwhile; at once where nobody
+    /// can tell.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let _ = cx;
+        Poll::Ready(Ok(()))
+    }
+
     /// Puts what has come behind what is plain in `buffer`, up to `wanted` bytes or a little more, and
     /// returns how many these are; 0 at the end.
     ///
@@ -108,6 +115,18 @@ impl RecvBuffer {
         self.plain += content;
     }
 
+    /// Gives its memory back, if nothing is in it.
+    pub(crate) fn rest(&mut self) {
+        if self.plain == 0 && self.raw.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    /// True if it has no memory.
+    pub(crate) const fn is_resting(&self) -> bool {
+        self.memory.is_empty()
+    }
+
     /// Bytes that may still be received.
     pub(crate) fn room(&self) -> usize {
         let end = if self.raw.is_empty() { self.plain } else { self.raw.end };
@@ -160,6 +179,11 @@ impl Memory {
     #[cfg(test)]
     pub(crate) fn lent(&self) -> usize {
         Arc::strong_count(&self.0) - 1
+    }
+
+    /// Gives back what nobody uses.
+    pub(crate) fn rest(&self) {
+        self.with(|kept| *kept = Vec::new());
     }
 
     /// Takes back a buffer.

@@ -4,7 +4,7 @@
 //! [`Answering::take`] turns a peer's request into an [`Answer`], which is worked off step by step:
 //! each [`Answer::step`] looks into the store and puts out a few frames. Between steps the caller
 //! looks whether the request [is over](Answering::is_over); after the last it [ends](Answering::end)
-//! it. [`super::conversation`] does so with threads.
+//! it. [`super::conversation`] does so.
 //!
 //! Questions for entries are not worked off in steps: [`super::offer::Offer`] answers them, and says when each has ended.
 //!
@@ -52,10 +52,10 @@ pub const MOST_REFUSALS: usize = 16;
 pub(super) const KEPT_WAIT: Duration = Duration::from_millis(200);
 /// Roots proved on a connection.
 pub(super) const MAX_ROOTS: usize = 64;
-/// Recipes asked for on one connection: each takes a thread until it is made and sent.
+/// Recipes asked for on one connection.
 const MAX_RECIPES: usize = 4;
-/// Objects followed or watched on one connection: each takes a thread.
-const MAX_FOLLOWED: usize = 8;
+/// Objects followed or watched on one connection: each keeps what was told of it.
+const MAX_FOLLOWED: usize = 32;
 
 /// Proofs and requests of one peer.
 pub struct Answering {
@@ -455,6 +455,15 @@ impl Answer {
         match self {
             Self::Get(_) => false,
             Self::Question(answer) => answer.takes_long(),
+        }
+    }
+
+    /// True if it may read all of its object, to make a recipe or samples of it: it should keep those who ask for little no
+    /// threads.
+    pub const fn is_heavy(&self) -> bool {
+        match self {
+            Self::Get(_) => false,
+            Self::Question(answer) => answer.is_heavy(),
         }
     }
 

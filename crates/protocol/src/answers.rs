@@ -81,9 +81,11 @@ impl QuestionAnswer {
     }
 
     pub(super) const fn takes_long(&self) -> bool {
-        self.watch
-            || self.question.follow
-            || (self.question.recipe || self.question.samples) && !self.subject.is_busy
+        self.watch || self.question.follow || self.is_heavy()
+    }
+
+    pub(super) const fn is_heavy(&self) -> bool {
+        (self.question.recipe || self.question.samples) && !self.subject.is_busy
     }
 
     pub(super) fn step(&mut self, serving: &mut Serving, out: Out<'_>) -> Step {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// Buffers kept for use again, at most: the pieces that wait for the writer task.
-const KEPT: usize = 8;
+/// Buffers kept for use again, at most: the pieces that wait for the writer tasks of a few peers.
+const KEPT: usize = 32;
 /// Shorter pieces are copied, so that each does not hold a buffer for a large one.
 const SHORT: usize = 32 << 10;
 
@@ -19,7 +19,7 @@ const ALIGN: usize = 64;
 /// Room for a piece of most objects.
 const ROOM: usize = (256 << 10) + ALIGN;
 
-/// The buffers of one who answers.
+/// The buffers of all answers of a service.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Buffers(Arc<Mutex<Vec<Vec<u8>>>>);
 

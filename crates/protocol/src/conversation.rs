@@ -1,46 +1,36 @@
-//! The answering half of one connection at work: [`Answering`] decides, threads answer.
+//! The answering half of one connection at work: [`Answering`] decides, and what it takes is answered.
 //!
-//! One thread, from the first request on that has an answer, answers a peer's requests in turn, more urgent ones first (`super::turns`), and sends
-//! batches of frames to the writer task through a short queue, so a peer that does not read holds a few
-//! hundred kilobytes and one thread that sleeps. A further one hands questions for entries to the offer. Each followed object takes a further thread, which waits for the store, and so does each
-//! recipe that is asked for, as it may have to be made.
+//! A peer's requests are answered in turn (`answer_line`), in the threads for all peers, and batches of frames go to the
+//! writer task through a short queue, so a peer that does not read holds a few hundred kilobytes. Each followed object is answered
+//! beside the others, and so is each recipe that is asked for, as it may have to be made. One thread of the connection hands
+//! questions for entries to the offer, which is for one peer alone.
 
-use std::cmp::Ordering;
-use std::collections::VecDeque;
+mod answer_line;
+
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
+use towpath_content::lock::lock;
 use towpath_content::{NodeId, Oid};
 use towpath_link::{PathProbe, unsent_limit};
 use towpath_transfer::Outcome;
 
+use self::answer_line::{AnsweringLine, RequestQueued, WaitingAnswers, give};
 use super::answering::{Answer, Answering, KEPT_WAIT, Taken};
 use super::asks::EntryAsk;
-use super::outgoing::{self, Outbox, Outgoing};
+use super::outgoing::Outbox;
 use super::replies::Replies;
 use super::served::Served;
 use super::service::{Service, Serving};
 use super::session::Encoded;
-use super::step::Step;
-use super::turns::TurnTaken;
 use super::window::SendWindow;
 use super::wire::{Body, MAX_REQUESTS};
 use crate::processors::Processors;
 
-/// Bytes of frames handed to the writer task at once.
-const BATCH: usize = 256 << 10;
-/// Interval at which the kernel is asked about the path, while data go out.
-const LOOK: Duration = Duration::from_millis(10);
-/// Interval at which a follower looks whether its connection is still there.
-const FOLLOW_TICK: Duration = Duration::from_millis(500);
-
-/// The answering half of one connection. Dropping it ends its threads.
+/// The answering half of one connection. Dropping it ends all of its answers.
 pub struct Conversation {
     shared: Arc<SharedConversation>,
-    /// To the thread that answers, once there is one.
-    answers: OnceLock<mpsc::Sender<RequestQueued>>,
     /// To the thread that hands questions to the offer, once there is one.
     asks: OnceLock<mpsc::Sender<Vec<EntryAsk>>>,
 }
@@ -53,31 +43,20 @@ pub(super) struct RequestOutcome {
     pub(super) is_known: bool,
 }
 
-/// An answer that is to be given.
-struct RequestQueued {
-    answer: Answer,
-    /// Of a `Get`: its place among those of its node.
-    turn: Option<TurnTaken>,
-}
-
-/// Requests that wait for the thread that answers.
-struct RequestLine {
-    inbox: mpsc::Receiver<RequestQueued>,
-    /// In the order in which it was asked.
-    waiting: VecDeque<RequestQueued>,
-}
-
-/// State that the threads share.
+/// State that all answers share.
 struct SharedConversation {
     service: Arc<Service>,
     node: NodeId,
     served: Arc<Served>,
+    waiting: Mutex<WaitingAnswers>,
     outboxes: Outboxes,
     probe: PathProbe,
     /// Limit of bytes that wait unsent in the kernel, as last set.
     unsent: Mutex<Option<u32>>,
     state: Arc<Mutex<Answering>>,
     replies: Arc<Replies>,
+    /// Something is over.
+    over: Notify,
 }
 
 /// Queues for answers.
@@ -104,13 +83,15 @@ impl Conversation {
             service,
             node,
             served,
+            waiting: Mutex::default(),
             outboxes,
             probe,
             unsent: Mutex::new(None),
             state,
             replies,
+            over: Notify::new(),
         });
-        Self { shared, answers: OnceLock::new(), asks: OnceLock::new() }
+        Self { shared, asks: OnceLock::new() }
     }
 
     /// Sets the encoding of data.
@@ -137,6 +118,7 @@ impl Conversation {
         drop(state);
         if is_waited_for {
             self.shared.replies.wake();
+            self.shared.over.notify_waiters();
         }
         if let (Some(root), Taken::Answer(_)) = (root, &taken) {
             self.shared.served.requested(&root);
@@ -145,41 +127,39 @@ impl Conversation {
             Taken::Nothing => Vec::new(),
             Taken::Refused(messages) => messages.into(),
             Taken::Cancelled(outcome) => vec![outcome],
-            Taken::Answer(answer) => self.answer(answer).map(|()| Vec::new())?,
+            Taken::Answer(answer) => {
+                self.answer(answer);
+                Vec::new()
+            }
             Taken::Entries(asks) => self.ask(asks).map(|()| Vec::new())?,
         };
         Ok(RequestOutcome { replies, is_known })
     }
 
-    fn answer(&self, answer: Answer) -> Result<(), String> {
+    fn answer(&self, answer: Answer) {
+        let shared = &self.shared;
         if answer.takes_long() {
-            let shared = Arc::clone(&self.shared);
-            let queued = RequestQueued { answer, turn: None };
-            tokio::task::spawn_blocking(move || {
-                shared.give(queued, &mut shared.serving(), |_| true).is_none()
-            });
-            return Ok(());
+            tokio::spawn(give(AnsweringLine::alone(Arc::clone(shared), answer)));
+            return;
         }
-        let turns = self.shared.service.turns();
-        let turn = answer.priority().map(|priority| turns.enter(self.shared.node, priority));
-        let answers = self.answers.get_or_init(|| self.shared.answer_in_turn());
-        // There is room: no more requests are under way than the queue holds.
-        answers
-            .try_send(RequestQueued { answer, turn })
-            .map_err(|_| "the service is shutting down".to_owned())
+        let turns = shared.service.turns();
+        let turn = answer.priority().map(|priority| turns.enter(shared.node, priority));
+        let tools = shared.waiting().add(RequestQueued { answer, turn }, || shared.serving());
+        if let Some(tools) = tools {
+            tokio::spawn(give(AnsweringLine::new(Arc::clone(shared), tools)));
+        }
     }
 
     fn ask(&self, asks: Vec<EntryAsk>) -> Result<(), String> {
         let to_offer = self.asks.get_or_init(|| self.shared.ask_in_turn());
-        // There is room, as for answers.
+        // There is room: no more requests are under way than the queue holds.
         to_offer.try_send(asks).map_err(|_| "the service is shutting down".to_owned())
     }
 }
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        self.shared.state().close();
-        self.shared.replies.close();
+        self.shared.close();
     }
 }
 
@@ -188,20 +168,9 @@ impl SharedConversation {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the thread that gives the answers it is sent, until nobody sends more.
-    fn answer_in_turn(self: &Arc<Self>) -> mpsc::Sender<RequestQueued> {
-        let (answers, inbox) = mpsc::channel(MAX_REQUESTS);
-        let shared = Arc::clone(self);
-        tokio::task::spawn_blocking(move || {
-            let mut serving = shared.serving();
-            let mut line = RequestLine { inbox, waiting: VecDeque::new() };
-            while let Some(queued) = line.next(&shared) {
-                if let Some(queued) = shared.give(queued, &mut serving, |queued| line.goes_on(queued)) {
-                    line.waiting.push_front(queued);
-                }
-            }
-        });
-        answers
+    /// Answers that wait.
+    fn waiting(&self) -> MutexGuard<'_, WaitingAnswers> {
+        lock(&self.waiting)
     }
 
     /// Starts the thread that hands questions to the offer, until nobody sends more.
@@ -228,66 +197,40 @@ impl SharedConversation {
         }
     }
 
+    /// The tools of one who answers.
     fn serving(&self) -> Serving {
         Serving::new(Arc::clone(&self.service), self.node).noting(Arc::clone(&self.served))
     }
 
+    /// True if nobody wants more of a request.
     fn is_over(&self, request: u32) -> bool {
         self.state().is_over(request)
     }
 
-    /// Gives an answer to its end, or until nobody wants more of it, or until it no longer `goes_on`:
-    /// then it is returned.
-    fn give(
-        &self,
-        mut queued: RequestQueued,
-        serving: &mut Serving,
-        mut goes_on: impl FnMut(&RequestQueued) -> bool,
-    ) -> Option<RequestQueued> {
-        let (request, mut looked) = (queued.answer.request(), Instant::now());
-        self.look(serving);
-        let mut batch = self.batch(&queued.answer);
-        while !self.is_over(request) {
-            if !goes_on(&queued) {
-                batch.flush();
-                return Some(queued);
-            }
-            if looked.elapsed() >= LOOK {
-                looked = Instant::now();
-                self.look(serving);
-            }
-            batch.at_most = serving.sending().frame_len();
-            let mut sent = 0;
-            let step = queued.answer.step(serving, &mut |frame| {
-                sent += frame.len() as u64;
-                self.served.sent(frame.payload_len());
-                batch.push(frame);
-            });
-            queued.turn.iter().for_each(|turn| turn.went(sent));
-            match step {
-                Step::More => {}
-                Step::Wait { oid, seen } => {
-                    batch.flush();
-                    self.wait(request, &oid, seen);
-                }
-                Step::Over => break,
-            }
-        }
-        batch.flush();
-        // Before the peer can know of it, its number is free again.
-        let done = self.state().end(request);
-        batch.push(Outgoing::control(done));
-        batch.flush();
-        None
+    /// See [`Answering::given_up`].
+    fn given_up(&self, request: u32) -> Option<Arc<AtomicBool>> {
+        self.state().given_up(request)
     }
 
-    fn batch(&self, answer: &Answer) -> AnswerBatch<'_> {
+    /// A request has been answered; returns the message that says so.
+    fn end(&self, request: u32) -> Body {
+        self.state().end(request)
+    }
+
+    /// Every request is over.
+    fn close(&self) {
+        self.state().close();
+        self.replies.close();
+        self.over.notify_waiters();
+    }
+
+    /// The queue for an answer.
+    fn outbox(&self, answer: &Answer) -> Outbox {
         let outbox = match answer {
             Answer::Get(_) => &self.outboxes.data,
             Answer::Question(_) => &self.outboxes.answers,
         };
-        let given_up = self.state().given_up(answer.request());
-        AnswerBatch { outbox, given_up, frames: Vec::new(), bytes: 0, at_most: BATCH }
+        outbox.clone()
     }
 
     /// Asks the kernel how the path is, and tells it how much may wait there.
@@ -301,109 +244,28 @@ impl SharedConversation {
         }
     }
 
-    /// Blocks until the object changes or the peer no longer asks.
-    fn wait(&self, request: u32, oid: &Oid, seen: u64) {
-        while !self.is_over(request) && self.service.store().wait_change(oid, seen, FOLLOW_TICK) == seen {}
-    }
-}
-
-impl RequestLine {
-    /// Waits for the next answer to give or to go on with; `None` when the connection has ended.
-    fn next(&mut self, shared: &SharedConversation) -> Option<RequestQueued> {
+    /// Completes when the object has changed, or the peer no longer asks.
+    async fn until_changed(&self, request: u32, oid: &Oid, seen: u64) {
+        let mut change = self.service.store().change(oid, seen);
         loop {
-            self.take_in();
-            if self.waiting.is_empty() {
-                return self.inbox.blocking_recv();
+            let over = self.over.notified();
+            tokio::pin!(over);
+            over.as_mut().enable();
+            if self.is_over(request) {
+                return;
             }
-            let is_over = |queued: &RequestQueued| shared.is_over(queued.answer.request());
-            if let Some(at) = self.waiting.iter().position(is_over).or_else(|| self.choose()) {
-                return self.waiting.remove(at);
+            tokio::select! {
+                _ = &mut change => return,
+                () = over => {}
             }
-            // Another connection of the node sends what is more urgent.
-            self.waiting.iter().find_map(|queued| queued.turn.as_ref()).into_iter().for_each(TurnTaken::wait);
         }
     }
 
-    fn take_in(&mut self) {
-        while let Ok(queued) = self.inbox.try_recv() {
-            self.waiting.push_back(queued);
-        }
-    }
-
-    /// Of those that may go the most urgent, or a less urgent one if that has its rare turn; of equals
-    /// the first.
-    fn choose(&self) -> Option<usize> {
-        if !self.waiting.iter().any(RequestQueued::is_contended) {
-            return Some(0);
-        }
-        let able = || self.waiting.iter().enumerate().filter(|(_, queued)| queued.may_go());
-        let most = able().map(|(_, queued)| queued.priority()).max()?;
-        let has_turn = |queued: &RequestQueued| queued.priority() == most || queued.owes_nothing();
-        let chosen =
-            able().filter(|(_, queued)| has_turn(queued)).min_by_key(|(_, queued)| queued.priority());
-        chosen.map(|(at, _)| at)
-    }
-
-    /// True if the answer that is being given is still the one to give.
-    fn goes_on(&mut self, queued: &RequestQueued) -> bool {
-        if !queued.is_contended() {
-            return true;
-        }
-        self.take_in();
-        let precedes = |other: &RequestQueued| match other.priority().cmp(&queued.priority()) {
-            Ordering::Less => other.may_go() && other.owes_nothing(),
-            Ordering::Equal => false,
-            Ordering::Greater => other.may_go() && !queued.owes_nothing(),
-        };
-        queued.may_go() && !self.waiting.iter().any(precedes)
-    }
-}
-
-impl RequestQueued {
-    /// Questions are short, and go before any data.
-    fn priority(&self) -> i16 {
-        self.turn.as_ref().map_or(i16::MAX, |turn| turn.priority().into())
-    }
-
-    fn is_contended(&self) -> bool {
-        self.turn.as_ref().is_some_and(TurnTaken::is_contended)
-    }
-
-    fn may_go(&self) -> bool {
-        self.turn.as_ref().is_none_or(TurnTaken::may_go)
-    }
-
-    fn owes_nothing(&self) -> bool {
-        self.turn.as_ref().is_some_and(TurnTaken::owes_nothing)
-    }
-}
-
-/// Frames on their way to the writer task: a few hundred kilobytes at a time, on a slow network one
-/// frame of data.
-struct AnswerBatch<'a> {
-    outbox: &'a Outbox,
-    given_up: Option<Arc<AtomicBool>>,
-    frames: Vec<Outgoing>,
-    bytes: usize,
-    at_most: usize,
-}
-
-impl AnswerBatch<'_> {
-    fn push(&mut self, frame: Outgoing) {
-        self.bytes += frame.len();
-        self.frames.push(frame);
-        if self.bytes >= self.at_most {
-            self.flush();
-        }
-    }
-
-    fn flush(&mut self) {
-        self.bytes = 0;
-        if !self.frames.is_empty() {
-            let (frames, given_up) = (std::mem::take(&mut self.frames), self.given_up.clone());
-            let batch = outgoing::Batch { frames, given_up, is_slow: self.at_most < BATCH };
-            // A connection that ended takes no more; the thread finds out as its requests are over.
-            let _ = self.outbox.blocking_send(batch);
+    /// Completes when it may be the turn of what waits.
+    async fn until_more_urgent(&self) {
+        let change = self.waiting().turn_change();
+        if let Some(change) = change {
+            change.await;
         }
     }
 }

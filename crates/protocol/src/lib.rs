@@ -34,7 +34,8 @@
 //! | [`peer`], `shared` | a connection's handle; what it shares with the tasks |
 //! | [`callers`] | who waits for which request of a session |
 //! | `reader`, `writer`, `session_queue` | a connection's two tasks; what of a session waits for the second |
-//! | [`conversation`] | the threads that answer |
+//! | [`conversation`] | the answering half of a connection at work |
+//! | [`threads`] | the threads that answer all peers, and who is next: pure, and shared |
 //! | [`control`] | the control stream: messages of the program above |
 //! | [`offer`], [`replies`] | entries that this side offers, and how questions for them are answered |
 //! | `asks` | questions for entries, and their state while they are answered |
@@ -90,6 +91,7 @@ mod shared;
 mod signatures;
 pub mod stall;
 pub mod step;
+pub mod threads;
 mod turns;
 mod unwanted;
 mod urgent;

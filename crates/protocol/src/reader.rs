@@ -14,7 +14,7 @@ use super::callers::{Act, Later};
 use super::conversation::{Conversation, RequestOutcome};
 use super::incoming::{Decoder, Incoming};
 use super::session::Encoded;
-use super::shared::Shared;
+use super::shared::{REST, Shared};
 use super::wire::{self, Body};
 use crate::processors::Processors;
 
@@ -80,15 +80,18 @@ impl Inbound {
 
     /// The next frame; the session closes the connection when none comes for too long.
     async fn next(&mut self, reader: &mut FrameReader) -> Result<Frame, String> {
-        let (since, mut received) = (Instant::now(), reader.received());
+        let (since, mut received, mut is_idle) = (Instant::now(), reader.received(), false);
         loop {
             // In parts, as the limit may change meanwhile.
-            match tokio::time::timeout(self.part, reader.next()).await {
+            let wait = if is_idle { self.part } else { self.part.min(REST) };
+            match tokio::time::timeout(wait, reader.next()).await {
                 Ok(Ok(Some(frame))) => return Ok(frame),
                 Ok(Ok(None)) => return Err("the peer closed the connection".into()),
                 Ok(Err(error)) => return Err(error.to_string()),
                 Err(_) => {}
             }
+            reader.rest();
+            is_idle = true;
             let now = Instant::now();
             // Also of a frame that takes minutes. What went by before is not the peer's silence.
             let last = if reader.received() == received { since } else { now };

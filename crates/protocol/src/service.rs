@@ -4,6 +4,7 @@
 //! peer may have an object.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::num::NonZero;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -23,12 +24,17 @@ use super::deltas;
 use super::offer::Offer;
 use super::sending::Sending;
 use super::served::Served;
+use super::threads::AnswerThreads;
 use super::turns::NodeTurns;
 use crate::processor::Object;
 use crate::processors::Processors;
 
-/// Decoded descriptor blocks kept by whoever answers.
-const BLOCKS: usize = 64;
+/// Decoded descriptor blocks kept for all peers.
+const BLOCKS: usize = 256;
+/// Least threads that answer; more on a machine that has a quarter as many processors.
+const THREADS: usize = 32;
+/// Threads for answers that may read all of an object, and of these for one node.
+const HEAVY: (usize, usize) = (12, 4);
 /// Recipes that a service makes at once.
 const RECIPES: usize = 8;
 /// Deltas that a service makes at once; whoever asks for more gets the bytes as they are.
@@ -82,6 +88,10 @@ pub struct Service {
     deltas: Arc<Semaphore>,
     /// Order of each node's requests, by urgency.
     turns: Arc<NodeTurns>,
+    threads: AnswerThreads,
+    heavy: AnswerThreads,
+    blocks: Mutex<Blocks>,
+    buffers: Buffers,
     /// Who answers questions for entries.
     offer: Mutex<Option<Weak<dyn Offer>>>,
 }
@@ -91,7 +101,17 @@ impl Service {
     pub fn new(store: Arc<dyn Store>, issuer: Arc<dyn Issuer>) -> Self {
         let [recipes, deltas] = [RECIPES, DELTAS].map(|most| Arc::new(Semaphore::new(most)));
         let (processors, turns, offer) = (Processors::default(), Arc::default(), Mutex::new(None));
-        Self { store, issuer, processors, recipes, deltas, turns, offer }
+        let most =
+            std::thread::available_parallelism().map_or(1, NonZero::get).saturating_mul(4).max(THREADS);
+        let (threads, heavy) = (AnswerThreads::new(most, most / 2), AnswerThreads::new(HEAVY.0, HEAVY.1));
+        let (blocks, buffers) = (Mutex::default(), Buffers::default());
+        Self { store, issuer, processors, recipes, deltas, turns, threads, heavy, blocks, buffers, offer }
+    }
+
+    /// Answers with at most so many threads, of which one node has at most `per_node`.
+    #[must_use]
+    pub fn with_threads(self, most: usize, per_node: usize) -> Self {
+        Self { threads: AnswerThreads::new(most, per_node), ..self }
     }
 
     /// Adds `processors`, which all served content passes.
@@ -122,6 +142,11 @@ impl Service {
         self.issuer.is_known(node)
     }
 
+    /// The threads for answers, those that are heavy or others.
+    pub(super) const fn threads(&self, is_heavy: bool) -> &AnswerThreads {
+        if is_heavy { &self.heavy } else { &self.threads }
+    }
+
     pub(super) const fn turns(&self) -> &Arc<NodeTurns> {
         &self.turns
     }
@@ -143,17 +168,14 @@ pub struct Serving {
     sending: Sending,
     /// Roots that are bound; once known that stays.
     bindings: HashMap<Oid, Oid>,
-    blocks: Blocks,
-    buffers: Buffers,
     served: Arc<Served>,
 }
 
 impl Serving {
     /// Answers `node` for `service`.
     pub fn new(service: Arc<Service>, node: NodeId) -> Self {
-        let (blocks, buffers) = (Blocks::default(), Buffers::default());
         let (sending, bindings, served) = (Sending::default(), HashMap::new(), Arc::default());
-        Self { service, node, sending, bindings, blocks, buffers, served }
+        Self { service, node, sending, bindings, served }
     }
 
     /// Notes errors there, too.
@@ -175,8 +197,8 @@ impl Serving {
         &mut self.sending
     }
 
-    pub(super) const fn buffers(&self) -> &Buffers {
-        &self.buffers
+    pub(super) fn buffers(&self) -> &Buffers {
+        &self.service.buffers
     }
 
     pub(super) fn is_allowed(&self, oid: &Oid) -> bool {
@@ -253,13 +275,15 @@ impl Serving {
 
     /// True if block `block` of `root` mentions `oid`; `None` if the block can't be had.
     fn mentions(&mut self, root: &Oid, block: u64, oid: &Oid) -> Option<bool> {
-        if let Some(known) = self.blocks.mentions(root, block, oid) {
-            return Some(known);
-        }
         let content = self.bound(root).unwrap_or(*root);
+        let key = BlockKey { content, generation: generation(self.store(), &content), block };
+        let known = lock(&self.service.blocks).mentions(&key, oid);
+        if known.is_some() {
+            return known;
+        }
         let oids = read_block(self.store(), &content, block)?;
         let mentioned = oids.contains(oid);
-        self.blocks.insert((*root, block), oids);
+        lock(&self.service.blocks).insert(key, oids);
         Some(mentioned)
     }
 
@@ -301,28 +325,45 @@ impl Seen {
     }
 }
 
+/// A block of a tree descriptor. One that is still being put has other blocks when it is begun anew.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct BlockKey {
+    content: Oid,
+    generation: Option<u64>,
+    block: u64,
+}
+
 /// OIDs that the blocks of tree descriptors mention; the last few blocks are kept.
 #[derive(Default)]
 struct Blocks {
-    known: HashMap<(Oid, u64), HashSet<Oid>>,
-    order: VecDeque<(Oid, u64)>,
+    known: HashMap<BlockKey, HashSet<Oid>>,
+    order: VecDeque<BlockKey>,
 }
 
 impl Blocks {
     /// True if a block mentions `oid`; `None` if it is not known.
-    fn mentions(&self, root: &Oid, block: u64, oid: &Oid) -> Option<bool> {
-        Some(self.known.get(&(*root, block))?.contains(oid))
+    fn mentions(&self, key: &BlockKey, oid: &Oid) -> Option<bool> {
+        Some(self.known.get(key)?.contains(oid))
     }
 
-    fn insert(&mut self, key: (Oid, u64), oids: HashSet<Oid>) {
+    fn insert(&mut self, key: BlockKey, oids: HashSet<Oid>) {
+        // Two may have read it at once.
+        if self.known.insert(key, oids).is_some() {
+            return;
+        }
         if self.order.len() >= BLOCKS
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);
         }
         self.order.push_back(key);
-        self.known.insert(key, oids);
     }
+}
+
+/// The generation of an object that is still being put.
+fn generation(store: &dyn Store, content: &Oid) -> Option<u64> {
+    let found = content.is_live().then(|| store.have(content).ok()).flatten()?;
+    if let State::Live { generation } = found.state { Some(generation) } else { None }
 }
 
 fn read_block(store: &dyn Store, content: &Oid, block: u64) -> Option<HashSet<Oid>> {

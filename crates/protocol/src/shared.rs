@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use towpath_content::NodeId;
@@ -10,6 +11,9 @@ use super::callers::{Act, Callers};
 use super::control;
 use super::pace::Pace;
 use super::session::Session;
+
+/// Time without a frame in one direction after which its memory is given back.
+pub(super) const REST: Duration = Duration::from_secs(1);
 
 /// Bytes that went over all connections of a session, headers included.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use towpath_content::Oid;
 pub enum Step {
     /// The next one.
     More,
-    /// The next one when `oid` is no longer as it was in this version (`Store::wait_change`).
+    /// The next one when `oid` is no longer as it was in this version (`Store::change`).
     Wait {
         /// The object.
         oid: Oid,

@@ -2,15 +2,16 @@
 //! are more urgent go first, and the others still get a little. Between nodes nothing is urgent: what
 //! one of them says holds up none but its own.
 //!
-//! [`Order`] decides and is pure: handed the time and what went out. [`NodeTurns`] shares it between the
-//! threads that answer.
+//! [`Order`] decides and is pure: handed the time and what went out. [`NodeTurns`] shares it between
+//! connections.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use towpath_content::NodeId;
 use towpath_content::lock::lock;
 
@@ -100,7 +101,7 @@ pub struct NodeTurns(Mutex<HashMap<NodeId, Arc<TurnNode>>>);
 #[derive(Debug, Default)]
 struct TurnNode {
     order: Mutex<Order>,
-    changed: Condvar,
+    changed: Notify,
     /// Requests of several priorities are under way; otherwise nobody need look at the order.
     is_contended: AtomicBool,
 }
@@ -129,7 +130,7 @@ impl TurnNode {
         let mut order = lock(&self.order);
         f(&mut order);
         self.is_contended.store(order.is_contended(), Ordering::Relaxed);
-        self.changed.notify_all();
+        self.changed.notify_waiters();
     }
 }
 
@@ -161,9 +162,12 @@ impl TurnTaken {
         }
     }
 
-    /// Waits a moment, or until something has changed.
-    pub fn wait(&self) {
-        drop(self.node.changed.wait_timeout(lock(&self.node.order), TICK));
+    /// Completes after a moment, or when something has changed.
+    pub fn change(&self) -> impl Future<Output = ()> + Send + use<> {
+        let node = Arc::clone(&self.node);
+        async move {
+            let _ = tokio::time::timeout(TICK, node.changed.notified()).await;
+        }
     }
 }
 

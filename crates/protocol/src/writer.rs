@@ -14,7 +14,7 @@ use super::outgoing::{Batch, Outgoing};
 use super::pace::Pace;
 use super::session::Session;
 use super::session_queue::SessionReceiver;
-use super::shared::Shared;
+use super::shared::{REST, Shared};
 use super::urgent::{UNREAD, UrgentReceiver};
 use super::wire::Body;
 
@@ -70,8 +70,14 @@ impl Messages {
 }
 
 impl WriterQueues {
-    /// The next batch to go out; `None` when nothing more will come.
-    async fn next(&mut self, shared: &Shared) -> Option<(WriterQueue, Batch)> {
+    /// The next batch to go out; `None` when nothing more will come. While there is none, `writer` holds no memory.
+    async fn next(
+        &mut self,
+        shared: &Shared,
+        writer: &mut FrameWriter,
+    ) -> Result<Option<(WriterQueue, Batch)>, WriteError> {
+        let rest = Instant::now() + REST;
+        let mut rests = false;
         let mut due = shared.change(|callers| {
             let live = callers.session().liveness_mut();
             live.spoke(Instant::now());
@@ -81,11 +87,15 @@ impl WriterQueues {
             tokio::select! {
                 biased;
                 (queue, body) = self.messages.next_before(WriterQueue::Data) => {
-                    return Some((queue, Outgoing::control(body).into()));
+                    return Ok(Some((queue, Outgoing::control(body).into())));
                 }
-                Some(batch) = self.answers.recv() => return Some((WriterQueue::Data, batch)),
-                batch = self.outgoing.recv() => return batch.map(|batch| (WriterQueue::Data, batch)),
+                Some(batch) = self.answers.recv() => return Ok(Some((WriterQueue::Data, batch))),
+                batch = self.outgoing.recv() => return Ok(batch.map(|batch| (WriterQueue::Data, batch))),
                 () = tokio::time::sleep_until(due.into()) => {}
+                () = tokio::time::sleep_until(rest.into()), if !rests => {
+                    rests = true;
+                    writer.rest().await?;
+                }
             }
             due = keep_alive(shared);
         }
@@ -182,7 +192,7 @@ async fn write_all(
         write_batch(writer, Outgoing::control(hello).into()).await?;
         writer.flush().await?;
     }
-    while let Some((queue, mut batch)) = queues.next(shared).await {
+    while let Some((queue, mut batch)) = queues.next(shared, writer).await? {
         let before = queues.pass(writer, (queue, &batch), || keep_alive(shared)).await?;
         batch.drop_unwanted();
         shared.traffic.sent.fetch_add(before + batch.len() as u64, Ordering::Relaxed);

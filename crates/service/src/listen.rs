@@ -178,7 +178,8 @@ async fn serve(
     token: CancellationToken,
 ) {
     let address = pending.address().ip();
-    let Some(connection) = shake(pending, &handshake).await else { return };
+    // In memory of its own, which a connection that stands does not hold.
+    let Some(connection) = Box::pin(shake(pending, &handshake)).await else { return };
     let (config, node) = ((serving.config)(), connection.peer);
     match handshake.enter(node, serving.service.knows(&node)) {
         Ok(permit) => {

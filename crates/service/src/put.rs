@@ -17,7 +17,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use towpath_api::{ApiError, ErrorKind, Event, Input, OpenPutRequest, Progress, PutReply, Summary};
 use towpath_content::Oid;
 use towpath_content::ticket::Secret;
-use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store};
+use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store, wait_change};
 
 use crate::admission::Admitted;
 use crate::boundaries::Boundaries;
@@ -290,7 +290,7 @@ fn until_shown(service: &Service, oid: &Oid, reading: &AbortHandle) {
         if service.store.have(oid).is_ok() || reading.is_finished() || begun.elapsed() >= LONGEST_START {
             return;
         }
-        service.store.wait_change(oid, seen, SHOW_TICK);
+        wait_change(&*service.store, oid, seen, SHOW_TICK);
     }
 }
 

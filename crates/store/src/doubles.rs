@@ -19,7 +19,7 @@ use towpath_content::Oid;
 
 use crate::error::StoreError;
 use crate::leases::{Chunks, Lease, Leases};
-use crate::seam::{About, Availability, Descriptors, Listener, Partial, RecipeNodes, Store};
+use crate::seam::{About, Availability, Descriptors, Listener, Partial, RecipeNodes, Store, StoreChange};
 use crate::stamp::{COARSE_TICK, Stamp};
 use towpath_content::lock::lock;
 
@@ -208,8 +208,8 @@ impl<S: Store> Store for FailingStore<S> {
         self.inner.version(oid)
     }
 
-    fn wait_change(&self, oid: &Oid, seen: u64, timeout: Duration) -> u64 {
-        self.inner.wait_change(oid, seen, timeout)
+    fn change(&self, oid: &Oid, seen: u64) -> StoreChange {
+        self.inner.change(oid, seen)
     }
 
     fn get_descriptors(&self, oid: &Oid, run: Range<u64>) -> Result<Descriptors, StoreError> {

@@ -44,6 +44,9 @@ pub use error::StoreError;
 pub use hashing::{Hashed, PieceHasher, hash_and_keep, hash_open_file};
 pub use leases::{Chunks, Holder, Lease, Leases};
 pub use memory::MemoryStore;
-pub use seam::{About, Availability, Descriptors, Listener, ObjectKind, Partial, RecipeNodes, State, Store};
+pub use seam::{
+    About, Availability, Descriptors, Listener, ObjectKind, Partial, RecipeNodes, State, Store, StoreChange,
+    wait_change,
+};
 pub use spans::MAX_SPAN;
 pub use stamp::Stamp;

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use towpath_content::Oid;
 use towpath_content::chunking::{ChunkHash, Parameters};
@@ -17,7 +16,7 @@ use crate::notices::Notices;
 use crate::productions::{IS_BOUND, NOT_OPEN, Production, ProductionBody, Productions, some_run};
 use crate::recipes::{InMemory, failure_of};
 use crate::seam::{
-    About, Availability, Descriptors, Listener, Partial, RecipeNodes, State, Store, read_pieces,
+    About, Availability, Descriptors, Listener, Partial, RecipeNodes, State, Store, StoreChange, read_pieces,
 };
 use crate::spans::{self, OUTSIDE};
 use towpath_content::lock::lock;
@@ -219,8 +218,8 @@ impl Store for MemoryStore {
         self.notices.version(oid)
     }
 
-    fn wait_change(&self, oid: &Oid, seen: u64, timeout: Duration) -> u64 {
-        self.notices.wait(oid, seen, timeout)
+    fn change(&self, oid: &Oid, seen: u64) -> StoreChange {
+        self.notices.change(oid, seen)
     }
 
     fn get_descriptors(&self, oid: &Oid, run: Range<u64>) -> Result<Descriptors, StoreError> {

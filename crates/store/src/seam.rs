@@ -21,7 +21,11 @@
 
 use std::io;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, Value};
@@ -125,6 +129,9 @@ pub trait RecipeNodes: Send + Sync {
     fn node(&self, hash: &NodeHash) -> io::Result<Option<Vec<u8>>>;
 }
 
+/// A change to come, and then the object's version.
+pub type StoreChange = Pin<Box<dyn Future<Output = u64> + Send>>;
+
 /// Called with the OID of every object that becomes complete; must not block.
 pub type Listener = Box<dyn Fn(&Oid) + Send + Sync>;
 
@@ -158,11 +165,11 @@ pub trait Store: Send + Sync {
     /// Availability of `oid` now.
     fn have(&self, oid: &Oid) -> Result<Availability, StoreError>;
 
-    /// A counter that [`Store::wait_change`] compares: it grows with each change of `oid`.
+    /// A counter that [`Store::change`] compares: it grows with each change of `oid`.
     fn version(&self, oid: &Oid) -> u64;
 
-    /// Blocks until the version of `oid` is not `seen`, or `timeout` has passed; returns it.
-    fn wait_change(&self, oid: &Oid, seen: u64, timeout: std::time::Duration) -> u64;
+    /// Completes with the version of `oid` once that is not `seen`. Whoever drops it waits no more, and leaves nothing behind.
+    fn change(&self, oid: &Oid, seen: u64) -> StoreChange;
 
     /// The proof, or for a live object the values, of a run of pieces.
     fn get_descriptors(&self, oid: &Oid, run: Range<u64>) -> Result<Descriptors, StoreError>;
@@ -214,6 +221,27 @@ pub trait Store: Send + Sync {
 
     /// Asks to be told of every object that becomes complete (DOT's `register_push`).
     fn register_push(&self, listener: Listener);
+}
+
+/// Blocks until the version of `oid` is not `seen`, or `timeout` has passed; returns it.
+pub fn wait_change(store: &(impl Store + ?Sized), oid: &Oid, seen: u64, timeout: Duration) -> u64 {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let (begun, waker) = (Instant::now(), Waker::from(Arc::new(Unpark(thread::current()))));
+    let mut change = store.change(oid, seen);
+    loop {
+        if let Poll::Ready(version) = change.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return version;
+        }
+        match timeout.saturating_sub(begun.elapsed()) {
+            Duration::ZERO => return seen,
+            left => thread::park_timeout(left),
+        }
+    }
 }
 
 /// Replaces the contents of `buf` with a range of `oid`, read piece by piece.

@@ -13,14 +13,13 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use towpath_content::Oid;
 use towpath_content::node_id::hex;
 use towpath_content::pieces::{Layout, PieceTree};
 use towpath_store::{
-    About, Availability, Descriptors, Listener, MemoryStore, Partial, RecipeNodes, State, Store, StoreError,
-    hash_open_file,
+    About, Availability, Descriptors, Listener, MemoryStore, Partial, RecipeNodes, State, Store, StoreChange,
+    StoreError, hash_open_file,
 };
 
 /// Objects as files in one folder.
@@ -110,8 +109,8 @@ impl Store for FolderStore {
         self.fresh.version(oid)
     }
 
-    fn wait_change(&self, oid: &Oid, seen: u64, timeout: Duration) -> u64 {
-        self.fresh.wait_change(oid, seen, timeout)
+    fn change(&self, oid: &Oid, seen: u64) -> StoreChange {
+        self.fresh.change(oid, seen)
     }
 
     fn get_descriptors(&self, oid: &Oid, run: Range<u64>) -> Result<Descriptors, StoreError> {

@@ -46,8 +46,8 @@ use crate::interrupts::Signals;
 use crate::log::{Log, LogFormat};
 use crate::output::{INTERRUPTED, Output, SYNC_INTERRUPTED};
 
-/// Threads that block on the disk, at most: one serves each of 256 peers, up to 8 more follow live
-/// objects for it, a few work for each transfer.
+/// Threads that block on the disk, at most: a few answer all peers, a few work for each transfer, one for each
+/// application that reads.
 const BLOCKING_THREADS: usize = 4096;
 /// A folder that no system has.
 const NOWHERE: &str = "/nonexistent";

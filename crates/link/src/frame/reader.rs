@@ -28,6 +28,8 @@ const AROUND: usize = 256;
 const SHORT: usize = 192 * 1024;
 /// Of a peer that is held short: what is received at once, and the longest frame.
 const LITTLE: usize = 16 * 1024;
+/// Of a peer that says little: what is received at once.
+const QUIET: usize = 4 * 1024;
 
 /// The receiving half of a connection.
 pub struct FrameReader {
@@ -40,6 +42,8 @@ pub struct FrameReader {
     received: Arc<AtomicU64>,
     /// Memory is taken for little frames alone.
     is_short: bool,
+    /// Little has come since it had no memory, and may be all there is.
+    is_quiet: bool,
 }
 
 /// Reason why there is no next frame.
@@ -82,7 +86,15 @@ impl FrameReader {
     /// Reads frames off `stream`.
     pub fn new(stream: ReadHalf) -> Self {
         let (buffer, memory) = (RecvBuffer::default(), Memory::default());
-        Self { stream, whole: Bytes::new(), buffer, memory, received: Arc::default(), is_short: false }
+        Self {
+            stream,
+            whole: Bytes::new(),
+            buffer,
+            memory,
+            received: Arc::default(),
+            is_short: false,
+            is_quiet: true,
+        }
     }
 
     /// From now on takes memory for frames of up to 16 KiB alone, some 70 KiB in all, or no longer:
@@ -90,6 +102,13 @@ impl FrameReader {
     /// received together with what made this end.
     pub const fn hold_short(&mut self, is_short: bool) {
         self.is_short = is_short;
+    }
+
+    /// Gives memory back until something comes: for a connection that is idle.
+    pub fn rest(&mut self) {
+        self.memory.rest();
+        self.buffer.rest();
+        self.is_quiet = true;
     }
 
     /// The next frame, or `None` after the peer finished its direction.
@@ -106,16 +125,29 @@ impl FrameReader {
                 Some(missing) => missing,
             };
             self.check_short(missing)?;
+            if self.buffer.is_resting() {
+                let ready = poll_fn(|cx| self.stream.poll_ready(cx)).await;
+                ready.map_err(|error| explain(error, missing, true))?;
+            }
             let wanted = self.make_room(missing);
             // All that has come is in the buffer, so cancelling is safe.
             let Self { stream, buffer, .. } = self;
             match poll_fn(|cx| stream.poll_receive(cx, buffer, wanted)).await {
                 Ok(0) if self.buffer.plain().is_empty() => return Ok(None),
                 Ok(0) => return Err(ReadError::CutOff { missing }),
-                Ok(count) => drop(self.received.fetch_add(count as u64, Ordering::Relaxed)),
+                Ok(count) => {
+                    self.is_quiet &= count < QUIET;
+                    self.received.fetch_add(count as u64, Ordering::Relaxed);
+                }
                 Err(error) => return Err(explain(error, missing, self.buffer.plain().is_empty())),
             }
         }
+    }
+
+    /// Bytes of memory that it holds for what comes.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.buffer.plain().len() + self.buffer.raw().len() + self.buffer.room()
     }
 
     /// Bytes read so far, also of a frame that is not whole yet: whether the peer is alive shows
@@ -167,7 +199,11 @@ impl FrameReader {
     /// Makes room for the `missing` bytes, and says how many are to be received.
     fn make_room(&mut self, missing: usize) -> usize {
         let begun = self.buffer.plain().len();
-        let (read, least) = if self.is_short { (LITTLE, 0) } else { (READ, GULP) };
+        let (read, least) = match (self.is_quiet, self.is_short) {
+            (true, _) => (QUIET, 0),
+            (_, true) => (LITTLE, 0),
+            _ => (READ, GULP),
+        };
         let wanted = if begun + missing > read { missing } else { read };
         let room = wanted + wanted / AROUND + LAST_RECORD;
         if self.buffer.room() < room {

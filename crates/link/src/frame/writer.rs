@@ -149,6 +149,14 @@ impl FrameWriter {
         self.outcome(finished)
     }
 
+    /// Gives memory back until there is something to send: for a connection that is idle and was flushed. Cancel-safe.
+    pub async fn rest(&mut self) -> Result<(), WriteError> {
+        if self.waiting == 0 {
+            (self.queue, self.tail) = (VecDeque::new(), BytesMut::new());
+        }
+        self.flush().await
+    }
+
     fn begin(&mut self, kind: u8, header: &[u8], payload_len: usize) -> Result<(), WriteError> {
         self.check()?;
         let head = encode_head(kind, header.len().saturating_add(payload_len))

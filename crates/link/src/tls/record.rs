@@ -134,7 +134,7 @@ impl Sealing {
     }
 
     /// Puts a record with the content that `fill` writes, and tells how long it is, to the front of
-    /// `out`. Returns the record's length. There must be room for [`RECORD`] bytes.
+    /// `out`. Returns the record's length. `fill` gets room for as much content as fits into `out` and a record.
     pub(super) fn seal(
         &mut self,
         out: &mut [u8],
@@ -180,7 +180,8 @@ impl Sealing {
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, Error> {
         let (head, body) = out.split_at_mut(HEAD);
-        let len = fill(&mut body[..CONTENT]);
+        let most = body.len().saturating_sub(TAIL).min(CONTENT);
+        let len = fill(&mut body[..most]);
         body[len] = kind.into();
         let [high, low] = ((len + TAIL) as u16).to_be_bytes();
         head.copy_from_slice(&[ContentType::ApplicationData.into(), 3, 3, high, low]);

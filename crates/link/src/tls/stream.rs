@@ -22,6 +22,10 @@ use crate::recv_buffer::{Receive, RecvBuffer};
 const SEND: usize = 4 * RECORD;
 /// Room behind them for a key update or a goodbye.
 const LAST_WORDS: usize = 2 * RECORD;
+/// Content for which little memory is enough, with the last words.
+const LITTLE: usize = 2 * 1024;
+/// Memory for that.
+const LITTLE_SEND: usize = 3 * 1024;
 /// No alert. (It is a goodbye's number, which is no duty.)
 const NONE: u8 = 0;
 
@@ -36,8 +40,9 @@ pub(crate) fn split(socket: Arc<TcpStream>, shaken: Shaken) -> (TlsReceiver, Tls
         duties: Arc::clone(&duties),
     };
     let sealing = Sealing::new(shaken.sending);
-    let out = vec![0; SEND + LAST_WORDS].into();
-    (receiver, TlsSender { socket, sealing, out, sealed: 0, sent: 0, has_closed: false, duties })
+    let out = Box::default();
+    let (is_used, has_closed) = (false, false);
+    (receiver, TlsSender { socket, sealing, out, sealed: 0, sent: 0, is_used, has_closed, duties })
 }
 
 /// Records that the sending direction has to send before it goes on.
@@ -68,6 +73,13 @@ enum StreamEnd {
 }
 
 impl Receive for TlsReceiver {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.early.is_empty() && self.end.is_none() {
+            true => self.socket.poll_read_ready(cx),
+            false => Poll::Ready(Ok(())),
+        }
+    }
+
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -148,11 +160,14 @@ fn poll_socket(socket: &TcpStream, cx: &mut Context<'_>, space: &mut [u8]) -> Po
 pub(crate) struct TlsSender {
     socket: Arc<TcpStream>,
     sealing: Sealing,
+    /// Memory for records, taken when there is something to send.
     out: Box<[u8]>,
     /// Bytes of whole records in `out`.
     sealed: usize,
     /// Of these, what the socket has taken.
     sent: usize,
+    /// Something was sealed since the last flush.
+    is_used: bool,
     has_closed: bool,
     duties: Arc<Duties>,
 }
@@ -171,6 +186,15 @@ impl TlsSender {
         }
         (self.sealed, self.sent) = (0, 0);
         Poll::Ready(Ok(()))
+    }
+
+    /// Has memory for so much content. Nothing is sealed in it.
+    fn take_memory(&mut self, content: usize) {
+        let len = if content <= LITTLE { LITTLE_SEND } else { SEND + LAST_WORDS };
+        if self.out.len() < len {
+            self.out = vec![0; len].into();
+        }
+        self.is_used = true;
     }
 
     /// Seals what has to be said before anything else. If that was why the connection ends, nothing
@@ -215,6 +239,7 @@ impl AsyncWrite for TlsSender {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_send(cx))?;
+        self.take_memory(slices.iter().map(|slice| slice.len()).sum());
         let taken = self.seal(slices).map_err(io::Error::other)?;
         if let Poll::Ready(Err(error)) = self.poll_send(cx) {
             return Poll::Ready(Err(error));
@@ -230,11 +255,16 @@ impl AsyncWrite for TlsSender {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_send(cx)
+        ready!(self.poll_send(cx))?;
+        if !std::mem::replace(&mut self.is_used, false) {
+            self.out = Box::default();
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_send(cx))?;
+        self.take_memory(0);
         self.fulfil().map_err(io::Error::other)?;
         if !self.has_closed {
             self.has_closed = true;
@@ -280,9 +310,10 @@ impl RecordContent<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{FrameReader, FrameWriter};
+    use crate::frame::{FrameReader, FrameWriter, HEAD_LEN, encode_head};
     use crate::tls::Agreed;
     use crate::tls::keys::{Keys, Suite};
+    use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
     use towpath_content::NodeId;
 
@@ -322,10 +353,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_is_idle_holds_no_memory_and_who_says_little_holds_little() {
+        let (near, far) = sockets().await;
+        let (_, mut sender) = split(near, shaken(u64::MAX, 1, 2));
+        let (receiver, _) = split(far, shaken(u64::MAX, 2, 1));
+        let mut reader = FrameReader::new(Box::new(receiver));
+        assert_eq!((sender.out.len(), reader.held()), (0, 0));
+        for (len, takes) in [(LITTLE, LITTLE_SEND), (LITTLE + 1, SEND + LAST_WORDS), (9, SEND + LAST_WORDS)] {
+            let head = encode_head(1, len - HEAD_LEN).unwrap();
+            sender.write_all(&[&head[..], &vec![7; len - HEAD_LEN]].concat()).await.unwrap();
+            sender.flush().await.unwrap();
+            assert_eq!(sender.out.len(), takes);
+            assert_eq!(reader.next().await.unwrap().unwrap().body, vec![7; len - HEAD_LEN]);
+        }
+        sender.flush().await.unwrap();
+        // The first time it may be awake for nothing.
+        for _ in 0..2 {
+            reader.rest();
+            tokio::select! {
+                biased;
+                _ = reader.next() => panic!("nothing was sent"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        assert_eq!((sender.out.len(), reader.held()), (0, 0));
+    }
+
+    #[tokio::test]
     async fn what_the_peer_finds_wrong_is_told_once_and_nothing_follows() {
         let (near, far) = sockets().await;
         let (_near_receiver, mut sender) = split(near, shaken(100, 1, 2));
         let (mut receiver, mut answers) = split(Arc::clone(&far), shaken(100, 2, 9));
+        sender.take_memory(0);
         sender.sealed =
             sender.sealing.alert(rustls::AlertDescription::InternalError, &mut sender.out).unwrap();
         std::future::poll_fn(|cx| sender.poll_send(cx)).await.unwrap();

@@ -110,15 +110,33 @@ pub async fn is_soon(limit: Duration, is_so: impl Fn() -> bool) -> bool {
 
 /// A real service over `store` that honours tickets with [`SECRET`] for `roots`.
 pub async fn serve(store: Arc<MemoryStore>, roots: &[Oid]) -> Listening {
-    serve_to(store, roots, false).await
+    serve_with(store, roots, |service| service).await
 }
 
 /// The same, perhaps with every node allowed.
 pub async fn serve_to(store: Arc<MemoryStore>, roots: &[Oid], allow_all: bool) -> Listening {
+    serve_as(store, roots, allow_all, |service| service).await
+}
+
+/// The same, with a service that is changed before it begins.
+pub async fn serve_with(
+    store: Arc<MemoryStore>,
+    roots: &[Oid],
+    change: impl FnOnce(Service) -> Service,
+) -> Listening {
+    serve_as(store, roots, false, change).await
+}
+
+async fn serve_as(
+    store: Arc<MemoryStore>,
+    roots: &[Oid],
+    allow_all: bool,
+    change: impl FnOnce(Service) -> Service,
+) -> Listening {
     let identity = Identity::generate().unwrap();
     let secrets = roots.iter().map(|root| (*root, SECRET)).collect();
     let keys = Keys { identity: identity.clone(), secrets, allow_all };
-    let service = Arc::new(Service::new(store, Arc::new(keys)));
+    let service = Arc::new(change(Service::new(store, Arc::new(keys))));
     listen(&identity, move |connection| {
         let config = PeerConfig { from_anyone: true, ..PeerConfig::default() };
         let peer = Peer::start(connection, config, Some(Arc::clone(&service)));

@@ -9,7 +9,7 @@ use towpath_content::pieces;
 use towpath_content::tree::Time;
 
 use super::*;
-use crate::seam::ObjectKind;
+use crate::seam::{ObjectKind, wait_change};
 
 pub(super) fn checks<S: Store>() -> Vec<(&'static str, StoreCheck<S>)> {
     vec![
@@ -189,10 +189,10 @@ fn twice<S: Store>(store: &S) -> CheckResult {
 fn waiting<S: Store>(store: &S) -> CheckResult {
     store.put_init(&live(1), &About::default())?;
     let seen = store.version(&live(1));
-    assert_eq!(store.wait_change(&live(1), seen, Duration::from_millis(5)), seen);
+    assert_eq!(wait_change(store, &live(1), seen, Duration::from_millis(5)), seen);
     let start = Instant::now();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| store.wait_change(&live(1), seen, Duration::from_secs(60)));
+        let waiter = scope.spawn(|| wait_change(store, &live(1), seen, Duration::from_secs(60)));
         let put = store.put_data(&live(1), &pattern(PIECE + 1, 1));
         assert!(waiter.join().is_ok_and(|version| version != seen));
         put
@@ -200,9 +200,9 @@ fn waiting<S: Store>(store: &S) -> CheckResult {
     assert!(start.elapsed() < Duration::from_secs(30));
     let seen = store.version(&live(1));
     let oid = store.put_commit(&live(1))?;
-    assert_ne!(store.wait_change(&live(1), seen, Duration::from_secs(60)), seen);
+    assert_ne!(wait_change(store, &live(1), seen, Duration::from_secs(60)), seen);
     let seen = store.version(&oid);
-    assert_eq!(store.wait_change(&oid, seen, Duration::ZERO), seen);
+    assert_eq!(wait_change(store, &oid, seen, Duration::ZERO), seen);
     Ok(())
 }
 

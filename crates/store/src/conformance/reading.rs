@@ -7,7 +7,7 @@ use std::time::Duration;
 use towpath_content::pieces::PieceTree;
 
 use super::*;
-use crate::seam::Partial;
+use crate::seam::{Partial, wait_change};
 
 pub(super) fn checks<S: Store>() -> Vec<(&'static str, StoreCheck<S>)> {
     vec![
@@ -102,7 +102,7 @@ fn partial<S: Store>(store: &S) -> CheckResult {
     for count in 1..=3 {
         head.count.store(count, Ordering::SeqCst);
         store.announce(&oid, Some(head.clone()));
-        let now = store.wait_change(&oid, seen, Duration::from_secs(60));
+        let now = wait_change(store, &oid, seen, Duration::from_secs(60));
         assert_ne!(now, seen, "growth wakes those who wait");
         seen = now;
         let found = store.have(&oid)?;

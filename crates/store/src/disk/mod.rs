@@ -56,7 +56,6 @@ mod uses;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
@@ -72,7 +71,7 @@ use crate::error::StoreError;
 use crate::leases::{Chunks, Lease, Leases};
 use crate::productions::some_run;
 use crate::seam::{
-    About, Availability, Descriptors, Listener, Partial, RecipeNodes, State, Store, read_pieces,
+    About, Availability, Descriptors, Listener, Partial, RecipeNodes, State, Store, StoreChange, read_pieces,
 };
 use crate::spans::{self, OUTSIDE};
 
@@ -122,8 +121,8 @@ impl Store for DiskStore {
         self.core.notices.version(oid)
     }
 
-    fn wait_change(&self, oid: &Oid, seen: u64, timeout: Duration) -> u64 {
-        self.core.notices.wait(oid, seen, timeout)
+    fn change(&self, oid: &Oid, seen: u64) -> StoreChange {
+        self.core.notices.change(oid, seen)
     }
 
     fn get_descriptors(&self, oid: &Oid, run: Range<u64>) -> Result<Descriptors, StoreError> {

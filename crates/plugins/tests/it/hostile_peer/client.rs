@@ -290,10 +290,10 @@ async fn more_than_64_requests_at_once_end_the_connection() {
 }
 
 #[tokio::test]
-async fn more_than_8_followed_objects_end_the_connection() {
+async fn more_than_32_followed_objects_end_the_connection() {
     let scene = scene().await;
     let mut client = scene.proved(LIVE).await;
-    for request in 1..=9 {
+    for request in 1..=33 {
         let question = Describe {
             values_from: Some(0),
             values_to: u64::MAX,
@@ -304,6 +304,39 @@ async fn more_than_8_followed_objects_end_the_connection() {
     }
     client.expect_goodbye("follows too many objects").await;
     scene.expect_others_are_served().await;
+}
+
+/// Each asks for more than the ways and queues hold, and reads none of it. There are two threads, so one node has one.
+#[tokio::test]
+async fn peers_that_read_nothing_and_peers_that_watch_hold_no_thread() {
+    let store = Arc::new(MemoryStore::new());
+    let data = vec![7; 96 << 20];
+    let big = put(&store, &data, &About::default());
+    let small = put(&store, b"small", &About::default());
+    store.put_init(&LIVE, &About::default()).unwrap();
+    store.put_data(&LIVE, &vec![7; 300 << 10]).unwrap();
+    let listening = serve_with(store, &[big, small, LIVE], |service| service.with_threads(2, 1)).await;
+    let scene = Scene { listening, tree: big, mentioned: small, unmentioned: small, blob: small };
+    let pieces = data.len() as u64 / (256 << 10);
+    let (mut deaf, mut watchers) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let mut client = scene.proved(big).await;
+        let run = WireWant { count: pieces as u32, ..want(&big, None) };
+        client.liar.say(get(1, &big, vec![run])).await;
+        deaf.push(client);
+        let mut client = scene.proved(LIVE).await;
+        for request in 1..=32 {
+            let question = Describe { follow: true, ..describe(request, &LIVE, &LIVE) };
+            client.liar.say(Body::Watch(question)).await;
+            assert!(matches!(client.liar.hear().await, Some(Body::Have(_))));
+        }
+        watchers.push(client);
+    }
+    scene.expect_others_are_served().await;
+    for mut client in watchers {
+        client.liar.say(Body::Cancel(WireCancel { request: 7, pieces: Vec::new() })).await;
+        assert!(matches!(client.liar.hear().await, Some(Body::Done(done)) if done.request == 7));
+    }
 }
 
 #[tokio::test]

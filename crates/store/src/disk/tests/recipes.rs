@@ -1,7 +1,7 @@
 //! Recipes on a disk: made once, kept, checked, evicted, and gone with their object.
 
 use std::io::ErrorKind;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use towpath_content::chunking::Parameters;
 use towpath_content::recipe::{NodeHash, walk};
