@@ -4,15 +4,18 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
 use towpath_protocol::Issuer;
-use towpath_protocol::access::GivenSecret;
-use towpath_protocol::service::RelayedBinding;
+use towpath_protocol::access::{GivenSecret, TicketEnd};
+use towpath_protocol::service::{KnownWithdrawal, RelayedBinding};
 use towpath_store::Leases;
 
 use towpath_config::Live;
+
+use crate::fresh::now;
+use crate::withdrawals::Withdrawals;
 
 /// A root that is passed on.
 #[derive(Default)]
@@ -24,23 +27,30 @@ struct GivenRoot {
 /// Answers the direct plugin's questions about rights.
 pub struct Grants {
     identity: Identity,
-    shared: RwLock<HashMap<Oid, Secret>>,
+    shared: RwLock<HashMap<Oid, BoundSecret>>,
     /// Roots that were got, or are on their way, by tickets of others, and that are passed on.
     given: RwLock<HashMap<Oid, GivenRoot>>,
     config: Live,
     /// Leases, if they are honoured: a daemon's are, a mere `tow share` gives
     /// out only what it shares.
     leases: Option<Arc<dyn Leases>>,
+    withdrawals: Arc<Withdrawals>,
 }
 
 impl Grants {
     /// Rights of a service.
-    pub fn new(identity: Identity, leases: Option<Arc<dyn Leases>>, config: Live) -> Self {
-        Self { identity, shared: RwLock::default(), given: RwLock::default(), config, leases }
+    pub fn new(
+        identity: Identity,
+        leases: Option<Arc<dyn Leases>>,
+        config: Live,
+        withdrawals: Arc<Withdrawals>,
+    ) -> Self {
+        let (shared, given) = (RwLock::default(), RwLock::default());
+        Self { identity, shared, given, config, leases, withdrawals }
     }
 
     /// Honours tickets for `oid` with `secret` until the service ends.
-    pub fn share(&self, oid: Oid, secret: Secret) {
+    pub fn share(&self, oid: Oid, secret: BoundSecret) {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(oid, secret);
     }
 
@@ -50,14 +60,14 @@ impl Grants {
     }
 
     /// From now on what is here of `root` is passed on to whoever proves `secret`, by which it was got.
-    pub fn pass_on(&self, root: Oid, secret: Secret) {
-        let given = GivenSecret { secret, ticket_allows: true, settings_allow: true };
+    pub fn pass_on(&self, root: Oid, secret: BoundSecret) {
+        let given = GivenSecret { secret, settings_allow: true };
         let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
         roots.entry(root).or_default().secrets.push(given);
     }
 
     /// No longer for this once: whoever else said so, with this secret or another one, still passes it on.
-    pub fn keep_back(&self, root: &Oid, secret: Secret) {
+    pub fn keep_back(&self, root: &Oid, secret: BoundSecret) {
         let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(given) = roots.get_mut(root) {
             let known = given.secrets.iter().position(|known| known.secret == secret);
@@ -91,7 +101,7 @@ impl Grants {
 }
 
 impl Issuer for Grants {
-    fn secret(&self, root: &Oid) -> Option<Secret> {
+    fn secret(&self, root: &Oid) -> Option<BoundSecret> {
         let shared = self.shared.read().unwrap_or_else(PoisonError::into_inner).get(root).copied();
         shared.or_else(|| {
             let leases = self.leases.as_ref()?.leases().ok()?;
@@ -101,6 +111,17 @@ impl Issuer for Grants {
 
     fn given(&self, root: &Oid) -> Vec<GivenSecret> {
         self.of_given(root, |given| given.secrets.clone()).unwrap_or_default()
+    }
+
+    fn over(&self, root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {
+        match self.withdrawals.is_withdrawn(root, secret) {
+            true => Some(TicketEnd::Withdrawn),
+            false => secret.terms.is_expired(now()).then_some(TicketEnd::Expired),
+        }
+    }
+
+    fn withdrawn(&self, root: &Oid) -> Vec<KnownWithdrawal> {
+        self.withdrawals.of(root)
     }
 
     fn relayed(&self, root: &Oid) -> Option<RelayedBinding> {
@@ -124,19 +145,24 @@ impl Issuer for Grants {
 #[cfg(test)]
 mod tests {
     use towpath_config::Config;
+    use towpath_content::ticket::Secret;
 
     use super::*;
+    use crate::shares::Shares;
 
     #[test]
     fn a_root_is_passed_on_as_long_as_anybody_does() {
-        let grants = Grants::new(Identity::generate().unwrap(), None, Live::new(Config::default()));
-        let (root, secret) = (Oid::of(b"root"), Secret([1; 16]));
+        let dir = tempfile::tempdir().unwrap();
+        let withdrawals = Arc::new(Withdrawals::open(Arc::new(Shares::new(dir.path().to_path_buf()))));
+        let config = Live::new(Config::default());
+        let grants = Grants::new(Identity::generate().unwrap(), None, config, withdrawals);
+        let (root, secret) = (Oid::of(b"root"), Secret([1; 16]).into());
         assert!(grants.given(&root).is_empty());
         grants.pass_on(root, secret);
         grants.pass_on(root, secret);
         grants.keep_back(&root, secret);
         assert_eq!(grants.given(&root).len(), 1);
-        grants.keep_back(&root, Secret([2; 16]));
+        grants.keep_back(&root, Secret([2; 16]).into());
         assert!(grants.passes_on(&root), "another secret takes nothing away");
         grants.keep_back(&root, secret);
         assert!(!grants.passes_on(&root) && grants.given(&root).is_empty());

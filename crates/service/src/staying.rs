@@ -2,21 +2,25 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind, Event, GetRequest, PutReply, StayRequest};
 use towpath_content::hint::{Hint, MAX_HINTS, PeerAddress};
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 use towpath_content::{Oid, Ticket};
 
+use crate::ending;
 use crate::get;
 use crate::getting::GetUnderWay;
 use crate::state::{self, Service};
+use crate::ticket_ends::ask_now_and_then;
 
 /// Delay before the issuer is asked again what a live object became, and times that it is asked.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 const ASKED: usize = 10;
+/// Time for telling those who draw on this machine that the ticket is over.
+const LINGER: Duration = Duration::from_secs(5);
 /// Hints that name this node, at most: each is some hundred characters of the ticket.
 const MOST_HINTS: usize = 4;
 
@@ -29,7 +33,29 @@ pub async fn get_and_stay(
     events: mpsc::Sender<Event>,
 ) -> Result<Infallible, ApiError> {
     let ticket = ticket(&request)?;
-    let (oid, secret) = (ticket.oid, ticket.secret);
+    let held = ticket.clone();
+    tokio::select! {
+        result = serve(service, ticket, request, stay, events) => result,
+        why = service.ticket_over(&held) => {
+            // Those who draw on this machine ask again, and are told.
+            let start = Instant::now();
+            while service.door.limits.connections() > 0 && start.elapsed() < LINGER {
+                tokio::time::sleep(ending::LOOK_EVERY).await;
+            }
+            Err(why)
+        }
+    }
+}
+
+async fn serve(
+    service: &Arc<Service>,
+    ticket: Ticket,
+    request: GetRequest,
+    stay: StayRequest,
+    events: mpsc::Sender<Event>,
+) -> Result<Infallible, ApiError> {
+    service.check_ticket(&ticket)?;
+    let (oid, secret) = (ticket.oid, ticket.bound_secret());
     service.door.connections.send_pace.set(stay.limit_rate);
     service.door.listen(oid.to_string().as_bytes(), stay.listen.as_slice()).await?;
     let mut fetches = service.door.watch_fetches();
@@ -49,11 +75,15 @@ pub async fn get_and_stay(
         keep_binding(service, &request).await?;
     }
     let _ = events.send(Event::Summary(summary)).await;
-    loop {
-        match fetches.recv().await {
-            Some(fetch) => drop(events.send(fetch).await),
-            None => std::future::pending().await,
+    let telling = async {
+        while let Some(fetch) = fetches.recv().await {
+            let _ = events.send(fetch).await;
         }
+        std::future::pending().await
+    };
+    tokio::select! {
+        never = telling => match never {},
+        never = ask_now_and_then(|| GetUnderWay::new(service, &request)) => match never {},
     }
 }
 
@@ -61,11 +91,11 @@ pub async fn get_and_stay(
 struct PassingOn<'a> {
     service: &'a Service,
     root: Oid,
-    secret: Secret,
+    secret: BoundSecret,
 }
 
 impl<'a> PassingOn<'a> {
-    fn begin(service: &'a Service, root: Oid, secret: Secret) -> Self {
+    fn begin(service: &'a Service, root: Oid, secret: BoundSecret) -> Self {
         service.grants.pass_on(root, secret);
         Self { service, root, secret }
     }
@@ -88,7 +118,15 @@ fn ticket(request: &GetRequest) -> Result<Ticket, ApiError> {
         return Err(usage("only what is fetched whole is passed on")
             .hint("leave paths, filters, --list and --update out"));
     }
-    state::parse_ticket(&request.ticket)
+    let ticket = state::parse_ticket(&request.ticket)?;
+    match ticket.terms.no_swarm {
+        true => Err(ApiError::new(
+            ErrorKind::Refused,
+            "the ticket does not let its holders pass on what they get",
+        )
+        .hint("fetch without --stay")),
+        false => Ok(ticket),
+    }
 }
 
 /// The ticket, with this node as a further place to ask.

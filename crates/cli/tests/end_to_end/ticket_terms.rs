@@ -1,0 +1,96 @@
+//! Tickets that end, that are taken back, and that their receivers may not pass on.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::environment::{LOOPBACK, TestEnvironment, soon};
+use crate::runner::situations;
+use crate::trees::{assert_same_bytes, file};
+
+situations![
+    a_ticket_that_expired_opens_nothing,
+    an_altered_ticket_opens_nothing,
+    a_lease_ends_with_its_ticket,
+    what_may_not_be_passed_on_is_not,
+    a_ticket_that_was_taken_back_ends_at_its_holders,
+];
+
+/// Time for what a holder or a daemon notices by itself.
+const LONG: Duration = Duration::from_secs(60);
+
+fn a_ticket_that_expired_opens_nothing() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 2 << 20);
+    let mut share = env.sender.tow(["share", "--listen", LOOPBACK, "--expires", "4s", "file"]).start();
+    let ticket = share.ticket();
+    env.receiver.get(&ticket, "file").end().summary();
+    let listed = env.receiver.tow(["get", "--list", &ticket]).end();
+    assert!(listed.err.contains("the ticket expires 2"), "{}", listed.err);
+    // It ends by itself.
+    let ended = share.end().with(1);
+    assert!(ended.err.contains("the ticket expired at 2"), "{}", ended.err);
+    let refused = env.stranger.tow(["get", &ticket]).end().with(1);
+    assert!(refused.err.contains("the ticket expired at 2"), "{}", refused.err);
+    assert!(fs::read_dir(env.stranger.path("")).unwrap().next().is_none(), "nothing is left");
+}
+
+fn an_altered_ticket_opens_nothing() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 2 << 20);
+    let mut share = env.sender.tow(["share", "--listen", LOOPBACK, "--expires", "1h", "file"]).start();
+    let right: towpath_content::Ticket = share.ticket().parse().unwrap();
+    let mut longer = right.clone();
+    longer.terms.expires = longer.terms.expires.map(|end| end + 3600);
+    let mut endless = right.clone();
+    endless.terms = towpath_content::ticket::Terms::default();
+    for altered in [longer, endless] {
+        let refused = env.stranger.tow(["get", &altered.to_string()]).end();
+        assert_ne!(refused.code(), 0);
+        assert!(refused.err.contains("the ticket is not known here"), "{}", refused.err);
+    }
+    env.stranger.get(&right.to_string(), "file").end().summary();
+    assert_same_bytes(&env.sender.path("file"), &env.stranger.path("file"));
+}
+
+fn a_lease_ends_with_its_ticket() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 100_000);
+    let _daemon = env.sender.daemon();
+    env.sender.tow(["put", "--expires", "2s", "file"]).end();
+    let gone = soon(LONG, || env.sender.tow(["ls"]).end().text().is_empty().then_some(()));
+    assert!(gone.is_some(), "the lease is there still");
+}
+
+fn what_may_not_be_passed_on_is_not() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 100_000);
+    let _daemon = env.sender.daemon();
+    let ticket = env.sender.tow(["put", "--no-swarm", "file"]).end().text();
+    let ticket = ticket.trim();
+    let refused = env.receiver.tow(["get", "--stay", ticket]).end().with(1);
+    assert!(refused.err.contains("does not let its holders pass on"), "{}", refused.err);
+    env.receiver.get(ticket, "file").end().summary();
+    let listed = env.sender.tow(["ls"]).end().text();
+    assert!(listed.contains("(is not passed on by its receivers)"), "{listed}");
+}
+
+fn a_ticket_that_was_taken_back_ends_at_its_holders() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 3 << 20);
+    let _daemon = env.sender.daemon();
+    let put = env.sender.tow(["put", "file"]).end().text();
+    let words = ["get", "--json", "--stay", "--listen", LOOPBACK, put.trim(), "-o", "file"];
+    let mut holder = env.receiver.tow(words).start();
+    let ticket = holder.ticket();
+    holder.wait_until("has all", |running| {
+        String::from_utf8_lossy(&running.output()).contains(r#""event":"summary""#).then_some(())
+    });
+    env.stranger.get(&ticket, "before").end().summary();
+    env.sender.tow(["done", put.trim()]).end().with(0);
+    let ended = holder.end().with(1);
+    assert!(ended.text().contains("the sender took the ticket back"), "{}", ended.text());
+    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+    let refused = env.stranger.tow(["get", &ticket, "-o", "after"]).end().with(1);
+    assert!(refused.err.contains("took the ticket back"), "{}", refused.err);
+    assert!(!env.stranger.path("after").exists());
+}
