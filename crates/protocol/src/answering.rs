@@ -52,6 +52,8 @@ pub const MOST_REFUSALS: usize = 16;
 pub(super) const KEPT_WAIT: Duration = Duration::from_millis(200);
 /// Roots proved on a connection.
 pub(super) const MAX_ROOTS: usize = 64;
+/// Most bytes of most pieces.
+const PIECE: u64 = 256 << 10;
 /// Recipes asked for on one connection: each takes a thread until it is made and sent.
 const MAX_RECIPES: usize = 4;
 /// Objects followed or watched on one connection: each takes a thread.
@@ -295,6 +297,11 @@ impl Answering {
             return self.not_proved(get.request, &root, issuer);
         }
         self.is_known = true;
+        if let Some(Holding::Given { .. }) = holding
+            && let Err(wait) = issuer.pass_on(get.wants.iter().map(most_bytes).sum())
+        {
+            return self.refuse(get.request, &Outcome::RetryLater(wait));
+        }
         let wanted = GetWants::new(root, get);
         if !self.begin(get.request, RequestKind::Quick, wanted.len())? {
             return self.refuse(get.request, &Outcome::RetryLater(KEPT_WAIT));
@@ -441,6 +448,14 @@ fn name_of(want: &WireWant) -> Option<Oid> {
         Ok(Some(oid)) => Some(oid),
         Ok(None) => want.chunk[..].try_into().ok().map(Oid::Blake3),
         Err(_) => None,
+    }
+}
+
+/// Bytes that a want may bring: a piece has 256 KiB at most, and so has a chunk.
+fn most_bytes(want: &WireWant) -> u64 {
+    match want.offset {
+        Some(_) => want.len.into(),
+        None => u64::from(want.count.max(1)) * PIECE,
     }
 }
 

@@ -55,6 +55,10 @@ pub trait Issuer: Send + Sync {
     fn given(&self, _root: &Oid) -> Vec<GivenSecret> {
         Vec::new()
     }
+    /// Lets so many bytes be passed on of what this service was given, or says how long to wait.
+    fn pass_on(&self, _bytes: u64) -> Result<(), Duration> {
+        Ok(())
+    }
     /// The binding of a live root that this service was given: it can't sign one itself, and hands on what the issuer signed.
     fn relayed(&self, _root: &Oid) -> Option<RelayedBinding> {
         None

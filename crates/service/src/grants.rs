@@ -2,7 +2,8 @@
 //! the moment.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use towpath_content::ticket::BoundSecret;
 use towpath_content::{NodeId, Oid};
@@ -12,9 +13,11 @@ use towpath_protocol::access::{GivenSecret, TicketEnd};
 use towpath_protocol::service::{KnownWithdrawal, RelayedBinding};
 use towpath_store::Leases;
 
-use towpath_config::Live;
+use towpath_config::{Live, Switch};
+use towpath_content::lock::lock;
 
 use crate::fresh::now;
+use crate::upload_budget::UploadBudget;
 use crate::withdrawals::Withdrawals;
 
 /// A root that is passed on.
@@ -35,6 +38,17 @@ pub struct Grants {
     /// out only what it shares.
     leases: Option<Arc<dyn Leases>>,
     withdrawals: Arc<Withdrawals>,
+    /// Of what is passed on as the configuration says.
+    upload: Mutex<UploadBudget>,
+}
+
+/// Why something is passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PassOn {
+    /// A person asks for it.
+    Asked,
+    /// As long as the configuration says so.
+    Configured,
 }
 
 impl Grants {
@@ -46,7 +60,7 @@ impl Grants {
         withdrawals: Arc<Withdrawals>,
     ) -> Self {
         let (shared, given) = (RwLock::default(), RwLock::default());
-        Self { identity, shared, given, config, leases, withdrawals }
+        Self { identity, shared, given, config, leases, withdrawals, upload: Mutex::default() }
     }
 
     /// Honours tickets for `oid` with `secret` until the service ends.
@@ -60,8 +74,8 @@ impl Grants {
     }
 
     /// From now on what is here of `root` is passed on to whoever proves `secret`, by which it was got.
-    pub fn pass_on(&self, root: Oid, secret: BoundSecret) {
-        let given = GivenSecret { secret, settings_allow: true };
+    pub(crate) fn pass_on(&self, root: Oid, secret: BoundSecret, why: PassOn) {
+        let given = GivenSecret { secret, settings_allow: why == PassOn::Asked };
         let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
         roots.entry(root).or_default().secrets.push(given);
     }
@@ -110,7 +124,15 @@ impl Issuer for Grants {
     }
 
     fn given(&self, root: &Oid) -> Vec<GivenSecret> {
-        self.of_given(root, |given| given.secrets.clone()).unwrap_or_default()
+        let is_configured = self.config.get().sharing.pass_on == Switch::On;
+        let mut secrets = self.of_given(root, |given| given.secrets.clone()).unwrap_or_default();
+        secrets.iter_mut().for_each(|given| given.settings_allow |= is_configured);
+        secrets
+    }
+
+    fn pass_on(&self, bytes: u64) -> Result<(), Duration> {
+        let rate = self.config.get().sharing.upload_rate.0;
+        lock(&self.upload).take(bytes, rate, Instant::now())
     }
 
     fn over(&self, root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {
@@ -158,13 +180,31 @@ mod tests {
         let grants = Grants::new(Identity::generate().unwrap(), None, config, withdrawals);
         let (root, secret) = (Oid::of(b"root"), Secret([1; 16]).into());
         assert!(grants.given(&root).is_empty());
-        grants.pass_on(root, secret);
-        grants.pass_on(root, secret);
+        grants.pass_on(root, secret, PassOn::Asked);
+        grants.pass_on(root, secret, PassOn::Asked);
         grants.keep_back(&root, secret);
         assert_eq!(grants.given(&root).len(), 1);
         grants.keep_back(&root, Secret([2; 16]).into());
         assert!(grants.passes_on(&root), "another secret takes nothing away");
         grants.keep_back(&root, secret);
         assert!(!grants.passes_on(&root) && grants.given(&root).is_empty());
+    }
+
+    #[test]
+    fn the_configuration_decides_at_each_request_whether_a_daemon_passes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let withdrawals = Arc::new(Withdrawals::open(Arc::new(Shares::new(dir.path().to_path_buf()))));
+        let live = Live::new(Config::default());
+        let grants = Grants::new(Identity::generate().unwrap(), None, live.clone(), withdrawals);
+        let (root, secret) = (Oid::of(b"root"), Secret([1; 16]).into());
+        grants.pass_on(root, secret, PassOn::Configured);
+        let is_served = || grants.given(&root)[0].holding().serves();
+        assert!(!is_served(), "off by default");
+        let mut on = Config::default();
+        on.sharing.pass_on = Switch::On;
+        live.set(on);
+        assert!(is_served());
+        live.set(Config::default());
+        assert!(!is_served());
     }
 }

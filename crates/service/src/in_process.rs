@@ -26,6 +26,7 @@ use crate::open_session::Open;
 use crate::parts::{self, Part};
 use crate::put_source::PutSource;
 use crate::state::{Service, parse_name};
+use crate::staying::DaemonPassing;
 use crate::ticket_ends::told_terms;
 use crate::{content, copy, get, put, staying};
 use towpath_indexing::{Cancel, IndexHost, Rhythm, index, keep_fresh};
@@ -194,6 +195,10 @@ impl InProcess {
         let mut watch = Watch::new(Arc::clone(&self.0.metrics));
         let oid = parse_name(&request.ticket).map(|oid| oid.to_string()).unwrap_or_default();
         let transfer = self.0.transfers.begin_get(oid);
+        let (passing, longer) = DaemonPassing::begin(&self.0, &request).unzip();
+        if let Some(longer) = longer {
+            let _ = events.send(Event::Ticket(longer)).await;
+        }
         let (teller, mut inbox) = mpsc::channel(1);
         let handing_on = async {
             while let Some(event) = inbox.recv().await {
@@ -208,6 +213,7 @@ impl InProcess {
                 watch.summary(summary);
                 admitted.done();
                 transfer.report(&Event::Summary(summary.clone()));
+                passing.map(|passing| tokio::spawn(passing.keep()));
             }
             Err(error) => transfer.report(&Event::Failed(error.clone())),
         }

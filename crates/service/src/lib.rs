@@ -13,6 +13,7 @@
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`withdrawals`] | tickets that were taken back |
 //! | `ticket_ends` | how tickets end |
+//! | `staying`, `upload_budget` | what was fetched and is passed on, and how much of it |
 //! | [`shares`] | what was shared before, so that the same command gives the same ticket |
 //! | [`put`], `put_tree` | files, trees and streams into the store |
 //! | [`put_source`] | paths that become one object, and the filters on them |
@@ -84,6 +85,7 @@ mod ticket_ends;
 mod transfers;
 mod tree_place;
 mod tree_put;
+mod upload_budget;
 mod waiting;
 pub mod withdrawals;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use towpath_store::Leases;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::ticket::{BoundSecret, Enclosed, MAX_ENCLOSED};
 use towpath_content::{NodeId, Oid, Ticket};
@@ -39,6 +39,8 @@ use towpath_words as words;
 /// Interval at which the cache is compared with its limits.
 const TRIM_EVERY: Duration = Duration::from_secs(10);
 
+/// Tickets by which a daemon passes on what it got, at most: each is asked about now and then. What it got last is not passed on then.
+const MOST_PASSED_ON: usize = 256;
 /// Characters of a word that are shown to whoever gave it.
 const SHOWN: usize = 80;
 
@@ -77,6 +79,8 @@ pub struct Service {
     pub(crate) read_budget: Arc<ReadBudget>,
     /// Time at which the cache was last looked at.
     trimmed: Mutex<Option<Instant>>,
+    /// Places of what is passed on as the configuration says.
+    pub(crate) passed_on: Arc<Semaphore>,
     /// Told when there is a lease that ends by itself.
     pub(crate) leased: tokio::sync::Notify,
     pub(crate) metrics: Arc<Metrics>,
@@ -94,8 +98,7 @@ impl Service {
     /// Opens the home's key and store.
     pub fn open(home: Home, options: Options) -> Result<Arc<Self>, ApiError> {
         let identity = identity(&home)?;
-        let store = DiskStore::open(home.state(), home.data());
-        let store = Arc::new(store.map_err(|error| no_home(words::store(&error)))?);
+        let store = open_store(&home)?;
         let chosen = &options.config.processors;
         let processors = options.processors.configured(chosen.compresses(), &chosen.rules());
         let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Leases>);
@@ -123,7 +126,6 @@ impl Service {
             fetches: Arc::new(Fetches::new(Arc::clone(&store) as Arc<dyn Store>)),
             listening: tokio::sync::OnceCell::new(),
         };
-        end_sessions(&store)?;
         let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
         let service = Arc::new(Self {
             home,
@@ -144,6 +146,7 @@ impl Service {
             in_flight: Flights::default(),
             read_budget: Arc::new(ReadBudget::new(config.clone())),
             trimmed: Mutex::default(),
+            passed_on: Arc::new(Semaphore::new(MOST_PASSED_ON)),
             leased: tokio::sync::Notify::default(),
             config,
             door,
@@ -290,13 +293,15 @@ impl Service {
     }
 }
 
-/// Gives back what applications held that died with their daemon.
-fn end_sessions(store: &DiskStore) -> Result<(), ApiError> {
+/// Opens the home's store, and gives back what applications held that died with their daemon.
+fn open_store(home: &Home) -> Result<Arc<DiskStore>, ApiError> {
+    let store = DiskStore::open(home.state(), home.data());
+    let store = store.map_err(|error| no_home(words::store(&error)))?;
     let ended = store.lease_table().end_sessions().map_err(|error| words::store(&error))?;
     if !ended.is_empty() {
         tracing::info!(leases = ended.len(), "ended leases of applications that died with their daemon");
     }
-    Ok(())
+    Ok(Arc::new(store))
 }
 
 /// A user without a home directory, such as a job's, can still have a place for the service.

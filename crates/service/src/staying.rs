@@ -1,11 +1,13 @@
-//! A get whose receiver serves others by the same ticket: what has come while it runs, and all of it afterwards.
+//! A get whose receiver serves others by the same ticket: what has come while it runs, and all of it afterwards. A person asks for
+//! that, or a daemon does so as its configuration says.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use towpath_api::{ApiError, ErrorKind, Event, GetRequest, PutReply, StayRequest};
+use towpath_config::Switch;
 use towpath_content::hint::{Hint, MAX_HINTS, PeerAddress};
 use towpath_content::ticket::BoundSecret;
 use towpath_content::{Oid, Ticket};
@@ -13,6 +15,7 @@ use towpath_content::{Oid, Ticket};
 use crate::ending;
 use crate::get;
 use crate::getting::GetUnderWay;
+use crate::grants::PassOn;
 use crate::state::{self, Service};
 use crate::ticket_ends::ask_now_and_then;
 
@@ -59,7 +62,7 @@ async fn serve(
     service.door.connections.send_pace.set(stay.limit_rate);
     service.door.listen(oid.to_string().as_bytes(), stay.listen.as_slice()).await?;
     let mut fetches = service.door.watch_fetches();
-    let _passing = PassingOn::begin(service, oid, secret);
+    let _passing = PassingOn::begin(service, oid, secret, PassOn::Asked);
     service.door.open();
     let reply =
         PutReply { ticket: with_hints(service, ticket).to_string(), oid: oid.to_string(), size: None };
@@ -88,22 +91,58 @@ async fn serve(
 }
 
 /// What is here of a root is passed on, until this is dropped.
-struct PassingOn<'a> {
-    service: &'a Service,
+struct PassingOn {
+    service: Arc<Service>,
     root: Oid,
     secret: BoundSecret,
 }
 
-impl<'a> PassingOn<'a> {
-    fn begin(service: &'a Service, root: Oid, secret: BoundSecret) -> Self {
-        service.grants.pass_on(root, secret);
-        Self { service, root, secret }
+impl PassingOn {
+    fn begin(service: &Arc<Service>, root: Oid, secret: BoundSecret, why: PassOn) -> Self {
+        service.grants.pass_on(root, secret, why);
+        Self { service: Arc::clone(service), root, secret }
     }
 }
 
-impl Drop for PassingOn<'_> {
+impl Drop for PassingOn {
     fn drop(&mut self) {
         self.service.grants.keep_back(&self.root, self.secret);
+    }
+}
+
+/// What a daemon got by a ticket, which it passes on as its configuration says.
+pub(crate) struct DaemonPassing {
+    request: GetRequest,
+    ticket: Ticket,
+    passing: PassingOn,
+    _place: OwnedSemaphorePermit,
+}
+
+impl DaemonPassing {
+    /// Begins with what is about to be fetched, if a daemon that passes on may pass that on. The longer ticket names it.
+    pub(crate) fn begin(service: &Arc<Service>, request: &GetRequest) -> Option<(Self, PutReply)> {
+        let is_on = service.grants.honours_leases() && service.config().sharing.pass_on == Switch::On;
+        let ticket = ticket(request).ok().filter(|ticket| is_on && ticket.enclosed.is_none())?;
+        let _place = Arc::clone(&service.passed_on).try_acquire_owned().ok()?;
+        let passing = PassingOn::begin(service, ticket.oid, ticket.bound_secret(), PassOn::Configured);
+        let (longer, oid) = (with_hints(service, ticket.clone()).to_string(), ticket.oid.to_string());
+        let reply = PutReply { ticket: longer, oid, size: None };
+        Some((Self { request: request.clone(), ticket, passing, _place }, reply))
+    }
+
+    /// Passes it on until the ticket is over, once all has come.
+    pub(crate) async fn keep(self) {
+        let service = &self.passing.service;
+        let binding = async {
+            if self.ticket.oid.is_live() {
+                let _ = keep_binding(service, &self.request).await;
+            }
+            ask_now_and_then(|| GetUnderWay::new(service, &self.request)).await
+        };
+        tokio::select! {
+            why = service.ticket_over(&self.ticket) => tracing::info!(oid = %self.ticket.oid, %why, "not passed on any more"),
+            never = binding => match never {},
+        }
     }
 }
 

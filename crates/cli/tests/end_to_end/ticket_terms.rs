@@ -13,6 +13,8 @@ situations![
     a_lease_ends_with_its_ticket,
     what_may_not_be_passed_on_is_not,
     a_ticket_that_was_taken_back_ends_at_its_holders,
+    a_get_under_way_ends_when_its_ticket_is_taken_back,
+    a_daemon_passes_on_what_it_got_only_if_its_configuration_says_so,
 ];
 
 /// Time for what a holder or a daemon notices by itself.
@@ -74,6 +76,40 @@ fn what_may_not_be_passed_on_is_not() {
     assert!(listed.contains("(is not passed on by its receivers)"), "{listed}");
 }
 
+fn a_get_under_way_ends_when_its_ticket_is_taken_back() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 24 << 20);
+    let _daemon = env.sender.daemon();
+    let ticket = env.sender.tow(["put", "file"]).end().text();
+    let mut getting = env.receiver.get_slowly(ticket.trim(), "file", "1M").start();
+    getting.wait_for_bytes(1 << 20);
+    env.sender.tow(["done", ticket.trim()]).end().with(0);
+    let failure = getting.end().failure();
+    let why = failure["message"].as_str().unwrap_or_default().to_owned();
+    assert!(why.contains("took the ticket back"), "{failure}");
+    assert!(!env.receiver.path("file").exists());
+}
+
+fn a_daemon_passes_on_what_it_got_only_if_its_configuration_says_so() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 3 << 20);
+    let mut share = env.sender.share("file");
+    let ticket = share.ticket();
+    let listen = format!("listen = [\"{LOOPBACK}\"]\n");
+    {
+        let _daemon = env.stranger.daemon_with(&listen);
+        let got = env.stranger.get(&ticket, "quiet").end();
+        assert!(!got.text().contains(r#""event":"ticket""#), "off by default: {}", got.text());
+    }
+    let _daemon = env.receiver.daemon_with(&format!("{listen}[sharing]\npass_on = \"on\"\n"));
+    let mut getting = env.receiver.get(&ticket, "file").start();
+    let longer = getting.ticket();
+    getting.end().summary();
+    share.kill();
+    env.stranger.get(&longer, "again").end().summary();
+    assert_same_bytes(&env.sender.path("file"), &env.stranger.path("again"));
+}
+
 fn a_ticket_that_was_taken_back_ends_at_its_holders() {
     let env = TestEnvironment::new();
     file(&env.sender.path("file"), 1, 3 << 20);
@@ -85,7 +121,6 @@ fn a_ticket_that_was_taken_back_ends_at_its_holders() {
     holder.wait_until("has all", |running| {
         String::from_utf8_lossy(&running.output()).contains(r#""event":"summary""#).then_some(())
     });
-    env.stranger.get(&ticket, "before").end().summary();
     env.sender.tow(["done", put.trim()]).end().with(0);
     let ended = holder.end().with(1);
     assert!(ended.text().contains("the sender took the ticket back"), "{}", ended.text());
