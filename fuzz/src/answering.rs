@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::{BoundSecret, Secret};
 use towpath_content::{NodeId, Oid};
 use towpath_protocol::answering::{Answer, Answering, Taken};
 use towpath_protocol::processors::Processors;
@@ -31,8 +31,8 @@ const MOST_STEPS: usize = 50;
 struct Keys;
 
 impl Issuer for Keys {
-    fn secret(&self, _: &Oid) -> Option<Secret> {
-        Some(SECRET)
+    fn secret(&self, _: &Oid) -> Option<BoundSecret> {
+        Some(SECRET.into())
     }
 
     fn is_allowed(&self, _: &NodeId, _: &Oid) -> bool {

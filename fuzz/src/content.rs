@@ -9,6 +9,8 @@ use towpath_content::delta::exchange::{
 use towpath_content::delta::{self, CopyOps, Delta, Signature, Unmatched, refined_block_len};
 use towpath_content::live::Statement;
 use towpath_content::pieces::{self, Layout};
+use towpath_content::ticket::BoundSecret;
+use towpath_content::withdrawal::Withdrawal;
 use towpath_content::{Hint, Oid, Ticket, tree};
 
 use crate::input::{Source, noise};
@@ -53,6 +55,20 @@ pub fn hint(data: &[u8]) {
 pub fn live_statement(data: &[u8]) {
     if let Ok(statement) = Statement::from_bytes(data) {
         assert_eq!(statement.to_bytes(), data);
+    }
+}
+
+/// The word that a ticket is over.
+pub fn withdrawal(data: &[u8]) {
+    if let Ok(withdrawal) = Withdrawal::from_bytes(data) {
+        assert_eq!(withdrawal.to_bytes(), data);
+    }
+}
+
+/// A secret and the terms that it is bound to, as the store keeps them.
+pub fn bound_secret(data: &[u8]) {
+    if let Ok(secret) = BoundSecret::from_bytes(data) {
+        assert_eq!(secret.to_bytes(), data);
     }
 }
 

@@ -53,6 +53,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "oid_text", run: content::oid_text, seeds: seeds::content::oid_texts },
     Target { name: "oid_binary", run: content::oid_binary, seeds: seeds::content::oids },
     Target { name: "hint", run: content::hint, seeds: seeds::content::hints },
+    Target { name: "withdrawal", run: content::withdrawal, seeds: seeds::content::withdrawals },
+    Target { name: "bound_secret", run: content::bound_secret, seeds: seeds::content::bound_secrets },
     Target { name: "live_statement", run: content::live_statement, seeds: seeds::content::statements },
     Target { name: "tree_decoder", run: content::tree_decoder, seeds: seeds::content::trees },
     Target { name: "tree_block", run: content::tree_block, seeds: seeds::content::trees },

@@ -48,7 +48,7 @@ pub use messages::{
     Event, Fetch, FetchState, GcReply, GcRequest, GetRequest, GetUpdate, Held, IndexRequest, Indexed,
     ListRequest, ListedEntry, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem, Progress, PutKind,
     PutReply, PutRequest, SearchEffort, Searched, Seconds, ShareRequest, Status, StayRequest, Summary,
-    TransferEvent, UpdateCounts,
+    TicketTerms, TransferEvent, UpdateCounts,
 };
 pub use metadata::ToldMetadata;
 pub use parts::Parts;

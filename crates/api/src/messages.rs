@@ -35,6 +35,20 @@ pub struct PutRequest {
     /// Metadata of a tree's entries that receivers are told.
     #[serde(default, skip_serializing_if = "ToldMetadata::is_default")]
     pub metadata: ToldMetadata,
+    /// Terms of its ticket.
+    #[serde(flatten)]
+    pub terms: TicketTerms,
+}
+
+/// Terms of a ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TicketTerms {
+    /// Time from which on it opens nothing, in seconds since 1970; absent: it has no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
+    /// Who fetches by it serves nobody else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_swarm: bool,
 }
 
 /// Boundaries of chunks that one request may name. Parts of a put can have more.
@@ -232,6 +246,8 @@ pub struct ShareRequest {
     pub name: Option<String>,
     /// As in [`PutRequest::metadata`].
     pub metadata: ToldMetadata,
+    /// As in [`PutRequest::terms`].
+    pub terms: TicketTerms,
     /// Address to listen at; absent: all addresses, the port of last time.
     pub listen: Option<SocketAddr>,
     /// Bytes per second; 0 is no limit.
@@ -327,6 +343,8 @@ pub enum Event {
         /// Error of it.
         error: String,
     },
+    /// Terms of the ticket whose object is listed, if it has any.
+    Terms(TicketTerms),
     /// An entry of what a ticket names ([`GetRequest::list`]).
     Entry(ListedEntry),
     /// An entry at the destination was made or changed, or would be ([`GetRequest::update`]).
@@ -660,6 +678,9 @@ pub struct Object {
     /// Its ticket; a cached object has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticket: Option<String>,
+    /// Terms of its ticket.
+    #[serde(flatten)]
+    pub terms: TicketTerms,
     /// Time at which it was put, or last used if it is cached, in seconds since 1970.
     pub created: u64,
     /// Its holder.

@@ -43,7 +43,8 @@ pub(crate) async fn put(
             && let Some(path) = named(&file, &metadata)
         {
             let holder = service.holder(request.session.as_deref())?;
-            return put::put_named(service, PutSource::of(&path)?, holder, boundaries).await;
+            return put::put_named(service, PutSource::of(&path)?, holder, (Default::default(), boundaries))
+                .await;
         }
         boundaries.check_size(metadata.len())?;
         return stream(service, request, read_file(file), &boundaries).await;

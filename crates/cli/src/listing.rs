@@ -1,8 +1,9 @@
-//! Lines of `tow get --list`: kind and mode, size, time, path, as `ls -l` has them. Times are UTC.
+//! Terms of tickets in words, and lines of `tow get --list`: kind and mode, size, time, path, as `ls -l` has them. Times are UTC.
 
 use towpath_api::copy::FileTime;
-use towpath_api::{EntryKind, ListedEntry};
+use towpath_api::{EntryKind, ListedEntry, TicketTerms};
 use towpath_service::display_name;
+use towpath_words as words;
 
 /// Seconds of a day.
 const DAY: i64 = 24 * 60 * 60;
@@ -21,6 +22,17 @@ pub fn line(entry: &ListedEntry) -> String {
     let target = target.map(|target| format!(" -> {target}")).unwrap_or_default();
     let why = if entry.left_out { " (left out by the sender)" } else { "" };
     format!("{}{} {size:>13} {time:>19} {path}{slash}{target}{why}", letter(entry.kind), mode(entry.mode))
+}
+
+/// Terms in words; `None` if there are none.
+pub fn terms(terms: TicketTerms) -> Option<String> {
+    let end = terms.expires.map(|end| match words::time(end) {
+        Some(time) => format!("expires {time}"),
+        None => "expires after the year 9999".into(),
+    });
+    let no_swarm = terms.no_swarm.then(|| "is not passed on by its receivers".to_owned());
+    let parts: Vec<_> = end.into_iter().chain(no_swarm).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 const fn letter(kind: EntryKind) -> char {
@@ -123,5 +135,15 @@ mod tests {
             left_out: false,
         };
         assert_eq!(line(&entry), r"lrwxrwxrwx             -                   ? a\u{1b}[2J -> b\n");
+    }
+
+    #[test]
+    fn terms_are_told_in_words() {
+        assert_eq!(terms(TicketTerms::default()), None);
+        let both = TicketTerms { expires: Some(1_798_761_600), no_swarm: true };
+        let told = "expires 2027-01-01 00:00:00 UTC, is not passed on by its receivers";
+        assert_eq!(terms(both).as_deref(), Some(told));
+        let far = TicketTerms { expires: Some(u64::MAX), no_swarm: false };
+        assert_eq!(terms(far).as_deref(), Some("expires after the year 9999"));
     }
 }

@@ -139,6 +139,11 @@ impl Output {
             Event::Waiting { .. } if is_typed_blindly() => {}
             Event::Waiting { what, seconds } => self.print(&waiting(what, *seconds)),
             Event::Receiving(receiving) => self.receiving(receiving),
+            Event::Terms(terms) => {
+                listing::terms(*terms)
+                    .iter()
+                    .for_each(|terms| self.print(&format!("tow: the ticket {terms}")));
+            }
             Event::Entry(entry) => self.line(&listing::line(entry)),
             // Told by whoever knows which of them are looked at.
             Event::Item { .. } | Event::Deleted { .. } => {}

@@ -36,7 +36,7 @@ use towpath_store::CachePolicy;
 
 pub use home::{Home, NoHome};
 pub use live::Live;
-pub use settings::{General, Limits, Metrics, ProcessorSettings, StoreSettings};
+pub use settings::{General, Limits, Metrics, ProcessorSettings, Sharing, StoreSettings};
 pub use shown::{example, reference};
 pub use source::ConfigError;
 pub use value::{
@@ -65,6 +65,8 @@ pub struct Config {
     pub limits: Limits,
     /// `[processors]`: what every chunk passes.
     pub processors: ProcessorSettings,
+    /// `[sharing]`: what is passed on of what was fetched.
+    pub sharing: Sharing,
     /// `[metrics]`
     pub metrics: Metrics,
     /// `[plugins]`: what objects are fetched through.
@@ -78,6 +80,7 @@ impl Default for Config {
             store: StoreSettings::default(),
             limits: Limits::default(),
             processors: ProcessorSettings::default(),
+            sharing: Sharing::default(),
             metrics: Metrics::default(),
             plugins: default_tree(),
         }
@@ -102,6 +105,7 @@ impl Config {
             store: section(&mut top, "store")?,
             limits: section(&mut top, "limits")?,
             processors: section(&mut top, "processors")?,
+            sharing: section(&mut top, "sharing")?,
             metrics: section(&mut top, "metrics")?,
             plugins: match top.table("plugins")? {
                 Some(table) => plugins::read(table, plugins)?,

@@ -187,6 +187,16 @@ impl ProcessorSettings {
 }
 
 settings! {
+    /// `[sharing]`
+    struct Sharing {
+        /// Whether the daemon serves what it got by a ticket to others who have that ticket: "on" or "off". It does so until it ends, unless the ticket forbids it, ends or is taken back.
+        live pass_on: Switch = Switch::Off,
+        /// Rate of what is so passed on, at most; 0 for no limit but `limit_rate`.
+        live upload_rate: ConfigRate = ConfigRate(0),
+    }
+}
+
+settings! {
     /// `[metrics]`
     struct Metrics {
         /// An address that answers `GET /metrics` to anybody: keep it on this machine. Absent: only the socket of the local API answers.

@@ -17,6 +17,7 @@
 //! | [`tree`] | the descriptor of a file tree, and the difference of two |
 //! | [`delta`] | what a stretch of an object has that a similar region of a file lacks |
 //! | [`hint`], [`ticket`] | where an object may be had; a line of text to hand over |
+//! | [`withdrawal`] | the issuer's word that a ticket is over |
 //! | [`lock`] | mutexes that outlive a panic of their holder |
 //! | [`codec`] | the byte-level reader and writer shared by the formats |
 
@@ -32,6 +33,7 @@ pub mod pieces;
 pub mod recipe;
 pub mod ticket;
 pub mod tree;
+pub mod withdrawal;
 
 pub use codec::DecodeError;
 pub use hint::Hint;

@@ -7,20 +7,26 @@
 //! all. Layout: `docs/formats/ticket.md`.
 
 mod enclosed;
+mod terms;
 
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
 pub use self::enclosed::{Enclosed, MAX_ENCLOSED};
+pub use self::terms::{BoundSecret, Terms};
 use crate::codec::{DecodeError, Reader, Writer, invalid};
 use crate::hint::{Hint, MAX_HINTS};
 use crate::{NodeId, Oid};
 
-/// Without content, and with it.
-const VERSIONS: [u64; 2] = [1, 2];
+/// The version without content and terms.
+const PLAIN: u64 = 1;
+/// The version with content.
+const WITH_CONTENT: u64 = 2;
+/// The version with terms.
+const WITH_TERMS: u64 = 3;
 /// Those that a later program may write.
-const SOON: Range<u64> = 3..16;
+const SOON: Range<u64> = 4..16;
 /// The longest text accepted, in bytes; 64 of the longest hints would be refused by this.
 pub const MAX_TEXT: usize = 8192;
 const CHECKSUM_LEN: usize = 4;
@@ -31,22 +37,14 @@ const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 pub struct Secret(pub [u8; 16]);
 
 impl Secret {
-    /// The proof that the holder of this secret may fetch `oid`, bound to one connection.
-    ///
-    /// `binding` is unique to the connection and known to both ends (for TLS the exporter of
-    /// RFC 9266), and `prover` is the node id of the end that proves, so a proof is of no use on
-    /// another connection or to the other end.
+    /// [`BoundSecret::prove`] for a ticket without terms.
     pub fn prove(&self, binding: &[u8; 32], prover: &NodeId, oid: &Oid) -> [u8; 32] {
-        let key = blake3::derive_key("towpath 2026-11 ticket secret proof v1", &self.0);
-        let mut hasher = blake3::Hasher::new_keyed(&key);
-        hasher.update(binding).update(&prover.0).update(&oid.to_bytes());
-        *hasher.finalize().as_bytes()
+        BoundSecret::from(*self).prove(binding, prover, oid)
     }
 
-    /// Checks a proof in constant time.
+    /// [`BoundSecret::check`] for a ticket without terms.
     pub fn check(&self, proof: &[u8; 32], binding: &[u8; 32], prover: &NodeId, oid: &Oid) -> bool {
-        // `blake3::Hash` compares in constant time.
-        blake3::Hash::from(*proof) == blake3::Hash::from(self.prove(binding, prover, oid))
+        BoundSecret::from(*self).check(proof, binding, prover, oid)
     }
 }
 
@@ -67,20 +65,35 @@ pub struct Ticket {
     pub secret: Secret,
     /// Addresses to ask, at most [`MAX_HINTS`].
     pub hints: Vec<Hint>,
-    /// The object itself, if it is small.
+    /// What it allows, and how long.
+    pub terms: Terms,
+    /// The object itself, if it is small. A ticket that has terms encloses nothing: nobody could keep them.
     pub enclosed: Option<Enclosed>,
 }
 
 impl Ticket {
+    /// The secret, bound to the terms.
+    pub const fn bound_secret(&self) -> BoundSecret {
+        BoundSecret { secret: self.secret, terms: self.terms }
+    }
+
     fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::new();
-        writer.varint(VERSIONS[usize::from(self.enclosed.is_some())]);
+        let enclosed = self.enclosed.as_ref().filter(|_| self.terms.is_none());
+        writer.varint(match (self.terms.is_none(), enclosed) {
+            (false, _) => WITH_TERMS,
+            (true, Some(_)) => WITH_CONTENT,
+            (true, None) => PLAIN,
+        });
         self.oid.encode(&mut writer);
         writer.raw(&self.node.0).raw(&self.secret.0).varint(self.hints.len() as u64);
         for hint in &self.hints {
             hint.encode(&mut writer);
         }
-        if let Some(enclosed) = &self.enclosed {
+        if !self.terms.is_none() {
+            self.terms.encode(&mut writer);
+        }
+        if let Some(enclosed) = enclosed {
             enclosed.encode(&mut writer);
         }
         writer.into_bytes()
@@ -89,17 +102,19 @@ impl Ticket {
     fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let found = reader.varint("ticket")?;
-        if !VERSIONS.contains(&found) {
-            return Err(DecodeError::Version { field: "ticket", found, known: VERSIONS[1] });
+        if !(PLAIN..=WITH_TERMS).contains(&found) {
+            return Err(DecodeError::Version { field: "ticket", found, known: WITH_TERMS });
         }
         let oid = Oid::decode(&mut reader)?;
         let node = NodeId(reader.array("node id")?);
         let secret = Secret(reader.array("secret")?);
         let count = reader.bounded("hints", MAX_HINTS as u64)?;
         let hints = (0..count).map(|_| Hint::decode(&mut reader)).collect::<Result<_, _>>()?;
-        let enclosed = (found == VERSIONS[1]).then(|| Enclosed::decode(&mut reader, &oid)).transpose()?;
+        let terms =
+            (found == WITH_TERMS).then(|| Terms::decode(&mut reader)).transpose()?.unwrap_or_default();
+        let enclosed = (found == WITH_CONTENT).then(|| Enclosed::decode(&mut reader, &oid)).transpose()?;
         reader.finish()?;
-        Ok(Self { oid, node, secret, hints, enclosed })
+        Ok(Self { oid, node, secret, hints, terms, enclosed })
     }
 }
 
@@ -183,7 +198,8 @@ mod tests {
 
     fn ticket() -> Ticket {
         let hints = vec![Hint::new("tow://192.0.2.1:7000", 0, 10).unwrap()];
-        Ticket { oid: Oid::of(b"x"), node: NodeId([3; 32]), secret: Secret([4; 16]), hints, enclosed: None }
+        let (node, terms) = (NodeId([3; 32]), Terms::default());
+        Ticket { oid: Oid::of(b"x"), node, secret: Secret([4; 16]), hints, terms, enclosed: None }
     }
 
     #[test]
@@ -222,7 +238,7 @@ mod tests {
             let text = format!("tow:{}", base32(&[first, 1, 2, 3, 4, 5, 6, 7, 8]));
             text.parse::<Ticket>().unwrap_err()
         };
-        assert!(matches!(refused(3), DecodeError::Version { found: 3, .. }));
+        assert!(matches!(refused(4), DecodeError::Version { found: 4, .. }));
         assert!(matches!(refused(107), DecodeError::Invalid { .. }), "tow:nonsense begins so");
     }
 

@@ -5,7 +5,8 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use towpath_content::live::Statement;
 use towpath_content::node_id::hex;
 use towpath_content::pieces::{self, Layout, PieceTree};
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
+use towpath_content::withdrawal::Withdrawal;
 use towpath_content::{NodeId, Oid, Ticket};
 
 /// The lines of a file as words, without comments and empty ones.
@@ -120,6 +121,34 @@ fn published_statements_are_signed_and_verified() {
 }
 
 #[test]
+fn published_withdrawals_are_read_and_signed() {
+    let mut key = Ed25519KeyPair::from_seed_unchecked(&[0; 32]).unwrap();
+    for line in lines(include_str!("../../../docs/formats/vectors/withdrawal.txt")) {
+        let node = NodeId(key.public_key().as_ref().try_into().unwrap());
+        match line[..] {
+            ["seed", seed] => key = Ed25519KeyPair::from_seed_unchecked(&bytes(seed)).unwrap(),
+            ["node", id] => assert_eq!(node.to_string(), id),
+            ["withdrawal", root, secret, time, binary, signature] => {
+                let (root, secret) =
+                    (root.parse().unwrap(), BoundSecret::from_bytes(&bytes(secret)).unwrap());
+                let withdrawal = Withdrawal::new(root, &secret, time.parse().unwrap());
+                assert_eq!(hex(&withdrawal.to_bytes()), binary);
+                assert_eq!(hex(key.sign(&withdrawal.message()).as_ref()), signature);
+                let verified = Withdrawal::verified(&bytes(binary), &bytes(signature), &node).unwrap();
+                assert!(verified.is_of(&root, &secret));
+            }
+            ["refused", binary] => assert!(Withdrawal::from_bytes(&bytes(binary)).is_err(), "{binary}"),
+            ["refused-signature", binary, signature] => {
+                assert!(Withdrawal::from_bytes(&bytes(binary)).is_ok());
+                let verified = Withdrawal::verified(&bytes(binary), &bytes(signature), &node);
+                assert!(verified.is_err(), "{signature}");
+            }
+            _ => panic!("{line:?}"),
+        }
+    }
+}
+
+#[test]
 fn published_tickets_and_proofs_are_read_and_made() {
     for line in lines(include_str!("../../../docs/formats/vectors/ticket.txt")) {
         match line[..] {
@@ -134,6 +163,11 @@ fn published_tickets_and_proofs_are_read_and_made() {
                     .map(|hint| format!("{},{},{}", hint.priority, hint.weight, hint.method));
                 assert_eq!(found.collect::<Vec<_>>(), hints);
             }
+            ["terms", text, bound] => {
+                let ticket: Ticket = text.parse().unwrap();
+                assert_eq!(ticket.to_string(), text);
+                assert_eq!(hex(&ticket.bound_secret().to_bytes()), bound);
+            }
             ["enclosed", text, name, mode, seconds, nanos, content] => {
                 let ticket: Ticket = text.parse().unwrap();
                 assert_eq!(ticket.to_string(), text);
@@ -145,8 +179,11 @@ fn published_tickets_and_proofs_are_read_and_made() {
                 assert_eq!(modified.unwrap_or(("-".into(), "-".into())), (seconds.into(), nanos.into()));
             }
             ["proof", secret, binding, prover, oid, proof] => {
-                let (secret, prover, oid) =
-                    (Secret(array(secret)), prover.parse().unwrap(), oid.parse().unwrap());
+                let (secret, prover, oid) = (
+                    BoundSecret::from_bytes(&bytes(secret)).unwrap(),
+                    prover.parse().unwrap(),
+                    oid.parse().unwrap(),
+                );
                 assert_eq!(hex(&secret.prove(&array(binding), &prover, &oid)), proof);
                 assert!(secret.check(&array(proof), &array(binding), &prover, &oid));
             }

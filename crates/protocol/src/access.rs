@@ -8,12 +8,26 @@
 //!
 //! Any holder of a ticket may pass on what it got by it, if the ticket and its own settings allow that ([`Holding`]): whoever
 //! proves the ticket's secret has the right already, and could ask the issuer.
+//!
+//! A ticket that expired or was withdrawn opens nothing any more, whoever is asked ([`TicketEnd`]). Whoever proves its secret is told
+//! which of both it is.
 
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
+
+/// Why a ticket opens nothing any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TicketEnd {
+    /// Its terms say so.
+    Expired,
+    /// Its issuer took it back.
+    Withdrawn,
+}
 
 /// How this node came to what is under a root, and so whether it serves it to whoever proves the ticket's secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holding {
+    /// The ticket is over, whoever issued it.
+    Over(TicketEnd),
     /// It issued the ticket.
     Issued,
     /// It got the root by that very ticket.
@@ -29,6 +43,7 @@ impl Holding {
     /// True if it is served to whoever proves the secret.
     pub const fn serves(self) -> bool {
         match self {
+            Self::Over(_) => false,
             Self::Issued => true,
             Self::Given { ticket_allows, settings_allow } => ticket_allows && settings_allow,
         }
@@ -38,12 +53,17 @@ impl Holding {
 /// Secret of a ticket that this node was given for a root that it has, or has parts of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GivenSecret {
-    /// The ticket's secret.
-    pub secret: Secret,
-    /// The ticket lets its holders pass on what they got.
-    pub ticket_allows: bool,
-    /// So do this node's settings.
+    /// The ticket's secret, bound to its terms: these may forbid it.
+    pub secret: BoundSecret,
+    /// This node's settings allow it.
     pub settings_allow: bool,
+}
+
+impl GivenSecret {
+    /// The holding of what was got by it.
+    pub const fn holding(&self) -> Holding {
+        Holding::Given { ticket_allows: !self.secret.terms.no_swarm, settings_allow: self.settings_allow }
+    }
 }
 
 /// Facts about a request, known when it is decided on.
@@ -72,12 +92,26 @@ pub enum Decision {
 /// same is said: a stranger does not learn who holds what.
 pub const NOT_PROVED: &str = "the ticket is not known here or its secret was not proved";
 
+/// The same where the ticket whose secret was proved expired.
+pub const EXPIRED: &str = "the ticket has expired";
+/// The same where it was withdrawn.
+pub const WITHDRAWN: &str = "its sender took the ticket back";
+
+/// What is said to whoever proved a secret by which nothing is served, or none.
+pub const fn refusal(root: Option<Holding>) -> &'static str {
+    match root {
+        Some(Holding::Over(TicketEnd::Expired)) => EXPIRED,
+        Some(Holding::Over(TicketEnd::Withdrawn)) => WITHDRAWN,
+        _ => NOT_PROVED,
+    }
+}
+
 /// Decides about one request.
 pub fn decide(facts: Facts) -> Decision {
     let is_served = facts.root.is_some_and(Holding::serves);
     match facts {
         Facts { node_allowed: true, .. } => Decision::Allow,
-        _ if !is_served => Decision::Refuse(NOT_PROVED),
+        Facts { root, .. } if !is_served => Decision::Refuse(refusal(root)),
         Facts { is_root: true, .. } => Decision::Allow,
         Facts { mentioned: Some(true), .. } => Decision::Allow,
         Facts { mentioned: Some(false), .. } => Decision::Refuse("the ticket does not cover this object"),
@@ -93,9 +127,10 @@ mod tests {
         Some(Holding::Given { ticket_allows, settings_allow })
     }
 
-    fn holdings() -> [Option<Holding>; 6] {
+    fn holdings() -> Vec<Option<Holding>> {
         let given = [(false, false), (false, true), (true, false), (true, true)].map(|(t, s)| given(t, s));
-        [None, Some(Holding::Issued), given[0], given[1], given[2], given[3]]
+        let over = [TicketEnd::Expired, TicketEnd::Withdrawn].map(|over| Some(Holding::Over(over)));
+        [&[None, Some(Holding::Issued)][..], &given, &over].concat()
     }
 
     #[test]
@@ -123,6 +158,27 @@ mod tests {
         let ask = |root| decide(Facts { node_allowed: false, root, is_root: true, mentioned: None });
         for silent in [given(false, true), given(true, false)] {
             assert_eq!(ask(silent), ask(None));
+        }
+    }
+
+    #[test]
+    fn whoever_proved_the_secret_learns_how_the_ticket_ended() {
+        for (over, why) in [(TicketEnd::Expired, EXPIRED), (TicketEnd::Withdrawn, WITHDRAWN)] {
+            let root = Some(Holding::Over(over));
+            let facts = Facts { node_allowed: false, root, is_root: true, mentioned: Some(true) };
+            assert_eq!(decide(facts), Decision::Refuse(why));
+        }
+    }
+
+    #[test]
+    fn terms_that_forbid_it_make_a_holding_that_serves_nobody() {
+        let secret = |no_swarm| BoundSecret {
+            secret: towpath_content::ticket::Secret([1; 16]),
+            terms: towpath_content::ticket::Terms { expires: None, no_swarm },
+        };
+        for (no_swarm, settings_allow) in [(false, true), (true, true), (false, false), (true, false)] {
+            let holding = GivenSecret { secret: secret(no_swarm), settings_allow }.holding();
+            assert_eq!(holding.serves(), !no_swarm && settings_allow);
         }
     }
 }

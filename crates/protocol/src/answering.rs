@@ -19,18 +19,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use towpath_content::delta::exchange::NextSignature;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 use towpath_content::{NodeId, Oid, pieces};
 use towpath_transfer::Outcome;
 
 use self::entries::OpenAsks;
-use super::access::{self, GivenSecret, Holding};
+use super::access::{self, Holding, TicketEnd};
 use super::answers::{QuestionAnswer, QuestionSubject};
 use super::asks::{AskStates, EntryAsk, EntryTag};
 use super::gets::{Encoder, GetAnswer, GetWants};
 use super::outgoing::Outgoing;
 use super::requests::oid_of;
-use super::service::{Issuer, Serving};
+use super::service::{Issuer, KnownWithdrawal, Serving};
 use super::session::Encoded;
 use super::step::Step;
 use super::unwanted::UnwantedPieces;
@@ -52,6 +52,8 @@ pub const MOST_REFUSALS: usize = 16;
 pub(super) const KEPT_WAIT: Duration = Duration::from_millis(200);
 /// Roots proved on a connection.
 pub(super) const MAX_ROOTS: usize = 64;
+/// Most bytes of most pieces.
+const PIECE: u64 = 256 << 10;
 /// Recipes asked for on one connection.
 const MAX_RECIPES: usize = 4;
 /// Objects followed or watched on one connection: each keeps what was told of it.
@@ -63,7 +65,7 @@ pub struct Answering {
     /// The connection's binding, which its proofs are bound to.
     binding: [u8; 32],
     proofs: usize,
-    roots: BTreeMap<Oid, Holding>,
+    roots: BTreeMap<Oid, ProvedRoot>,
     /// It had a right to something.
     is_known: bool,
     refusals: usize,
@@ -75,6 +77,12 @@ pub struct Answering {
     /// Encoding of data that the peer takes, if any.
     encoding: Option<Encoded>,
     closed: bool,
+}
+
+/// A root whose secret the peer proved.
+struct ProvedRoot {
+    secret: BoundSecret,
+    holding: Holding,
 }
 
 struct RequestUnderWay {
@@ -107,7 +115,7 @@ pub enum Taken {
     /// These are to be answered by an offer.
     Entries(Vec<EntryAsk>),
     /// It is over: these are to be sent.
-    Refused([Body; 2]),
+    Refused(Vec<Body>),
     /// It cancelled pieces, some of which had not been read: this is to be sent.
     Cancelled(Body),
 }
@@ -215,27 +223,52 @@ impl Answering {
         let root = Oid::from_bytes(&prove.root).map_err(|error| error.to_string())?;
         let proof: [u8; 32] =
             prove.proof[..].try_into().map_err(|_| "sent a proof of the wrong length".to_owned())?;
-        if let Some(holding) = self.holding(&root, &proof, issuer) {
-            self.roots.insert(root, holding);
-            self.is_known |= holding.serves();
+        if let Some(proved) = self.proved(&root, &proof, issuer) {
+            self.roots.insert(root, proved);
+            self.is_known |= self.held(&root, issuer).is_some_and(Holding::serves);
         }
         Ok(())
     }
 
-    /// How this node came to `root`, by a ticket whose secret `proof` proves.
-    fn holding(&self, root: &Oid, proof: &[u8; 32], issuer: &dyn Issuer) -> Option<Holding> {
-        let is_proved = |secret: Secret| secret.check(proof, &self.binding, &self.node, root);
-        if issuer.secret(root).is_some_and(is_proved) {
-            return Some(Holding::Issued);
+    /// The ticket for `root` whose secret `proof` proves, and how this node came to it.
+    fn proved(&self, root: &Oid, proof: &[u8; 32], issuer: &dyn Issuer) -> Option<ProvedRoot> {
+        let is_proved = |secret: &BoundSecret| secret.check(proof, &self.binding, &self.node, root);
+        if let Some(secret) = issuer.secret(root).filter(is_proved) {
+            return Some(ProvedRoot { secret, holding: Holding::Issued });
         }
-        let given = issuer.given(root).into_iter().find(|given| is_proved(given.secret))?;
-        let GivenSecret { ticket_allows, settings_allow, .. } = given;
-        Some(Holding::Given { ticket_allows, settings_allow })
+        if let Some(given) = issuer.given(root).into_iter().find(|given| is_proved(&given.secret)) {
+            return Some(ProvedRoot { secret: given.secret, holding: given.holding() });
+        }
+        let known = issuer.withdrawn(root).into_iter().find(|known| is_proved(&known.secret))?;
+        Some(ProvedRoot { secret: known.secret, holding: Holding::Over(TicketEnd::Withdrawn) })
+    }
+
+    /// How this node comes to `root` now, if the peer proved a secret of it: tickets end, and settings change.
+    fn held(&self, root: &Oid, issuer: &dyn Issuer) -> Option<Holding> {
+        let ProvedRoot { secret, holding } = self.roots.get(root)?;
+        if let Some(over) = issuer.over(root, secret) {
+            return Some(Holding::Over(over));
+        }
+        match holding {
+            Holding::Given { .. } => {
+                let given = issuer.given(root).into_iter().find(|given| given.secret == *secret);
+                given.map(|given| given.holding())
+            }
+            holding => Some(*holding),
+        }
     }
 
     /// The holding under which the peer gets what is under `root`, if it proved a secret of it.
-    fn served(&self, root: &Oid) -> Option<Holding> {
-        self.roots.get(root).copied().filter(|holding| holding.serves())
+    fn served(&self, root: &Oid, issuer: &dyn Issuer) -> Option<Holding> {
+        self.held(root, issuer).filter(|holding| holding.serves())
+    }
+
+    /// The issuer's word, if the ticket for `root` whose secret the peer proved was withdrawn.
+    fn withdrawal(&self, root: &Oid, issuer: &dyn Issuer) -> Option<Body> {
+        let ProvedRoot { secret, .. } = self.roots.get(root)?;
+        let known = issuer.withdrawn(root).into_iter().find(|known| known.secret == *secret)?;
+        let KnownWithdrawal { withdrawal, signature, .. } = known;
+        Some(Body::Withdrawn(wire::Withdrawn { withdrawal, signature }))
     }
 
     fn cancel(&self, cancel: &WireCancel) -> Result<Taken, String> {
@@ -256,14 +289,19 @@ impl Answering {
     fn get(&mut self, get: &Get, issuer: &dyn Issuer) -> Result<Taken, String> {
         check_get(get)?;
         let Ok(root) = Oid::from_bytes(&get.root) else { return self.no_oid(get.request) };
-        let holding = self.served(&root);
+        let holding = self.served(&root, issuer);
         // Each want is judged when it is answered; here one is enough.
         let is_allowed =
             |want: &WireWant| name_of(want).is_some_and(|oid| issuer.is_allowed(&self.node, &oid));
         if holding.is_none() && !get.wants.iter().any(is_allowed) {
-            return self.not_proved(get.request);
+            return self.not_proved(get.request, &root, issuer);
         }
         self.is_known = true;
+        if let Some(Holding::Given { .. }) = holding
+            && let Err(wait) = issuer.pass_on(get.wants.iter().map(most_bytes).sum())
+        {
+            return self.refuse(get.request, &Outcome::RetryLater(wait));
+        }
         let wanted = GetWants::new(root, get);
         if !self.begin(get.request, RequestKind::Quick, wanted.len())? {
             return self.refuse(get.request, &Outcome::RetryLater(KEPT_WAIT));
@@ -307,9 +345,9 @@ impl Answering {
         let names =
             Oid::from_bytes(&question.root).and_then(|root| Ok((root, Oid::from_bytes(&question.oid)?)));
         let Ok((root, oid)) = names else { return self.no_oid(question.request) };
-        let holding = self.served(&root);
+        let holding = self.served(&root, issuer);
         if holding.is_none() && !issuer.is_allowed(&self.node, &oid) {
-            return self.not_proved(question.request);
+            return self.not_proved(question.request, &root, issuer);
         }
         self.is_known = true;
         if !self.begin(question.request, kind, 0)? {
@@ -320,8 +358,15 @@ impl Answering {
         Ok(Taken::Answer(Answer::Question(QuestionAnswer::new(question, watch, subject))))
     }
 
-    fn not_proved(&mut self, request: u32) -> Result<Taken, String> {
-        self.refuse(request, &Outcome::Refused(access::NOT_PROVED.into()))
+    /// Refuses a request for what no ticket opens, or none any more; of one that was withdrawn its issuer's word goes before.
+    fn not_proved(&mut self, request: u32, root: &Oid, issuer: &dyn Issuer) -> Result<Taken, String> {
+        let why = access::refusal(self.held(root, issuer));
+        let withdrawal = self.withdrawal(root, issuer);
+        let taken = self.refuse(request, &Outcome::Refused(why.into()))?;
+        Ok(match taken {
+            Taken::Refused(messages) => Taken::Refused(withdrawal.into_iter().chain(messages).collect()),
+            taken => taken,
+        })
     }
 
     fn no_oid(&mut self, request: u32) -> Result<Taken, String> {
@@ -336,7 +381,7 @@ impl Answering {
             return Err("asked again and again for what it has no right to".into());
         }
         let outcome = Body::Outcome(WireOutcome::new(request, None, outcome));
-        Ok(Taken::Refused([outcome, Body::Done(RequestOnly { request })]))
+        Ok(Taken::Refused(vec![outcome, Body::Done(RequestOnly { request })]))
     }
 
     fn count(&self, kind: RequestKind) -> usize {
@@ -403,6 +448,14 @@ fn name_of(want: &WireWant) -> Option<Oid> {
         Ok(Some(oid)) => Some(oid),
         Ok(None) => want.chunk[..].try_into().ok().map(Oid::Blake3),
         Err(_) => None,
+    }
+}
+
+/// Bytes that a want may bring: a piece has 256 KiB at most, and so has a chunk.
+fn most_bytes(want: &WireWant) -> u64 {
+    match want.offset {
+        Some(_) => want.len.into(),
+        None => u64::from(want.count.max(1)) * PIECE,
     }
 }
 

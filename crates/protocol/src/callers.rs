@@ -21,7 +21,7 @@ use super::requests::GetRequest;
 use super::session::{Effect, Encoded, Question, Session};
 use super::session_queue::SessionSender;
 use super::urgent::{UNREAD, Urgent};
-use super::wire::Body;
+use super::wire::{Body, Withdrawn};
 
 /// Destination of the answers to a question.
 pub enum Answers {
@@ -31,12 +31,19 @@ pub enum Answers {
     Ranges(mpsc::Sender<Vec<Range<u64>>>),
 }
 
+/// Hears that tickets were withdrawn, from whoever says so. Called by a connection's reader, which waits.
+pub trait WithdrawalSink: Send + Sync {
+    /// What a peer says; nothing of it was checked.
+    fn withdrawn(&self, told: &Withdrawn);
+}
+
 /// The session and its callers.
 pub struct Callers {
     session: Session,
     waiting: HashMap<u32, Caller>,
     queue: SessionSender,
     urgent: Urgent,
+    withdrawals: Option<Arc<dyn WithdrawalSink>>,
 }
 
 enum Caller {
@@ -60,6 +67,8 @@ pub enum Act {
     Outcome(Arc<Wants>, Tag, Outcome),
     /// Ends a want of an entry.
     NoContent(Arc<EntryCaller>, Tag, Outcome),
+    /// Tells of a withdrawal.
+    Withdrawn(Arc<dyn WithdrawalSink>, Withdrawn),
     /// Ends a question.
     End(oneshot::Sender<Result<(), Outcome>>, Result<(), Outcome>),
     /// Work for the reader task alone.
@@ -114,7 +123,12 @@ pub enum Later {
 impl Callers {
     /// Nobody waits yet. The hello is the first in the `queue`; `urgent` goes before it.
     pub(super) fn new(session: Session, queue: SessionSender, urgent: Urgent) -> Self {
-        Self { session, waiting: HashMap::new(), queue, urgent }
+        Self { session, waiting: HashMap::new(), queue, urgent, withdrawals: None }
+    }
+
+    /// Tells `withdrawals` which tickets were withdrawn.
+    pub(super) fn telling(self, withdrawals: Option<Arc<dyn WithdrawalSink>>) -> Self {
+        Self { withdrawals, ..self }
     }
 
     /// The session, to look at. Whoever changes it calls [`Self::settle`] before the lock is let go.
@@ -214,6 +228,7 @@ impl Callers {
                 Caller::Answers { to: Answers::Ranges(to), .. } => Later::Tell(to.clone(), ranges),
                 _ => return None,
             },
+            Effect::Withdrawn(told) => return Some(Act::Withdrawn(self.withdrawals.clone()?, told)),
             Effect::Greeted { control, encoding } => Later::Greeted { control, encoding },
             Effect::Measured => Later::Measured,
             Effect::Request(body) => Later::Request(body),
@@ -267,6 +282,7 @@ impl Act {
             Self::PartialPiece(wants, delivery) => wants.sink.partial_piece(delivery),
             Self::Outcome(wants, tag, outcome) => wants.sink.outcome(tag, outcome),
             Self::NoContent(caller, tag, outcome) => caller.outcome(tag, outcome),
+            Self::Withdrawn(sink, told) => sink.withdrawn(&told),
             // A caller that has gone needs no end.
             Self::End(caller, result) => drop(caller.send(result)),
             Self::Later(later) => return Some(later),

@@ -125,7 +125,7 @@ impl Conversation {
         }
         let replies = match taken {
             Taken::Nothing => Vec::new(),
-            Taken::Refused(messages) => messages.into(),
+            Taken::Refused(messages) => messages,
             Taken::Cancelled(outcome) => vec![outcome],
             Taken::Answer(answer) => {
                 self.answer(answer);

@@ -100,6 +100,7 @@ mod window;
 pub mod wire;
 mod writer;
 
+pub use callers::WithdrawalSink;
 pub use control::{ControlClosed, ControlReceiver, ControlSender};
 pub use delivery::Delivered;
 pub use offer::{EntryAsk, EntryTag, Offer};

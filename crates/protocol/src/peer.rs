@@ -15,7 +15,7 @@ use towpath_transfer::offer::{EntrySink, EntryWant};
 use towpath_transfer::plugin::Sink;
 use towpath_transfer::{Outcome, SourceId, Want};
 
-use super::callers::{Act, Answers, Callers, Later};
+use super::callers::{Act, Answers, Callers, Later, WithdrawalSink};
 use super::control::{self, ControlReceiver, ControlSender};
 use super::conversation::{Conversation, Outboxes};
 use super::entry_way::EntryWay;
@@ -63,6 +63,8 @@ pub struct PeerConfig {
     pub processors: Processors,
     /// Urgency of this side's requests among all that its node sends the peer. Default 0.
     pub priority: i8,
+    /// Told which tickets the peer says were withdrawn. Default: nobody.
+    pub withdrawals: Option<Arc<dyn WithdrawalSink>>,
     /// Anybody may be the peer: until it has a right to something it is given little memory. Default: no.
     pub from_anyone: bool,
 }
@@ -81,6 +83,7 @@ impl Default for PeerConfig {
             wishes: Vec::new(),
             processors: Processors::default(),
             priority: 0,
+            withdrawals: None,
             from_anyone: false,
         }
     }
@@ -127,7 +130,8 @@ impl Peer {
         let measures = probe.read().is_none();
         let session = Session::new(config.session(&node, service.is_some(), measures), Instant::now());
         let (messages_in, messages) = session_queue();
-        let callers = Mutex::new(Callers::new(session, messages_in, urgent_in.clone()));
+        let callers = Callers::new(session, messages_in, urgent_in.clone());
+        let callers = Mutex::new(callers.telling(config.withdrawals.clone()));
         let contents = SendWindow::new(urgent_in.clone(), Arc::clone(&config.send_pace));
         let (stream, control) = config
             .control

@@ -12,13 +12,13 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 use towpath_content::lock::lock;
 use towpath_content::pieces::Layout;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 use towpath_content::{NodeId, Oid, tree};
 use towpath_link::PathInfo;
 use towpath_store::{Availability, ObjectKind, RecipeNodes, State, Store, StoreError};
 use towpath_transfer::{Metadata, Outcome};
 
-use super::access::{Decision, Facts, GivenSecret, Holding, decide};
+use super::access::{Decision, Facts, GivenSecret, Holding, TicketEnd, decide};
 use super::buffers::Buffers;
 use super::deltas;
 use super::offer::Offer;
@@ -47,10 +47,23 @@ const BINDINGS: usize = 64;
 /// Needs of a service besides the store: secrets and a key.
 pub trait Issuer: Send + Sync {
     /// The secret of the ticket for `root`, if this service issued one.
-    fn secret(&self, root: &Oid) -> Option<Secret>;
+    fn secret(&self, root: &Oid) -> Option<BoundSecret>;
+    /// Why the ticket for `root` with this secret opens nothing any more, if it is over. Asked with each request. A service that
+    /// does not look at the clock honours no ticket that ends.
+    fn over(&self, _root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {
+        secret.terms.expires.map(|_| TicketEnd::Expired)
+    }
+    /// Tickets for `root` that are known to be withdrawn.
+    fn withdrawn(&self, _root: &Oid) -> Vec<KnownWithdrawal> {
+        Vec::new()
+    }
     /// The secrets of tickets for `root` that this service was given, and by which it got what it has of it.
     fn given(&self, _root: &Oid) -> Vec<GivenSecret> {
         Vec::new()
+    }
+    /// Lets so many bytes be passed on of what this service was given, or says how long to wait.
+    fn pass_on(&self, _bytes: u64) -> Result<(), Duration> {
+        Ok(())
     }
     /// The binding of a live root that this service was given: it can't sign one itself, and hands on what the issuer signed.
     fn relayed(&self, _root: &Oid) -> Option<RelayedBinding> {
@@ -64,6 +77,17 @@ pub trait Issuer: Send + Sync {
     }
     /// Signs with the node's key.
     fn sign(&self, message: &[u8]) -> [u8; 64];
+}
+
+/// A withdrawn ticket, with its issuer's word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownWithdrawal {
+    /// The ticket's secret, which whoever asks has to prove.
+    pub secret: BoundSecret,
+    /// The withdrawal, as it was signed.
+    pub withdrawal: Bytes,
+    /// The signature of the ticket's node.
+    pub signature: Bytes,
 }
 
 /// Content that a live object is bound to, with its issuer's word.

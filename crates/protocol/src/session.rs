@@ -68,6 +68,8 @@ pub struct Session {
     entries: OpenEntries,
     questions: OpenQuestions,
     proved: BTreeSet<Oid>,
+    /// Withdrawals that came.
+    withdrawals: usize,
     round_trip: RoundTrip,
     end: Option<SessionEnd>,
     outbox: SessionOutbox,
@@ -90,6 +92,7 @@ impl Session {
             entries: OpenEntries::default(),
             questions: OpenQuestions::default(),
             proved: BTreeSet::new(),
+            withdrawals: 0,
             round_trip: RoundTrip::new(config.measures),
             end: None,
             outbox: SessionOutbox::new(hello(&config)),
@@ -168,10 +171,14 @@ impl Session {
         Some(request)
     }
 
-    /// Answers a request of the peer at once, by these messages.
+    /// Answers a request of the peer at once, by these messages; those that it would not know are left out.
     pub fn reply(&mut self, messages: impl IntoIterator<Item = Body>) {
         if self.end.is_none() {
-            messages.into_iter().for_each(|message| self.outbox.send(message));
+            let takes_withdrawals = self.greeting().has_withdrawals;
+            let known = messages
+                .into_iter()
+                .filter(|message| takes_withdrawals || !matches!(message, Body::Withdrawn(_)));
+            known.for_each(|message| self.outbox.send(message));
         }
     }
 
@@ -366,6 +373,13 @@ impl Session {
                 entries.finish(done.request, outbox);
                 questions.finish(done.request, Ok(()), outbox);
                 outbox.fill();
+            }
+            Body::Withdrawn(withdrawn) => {
+                self.withdrawals += 1;
+                match self.withdrawals <= wire::MAX_WITHDRAWALS {
+                    true => outbox.push(Effect::Withdrawn(withdrawn)),
+                    false => return Err("told too many withdrawals".into()),
+                }
             }
             Body::ControlData(_) | Body::ControlCredit(_) | Body::ControlEnd(_) => {
                 match self.config.control {

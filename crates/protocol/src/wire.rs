@@ -27,7 +27,7 @@ pub const DATA: u8 = 1;
 /// The protocol's version.
 pub const VERSION: u32 = 2;
 /// Capabilities that this program always has, for its [`Hello`]; encodings that it takes come behind.
-pub const CAPABILITIES: [&str; 6] = ["chunks", "live", RECIPES, PARTS, DELTAS, SAMPLES];
+pub const CAPABILITIES: [&str; 7] = ["chunks", "live", RECIPES, PARTS, DELTAS, SAMPLES, WITHDRAWALS];
 /// The capability of encoded payloads of any size, which begin with it.
 pub const PARTS: &str = "parts";
 /// The capability of [`Recipe`] and of wants by a run of bytes.
@@ -36,6 +36,10 @@ pub const RECIPES: &str = "recipes";
 pub const DELTAS: &str = "deltas";
 /// The capability of [`Samples`].
 pub const SAMPLES: &str = "samples";
+/// The capability of [`Withdrawn`].
+pub const WITHDRAWALS: &str = "withdrawals";
+/// Most [`Withdrawn`] messages on a connection: one for each root.
+pub const MAX_WITHDRAWALS: usize = 64;
 /// Most bytes of a message of the control stream.
 pub const MAX_MESSAGE: usize = 256 << 10;
 /// Most bytes of samples in a [`Samples`].
@@ -212,6 +216,17 @@ pub struct Stated {
     pub statement: Bytes,
     /// Ed25519.
     #[prost(bytes = "bytes", tag = "3")]
+    pub signature: Bytes,
+}
+
+/// The word of a ticket's issuer that the ticket is over. To be sent only to who proved the ticket's secret.
+#[derive(Clone, PartialEq, Message)]
+pub struct Withdrawn {
+    /// `withdrawal::Withdrawal::to_bytes`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub withdrawal: Bytes,
+    /// Ed25519, of the ticket's node.
+    #[prost(bytes = "bytes", tag = "2")]
     pub signature: Bytes,
 }
 
@@ -419,7 +434,7 @@ pub struct Control {
     /// Exactly one.
     #[prost(
         oneof = "Body",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25"
     )]
     pub body: Option<Body>,
 }
@@ -476,6 +491,8 @@ pub enum Body {
     Signature(WireSignature),
     #[prost(message, tag = "24")]
     ContentCredit(ContentCredit),
+    #[prost(message, tag = "25")]
+    Withdrawn(Withdrawn),
 }
 
 impl Body {

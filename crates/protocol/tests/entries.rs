@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 use towpath_content::delta::exchange::{Base, DeltaRun, DeltaStep, NextSignature, Reply, Request, StepOf};
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 use towpath_content::tree::Time;
 use towpath_content::{NodeId, Oid};
 use towpath_link::doubles::connected;
@@ -31,7 +31,7 @@ const PACK: u32 = 1;
 struct Nobody;
 
 impl Issuer for Nobody {
-    fn secret(&self, _: &Oid) -> Option<Secret> {
+    fn secret(&self, _: &Oid) -> Option<BoundSecret> {
         None
     }
 

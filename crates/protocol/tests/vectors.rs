@@ -6,7 +6,9 @@ use prost::Message;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{Base, DeltaRun, NextSignature, Reply, Request};
 use towpath_content::node_id::hex;
+use towpath_content::ticket::Secret;
 use towpath_content::tree::Time;
+use towpath_content::withdrawal::Withdrawal;
 use towpath_protocol::wire::{self, Body, DataHeader, oid_field};
 use towpath_transfer::Outcome;
 use towpath_transfer::offer::{EntryBody, EntryContent};
@@ -59,6 +61,12 @@ fn entry_messages() -> [(&'static str, Body); 7] {
         ("run: the next of want 0", Body::Run(run)),
         ("credit of contents", Body::ContentCredit(wire::ContentCredit { bytes: 131_200 })),
     ]
+}
+
+fn withdrawn() -> Body {
+    let withdrawal = Withdrawal::new(Oid::Live([0x11; 32]), &Secret([0x22; 16]).into(), 1_700_000_000);
+    let signature = Bytes::from_static(&[0xdd; 64]);
+    Body::Withdrawn(wire::Withdrawn { withdrawal: withdrawal.to_bytes().into(), signature })
 }
 
 fn messages() -> Vec<(&'static str, Vec<u8>)> {
@@ -174,6 +182,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
             Body::Cancel(wire::WireCancel { request: 2, pieces: vec![0, 1, 3, 0] }),
         ),
         ("outcome: these were cancelled", Body::Outcome(wire::WireOutcome::cancelled(2, vec![0, 1, 3, 0]))),
+        ("the ticket was withdrawn", withdrawn()),
         ("done", Body::Done(wire::RequestOnly { request: 2 })),
         ("goodbye", Body::Goodbye(wire::Goodbye { reason: "sent a second hello".into() })),
         ("ping", Body::Ping(wire::Ping::default())),

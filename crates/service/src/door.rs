@@ -13,13 +13,14 @@ use towpath_content::hint::MAX_HINTS;
 use towpath_link::Identity;
 use towpath_link::tcp::Listener;
 use towpath_protocol::processors::Processors;
-use towpath_protocol::{Pace, PeerConfig, Service as PeerService, Traffic};
+use towpath_protocol::{Pace, PeerConfig, Service as PeerService, Traffic, WithdrawalSink};
 
 use crate::connection_limits::ConnectionLimits;
 use crate::ending;
 use crate::fetches::Fetches;
 use crate::listen::{self, ListenerServing, Listening};
 use crate::shares::Shares;
+use crate::withdrawals::Withdrawals;
 
 /// Time for sending peers the last message: an interrupted command ends within a second.
 const LEAVE: Duration = Duration::from_millis(600);
@@ -43,13 +44,16 @@ pub(crate) struct Connections {
     pub(crate) send_pace: Arc<Pace>,
     /// Counts what callers are sent.
     pub(crate) served: Arc<Traffic>,
+    /// Told which tickets were withdrawn.
+    pub(crate) withdrawals: Arc<Withdrawals>,
 }
 
 impl Connections {
     /// Of those that this side dials.
     pub(crate) fn dialled(&self) -> PeerConfig {
         let wishes = self.config.get().processors.wishes();
-        PeerConfig { processors: self.processors.clone(), wishes, ..PeerConfig::default() }
+        let withdrawals = Some(Arc::clone(&self.withdrawals) as Arc<dyn WithdrawalSink>);
+        PeerConfig { processors: self.processors.clone(), wishes, withdrawals, ..PeerConfig::default() }
     }
 
     /// Of those that come in.

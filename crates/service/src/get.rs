@@ -62,7 +62,11 @@ pub async fn get(
         let get = Arc::new(GetUnderWay::new(service, &request)?);
         let result = {
             let running = get.run(&request, &events, &mut summary);
-            tokio::select! { result = running => result, never = waiting::report(&get, &events) => match never {} }
+            tokio::select! {
+                result = running => result,
+                why = withdrawn(service, &request) => Err(Failure::Error(why)),
+                never = waiting::report(&get, &events) => match never {},
+            }
         };
         get.account(&mut summary);
         match result {
@@ -77,6 +81,18 @@ pub async fn get(
         }
     }
     Err(words::fetch(&FetchError::StartedOver))
+}
+
+/// Completes when somebody tells that the ticket of `request` was taken back, with the reason. That it expires is for those to
+/// say who are asked: what they still send is for this machine.
+async fn withdrawn(service: &Arc<Service>, request: &GetRequest) -> ApiError {
+    match request.ticket.trim().parse() {
+        Ok(ticket) => {
+            service.withdrawals.hold(&ticket).withdrawn().await;
+            words::ticket_withdrawn()
+        }
+        Err(_) => std::future::pending().await,
+    }
 }
 
 /// Fetches into a stream, in order, each byte once it is checked. An error after some bytes means

@@ -9,7 +9,9 @@ use std::time::Instant;
 
 use tokio::sync::mpsc;
 use towpath_api::copy::FileTime;
-use towpath_api::{ApiError, EntryKind, ErrorKind, Event, GetRequest, ListedEntry, Seconds, Summary};
+use towpath_api::{
+    ApiError, EntryKind, ErrorKind, Event, GetRequest, ListedEntry, Seconds, Summary, TicketTerms,
+};
 use towpath_content::pieces::Layout;
 use towpath_content::tree::{self, Entry, Kind, LEFT_OUT, Time};
 use towpath_files::{FileError, RelPath, Selection};
@@ -21,6 +23,7 @@ use crate::get_tree::decode;
 use crate::getting::{GetUnderWay, summarize};
 use crate::selecting::{Missing, os_path, selection};
 use crate::state::Service;
+use crate::ticket_ends::told_terms;
 use crate::waiting;
 use towpath_words as words;
 
@@ -32,6 +35,10 @@ pub(crate) async fn list(
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
     let get = Arc::new(GetUnderWay::new(service, request)?);
+    let terms = get.context.secret.map(|secret| told_terms(secret.terms)).unwrap_or_default();
+    if terms != TicketTerms::default() {
+        let _ = events.send(Event::Terms(terms)).await;
+    }
     let telling = tell(&get, request, &events);
     let told =
         tokio::select! { told = telling => told, never = waiting::report(&get, &events) => match never {} };

@@ -13,7 +13,7 @@ use towpath_content::hint::PeerAddress;
 use towpath_content::live::Statement;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Enclosed;
-use towpath_content::{NodeId, Oid};
+use towpath_content::{NodeId, Oid, Ticket};
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
@@ -100,9 +100,10 @@ impl GetUnderWay {
             true => Some(state::parse_ticket(text)?),
             false => None,
         };
+        ticket.iter().try_for_each(|ticket| service.check_ticket(ticket))?;
         let oid = ticket.as_ref().map_or_else(|| state::parse_name(text), |ticket| Ok(ticket.oid))?;
         let (sender, hints) = watch::channel(ticket.as_ref().map(|t| t.hints.clone()).unwrap_or_default());
-        let (node, secret) = (ticket.as_ref().map(|t| t.node), ticket.as_ref().map(|t| t.secret));
+        let (node, secret) = (ticket.as_ref().map(|t| t.node), ticket.as_ref().map(Ticket::bound_secret));
         let context = Context { root: oid, node, secret, hints };
         let mut config = SessionConfig::default();
         if request.timeout > 0 {
@@ -268,6 +269,11 @@ impl GetUnderWay {
             1 => format!("no answer from {first} and another address"),
             others => format!("no answer from {first} and {others} other addresses"),
         })
+    }
+
+    /// Asks others, not this machine, what the object is.
+    pub(crate) async fn ask_others(&self) -> Result<(), Outcome> {
+        self.ask_any(&self.plugins.remote, false).await.map(drop)
     }
 
     /// The first answer, or what the first of them said instead.

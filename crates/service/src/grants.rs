@@ -2,17 +2,23 @@
 //! the moment.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
 use towpath_protocol::Issuer;
-use towpath_protocol::access::GivenSecret;
-use towpath_protocol::service::RelayedBinding;
+use towpath_protocol::access::{GivenSecret, TicketEnd};
+use towpath_protocol::service::{KnownWithdrawal, RelayedBinding};
 use towpath_store::Leases;
 
-use towpath_config::Live;
+use towpath_config::{Live, Switch};
+use towpath_content::lock::lock;
+
+use crate::fresh::now;
+use crate::upload_budget::UploadBudget;
+use crate::withdrawals::Withdrawals;
 
 /// A root that is passed on.
 #[derive(Default)]
@@ -24,23 +30,41 @@ struct GivenRoot {
 /// Answers the direct plugin's questions about rights.
 pub struct Grants {
     identity: Identity,
-    shared: RwLock<HashMap<Oid, Secret>>,
+    shared: RwLock<HashMap<Oid, BoundSecret>>,
     /// Roots that were got, or are on their way, by tickets of others, and that are passed on.
     given: RwLock<HashMap<Oid, GivenRoot>>,
     config: Live,
     /// Leases, if they are honoured: a daemon's are, a mere `tow share` gives
     /// out only what it shares.
     leases: Option<Arc<dyn Leases>>,
+    withdrawals: Arc<Withdrawals>,
+    /// Of what is passed on as the configuration says.
+    upload: Mutex<UploadBudget>,
+}
+
+/// Why something is passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PassOn {
+    /// A person asks for it.
+    Asked,
+    /// As long as the configuration says so.
+    Configured,
 }
 
 impl Grants {
     /// Rights of a service.
-    pub fn new(identity: Identity, leases: Option<Arc<dyn Leases>>, config: Live) -> Self {
-        Self { identity, shared: RwLock::default(), given: RwLock::default(), config, leases }
+    pub fn new(
+        identity: Identity,
+        leases: Option<Arc<dyn Leases>>,
+        config: Live,
+        withdrawals: Arc<Withdrawals>,
+    ) -> Self {
+        let (shared, given) = (RwLock::default(), RwLock::default());
+        Self { identity, shared, given, config, leases, withdrawals, upload: Mutex::default() }
     }
 
     /// Honours tickets for `oid` with `secret` until the service ends.
-    pub fn share(&self, oid: Oid, secret: Secret) {
+    pub fn share(&self, oid: Oid, secret: BoundSecret) {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(oid, secret);
     }
 
@@ -50,14 +74,14 @@ impl Grants {
     }
 
     /// From now on what is here of `root` is passed on to whoever proves `secret`, by which it was got.
-    pub fn pass_on(&self, root: Oid, secret: Secret) {
-        let given = GivenSecret { secret, ticket_allows: true, settings_allow: true };
+    pub(crate) fn pass_on(&self, root: Oid, secret: BoundSecret, why: PassOn) {
+        let given = GivenSecret { secret, settings_allow: why == PassOn::Asked };
         let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
         roots.entry(root).or_default().secrets.push(given);
     }
 
     /// No longer for this once: whoever else said so, with this secret or another one, still passes it on.
-    pub fn keep_back(&self, root: &Oid, secret: Secret) {
+    pub fn keep_back(&self, root: &Oid, secret: BoundSecret) {
         let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(given) = roots.get_mut(root) {
             let known = given.secrets.iter().position(|known| known.secret == secret);
@@ -91,7 +115,7 @@ impl Grants {
 }
 
 impl Issuer for Grants {
-    fn secret(&self, root: &Oid) -> Option<Secret> {
+    fn secret(&self, root: &Oid) -> Option<BoundSecret> {
         let shared = self.shared.read().unwrap_or_else(PoisonError::into_inner).get(root).copied();
         shared.or_else(|| {
             let leases = self.leases.as_ref()?.leases().ok()?;
@@ -100,7 +124,26 @@ impl Issuer for Grants {
     }
 
     fn given(&self, root: &Oid) -> Vec<GivenSecret> {
-        self.of_given(root, |given| given.secrets.clone()).unwrap_or_default()
+        let is_configured = self.config.get().sharing.pass_on == Switch::On;
+        let mut secrets = self.of_given(root, |given| given.secrets.clone()).unwrap_or_default();
+        secrets.iter_mut().for_each(|given| given.settings_allow |= is_configured);
+        secrets
+    }
+
+    fn pass_on(&self, bytes: u64) -> Result<(), Duration> {
+        let rate = self.config.get().sharing.upload_rate.0;
+        lock(&self.upload).take(bytes, rate, Instant::now())
+    }
+
+    fn over(&self, root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {
+        match self.withdrawals.is_withdrawn(root, secret) {
+            true => Some(TicketEnd::Withdrawn),
+            false => secret.terms.is_expired(now()).then_some(TicketEnd::Expired),
+        }
+    }
+
+    fn withdrawn(&self, root: &Oid) -> Vec<KnownWithdrawal> {
+        self.withdrawals.of(root)
     }
 
     fn relayed(&self, root: &Oid) -> Option<RelayedBinding> {
@@ -124,21 +167,44 @@ impl Issuer for Grants {
 #[cfg(test)]
 mod tests {
     use towpath_config::Config;
+    use towpath_content::ticket::Secret;
 
     use super::*;
+    use crate::shares::Shares;
 
     #[test]
     fn a_root_is_passed_on_as_long_as_anybody_does() {
-        let grants = Grants::new(Identity::generate().unwrap(), None, Live::new(Config::default()));
-        let (root, secret) = (Oid::of(b"root"), Secret([1; 16]));
+        let dir = tempfile::tempdir().unwrap();
+        let withdrawals = Arc::new(Withdrawals::open(Arc::new(Shares::new(dir.path().to_path_buf()))));
+        let config = Live::new(Config::default());
+        let grants = Grants::new(Identity::generate().unwrap(), None, config, withdrawals);
+        let (root, secret) = (Oid::of(b"root"), Secret([1; 16]).into());
         assert!(grants.given(&root).is_empty());
-        grants.pass_on(root, secret);
-        grants.pass_on(root, secret);
+        grants.pass_on(root, secret, PassOn::Asked);
+        grants.pass_on(root, secret, PassOn::Asked);
         grants.keep_back(&root, secret);
         assert_eq!(grants.given(&root).len(), 1);
-        grants.keep_back(&root, Secret([2; 16]));
+        grants.keep_back(&root, Secret([2; 16]).into());
         assert!(grants.passes_on(&root), "another secret takes nothing away");
         grants.keep_back(&root, secret);
         assert!(!grants.passes_on(&root) && grants.given(&root).is_empty());
+    }
+
+    #[test]
+    fn the_configuration_decides_at_each_request_whether_a_daemon_passes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let withdrawals = Arc::new(Withdrawals::open(Arc::new(Shares::new(dir.path().to_path_buf()))));
+        let live = Live::new(Config::default());
+        let grants = Grants::new(Identity::generate().unwrap(), None, live.clone(), withdrawals);
+        let (root, secret) = (Oid::of(b"root"), Secret([1; 16]).into());
+        grants.pass_on(root, secret, PassOn::Configured);
+        let is_served = || grants.given(&root)[0].holding().serves();
+        assert!(!is_served(), "off by default");
+        let mut on = Config::default();
+        on.sharing.pass_on = Switch::On;
+        live.set(on);
+        assert!(is_served());
+        live.set(Config::default());
+        assert!(!is_served());
     }
 }

@@ -11,19 +11,23 @@ use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary};
 use towpath_api::{
     Api, ApiError, BoxFuture, Content, ContentRequest, ErrorKind, Event, GcReply, GcRequest, GetRequest,
     Held, IndexRequest, Indexed, Input, ListRequest, Object, OpenPutRequest, PartReply, Parts, PutReply,
-    PutRequest, PutsInParts, Session, ShareRequest, Status, StayRequest, Summary, TransferEvent,
+    PutRequest, PutsInParts, Session, ShareRequest, Status, StayRequest, Summary, TicketTerms, TransferEvent,
 };
+use towpath_content::ticket::Terms;
 use towpath_content::{Oid, Ticket};
 use towpath_files::display_name;
 use towpath_store::{CachedObject, GcOptions, Holder, Lease, Leases, ObjectKind, Store};
 
 use crate::boundaries::Boundaries;
 use crate::ending::{self, Ending, UnderWay};
+use crate::fresh::now;
 use crate::metrics::{Direction, Watch};
 use crate::open_session::Open;
 use crate::parts::{self, Part};
 use crate::put_source::PutSource;
 use crate::state::{Service, parse_name};
+use crate::staying::DaemonPassing;
+use crate::ticket_ends::told_terms;
 use crate::{content, copy, get, put, staying};
 use towpath_indexing::{Cancel, IndexHost, Rhythm, index, keep_fresh};
 use towpath_words as words;
@@ -99,11 +103,17 @@ impl Service {
         let (oid, ticket) = (parse_name(name)?, name.trim().parse::<Ticket>().ok());
         let leases = self.store.leases().map_err(|error| words::store(&error))?;
         let is_of = |lease: &&Lease| lease.oid == oid || lease.content == Some(oid);
-        let given = |lease: &&Lease| ticket.as_ref().is_some_and(|ticket| ticket.secret == lease.secret);
+        let given =
+            |lease: &&Lease| ticket.as_ref().is_some_and(|ticket| ticket.bound_secret() == lease.secret);
         let by_ticket = leases.iter().filter(is_of).find(given);
         let by_name = || leases.iter().find(|lease| lease.oid == oid);
         let found = by_ticket.or_else(by_name).or_else(|| leases.iter().find(is_of));
         Ok(found.map_or(oid, |lease| lease.oid))
+    }
+
+    /// Takes back the ticket of a lease that was given back, for all who hold it.
+    fn withdraw(&self, lease: &Lease) {
+        self.withdrawals.withdraw(lease.oid, lease.secret, &self.identity);
     }
 
     /// An object that nobody leases and the store keeps.
@@ -116,6 +126,7 @@ impl Service {
             size: Some(cached.size),
             path: None,
             ticket: None,
+            terms: TicketTerms::default(),
             created: cached.used,
             held: Held::Cached,
         }
@@ -129,6 +140,7 @@ impl Service {
             size: lease.size,
             path: lease.path.as_ref().map(|path| display_name(path.as_os_str().as_encoded_bytes())),
             ticket: Some(self.ticket(lease.oid, lease.secret)),
+            terms: told_terms(lease.secret.terms),
             created: lease.created,
             held: match lease.holder {
                 Holder::Pinned => Held::Pinned,
@@ -142,6 +154,16 @@ const fn kind_name(kind: ObjectKind) -> &'static str {
     match kind {
         ObjectKind::Blob => "blob",
         ObjectKind::Tree => "tree",
+    }
+}
+
+/// The terms that a request names, if they have not ended yet.
+fn terms(told: &TicketTerms) -> Result<Terms, ApiError> {
+    let terms = Terms { expires: told.expires, no_swarm: told.no_swarm };
+    match terms.is_expired(now()) {
+        true => Err(ApiError::new(ErrorKind::Usage, "the ticket would have expired already")
+            .hint("name a time to come; this machine's clock counts")),
+        false => Ok(terms),
     }
 }
 
@@ -173,6 +195,10 @@ impl InProcess {
         let mut watch = Watch::new(Arc::clone(&self.0.metrics));
         let oid = parse_name(&request.ticket).map(|oid| oid.to_string()).unwrap_or_default();
         let transfer = self.0.transfers.begin_get(oid);
+        let (passing, longer) = DaemonPassing::begin(&self.0, &request).unzip();
+        if let Some(longer) = longer {
+            let _ = events.send(Event::Ticket(longer)).await;
+        }
         let (teller, mut inbox) = mpsc::channel(1);
         let handing_on = async {
             while let Some(event) = inbox.recv().await {
@@ -187,6 +213,7 @@ impl InProcess {
                 watch.summary(summary);
                 admitted.done();
                 transfer.report(&Event::Summary(summary.clone()));
+                passing.map(|passing| tokio::spawn(passing.keep()));
             }
             Err(error) => transfer.report(&Event::Failed(error.clone())),
         }
@@ -203,6 +230,14 @@ impl Drop for CancelOnDrop {
     }
 }
 
+/// Completes with the reason when a ticket of this service is over.
+async fn ticket_over(service: &Service, ticket: Option<Ticket>) -> ApiError {
+    match ticket {
+        Some(ticket) => service.ticket_over(&ticket).await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn share(
     service: &Arc<Service>,
     request: ShareRequest,
@@ -213,10 +248,12 @@ async fn share(
     let source = source.telling(request.metadata);
     service.door.listen(source.key().as_os_str().as_bytes(), request.listen.as_slice()).await?;
     let mut fetches = service.door.watch_fetches();
-    let mut shared = put::share(service, source).await?;
+    let terms = terms(&request.terms)?;
+    let mut shared = put::share(service, source, terms).await?;
     service.door.open();
-    let _ = events.send(Event::Ticket(shared.reply)).await;
     let mut reading = Some(shared.reading);
+    let mut over = std::pin::pin!(ticket_over(service, shared.reply.ticket.parse().ok()));
+    let _ = events.send(Event::Ticket(shared.reply)).await;
     loop {
         let read = async {
             match &mut reading {
@@ -226,6 +263,7 @@ async fn share(
         };
         let event = tokio::select! {
             Some(fetch) = fetches.recv() => fetch,
+            why = &mut over => return Err(why),
             Some((path, error)) = shared.failures.recv() => Event::FileFailed { path, error },
             read = read => {
                 reading = None;
@@ -268,7 +306,8 @@ impl Api for InProcess {
         Box::pin(async move {
             let holder = self.0.sessions.holder(request.session.as_deref())?;
             let boundaries = Boundaries::new(&request.boundaries)?;
-            put::put_named(&self.0, source(&request)?, holder, boundaries).await
+            let how = (terms(&request.terms)?, boundaries);
+            put::put_named(&self.0, source(&request)?, holder, how).await
         })
     }
 
@@ -280,7 +319,8 @@ impl Api for InProcess {
         Box::pin(async move {
             let holder = self.0.sessions.holder(request.session.as_deref())?;
             let boundaries = Boundaries::new(&request.boundaries)?;
-            put::put_to_end(&self.0, source(&request)?, holder, boundaries, events).await
+            let how = (terms(&request.terms)?, boundaries);
+            put::put_to_end(&self.0, source(&request)?, holder, how, events).await
         })
     }
 
@@ -374,8 +414,13 @@ impl Api for InProcess {
     fn done(&self, name: String) -> BoxFuture<'_, Result<(), ApiError>> {
         Box::pin(self.blocking(move |service| {
             let oid = service.leased(&name)?;
+            let leases = service.store.leases().map_err(|error| words::store(&error))?;
             match service.store.done(&oid).map_err(|error| words::store(&error))? {
-                true => service.trim_cache().map_err(|error| words::store(&error)),
+                true => {
+                    let ended = leases.iter().find(|lease| lease.oid == oid);
+                    ended.iter().for_each(|lease| service.withdraw(lease));
+                    service.trim_cache().map_err(|error| words::store(&error))
+                }
                 false => Err(ApiError::new(ErrorKind::NotFound, format!("nothing is put as {oid}"))
                     .hint("'tow ls' lists what is")),
             }

@@ -11,6 +11,9 @@
 //! | [`state`] | [`Service`]: the parts put together |
 //! | [`in_process`] | the API in process |
 //! | [`grants`] | which ticket secrets this service honours |
+//! | [`withdrawals`] | tickets that were taken back |
+//! | `ticket_ends` | how tickets end |
+//! | `staying`, `upload_budget` | what was fetched and is passed on, and how much of it |
 //! | [`shares`] | what was shared before, so that the same command gives the same ticket |
 //! | [`put`], `put_tree` | files, trees and streams into the store |
 //! | [`put_source`] | paths that become one object, and the filters on them |
@@ -78,10 +81,13 @@ mod sessions;
 pub mod shares;
 pub mod state;
 mod staying;
+mod ticket_ends;
 mod transfers;
 mod tree_place;
 mod tree_put;
+mod upload_budget;
 mod waiting;
+pub mod withdrawals;
 
 pub use in_process::InProcess;
 pub use put_source::PutSource;

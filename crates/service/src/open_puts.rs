@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use towpath_api::{Event, Progress};
 use towpath_content::Oid;
 use towpath_content::lock::lock;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 use towpath_store::{About, Holder};
 
 use crate::admission::Admitted;
@@ -30,7 +30,7 @@ pub(crate) struct OpenEntry {
 
 #[derive(Clone)]
 pub(crate) struct OpenPut {
-    pub(crate) secret: Secret,
+    pub(crate) secret: BoundSecret,
     pub(crate) about: About,
     pub(crate) holder: Holder,
     /// Its content so far; held by the part that is coming.

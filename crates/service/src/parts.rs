@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::OwnedMutexGuard;
 use towpath_api::{ApiError, ErrorKind, Event, Input, OpenPutRequest, PartReply, PutKind, PutReply, Summary};
 use towpath_content::Oid;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::{BoundSecret, Secret};
 use towpath_store::{About, Holder, Lease, ObjectKind, Store};
 
 use crate::fresh::{now, random};
@@ -36,7 +36,7 @@ pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(
         return Err(ApiError::new(ErrorKind::Usage, message));
     }
     let admitted = service.admission.begin(Direction::Put, service.home.data())?;
-    let (live, secret) = (Oid::Live(random()?), Secret(random()?));
+    let (live, secret) = (Oid::Live(random()?), BoundSecret::from(Secret(random()?)));
     let (kind, tree) = match request.kind {
         PutKind::Blob => (ObjectKind::Blob, None),
         PutKind::Tree => (ObjectKind::Tree, Some(TreePut::default())),

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use towpath_api::{ApiError, ErrorKind, Event, Input, OpenPutRequest, Progress, PutReply, Summary};
 use towpath_content::Oid;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::{BoundSecret, Secret, Terms};
 use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store, wait_change};
 
 use crate::admission::Admitted;
@@ -56,6 +56,26 @@ pub struct SharedPut {
     read: Arc<AtomicU64>,
 }
 
+/// What a put says of its ticket.
+struct TicketWish {
+    /// What was put before, under the same terms: its ticket is given again if the content is the same.
+    known: Option<Share>,
+    /// Terms of the ticket.
+    terms: Terms,
+}
+
+impl TicketWish {
+    /// With other terms there is another secret: whoever has the old ticket has no right by the new one.
+    fn new(known: impl IntoIterator<Item = Share>, terms: Terms) -> Self {
+        Self { known: known.into_iter().find(|known| known.secret.terms == terms), terms }
+    }
+}
+
+/// A secret that nobody can guess, for a ticket with these terms.
+fn fresh_secret(terms: Terms) -> Result<BoundSecret, ApiError> {
+    Ok(BoundSecret { secret: Secret(random()?), terms })
+}
+
 /// Plan for putting a path.
 struct PutPlan {
     source: PutSource,
@@ -89,9 +109,9 @@ impl UntoldEntries {
 }
 
 /// Serves paths from now on.
-pub async fn share(service: &Arc<Service>, source: PutSource) -> Result<SharedPut, ApiError> {
-    let known = service.shares.find(&source.key());
-    let plan = plan(service, source, known, Boundaries::default()).await?;
+pub async fn share(service: &Arc<Service>, source: PutSource, terms: Terms) -> Result<SharedPut, ApiError> {
+    let wish = TicketWish::new(service.shares.find(&source.key()), terms);
+    let plan = plan(service, source, wish, Boundaries::default()).await?;
     service.grants.share(plan.share.oid, plan.share.secret);
     service.door.fetches.name(plan.share.oid, &plan.about.name);
     if let Err(error) = service.shares.keep(&plan.source.key(), &plan.share) {
@@ -106,18 +126,20 @@ async fn put_cut(
     service: &Arc<Service>,
     source: PutSource,
     holder: Holder,
-    boundaries: Boundaries,
+    (terms, boundaries): (Terms, Boundaries),
 ) -> Result<SharedPut, ApiError> {
     let leases = service.store.leases().map_err(|error| words::store(&error))?;
     let (own, others): (Vec<_>, Vec<_>) = leases.into_iter().partition(|lease| {
-        lease.holder == holder && source.plain().is_some_and(|path| lease.path.as_deref() == Some(path))
+        lease.holder == holder
+            && lease.secret.terms == terms
+            && source.plain().is_some_and(|path| lease.path.as_deref() == Some(path))
     });
     let known = own.first().map(|lease| Share { oid: lease.oid, secret: lease.secret });
-    let mut plan = plan(service, source, known, boundaries).await?;
+    let mut plan = plan(service, source, TicketWish::new(known, terms), boundaries).await?;
     if others.iter().any(|lease| lease.oid == plan.share.oid) {
         // Someone else holds this very name, or it names another file with the same content: with
         // one of its own neither takes away the other's.
-        plan.share = Share { oid: Oid::Live(random()?), secret: Secret(random()?) };
+        plan.share = Share { oid: Oid::Live(random()?), secret: fresh_secret(terms)? };
         plan.is_read = false;
         plan.left_out = UntoldEntries::default();
     }
@@ -161,8 +183,9 @@ pub(crate) async fn resume(service: &Arc<Service>, lease: Lease) -> Result<(), A
             let fits = |size| Boundaries::new(&ends).ok().filter(|it| it.check_size(size).is_ok());
             let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
             // Nobody is told what is left out.
+            let cut = (lease.secret.terms, fits(size).unwrap_or_default());
             let SharedPut { reading, .. } =
-                put_cut(service, PutSource::of(&path)?, lease.holder, fits(size).unwrap_or_default()).await?;
+                put_cut(service, PutSource::of(&path)?, lease.holder, cut).await?;
             let read = reading.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
             read.map(drop)
         }
@@ -176,10 +199,10 @@ pub async fn put_named(
     service: &Arc<Service>,
     source: PutSource,
     holder: Holder,
-    boundaries: Boundaries,
+    how: (Terms, Boundaries),
 ) -> Result<PutReply, ApiError> {
     let admitted = service.admission.begin_anywhere(Direction::Put)?;
-    let shared = put_cut(service, source, holder, boundaries).await?;
+    let shared = put_cut(service, source, holder, how).await?;
     let reply = shared.reply.clone();
     tokio::spawn(attend(Arc::clone(service), shared, admitted, None));
     Ok(reply)
@@ -191,11 +214,11 @@ pub(crate) async fn put_to_end(
     service: &Arc<Service>,
     source: PutSource,
     holder: Holder,
-    boundaries: Boundaries,
+    how: (Terms, Boundaries),
     events: mpsc::Sender<Event>,
 ) -> Result<Summary, ApiError> {
     let admitted = service.admission.begin_anywhere(Direction::Put)?;
-    let shared = put_cut(service, source, holder, boundaries).await?;
+    let shared = put_cut(service, source, holder, how).await?;
     let _ = events.send(Event::Ticket(shared.reply.clone())).await;
     let attending = tokio::spawn(attend(Arc::clone(service), shared, admitted, Some(events)));
     attending.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
@@ -361,30 +384,30 @@ fn cut_noted(service: &Service, name: &Oid, oid: &Oid, boundaries: &Boundaries) 
     }
 }
 
-/// Decides under which name a path is put. `known` is what it was put as before: the same ticket
-/// is given again if the content is the same, or was never completely read.
+/// Decides under which name a path is put. The same ticket as before is given again if the content is the same, or was
+/// never completely read.
 async fn plan(
     service: &Arc<Service>,
     source: PutSource,
-    known: Option<Share>,
+    wish: TicketWish,
     boundaries: Boundaries,
 ) -> Result<PutPlan, ApiError> {
     let service = Arc::clone(service);
-    let planning = tokio::task::spawn_blocking(move || plan_blocking(&service, source, known, boundaries));
+    let planning = tokio::task::spawn_blocking(move || plan_blocking(&service, source, wish, boundaries));
     planning.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
 }
 
 fn plan_blocking(
     service: &Service,
     source: PutSource,
-    known: Option<Share>,
+    TicketWish { known, terms }: TicketWish,
     boundaries: Boundaries,
 ) -> Result<PutPlan, ApiError> {
     let (about, size) = source.describe()?;
     let is_tree = about.kind == ObjectKind::Tree;
     let secret = match &known {
         Some(known) => known.secret,
-        None => Secret(random()?),
+        None => fresh_secret(terms)?,
     };
     match is_tree {
         true => boundaries.refuse()?,
@@ -400,7 +423,7 @@ fn plan_blocking(
     }
     let content = bound.flatten();
     if is_tree {
-        return plan_tree(service, source, about, known, content);
+        return plan_tree(service, source, about, (known.zip(content), terms));
     }
     if size > HASH_FIRST && content.is_none() && !is_known(service, source.first()) {
         let (share, left_out) = (Share { oid: Oid::Live(random()?), secret }, UntoldEntries::default());
@@ -422,12 +445,11 @@ fn plan_tree(
     service: &Service,
     source: PutSource,
     about: About,
-    known: Option<Share>,
-    content: Option<Oid>,
+    (known, terms): (Option<(Share, Oid)>, Terms),
 ) -> Result<PutPlan, ApiError> {
     let fresh = Oid::Live(random()?);
-    let Some((known, content)) = known.zip(content) else {
-        let share = Share { oid: fresh, secret: Secret(random()?) };
+    let Some((known, content)) = known else {
+        let share = Share { oid: fresh, secret: fresh_secret(terms)? };
         let (size, boundaries, left_out) = (0, Boundaries::default(), UntoldEntries::default());
         return Ok(PutPlan { source, about, size, share, is_read: false, boundaries, left_out });
     };

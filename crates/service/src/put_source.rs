@@ -404,13 +404,15 @@ mod tests {
         let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
         sender.door.listen(b"test", &[loopback]).await.unwrap();
         sender.door.open();
+        let terms = towpath_content::ticket::Terms::default();
         // It has both, and serves the other one to somebody else.
         let shared =
-            crate::put::share(&sender, source(folder.path(), &["tree"], &[]).unwrap()).await.unwrap();
+            crate::put::share(&sender, source(folder.path(), &["tree"], &[]).unwrap(), terms).await.unwrap();
         shared.reading.await.unwrap().unwrap();
-        let filtered = crate::put::share(&sender, source(folder.path(), &["tree"], &["- private"]).unwrap())
-            .await
-            .unwrap();
+        let filtered =
+            crate::put::share(&sender, source(folder.path(), &["tree"], &["- private"]).unwrap(), terms)
+                .await
+                .unwrap();
         let whole = filtered.reading.await.unwrap().unwrap();
         assert_ne!(whole.ticket, shared.reply.ticket);
         ask(&receiver, &whole.ticket, &public).await.unwrap();

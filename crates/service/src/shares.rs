@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use towpath_content::node_id::hex;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 use towpath_content::{NodeId, Oid};
 
 /// Destinations remembered for each sender.
@@ -22,17 +22,15 @@ const MAX_RECEIVED: usize = 64;
 pub struct Share {
     /// The object that the ticket names.
     pub oid: Oid,
-    /// Its secret.
-    pub secret: Secret,
+    /// Its secret, bound to the ticket's terms.
+    pub secret: BoundSecret,
 }
 
 impl Share {
     /// By its record.
     pub(crate) fn of(record: &Value) -> Option<Self> {
         let oid = record.get("oid")?.as_str()?.parse().ok()?;
-        let digits = format!("{}{}", record.get("secret")?.as_str()?, "0".repeat(32));
-        let bytes = towpath_content::node_id::unhex(&digits)?;
-        let secret = Secret(bytes[..16].try_into().ok()?);
+        let secret = BoundSecret::from_bytes(&unhex(record.get("secret")?.as_str()?)?).ok()?;
         Some(Self { oid, secret })
     }
 }
@@ -64,7 +62,7 @@ impl Shares {
         let record = json!({
             "path": path.to_string_lossy(),
             "oid": share.oid.to_string(),
-            "secret": hex(&share.secret.0),
+            "secret": hex(&share.secret.to_bytes()),
         });
         self.write(&self.file("share", path.as_os_str().as_bytes()), &record)
     }
@@ -137,6 +135,26 @@ impl Shares {
         self.folder.join("sent").join(hex(&node.0))
     }
 
+    /// Records of withdrawn tickets.
+    pub(crate) fn withdrawn(&self) -> Vec<Value> {
+        let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let is_one = |file: &fs::DirEntry| {
+            let name = file.file_name();
+            name.as_bytes().starts_with(b"withdrawn-") && name.as_bytes().ends_with(b".json")
+        };
+        files.filter(is_one).filter_map(|file| read(&file.path())).collect()
+    }
+
+    /// Records one, under a name of its own.
+    pub(crate) fn keep_withdrawn(&self, name: &[u8], record: &Value) -> std::io::Result<()> {
+        self.write(&self.file("withdrawn", name), record)
+    }
+
+    /// Removes the record of that name; one that is left is of no harm.
+    pub(crate) fn forget_withdrawn(&self, name: &[u8]) {
+        let _ = fs::remove_file(self.file("withdrawn", name));
+    }
+
     /// Replaces a record as a whole; it holds a secret, so it is for its owner alone.
     fn write(&self, file: &Path, record: &Value) -> std::io::Result<()> {
         use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -148,6 +166,13 @@ impl Shares {
         out.sync_all()?;
         fs::rename(&temp, file)
     }
+}
+
+/// Bytes by their hexadecimal digits.
+pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
+    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
+    pairs.iter().map(|[high, low]| Some(value(*high)? << 4 | value(*low)?)).collect()
 }
 
 fn file_name(oid: &Oid) -> String {
@@ -162,12 +187,13 @@ fn read(file: &Path) -> Option<Value> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use towpath_content::ticket::{Secret, Terms};
 
     #[test]
     fn a_share_comes_back_for_its_path_alone_and_nobody_else_reads_it() {
         let dir = tempfile::tempdir().unwrap();
         let shares = Shares::new(dir.path().join("shares"));
-        let share = Share { oid: Oid::Live([3; 32]), secret: Secret([7; 16]) };
+        let share = Share { oid: Oid::Live([3; 32]), secret: Secret([7; 16]).into() };
         assert_eq!(shares.find(Path::new("/a")), None);
         shares.keep(Path::new("/a"), &share).unwrap();
         assert_eq!(shares.find(Path::new("/a")), Some(share));
@@ -202,6 +228,20 @@ mod tests {
         assert_eq!((shares.was_sent(&node, &here), shares.was_sent(&node, &gone)), (true, false));
         shares.forget_sent(|_| false).unwrap();
         assert!(!shares.has_sent(&node));
+    }
+
+    #[test]
+    fn the_terms_of_a_share_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let shares = Shares::new(dir.path().to_path_buf());
+        let terms = Terms { expires: Some(1_800_000_000), no_swarm: true };
+        let share = Share { oid: Oid::of(b"x"), secret: BoundSecret { secret: Secret([0xa7; 16]), terms } };
+        shares.keep(Path::new("/a"), &share).unwrap();
+        assert_eq!(shares.find(Path::new("/a")), Some(share));
+        for damaged in ["", "0", "zz", "0g", "00", "é"] {
+            let record = json!({ "oid": Oid::of(b"x").to_string(), "secret": damaged });
+            assert_eq!(Share::of(&record), None, "{damaged}");
+        }
     }
 
     #[test]

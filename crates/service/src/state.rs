@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use towpath_store::Leases;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use towpath_api::{ApiError, ErrorKind};
-use towpath_content::ticket::{Enclosed, MAX_ENCLOSED, Secret};
+use towpath_content::ticket::{BoundSecret, Enclosed, MAX_ENCLOSED};
 use towpath_content::{NodeId, Oid, Ticket};
 use towpath_files::display_name;
 use towpath_link::Identity;
@@ -29,6 +29,7 @@ use crate::read_budget::ReadBudget;
 use crate::sessions::Sessions;
 use crate::shares::Shares;
 use crate::transfers::Transfers;
+use crate::withdrawals::Withdrawals;
 use towpath_config::Home;
 use towpath_config::{Config, Live};
 use towpath_confinement::Writable;
@@ -38,6 +39,8 @@ use towpath_words as words;
 /// Interval at which the cache is compared with its limits.
 const TRIM_EVERY: Duration = Duration::from_secs(10);
 
+/// Tickets by which a daemon passes on what it got, at most: each is asked about now and then. What it got last is not passed on then.
+const MOST_PASSED_ON: usize = 256;
 /// Characters of a word that are shown to whoever gave it.
 const SHOWN: usize = 80;
 
@@ -63,6 +66,7 @@ pub struct Service {
     pub(crate) identity: Identity,
     pub(crate) store: Arc<DiskStore>,
     pub(crate) grants: Arc<Grants>,
+    pub(crate) withdrawals: Arc<Withdrawals>,
     pub(crate) shares: Arc<Shares>,
     /// Order in which gets go first.
     pub(crate) precedence: Arc<Precedence>,
@@ -75,6 +79,10 @@ pub struct Service {
     pub(crate) read_budget: Arc<ReadBudget>,
     /// Time at which the cache was last looked at.
     trimmed: Mutex<Option<Instant>>,
+    /// Places of what is passed on as the configuration says.
+    pub(crate) passed_on: Arc<Semaphore>,
+    /// Told when there is a lease that ends by itself.
+    pub(crate) leased: tokio::sync::Notify,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) admission: Admission,
     pub(crate) config: Live,
@@ -90,23 +98,24 @@ impl Service {
     /// Opens the home's key and store.
     pub fn open(home: Home, options: Options) -> Result<Arc<Self>, ApiError> {
         let identity = identity(&home)?;
-        let store = DiskStore::open(home.state(), home.data());
-        let store = Arc::new(store.map_err(|error| no_home(words::store(&error)))?);
+        let store = open_store(&home)?;
         let chosen = &options.config.processors;
         let processors = options.processors.configured(chosen.compresses(), &chosen.rules());
         let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Leases>);
-        let send_pace = Arc::new(Pace::new(options.config.general.limit_rate.0));
         let config = Live::new(options.config);
-        let grants = Arc::new(Grants::new(identity.clone(), leases, config.clone()));
+        let shares = Arc::new(Shares::new(home.shares()));
+        let withdrawals = Arc::new(Withdrawals::open(Arc::clone(&shares)));
+        let grants = Grants::new(identity.clone(), leases, config.clone(), Arc::clone(&withdrawals));
+        let grants = Arc::new(grants);
         let peers = PeerService::new(Arc::clone(&store) as Arc<dyn Store>, grants.clone());
         let peers = Arc::new(peers.with_processors(processors.clone()));
-        let shares = Arc::new(Shares::new(home.shares()));
         let metrics = Arc::new(Metrics::default());
         let connections = Connections {
             config: config.clone(),
             processors: processors.clone(),
-            send_pace,
+            send_pace: Arc::new(Pace::new(config.get().general.limit_rate.0)),
             served: Arc::clone(&metrics.served),
+            withdrawals: Arc::clone(&withdrawals),
         };
         let door = Door {
             identity: identity.clone(),
@@ -117,34 +126,34 @@ impl Service {
             fetches: Arc::new(Fetches::new(Arc::clone(&store) as Arc<dyn Store>)),
             listening: tokio::sync::OnceCell::new(),
         };
-        let ended = store.lease_table().end_sessions().map_err(|error| words::store(&error))?;
-        if !ended.is_empty() {
-            tracing::info!(leases = ended.len(), "ended leases of applications that died with their daemon");
-        }
         let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
-        let read_budget = Arc::new(ReadBudget::new(config.clone()));
-        Ok(Arc::new(Self {
+        let service = Arc::new(Self {
             home,
             identity,
             store,
             grants,
+            withdrawals,
             shares,
             precedence: Arc::default(),
             processors,
             admission: Admission::new(config.clone(), Arc::clone(&metrics)),
             metrics,
-            config,
             writable: options.writable,
             indexing: tokio::sync::Mutex::default(),
             open_puts,
             transfers,
             sessions: Sessions::default(),
             in_flight: Flights::default(),
-            read_budget,
+            read_budget: Arc::new(ReadBudget::new(config.clone())),
             trimmed: Mutex::default(),
+            passed_on: Arc::new(Semaphore::new(MOST_PASSED_ON)),
+            leased: tokio::sync::Notify::default(),
+            config,
             door,
             reconfigured: Arc::default(),
-        }))
+        });
+        service.end_expired().map_err(|error| words::store(&error))?;
+        Ok(service)
     }
 
     /// Refuses a destination that the kernel would refuse, with what to do about it.
@@ -220,14 +229,14 @@ impl Service {
     }
 
     /// The ticket for an object of this service. A small one that is complete is in it, and it names
-    /// the content, also of what was live before.
-    pub(crate) fn ticket(&self, oid: Oid, secret: Secret) -> String {
-        let hints = self.door.hints();
-        let (oid, enclosed) = match self.enclosed(&oid) {
+    /// the content, also of what was live before; but not in one that has terms, which nobody could keep then.
+    pub(crate) fn ticket(&self, oid: Oid, secret: BoundSecret) -> String {
+        let (hints, BoundSecret { secret, terms }) = (self.door.hints(), secret);
+        let (oid, enclosed) = match self.enclosed(&oid).filter(|_| terms.is_none()) {
             Some((content, enclosed)) => (content, Some(enclosed)),
             None => (oid, None),
         };
-        Ticket { oid, node: self.node_id(), secret, hints, enclosed }.to_string()
+        Ticket { oid, node: self.node_id(), secret, hints, terms, enclosed }.to_string()
     }
 
     /// Content that a ticket can hold itself: a small file, as it is now.
@@ -254,6 +263,9 @@ impl Service {
     pub(crate) fn lease(&self, lease: &Lease) -> Result<(), ApiError> {
         self.store.lease(lease).map_err(|error| words::store(&error))?;
         if self.sessions.is_alive(&lease.holder) {
+            if lease.secret.terms.expires.is_some() {
+                self.leased.notify_one();
+            }
             return Ok(());
         }
         // The session ended in between, and with it what it held.
@@ -279,6 +291,17 @@ impl Service {
             self.grants.unshare(oid);
         }
     }
+}
+
+/// Opens the home's store, and gives back what applications held that died with their daemon.
+fn open_store(home: &Home) -> Result<Arc<DiskStore>, ApiError> {
+    let store = DiskStore::open(home.state(), home.data());
+    let store = store.map_err(|error| no_home(words::store(&error)))?;
+    let ended = store.lease_table().end_sessions().map_err(|error| words::store(&error))?;
+    if !ended.is_empty() {
+        tracing::info!(leases = ended.len(), "ended leases of applications that died with their daemon");
+    }
+    Ok(Arc::new(store))
 }
 
 /// A user without a home directory, such as a job's, can still have a place for the service.

@@ -1,22 +1,29 @@
-//! A get whose receiver serves others by the same ticket: what has come while it runs, and all of it afterwards.
+//! A get whose receiver serves others by the same ticket: what has come while it runs, and all of it afterwards. A person asks for
+//! that, or a daemon does so as its configuration says.
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use towpath_api::{ApiError, ErrorKind, Event, GetRequest, PutReply, StayRequest};
+use towpath_config::Switch;
 use towpath_content::hint::{Hint, MAX_HINTS, PeerAddress};
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 use towpath_content::{Oid, Ticket};
 
+use crate::ending;
 use crate::get;
 use crate::getting::GetUnderWay;
+use crate::grants::PassOn;
 use crate::state::{self, Service};
+use crate::ticket_ends::ask_now_and_then;
 
 /// Delay before the issuer is asked again what a live object became, and times that it is asked.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 const ASKED: usize = 10;
+/// Time for telling those who draw on this machine that the ticket is over.
+const LINGER: Duration = Duration::from_secs(5);
 /// Hints that name this node, at most: each is some hundred characters of the ticket.
 const MOST_HINTS: usize = 4;
 
@@ -29,11 +36,33 @@ pub async fn get_and_stay(
     events: mpsc::Sender<Event>,
 ) -> Result<Infallible, ApiError> {
     let ticket = ticket(&request)?;
-    let (oid, secret) = (ticket.oid, ticket.secret);
+    let held = ticket.clone();
+    tokio::select! {
+        result = serve(service, ticket, request, stay, events) => result,
+        why = service.ticket_over(&held) => {
+            // Those who draw on this machine ask again, and are told.
+            let start = Instant::now();
+            while service.door.limits.connections() > 0 && start.elapsed() < LINGER {
+                tokio::time::sleep(ending::LOOK_EVERY).await;
+            }
+            Err(why)
+        }
+    }
+}
+
+async fn serve(
+    service: &Arc<Service>,
+    ticket: Ticket,
+    request: GetRequest,
+    stay: StayRequest,
+    events: mpsc::Sender<Event>,
+) -> Result<Infallible, ApiError> {
+    service.check_ticket(&ticket)?;
+    let (oid, secret) = (ticket.oid, ticket.bound_secret());
     service.door.connections.send_pace.set(stay.limit_rate);
     service.door.listen(oid.to_string().as_bytes(), stay.listen.as_slice()).await?;
     let mut fetches = service.door.watch_fetches();
-    let _passing = PassingOn::begin(service, oid, secret);
+    let _passing = PassingOn::begin(service, oid, secret, PassOn::Asked);
     service.door.open();
     let reply =
         PutReply { ticket: with_hints(service, ticket).to_string(), oid: oid.to_string(), size: None };
@@ -49,31 +78,71 @@ pub async fn get_and_stay(
         keep_binding(service, &request).await?;
     }
     let _ = events.send(Event::Summary(summary)).await;
-    loop {
-        match fetches.recv().await {
-            Some(fetch) => drop(events.send(fetch).await),
-            None => std::future::pending().await,
+    let telling = async {
+        while let Some(fetch) = fetches.recv().await {
+            let _ = events.send(fetch).await;
         }
+        std::future::pending().await
+    };
+    tokio::select! {
+        never = telling => match never {},
+        never = ask_now_and_then(|| GetUnderWay::new(service, &request)) => match never {},
     }
 }
 
 /// What is here of a root is passed on, until this is dropped.
-struct PassingOn<'a> {
-    service: &'a Service,
+struct PassingOn {
+    service: Arc<Service>,
     root: Oid,
-    secret: Secret,
+    secret: BoundSecret,
 }
 
-impl<'a> PassingOn<'a> {
-    fn begin(service: &'a Service, root: Oid, secret: Secret) -> Self {
-        service.grants.pass_on(root, secret);
-        Self { service, root, secret }
+impl PassingOn {
+    fn begin(service: &Arc<Service>, root: Oid, secret: BoundSecret, why: PassOn) -> Self {
+        service.grants.pass_on(root, secret, why);
+        Self { service: Arc::clone(service), root, secret }
     }
 }
 
-impl Drop for PassingOn<'_> {
+impl Drop for PassingOn {
     fn drop(&mut self) {
         self.service.grants.keep_back(&self.root, self.secret);
+    }
+}
+
+/// What a daemon got by a ticket, which it passes on as its configuration says.
+pub(crate) struct DaemonPassing {
+    request: GetRequest,
+    ticket: Ticket,
+    passing: PassingOn,
+    _place: OwnedSemaphorePermit,
+}
+
+impl DaemonPassing {
+    /// Begins with what is about to be fetched, if a daemon that passes on may pass that on. The longer ticket names it.
+    pub(crate) fn begin(service: &Arc<Service>, request: &GetRequest) -> Option<(Self, PutReply)> {
+        let is_on = service.grants.honours_leases() && service.config().sharing.pass_on == Switch::On;
+        let ticket = ticket(request).ok().filter(|ticket| is_on && ticket.enclosed.is_none())?;
+        let _place = Arc::clone(&service.passed_on).try_acquire_owned().ok()?;
+        let passing = PassingOn::begin(service, ticket.oid, ticket.bound_secret(), PassOn::Configured);
+        let (longer, oid) = (with_hints(service, ticket.clone()).to_string(), ticket.oid.to_string());
+        let reply = PutReply { ticket: longer, oid, size: None };
+        Some((Self { request: request.clone(), ticket, passing, _place }, reply))
+    }
+
+    /// Passes it on until the ticket is over, once all has come.
+    pub(crate) async fn keep(self) {
+        let service = &self.passing.service;
+        let binding = async {
+            if self.ticket.oid.is_live() {
+                let _ = keep_binding(service, &self.request).await;
+            }
+            ask_now_and_then(|| GetUnderWay::new(service, &self.request)).await
+        };
+        tokio::select! {
+            why = service.ticket_over(&self.ticket) => tracing::info!(oid = %self.ticket.oid, %why, "not passed on any more"),
+            never = binding => match never {},
+        }
     }
 }
 
@@ -88,7 +157,15 @@ fn ticket(request: &GetRequest) -> Result<Ticket, ApiError> {
         return Err(usage("only what is fetched whole is passed on")
             .hint("leave paths, filters, --list and --update out"));
     }
-    state::parse_ticket(&request.ticket)
+    let ticket = state::parse_ticket(&request.ticket)?;
+    match ticket.terms.no_swarm {
+        true => Err(ApiError::new(
+            ErrorKind::Refused,
+            "the ticket does not let its holders pass on what they get",
+        )
+        .hint("fetch without --stay")),
+        false => Ok(ticket),
+    }
 }
 
 /// The ticket, with this node as a further place to ask.

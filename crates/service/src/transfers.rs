@@ -109,7 +109,11 @@ impl Transfer {
         if self.events.receiver_count() == 0
             || matches!(
                 event,
-                Event::Ticket(_) | Event::Entry(_) | Event::Item { .. } | Event::Deleted { .. }
+                Event::Ticket(_)
+                    | Event::Terms(_)
+                    | Event::Entry(_)
+                    | Event::Item { .. }
+                    | Event::Deleted { .. }
             )
         {
             return;

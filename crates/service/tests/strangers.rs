@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use towpath_api::GetRequest;
 use towpath_config::Home;
 use towpath_config::{Config, Count};
+use towpath_content::ticket::Terms;
 use towpath_link::tcp::{Listener, Timeouts, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::wire::{Body, Hello, Ping, VERSION};
@@ -57,7 +58,9 @@ async fn scene(change: impl FnOnce(&mut Config)) -> Scene {
     let path = folder.path().join("shared");
     std::fs::write(&path, pattern(DATA)).unwrap();
     let shared =
-        share(&service, PutSource::new(std::slice::from_ref(&path), &[], None).unwrap()).await.unwrap();
+        share(&service, PutSource::new(std::slice::from_ref(&path), &[], None).unwrap(), Terms::default())
+            .await
+            .unwrap();
     service.door().open();
     shared.reading.await.unwrap().unwrap();
     Scene { folder, service, address: addresses[0], ticket: shared.reply.ticket }

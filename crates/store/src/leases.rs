@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use towpath_content::Oid;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 
 use crate::error::StoreError;
 use crate::seam::{About, ObjectKind, Store};
@@ -29,8 +29,8 @@ pub struct Lease {
     pub content: Option<Oid>,
     /// Bytes, once known; for a tree, of all its files.
     pub size: Option<u64>,
-    /// The ticket's secret.
-    pub secret: Secret,
+    /// The ticket's secret, bound to the ticket's terms.
+    pub secret: BoundSecret,
     /// The file or directory that was put, if it was one.
     pub path: Option<PathBuf>,
     /// Description that the put gave.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
 use towpath_protocol::Issuer;
@@ -45,7 +45,7 @@ impl Offers {
 }
 
 impl Issuer for Offers {
-    fn secret(&self, _root: &Oid) -> Option<Secret> {
+    fn secret(&self, _root: &Oid) -> Option<BoundSecret> {
         None
     }
 

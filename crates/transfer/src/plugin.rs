@@ -33,7 +33,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use towpath_content::live::Statement;
 use towpath_content::pieces::Layout;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 use towpath_content::{Hint, NodeId, Oid};
 use towpath_store::About;
 
@@ -50,8 +50,8 @@ pub struct Context {
     pub root: Oid,
     /// The ticket's issuer, whose signature live objects need.
     pub node: Option<NodeId>,
-    /// The ticket's secret.
-    pub secret: Option<Secret>,
+    /// The ticket's secret, bound to the ticket's terms.
+    pub secret: Option<BoundSecret>,
     /// The current hints.
     pub hints: watch::Receiver<Vec<Hint>>,
 }

@@ -11,6 +11,7 @@ pub mod copies;
 pub mod ssh;
 
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use towpath_api::{ApiError, ErrorKind};
 use towpath_files::{FileError, display_name, reason};
@@ -19,6 +20,8 @@ use towpath_transfer::{FetchError, Outcome};
 
 /// Advice on most of what ends a transfer.
 const AGAIN: &str = "run the same command again: it goes on where it was";
+/// The year 10000 in seconds since 1970.
+const YEAR_10000: u64 = 253_402_300_800;
 /// And about a full disk.
 const FREE_SPACE: &str = "free some space and run the same command again";
 
@@ -96,6 +99,26 @@ fn io_kind(error: &std::io::Error) -> ErrorKind {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
         _ => ErrorKind::Failed,
     }
+}
+
+/// A ticket that ended at this time, in seconds since 1970.
+pub fn ticket_expired(end: u64) -> ApiError {
+    let end = time(end).map(|end| format!(" at {end}")).unwrap_or_default();
+    ApiError::new(ErrorKind::Refused, format!("the ticket expired{end}"))
+        .hint("ask the sender for a new ticket; if the time is still to come, this machine's clock is wrong")
+}
+
+/// A ticket that its issuer took back.
+pub fn ticket_withdrawn() -> ApiError {
+    ApiError::new(ErrorKind::Refused, "the sender took the ticket back")
+        .hint("ask the sender for a new ticket")
+}
+
+/// A time in seconds since 1970, for people: `2026-11-25 22:00:00 UTC`. `None` after the year 9999.
+pub fn time(seconds: u64) -> Option<String> {
+    let time = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).filter(|_| seconds < YEAR_10000)?;
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    Some(text.replace('T', " ").replace('Z', " UTC"))
 }
 
 /// Reason why an object could not be fetched.

@@ -52,7 +52,7 @@ impl Pair {
     /// Shares and gets a file or tree; also the files that failed.
     async fn pass(&self, name: &str) -> Result<(Summary, Vec<String>), ApiError> {
         let source = PutSource::new(&[self.folder.path().join(name)], &[], None).unwrap();
-        let shared = towpath_service::put::share(&self.sender, source).await.unwrap();
+        let shared = towpath_service::put::share(&self.sender, source, Default::default()).await.unwrap();
         shared.reading.await.unwrap().unwrap();
         let (events, mut inbox) = mpsc::channel(64);
         let request = GetRequest {

@@ -9,7 +9,8 @@ use towpath_content::delta::{CopyOps, Delta, Signature, diff};
 use towpath_content::live::Statement;
 use towpath_content::pieces::{Layout, MIN_LOG2, PieceTree};
 use towpath_content::recipe::{NodeHash, RecipeBuilder, Root};
-use towpath_content::ticket::{Enclosed, Secret};
+use towpath_content::ticket::{BoundSecret, Enclosed, Secret, Terms};
+use towpath_content::withdrawal::Withdrawal;
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Owner, Time, Xattr};
 use towpath_content::{Hint, NodeId, Oid, Ticket};
 
@@ -24,11 +25,14 @@ fn some_hints() -> Vec<Hint> {
 }
 
 pub fn tickets() -> Vec<Vec<u8>> {
+    let terms = Terms::default();
     let ticket =
-        |oid, hints| Ticket { oid, node: NodeId([3; 32]), secret: Secret([4; 16]), hints, enclosed: None };
+        |oid, hints| Ticket { oid, node: NodeId([3; 32]), secret: Secret([4; 16]), hints, terms, enclosed: None };
     let enclosed = Enclosed { name: b"note".to_vec(), content: b"words".to_vec(), ..Enclosed::default() };
     let with_content = Ticket { enclosed: Some(enclosed), ..ticket(Oid::of(b"words"), some_hints()) };
-    let tickets = [ticket(CONTENT, Vec::new()), ticket(LIVE, some_hints()), with_content];
+    let terms = Terms { expires: Some(1_800_000_000), no_swarm: true };
+    let with_terms = Ticket { terms, ..ticket(LIVE, some_hints()) };
+    let tickets = [ticket(CONTENT, Vec::new()), ticket(LIVE, some_hints()), with_content, with_terms];
     tickets.map(|ticket| ticket.to_string().into_bytes()).into()
 }
 
@@ -53,6 +57,17 @@ pub fn statements() -> Vec<Vec<u8>> {
     let values = Statement::Values { object: LIVE, generation: 9, first: 300, values: vec![[5; 32]; 3] };
     let bound = Statement::Bound { object: LIVE, content: CONTENT, size: 1 << 30 };
     vec![values.to_bytes(), bound.to_bytes()]
+}
+
+pub fn withdrawals() -> Vec<Vec<u8>> {
+    let withdrawal = |root| Withdrawal::new(root, &Secret([4; 16]).into(), 1_700_000_000).to_bytes();
+    vec![withdrawal(LIVE), withdrawal(CONTENT)]
+}
+
+pub fn bound_secrets() -> Vec<Vec<u8>> {
+    let terms = Terms { expires: Some(1_800_000_000), no_swarm: true };
+    let secret = Secret([4; 16]);
+    vec![BoundSecret::from(secret).to_bytes(), BoundSecret { secret, terms }.to_bytes()]
 }
 
 fn entry(name: &str, kind: Kind) -> Entry {

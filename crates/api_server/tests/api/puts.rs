@@ -139,7 +139,7 @@ fn where_a_put_wants_its_chunks_outlives_the_daemon() {
     for (name, bytes) in names.iter().zip(&bytes) {
         let path = dir.path().join(format!("file {}", bytes.len() + usize::from(name.digest()[0])));
         std::fs::write(&path, bytes).unwrap();
-        let (secret, about) = (Secret([1; 16]), About::default());
+        let (secret, about) = (Secret([1; 16]).into(), About::default());
         let (oid, content, size, holder) = (*name, None, None, Holder::Pinned);
         let path = Some(path.canonicalize().unwrap());
         store.lease(&Lease { oid, content, size, secret, path, about, created: 1, holder }).unwrap();

@@ -89,6 +89,7 @@ impl Daemon {
             false => service.door().listen_inherited(inherited.peers).await?,
         };
         let _metrics = self.serve_metrics(context, &service, &config).await?;
+        let _ending = Aborting(tokio::spawn(Arc::clone(&service).keep_ending()).abort_handle());
         let _indexing = Aborting(tokio::spawn(Arc::clone(&service).keep_indexed()).abort_handle());
         service.resume_puts();
         service.door().open();

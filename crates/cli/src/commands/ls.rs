@@ -7,6 +7,7 @@ use indicatif::HumanBytes;
 use towpath_api::{ApiError, Held, ListRequest};
 
 use super::Context;
+use crate::listing;
 
 /// List what is put and not done
 #[derive(Debug, Args)]
@@ -31,7 +32,8 @@ impl Ls {
                 _ => "(stream)",
             };
             let path = object.path.as_deref().unwrap_or(nowhere);
-            context.output.line(&format!("{name}  {}  {size:>10}  {path}", object.kind));
+            let terms = listing::terms(object.terms).map(|terms| format!("  ({terms})")).unwrap_or_default();
+            context.output.line(&format!("{name}  {}  {size:>10}  {path}{terms}", object.kind));
         }
         Ok(ExitCode::SUCCESS)
     }

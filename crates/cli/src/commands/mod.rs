@@ -22,6 +22,7 @@ mod share;
 mod status;
 mod sync;
 mod sync_flags;
+mod ticket_flags;
 mod update_flags;
 
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};

@@ -12,6 +12,7 @@ use towpath_service::{InProcess, display_name};
 
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
+use super::ticket_flags::TicketFlags;
 use super::{Context, parse_address};
 use crate::interrupts::Interrupts;
 use crate::output::PARTLY;
@@ -39,6 +40,8 @@ pub struct PutCommand {
     metadata: MetadataFlags<true>,
     #[command(flatten)]
     filters: FilterFlags<true>,
+    #[command(flatten)]
+    ticket: TicketFlags,
     /// Address to serve on when no daemon runs, as in 192.0.2.1:7000 [default: all addresses, the
     /// port of last time]
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
@@ -51,8 +54,10 @@ impl PutCommand {
             if self.paths.len() > 1 {
                 return Err(ApiError::new(ErrorKind::Usage, "'-' must be the only thing to put"));
             }
-            if self.together || self.name.is_some() || !self.filters.lines.is_empty() {
-                let message = "--together, --name and filters are for files and directories, not for '-'";
+            let is_for_files = self.together || self.name.is_some() || !self.filters.lines.is_empty();
+            if is_for_files || self.ticket.is_given() {
+                let message = "--together, --name, --expires, --no-swarm and filters are for files and \
+                               directories, not for '-'";
                 return Err(ApiError::new(ErrorKind::Usage, message));
             }
             return self.stream(context).await;
@@ -201,7 +206,8 @@ impl PutCommand {
         let (filters, name, metadata) = (self.filters.lines.clone(), self.name.clone(), self.metadata.told());
         let more = paths.split_off(1.min(paths.len()));
         let path = paths.pop().unwrap_or_default();
-        PutRequest { path, more, filters, name, metadata, ..PutRequest::default() }
+        let terms = self.ticket.terms();
+        PutRequest { path, more, filters, name, metadata, terms, ..PutRequest::default() }
     }
 }
 

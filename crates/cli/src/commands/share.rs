@@ -10,6 +10,7 @@ use towpath_api::{Api, ApiError, Event, ShareRequest};
 
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
+use super::ticket_flags::TicketFlags;
 use super::{Context, parse_address, parse_rate};
 
 /// Events on their way to the screen.
@@ -32,6 +33,8 @@ pub struct ShareCommand {
     metadata: MetadataFlags<true>,
     #[command(flatten)]
     filters: FilterFlags<true>,
+    #[command(flatten)]
+    ticket: TicketFlags,
     /// Address to listen on, as in 192.0.2.1:7000 [default: all addresses, the port
     /// of last time]
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
@@ -45,10 +48,9 @@ impl ShareCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let mut interrupts = context.signals.interrupts();
         let service = context.in_process()?;
-        let Self { paths, name, filters: FilterFlags { lines: filters }, metadata, listen, limit_rate } =
-            self;
-        let metadata = metadata.told();
-        let request = ShareRequest { paths, filters, name, metadata, listen, limit_rate };
+        let (terms, metadata) = (self.ticket.terms(), self.metadata.told());
+        let Self { paths, name, filters: FilterFlags { lines: filters }, listen, limit_rate, .. } = self;
+        let request = ShareRequest { paths, filters, name, metadata, terms, listen, limit_rate };
         let (events, mut inbox) = mpsc::channel(EVENTS);
         let mut sharing = service.share(request, events);
         let (mut is_read, mut left_out) = (false, false);

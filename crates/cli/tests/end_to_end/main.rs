@@ -32,6 +32,7 @@
 //! | `small` | what rides along in a ticket or a descriptor |
 //! | `waiting` | what is told to whoever waits for another machine |
 //! | `holders` | who fetched serves others |
+//! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
 //! | `machinery` | programs and rights that a situation needs; processes as `/proc` shows them |
@@ -101,6 +102,7 @@ mod sharing_parts;
 mod small;
 mod sshd;
 mod streams;
+mod ticket_terms;
 mod trees;
 mod updating;
 mod waiting;
@@ -150,5 +152,6 @@ fn main() -> ExitCode {
         copying_like_rsync::SITUATIONS,
         help::SITUATIONS,
         holders::SITUATIONS,
+        ticket_terms::SITUATIONS,
     ])
 }

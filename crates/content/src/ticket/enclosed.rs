@@ -64,7 +64,7 @@ impl Enclosed {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Secret, Ticket};
+    use super::super::{Secret, Terms, Ticket};
     use super::*;
     use crate::NodeId;
 
@@ -76,7 +76,8 @@ mod tests {
             content: content.to_vec(),
         };
         let (node, secret) = (NodeId([3; 32]), Secret([4; 16]));
-        Ticket { oid: Oid::of(content), node, secret, hints: Vec::new(), enclosed: Some(enclosed) }
+        let (hints, terms) = (Vec::new(), Terms::default());
+        Ticket { oid: Oid::of(content), node, secret, hints, terms, enclosed: Some(enclosed) }
     }
 
     #[test]

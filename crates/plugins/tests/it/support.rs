@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use towpath_content::pieces::Value;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::{BoundSecret, Secret};
 use towpath_content::{Hint, NodeId, Oid};
 use towpath_link::tcp::Listener;
 use towpath_link::{Connection, Identity, doubles};
@@ -47,8 +47,8 @@ pub struct Keys {
 }
 
 impl Issuer for Keys {
-    fn secret(&self, root: &Oid) -> Option<Secret> {
-        self.secrets.get(root).copied()
+    fn secret(&self, root: &Oid) -> Option<BoundSecret> {
+        self.secrets.get(root).map(|secret| (*secret).into())
     }
 
     fn is_allowed(&self, _node: &NodeId, _oid: &Oid) -> bool {
@@ -150,7 +150,7 @@ impl Listening {
     pub fn context(&self, root: Oid) -> Context {
         let hint = Hint::new(format!("tow://{}", self.address), 0, 0).unwrap();
         let hints = watch::channel(vec![hint]).1;
-        Context { root, node: Some(self.node), secret: Some(SECRET), hints }
+        Context { root, node: Some(self.node), secret: Some(SECRET.into()), hints }
     }
 }
 

@@ -2,11 +2,12 @@
 
 mod cancelling;
 mod entries;
+mod tickets;
 
 use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::{BoundSecret, Secret};
 
 use super::super::wire::{Describe, Prove, oid_field};
 use super::*;
@@ -20,8 +21,8 @@ const SECRET: Secret = Secret([7; 16]);
 struct Keys;
 
 impl Issuer for Keys {
-    fn secret(&self, root: &Oid) -> Option<Secret> {
-        (*root == ROOT).then_some(SECRET)
+    fn secret(&self, root: &Oid) -> Option<BoundSecret> {
+        (*root == ROOT).then_some(SECRET.into())
     }
 
     fn is_allowed(&self, _node: &NodeId, oid: &Oid) -> bool {
@@ -101,7 +102,10 @@ fn questions(request: u32) -> [Body; 3] {
 
 fn code(taken: Result<Taken, String>) -> Option<u32> {
     match taken.unwrap() {
-        Taken::Refused([Body::Outcome(outcome), Body::Done(_)]) => Some(outcome.code),
+        Taken::Refused(messages) => match &messages[messages.len() - 2..] {
+            [Body::Outcome(outcome), Body::Done(_)] => Some(outcome.code),
+            _ => panic!("another refusal"),
+        },
         Taken::Answer(_) => None,
         _ => panic!("neither an answer nor a refusal"),
     }
@@ -134,71 +138,6 @@ fn a_wrong_proof_and_nonsense_make_nobody_known() {
     let nonsense = Get { request: 3, root: Bytes::from_static(b"?"), ..Get::default() };
     assert_eq!(code(answering.take(Body::Get(nonsense), &Keys)), Some(5));
     assert!(!answering.is_known());
-}
-
-/// Issued nothing, and was given tickets.
-struct Holder(Vec<(Oid, GivenSecret)>);
-
-impl Issuer for Holder {
-    fn secret(&self, _root: &Oid) -> Option<Secret> {
-        None
-    }
-
-    fn given(&self, root: &Oid) -> Vec<GivenSecret> {
-        self.0.iter().filter(|(oid, _)| oid == root).map(|(_, given)| *given).collect()
-    }
-
-    fn is_allowed(&self, _node: &NodeId, _oid: &Oid) -> bool {
-        false
-    }
-
-    fn sign(&self, _message: &[u8]) -> [u8; 64] {
-        unreachable!("a holder states nothing of its own")
-    }
-}
-
-#[test]
-fn a_holder_serves_who_proves_the_secret_by_which_it_got_the_root() {
-    let (other_root, other_secret) = (Oid::Blake3([9; 32]), Secret([8; 16]));
-    let given = |secret, ticket_allows, settings_allow| GivenSecret { secret, ticket_allows, settings_allow };
-    let table = [
-        ("got by that secret", ROOT, given(SECRET, true, true), true),
-        ("got by another ticket's secret", ROOT, given(other_secret, true, true), false),
-        ("another root by that secret", other_root, given(SECRET, true, true), false),
-        ("the ticket forbids it", ROOT, given(SECRET, false, true), false),
-        ("the settings forbid it", ROOT, given(SECRET, true, false), false),
-    ];
-    for (case, root, given, is_served) in table {
-        let (mut answering, holder) = (stranger(), Holder(vec![(root, given)]));
-        let proof = Bytes::copy_from_slice(&SECRET.prove(&[5; 32], &NODE, &ROOT));
-        answering.take(Body::Prove(Prove { root: oid_field(&ROOT), proof }), &holder).unwrap();
-        for (request, question) in questions(0).into_iter().enumerate() {
-            let numbered = match question {
-                Body::Get(get) => Body::Get(Get { request: request as u32, ..get }),
-                Body::Describe(ask) => Body::Describe(Describe { request: request as u32, ..ask }),
-                Body::Watch(ask) => Body::Watch(Describe { request: request as u32, ..ask }),
-                other => other,
-            };
-            assert_eq!(code(answering.take(numbered, &holder)).is_none(), is_served, "{case}");
-        }
-        assert_eq!(answering.is_known(), is_served, "{case}: it counts as a stranger else");
-    }
-}
-
-#[test]
-fn one_of_several_tickets_for_a_root_is_enough() {
-    let given = |number, ticket_allows| GivenSecret {
-        secret: Secret([number; 16]),
-        ticket_allows,
-        settings_allow: true,
-    };
-    let holder = Holder(vec![(ROOT, given(1, true)), (ROOT, given(2, false)), (ROOT, given(3, true))]);
-    for (number, is_served) in [(1, true), (2, false), (3, true), (4, false)] {
-        let mut answering = stranger();
-        let proof = Bytes::copy_from_slice(&Secret([number; 16]).prove(&[5; 32], &NODE, &ROOT));
-        answering.take(Body::Prove(Prove { root: oid_field(&ROOT), proof }), &holder).unwrap();
-        assert_eq!(code(answering.take(get(1, vec![piece(&ROOT, 0)]), &holder)).is_none(), is_served);
-    }
 }
 
 #[test]

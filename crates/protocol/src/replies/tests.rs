@@ -17,7 +17,7 @@ use crate::wire::{Get, WINDOW, WireCancel, WireSignature, WireWant};
 struct Nobody;
 
 impl Issuer for Nobody {
-    fn secret(&self, _root: &Oid) -> Option<towpath_content::ticket::Secret> {
+    fn secret(&self, _root: &Oid) -> Option<towpath_content::ticket::BoundSecret> {
         None
     }
 

@@ -17,6 +17,8 @@ pub struct Greeting {
     pub has_deltas: bool,
     /// Answers questions for samples.
     pub has_samples: bool,
+    /// Takes the word that a ticket was withdrawn.
+    pub has_withdrawals: bool,
     /// Its encoded payloads tell their lengths.
     pub in_parts: bool,
 }
@@ -28,6 +30,7 @@ impl Greeting {
             has_recipes: has(wire::RECIPES),
             has_deltas: has(wire::DELTAS),
             has_samples: has(wire::SAMPLES),
+            has_withdrawals: has(wire::WITHDRAWALS),
             in_parts: has(wire::PARTS),
         }
     }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use towpath_content::NodeId;
 use towpath_content::pieces::Layout;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::{BoundSecret, Secret};
 use towpath_link::Frame;
 use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::want::Payload;
@@ -40,8 +40,8 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Keys;
 
 impl Issuer for Keys {
-    fn secret(&self, _root: &Oid) -> Option<Secret> {
-        Some(SECRET)
+    fn secret(&self, _root: &Oid) -> Option<BoundSecret> {
+        Some(SECRET.into())
     }
 
     fn is_allowed(&self, _node: &NodeId, _oid: &Oid) -> bool {
@@ -588,4 +588,38 @@ fn a_live_object_is_followed_as_it_grows() {
     let bound = rounds(&mut a, &mut b);
     assert_eq!((before, grown, bound), (1, 2, 3), "what it is, two values, its binding");
     assert_eq!(a.ended(), [(1, Ok(()))]);
+}
+
+/// A session whose peer greeted it so.
+fn greeted(capabilities: &[&str]) -> Session {
+    let mut session = Session::new(config(), Instant::now());
+    let capabilities = capabilities.iter().map(|name| (*name).into()).collect();
+    let hello = Hello { version: wire::VERSION, capabilities, ..Hello::default() };
+    session.receive(Instant::now(), Incoming::Message(Body::Hello(hello)));
+    while session.poll().is_some() {}
+    session
+}
+
+#[test]
+fn too_many_withdrawals_end_the_connection() {
+    let mut session = greeted(&[]);
+    let told = || Incoming::Message(Body::Withdrawn(wire::Withdrawn::default()));
+    for _ in 0..wire::MAX_WITHDRAWALS {
+        session.receive(Instant::now(), told());
+        assert!(matches!(session.poll(), Some(Effect::Withdrawn(_))) && session.ended().is_none());
+    }
+    session.receive(Instant::now(), told());
+    assert_eq!(session.ended(), Some("told too many withdrawals"));
+}
+
+#[test]
+fn a_withdrawal_goes_only_to_who_knows_the_message() {
+    for (capabilities, is_told) in [(&["withdrawals"][..], true), (&[], false)] {
+        let mut session = greeted(capabilities);
+        session.reply([Body::Withdrawn(wire::Withdrawn::default()), Body::Ping(Ping::default())]);
+        let is_withdrawn = |effect: &Effect| matches!(effect, Effect::Send(Body::Withdrawn(_)));
+        let sent: Vec<_> = std::iter::from_fn(|| session.poll()).collect();
+        assert_eq!(sent.iter().any(is_withdrawn), is_told);
+        assert!(sent.iter().any(|effect| matches!(effect, Effect::Send(Body::Ping(_)))), "the rest goes");
+    }
 }

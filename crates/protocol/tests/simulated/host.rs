@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use towpath_transfer::SourceId;
 
 use bytes::Bytes;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::{BoundSecret, Secret};
 use towpath_content::{NodeId, Oid};
 use towpath_link::Frame;
 use towpath_link::backoff::BackoffConfig;
@@ -45,8 +45,8 @@ fn node_of(host: usize) -> NodeId {
 struct OneSecret;
 
 impl Issuer for OneSecret {
-    fn secret(&self, _: &Oid) -> Option<Secret> {
-        Some(SECRET)
+    fn secret(&self, _: &Oid) -> Option<BoundSecret> {
+        Some(SECRET.into())
     }
 
     fn is_allowed(&self, _: &NodeId, _: &Oid) -> bool {

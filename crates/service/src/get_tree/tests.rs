@@ -55,11 +55,11 @@ async fn sender_of(folder: &TempDir, kind: ObjectKind, content: &[u8]) -> (Arc<S
     sender.store.put_init(&LIVE, &about).unwrap();
     sender.store.put_data(&LIVE, content).unwrap();
     let content = sender.store.put_commit(&LIVE).unwrap();
-    sender.grants.share(content, SECRET);
+    sender.grants.share(content, SECRET.into());
     let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
     sender.door.listen(b"test", &[loopback]).await.unwrap();
     sender.door.open();
-    let ticket = sender.ticket(content, SECRET);
+    let ticket = sender.ticket(content, SECRET.into());
     (sender, ticket)
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use towpath_content::pieces::Value;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
 use towpath_protocol::{Issuer, Service};
@@ -27,7 +27,7 @@ struct Offer {
 }
 
 impl Issuer for Offer {
-    fn secret(&self, _root: &Oid) -> Option<Secret> {
+    fn secret(&self, _root: &Oid) -> Option<BoundSecret> {
         None
     }
 

@@ -1,6 +1,6 @@
 //! Rules of keeping: chunks and leases.
 
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::{BoundSecret, Secret, Terms};
 
 use super::*;
 use crate::leases::{Holder, Lease};
@@ -89,7 +89,7 @@ fn lease(oid: Oid, created: u64) -> Lease {
         oid,
         content: None,
         size: None,
-        secret: Secret([created as u8; 16]),
+        secret: Secret([created as u8; 16]).into(),
         path: None,
         about,
         created,
@@ -104,12 +104,14 @@ fn kept<S: Leases>(store: &S) -> CheckResult {
         path: Some("/some/where".into()),
         ..lease(live(1), 20)
     };
-    let (early, late) = (lease(Oid::of(b"x"), 10), lease(live(2), 30));
+    let terms = Terms { expires: Some(1_800_000_000), no_swarm: true };
+    let secret = BoundSecret { secret: Secret([3; 16]), terms };
+    let (early, late) = (lease(Oid::of(b"x"), 10), Lease { secret, ..lease(live(2), 30) });
     for lease in [&late, &full, &early] {
         store.lease(lease)?;
     }
     assert_eq!(store.leases()?, [early.clone(), full.clone(), late.clone()]);
-    let moved = Lease { secret: Secret([99; 16]), created: 40, ..early };
+    let moved = Lease { secret: Secret([99; 16]).into(), created: 40, ..early };
     store.lease(&moved)?;
     assert_eq!(store.leases()?, [full, late, moved]);
     Ok(())

@@ -59,7 +59,7 @@ fn lease(oid: Oid) -> Lease {
         oid,
         content: None,
         size: None,
-        secret: Secret([9; 16]),
+        secret: Secret([9; 16]).into(),
         path: None,
         about: About::default(),
         created: 1,

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use towpath_content::Oid;
-use towpath_content::ticket::Secret;
+use towpath_content::ticket::BoundSecret;
 
 use super::index::IndexOutcome;
 use super::rows::{self, about_at, kind_number, oid_at};
@@ -37,7 +38,8 @@ pub(crate) fn put(conn: &Connection, lease: &Lease, owner: Option<&str>) -> Inde
         Holder::Pinned => None,
         Holder::Session(number) => Some(number),
     };
-    let start: [&dyn ToSql; 5] = [&lease.oid.to_bytes(), &content, &lease.size, &lease.secret.0, &path];
+    let start: [&dyn ToSql; 5] =
+        [&lease.oid.to_bytes(), &content, &lease.size, &lease.secret.to_bytes(), &path];
     let said: [&dyn ToSql; 5] = [&kind_number(about), &about.name, &about.mode, &seconds, &nanos];
     let end: [&dyn ToSql; 3] = [&lease.created, &session, &owner];
     upsert.execute(&[&start[..], &said[..], &end[..]].concat()[..])?;
@@ -62,12 +64,17 @@ fn lease_at(row: &Row<'_>) -> rusqlite::Result<Lease> {
         oid: oid_at(row, 0)?,
         content: if has_content { Some(oid_at(row, 1)?) } else { None },
         size: row.get(2)?,
-        secret: Secret(row.get(3)?),
+        secret: secret_at(row, 3)?,
         path: path.map(|path| PathBuf::from(OsString::from_vec(path))),
         about: about_at(row, 5)?,
         created: row.get(10)?,
         holder: session.map_or(Holder::Pinned, Holder::Session),
     })
+}
+
+fn secret_at(row: &Row<'_>, column: usize) -> rusqlite::Result<BoundSecret> {
+    BoundSecret::from_bytes(&row.get::<_, Vec<u8>>(column)?)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, Box::new(error)))
 }
 
 /// Notes the size of what a lease names.

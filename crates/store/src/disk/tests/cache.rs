@@ -13,7 +13,7 @@ use crate::hashing::hash_pieces;
 const NOTHING: CachePolicy = CachePolicy { owned_bytes: 0, referred_files: 0 };
 
 pub(super) fn lease(oid: Oid, holder: Holder) -> Lease {
-    let (secret, about) = (Secret([1; 16]), About::default());
+    let (secret, about) = (Secret([1; 16]).into(), About::default());
     Lease { oid, content: None, size: None, secret, path: None, about, created: 1, holder }
 }
 

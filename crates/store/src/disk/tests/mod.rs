@@ -226,7 +226,7 @@ fn giving_a_lease_back_leaves_files_of_others_alone() {
     let home = Home::new();
     let (store, path) = (home.store(), home.file("file", b"bytes"));
     let (oid, _) = store.put_file(&path, Some(&live(1)), &About::default()).unwrap();
-    let secret = towpath_content::ticket::Secret([1; 16]);
+    let secret = towpath_content::ticket::Secret([1; 16]).into();
     let about = About::default();
     let lease = Lease {
         oid: live(1),
