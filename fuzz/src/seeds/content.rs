@@ -8,7 +8,7 @@ use towpath_content::delta::exchange::{
 use towpath_content::delta::{CopyOps, Delta, Signature, diff};
 use towpath_content::live::Statement;
 use towpath_content::pieces::{Layout, MIN_LOG2, PieceTree};
-use towpath_content::recipe::{NodeHash, RecipeBuilder, Root};
+use towpath_content::recipe::{NodeHash, RecipeBuilder, RecipeRoot};
 use towpath_content::ticket::{Enclosed, Secret};
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Owner, Time, Xattr};
 use towpath_content::{Hint, NodeId, Oid, Ticket};
@@ -92,7 +92,7 @@ pub fn trees() -> Vec<Vec<u8>> {
 }
 
 /// A recipe of many chunks: its nodes, and its root.
-pub fn recipe(chunks: u32) -> (Vec<Vec<u8>>, Root) {
+pub fn recipe(chunks: u32) -> (Vec<Vec<u8>>, RecipeRoot) {
     let mut nodes = Vec::new();
     let emit = |_: NodeHash, node: Vec<u8>| {
         nodes.push(node);

@@ -6,7 +6,7 @@ mod in_parts;
 
 use std::sync::{Arc, Mutex, Weak};
 use towpath_transfer::SourceId;
-use towpath_transfer::source::PEER;
+use towpath_transfer::source_id::PEER;
 
 use tokio::runtime::Handle;
 use towpath_content::Oid;
