@@ -234,7 +234,13 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let raw = seeds::direct::controls();
     let raw =
         raw.iter().fold(Written::default().number(0), |written, message| written.number(7).run(message));
-    [in_the_middle, told(begin()), told(begin().number(0)), told(begin().number(0)).number(1).number(3).number(0), raw]
-        .map(Written::done)
-        .into()
+    [
+        in_the_middle,
+        told(begin()),
+        told(begin().number(0)),
+        told(begin().number(0)).number(1).number(3).number(0),
+        raw,
+    ]
+    .map(Written::done)
+    .into()
 }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use towpath_transfer::SourceId;
 
 use bytes::Bytes;
-use towpath_content::recipe::{self, Extent, NodeHash, Root};
+use towpath_content::recipe::{self, Extent, NodeHash, RecipeRoot};
 use towpath_transfer::RecipePart;
 use towpath_transfer::claim::{MAX_CHUNKS, RecipeReader};
 
@@ -27,12 +27,12 @@ pub fn recipe_node(data: &[u8]) {
 
 /// The root of a recipe.
 pub fn recipe_root(data: &[u8]) {
-    if let Ok(root) = recipe::Root::from_bytes(data) {
+    if let Ok(root) = recipe::RecipeRoot::from_bytes(data) {
         assert_eq!(root.to_bytes(), data);
     }
 }
 
-/// Root and nodes of a recipe, nodes below others first.
+/// RecipeRoot and nodes of a recipe, nodes below others first.
 struct Nodes {
     root: Vec<u8>,
     nodes: Vec<Vec<u8>>,
@@ -73,7 +73,7 @@ fn linked(bytes: &[u8], nodes: &[Vec<u8>]) -> Vec<u8> {
 pub fn recipe_walk(data: &[u8]) {
     let Nodes { root, nodes } = Nodes::read(data);
     let nodes = Nodes { root: Vec::new(), nodes };
-    let Ok(root) = Root::from_bytes(&root) else { return };
+    let Ok(root) = RecipeRoot::from_bytes(&root) else { return };
     let known = nodes.by_hash();
     let lookup = |hash: &NodeHash| Ok::<_, Infallible>(known.get(hash).map(|node| node.to_vec()));
     let (mut end, mut is_whole) = (0, false);
@@ -104,10 +104,10 @@ pub fn recipe_walk(data: &[u8]) {
 }
 
 /// The same recipe, and those of the objects that its first and its last node make up.
-fn others(root: &Root, nodes: &[Vec<u8>]) -> Vec<Root> {
+fn others(root: &RecipeRoot, nodes: &[Vec<u8>]) -> Vec<RecipeRoot> {
     let of = |bytes: &Vec<u8>| {
         let node = recipe::RecipeNode::from_bytes(bytes).ok()?;
-        Some(Root { top: NodeHash::of(bytes), size: node.bytes(), ..*root })
+        Some(RecipeRoot { top: NodeHash::of(bytes), size: node.bytes(), ..*root })
     };
     [nodes.first().and_then(of), nodes.last().and_then(of), Some(*root)].into_iter().flatten().collect()
 }
@@ -121,7 +121,7 @@ fn follows(extent: &Extent, end: u64, size: u64) -> u64 {
 /// A recipe that comes in parts from a peer, its nodes in the order in which they are asked for, and in any other.
 pub fn recipe_reader(data: &[u8]) {
     let nodes = Nodes::read(data);
-    let Ok(root) = Root::from_bytes(&nodes.root) else { return };
+    let Ok(root) = RecipeRoot::from_bytes(&nodes.root) else { return };
     let known = nodes.by_hash();
     let mut asked = Vec::new();
     let lookup = |hash: &NodeHash| {
@@ -135,7 +135,7 @@ pub fn recipe_reader(data: &[u8]) {
 }
 
 /// Hands the nodes to a reader, so many at once. What it takes for whole has all of the object's chunks.
-fn reads(root: &Root, nodes: Vec<Bytes>, at_once: usize) {
+fn reads(root: &RecipeRoot, nodes: Vec<Bytes>, at_once: usize) {
     let mut reader = RecipeReader::new(root.object, root.size);
     let (mut nodes, mut first) = (VecDeque::from(nodes), Some(Bytes::from(root.to_bytes())));
     while first.is_some() || !nodes.is_empty() {

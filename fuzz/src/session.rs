@@ -270,7 +270,14 @@ fn message(source: &mut Source<'_>) -> Body {
         2 => {
             let (code, retry_ms) = (source.number() as _, source.number() as _);
             let pieces = pieces(source);
-            Body::Outcome(wire::WireOutcome { request, want: which, code, retry_ms, reason: "no".into(), pieces })
+            Body::Outcome(wire::WireOutcome {
+                request,
+                want: which,
+                code,
+                retry_ms,
+                reason: "no".into(),
+                pieces,
+            })
         }
         3 => Body::Done(wire::RequestOnly { request }),
         4 => {
@@ -321,9 +328,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let packed = done(piece(get(begin()), 1, 3), 1);
     // Two pieces; the second one is given up, and the peer says so.
     let two = |written: Written| {
-        let written = [0, 1].iter().fold(written.number(0).number(1), |written, index| {
-            written.number(0).number(*index).number(0)
-        });
+        let written = [0, 1]
+            .iter()
+            .fold(written.number(0).number(1), |written, index| written.number(0).number(*index).number(0));
         written.number(0)
     };
     let given_up = two(begin()).number(2).number(0).number(2).number(11).number(2).number(1).number(0);

@@ -1,4 +1,4 @@
-//! Plugins in order: what one does not have is asked of the next.
+//! Sources in order: what one does not have is asked of the next.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,52 +6,45 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use towpath_content::Oid;
-use towpath_transfer::plugin::{PathState, Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, SourceId, Tag, TransferPlugin, Want};
+use towpath_transfer::source::{Query, Sink, SourceState};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
 use crate::fallback_sink::FallbackSink;
 use crate::having;
 
-/// Wraps plugins, cheapest first.
+/// Wraps sources, cheapest first.
 pub struct Cascade {
-    plugins: Vec<Arc<dyn TransferPlugin>>,
+    sources: Vec<Arc<dyn Source>>,
 }
 
 impl Cascade {
-    /// Asks `plugins` in their order.
-    pub fn new(plugins: Vec<Arc<dyn TransferPlugin>>) -> Self {
-        Self { plugins }
+    /// Asks `sources` in their order.
+    pub fn new(sources: Vec<Arc<dyn Source>>) -> Self {
+        Self { sources }
     }
 }
 
-impl TransferPlugin for Cascade {
+impl Source for Cascade {
     fn name(&self) -> &str {
         "cascade"
     }
 
-    fn is_encrypted(&self) -> bool {
-        self.plugins.iter().all(|plugin| plugin.is_encrypted())
+    /// One is asked after the other; the path is that of the last one, since the others are near.
+    fn state(&self) -> SourceState {
+        let mut all = SourceState { is_encrypted: true, ..SourceState::of_window(0) };
+        for state in self.sources.iter().map(|source| source.state()) {
+            all = SourceState {
+                window: all.window.max(state.window),
+                path: state.path,
+                trouble: all.trouble.or(state.trouble),
+                is_encrypted: all.is_encrypted && state.is_encrypted,
+                sources: all.sources.max(state.sources),
+            };
+        }
+        all
     }
 
-    fn window(&self) -> u64 {
-        self.plugins.iter().map(|plugin| plugin.window()).max().unwrap_or(0)
-    }
-
-    /// One is asked after the other.
-    fn sources(&self) -> usize {
-        self.plugins.iter().map(|plugin| plugin.sources()).max().unwrap_or(1)
-    }
-
-    /// State of the last one's path: the others are asked first since they are near.
-    fn path(&self) -> PathState {
-        self.plugins.last().map(|plugin| plugin.path()).unwrap_or_default()
-    }
-
-    fn last_error(&self) -> Option<String> {
-        self.plugins.iter().find_map(|plugin| plugin.last_error())
-    }
-
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
@@ -59,8 +52,8 @@ impl TransferPlugin for Cascade {
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         Box::pin(async move {
             let mut result = Err(Outcome::NotHere);
-            for plugin in &self.plugins {
-                result = plugin.get_descriptors(query.clone(), context, answers.clone()).await;
+            for source in &self.sources {
+                result = source.describe(query.clone(), context, answers.clone()).await;
                 if !result.as_ref().is_err_and(is_elsewhere) {
                     break;
                 }
@@ -69,23 +62,18 @@ impl TransferPlugin for Cascade {
         })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let mut wants = wants;
-            if self.plugins.is_empty() {
+            if self.sources.is_empty() {
                 return wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
             }
-            for (index, plugin) in self.plugins.iter().enumerate() {
-                if index + 1 == self.plugins.len() {
-                    return plugin.get_chunks(wants, context, sink).await;
+            for (index, source) in self.sources.iter().enumerate() {
+                if index + 1 == self.sources.len() {
+                    return source.get(wants, context, sink).await;
                 }
                 let rest = Arc::new(FallbackSink::new(&wants, Arc::clone(&sink), is_elsewhere));
-                plugin.get_chunks(wants, context, Arc::clone(&rest) as Arc<dyn Sink>).await;
+                source.get(wants, context, Arc::clone(&rest) as Arc<dyn Sink>).await;
                 wants = rest.left();
                 if wants.is_empty() {
                     return;
@@ -94,17 +82,17 @@ impl TransferPlugin for Cascade {
         })
     }
 
-    fn cancel_chunks(&self, tags: &[Tag]) {
-        self.plugins.iter().for_each(|plugin| plugin.cancel_chunks(tags));
+    fn cancel(&self, tags: &[Tag]) {
+        self.sources.iter().for_each(|source| source.cancel(tags));
     }
 
     fn report_corrupt(&self, source: &SourceId) {
-        self.plugins.iter().for_each(|plugin| plugin.report_corrupt(source));
+        self.sources.iter().for_each(|each| each.report_corrupt(source));
     }
 
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            join_all(self.plugins.iter().map(|plugin| plugin.finish(how))).await;
+            join_all(self.sources.iter().map(|source| source.finish(how))).await;
         })
     }
 
@@ -114,11 +102,11 @@ impl TransferPlugin for Cascade {
         context: &'a Context,
         ranges: mpsc::Sender<Vec<Range<u64>>>,
     ) -> BoxFuture<'a, ()> {
-        Box::pin(having::have(&self.plugins, oid, context, ranges))
+        Box::pin(having::have(&self.sources, oid, context, ranges))
     }
 }
 
-/// True if the next plugin may have what ended so.
+/// True if the next source may have what ended so.
 const fn is_elsewhere(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::NotHere | Outcome::SourceChanged | Outcome::Gone)
 }

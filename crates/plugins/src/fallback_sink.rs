@@ -1,14 +1,14 @@
-//! A sink for plugins that wrap others: keeps the wants that ended in a way that somebody else may
+//! A sink for sources that wrap others: keeps the wants that ended in a way that somebody else may
 //! do better with, and lets everything else through.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use towpath_content::lock::lock;
-use towpath_transfer::plugin::{Backlog, Sink};
+use towpath_transfer::source::{Backlog, Sink};
 use towpath_transfer::{BoxFuture, Delivery, Outcome, Tag, Want};
 
-/// The sink. What it kept is taken out with [`FallbackSink::left`] when the wrapped plugin is done.
+/// The sink. What it kept is taken out with [`FallbackSink::left`] when the wrapped source is done.
 pub(crate) struct FallbackSink {
     wants: Mutex<HashMap<Tag, Want>>,
     left: Mutex<Vec<Want>>,

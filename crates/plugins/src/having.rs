@@ -1,4 +1,4 @@
-//! What several plugins have between them.
+//! What several sources have between them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_transfer::intervals::Intervals;
-use towpath_transfer::{Context, TransferPlugin};
+use towpath_transfer::{Context, Source};
 
-/// Lists of one plugin that wait to be joined with the others'.
+/// Lists of one source that wait to be joined with the others'.
 const WAITING: usize = 1;
 
-/// Tells what any of `plugins` has of an object, whenever one of them tells something new, until nobody listens or none of them
+/// Tells what any of `sources` has of an object, whenever one of them tells something new, until nobody listens or none of them
 /// tells any more.
 pub(crate) async fn have(
-    plugins: &[Arc<dyn TransferPlugin>],
+    sources: &[Arc<dyn Source>],
     oid: Oid,
     context: &Context,
     ranges: mpsc::Sender<Vec<Range<u64>>>,
 ) {
     let (told, mut inbox) = mpsc::channel(WAITING);
-    let telling = plugins.iter().map(|plugin| {
+    let telling = sources.iter().map(|source| {
         let told = told.clone();
         let (own, mut lists) = mpsc::channel(WAITING);
         let passing = async move {
@@ -30,7 +30,7 @@ pub(crate) async fn have(
                 let _ = told.send(list).await;
             }
         };
-        async move { tokio::join!(plugin.have(oid, context, own), passing) }
+        async move { tokio::join!(source.have(oid, context, own), passing) }
     });
     let telling = join_all(telling.collect::<Vec<_>>());
     drop(told);

@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 use towpath_content::Oid;
-use towpath_transfer::plugin::{Backlog, Query, Sink};
+use towpath_transfer::source::{Backlog, Query, Sink, SourceState};
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Metadata, Origin, Outcome, Payload, Tag, TransferPlugin, Want,
-    WantId,
+    Advice, BoxFuture, Context, Delivery, Description, Metadata, ObjectFacts, Origin, Outcome, Payload, Root,
+    Source, Tag, Want, WantId,
 };
 
 use towpath_protocol::processor::Object;
 use towpath_protocol::processors::Processors;
 
-/// Wraps a plugin. What a processor refuses ends as refused, whatever else might have it.
+/// Wraps a root. What a processor refuses ends as refused, whatever else might have it.
 pub struct Inspected {
-    inner: Arc<dyn TransferPlugin>,
+    inner: Arc<dyn Root>,
     processors: Processors,
     /// The ticket's own object is a tree's descriptor.
     is_tree: bool,
@@ -32,21 +32,17 @@ struct Said {
 
 impl Inspected {
     /// Lets through what `processors` do; `inner` itself if none of them looks at chunks.
-    pub fn wrap(inner: Arc<dyn TransferPlugin>, processors: &Processors) -> Arc<dyn TransferPlugin> {
+    pub fn wrap(inner: Arc<dyn Root>, processors: &Processors) -> Arc<dyn Root> {
         Self::around(inner, processors, false)
     }
 
     /// The same for a transfer whose root is a tree's descriptor: not its bytes are looked at, but
     /// those of each file that they tell of.
-    pub fn wrap_tree(inner: Arc<dyn TransferPlugin>, processors: &Processors) -> Arc<dyn TransferPlugin> {
+    pub fn wrap_tree(inner: Arc<dyn Root>, processors: &Processors) -> Arc<dyn Root> {
         Self::around(inner, processors, true)
     }
 
-    fn around(
-        inner: Arc<dyn TransferPlugin>,
-        processors: &Processors,
-        is_tree: bool,
-    ) -> Arc<dyn TransferPlugin> {
+    fn around(inner: Arc<dyn Root>, processors: &Processors, is_tree: bool) -> Arc<dyn Root> {
         match processors.inspect_any() {
             true => Arc::new(Self { inner, processors: processors.clone(), is_tree, root: Arc::default() }),
             false => inner,
@@ -76,7 +72,7 @@ impl Inspected {
     ) -> Result<(), Outcome> {
         let (oid, is_root) = (query.oid, query.coverage.is_none());
         let (passing, mut inbox) = mpsc::channel(4);
-        let mut asking = self.inner.get_descriptors(query, context, passing);
+        let mut asking = self.inner.describe(query, context, passing);
         let mut end = None;
         loop {
             let answer = tokio::select! {
@@ -175,20 +171,26 @@ impl Sink for InspectingSink {
     }
 }
 
-impl TransferPlugin for Inspected {
+impl Root for Inspected {
+    fn advise(&self, facts: &ObjectFacts<'_>) -> Advice {
+        self.inner.advise(facts)
+    }
+}
+
+impl Source for Inspected {
     fn name(&self) -> &str {
         self.inner.name()
     }
 
-    fn inner(&self) -> Option<&dyn TransferPlugin> {
+    fn inner(&self) -> Option<&dyn Source> {
         Some(&*self.inner)
     }
 
-    fn window(&self) -> u64 {
-        self.inner.window()
+    fn state(&self) -> SourceState {
+        self.inner.state()
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
@@ -197,12 +199,7 @@ impl TransferPlugin for Inspected {
         Box::pin(self.ask(query, context, answers))
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         let (said, mut expected) = (self.said(), HashMap::with_capacity(wants.len()));
         let mut admitted = Vec::with_capacity(wants.len());
         for want in wants {
@@ -221,6 +218,6 @@ impl TransferPlugin for Inspected {
             }
         }
         let sink = InspectingSink { inner: sink, processors: self.processors.clone(), expected };
-        self.inner.get_chunks(admitted, context, Arc::new(sink))
+        self.inner.get(admitted, context, Arc::new(sink))
     }
 }

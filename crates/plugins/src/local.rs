@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_store::{Descriptors, Store, StoreError};
-use towpath_transfer::plugin::{Query, Sink};
+use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::want::{Delivery, Payload, Proof};
 use towpath_transfer::{
-    BoxFuture, Context, Description, Metadata, Outcome, SourceId, Tag, TransferPlugin, Want, WantId,
+    BoxFuture, Context, Description, Metadata, Outcome, Source, SourceId, Tag, Want, WantId,
 };
 
 /// Wants read ahead of the sink.
@@ -51,20 +51,16 @@ impl Local {
     }
 }
 
-impl TransferPlugin for Local {
+impl Source for Local {
     fn name(&self) -> &str {
         "local"
     }
 
-    fn is_encrypted(&self) -> bool {
-        self.is_local
+    fn state(&self) -> SourceState {
+        SourceState { is_encrypted: self.is_local, ..SourceState::of_window(WINDOW) }
     }
 
-    fn window(&self) -> u64 {
-        WINDOW
-    }
-
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         _context: &'a Context,
@@ -84,12 +80,7 @@ impl TransferPlugin for Local {
         })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        _context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, _context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         let (store, allow) = (Arc::clone(&self.store), Arc::clone(&self.allow));
         let (source, absent) = (self.source.clone(), Arc::clone(&self.absent));
         let (vain, wants): (Vec<_>, Vec<_>) = {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
-use towpath_transfer::plugin::{Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, TransferPlugin, Want};
+use towpath_transfer::source::{Query, Sink, SourceState};
+use towpath_transfer::{Advice, BoxFuture, Context, Description, ObjectFacts, Outcome, Root, Source, Want};
 
 /// Bytes that a transfer that gives way may still have under way: it goes on, a little at a time.
 const LEAST: u64 = 256 << 10;
@@ -59,9 +59,9 @@ pub fn window_of(priority: i8, highest: Option<i8>, window: u64) -> u64 {
     }
 }
 
-/// Wraps a plugin for one transfer.
+/// Wraps the root of one transfer.
 pub struct Preferred {
-    inner: Arc<dyn TransferPlugin>,
+    inner: Arc<dyn Root>,
     turn: Arc<Turn>,
     require_encryption: bool,
 }
@@ -69,12 +69,12 @@ pub struct Preferred {
 impl Preferred {
     /// Asks `inner` when it is this transfer's `turn`; if encryption is required, only while `inner`
     /// can tell that all it brings crosses networks encrypted.
-    pub const fn new(inner: Arc<dyn TransferPlugin>, turn: Arc<Turn>, require_encryption: bool) -> Self {
+    pub const fn new(inner: Arc<dyn Root>, turn: Arc<Turn>, require_encryption: bool) -> Self {
         Self { inner, turn, require_encryption }
     }
 
     fn check(&self) -> Result<(), Outcome> {
-        match self.require_encryption && !self.inner.is_encrypted() {
+        match self.require_encryption && !self.inner.state().is_encrypted {
             true => Err(Outcome::Refused(
                 "by preference: encryption is required, and of this way it can't be confirmed".into(),
             )),
@@ -83,39 +83,44 @@ impl Preferred {
     }
 }
 
-impl TransferPlugin for Preferred {
+impl Root for Preferred {
+    fn advise(&self, facts: &ObjectFacts<'_>) -> Advice {
+        self.inner.advise(facts)
+    }
+}
+
+impl Source for Preferred {
     fn name(&self) -> &str {
         self.inner.name()
     }
 
-    fn inner(&self) -> Option<&dyn TransferPlugin> {
+    fn inner(&self) -> Option<&dyn Source> {
         Some(&*self.inner)
     }
 
-    fn window(&self) -> u64 {
-        window_of(self.turn.priority, self.turn.precedence.highest(), self.inner.window())
+    fn state(&self) -> SourceState {
+        let state = self.inner.state();
+        SourceState {
+            window: window_of(self.turn.priority, self.turn.precedence.highest(), state.window),
+            ..state
+        }
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         match self.check() {
-            Ok(()) => self.inner.get_descriptors(query, context, answers),
+            Ok(()) => self.inner.describe(query, context, answers),
             Err(outcome) => Box::pin(async { Err(outcome) }),
         }
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         match self.check() {
-            Ok(()) => self.inner.get_chunks(wants, context, sink),
+            Ok(()) => self.inner.get(wants, context, sink),
             Err(outcome) => {
                 wants.iter().for_each(|want| sink.outcome(want.tag, outcome.clone()));
                 Box::pin(async {})

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use towpath_link::Identity;
 use towpath_protocol::PeerConfig;
 use towpath_store::Store;
-use towpath_transfer::TransferPlugin;
+use towpath_transfer::{Root, Single, Source};
 
 use crate::Cascade;
 use crate::local::Allow;
@@ -44,7 +44,7 @@ pub struct Plugin {
     /// Its settings.
     pub fields: &'static [Field],
     /// Makes it. A leaf that asks others, or looks on this machine, says so to the builder.
-    pub build: fn(&Node, &mut TreeBuilder<'_>) -> Arc<dyn TransferPlugin>,
+    pub build: fn(&Node, &mut TreeBuilder<'_>) -> Arc<dyn Source>,
 }
 
 impl fmt::Debug for Plugin {
@@ -186,19 +186,19 @@ pub struct PluginParts {
     /// Configuration of connections to peers.
     pub peer: PeerConfig,
     /// The way to the other service that stands already, as in a copy; else each `direct` dials.
-    pub way: Option<Arc<dyn TransferPlugin>>,
+    pub way: Option<Arc<dyn Source>>,
     /// Search of this machine's disk, if any is allowed.
     pub search: Option<Search>,
 }
 
 /// The plugins of one transfer.
 pub struct Tree {
-    /// The plugin that the transfer asks.
-    pub root: Arc<dyn TransferPlugin>,
+    /// What the session of the transfer asks.
+    pub root: Arc<dyn Root>,
     /// Those parts of the tree that ask others, in their order.
-    pub remote: Vec<Arc<dyn TransferPlugin>>,
+    pub remote: Vec<Arc<dyn Source>>,
     /// Those that look on this machine, in their order.
-    pub local: Vec<Arc<dyn TransferPlugin>>,
+    pub local: Vec<Arc<dyn Source>>,
     /// The outermost part that searches the disk, if there is one.
     pub adaptive: Option<Arc<Adaptive>>,
 }
@@ -215,8 +215,24 @@ pub fn default_tree() -> Node {
 /// Makes the plugins that `node` describes.
 pub fn build(node: &Node, parts: &PluginParts) -> Tree {
     let mut builder = TreeBuilder { parts, remote: Vec::new(), local: Vec::new(), adaptive: None };
-    let root = builder.node(node);
+    let source = builder.node(node);
+    let root = match &builder.adaptive {
+        Some(adaptive) if wraps(&*source, adaptive) => Single::advised(source, Arc::clone(adaptive) as _),
+        _ => Single::root(source),
+    };
     Tree { root, remote: builder.remote, local: builder.local, adaptive: builder.adaptive }
+}
+
+/// True if `source` is this one, or wraps it alone: then its advice holds for it.
+fn wraps(source: &dyn Source, adaptive: &Arc<Adaptive>) -> bool {
+    let mut next = Some(source);
+    while let Some(source) = next {
+        if std::ptr::addr_eq(source, Arc::as_ptr(adaptive)) {
+            return true;
+        }
+        next = source.inner();
+    }
+    false
 }
 
 impl Plugin {
@@ -333,13 +349,13 @@ impl Node {
 /// Builds the plugins of one transfer.
 pub struct TreeBuilder<'a> {
     parts: &'a PluginParts,
-    remote: Vec<Arc<dyn TransferPlugin>>,
-    local: Vec<Arc<dyn TransferPlugin>>,
+    remote: Vec<Arc<dyn Source>>,
+    local: Vec<Arc<dyn Source>>,
     adaptive: Option<Arc<Adaptive>>,
 }
 
 impl TreeBuilder<'_> {
-    fn node(&mut self, node: &Node) -> Arc<dyn TransferPlugin> {
+    fn node(&mut self, node: &Node) -> Arc<dyn Source> {
         (node.plugin.build)(node, self)
     }
 
@@ -349,36 +365,38 @@ impl TreeBuilder<'_> {
     }
 
     /// The plugins in a field of `node`, made.
-    pub fn children(&mut self, node: &Node, field: &str) -> Vec<Arc<dyn TransferPlugin>> {
+    pub fn children(&mut self, node: &Node, field: &str) -> Vec<Arc<dyn Source>> {
         node.children(field).iter().map(|child| self.node(child)).collect()
     }
 
     /// The plugin in a field of `node`, made.
-    pub fn child(&mut self, node: &Node, field: &str) -> Arc<dyn TransferPlugin> {
+    pub fn child(&mut self, node: &Node, field: &str) -> Arc<dyn Source> {
         node.children(field).first().map_or_else(nothing, |child| self.node(child))
     }
 
     /// It asks others: it is asked what an object is, and told when nothing more is needed.
-    pub fn remote(&mut self, plugin: Arc<dyn TransferPlugin>) -> Arc<dyn TransferPlugin> {
+    pub fn remote(&mut self, plugin: Arc<dyn Source>) -> Arc<dyn Source> {
         self.remote.push(Arc::clone(&plugin));
         plugin
     }
 
     /// It looks on this machine: it is asked what an object is when no other one knows.
-    pub fn local(&mut self, plugin: Arc<dyn TransferPlugin>) -> Arc<dyn TransferPlugin> {
+    pub fn local(&mut self, plugin: Arc<dyn Source>) -> Arc<dyn Source> {
         self.local.push(Arc::clone(&plugin));
         plugin
     }
 }
 
 /// A node can be made only with all of its settings; should one be wrong all the same, it has nothing.
-fn nothing() -> Arc<dyn TransferPlugin> {
+fn nothing() -> Arc<dyn Source> {
     Arc::new(Cascade::new(Vec::new()))
 }
 
 #[cfg(test)]
 mod tests {
+    use towpath_content::Oid;
     use towpath_store::{DiskStore, MemoryStore};
+    use towpath_transfer::{Group, ObjectFacts, OpenWays};
 
     use super::*;
     use towpath_reuse::disk_search::Scope;
@@ -435,14 +453,14 @@ mod tests {
         let built = tree(&takeover);
         assert_eq!((built.root.name(), built.remote.len(), built.local.len()), ("takeover", 1, 1));
         // The better one is asked.
-        assert_eq!(built.root.window(), built.remote[0].window());
+        assert_eq!(built.root.state().window, built.remote[0].state().window);
     }
 
     #[test]
     fn a_way_that_stands_takes_the_place_of_those_that_would_be_dialled() {
-        let way: Arc<dyn TransferPlugin> = Arc::new(Cascade::new(Vec::new()));
+        let way: Arc<dyn Source> = Arc::new(Cascade::new(Vec::new()));
         let built = build(&default_tree(), &PluginParts { way: Some(Arc::clone(&way)), ..parts() });
-        assert_eq!(built.remote[0].window(), way.window());
+        assert_eq!(built.remote[0].state().window, way.state().window);
     }
 
     #[tokio::test]
@@ -457,7 +475,20 @@ mod tests {
         };
         let built = build(&default_tree(), &PluginParts { store, search: Some(search), ..parts() });
         assert_eq!((built.root.name(), built.remote.len(), built.local.len()), ("adaptive", 1, 1));
-        assert!(built.adaptive.is_some() && built.root.takes_all_chunks());
+        let group = Group::default();
+        let oid = Oid::of(b"it");
+        let open = OpenWays::default();
+        let facts = ObjectFacts {
+            oid,
+            asked_as: oid,
+            size: 1,
+            missing: 1,
+            read_rate: 0.0,
+            kept: 0,
+            group: &group,
+            open,
+        };
+        assert!(built.adaptive.is_some() && built.root.advise(&facts).chunks_at_once);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
-use towpath_transfer::plugin::{PathState, Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, SourceId, Tag, TransferPlugin, Want};
+use towpath_transfer::source::{Query, Sink, SourceState};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
 use crate::fallback_sink::FallbackSink;
 
@@ -30,21 +30,21 @@ pub struct Names {
     pub better: &'static str,
 }
 
-/// A plugin as one of two ways. Of one that asks for objects alone, it is made of an `Arc<dyn TransferPlugin>`.
+/// A plugin as one of two ways. Of one that asks for objects alone, it is made of an `Arc<dyn Source>`.
 #[derive(Clone)]
 pub struct TransferWay {
-    plugin: Arc<dyn TransferPlugin>,
+    plugin: Arc<dyn Source>,
     /// The same plugin, if entries can be asked for that way.
     offers: Option<Arc<dyn OfferSource>>,
 }
 
-impl From<Arc<dyn TransferPlugin>> for TransferWay {
-    fn from(plugin: Arc<dyn TransferPlugin>) -> Self {
+impl From<Arc<dyn Source>> for TransferWay {
+    fn from(plugin: Arc<dyn Source>) -> Self {
         Self { plugin, offers: None }
     }
 }
 
-impl<P: TransferPlugin + OfferSource + 'static> From<Arc<P>> for TransferWay {
+impl<P: Source + OfferSource + 'static> From<Arc<P>> for TransferWay {
     fn from(plugin: Arc<P>) -> Self {
         Self { offers: Some(Arc::clone(&plugin) as _), plugin }
     }
@@ -76,7 +76,7 @@ impl Takeover {
     /// Uses nothing but what is offered: until then, and while that is in trouble, requests are
     /// told to come back, and the trouble is `waiting`.
     pub fn only_better(waiting: &'static str, names: Names) -> Arc<Self> {
-        let first: Arc<dyn TransferPlugin> = Arc::new(WaitingWants { last_error: waiting });
+        let first: Arc<dyn Source> = Arc::new(WaitingWants { trouble: waiting });
         Self::new(first, names)
     }
 
@@ -92,48 +92,33 @@ impl Takeover {
 
     /// The way that was offered, if it is not in trouble.
     fn better(&self) -> Option<TransferWay> {
-        self.offered().filter(|better| better.plugin.last_error().is_none())
+        self.offered().filter(|better| better.plugin.state().trouble.is_none())
     }
 
     fn offered(&self) -> Option<TransferWay> {
         self.better.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn current(&self) -> Arc<dyn TransferPlugin> {
+    fn current(&self) -> Arc<dyn Source> {
         self.better().map_or_else(|| Arc::clone(&self.first.plugin), |better| better.plugin)
     }
 
-    fn all(&self) -> impl Iterator<Item = Arc<dyn TransferPlugin>> {
+    fn all(&self) -> impl Iterator<Item = Arc<dyn Source>> {
         [Some(self.first.clone()), self.offered()].into_iter().flatten().map(|way| way.plugin)
     }
 }
 
-impl TransferPlugin for Takeover {
+impl Source for Takeover {
     fn name(&self) -> &str {
         "takeover"
     }
 
-    fn is_encrypted(&self) -> bool {
-        self.all().all(|way| way.is_encrypted())
+    fn state(&self) -> SourceState {
+        let is_encrypted = self.all().all(|way| way.state().is_encrypted);
+        SourceState { is_encrypted, ..self.current().state() }
     }
 
-    fn window(&self) -> u64 {
-        self.current().window()
-    }
-
-    fn sources(&self) -> usize {
-        self.current().sources()
-    }
-
-    fn path(&self) -> PathState {
-        self.current().path()
-    }
-
-    fn last_error(&self) -> Option<String> {
-        self.current().last_error()
-    }
-
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
@@ -141,41 +126,36 @@ impl TransferPlugin for Takeover {
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         Box::pin(async move {
             if let Some(TransferWay { plugin: better, .. }) = self.better() {
-                let result = better.get_descriptors(query.clone(), context, answers.clone()).await;
-                if result != Err(Outcome::NotHere) || better.last_error().is_none() {
+                let result = better.describe(query.clone(), context, answers.clone()).await;
+                if result != Err(Outcome::NotHere) || better.state().trouble.is_none() {
                     return result;
                 }
             }
-            self.first.plugin.get_descriptors(query, context, answers).await
+            self.first.plugin.describe(query, context, answers).await
         })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let mut wants = wants;
             if let Some(TransferWay { plugin: better, .. }) = self.better() {
                 let is_not_here = |outcome: &Outcome| *outcome == Outcome::NotHere;
                 let kept = Arc::new(FallbackSink::new(&wants, Arc::clone(&sink), is_not_here));
-                better.get_chunks(wants, context, Arc::clone(&kept) as Arc<dyn Sink>).await;
+                better.get(wants, context, Arc::clone(&kept) as Arc<dyn Sink>).await;
                 wants = kept.left();
-                if better.last_error().is_none() {
+                if better.state().trouble.is_none() {
                     wants.drain(..).for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
                 }
                 if wants.is_empty() {
                     return;
                 }
             }
-            self.first.plugin.get_chunks(wants, context, sink).await;
+            self.first.plugin.get(wants, context, sink).await;
         })
     }
 
-    fn cancel_chunks(&self, tags: &[Tag]) {
-        self.all().for_each(|plugin| plugin.cancel_chunks(tags));
+    fn cancel(&self, tags: &[Tag]) {
+        self.all().for_each(|plugin| plugin.cancel(tags));
     }
 
     fn report_corrupt(&self, source: &SourceId) {
@@ -213,23 +193,19 @@ impl OfferSource for Takeover {
 
 /// In the place of a way that must not be used.
 struct WaitingWants {
-    last_error: &'static str,
+    trouble: &'static str,
 }
 
-impl TransferPlugin for WaitingWants {
+impl Source for WaitingWants {
     fn name(&self) -> &str {
         "waiting"
     }
 
-    fn window(&self) -> u64 {
-        WAITING_WINDOW
+    fn state(&self) -> SourceState {
+        SourceState { trouble: Some(self.trouble.into()), ..SourceState::of_window(WAITING_WINDOW) }
     }
 
-    fn last_error(&self) -> Option<String> {
-        Some(self.last_error.into())
-    }
-
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         _query: Query,
         _context: &'a Context,
@@ -238,12 +214,7 @@ impl TransferPlugin for WaitingWants {
         Box::pin(async { Err(Outcome::RetryLater(WAIT)) })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        _context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, _context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::RetryLater(WAIT)));
         })

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use towpath_transfer::offer::{EntryContent, EntrySink, EntryWant};
-use towpath_transfer::plugin::{Description, Sink};
+use towpath_transfer::source::{Description, Sink};
 use towpath_transfer::{Delivery, Outcome, Tag, Want};
 
 use super::entry_caller::EntryCaller;

@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::{NodeId, Oid};
 use towpath_link::{Connection, PathInfo, PathProbe, PeerProof};
 use towpath_transfer::offer::{EntrySink, EntryWant};
-use towpath_transfer::plugin::Sink;
+use towpath_transfer::source::Sink;
 use towpath_transfer::{Outcome, SourceId, Want};
 
 use super::callers::{Act, Answers, Callers, Later, WithdrawalSink};

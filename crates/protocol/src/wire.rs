@@ -236,7 +236,7 @@ pub struct Recipe {
     /// Request number.
     #[prost(uint32, tag = "1")]
     pub request: u32,
-    /// `recipe::Root::to_bytes`, in the first part only.
+    /// `recipe::RecipeRoot::to_bytes`, in the first part only.
     #[prost(bytes = "bytes", optional, tag = "2")]
     pub root: Option<Bytes>,
     /// The next nodes, in the order in which a walk through the recipe needs them.

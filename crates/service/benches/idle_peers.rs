@@ -83,7 +83,7 @@ async fn serve(folder: &Path) -> (Arc<Service>, String, SocketAddr) {
     let path = folder.join("shared");
     std::fs::write(&path, vec![7; 3 << 20]).unwrap();
     let source = PutSource::new(std::slice::from_ref(&path), &[], None).unwrap();
-    let shared = share(&service, source).await.unwrap();
+    let shared = share(&service, source, towpath_content::ticket::Terms::default()).await.unwrap();
     service.door().open();
     shared.reading.await.unwrap().unwrap();
     (service, shared.reply.ticket, addresses[0])

@@ -137,7 +137,7 @@ fn begin(get: &GetUnderWay) -> Transfer {
 async fn arriving(get: &GetUnderWay, arrival: Arc<Arrival>) -> Result<Opened, ApiError> {
     let size = arrival.described().await?;
     let oid = Some(get.oid).filter(|oid| !oid.is_live());
-    let encrypted = get.plugins.root.is_encrypted();
+    let encrypted = get.plugins.root.state().is_encrypted;
     Ok(Opened {
         oid,
         size,

@@ -74,7 +74,7 @@ pub async fn get(
             Err(Failure::Error(error)) => return Err(error),
             Ok(()) => {
                 summary.seconds = Seconds::from_duration(start.elapsed());
-                summary.encrypted = get.plugins.root.is_encrypted();
+                summary.encrypted = get.plugins.root.state().is_encrypted;
                 get.finish(summary.failed == 0 && !is_part(&request)).await;
                 return Ok(summary);
             }

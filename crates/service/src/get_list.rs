@@ -44,7 +44,7 @@ pub(crate) async fn list(
         tokio::select! { told = telling => told, never = waiting::report(&get, &events) => match never {} };
     let mut summary = told?;
     summary.seconds = Seconds::from_duration(start.elapsed());
-    summary.encrypted = get.plugins.root.is_encrypted();
+    summary.encrypted = get.plugins.root.state().is_encrypted;
     get.finish(false).await;
     Ok(summary)
 }

@@ -23,8 +23,8 @@ use towpath_reuse::candidates::found_files::FoundFiles;
 use towpath_store::{About, MemoryStore, ObjectKind, State, Store};
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
-    Context, Description, FetchError, Group, ObjectRequest, Outcome, Query, Session, SessionConfig, SourceId,
-    Target, TransferPlugin, progress,
+    Context, Description, FetchError, Group, ObjectRequest, Outcome, Query, Root, Session, SessionConfig,
+    Single, Source, SourceId, Target, progress,
 };
 
 use crate::get_search;
@@ -56,7 +56,7 @@ pub(crate) struct GetUnderWay {
     pub(crate) service: Arc<Service>,
     pub(crate) plugins: Tree,
     /// The root of them for a tree's descriptor and its files.
-    pub(crate) for_tree: Arc<dyn TransferPlugin>,
+    pub(crate) for_tree: Arc<dyn Root>,
     /// Local content that may be used.
     allow: Allow,
     /// Files that are here and may be of use, if these may be looked for.
@@ -128,16 +128,17 @@ impl GetUnderWay {
         let found_files =
             measured.map(|(scope, adaptive)| Arc::new(FoundFiles::new(scope, adaptive, request.limit_rate)));
         let turn = Arc::new(service.precedence.enter(request.priority));
-        let preferred = |plugin: Arc<dyn TransferPlugin>| -> Arc<dyn TransferPlugin> {
-            Arc::new(Preferred::new(plugin, Arc::clone(&turn), request.require_encryption))
+        let preferred = |root: Arc<dyn Root>| -> Arc<dyn Root> {
+            Arc::new(Preferred::new(root, Arc::clone(&turn), request.require_encryption))
         };
-        // Every plugin's objects pass the processors.
-        let wrap = |plugin| Inspected::wrap(preferred(plugin), service.processors());
+        // Objects of every source pass the processors.
+        let wrap = |root| Inspected::wrap(preferred(root), service.processors());
+        let wrap_source = |source| -> Arc<dyn Source> { wrap(Single::root(source)) };
         let for_tree = Inspected::wrap_tree(preferred(Arc::clone(&bare.root)), service.processors());
         let plugins = Tree {
             root: wrap(bare.root),
-            remote: bare.remote.into_iter().map(wrap).collect(),
-            local: bare.local.into_iter().map(wrap).collect(),
+            remote: bare.remote.into_iter().map(wrap_source).collect(),
+            local: bare.local.into_iter().map(wrap_source).collect(),
             adaptive: bare.adaptive,
         };
         Ok(Self {
@@ -247,7 +248,7 @@ impl GetUnderWay {
             match outcome {
                 Outcome::RetryLater(delay) if start.elapsed() < wait_limit => tokio::time::sleep(delay).await,
                 Outcome::RetryLater(_) => {
-                    let last_error = self.plugins.root.last_error().or_else(|| self.unanswered());
+                    let last_error = self.plugins.root.state().trouble.or_else(|| self.unanswered());
                     let waited = start.elapsed();
                     return Err(words::fetch(&FetchError::Stalled { waited, last_error }));
                 }
@@ -279,12 +280,12 @@ impl GetUnderWay {
     /// The first answer, or what the first of them said instead.
     async fn ask_any(
         &self,
-        plugins: &[Arc<dyn TransferPlugin>],
+        sources: &[Arc<dyn Source>],
         eager: bool,
     ) -> Result<(About, Option<Layout>), Outcome> {
         let mut first = None;
-        for plugin in plugins {
-            match self.ask(&**plugin, self.oid, eager).await {
+        for source in sources {
+            match self.ask(&**source, self.oid, eager).await {
                 Ok(about) => return Ok(about),
                 Err(outcome) => drop(first.get_or_insert(outcome)),
             }
@@ -294,14 +295,14 @@ impl GetUnderWay {
 
     async fn ask(
         &self,
-        plugin: &dyn TransferPlugin,
+        source: &dyn Source,
         oid: Oid,
         eager: bool,
     ) -> Result<(About, Option<Layout>), Outcome> {
         let (answers, mut inbox) = mpsc::channel(4);
         // Of a live object it isn't known what there is of it yet.
         let query = Query { eager: eager && !oid.is_live(), ..Query::about(oid) };
-        let asking = plugin.get_descriptors(query, &self.context, answers);
+        let asking = source.describe(query, &self.context, answers);
         match tokio::join!(asking, inbox.recv()) {
             (_, Some(Description::Object { about, layout, .. })) => Ok((about, layout)),
             (Err(outcome), _) => Err(outcome),
@@ -367,8 +368,7 @@ impl GetUnderWay {
             }
             None
         };
-        let (_, binding) =
-            tokio::join!(self.plugins.root.get_descriptors(query, &self.context, answers), find);
+        let (_, binding) = tokio::join!(self.plugins.root.describe(query, &self.context, answers), find);
         binding
     }
 
@@ -402,9 +402,9 @@ fn from_ticket(oid: &Oid, enclosed: Enclosed, own: Arc<dyn Store>, allow: &Allow
     let (store, live) = (MemoryStore::new(), Oid::Live(*oid.digest()));
     let put = store.put_init(&live, &about).and_then(|()| store.put_data(&live, &content));
     put.and_then(|()| store.put_commit(&live)).map_err(|error| words::store(&error))?;
-    let local: Arc<dyn TransferPlugin> = Arc::new(Local::new(own, Arc::clone(allow)));
-    let ticket: Arc<dyn TransferPlugin> = Arc::new(Local::only(Arc::new(store), "ticket"));
-    let root = Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&ticket)]));
+    let local: Arc<dyn Source> = Arc::new(Local::new(own, Arc::clone(allow)));
+    let ticket: Arc<dyn Source> = Arc::new(Local::only(Arc::new(store), "ticket"));
+    let root = Single::root(Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&ticket)])));
     Ok(Tree { root, remote: vec![ticket], local: vec![local], adaptive: None })
 }
 

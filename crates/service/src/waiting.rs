@@ -39,13 +39,13 @@ pub(crate) async fn report(get: &GetUnderWay, events: &mpsc::Sender<Event>) -> I
 /// Reason that keeps a get from its sender.
 fn in_the_way(get: &GetUnderWay) -> Option<WaitReason> {
     let unanswered = || get.unanswered().filter(|_| !get.answered.is_noted());
-    let why = get.plugins.root.last_error().or_else(unanswered)?;
+    let why = get.plugins.root.state().trouble.or_else(unanswered)?;
     Some(WaitReason { what: format!("the sender: {why}"), already: Duration::ZERO })
 }
 
 /// Reason that a get over a connection waits: nothing comes of what the sender owes.
 fn stalled(get: &GetUnderWay, stall: &mut Stall, now: Instant) -> Option<WaitReason> {
-    let paths = get.plugins.remote.iter().map(|plugin| plugin.path());
+    let paths = get.plugins.remote.iter().map(|source| source.state().path);
     let (arrived, is_due) =
         paths.fold((0, false), |(arrived, is_due), path| (arrived + path.arrived, is_due || path.is_due));
     let already = stall.look(now, arrived, IDLE, is_due)?;

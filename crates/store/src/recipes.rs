@@ -5,7 +5,7 @@ use std::io;
 
 use towpath_content::Oid;
 use towpath_content::chunking::{MAX_CHUNK_LEN, MAX_CHUNKS, Parameters};
-use towpath_content::recipe::{BuildError, Descriptor, NodeHash, RecipeBuilder, Root};
+use towpath_content::recipe::{BuildError, Descriptor, NodeHash, RecipeBuilder, RecipeRoot};
 
 use crate::cutting::Take;
 use crate::error::StoreError;
@@ -14,7 +14,7 @@ use crate::seam::RecipeNodes;
 /// A recipe in memory.
 #[derive(Debug)]
 pub(crate) struct InMemory {
-    root: Root,
+    root: RecipeRoot,
     nodes: HashMap<NodeHash, Vec<u8>>,
 }
 
@@ -36,7 +36,7 @@ impl InMemory {
 }
 
 impl RecipeNodes for InMemory {
-    fn root(&self) -> &Root {
+    fn root(&self) -> &RecipeRoot {
         &self.root
     }
 
@@ -51,7 +51,7 @@ pub(crate) fn make(
     parameters: Parameters,
     keep: impl FnMut(NodeHash, Vec<u8>) -> Result<(), StoreError>,
     cut: impl FnOnce(&mut Take<'_>) -> Result<(), StoreError>,
-) -> Result<Root, StoreError> {
+) -> Result<RecipeRoot, StoreError> {
     let mut builder = RecipeBuilder::new(parameters, keep).map_err(|_| NO_RECIPE)?;
     cut(&mut |chunks: &[Descriptor]| {
         let push = |chunk: &Descriptor| builder.push(chunk.hash, chunk.len);

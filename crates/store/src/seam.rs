@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, Value};
-use towpath_content::recipe::{NodeHash, Root};
+use towpath_content::recipe::{NodeHash, RecipeRoot};
 use towpath_content::tree::Time;
 
 use crate::error::StoreError;
@@ -121,7 +121,7 @@ pub trait Partial: Send + Sync {
 /// the store forgets the recipe meanwhile.
 pub trait RecipeNodes: Send + Sync {
     /// Object, layout, and the name of the top node.
-    fn root(&self) -> &Root;
+    fn root(&self) -> &RecipeRoot;
     /// The bytes of a node; `None` if the recipe has none of that name. An error means that the
     /// recipe cannot be read to its end; ask [`Store::recipe`] anew.
     ///

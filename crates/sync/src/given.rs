@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_transfer::SourceId;
-use towpath_transfer::source::PEER;
+use towpath_transfer::source_id::PEER;
 
 use crate::error::CopyError;
 use crate::file::CopyFile;

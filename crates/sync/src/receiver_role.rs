@@ -22,7 +22,7 @@ use towpath_transfer::SourceId;
 use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::offer::OfferSource;
 use towpath_transfer::progress::Snapshot;
-use towpath_transfer::{Context, Session, SessionConfig, TransferPlugin};
+use towpath_transfer::{Context, Root, Session, SessionConfig, Source};
 
 use super::delta_requests::DeltaRequests;
 use super::endpoint::{Endpoint, StopOnDrop, joined, receiving, show_progress, sources};
@@ -162,7 +162,7 @@ impl Drop for EndOnDrop {
 fn plugins(endpoint: &Endpoint, destination: &Path, takeover: Arc<Takeover>) -> Tree {
     let (store, allow) = (Arc::clone(&endpoint.host.store) as Arc<dyn Store>, allow(endpoint, destination));
     let (identity, peer) = (endpoint.host.identity.clone(), PeerConfig::default());
-    let (way, search) = (Some(takeover as Arc<dyn TransferPlugin>), search::of(endpoint, destination));
+    let (way, search) = (Some(takeover as Arc<dyn Source>), search::of(endpoint, destination));
     registry::build(&endpoint.host.plugins, &PluginParts { store, allow, identity, peer, way, search })
 }
 
@@ -192,7 +192,7 @@ fn is_open(path: &Path, inside: Option<&Path>) -> bool {
 /// The session that files are fetched by.
 fn session(
     endpoint: &Endpoint,
-    root: Arc<dyn TransferPlugin>,
+    root: Arc<dyn Root>,
     offers: Arc<dyn OfferSource>,
 ) -> (Session, watch::Sender<Vec<towpath_content::Hint>>) {
     let root = Inspected::wrap(root, &endpoint.host.processors);
@@ -236,7 +236,7 @@ fn look(
 ) -> Look {
     let (takeover, adaptive) = (Arc::clone(takeover), adaptive.map(Arc::clone));
     Box::new(move || {
-        let path = takeover.path();
+        let path = takeover.state().path;
         let unsearched = || Network::measured(0.0, &path);
         let measured = adaptive.as_ref().map_or_else(unsearched, |adaptive| adaptive.network(&path));
         measured.or_limit(limit).or_limit(first.rate())

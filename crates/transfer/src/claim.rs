@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use thiserror::Error;
 use towpath_content::chunking::{self, MAX_CHUNK_LEN};
-use towpath_content::recipe::{self, NodeHash, RecipeError, RecipeWalk, Root};
+use towpath_content::recipe::{self, NodeHash, RecipeError, RecipeRoot, RecipeWalk};
 use towpath_content::{DecodeError, Oid};
 
-use crate::plugin::RecipePart;
-use crate::source::SourceId;
+use crate::source::RecipePart;
+use crate::source_id::SourceId;
 
 /// The most chunks of a recipe that is used, twice what most objects have at most: chunks grow with
 /// the object. Only content that is made for it has more.
@@ -121,7 +121,7 @@ impl RecipeReader {
     }
 
     fn begin(&self, maker: SourceId, root: &[u8]) -> Result<ClaimReading, WrongRecipe> {
-        let root = Root::from_bytes(root).map_err(|why| WrongRecipe::Root(Some(why)))?;
+        let root = RecipeRoot::from_bytes(root).map_err(|why| WrongRecipe::Root(Some(why)))?;
         if (root.object, root.size) != (self.oid, self.size) {
             return Err(WrongRecipe::OtherObject);
         }

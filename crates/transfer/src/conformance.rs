@@ -1,10 +1,10 @@
-//! The examination that every transfer plugin passes: each rule of the contract in
-//! [`plugin`](crate::plugin) as a named check.
+//! The examination that every transfer source passes: each rule of the contract in
+//! [`source`](crate::source) as a named check.
 //!
 //! ```no_run
 //! use towpath_transfer::conformance::{self, Fixture, Subject};
 //! # struct Mine;
-//! # impl Mine { fn over(_: Vec<Vec<u8>>) -> std::sync::Arc<dyn towpath_transfer::TransferPlugin> { todo!() } }
+//! # impl Mine { fn over(_: Vec<Vec<u8>>) -> std::sync::Arc<dyn towpath_transfer::Source> { todo!() } }
 //! # async fn example() {
 //! conformance::run(async |fixture: Fixture| {
 //!     let context = fixture.context();
@@ -14,10 +14,10 @@
 //! # }
 //! ```
 //!
-//! A check gets a fresh plugin over the objects of its [`Fixture`]. One that fails panics; the
+//! A check gets a fresh source over the objects of its [`Fixture`]. One that fails panics; the
 //! rule's name is printed before. Needs a tokio runtime with time; each check has a minute.
 //!
-//! What a plugin can do beyond what all must, its [`Subject`] says. Rules that need what it does not say are passed over, and
+//! What a source can do beyond what all must, its [`Subject`] says. Rules that need what it does not say are passed over, and
 //! the output names them.
 //!
 //! | module | rules of |
@@ -27,7 +27,7 @@
 //! | `describing` | descriptors: what an object is, and proofs |
 //! | `ending` | cancellation, calls at once, calls given up, tags used again, what comes later |
 //! | `beside` | what happens beside a call: other calls, other roots, changing hints, reports |
-//! | `telling` | what a plugin says of itself: its window and path, what it has |
+//! | `telling` | what a source says of itself: its window and path, what it has |
 //! | `growing` | live objects |
 //! | `wrapping` | wrappers: what they leave out is the wrapped one's |
 //! | `sinks` | the sink |
@@ -58,7 +58,7 @@ use tokio::sync::watch;
 use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout, PieceTree};
 
-use crate::plugin::{Context, TransferPlugin};
+use crate::source::{Context, Source};
 use crate::want::{ObjectOffset, Origin, Tag, Want, WantId};
 
 /// Bytes of a piece of the objects that the checks ask for.
@@ -66,10 +66,10 @@ pub const PIECE: usize = 1 << pieces::MIN_LOG2;
 /// Time that a check may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Objects that a plugin must be able to bring.
+/// Objects that a source must be able to bring.
 #[derive(Debug, Clone)]
 pub struct Fixture {
-    /// The objects' bytes, one or more. The first one is the root; a plugin that asks for a right to each object
+    /// The objects' bytes, one or more. The first one is the root; a source that asks for a right to each object
     /// grants the others all the same.
     pub objects: Vec<Vec<u8>>,
 }
@@ -82,7 +82,7 @@ impl Fixture {
     }
 }
 
-/// An object that grows at a plugin's source while it is asked for.
+/// An object that grows at a source's source while it is asked for.
 pub trait GrowingFixture: Send + Sync {
     /// Its live name.
     fn oid(&self) -> Oid;
@@ -92,12 +92,12 @@ pub trait GrowingFixture: Send + Sync {
     fn complete(&self);
 }
 
-/// Puts a wrapper around a plugin.
-type Wrapping = Box<dyn Fn(Arc<dyn TransferPlugin>) -> Arc<dyn TransferPlugin> + Send>;
+/// Puts a wrapper around a source.
+type Wrapping = Box<dyn Fn(Arc<dyn Source>) -> Arc<dyn Source> + Send>;
 
-/// A plugin under examination, and what it can do.
+/// A source under examination, and what it can do.
 pub struct Subject {
-    plugin: Arc<dyn TransferPlugin>,
+    source: Arc<dyn Source>,
     context: Context,
     growing: Option<Arc<dyn GrowingFixture>>,
     wrapping: Option<Wrapping>,
@@ -109,10 +109,10 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A plugin that brings a fixture's objects by the rights and hints of `context`.
-    pub fn new(plugin: Arc<dyn TransferPlugin>, context: Context) -> Self {
+    /// A source that brings a fixture's objects by the rights and hints of `context`.
+    pub fn new(source: Arc<dyn Source>, context: Context) -> Self {
         Self {
-            plugin,
+            source,
             context,
             growing: None,
             wrapping: None,
@@ -124,7 +124,7 @@ impl Subject {
         }
     }
 
-    /// It tells what can be had ([`TransferPlugin::have`]).
+    /// It tells what can be had ([`Source::have`]).
     #[must_use]
     pub fn telling(self) -> Self {
         Self { tells: true, ..self }
@@ -154,11 +154,11 @@ impl Subject {
         Self { shares_a_stream: true, ..self }
     }
 
-    /// It wraps one plugin; `wrap` puts it around another.
+    /// It wraps one source; `wrap` puts it around another.
     #[must_use]
     pub fn wrapping<F>(self, wrap: F) -> Self
     where
-        F: Fn(Arc<dyn TransferPlugin>) -> Arc<dyn TransferPlugin> + Send + 'static,
+        F: Fn(Arc<dyn Source>) -> Arc<dyn Source> + Send + 'static,
     {
         Self { wrapping: Some(Box::new(wrap)), ..self }
     }
@@ -167,9 +167,9 @@ impl Subject {
     #[must_use]
     pub fn around<F>(self, wrap: F) -> Self
     where
-        F: Fn(Arc<dyn TransferPlugin>) -> Arc<dyn TransferPlugin>,
+        F: Fn(Arc<dyn Source>) -> Arc<dyn Source>,
     {
-        Self { plugin: wrap(Arc::clone(&self.plugin)), ..self }
+        Self { source: wrap(Arc::clone(&self.source)), ..self }
     }
 
     const fn can(&self, ability: Ability) -> bool {
@@ -184,14 +184,14 @@ impl Subject {
         }
     }
 
-    /// Keeps what the plugin needs (a service, a directory) until the check is over.
+    /// Keeps what the source needs (a service, a directory) until the check is over.
     #[must_use]
     pub fn keeping(self, kept: impl Any + Send) -> Self {
         Self { _kept: Some(Box::new(kept)), ..self }
     }
 }
 
-/// What a plugin may be able to do, and need not.
+/// What a source may be able to do, and need not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ability {
     Prove,
@@ -211,7 +211,7 @@ impl fmt::Display for Ability {
             Self::Grow => "has live objects",
             Self::TellGrowth => "tells what it has of live objects",
             Self::Postpone => "postpones what is wanted",
-            Self::Wrap => "wraps another plugin",
+            Self::Wrap => "wraps another source",
             Self::PartCalls => "has a way for each call",
         })
     }
@@ -233,7 +233,7 @@ struct Bench {
     objects: Vec<Vec<u8>>,
 }
 
-/// Runs all checks, each on a plugin that `make` returns.
+/// Runs all checks, each on a source that `make` returns.
 pub async fn run(make: impl AsyncFn(Fixture) -> Subject) {
     for rule in rules() {
         check(&rule, &make).await;
@@ -260,7 +260,7 @@ async fn check(rule: &SeamRule, make: &impl AsyncFn(Fixture) -> Subject) {
     let objects: Vec<_> = rule.sizes.iter().zip(1..).map(|(&len, seed)| pattern(len, seed)).collect();
     let subject = make(Fixture { objects: objects.clone() }).await;
     if let Some(ability) = rule.needs.filter(|ability| !subject.can(*ability)) {
-        eprintln!("transfer conformance: passed over, as no plugin that {ability}: {}", rule.words);
+        eprintln!("transfer conformance: passed over, as no source that {ability}: {}", rule.words);
         return;
     }
     let check = (rule.check)(Bench { subject, objects });

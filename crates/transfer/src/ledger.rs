@@ -24,7 +24,7 @@ pub use self::coverage::ByteCoverage;
 pub use self::wants::RequestedCost;
 use self::wants::{OpenWants, WantEntry};
 use crate::intervals::Intervals;
-use crate::source::SourceId;
+use crate::source_id::SourceId;
 use crate::want::{ObjectKey, ObjectOffset, Outcome, Tag, Want, WantId};
 
 /// Limits of a ledger.

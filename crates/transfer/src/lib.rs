@@ -1,8 +1,8 @@
-//! Transfer of objects to here: the transfer plugin seam (DOT's transfer plugins, `papers/dot.txt` §4.2)
-//! and the session that asks plugins for wants, checks what they deliver, and writes it.
+//! Transfer of objects to here: the seam of sources (DOT's transfer plugins, `papers/dot.txt` §4.2)
+//! and the session that asks its root for wants, checks what they deliver, and writes it.
 //!
 //! ```text
-//!   fetch(object, target) ──► Session ──► root plugin (may wrap others) ──► peers, disk, media
+//!   fetch(object, target) ──► Session ──► root (wraps sources) ──► peers, disk, media
 //!                                ▲   wants                     │ deliveries, outcomes
 //!                                │                             ▼
 //!                       Ledger (pure)  ◄── results ── workers: check, write ◄── bounded sink
@@ -11,7 +11,8 @@
 //! | module | story |
 //! |---|---|
 //! | [`want`] | requests for content, deliveries, and the end of each want |
-//! | [`plugin`] | the [`TransferPlugin`] trait and its contract |
+//! | [`source`] | the seam of sources: the [`Source`] trait and its contract |
+//! | [`root`] | what the session talks to: a source that gives advice |
 //! | [`claim`] | recipes as their makers claim them, checked as they come: pure |
 //! | [`following`] | positions of an object's pieces in an older version, by samples of it |
 //! | [`intervals`] | the bytes of an object that are there |
@@ -21,10 +22,10 @@
 //! | [`offer`] | the seam of entries that have no names yet |
 //! | [`target`] | targets of checked bytes |
 //! | [`session`] | the actor around the ledger, with its workers |
-//! | [`source`] | names of sources |
+//! | [`source_id`] | names of sources |
 //! | [`progress`] | bytes by source, for people and programs |
 //! | [`rate`] | measured rates of networks and disks: pure |
-//! | [`conformance`] | the examination every plugin passes |
+//! | [`conformance`] | the examination every source passes |
 //!
 //! Decisions live in [`ledger`]; no socket, clock or file is used there.
 
@@ -37,20 +38,22 @@ pub mod ledger;
 pub mod metadata;
 pub mod object;
 pub mod offer;
-pub mod plugin;
 pub mod progress;
 pub mod rate;
+pub mod root;
 pub mod session;
 pub mod source;
+pub mod source_id;
 pub mod target;
 pub mod want;
 
 pub use boxed::BoxFuture;
 pub use metadata::Metadata;
-pub use plugin::{Context, Description, ObjectFacts, Query, RecipePart, Sink, TransferPlugin};
 pub use progress::Progress;
+pub use root::{Advice, ObjectFacts, OpenWays, RestWay, Root, Single};
 pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig, in_seconds};
-pub use source::SourceId;
+pub use source::{Context, Description, Query, RecipePart, Sink, Source, SourceState};
+pub use source_id::SourceId;
 pub use target::Target;
 pub use want::{
     Coverage, Delivery, Group, ObjectOffset, Origin, Outcome, Payload, Proof, SignedBase, Tag, Want, WantId,

@@ -1,4 +1,4 @@
-//! Metadata that a source gives of an object besides its bytes, for the plugins and processors of the
+//! Metadata that a source gives of an object besides its bytes, for the sources and processors of the
 //! receiving side (`papers/dot.txt` §7): keys and values, few and short. Whoever does not know a
 //! key passes over it.
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::source::SourceId;
+use crate::source_id::SourceId;
 
 /// Results of a transfer so far. Bytes are those of objects, checked and written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

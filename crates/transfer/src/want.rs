@@ -1,4 +1,4 @@
-//! Wants of a session, the deliveries of plugins, and how each want ends.
+//! Wants of a session, the deliveries of sources, and how each want ends.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_content::tree::Time;
 
-use crate::source::SourceId;
+use crate::source_id::SourceId;
 
 /// Names a want within its session; never used twice.
 pub type Tag = u64;
@@ -79,7 +79,7 @@ pub struct Coverage {
 }
 
 /// Facts of the file that a want belongs to: dsync's metadata group (`papers/dsync.txt`
-/// §5.2), by which plugins order their search.
+/// §5.2), by which sources order their search.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Group {
     /// Path inside the transferred tree, raw bytes; empty for a single object.

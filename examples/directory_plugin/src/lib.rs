@@ -3,7 +3,7 @@
 //!
 //! It uses only the public API. What there is to see:
 //!
-//! * [`DirectoryPlugin`] implements [`TransferPlugin`]: describe an object, deliver pieces with
+//! * [`DirectoryPlugin`] implements [`Source`]: describe an object, deliver pieces with
 //!   their proofs, tell what is not here. It checks nothing, since the session checks everything.
 //! * Files are hashed when they are first asked about and remembered by size and modification
 //!   time. A file that changes is hashed anew; one that changes while it is read is "source
@@ -12,7 +12,7 @@
 //! * `tests/conformance.rs` passes the examination of the seam in some thirty lines.
 //! * `src/main.rs` puts it into a session: `cargo run -p towpath-directory-plugin -- DIR OID OUT`.
 //!
-//! Not here: subdirectories, live objects, which no file is, and `cancel_chunks`, since a piece is read
+//! Not here: subdirectories, live objects, which no file is, and `cancel`, since a piece is read
 //! sooner than it is cancelled.
 
 use std::collections::HashMap;
@@ -28,11 +28,9 @@ use towpath_content::Oid;
 use towpath_content::pieces::{Layout, PieceTree};
 use towpath_plugins::registry::{Field, FieldKind, Plugin};
 use towpath_store::About;
-use towpath_transfer::plugin::{Query, Sink};
+use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::want::{Payload, Proof};
-use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Outcome, SourceId, TransferPlugin, Want, WantId,
-};
+use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, SourceId, Want, WantId};
 
 /// The plugin as `directory`, for `towpath_cli::run` and the configuration: `{ plugin = "directory", path = "/media/stick" }`.
 pub static PLUGIN: Plugin = Plugin {
@@ -63,16 +61,16 @@ impl DirectoryPlugin {
     }
 }
 
-impl TransferPlugin for DirectoryPlugin {
+impl Source for DirectoryPlugin {
     fn name(&self) -> &str {
         PLUGIN.name
     }
 
-    fn window(&self) -> u64 {
-        WINDOW
+    fn state(&self) -> SourceState {
+        SourceState::of_window(WINDOW)
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         _context: &'a Context,
@@ -89,12 +87,7 @@ impl TransferPlugin for DirectoryPlugin {
         })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        _context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, _context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             for want in wants {
                 let (files, asked, id) = (Arc::clone(&self.files), Instant::now(), want.id);

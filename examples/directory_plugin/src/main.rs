@@ -13,7 +13,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_directory_plugin::DirectoryPlugin;
 use towpath_store::About;
-use towpath_transfer::{Context, ObjectRequest, Session, SessionConfig, Target};
+use towpath_transfer::{Context, ObjectRequest, Session, SessionConfig, Single, Target};
 
 /// A file that gets its name when it is complete.
 struct Output {
@@ -81,8 +81,11 @@ async fn fetch(directory: &str, oid: &str, out: &str) -> Result<u64, Box<dyn std
     let root: Oid = oid.parse()?;
     // No ticket: a directory asks for no rights and needs no hints.
     let context = Context { root, node: None, secret: None, hints: watch::channel(Vec::new()).1 };
-    let session =
-        Session::start(Arc::new(DirectoryPlugin::new(directory)), context, SessionConfig::default());
+    let session = Session::start(
+        Single::root(Arc::new(DirectoryPlugin::new(directory))),
+        context,
+        SessionConfig::default(),
+    );
     let target = Arc::new(Output { path: out.into(), file: OnceLock::new() });
     let request = ObjectRequest { oid: root, size: None, group: Arc::default(), target, recipe: None };
     Ok(session.fetch(request).await?.size)

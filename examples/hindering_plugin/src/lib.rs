@@ -3,7 +3,7 @@
 //!
 //! It uses only the public API. What there is to see:
 //!
-//! * [`HinderingPlugin`] names what it wraps as its [`inner`](TransferPlugin::inner): methods that it leaves out are
+//! * [`HinderingPlugin`] names what it wraps as its [`inner`](Source::inner): methods that it leaves out are
 //!   that one's.
 //! * A want that it loses ends like any other: with an outcome, which says when to ask again.
 //! * [`PLUGIN`] is how a program and its configuration know it:
@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use towpath_plugins::registry::{Field, FieldKind, Plugin};
-use towpath_transfer::plugin::{Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, TransferPlugin, Want};
+use towpath_transfer::source::{Query, Sink, SourceState};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, Want};
 
 /// Delay before a lost want may be asked for again.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -47,7 +47,7 @@ pub static PLUGIN: Plugin = Plugin {
 
 /// See the head of this crate.
 pub struct HinderingPlugin {
-    inner: Arc<dyn TransferPlugin>,
+    inner: Arc<dyn Source>,
     delay: Duration,
     lose_each: u64,
     wanted: AtomicU64,
@@ -55,7 +55,7 @@ pub struct HinderingPlugin {
 
 impl HinderingPlugin {
     /// Wraps `inner`. Of `lose_each` wants one is lost; 0: none.
-    pub fn new(inner: Arc<dyn TransferPlugin>, delay: Duration, lose_each: u64) -> Self {
+    pub fn new(inner: Arc<dyn Source>, delay: Duration, lose_each: u64) -> Self {
         Self { inner, delay, lose_each, wanted: AtomicU64::new(0) }
     }
 
@@ -65,20 +65,20 @@ impl HinderingPlugin {
     }
 }
 
-impl TransferPlugin for HinderingPlugin {
+impl Source for HinderingPlugin {
     fn name(&self) -> &str {
         PLUGIN.name
     }
 
-    fn inner(&self) -> Option<&dyn TransferPlugin> {
+    fn inner(&self) -> Option<&dyn Source> {
         Some(&*self.inner)
     }
 
-    fn window(&self) -> u64 {
-        self.inner.window()
+    fn state(&self) -> SourceState {
+        self.inner.state()
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
@@ -86,22 +86,17 @@ impl TransferPlugin for HinderingPlugin {
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         Box::pin(async move {
             tokio::time::sleep(self.delay).await;
-            self.inner.get_descriptors(query, context, answers).await
+            self.inner.describe(query, context, answers).await
         })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             tokio::time::sleep(self.delay).await;
             let (lost, wants): (Vec<Want>, Vec<Want>) = wants.into_iter().partition(|_| self.is_lost());
             lost.iter().for_each(|want| sink.outcome(want.tag, Outcome::RetryLater(AGAIN)));
             if !wants.is_empty() {
-                self.inner.get_chunks(wants, context, sink).await;
+                self.inner.get(wants, context, sink).await;
             }
         })
     }

@@ -8,7 +8,7 @@ use towpath_content::Oid;
 use towpath_hindering_plugin::HinderingPlugin;
 use towpath_plugins::Local;
 use towpath_store::{About, MemoryStore, Store};
-use towpath_transfer::TransferPlugin;
+use towpath_transfer::Source;
 use towpath_transfer::conformance::{self, Fixture, Subject};
 
 fn stored(fixture: &Fixture) -> Arc<MemoryStore> {
@@ -26,9 +26,8 @@ fn stored(fixture: &Fixture) -> Arc<MemoryStore> {
 async fn a_delayed_plugin_keeps_the_contract() {
     conformance::run(async |fixture: Fixture| {
         let inner = Arc::new(Local::new(stored(&fixture), Arc::new(|_| true)));
-        let wrap = |inner| {
-            Arc::new(HinderingPlugin::new(inner, Duration::from_millis(2), 0)) as Arc<dyn TransferPlugin>
-        };
+        let wrap =
+            |inner| Arc::new(HinderingPlugin::new(inner, Duration::from_millis(2), 0)) as Arc<dyn Source>;
         Subject::new(wrap(inner), fixture.context()).wrapping(wrap)
     })
     .await;

@@ -8,10 +8,10 @@ use towpath_content::delta::exchange::{
 use towpath_content::delta::{CopyOps, Delta, Signature, diff};
 use towpath_content::live::Statement;
 use towpath_content::pieces::{Layout, MIN_LOG2, PieceTree};
-use towpath_content::recipe::{NodeHash, RecipeBuilder, Root};
+use towpath_content::recipe::{NodeHash, RecipeBuilder, RecipeRoot};
 use towpath_content::ticket::{BoundSecret, Enclosed, Secret, Terms};
-use towpath_content::withdrawal::Withdrawal;
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Owner, Time, Xattr};
+use towpath_content::withdrawal::Withdrawal;
 use towpath_content::{Hint, NodeId, Oid, Ticket};
 
 use crate::input::Written;
@@ -26,8 +26,14 @@ fn some_hints() -> Vec<Hint> {
 
 pub fn tickets() -> Vec<Vec<u8>> {
     let terms = Terms::default();
-    let ticket =
-        |oid, hints| Ticket { oid, node: NodeId([3; 32]), secret: Secret([4; 16]), hints, terms, enclosed: None };
+    let ticket = |oid, hints| Ticket {
+        oid,
+        node: NodeId([3; 32]),
+        secret: Secret([4; 16]),
+        hints,
+        terms,
+        enclosed: None,
+    };
     let enclosed = Enclosed { name: b"note".to_vec(), content: b"words".to_vec(), ..Enclosed::default() };
     let with_content = Ticket { enclosed: Some(enclosed), ..ticket(Oid::of(b"words"), some_hints()) };
     let terms = Terms { expires: Some(1_800_000_000), no_swarm: true };
@@ -107,7 +113,7 @@ pub fn trees() -> Vec<Vec<u8>> {
 }
 
 /// A recipe of many chunks: its nodes, and its root.
-pub fn recipe(chunks: u32) -> (Vec<Vec<u8>>, Root) {
+pub fn recipe(chunks: u32) -> (Vec<Vec<u8>>, RecipeRoot) {
     let mut nodes = Vec::new();
     let emit = |_: NodeHash, node: Vec<u8>| {
         nodes.push(node);

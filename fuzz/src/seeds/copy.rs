@@ -73,8 +73,7 @@ pub fn events() -> Vec<Vec<u8>> {
 }
 
 pub fn summaries() -> Vec<Vec<u8>> {
-    let some =
-        CopySummary { transferred: 1, sources: peer(), ..CopySummary::default() };
+    let some = CopySummary { transferred: 1, sources: peer(), ..CopySummary::default() };
     vec![json(some), json(CopySummary::default())]
 }
 

@@ -21,8 +21,14 @@ pub fn controls() -> Vec<Vec<u8>> {
     };
     let question =
         Describe { request: 1, root: oid.clone(), oid: oid.clone(), follow: true, ..Describe::default() };
-    let outcome =
-        WireOutcome { request: 1, want: Some(1), code: 5, retry_ms: 9, reason: "no".into(), pieces: Vec::new() };
+    let outcome = WireOutcome {
+        request: 1,
+        want: Some(1),
+        code: 5,
+        retry_ms: 9,
+        reason: "no".into(),
+        pieces: Vec::new(),
+    };
     let bodies = [
         Body::Hello(Hello {
             version: VERSION,

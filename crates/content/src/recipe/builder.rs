@@ -5,7 +5,7 @@
 
 use thiserror::Error;
 
-use super::{Child, Entries, MAX_SIZE, NodeHash, RecipeNode, Root, Run, root};
+use super::{Child, Entries, MAX_SIZE, NodeHash, RecipeNode, RecipeRoot, Run, root};
 use crate::chunking::{ChunkHash, Parameters};
 use crate::codec::{DecodeError, invalid};
 use crate::oid::Oid;
@@ -93,13 +93,13 @@ impl<E, F: FnMut(NodeHash, Vec<u8>) -> Result<(), E>> RecipeBuilder<F> {
     }
 
     /// Ends the recipe: `object` is the OID that the maker found. The top node was emitted last.
-    pub fn finish(mut self, object: Oid) -> Result<Root, BuildError<E>> {
+    pub fn finish(mut self, object: Oid) -> Result<RecipeRoot, BuildError<E>> {
         root::check_object(&object).map_err(BuildError::Refused)?;
         if let Some(run) = self.run.take() {
             self.add_run(run)?;
         }
         let top = self.close_all()?;
-        Ok(Root { parameters: self.parameters, size: self.size, object, top })
+        Ok(RecipeRoot { parameters: self.parameters, size: self.size, object, top })
     }
 
     /// The object's size with `run`, if that may follow.

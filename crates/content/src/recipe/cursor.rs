@@ -7,7 +7,7 @@ use std::vec::IntoIter;
 
 use super::fetch::{self, NodePosition, misplaced};
 use super::walk::Extent;
-use super::{Entries, NodeHash, RecipeError, RecipeNode, Root, Run};
+use super::{Entries, NodeHash, RecipeError, RecipeNode, RecipeRoot, Run};
 use crate::chunking::{ChunkHash, Parameters};
 
 /// Reads runs in order.
@@ -15,7 +15,7 @@ use crate::chunking::{ChunkHash, Parameters};
 pub(super) struct Cursor {
     parameters: Parameters,
     /// The top node, until it was read.
-    root: Option<Root>,
+    root: Option<RecipeRoot>,
     /// Subtrees to be read, one list for each inner node on the way down.
     positions: Vec<IntoIter<NodePosition>>,
     /// The leaf that is being read.
@@ -36,7 +36,7 @@ struct Leaf {
 
 impl Cursor {
     /// Over all of a recipe, from the chunk that holds byte `from` on.
-    pub(super) const fn over(root: &Root, from: u64) -> Self {
+    pub(super) const fn over(root: &RecipeRoot, from: u64) -> Self {
         let parameters = root.parameters;
         Self { parameters, root: Some(*root), positions: Vec::new(), leaf: None, from, previous: None }
     }

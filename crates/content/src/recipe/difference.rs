@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use super::cursor::Cursor;
 use super::fetch::{self, NodePosition};
-use super::{Child, Entries, Extent, NodeHash, RecipeError, Root};
+use super::{Child, Entries, Extent, NodeHash, RecipeError, RecipeRoot};
 use crate::chunking::{ChunkHash, Parameters};
 
 /// A limit for [`difference`] that lets it take some 256 MiB at most, which only objects of many
@@ -34,8 +34,8 @@ pub const DEFAULT_LIMIT: usize = 1 << 19;
 /// held of the old one, up to 500 bytes for the three; beyond it more chunks are named than need
 /// be, never fewer.
 pub fn difference<E, F>(
-    old: &Root,
-    new: &Root,
+    old: &RecipeRoot,
+    new: &RecipeRoot,
     limit: usize,
     mut lookup: F,
 ) -> Result<RecipeDifference<F>, RecipeError<E>>
@@ -105,12 +105,12 @@ struct RecipeSide {
 }
 
 impl RecipeSide {
-    const fn nothing(root: &Root) -> Self {
+    const fn nothing(root: &RecipeRoot) -> Self {
         Self { parameters: root.parameters, level: 0, positions: Vec::new(), below: Vec::new(), expanded: 0 }
     }
 
     fn all<E>(
-        root: &Root,
+        root: &RecipeRoot,
         lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
     ) -> Result<Self, RecipeError<E>> {
         let (position, _) = fetch::top(root, lookup)?;

@@ -1,6 +1,6 @@
 //! Looks a node up and checks it: against its hash, by itself, and against its position in the tree.
 
-use super::{Child, NodeHash, RecipeError, RecipeNode, Root};
+use super::{Child, NodeHash, RecipeError, RecipeNode, RecipeRoot};
 
 /// A subtree and where it stands.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ fn node<E>(
 
 /// The top node of `root` and its position.
 pub(super) fn top<E>(
-    root: &Root,
+    root: &RecipeRoot,
     lookup: &mut impl FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
 ) -> Result<(NodePosition, RecipeNode), RecipeError<E>> {
     let node = node(&root.top, lookup)?;

@@ -1,6 +1,6 @@
 //! Recipes: how to build an object from chunks, as a tree of hashes.
 //!
-//! A [`Root`] names the object, the chunker's parameters and the top [`RecipeNode`]; leaves hold the
+//! A [`RecipeRoot`] names the object, the chunker's parameters and the top [`RecipeNode`]; leaves hold the
 //! chunks' hashes and lengths in order, inner nodes hold their children's hashes and sums. Nodes
 //! are cut by their content, so the shape depends on the sequence of chunks alone, two similar
 //! objects share most nodes, and offsets are sums that no insertion rewrites. Layout, rules and
@@ -8,7 +8,7 @@
 //!
 //! | part | story |
 //! |---|---|
-//! | [`Root`], [`RecipeNode`] | the two encodings |
+//! | [`RecipeRoot`], [`RecipeNode`] | the two encodings |
 //! | [`RecipeBuilder`] | chunks in, finished nodes out |
 //! | [`walk`], [`seek`] | the chunks in order, with offsets, from any place |
 //! | [`verify`] | whether the tree is the one that the builder makes |
@@ -25,7 +25,7 @@
 //! Memory: building and walking hold one open node of at most [`MAX_NODE_LEN`] bytes for each of
 //! at most 10 levels, whatever the size; the difference is bounded by its caller. Time is
 //! proportional to the size that a recipe claims, not to its nodes' bytes, since nodes and
-//! chunks may repeat: compare [`Root::size`] with what is acceptable first.
+//! chunks may repeat: compare [`RecipeRoot::size`] with what is acceptable first.
 
 mod builder;
 mod cursor;
@@ -47,7 +47,7 @@ pub use difference::{DEFAULT_LIMIT, RecipeDifference, difference};
 pub use error::RecipeError;
 pub use hash::NodeHash;
 pub use node::{Child, Entries, MAX_LEVEL, MAX_NODE_LEN, RecipeNode, Run};
-pub use root::{MAX_ROOT_LEN, Root};
+pub use root::{MAX_ROOT_LEN, RecipeRoot};
 pub use shape::{MAX_ENTRIES, MIN_ENTRIES};
 pub use walk::{Descriptor, Extent, RecipeWalk, seek, verify, walk};
 

@@ -10,7 +10,7 @@ pub const MAX_ROOT_LEN: usize = 1 + Parameters::MAX_ENCODED_LEN + 7 + Oid::ENCOD
 
 /// A recipe, as claimed by its maker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Root {
+pub struct RecipeRoot {
     /// Parameters by which the object was cut.
     pub parameters: Parameters,
     /// Bytes of the object.
@@ -21,7 +21,7 @@ pub struct Root {
     pub top: NodeHash,
 }
 
-impl Root {
+impl RecipeRoot {
     /// The binary form.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::new();
@@ -69,20 +69,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn root(size: u64) -> Root {
-        Root { parameters: Parameters::DEFAULT, size, object: Oid::of(b"x"), top: NodeHash([7; 32]) }
+    fn root(size: u64) -> RecipeRoot {
+        RecipeRoot { parameters: Parameters::DEFAULT, size, object: Oid::of(b"x"), top: NodeHash([7; 32]) }
     }
 
     proptest! {
         #[test]
         fn changed_roots_are_refused_or_canonical(size in 0..=MAX_SIZE, at: usize, to: u8, cut: usize) {
             let mut bytes = root(size).to_bytes();
-            prop_assert_eq!(Root::from_bytes(&bytes), Ok(root(size)));
+            prop_assert_eq!(RecipeRoot::from_bytes(&bytes), Ok(root(size)));
             prop_assert!(bytes.len() <= MAX_ROOT_LEN);
-            prop_assert!(Root::from_bytes(&bytes[..cut % bytes.len()]).is_err());
+            prop_assert!(RecipeRoot::from_bytes(&bytes[..cut % bytes.len()]).is_err());
             let at = at % bytes.len();
             bytes[at] = to;
-            if let Ok(root) = Root::from_bytes(&bytes) {
+            if let Ok(root) = RecipeRoot::from_bytes(&bytes) {
                 prop_assert_eq!(root.to_bytes(), bytes);
             }
         }
@@ -90,7 +90,7 @@ mod tests {
         #[test]
         fn any_bytes_are_refused_or_canonical(mut bytes: Vec<u8>) {
             bytes.insert(0, VERSION);
-            if let Ok(root) = Root::from_bytes(&bytes) {
+            if let Ok(root) = RecipeRoot::from_bytes(&bytes) {
                 prop_assert_eq!(root.to_bytes(), bytes);
             }
         }
@@ -99,11 +99,11 @@ mod tests {
     #[test]
     fn a_size_over_the_limit_a_live_object_and_another_version_are_refused() {
         let large = root(MAX_SIZE + 1);
-        assert!(matches!(Root::from_bytes(&large.to_bytes()), Err(DecodeError::TooLarge { .. })));
-        let live = Root { object: Oid::Live([1; 32]), ..root(1) };
-        assert!(matches!(Root::from_bytes(&live.to_bytes()), Err(DecodeError::Invalid { .. })));
+        assert!(matches!(RecipeRoot::from_bytes(&large.to_bytes()), Err(DecodeError::TooLarge { .. })));
+        let live = RecipeRoot { object: Oid::Live([1; 32]), ..root(1) };
+        assert!(matches!(RecipeRoot::from_bytes(&live.to_bytes()), Err(DecodeError::Invalid { .. })));
         let mut newer = root(1).to_bytes();
         newer[0] = VERSION + 1;
-        assert!(matches!(Root::from_bytes(&newer), Err(DecodeError::Version { .. })));
+        assert!(matches!(RecipeRoot::from_bytes(&newer), Err(DecodeError::Version { .. })));
     }
 }

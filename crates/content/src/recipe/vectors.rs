@@ -75,7 +75,7 @@ fn published_recipes_are_built_and_read() {
     let all = listed();
     assert_eq!(all.len(), 5);
     for recipe in all {
-        let root = Root::from_bytes(&recipe.root).unwrap();
+        let root = RecipeRoot::from_bytes(&recipe.root).unwrap();
         let (root_bytes, nodes) = built(&recipe.runs, root.parameters, root.object);
         assert_eq!(hex(&root_bytes), hex(&recipe.root), "{}", recipe.name);
         assert_eq!(nodes, recipe.nodes, "{}", recipe.name);
@@ -116,7 +116,7 @@ fn published_bad_encodings_are_refused() {
     assert!(lines(REFUSED).count() > 30);
     for (key, value) in lines(REFUSED) {
         let is_refused = match key {
-            "root" => Root::from_bytes(&bytes(value)).is_err(),
+            "root" => RecipeRoot::from_bytes(&bytes(value)).is_err(),
             _ => RecipeNode::from_bytes(&bytes(value)).is_err(),
         };
         assert!(is_refused, "{key} {value}");

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::cursor::Cursor;
-use super::{NodeHash, RecipeError, Root, Run};
+use super::{NodeHash, RecipeError, RecipeRoot, Run};
 use crate::chunking::ChunkHash;
 
 /// A chunk and where it lies in the object.
@@ -51,7 +51,7 @@ impl Extent {
 ///
 /// `lookup` returns the bytes of a node, or `None` if it does not have them; they are checked
 /// against the node's hash and place here.
-pub fn walk<E, F>(root: &Root, lookup: F) -> RecipeWalk<F>
+pub fn walk<E, F>(root: &RecipeRoot, lookup: F) -> RecipeWalk<F>
 where
     F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
 {
@@ -60,7 +60,7 @@ where
 
 /// As [`walk`], from the chunk that holds byte `offset` on: only nodes on the way there are looked
 /// up. The first run begins at that chunk; past the object's end there is none.
-pub fn seek<E, F>(root: &Root, offset: u64, lookup: F) -> RecipeWalk<F>
+pub fn seek<E, F>(root: &RecipeRoot, offset: u64, lookup: F) -> RecipeWalk<F>
 where
     F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
 {
@@ -70,7 +70,7 @@ where
 /// Reads the whole recipe and returns how many chunks it has.
 ///
 /// Checks that the tree is the one that [`super::RecipeBuilder`] makes of these chunks.
-pub fn verify<E, F>(root: &Root, lookup: F) -> Result<u64, RecipeError<E>>
+pub fn verify<E, F>(root: &RecipeRoot, lookup: F) -> Result<u64, RecipeError<E>>
 where
     F: FnMut(&NodeHash) -> Result<Option<Vec<u8>>, E>,
 {

@@ -15,10 +15,8 @@ use towpath_content::{Hint, NodeId, Oid};
 use towpath_link::Identity;
 use towpath_link::tcp::{Timeouts, dial_any};
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
-use towpath_transfer::plugin::{Backlog, PathState, Query, Sink};
-use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Outcome, SourceId, Tag, TransferPlugin, Want,
-};
+use towpath_transfer::source::{Backlog, PathState, Query, Sink, SourceState};
+use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, SourceId, Tag, Want};
 
 use towpath_protocol::callers::Answers;
 use towpath_protocol::dialling::{Decision, Dialling};
@@ -36,6 +34,9 @@ use super::unasked::Unasked;
 const PAUSE: Duration = Duration::from_millis(100);
 /// With more than this delivered and not written, more connections would bring nothing.
 const MOST_BACKLOG: u64 = 4 << 20;
+
+/// Time for which a path counts as measured.
+const MEASURED: Duration = Duration::from_millis(1);
 
 /// Configuration of how the plugin reaches peers.
 #[derive(Clone)]
@@ -69,14 +70,25 @@ pub struct Direct {
     service: Option<Arc<Service>>,
     dials: bool,
     last_error: Mutex<Option<String>>,
+    /// The path as it was measured last.
+    measured: Mutex<Option<(Instant, PathState)>>,
 }
 
 impl Direct {
     /// A plugin that dials the ticket's issuer, as `identity`.
     pub fn new(identity: Identity, config: DirectConfig, service: Option<Arc<Service>>) -> Self {
         let slots = Arc::new(Slots::new(config.connections, config.most_connections));
-        let (unasked, last_error) = (Unasked::default(), Mutex::default());
-        Self { identity, node: None, config, slots, unasked, service, dials: true, last_error }
+        Self {
+            identity,
+            node: None,
+            config,
+            slots,
+            unasked: Unasked::default(),
+            service,
+            dials: true,
+            last_error: Mutex::default(),
+            measured: Mutex::default(),
+        }
     }
 
     /// The same for another holder of what is asked for, at the addresses of the hints that name it.
@@ -144,7 +156,28 @@ impl Direct {
         }
     }
 
-    async fn describe(
+    /// The ways to the peer, all connections together. The kernel is asked now and then only: states are asked for often.
+    fn path(&self) -> PathState {
+        let (mut measured, now) = (lock(&self.measured), Instant::now());
+        if let Some((at, path)) = *measured
+            && now.saturating_duration_since(at) < MEASURED
+        {
+            return path;
+        }
+        let heard = self.slots.peers().map(|peer| peer.heard()).fold(Arrived::default(), Arrived::with);
+        let bare = PathState { arrived: heard.bytes, is_due: heard.awaits_data, ..PathState::default() };
+        let paths = self.slots.peers().filter_map(|peer| peer.path());
+        let path = paths.fold(bare, |all, path| PathState {
+            round_trip: all.round_trip.max(path.rtt),
+            shortest: all.shortest.max(path.min_rtt),
+            receive_queue: all.receive_queue + path.receive_queue_bytes,
+            ..all
+        });
+        *measured = Some((now, path));
+        path
+    }
+
+    async fn ask_about(
         &self,
         query: Query,
         context: &Context,
@@ -282,51 +315,31 @@ impl Sink for SlotSink {
     }
 }
 
-impl TransferPlugin for Direct {
+impl Source for Direct {
     fn name(&self) -> &str {
         "direct"
     }
 
     /// It dials with TLS only; one that uses what stands asks that.
-    fn is_encrypted(&self) -> bool {
-        self.slots.peers().all(|peer| peer.is_encrypted())
+    fn state(&self) -> SourceState {
+        SourceState {
+            path: self.path(),
+            trouble: lock(&self.last_error).clone(),
+            is_encrypted: self.slots.peers().all(|peer| peer.is_encrypted()),
+            ..SourceState::of_window(self.slots.window())
+        }
     }
 
-    fn window(&self) -> u64 {
-        self.slots.window()
-    }
-
-    fn path(&self) -> PathState {
-        let heard = self.slots.peers().map(|peer| peer.heard()).fold(Arrived::default(), Arrived::with);
-        let bare = PathState { arrived: heard.bytes, is_due: heard.awaits_data, ..PathState::default() };
-        let paths = self.slots.peers().filter_map(|peer| peer.path());
-        paths.fold(bare, |all, path| PathState {
-            round_trip: all.round_trip.max(path.rtt),
-            shortest: all.shortest.max(path.min_rtt),
-            receive_queue: all.receive_queue + path.receive_queue_bytes,
-            ..all
-        })
-    }
-
-    fn last_error(&self) -> Option<String> {
-        lock(&self.last_error).clone()
-    }
-
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
-        Box::pin(self.describe(query, context, answers))
+        Box::pin(self.ask_about(query, context, answers))
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         let hands = self.slots.deal(wants);
         Box::pin(async move {
             let calls = hands.into_iter().map(|(slot, outstanding, wants)| {
@@ -341,7 +354,7 @@ impl TransferPlugin for Direct {
     }
 
     /// These wants are cancelled and no others; one that shares a run of bytes with others that are needed comes with them.
-    fn cancel_chunks(&self, tags: &[Tag]) {
+    fn cancel(&self, tags: &[Tag]) {
         if tags.is_empty() {
             return;
         }

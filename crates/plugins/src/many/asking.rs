@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use towpath_content::lock::lock;
 use towpath_store::ObjectKind;
-use towpath_transfer::plugin::{Backlog, Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want};
+use towpath_transfer::source::{Backlog, Query, Sink};
+use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, Tag, Want};
 
 use super::SourceCalls;
 use super::table::Awaited;
@@ -23,17 +23,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) async fn ask(
     shared: &Arc<SourceCalls>,
     number: u32,
-    source: &Arc<dyn TransferPlugin>,
+    source: &Arc<dyn Source>,
     wants: Vec<Want>,
     context: &Context,
 ) {
     let owed = wants.iter().map(|want| (want.tag, want.missing_len())).collect();
     let (shared, context) = (Arc::clone(shared), context.clone());
     let sink = Arc::new(SourceSink { shared, number, context, owed: Mutex::new(owed) });
-    source.get_chunks(wants, &sink.context, Arc::clone(&sink) as Arc<dyn Sink>).await;
+    source.get(wants, &sink.context, Arc::clone(&sink) as Arc<dyn Sink>).await;
     let forgotten: Vec<Tag> = lock(&sink.owed).keys().copied().collect();
     for tag in forgotten {
-        tracing::warn!(tag, plugin = source.name(), "a want was left without an outcome");
+        tracing::warn!(tag, source = source.name(), "a want was left without an outcome");
         sink.outcome(tag, Outcome::RetryLater(FORGOTTEN));
     }
 }
@@ -42,11 +42,11 @@ pub(super) async fn ask(
 pub(super) async fn open(
     shared: &Arc<SourceCalls>,
     number: u32,
-    source: &Arc<dyn TransferPlugin>,
+    source: &Arc<dyn Source>,
     context: &Context,
 ) {
     let (answers, mut inbox) = mpsc::channel(1);
-    let asking = source.get_descriptors(Query::about(context.root), context, answers);
+    let asking = source.describe(Query::about(context.root), context, answers);
     let (_, first) = tokio::join!(asking, inbox.recv());
     let holding = match first {
         // Of a tree whoever serves it has all.
@@ -62,7 +62,7 @@ pub(super) async fn open(
 }
 
 /// Hears what a source has of the root, as long as it tells. One that tells nothing has all of it.
-async fn follow(shared: &Arc<SourceCalls>, number: u32, source: &Arc<dyn TransferPlugin>, context: &Context) {
+async fn follow(shared: &Arc<SourceCalls>, number: u32, source: &Arc<dyn Source>, context: &Context) {
     let (told, mut inbox) = mpsc::channel(4);
     let hearing = async {
         let mut holding = tokio::time::timeout(PATIENCE, inbox.recv()).await.ok().flatten();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
-use towpath_transfer::plugin::Query;
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, TransferPlugin};
+use towpath_transfer::source::Query;
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source};
 
 /// Time that a source has before the next one is asked, too.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ enum FirstAnswer<'a> {
 
 /// Asks `sources` in their order.
 pub(super) async fn describe(
-    sources: &[Arc<dyn TransferPlugin>],
+    sources: &[Arc<dyn Source>],
     query: Query,
     context: &Context,
     answers: mpsc::Sender<Description>,
@@ -66,12 +66,12 @@ fn worse(known: Option<Outcome>, outcome: Outcome) -> Outcome {
 }
 
 async fn first_answer<'a>(
-    source: &'a Arc<dyn TransferPlugin>,
+    source: &'a Arc<dyn Source>,
     query: Query,
     context: &'a Context,
 ) -> FirstAnswer<'a> {
     let (sender, mut inbox) = mpsc::channel(4);
-    let mut call = source.get_descriptors(query, context, sender);
+    let mut call = source.describe(query, context, sender);
     tokio::select! {
         biased;
         Some(first) = inbox.recv() => FirstAnswer::Answer(first, inbox, call),

@@ -1,13 +1,13 @@
-//! Several sources as one plugin: what [`crate::dealer`] decides is done here. Whoever asks sees one network.
+//! Several sources as one: what [`crate::dealer`] decides is done here. Whoever asks sees one network.
 //!
 //! | module | story |
 //! |---|---|
-//! | this one | [`Many`]: the plugin |
+//! | this one | [`Many`]: the source |
 //! | `table` | the wants that are out, the sources, and the dealer between them: messages in, messages out |
 //! | `asking` | a call of one source, and the sink of what it brings |
 //! | `describing` | questions: the first source that answers |
 //!
-//! Sources are plugins. Those that are there from the start are wrapped; others are the nodes that the transfer's hints name beside
+//! Those that are there from the start are wrapped; others are the nodes that the transfer's hints name beside
 //! its issuer. Such a one is asked about the root first, and counts once it has answered.
 
 mod asking;
@@ -24,14 +24,14 @@ use tokio_util::sync::CancellationToken;
 use towpath_content::hint::PeerAddress;
 use towpath_content::lock::lock;
 use towpath_content::{Hint, NodeId, Oid};
-use towpath_transfer::plugin::{PathState, Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, SourceId, Tag, TransferPlugin, Want};
+use towpath_transfer::source::{PathState, Query, Sink, SourceState};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
 use self::table::{SourceOrder, SourceTable};
 use crate::{direct, having};
 
 /// Makes the source that another node is.
-pub type PeerSource = Box<dyn Fn(NodeId) -> Arc<dyn TransferPlugin> + Send + Sync>;
+pub type PeerSource = Box<dyn Fn(NodeId) -> Arc<dyn Source> + Send + Sync>;
 
 /// Window before any source tells its own.
 const FIRST_WINDOW: u64 = 4 << 20;
@@ -46,7 +46,7 @@ pub struct Many {
     _end: tokio_util::sync::DropGuard,
 }
 
-/// State of the plugin and of the calls that it makes.
+/// State of the source and of the calls that it makes.
 struct SourceCalls {
     table: Mutex<SourceTable>,
     since: Instant,
@@ -57,7 +57,7 @@ struct SourceCalls {
 impl Many {
     /// Draws from `sources`, of which each has all that can be asked for, and from the nodes that hints name, if `peer` makes
     /// sources of them.
-    pub fn new(sources: Vec<Arc<dyn TransferPlugin>>, peer: Option<PeerSource>) -> Self {
+    pub fn new(sources: Vec<Arc<dyn Source>>, peer: Option<PeerSource>) -> Self {
         let token = CancellationToken::new();
         let table = Mutex::new(SourceTable::new(random()));
         let shared = Arc::new(SourceCalls { table, since: Instant::now(), peer, token: token.clone() });
@@ -106,7 +106,7 @@ impl SourceCalls {
                     let (shared, context) = (Arc::clone(self), context.clone());
                     self.spawn(async move { asking::ask(&shared, number, &source, wants, &context).await });
                 }
-                SourceOrder::Cancel { source, tags } => source.cancel_chunks(&tags),
+                SourceOrder::Cancel { source, tags } => source.cancel(&tags),
                 SourceOrder::Open { number, source } => {
                     let (shared, context) = (Arc::clone(self), context.clone());
                     self.spawn(async move { asking::open(&shared, number, &source, &context).await });
@@ -126,53 +126,26 @@ impl SourceCalls {
         });
     }
 
-    fn sources(&self) -> Vec<Arc<dyn TransferPlugin>> {
+    fn sources(&self) -> Vec<Arc<dyn Source>> {
         lock(&self.table).sources()
     }
 }
 
-impl TransferPlugin for Many {
+impl Source for Many {
     fn name(&self) -> &str {
         "dealer"
     }
 
-    fn sources(&self) -> usize {
-        self.shared.sources().iter().map(|source| source.sources()).sum()
-    }
-
-    fn is_encrypted(&self) -> bool {
-        self.shared.sources().iter().all(|source| source.is_encrypted())
-    }
-
-    fn window(&self) -> u64 {
+    fn state(&self) -> SourceState {
         let table = lock(&self.shared.table);
-        if let Some(only) = table.only() {
-            return only.window();
+        let (only, window, sources) = (table.only(), table.window(), table.sources());
+        drop(table);
+        if let Some(only) = only {
+            return only.state();
         }
-        table.window().unwrap_or(FIRST_WINDOW)
-    }
-
-    /// The nearest round trip, and the sums of what came and waits.
-    fn path(&self) -> PathState {
-        let paths = self.shared.sources().into_iter().map(|source| source.path());
-        paths
-            .reduce(|all, path| PathState {
-                round_trip: nearest(all.round_trip, path.round_trip),
-                shortest: nearest(all.shortest, path.shortest),
-                receive_queue: all.receive_queue + path.receive_queue,
-                arrived: all.arrived + path.arrived,
-                is_due: all.is_due || path.is_due,
-            })
-            .unwrap_or_default()
-    }
-
-    /// None while any source is well.
-    fn last_error(&self) -> Option<String> {
-        let mut errors = Vec::new();
-        for source in self.shared.sources() {
-            errors.push(source.last_error()?);
-        }
-        errors.into_iter().next()
+        let states = sources.iter().map(|source| source.state());
+        let all = states.reduce(joined).unwrap_or_else(|| SourceState::of_window(FIRST_WINDOW));
+        SourceState { window: window.unwrap_or(FIRST_WINDOW), ..all }
     }
 
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
@@ -187,7 +160,7 @@ impl TransferPlugin for Many {
         self.shared.sources().iter().for_each(|each| each.report_corrupt(source));
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
@@ -200,18 +173,13 @@ impl TransferPlugin for Many {
         })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         self.look_at_hints(context);
         let only = lock(&self.shared.table).only();
         Box::pin(async move {
             // There is nothing to deal out. What is asked so stays with it if others come.
             if let Some(only) = only {
-                return only.get_chunks(wants, context, sink).await;
+                return only.get(wants, context, sink).await;
             }
             let call = lock(&self.shared.table).want(self.shared.now(), &context.root, wants, sink);
             let call = GivesUp { shared: Arc::clone(&self.shared), call };
@@ -223,7 +191,7 @@ impl TransferPlugin for Many {
         })
     }
 
-    fn cancel_chunks(&self, tags: &[Tag]) {
+    fn cancel(&self, tags: &[Tag]) {
         if tags.is_empty() {
             return;
         }
@@ -231,13 +199,13 @@ impl TransferPlugin for Many {
         let cancelled = table.cancel(self.shared.now(), tags);
         let (owed, sources) = (table.take_cancellations(), table.sources());
         drop(table);
-        owed.into_iter().for_each(|(source, tags)| source.cancel_chunks(&tags));
+        owed.into_iter().for_each(|(source, tags)| source.cancel(&tags));
         let dealt: HashSet<Tag> = cancelled.iter().map(|(_, tag)| *tag).collect();
         cancelled.into_iter().for_each(|(sink, tag)| sink.outcome(tag, Outcome::Cancelled));
         // Others may have been asked for while there was only one source.
         let undealt: Vec<Tag> = tags.iter().copied().filter(|tag| !dealt.contains(tag)).collect();
         if !undealt.is_empty() {
-            sources.iter().for_each(|source| source.cancel_chunks(&undealt));
+            sources.iter().for_each(|source| source.cancel(&undealt));
         }
     }
 
@@ -266,7 +234,7 @@ impl Drop for GivesUp {
         table.give_up(self.shared.now(), &self.call);
         let cancelled = table.take_cancellations();
         drop(table);
-        cancelled.into_iter().for_each(|(source, tags)| source.cancel_chunks(&tags));
+        cancelled.into_iter().for_each(|(source, tags)| source.cancel(&tags));
     }
 }
 
@@ -274,6 +242,23 @@ impl Drop for GivesUp {
 fn node_of(hint: &Hint) -> Option<NodeId> {
     let ours = Some(hint).filter(|hint| hint.scheme() == direct::SCHEME)?;
     ours.rest().parse::<PeerAddress>().ok()?.node
+}
+
+/// The state of several sources: the nearest round trip, the sums of what came and waits, and trouble only if all are in it.
+fn joined(all: SourceState, other: SourceState) -> SourceState {
+    SourceState {
+        window: all.window + other.window,
+        path: PathState {
+            round_trip: nearest(all.path.round_trip, other.path.round_trip),
+            shortest: nearest(all.path.shortest, other.path.shortest),
+            receive_queue: all.path.receive_queue + other.path.receive_queue,
+            arrived: all.path.arrived + other.path.arrived,
+            is_due: all.path.is_due || other.path.is_due,
+        },
+        trouble: all.trouble.filter(|_| other.trouble.is_some()),
+        is_encrypted: all.is_encrypted && other.is_encrypted,
+        sources: all.sources + other.sources,
+    }
 }
 
 /// The shorter one of two times, of which zero is unknown.

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use towpath_content::{Hint, NodeId, Oid};
-use towpath_transfer::plugin::Sink;
+use towpath_transfer::source::Sink;
 use towpath_transfer::want::ObjectKey;
-use towpath_transfer::{Delivery, Outcome, SourceId, Tag, TransferPlugin, Want, WantId};
+use towpath_transfer::{Delivery, Outcome, Source, SourceId, SourceState, Tag, Want, WantId};
 
 use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, SourceFacts, SourceHolding, WantedRange};
 
@@ -34,15 +34,15 @@ const RECENT: Duration = Duration::from_millis(500);
 /// Something to be done outside of the lock.
 pub(super) enum SourceOrder {
     /// Ask a source for wants.
-    Ask { number: u32, source: Arc<dyn TransferPlugin>, wants: Vec<Want> },
+    Ask { number: u32, source: Arc<dyn Source>, wants: Vec<Want> },
     /// Tell it that some need not come.
-    Cancel { source: Arc<dyn TransferPlugin>, tags: Vec<Tag> },
+    Cancel { source: Arc<dyn Source>, tags: Vec<Tag> },
     /// Ask a source whether it has the root at all.
-    Open { number: u32, source: Arc<dyn TransferPlugin> },
+    Open { number: u32, source: Arc<dyn Source> },
     /// End a want that nobody has.
     End { sink: Arc<dyn Sink>, tag: Tag, outcome: Outcome },
     /// Close a source for good.
-    Close(Arc<dyn TransferPlugin>),
+    Close(Arc<dyn Source>),
 }
 
 /// Wants that were handed over in one call.
@@ -95,7 +95,7 @@ pub(super) struct Awaited {
 
 /// A source that counts.
 struct OpenSource {
-    plugin: Arc<dyn TransferPlugin>,
+    source: Arc<dyn Source>,
     priority: u16,
     window: u64,
 }
@@ -105,7 +105,7 @@ pub(super) struct SourceTable {
     dealer: Dealer,
     sources: BTreeMap<u32, OpenSource>,
     /// Nodes that are not open yet: asked about the root, or waiting for that.
-    places: BTreeMap<u32, (Arc<dyn TransferPlugin>, u16)>,
+    places: BTreeMap<u32, (Arc<dyn Source>, u16)>,
     nodes: BTreeSet<NodeId>,
     wants: HashMap<Tag, DealtWant>,
     /// Tags among sources, by those of the session.
@@ -141,9 +141,9 @@ impl SourceTable {
     }
 
     /// A source that has everything and is there.
-    pub(super) fn add(&mut self, now: Duration, plugin: Arc<dyn TransferPlugin>) {
+    pub(super) fn add(&mut self, now: Duration, source: Arc<dyn Source>) {
         let number = self.number();
-        self.opened(now, number, plugin, 0, SourceHolding::Everything);
+        self.opened(now, number, source, 0, SourceHolding::Everything);
     }
 
     /// A hint names `node`: if it is a new one, `make` makes the source that it is, which waits to be opened.
@@ -152,7 +152,7 @@ impl SourceTable {
         now: Duration,
         node: NodeId,
         hint: &Hint,
-        make: impl FnOnce() -> Arc<dyn TransferPlugin>,
+        make: impl FnOnce() -> Arc<dyn Source>,
     ) {
         if self.nodes.len() >= MOST_NODES || !self.nodes.insert(node) {
             return;
@@ -166,8 +166,8 @@ impl SourceTable {
     /// The source of a place answered, and has so much of the root; or nothing.
     pub(super) fn answered(&mut self, now: Duration, number: u32, holding: Option<SourceHolding>) {
         let place = self.places.remove(&number);
-        if let Some(((plugin, priority), holding)) = place.zip(holding) {
-            self.opened(now, number, plugin, priority, holding);
+        if let Some(((source, priority), holding)) = place.zip(holding) {
+            self.opened(now, number, source, priority, holding);
         }
     }
 
@@ -180,13 +180,13 @@ impl SourceTable {
         &mut self,
         now: Duration,
         number: u32,
-        plugin: Arc<dyn TransferPlugin>,
+        source: Arc<dyn Source>,
         priority: u16,
         holding: SourceHolding,
     ) {
-        let window = plugin.window();
-        let facts = facts(&*plugin, window);
-        self.sources.insert(number, OpenSource { plugin, priority, window });
+        let state = source.state();
+        let (facts, window) = (facts(&state), state.window);
+        self.sources.insert(number, OpenSource { source, priority, window });
         self.handle(now, DealerEvent::SourceAdded { source: number, facts, holding });
     }
 
@@ -196,23 +196,23 @@ impl SourceTable {
     }
 
     /// The source, if there is one only and no other one to wait for.
-    pub(super) fn only(&self) -> Option<Arc<dyn TransferPlugin>> {
+    pub(super) fn only(&self) -> Option<Arc<dyn Source>> {
         let is_alone = self.sources.len() == 1 && self.places.is_empty() && self.wants.is_empty();
-        self.sources.values().next().filter(|_| is_alone).map(|source| Arc::clone(&source.plugin))
+        self.sources.values().next().filter(|_| is_alone).map(|source| Arc::clone(&source.source))
     }
 
     /// All sources that count.
-    pub(super) fn sources(&self) -> Vec<Arc<dyn TransferPlugin>> {
-        self.sources.values().map(|source| Arc::clone(&source.plugin)).collect()
+    pub(super) fn sources(&self) -> Vec<Arc<dyn Source>> {
+        self.sources.values().map(|source| Arc::clone(&source.source)).collect()
     }
 
     /// The same, those first that should be asked first: the ones that were there from the start.
-    pub(super) fn by_standing(&self) -> Vec<Arc<dyn TransferPlugin>> {
+    pub(super) fn by_standing(&self) -> Vec<Arc<dyn Source>> {
         let mut sources: Vec<_> = self.sources.iter().collect();
         sources.sort_by_key(|(number, source)| {
-            (source.plugin.last_error().is_some(), source.priority, **number)
+            (source.source.state().trouble.is_some(), source.priority, **number)
         });
-        sources.into_iter().map(|(_, source)| Arc::clone(&source.plugin)).collect()
+        sources.into_iter().map(|(_, source)| Arc::clone(&source.source)).collect()
     }
 
     /// Bytes that all of them like to have under way; `None` before any said so.
@@ -382,10 +382,10 @@ impl SourceTable {
     fn look_at_windows(&mut self, now: Duration) {
         let mut changed = Vec::new();
         for (number, source) in &mut self.sources {
-            let window = source.plugin.window();
-            if window != source.window {
-                source.window = window;
-                changed.push((*number, facts(&*source.plugin, window)));
+            let state = source.source.state();
+            if state.window != source.window {
+                source.window = state.window;
+                changed.push((*number, facts(&state)));
             }
         }
         for (source, facts) in changed {
@@ -410,7 +410,7 @@ impl SourceTable {
     }
 
     /// Of that, what sources need not bring any more.
-    pub(super) fn take_cancellations(&mut self) -> Vec<(Arc<dyn TransferPlugin>, Vec<Tag>)> {
+    pub(super) fn take_cancellations(&mut self) -> Vec<(Arc<dyn Source>, Vec<Tag>)> {
         let (mut cancelled, mut others) = (Vec::new(), Vec::new());
         for order in self.take_orders() {
             match order {
@@ -428,10 +428,10 @@ impl SourceTable {
                 DealerAction::Ask { source: number, wants } => self.ask(number, &wants),
                 DealerAction::Cancel { source: number, wants } => self.sources.get(&number).map(|source| {
                     let tags = wants.iter().map(|part| part.tag).collect();
-                    SourceOrder::Cancel { source: Arc::clone(&source.plugin), tags }
+                    SourceOrder::Cancel { source: Arc::clone(&source.source), tags }
                 }),
                 DealerAction::Drop(number) => {
-                    self.sources.remove(&number).map(|source| SourceOrder::Close(source.plugin))
+                    self.sources.remove(&number).map(|source| SourceOrder::Close(source.source))
                 }
                 DealerAction::Open(number) => self
                     .places
@@ -443,7 +443,7 @@ impl SourceTable {
     }
 
     fn ask(&self, number: u32, parts: &[DealtPart]) -> Option<SourceOrder> {
-        let source = Arc::clone(&self.sources.get(&number)?.plugin);
+        let source = Arc::clone(&self.sources.get(&number)?.source);
         let wants = parts.iter().filter_map(|part| Some(self.wants.get(&part.tag)?.want.clone())).collect();
         Some(SourceOrder::Ask { number, source, wants })
     }
@@ -460,14 +460,15 @@ fn place_in(root: &Oid, want: &Want) -> Option<u64> {
 }
 
 /// Facts of a source. Pieces are not cut into parts for it: a part comes without a proof.
-fn facts(source: &dyn TransferPlugin, window: u64) -> SourceFacts {
-    SourceFacts { window, round_trip: source.path().round_trip, priority: 0, price: 0, proves: false }
+fn facts(state: &SourceState) -> SourceFacts {
+    let (window, round_trip) = (state.window, state.path.round_trip);
+    SourceFacts { window, round_trip, priority: 0, price: 0, proves: false }
 }
 
 #[cfg(test)]
 mod tests {
     use towpath_content::pieces::Layout;
-    use towpath_transfer::plugin::Backlog;
+    use towpath_transfer::source::Backlog;
     use towpath_transfer::{BoxFuture, ObjectOffset};
 
     use super::*;

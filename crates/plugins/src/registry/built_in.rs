@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_reuse::adaptive::Adaptive;
-use towpath_transfer::TransferPlugin;
+use towpath_transfer::Source;
 
 use super::{Field, FieldKind, Plugin, PluginParts};
 use crate::direct::{self, DirectConfig};
@@ -52,7 +52,7 @@ pub(super) static DEALER: Plugin = Plugin {
     }],
     build: |node, builder| {
         let (identity, peer) = (builder.parts.identity.clone(), builder.parts.peer.clone());
-        let dial = move |node| -> Arc<dyn TransferPlugin> {
+        let dial = move |node| -> Arc<dyn Source> {
             let config = DirectConfig { peer: peer.clone(), ..DirectConfig::default() };
             Arc::new(Direct::new(identity.clone(), config, None).to(node))
         };

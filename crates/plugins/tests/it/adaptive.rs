@@ -19,12 +19,12 @@ use towpath_reuse::disk_search::Scope;
 use towpath_store::DiskStore;
 use towpath_store::doubles::{noise, settle};
 use towpath_transfer::conformance::{self, Fixture, Subject};
-use towpath_transfer::plugin::{Backlog, RecipePart};
-use towpath_transfer::source::THIS_MACHINE;
+use towpath_transfer::source::{Backlog, RecipePart};
+use towpath_transfer::source_id::THIS_MACHINE;
 use towpath_transfer::want::{Group, ObjectOffset, Origin, Payload};
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Outcome, Query, Sink, SourceId, Tag, TransferPlugin, Want,
-    WantId,
+    BoxFuture, Context, Delivery, Description, Outcome, Query, Sink, Source, SourceId, SourceState, Tag,
+    Want, WantId,
 };
 
 use crate::support::LIMIT;
@@ -50,16 +50,16 @@ struct Network {
     cancelled: AtomicUsize,
 }
 
-impl TransferPlugin for Network {
+impl Source for Network {
     fn name(&self) -> &str {
         NETWORK
     }
 
-    fn window(&self) -> u64 {
-        64 << 10
+    fn state(&self) -> SourceState {
+        SourceState::of_window(64 << 10)
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         _query: Query,
         _context: &'a Context,
@@ -76,12 +76,7 @@ impl TransferPlugin for Network {
         })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        _context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, _context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         self.asked.up();
         Box::pin(async move {
             for want in wants {
@@ -108,7 +103,7 @@ impl TransferPlugin for Network {
         })
     }
 
-    fn cancel_chunks(&self, tags: &[Tag]) {
+    fn cancel(&self, tags: &[Tag]) {
         self.cancelled.fetch_add(tags.len(), Ordering::SeqCst);
     }
 }
@@ -235,10 +230,10 @@ impl World {
         let oid = Oid::of(&data);
         let context = Fixture { objects: vec![data.clone()] }.context();
         let network = Arc::new(Network { data, habit, asked, cancelled: AtomicUsize::new(0) });
-        let plugin = Adaptive::new(Arc::clone(&network) as Arc<dyn TransferPlugin>, search);
+        let plugin = Adaptive::new(Arc::clone(&network) as Arc<dyn Source>, search);
         let (answers, mut inbox) = mpsc::channel(4);
         let query = Query { recipe: true, ..Query::about(oid) };
-        plugin.get_descriptors(query, &context, answers).await.unwrap();
+        plugin.describe(query, &context, answers).await.unwrap();
         assert!(inbox.recv().await.is_some());
         let group = Arc::new(Group { size: Some(SIZE as u64), ..Group::default() });
         let want = |(tag, (hash, at, len)): (Tag, (ChunkHash, usize, u32))| Want {
@@ -262,7 +257,7 @@ impl World {
     async fn fetch_to(&self, ends: Ends) -> u64 {
         let ends = Arc::new(ends);
         let sink = Arc::clone(&ends) as Arc<dyn Sink>;
-        let fetching = self.plugin.get_chunks(self.wants.clone(), &self.context, sink);
+        let fetching = self.plugin.get(self.wants.clone(), &self.context, sink);
         tokio::time::timeout(LIMIT, fetching).await.expect("it does not end");
         let ends = ends.ended.lock().unwrap();
         let mut from_disk = 0;
@@ -301,11 +296,10 @@ async fn what_a_file_holds_is_found_though_the_network_hangs() {
 async fn a_file_that_the_index_knows_is_read_again_for_many_chunks() {
     let first = World::new(Habit::Hangs, &[("x", &noise(1, SIZE))]).await;
     assert_eq!(first.fetch().await, SIZE as u64);
-    let again =
-        Adaptive::new(Arc::clone(&first.network) as Arc<dyn TransferPlugin>, search(first.base.path()));
+    let again = Adaptive::new(Arc::clone(&first.network) as Arc<dyn Source>, search(first.base.path()));
     let (answers, _inbox) = mpsc::channel(4);
     let query = Query { recipe: true, ..Query::about(Oid::of(&first.network.data)) };
-    again.get_descriptors(query, &first.context, answers).await.unwrap();
+    again.describe(query, &first.context, answers).await.unwrap();
     let again = World { plugin: again, ..first };
     assert_eq!(again.fetch().await, SIZE as u64);
 }
@@ -348,11 +342,11 @@ async fn what_the_session_cancels_ends() {
     let world = World::new(Habit::Hangs, &[]).await;
     let (ends, asked) = (Arc::new(Ends::default()), Arc::clone(&world.network.asked));
     let sink = Arc::clone(&ends) as Arc<dyn Sink>;
-    let fetching = world.plugin.get_chunks(world.wants.clone(), &world.context, sink);
+    let fetching = world.plugin.get(world.wants.clone(), &world.context, sink);
     let cancelling = async {
         tokio::task::spawn_blocking(move || asked.wait_for(1)).await.unwrap();
         let tags: Vec<_> = world.wants.iter().map(|want| want.tag).collect();
-        world.plugin.cancel_chunks(&tags);
+        world.plugin.cancel(&tags);
     };
     tokio::time::timeout(LIMIT, async { tokio::join!(fetching, cancelling) }).await.expect("it does not end");
     let ends = ends.ended.lock().unwrap();
@@ -366,7 +360,7 @@ async fn a_session_with_a_search_passes() {
         let context = fixture.context();
         let network = crate::conformance::local(&fixture, 0, 1);
         let disk = search(base.path());
-        let wrap = move |inner| Adaptive::new(inner, disk.clone()) as Arc<dyn TransferPlugin>;
+        let wrap = move |inner| Adaptive::new(inner, disk.clone()) as Arc<dyn Source>;
         Subject::new(wrap(network), context).wrapping(wrap).keeping(base)
     })
     .await;

@@ -13,9 +13,9 @@ use towpath_plugins::direct::DirectConfig;
 use towpath_protocol::{Peer, PeerConfig, Service, Traffic};
 use towpath_store::doubles::noise;
 use towpath_store::{About, MemoryStore};
-use towpath_transfer::plugin::{Backlog, Sink};
+use towpath_transfer::source::{Backlog, Sink};
 use towpath_transfer::want::Payload;
-use towpath_transfer::{BoxFuture, Delivery, Outcome, Tag, TransferPlugin, Want, WantId};
+use towpath_transfer::{BoxFuture, Delivery, Outcome, Source, Tag, Want, WantId};
 
 use crate::slow_path::slow;
 use crate::support::*;
@@ -123,13 +123,13 @@ impl Scene {
 async fn one_of_many_wants_is_cancelled_and_the_others_come_untouched() {
     let (scene, sink) = (Scene::new().await, Gated::new());
     let context = scene.listening.context(scene.oid);
-    let asking = scene.direct.get_chunks(scene.wants(), &context, sink.clone());
+    let asking = scene.direct.get(scene.wants(), &context, sink.clone());
     let cancelling = async {
         // The first piece is here, and what is on its way waits behind it.
         sink.waits.acquire().await.unwrap().forget();
-        scene.direct.cancel_chunks(&[PIECES - 4]);
-        scene.direct.cancel_chunks(&[PIECES - 4, PIECES - 2]);
-        scene.direct.cancel_chunks(&[PIECES + 1]);
+        scene.direct.cancel(&[PIECES - 4]);
+        scene.direct.cancel(&[PIECES - 4, PIECES - 2]);
+        scene.direct.cancel(&[PIECES + 1]);
         sink.gate.add_permits(Semaphore::MAX_PERMITS / 2);
     };
     tokio::time::timeout(LIMIT, async { tokio::join!(asking, cancelling) }).await.expect("it does not end");
@@ -141,9 +141,9 @@ async fn what_waits_for_a_connection_is_not_asked_for_once_it_is_cancelled() {
     let (scene, sink) = (Scene::new().await, Gated::new());
     sink.gate.add_permits(Semaphore::MAX_PERMITS / 2);
     let context = scene.listening.context(scene.oid);
-    let asking = scene.direct.get_chunks(scene.wants(), &context, sink.clone());
+    let asking = scene.direct.get(scene.wants(), &context, sink.clone());
     // It has begun to dial when this is polled.
-    let cancelling = async { scene.direct.cancel_chunks(&[0, 1, 7]) };
+    let cancelling = async { scene.direct.cancel(&[0, 1, 7]) };
     tokio::time::timeout(LIMIT, async { tokio::join!(asking, cancelling) }).await.expect("it does not end");
     scene.expect_all_but(&sink, &[0, 1, 7]);
 }

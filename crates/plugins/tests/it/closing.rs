@@ -8,8 +8,8 @@ use towpath_link::Identity;
 use towpath_plugins::Direct;
 use towpath_protocol::{Peer, PeerConfig, Service};
 use towpath_store::{About, MemoryStore};
-use towpath_transfer::plugin::{Backlog, Sink};
-use towpath_transfer::{BoxFuture, Context, Delivery, Outcome, Tag, TransferPlugin, Want, WantId};
+use towpath_transfer::source::{Backlog, Sink};
+use towpath_transfer::{BoxFuture, Context, Delivery, Outcome, Source, Tag, Want, WantId};
 
 use crate::support::*;
 
@@ -65,7 +65,7 @@ async fn a_delivery_that_the_end_interrupts_ends_its_want() {
         part: None,
     };
     let sink = Arc::new(Stuck::default());
-    let asking = direct.get_chunks((0..4).map(want).collect(), &context, sink.clone());
+    let asking = direct.get((0..4).map(want).collect(), &context, sink.clone());
     let closing = async {
         sink.stuck.notified().await;
         peer.close("test");

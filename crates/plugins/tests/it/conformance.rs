@@ -13,8 +13,8 @@ use towpath_protocol::processor::{Inspector, Processor};
 use towpath_protocol::processors::Processors;
 use towpath_protocol::{Peer, PeerConfig};
 use towpath_store::{About, MemoryStore, Store};
-use towpath_transfer::TransferPlugin;
 use towpath_transfer::conformance::{self, Fixture, GrowingFixture, Subject};
+use towpath_transfer::{Single, Source};
 
 /// A live object in a store.
 struct LiveInStore {
@@ -53,7 +53,7 @@ fn store(fixture: &Fixture, first: usize, step: usize) -> Arc<MemoryStore> {
     store
 }
 
-pub fn local(fixture: &Fixture, first: usize, step: usize) -> Arc<dyn TransferPlugin> {
+pub fn local(fixture: &Fixture, first: usize, step: usize) -> Arc<dyn Source> {
     Arc::new(Local::new(store(fixture, first, step), Arc::new(|_| true)))
 }
 
@@ -124,7 +124,7 @@ impl Inspector for Looker {}
 async fn what_is_inspected_passes() {
     conformance::run(async |fixture: Fixture| {
         let processors = Processors::with(vec![Arc::new(Looker)]).unwrap();
-        let wrap = move |inner| Inspected::wrap(inner, &processors);
+        let wrap = move |inner| Inspected::wrap(Single::root(inner), &processors) as Arc<dyn Source>;
         Subject::new(wrap(local(&fixture, 0, 1)), fixture.context()).wrapping(wrap)
     })
     .await;
@@ -134,8 +134,9 @@ async fn what_is_inspected_passes() {
 async fn what_has_its_turn_passes() {
     conformance::run(async |fixture: Fixture| {
         let turn = Arc::new(Arc::new(Precedence::default()).enter(0));
-        let wrap =
-            move |inner| Arc::new(Preferred::new(inner, Arc::clone(&turn), false)) as Arc<dyn TransferPlugin>;
+        let wrap = move |inner| {
+            Arc::new(Preferred::new(Single::root(inner), Arc::clone(&turn), false)) as Arc<dyn Source>
+        };
         Subject::new(wrap(local(&fixture, 0, 1)), fixture.context()).wrapping(wrap)
     })
     .await;
@@ -146,8 +147,7 @@ async fn what_has_its_turn_passes() {
 async fn what_wraps_a_real_connection_passes() {
     conformance::run(async |fixture: Fixture| {
         let local = local(&fixture, 1, 2);
-        let wrap =
-            move |inner| Arc::new(Cascade::new(vec![Arc::clone(&local), inner])) as Arc<dyn TransferPlugin>;
+        let wrap = move |inner| Arc::new(Cascade::new(vec![Arc::clone(&local), inner])) as Arc<dyn Source>;
         direct(fixture, 1).await.around(wrap)
     })
     .await;
@@ -162,7 +162,7 @@ const NAMES: Names = Names { first: "ssh", better: "tls" };
 #[tokio::test]
 async fn a_takeover_passes_before_and_after() {
     conformance::run(async |fixture: Fixture| {
-        let wrap = |inner: Arc<dyn TransferPlugin>| Takeover::new(inner, NAMES) as Arc<dyn TransferPlugin>;
+        let wrap = |inner: Arc<dyn Source>| Takeover::new(inner, NAMES) as Arc<dyn Source>;
         Subject::new(wrap(local(&fixture, 0, 1)), fixture.context()).wrapping(wrap)
     })
     .await;
@@ -194,6 +194,6 @@ async fn a_cascade_of_nothing_has_nothing() {
     let fixture = Fixture { objects: vec![b"data".to_vec()] };
     let (answers, _inbox) = tokio::sync::mpsc::channel(1);
     let query = towpath_transfer::Query::about(Oid::of(b"data"));
-    let result = Cascade::new(Vec::new()).get_descriptors(query, &fixture.context(), answers).await;
+    let result = Cascade::new(Vec::new()).describe(query, &fixture.context(), answers).await;
     assert_eq!(result, Err(towpath_transfer::Outcome::NotHere));
 }

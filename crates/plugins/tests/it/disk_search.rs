@@ -19,10 +19,10 @@ use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, Stamp};
 use towpath_transfer::SourceId;
 use towpath_transfer::conformance::{self, Fixture, Subject};
-use towpath_transfer::plugin::{Backlog, RecipePart};
+use towpath_transfer::source::{Backlog, RecipePart};
 use towpath_transfer::want::{Origin, Payload, Proof};
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Outcome, Query, Sink, Tag, TransferPlugin, Want, WantId,
+    BoxFuture, Context, Delivery, Description, Outcome, Query, Sink, Source, SourceState, Tag, Want, WantId,
 };
 
 use crate::support::PIECE;
@@ -37,51 +37,46 @@ type Objects = Arc<HashMap<Oid, Vec<u8>>>;
 
 /// A network that tells how objects are cut, and takes long for what is asked as chunks.
 struct Late {
-    inner: Arc<dyn TransferPlugin>,
+    inner: Arc<dyn Source>,
     objects: Objects,
 }
 
-impl TransferPlugin for Late {
+impl Source for Late {
     fn name(&self) -> &str {
         "late"
     }
 
-    fn inner(&self) -> Option<&dyn TransferPlugin> {
+    fn inner(&self) -> Option<&dyn Source> {
         Some(&*self.inner)
     }
 
-    fn window(&self) -> u64 {
-        self.inner.window()
+    fn state(&self) -> SourceState {
+        self.inner.state()
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         let Some(data) = self.objects.get(&query.oid).filter(|_| query.recipe) else {
-            return self.inner.get_descriptors(query, context, answers);
+            return self.inner.describe(query, context, answers);
         };
         let part = recipe(query.oid, data);
         Box::pin(async move {
             let query = Query { recipe: false, ..query };
-            self.inner.get_descriptors(query, context, answers.clone()).await?;
+            self.inner.describe(query, context, answers.clone()).await?;
             let _ = answers.send(Description::Recipe(part)).await;
             Ok(())
         })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         let (chunks, pieces): (Vec<_>, Vec<_>) =
             wants.into_iter().partition(|want| matches!(want.id, WantId::Chunk { .. }));
         Box::pin(async move {
-            let soon = self.inner.get_chunks(pieces, context, Arc::clone(&sink));
+            let soon = self.inner.get(pieces, context, Arc::clone(&sink));
             let late = async {
                 tokio::time::sleep(if chunks.is_empty() { Duration::ZERO } else { LATE }).await;
                 for want in chunks {
@@ -125,33 +120,33 @@ struct AsChunks {
     adaptive: Arc<Adaptive>,
     objects: Objects,
     /// Has the proofs that chunks come without.
-    pieces: Arc<dyn TransferPlugin>,
+    pieces: Arc<dyn Source>,
     from_disk: Arc<AtomicU64>,
 }
 
-impl TransferPlugin for AsChunks {
+impl Source for AsChunks {
     fn name(&self) -> &str {
         "disk_search"
     }
 
-    fn inner(&self) -> Option<&dyn TransferPlugin> {
+    fn inner(&self) -> Option<&dyn Source> {
         Some(&*self.adaptive)
     }
 
-    fn window(&self) -> u64 {
-        self.adaptive.window()
+    fn state(&self) -> SourceState {
+        self.adaptive.state()
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
-        self.adaptive.get_descriptors(query, context, answers)
+        self.adaptive.describe(query, context, answers)
     }
 
-    fn get_chunks<'a>(
+    fn get<'a>(
         &'a self,
         mut wants: Vec<Want>,
         context: &'a Context,
@@ -164,7 +159,7 @@ impl TransferPlugin for AsChunks {
                 proofs.extend(proof.map(|proof| (want.tag, proof)));
             }
             let sink = Proving { inner: sink, proofs, from_disk: Arc::clone(&self.from_disk) };
-            self.adaptive.get_chunks(wants, context, Arc::new(sink)).await;
+            self.adaptive.get(wants, context, Arc::new(sink)).await;
         })
     }
 }
@@ -179,7 +174,7 @@ impl AsChunks {
         let (answers, mut inbox) = mpsc::channel(4);
         let proofs = Some(index..index + 1);
         let query = Query { proofs, ..Query::about(oid) };
-        self.pieces.get_descriptors(query, context, answers).await.unwrap();
+        self.pieces.describe(query, context, answers).await.unwrap();
         let mut proof = None;
         while let Some(answer) = inbox.recv().await {
             if let Description::Proof(found) = answer {
@@ -266,7 +261,7 @@ async fn examine(is_indexed: bool) -> u64 {
         for oid in objects.keys() {
             let (answers, mut inbox) = mpsc::channel(4);
             let query = Query { recipe: true, ..Query::about(*oid) };
-            adaptive.get_descriptors(query, &context, answers).await.unwrap();
+            adaptive.describe(query, &context, answers).await.unwrap();
             while inbox.recv().await.is_some() {}
         }
         let from_disk = Arc::clone(&from_disk);

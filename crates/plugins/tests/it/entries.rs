@@ -21,7 +21,7 @@ use towpath_transfer::offer::{
 };
 use towpath_transfer::session::OnDone;
 use towpath_transfer::session::{EntryNext, EntryRequest, EntryTarget};
-use towpath_transfer::{BoxFuture, Context, Outcome, Session, Tag, TransferPlugin};
+use towpath_transfer::{BoxFuture, Context, Outcome, Session, Single, Source, Tag};
 
 use crate::support::*;
 
@@ -162,11 +162,15 @@ fn context() -> Context {
 }
 
 impl Bench {
-    fn over<P: TransferPlugin + OfferSource + 'static>(way: &Arc<P>) -> Self {
+    fn over<P: Source + OfferSource + 'static>(way: &Arc<P>) -> Self {
         let (note, came) = mpsc::unbounded_channel();
         let config = impatient(Duration::from_secs(10));
-        let session =
-            Session::start_with_offers(Arc::clone(way) as _, Arc::clone(way) as _, context(), config);
+        let session = Session::start_with_offers(
+            Single::root(Arc::clone(way) as _),
+            Arc::clone(way) as _,
+            context(),
+            config,
+        );
         Self { session, came, note }
     }
 
@@ -204,7 +208,7 @@ async fn little_files_come_with_their_names_and_a_large_one_by_its_name() {
     bench.expect((0..500).chain([LARGE])).await;
     let counters = bench.session.progress().snapshot();
     assert_eq!((counters.objects, counters.done), (1, bytes_of(LARGE).len() as u64));
-    assert_eq!(way.direct.last_error(), None);
+    assert_eq!(way.direct.state().trouble, None);
 }
 
 #[tokio::test]
@@ -255,7 +259,7 @@ async fn a_better_way_that_was_lost_while_nobody_asked_costs_no_entry() {
     bench.submit(0..10).await;
     bench.expect(0..10).await;
     assert_eq!(first_files.answered.load(Ordering::SeqCst), 10);
-    assert!(better.direct.last_error().is_some());
+    assert!(better.direct.state().trouble.is_some());
 }
 
 #[tokio::test]
@@ -280,7 +284,7 @@ async fn without_a_connection_nothing_is_asked_for() {
     lost.near.closed().await;
     assert_eq!(lost.direct.get_entries(vec![want(2)], Arc::new(Nothing)).await, [want(2)]);
     assert!(lost.near.ended().is_some());
-    assert_eq!(lost.direct.last_error(), lost.near.ended());
+    assert_eq!(lost.direct.state().trouble, lost.near.ended());
 }
 
 #[tokio::test]
@@ -295,14 +299,13 @@ async fn a_connection_that_is_lost_in_mid_call_is_in_trouble_when_the_call_ends(
     let (unasked, ()) = tokio::join!(call, losing);
     assert_eq!(unasked, [], "it was asked for");
     assert!(lost.near.ended().is_some());
-    assert_eq!(lost.direct.last_error(), lost.near.ended());
+    assert_eq!(lost.direct.state().trouble, lost.near.ended());
 }
 
 #[tokio::test]
 async fn ways_that_know_no_entries_are_passed_over() {
-    let store = || -> Arc<dyn TransferPlugin> {
-        Arc::new(Local::new(Arc::new(MemoryStore::new()), Arc::new(|_| true)))
-    };
+    let store =
+        || -> Arc<dyn Source> { Arc::new(Local::new(Arc::new(MemoryStore::new()), Arc::new(|_| true))) };
     let neither = Takeover::new(store(), NAMES);
     neither.offer(store());
     assert_eq!(neither.get_entries(vec![want(1)], Arc::new(Nothing)).await, [want(1)]);

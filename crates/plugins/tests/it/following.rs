@@ -14,8 +14,8 @@ use towpath_plugins::direct::DirectConfig;
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::following::BaseReader;
 use towpath_transfer::{
-    BoxFuture, Context, Description, ObjectFacts, ObjectRequest, Outcome, Query, Session, Sink, Target,
-    TransferPlugin, Want,
+    Advice, BoxFuture, Context, Description, ObjectFacts, ObjectRequest, Outcome, Query, RestWay, Root,
+    Session, Sink, Source, SourceState, Target, Want,
 };
 
 use crate::support::*;
@@ -27,40 +27,38 @@ struct Sampling {
     asked: Mutex<u64>,
 }
 
-impl TransferPlugin for Sampling {
+impl Root for Sampling {
+    fn advise(&self, facts: &ObjectFacts<'_>) -> Advice {
+        let way = if facts.open.samples { RestWay::Samples } else { RestWay::Pieces };
+        Advice { way, chunks_at_once: false }
+    }
+}
+
+impl Source for Sampling {
     fn name(&self) -> &str {
         "sampling"
     }
 
-    fn inner(&self) -> Option<&dyn TransferPlugin> {
+    fn inner(&self) -> Option<&dyn Source> {
         Some(&self.network)
     }
 
-    fn window(&self) -> u64 {
-        self.network.window()
+    fn state(&self) -> SourceState {
+        self.network.state()
     }
 
-    fn wants_samples(&self, _: &ObjectFacts<'_>) -> bool {
-        true
-    }
-
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
-        self.network.get_descriptors(query, context, answers)
+        self.network.describe(query, context, answers)
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         *self.asked.lock().unwrap() += wants.iter().map(Want::missing_len).sum::<u64>();
-        self.network.get_chunks(wants, context, sink)
+        self.network.get(wants, context, sink)
     }
 }
 

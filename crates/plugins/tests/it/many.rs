@@ -12,11 +12,11 @@ use towpath_link::Identity;
 use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::{Direct, Many};
 use towpath_store::{About, MemoryStore};
-use towpath_transfer::plugin::{Query, Sink};
+use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::want::Proof;
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, FetchError, Outcome, Payload, Session, SourceId,
-    TransferPlugin, Want, WantId,
+    BoxFuture, Context, Delivery, Description, FetchError, Outcome, Payload, Session, Single, Source,
+    SourceId, Want, WantId,
 };
 
 use crate::support::*;
@@ -79,16 +79,16 @@ impl Mannered {
     }
 }
 
-impl TransferPlugin for Mannered {
+impl Source for Mannered {
     fn name(&self) -> &str {
         self.name
     }
 
-    fn window(&self) -> u64 {
-        1 << 20
+    fn state(&self) -> SourceState {
+        SourceState::of_window(1 << 20)
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         _query: Query,
         _context: &'a Context,
@@ -104,7 +104,7 @@ impl TransferPlugin for Mannered {
         })
     }
 
-    fn get_chunks<'a>(&'a self, wants: Vec<Want>, _: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, _: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             for want in wants {
                 self.bring(&want, &sink).await;
@@ -132,9 +132,10 @@ fn context(oid: Oid) -> Context {
 async fn fetched(data: &[u8], sources: &[(&'static str, u64, Manner)]) -> (Result<(), FetchError>, Vec<u64>) {
     let made: Vec<_> =
         sources.iter().map(|&(name, rate, manner)| Mannered::new(name, data, rate, manner)).collect();
-    let plugins = made.iter().map(|source| Arc::clone(source) as Arc<dyn TransferPlugin>).collect();
+    let plugins = made.iter().map(|source| Arc::clone(source) as Arc<dyn Source>).collect();
     let oid = Oid::of(data);
-    let session = Session::start(Arc::new(Many::new(plugins, None)), context(oid), impatient(LIMIT));
+    let session =
+        Session::start(Single::root(Arc::new(Many::new(plugins, None))), context(oid), impatient(LIMIT));
     let target = Arc::new(Memory::default());
     let result = session.fetch(request(oid, None, &target)).await.map(drop);
     if result.is_ok() {
@@ -207,9 +208,9 @@ async fn a_node_that_a_hint_names_is_asked_beside_the_issuer() {
     let context = Context { hints: watch::channel(hints).1, ..context };
     let identity = Identity::generate().unwrap();
     let dial = move || Direct::new(identity.clone(), DirectConfig::default(), None);
-    let first: Arc<dyn TransferPlugin> = Arc::new(dial());
+    let first: Arc<dyn Source> = Arc::new(dial());
     let many = Many::new(vec![first], Some(Box::new(move |node| Arc::new(dial().to(node)))));
-    let session = Session::start(Arc::new(many), context, impatient(LIMIT));
+    let session = Session::start(Single::root(Arc::new(many)), context, impatient(LIMIT));
     let target = Arc::new(Memory::default());
     session.fetch(request(oid, None, &target)).await.unwrap();
     target.expect(&data);

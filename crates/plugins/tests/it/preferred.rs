@@ -9,13 +9,13 @@ use towpath_plugins::preferred::Precedence;
 use towpath_plugins::{Cascade, Direct, Local, Preferred};
 use towpath_protocol::{Peer, PeerConfig, Service};
 use towpath_store::{About, MemoryStore};
-use towpath_transfer::{Context, FetchError, Outcome, Session, TransferPlugin};
+use towpath_transfer::{Context, FetchError, Outcome, Session, Single, Source};
 
 use crate::support::*;
 
-async fn fetch(plugin: Arc<dyn TransferPlugin>, oid: Oid, context: Context) -> Result<(), FetchError> {
+async fn fetch(plugin: Arc<dyn Source>, oid: Oid, context: Context) -> Result<(), FetchError> {
     let turn = Arc::new(Arc::new(Precedence::default()).enter(0));
-    let preferred = Preferred::new(plugin, turn, true);
+    let preferred = Preferred::new(Single::root(plugin), turn, true);
     let session = Session::start(Arc::new(preferred), context, impatient(LIMIT));
     session.fetch(request(oid, None, &Arc::new(Memory::default()))).await.map(drop)
 }
@@ -31,8 +31,8 @@ async fn a_pipe_that_something_else_protects_is_refused() {
     let peer = Peer::start(near, PeerConfig::default(), None);
     let (_keep, hints) = tokio::sync::watch::channel(Vec::new());
     let context = Context { root: oid, node: None, secret: None, hints };
-    let over: Arc<dyn TransferPlugin> = Arc::new(Direct::over(peer, Identity::generate().unwrap()));
-    let cascade: Arc<dyn TransferPlugin> = Arc::new(Cascade::new(vec![
+    let over: Arc<dyn Source> = Arc::new(Direct::over(peer, Identity::generate().unwrap()));
+    let cascade: Arc<dyn Source> = Arc::new(Cascade::new(vec![
         Arc::new(Local::new(Arc::new(MemoryStore::new()), Arc::new(|_| true))),
         Arc::clone(&over),
     ]));

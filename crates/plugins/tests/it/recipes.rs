@@ -20,8 +20,8 @@ use towpath_protocol::{PeerConfig, Traffic};
 use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::want::Payload;
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, ObjectFacts, Outcome, Query, Session, SessionConfig, Sink,
-    SourceId, Tag, TransferPlugin, Want, WantId,
+    Advice, BoxFuture, Context, Delivery, Description, ObjectFacts, Outcome, Query, RestWay, Root, Session,
+    SessionConfig, Sink, Source, SourceId, SourceState, Tag, Want, WantId,
 };
 
 use crate::hostile_peer::liar::{Liar, header};
@@ -74,29 +74,31 @@ impl Half {
     }
 }
 
-impl TransferPlugin for Half {
+impl Root for Half {
+    fn advise(&self, facts: &ObjectFacts<'_>) -> Advice {
+        assert!(facts.missing <= facts.size && facts.size == self.data.len() as u64);
+        let is_time = facts.open.recipe && self.pieces.load(Ordering::SeqCst) >= self.after;
+        Advice {
+            way: if is_time { RestWay::Recipe } else { RestWay::Pieces },
+            chunks_at_once: self.all_at_once,
+        }
+    }
+}
+
+impl Source for Half {
     fn name(&self) -> &str {
         "half"
     }
 
-    fn inner(&self) -> Option<&dyn TransferPlugin> {
+    fn inner(&self) -> Option<&dyn Source> {
         Some(&self.network)
     }
 
-    fn window(&self) -> u64 {
-        4 * PIECE as u64
+    fn state(&self) -> SourceState {
+        SourceState::of_window(4 * PIECE as u64)
     }
 
-    fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
-        assert!(facts.missing <= facts.size && facts.size == self.data.len() as u64);
-        self.pieces.load(Ordering::SeqCst) >= self.after
-    }
-
-    fn takes_all_chunks(&self) -> bool {
-        self.all_at_once
-    }
-
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
@@ -106,16 +108,11 @@ impl TransferPlugin for Half {
         self.asked_for_recipe.fetch_add(usize::from(is_of_recipe), Ordering::SeqCst);
         Box::pin(async move {
             let _answered = is_of_recipe.then(|| Answered(&self.has_answer));
-            self.network.get_descriptors(query, context, answers).await
+            self.network.describe(query, context, answers).await
         })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let (own, rest): (Vec<_>, Vec<_>) =
                 wants.into_iter().partition(|want| self.own_bytes(want).is_some());
@@ -137,7 +134,7 @@ impl TransferPlugin for Half {
             let pieces = rest.iter().filter(|want| matches!(want.id, WantId::Piece { .. })).count();
             let before = self.pieces.fetch_add(pieces, Ordering::SeqCst);
             self.asked.fetch_add(rest.iter().map(|want| want.id.len() as usize).sum(), Ordering::SeqCst);
-            self.network.get_chunks(rest, context, Arc::clone(&sink)).await;
+            self.network.get(rest, context, Arc::clone(&sink)).await;
             if pieces > 0 && before + pieces >= self.after {
                 // No further piece before the recipe is here, or given up.
                 self.has_answer.subscribe().wait_for(|has_answer| *has_answer).await.unwrap();
@@ -230,7 +227,7 @@ async fn a_peer_without_the_capability_is_asked_for_pieces_only() {
     let context = old.context(oid);
     let (answers, mut inbox) = mpsc::channel(4);
     let query = Query { recipe: true, ..Query::about(oid) };
-    assert_eq!(direct.get_descriptors(query, &context, answers).await, Err(Outcome::NotHere));
+    assert_eq!(direct.describe(query, &context, answers).await, Err(Outcome::NotHere));
     assert!(inbox.recv().await.is_none());
     let session = Session::start(Arc::new(Half::new(direct, &data, 0)), context, slowly());
     let target = Arc::new(Memory::default());
@@ -362,14 +359,14 @@ async fn any_number_of_chunks_may_be_asked_in_one_call() {
     assert!(wants.len() > 5 * 1024);
     let taken = Arc::new(Taken::default());
     let (count, context) = (wants.len(), service.context(oid));
-    direct.get_chunks(wants, &context, Arc::clone(&taken) as Arc<dyn Sink>).await;
+    direct.get(wants, &context, Arc::clone(&taken) as Arc<dyn Sink>).await;
     let taken = taken.0.lock().unwrap();
     assert_eq!(taken.len(), count);
     assert!(taken.iter().all(|(&tag, bytes)| data[tag as usize * 100..].starts_with(bytes)));
     let total: usize = taken.values().map(Bytes::len).sum();
     assert_eq!(total, data.len());
     // With the connection still standing.
-    let peer_is_well = direct.last_error().is_none();
+    let peer_is_well = direct.state().trouble.is_none();
     assert!(peer_is_well);
 }
 
@@ -388,7 +385,7 @@ impl Sink for Taken {
         panic!("want {tag} ended: {outcome:?}");
     }
 
-    fn backpressure(&self) -> towpath_transfer::plugin::Backlog {
-        towpath_transfer::plugin::Backlog::default()
+    fn backpressure(&self) -> towpath_transfer::source::Backlog {
+        towpath_transfer::source::Backlog::default()
     }
 }

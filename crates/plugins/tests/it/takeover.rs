@@ -11,8 +11,8 @@ use towpath_plugins::takeover::Names;
 use towpath_plugins::{Direct, Local, Takeover};
 use towpath_protocol::{Peer, PeerConfig, Service};
 use towpath_store::{About, MemoryStore};
-use towpath_transfer::plugin::{Query, Sink};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, Session, TransferPlugin, Want};
+use towpath_transfer::source::{Query, Sink, SourceState};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Session, Single, Source, Want};
 
 use crate::support::*;
 
@@ -20,7 +20,7 @@ const NAMES: Names = Names { first: "ssh", better: "tls" };
 
 /// Counts the wants that go through, and may be in trouble.
 struct Way {
-    inner: Arc<dyn TransferPlugin>,
+    inner: Arc<dyn Source>,
     wants: AtomicU64,
     asked: Notify,
     trouble: Mutex<Option<String>>,
@@ -31,12 +31,12 @@ impl Way {
         Self::before(Arc::new(Local::new(Arc::clone(store) as _, Arc::new(|_| true))))
     }
 
-    fn before(inner: Arc<dyn TransferPlugin>) -> Arc<Self> {
+    fn before(inner: Arc<dyn Source>) -> Arc<Self> {
         Arc::new(Self { inner, wants: AtomicU64::new(0), asked: Notify::new(), trouble: Mutex::default() })
     }
 
     /// As one of two ways: it knows no entries.
-    fn plugin(self: &Arc<Self>) -> Arc<dyn TransferPlugin> {
+    fn plugin(self: &Arc<Self>) -> Arc<dyn Source> {
         self.clone()
     }
 
@@ -49,36 +49,29 @@ impl Way {
     }
 }
 
-impl TransferPlugin for Way {
+impl Source for Way {
     fn name(&self) -> &str {
         "way"
     }
-    fn window(&self) -> u64 {
-        PIECE as u64 * 2
+    fn state(&self) -> SourceState {
+        let trouble = self.trouble.lock().unwrap().clone();
+        SourceState { trouble, ..SourceState::of_window(PIECE as u64 * 2) }
     }
-    fn last_error(&self) -> Option<String> {
-        self.trouble.lock().unwrap().clone()
-    }
-    fn inner(&self) -> Option<&dyn TransferPlugin> {
+    fn inner(&self) -> Option<&dyn Source> {
         Some(&*self.inner)
     }
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
-        self.inner.get_descriptors(query, context, answers)
+        self.inner.describe(query, context, answers)
     }
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         self.wants.fetch_add(wants.len() as u64, Ordering::Relaxed);
         self.asked.notify_one();
-        self.inner.get_chunks(wants, context, sink)
+        self.inner.get(wants, context, sink)
     }
 }
 
@@ -86,9 +79,12 @@ fn context(root: Oid) -> Context {
     Context { root, node: None, secret: None, hints: tokio::sync::watch::channel(Vec::new()).1 }
 }
 
-async fn fetch<P: TransferPlugin + 'static>(plugin: &Arc<P>, data: &[u8]) {
-    let session =
-        Session::start(Arc::clone(plugin) as _, context(Oid::of(data)), impatient(Duration::from_secs(10)));
+async fn fetch<P: Source + 'static>(plugin: &Arc<P>, data: &[u8]) {
+    let session = Session::start(
+        Single::root(Arc::clone(plugin) as _),
+        context(Oid::of(data)),
+        impatient(Duration::from_secs(10)),
+    );
     let target = Arc::new(Memory::default());
     session.fetch(request(Oid::of(data), Some(data.len() as u64), &target)).await.unwrap();
     target.expect(data);
@@ -141,7 +137,7 @@ async fn a_lost_connection_costs_no_want() {
         // Questions go the first way as well.
         let (answers, mut inbox) = mpsc::channel(10);
         let query = Query::about(Oid::of(&data));
-        takeover.get_descriptors(query, &context(Oid::of(&data)), answers).await.unwrap();
+        takeover.describe(query, &context(Oid::of(&data)), answers).await.unwrap();
         assert!(inbox.recv().await.is_some());
     }
 }
@@ -182,7 +178,7 @@ async fn what_the_better_way_does_not_have_is_not_asked_again() {
     let first = Way::over(&full);
     let takeover = Takeover::new(first.plugin(), NAMES);
     takeover.offer(Way::over(&empty).plugin());
-    let session = Session::start(takeover, context(oid), impatient(Duration::from_millis(200)));
+    let session = Session::start(Single::root(takeover), context(oid), impatient(Duration::from_millis(200)));
     assert!(session.fetch(request(oid, Some(4), &Arc::new(Memory::default()))).await.is_err());
     assert_eq!(first.wants(), 0);
 }
@@ -192,12 +188,12 @@ async fn without_a_first_way_wants_wait_for_the_better_one() {
     let (store, data) = (Arc::new(MemoryStore::new()), pattern(3 * PIECE, 1));
     put(&store, &data, &About::default());
     let takeover = Takeover::only_better("no TLS connection yet", NAMES);
-    assert_eq!(takeover.last_error().as_deref(), Some("no TLS connection yet"));
+    assert_eq!(takeover.state().trouble.as_deref(), Some("no TLS connection yet"));
     let all = Way::before(takeover.clone());
     let offering = async {
         all.asked.notified().await;
         takeover.offer(Way::over(&store).plugin());
     };
     tokio::join!(fetch(&all, &data), offering);
-    assert_eq!(takeover.last_error(), None);
+    assert_eq!(takeover.state().trouble, None);
 }

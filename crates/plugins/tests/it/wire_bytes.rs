@@ -17,7 +17,7 @@ use towpath_protocol::rules::Rules;
 use towpath_protocol::{COMPRESS, Pace, Peer, PeerConfig, Service};
 use towpath_store::doubles::noise;
 use towpath_store::{About, MemoryStore};
-use towpath_transfer::{Context, Query, Session, TransferPlugin};
+use towpath_transfer::{Context, Query, Session, Single, Source};
 
 use crate::slow_path::slow;
 use crate::support::*;
@@ -99,7 +99,7 @@ async fn asking(
 
 async fn fetched(direct: Direct, context: Context, data: &[u8]) {
     let oid = context.root;
-    let session = Session::start(Arc::new(direct), context, impatient(LIMIT));
+    let session = Session::start(Single::root(Arc::new(direct)), context, impatient(LIMIT));
     let target = Arc::new(Memory::default());
     session.fetch(request(oid, None, &target)).await.unwrap();
     target.expect(data);
@@ -119,7 +119,7 @@ async fn the_first_piece_comes_with_the_answer_and_only_once() {
             let (direct, context, count) = asking(data, config(), config(), path).await;
             let query = Query { eager: true, ..Query::about(context.root) };
             let (answers, mut described) = tokio::sync::mpsc::channel(4);
-            direct.get_descriptors(query, &context, answers).await.unwrap();
+            direct.describe(query, &context, answers).await.unwrap();
             assert!(described.recv().await.is_some());
             let first = len.min(1 << 18) as u64 * plain / (len as u64 + 1000);
             timeout(LIMIT, count.subscribe().wait_for(|count| *count >= first)).await.unwrap().unwrap();

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use towpath_transfer::ObjectFacts;
-use towpath_transfer::plugin::is_near;
+use towpath_transfer::source::is_near;
 
 use crate::policy::network::Network;
 use crate::policy::table::*;
@@ -187,6 +187,8 @@ pub fn delta_pays(rate: f64, len: u64, region: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use towpath_transfer::OpenWays;
+
     use super::*;
 
     fn progress(rate: f64, size: u64) -> RecipeProgress {
@@ -313,6 +315,7 @@ mod tests {
             missing,
             read_rate,
             kept: 0,
+            open: OpenWays::RECIPE,
             group: &group,
         };
         for (name, rate, arrived, missing, disk, pays) in [

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
-use towpath_transfer::plugin::{Backlog, Sink};
+use towpath_transfer::source::{Backlog, Sink};
 use towpath_transfer::{BoxFuture, Delivery, Outcome, Tag};
 
 /// See the head of this module.

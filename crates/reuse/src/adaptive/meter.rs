@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use towpath_content::Oid;
-use towpath_transfer::plugin::{ObjectFacts, PathState};
+use towpath_transfer::ObjectFacts;
 use towpath_transfer::rate::Rate;
+use towpath_transfer::source::PathState;
 
 use super::backpressure::{Backpressure, Queues};
 use super::benefit::{RecipePolicy, RecipeProgress, samples_pay};
@@ -215,7 +216,7 @@ pub fn chunk_window(rate: f64, round_trip: Duration, most: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_transfer::Group;
+    use towpath_transfer::{Group, OpenWays};
 
     const MIB: u64 = 1 << 20;
 
@@ -248,8 +249,16 @@ mod tests {
                 meter.ended(&oid, 65536, true, at(now));
                 meter.requested(oid, 65536, at(now));
             }
-            let facts =
-                ObjectFacts { oid, asked_as: oid, size, missing, read_rate: 0.0, kept: 0, group: &group };
+            let facts = ObjectFacts {
+                oid,
+                asked_as: oid,
+                size,
+                missing,
+                read_rate: 0.0,
+                kept: 0,
+                group: &group,
+                open: OpenWays::RECIPE,
+            };
             if meter.wants_recipe(&facts, |_| is_promising, &over(round_trip), at(now)).is_some() {
                 return Some(now);
             }
@@ -321,6 +330,7 @@ mod tests {
             missing: 50 * MIB,
             read_rate: 0.0,
             kept: 0,
+            open: OpenWays::RECIPE,
             group: &group,
         };
         assert_eq!(
@@ -345,8 +355,16 @@ mod tests {
         let at = Duration::from_millis;
         meter.requested(oid, FIRST_WINDOW, at(0));
         let size = 4096 * MIB;
-        let facts =
-            ObjectFacts { oid, asked_as: oid, size, missing: size, read_rate: 0.0, kept: 0, group: &group };
+        let facts = ObjectFacts {
+            oid,
+            asked_as: oid,
+            size,
+            missing: size,
+            read_rate: 0.0,
+            kept: 0,
+            group: &group,
+            open: OpenWays::RECIPE,
+        };
         assert_eq!(
             meter.wants_recipe(&facts, |_| true, &over(at(40)), at(10)),
             Some(MeteredWant { kept: usize::MAX })

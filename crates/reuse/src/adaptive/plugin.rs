@@ -1,4 +1,4 @@
-//! The plugin: pieces go to the network as they are, chunks to the [`driver`](super::driver), which
+//! The source: pieces go to the network as they are, chunks to the [`driver`](super::driver), which
 //! chooses between network and disk.
 
 use std::collections::HashMap;
@@ -10,10 +10,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
 use towpath_content::lock::lock;
-use towpath_content::recipe::Root;
-use towpath_transfer::plugin::{Backlog, ObjectFacts, PathState, Query, Sink};
+use towpath_content::recipe;
+use towpath_transfer::source::{Backlog, PathState, Query, Sink, SourceState};
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Outcome, Tag, TransferPlugin, Want, WantId,
+    Advice, BoxFuture, Context, Delivery, Description, ObjectFacts, OpenWays, Outcome, RestWay, Root, Source,
+    Tag, Want, WantId,
 };
 
 use super::account::Account;
@@ -34,7 +35,7 @@ const OBJECTS: usize = 4096;
 
 /// Draws from a network and from this machine's disk at once. See the head of [`super`].
 pub struct Adaptive {
-    network: Arc<dyn TransferPlugin>,
+    network: Arc<dyn Source>,
     search: Search,
     shared: Arc<SharedDriver>,
     driver: OnceLock<mpsc::UnboundedSender<DriverMessage>>,
@@ -42,7 +43,7 @@ pub struct Adaptive {
     _end: DropGuard,
 }
 
-/// State shared by plugin, driver and sinks.
+/// State shared by source, driver and sinks.
 pub(super) struct SharedDriver {
     start: Instant,
     meter: Mutex<Meter>,
@@ -73,7 +74,7 @@ impl SharedDriver {
     }
 
     fn learn(&self, oid: Oid, root: &[u8]) {
-        let Ok(root) = Root::from_bytes(root) else { return };
+        let Ok(root) = recipe::RecipeRoot::from_bytes(root) else { return };
         let mut parameters = lock(&self.parameters);
         if parameters.len() < OBJECTS {
             // A live object is asked for by either of its names.
@@ -84,7 +85,7 @@ impl SharedDriver {
 
 impl Adaptive {
     /// Draws from `network`, and from the disk as far as `search` allows.
-    pub fn new(network: Arc<dyn TransferPlugin>, search: Search) -> Arc<Self> {
+    pub fn new(network: Arc<dyn Source>, search: Search) -> Arc<Self> {
         let shared = SharedDriver {
             start: Instant::now(),
             meter: Mutex::new(Meter::new(Costs::default())),
@@ -115,7 +116,7 @@ impl Adaptive {
     fn take_back(&self, oid: &Oid, kept: usize) {
         let tags = lock(&self.shared.pieces).take_back(oid, kept);
         if !tags.is_empty() {
-            self.network.cancel_chunks(&tags);
+            self.network.cancel(&tags);
         }
     }
 
@@ -132,7 +133,7 @@ impl Adaptive {
             tokio::spawn(async move { token.run_until_cancelled(task).await });
             tx
         });
-        // It ends only with this plugin.
+        // It ends only with this source.
         let _ = driver.send(message);
     }
 }
@@ -149,21 +150,15 @@ const fn is_chunk(want: &Want) -> bool {
     matches!(want.id, WantId::Chunk { .. }) && want.origin.is_some()
 }
 
-impl TransferPlugin for Adaptive {
-    fn name(&self) -> &str {
-        "adaptive"
+impl Adaptive {
+    /// True if the rest of an object is better drawn from the older version that lies in its place.
+    fn wants_samples(&self, facts: &ObjectFacts<'_>) -> bool {
+        is_promising(facts) && self.shared.meter().wants_samples(facts, self.shared.now())
     }
 
-    fn inner(&self) -> Option<&dyn TransferPlugin> {
-        Some(&*self.network)
-    }
-
-    fn window(&self) -> u64 {
-        self.shared.meter().window(self.network.window(), self.shared.now())
-    }
-
+    /// True if the rest of an object is better drawn by its recipe.
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
-        let path = self.network.path();
+        let path = self.network.state().path;
         let wanted = self.shared.meter().wants_recipe(facts, is_promising, &path, self.shared.now());
         if let Some(MeteredWant { kept }) = wanted {
             lock(&self.shared.pieces).question(facts.oid, facts.asked_as);
@@ -172,23 +167,42 @@ impl TransferPlugin for Adaptive {
         }
         wanted.is_some()
     }
+}
 
-    fn wants_samples(&self, facts: &ObjectFacts<'_>) -> bool {
-        is_promising(facts) && self.shared.meter().wants_samples(facts, self.shared.now())
+impl Root for Adaptive {
+    fn advise(&self, facts: &ObjectFacts<'_>) -> Advice {
+        let way = match facts.open {
+            OpenWays { samples: true, .. } if self.wants_samples(facts) => RestWay::Samples,
+            OpenWays { recipe: true, .. } if self.wants_recipe(facts) => RestWay::Recipe,
+            _ => RestWay::Pieces,
+        };
+        // The driver chooses among them.
+        Advice { way, chunks_at_once: true }
+    }
+}
+
+impl Source for Adaptive {
+    fn name(&self) -> &str {
+        "adaptive"
     }
 
-    fn takes_all_chunks(&self) -> bool {
-        true
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&*self.network)
     }
 
-    fn get_descriptors<'a>(
+    fn state(&self) -> SourceState {
+        let state = self.network.state();
+        SourceState { window: self.shared.meter().window(state.window, self.shared.now()), ..state }
+    }
+
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         if !query.recipe {
-            return self.network.get_descriptors(query, context, answers);
+            return self.network.describe(query, context, answers);
         }
         let oid = query.oid;
         let (parts, mut inbox) = mpsc::channel(PARTS);
@@ -208,7 +222,7 @@ impl TransferPlugin for Adaptive {
                 }
             };
             let mut end = RecipeEnd { shared: &self.shared, oid, has_come: false };
-            let (result, ()) = tokio::join!(self.network.get_descriptors(query, context, parts), passing);
+            let (result, ()) = tokio::join!(self.network.describe(query, context, parts), passing);
             end.has_come = has_come && result.is_ok();
             if end.has_come {
                 self.take_back(&oid, 0);
@@ -217,18 +231,13 @@ impl TransferPlugin for Adaptive {
         })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         let (chunks, others): (Vec<_>, Vec<_>) = wants.into_iter().partition(is_chunk);
         Box::pin(async move {
             let brought = async {
                 if !others.is_empty() {
                     let sink = PieceSink::new(&others, Arc::clone(&sink), Arc::clone(&self.shared));
-                    self.network.get_chunks(others, context, Arc::new(sink)).await;
+                    self.network.get(others, context, Arc::new(sink)).await;
                 }
             };
             let chosen = async {
@@ -245,9 +254,9 @@ impl TransferPlugin for Adaptive {
         })
     }
 
-    fn cancel_chunks(&self, tags: &[Tag]) {
+    fn cancel(&self, tags: &[Tag]) {
         lock(&self.shared.pieces).withdrawn(tags);
-        self.network.cancel_chunks(tags);
+        self.network.cancel(tags);
         if let Some(driver) = self.driver.get() {
             let _ = driver.send(DriverMessage::Withdrawn(tags.to_vec()));
         }

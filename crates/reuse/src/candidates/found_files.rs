@@ -21,7 +21,7 @@ use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_content::pieces::MIN_LOG2;
 use towpath_files::RelPath;
-use towpath_transfer::{Group, TransferPlugin};
+use towpath_transfer::{Group, Source};
 
 /// A file of at most so many bytes is one piece: it is here as a whole, or fetched.
 pub const WHOLE: u64 = 1 << MIN_LOG2;
@@ -86,7 +86,7 @@ impl FoundFiles {
     /// For each of some new files, with the names of their contents, one that is of use; none while the network is fast.
     /// Reads those that are of one piece. Blocks.
     pub fn find(&self, files: &[(&Group, Oid)]) -> Vec<Option<Use>> {
-        let network = self.adaptive.network(&self.adaptive.path()).or_limit(self.limit);
+        let network = self.adaptive.network(&self.adaptive.state().path).or_limit(self.limit);
         let groups: Vec<_> = files.iter().map(|(group, _)| *group).collect();
         let found = candidates(&self.search, &self.root, network, &groups);
         let of_use = |(&(group, oid), found): (&(&Group, Oid), Option<FoundFile>)| {

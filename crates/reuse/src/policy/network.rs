@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use towpath_transfer::plugin::PathState;
+use towpath_transfer::source::PathState;
 
 use super::table::*;
 

@@ -11,7 +11,7 @@ use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
 use towpath_protocol::{Issuer, Service};
 use towpath_store::{About, MemoryStore, Store};
-use towpath_transfer::{Context, ObjectRequest, Session, SessionConfig, Target, TransferPlugin};
+use towpath_transfer::{Context, ObjectRequest, Session, SessionConfig, Single, Source, Target};
 
 pub const LIMIT: Duration = Duration::from_secs(30);
 
@@ -86,11 +86,11 @@ impl Target for Memory {
 }
 
 /// Fetches an object of these bytes; why not, if it can't be had.
-pub async fn fetch(plugin: Arc<dyn TransferPlugin>, data: &[u8]) -> Result<(), String> {
+pub async fn fetch(plugin: Arc<dyn Source>, data: &[u8]) -> Result<(), String> {
     let oid = Oid::of(data);
     let (_keep, hints) = tokio::sync::watch::channel(Vec::new());
     let context = Context { root: oid, node: None, secret: None, hints };
-    let session = Session::start(plugin, context, SessionConfig::default());
+    let session = Session::start(Single::root(plugin), context, SessionConfig::default());
     let target = Arc::new(Memory::default());
     let request =
         ObjectRequest { oid, size: None, group: Arc::default(), target: target.clone(), recipe: None };

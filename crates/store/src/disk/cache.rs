@@ -22,7 +22,7 @@ use super::folders::{self, Claim, claim};
 use super::index::{Durability, IndexOutcome};
 use super::leases;
 use super::rows::{self, oid_at};
-use super::source::Source;
+use super::source::OpenedBytes;
 use super::sources::SourceFiles;
 use super::store_core::StoreCore;
 use crate::error::StoreError;
@@ -75,7 +75,7 @@ pub struct CachedObject {
 /// Keeps an object from being evicted, by any process, until it is dropped.
 #[derive(Debug)]
 pub struct Hold {
-    _source: Arc<Source>,
+    _source: Arc<OpenedBytes>,
 }
 
 /// Something that may be evicted.

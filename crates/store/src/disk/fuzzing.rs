@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use towpath_content::recipe::{NodeHash, Root};
+use towpath_content::recipe::{NodeHash, RecipeRoot};
 
 use super::chunk_index::fuzzing;
 use super::recipes::{KeptRecipe, RecipeTable};
@@ -12,7 +12,7 @@ use super::recipes::{KeptRecipe, RecipeTable};
 pub use fuzzing::{chunk_entries, encode_entries};
 
 /// The file of a recipe with these nodes.
-pub fn write_recipe(root: &Root, nodes: &[Vec<u8>]) -> Vec<u8> {
+pub fn write_recipe(root: &RecipeRoot, nodes: &[Vec<u8>]) -> Vec<u8> {
     let (mut bytes, mut table) = (Vec::new(), RecipeTable::default());
     for node in nodes {
         if table.add(NodeHash::of(node), node.len()) {
@@ -24,6 +24,6 @@ pub fn write_recipe(root: &Root, nodes: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// The recipe in a file, if all of it is as it should be.
-pub fn read_recipe(file: File) -> Option<Root> {
+pub fn read_recipe(file: File) -> Option<RecipeRoot> {
     KeptRecipe::open(file, Path::new("a recipe")).and_then(KeptRecipe::checked).ok().map(|kept| kept.root)
 }

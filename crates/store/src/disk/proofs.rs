@@ -10,7 +10,7 @@ use towpath_content::pieces::{Layout, PieceTree, Value};
 
 use super::index::Durability;
 use super::rows;
-use super::source::Source;
+use super::source::OpenedBytes;
 use super::sources::SourceFiles;
 use super::store_core::StoreCore;
 use crate::error::StoreError;
@@ -80,7 +80,7 @@ impl Proofs {
     }
 }
 
-fn all_values(source: &Source, layout: &Layout) -> Result<Vec<Value>, StoreError> {
+fn all_values(source: &OpenedBytes, layout: &Layout) -> Result<Vec<Value>, StoreError> {
     let mut values = Vec::new();
     let hashed = hash_pieces(&source.file, layout, &mut |run| {
         values.extend(run);

@@ -18,12 +18,12 @@ use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
 use towpath_content::lock::lock;
 use towpath_content::pieces::Layout;
-use towpath_content::recipe::{MAX_NODE_LEN, MAX_ROOT_LEN, NodeHash, Root, verify};
+use towpath_content::recipe::{MAX_NODE_LEN, MAX_ROOT_LEN, NodeHash, RecipeRoot, verify};
 
 use super::cache::{Cached, choose};
 use super::folders::{self, Temporary};
 use super::made_recipes::{MADE_LIMIT, MadeRecipes};
-use super::source::Source;
+use super::source::OpenedBytes;
 use super::sources::SourceFiles;
 use super::store_core::StoreCore;
 use crate::cutting::{Take, cut_file, hash_given};
@@ -64,7 +64,7 @@ impl Recipes {
         }
         let parameters = Parameters::for_size(size).ok_or(StoreError::NotHere)?;
         if size <= SMALL {
-            let attempt = |source: &Arc<Source>| {
+            let attempt = |source: &Arc<OpenedBytes>| {
                 InMemory::make(content, parameters, |take| cut_source(source, parameters, take))
             };
             return Ok(Arc::new(self.sources.with(content, attempt)?));
@@ -162,7 +162,7 @@ impl Recipes {
     }
 }
 
-fn cut_source(source: &Source, parameters: Parameters, take: &mut Take<'_>) -> Result<(), StoreError> {
+fn cut_source(source: &OpenedBytes, parameters: Parameters, take: &mut Take<'_>) -> Result<(), StoreError> {
     let layout = Layout::of(source.size()).map_err(|_| TOO_LARGE)?;
     let cutter = parameters.cutter().map_err(|_| StoreError::NotHere)?;
     let cut = cut_file(&source.file, &layout, &cutter, None, &mut |chunks, _| take(chunks));
@@ -188,7 +188,7 @@ impl RecipeTable {
         is_new
     }
 
-    pub(super) fn finish(self, root: &Root) -> Vec<u8> {
+    pub(super) fn finish(self, root: &RecipeRoot) -> Vec<u8> {
         let (mut bytes, root) = (self.bytes, root.to_bytes());
         bytes.extend_from_slice(&root);
         bytes.extend_from_slice(&(self.lengths.len() as u32).to_le_bytes());
@@ -204,7 +204,7 @@ pub(super) struct KeptRecipe {
     path: PathBuf,
     /// Bytes of the file.
     len: u64,
-    pub(super) root: Root,
+    pub(super) root: RecipeRoot,
     /// Position of each node, and its length.
     nodes: HashMap<NodeHash, (u64, u16)>,
 }
@@ -244,8 +244,8 @@ impl KeptRecipe {
             return Err(damaged("its end speaks of too much"));
         }
         let root_at = before(len, FOOTER + root_len)?;
-        let root =
-            Root::from_bytes(&read(&file, root_at, root_len)?).map_err(|_| damaged("its root is none"))?;
+        let root = RecipeRoot::from_bytes(&read(&file, root_at, root_len)?)
+            .map_err(|_| damaged("its root is none"))?;
         let table_at = before(root_at, count * ENTRY)?;
         let (mut nodes, mut at) = (HashMap::with_capacity(count), 0);
         for entry in read(&file, table_at, count * ENTRY)?.as_chunks::<ENTRY>().0 {
@@ -283,7 +283,7 @@ impl KeptRecipe {
 }
 
 impl RecipeNodes for KeptRecipe {
-    fn root(&self) -> &Root {
+    fn root(&self) -> &RecipeRoot {
         &self.root
     }
 

@@ -66,13 +66,13 @@ impl BytesOrigin {
 
 /// An open file that holds an object.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct OpenedBytes {
     pub(crate) file: File,
     pub(crate) origin: BytesOrigin,
     used: Mutex<Instant>,
 }
 
-impl Source {
+impl OpenedBytes {
     /// Opens the file; it must still be as it is on record. An owned one is locked, together with
     /// other readers, so that it is not evicted; one that is just being removed is lost.
     pub(crate) fn open(origin: BytesOrigin) -> Result<Self, StoreError> {

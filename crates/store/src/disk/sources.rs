@@ -14,7 +14,7 @@ use towpath_content::pieces::Layout;
 use super::files::{self, FileFound};
 use super::index::{Durability, IndexOutcome};
 use super::rows;
-use super::source::{BytesOrigin, Source};
+use super::source::{BytesOrigin, OpenedBytes};
 use super::store_core::StoreCore;
 use super::uses::Used;
 use crate::error::StoreError;
@@ -35,7 +35,7 @@ const ROUNDS: usize = 256;
 /// The open files of a store, and how others are found.
 pub(super) struct SourceFiles {
     core: Arc<StoreCore>,
-    open: Mutex<Lru<Oid, Arc<Source>>>,
+    open: Mutex<Lru<Oid, Arc<OpenedBytes>>>,
 }
 
 impl SourceFiles {
@@ -79,7 +79,7 @@ impl SourceFiles {
 
     /// True if the piece lies in a hole of its file.
     pub(super) fn is_hole(&self, oid: &Oid, index: u64) -> bool {
-        let look = |source: &Arc<Source>| Ok(source.is_hole(&piece_range(source, index)?));
+        let look = |source: &Arc<OpenedBytes>| Ok(source.is_hole(&piece_range(source, index)?));
         self.with(oid, look).unwrap_or(false)
     }
 
@@ -88,7 +88,7 @@ impl SourceFiles {
     pub(super) fn with<T>(
         &self,
         oid: &Oid,
-        mut attempt: impl FnMut(&Arc<Source>) -> Result<T, StoreError>,
+        mut attempt: impl FnMut(&Arc<OpenedBytes>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut failure: Option<StoreError> = None;
         let cached = lock(&self.open).get(oid).cloned();
@@ -134,9 +134,9 @@ impl SourceFiles {
         &self,
         oid: &Oid,
         origin: BytesOrigin,
-        attempt: &mut impl FnMut(&Arc<Source>) -> Result<T, StoreError>,
+        attempt: &mut impl FnMut(&Arc<OpenedBytes>) -> Result<T, StoreError>,
     ) -> Result<Result<T, StoreError>, Lost> {
-        let source = match Source::open(origin.clone()) {
+        let source = match OpenedBytes::open(origin.clone()) {
             Ok(source) => Arc::new(source),
             Err(error) if error.is_loss() => return Err(Lost { origin, is_in_place: false }),
             Err(error) => return Ok(Err(error)),
@@ -151,8 +151,8 @@ impl SourceFiles {
     fn attempt_on<T>(
         &self,
         oid: &Oid,
-        source: &Arc<Source>,
-        attempt: &mut impl FnMut(&Arc<Source>) -> Result<T, StoreError>,
+        source: &Arc<OpenedBytes>,
+        attempt: &mut impl FnMut(&Arc<OpenedBytes>) -> Result<T, StoreError>,
     ) -> Result<Result<T, StoreError>, Lost> {
         self.core.note_use(match &source.origin {
             BytesOrigin::Owned { .. } => Used::Object(*oid),
@@ -211,7 +211,7 @@ fn is_whole(path: &Path, size: u64) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.len() == size)
 }
 
-fn piece_range(source: &Source, index: u64) -> Result<Range<u64>, StoreError> {
+fn piece_range(source: &OpenedBytes, index: u64) -> Result<Range<u64>, StoreError> {
     let layout = Layout::of(source.size()).ok().filter(|layout| index < layout.count());
     layout.map(|layout| layout.range(index)).ok_or(OUTSIDE)
 }

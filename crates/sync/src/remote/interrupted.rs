@@ -23,7 +23,7 @@ use towpath_reuse::policy::network::Network;
 use towpath_store::doubles::noise;
 use towpath_transfer::offer::{EntryBody, EntryContent, EntrySink, EntryWant, OfferSource, SignatureWay};
 use towpath_transfer::progress::Snapshot;
-use towpath_transfer::{BoxFuture, Context, Outcome, Session, SessionConfig, SourceId, Tag};
+use towpath_transfer::{BoxFuture, Context, Outcome, Session, SessionConfig, Single, SourceId, Tag};
 
 use super::RemoteSupplier;
 use crate::delta_requests::DeltaRequests;
@@ -259,8 +259,12 @@ async fn copy(scene: &Scene, ways: &[Way]) -> Copied {
     };
     let (_hints, hints) = watch::channel(Vec::new());
     let context = Context { root: Oid::of(b"copy"), node: None, secret: None, hints };
-    let session =
-        Session::start_with_offers(Arc::new(root), Arc::new(offers), context, SessionConfig::default());
+    let session = Session::start_with_offers(
+        Single::root(Arc::new(root)),
+        Arc::new(offers),
+        context,
+        SessionConfig::default(),
+    );
     let session = Arc::new(session);
     let network = NetworkLook::new(Box::new(move || network), Box::pin(std::future::ready(())));
     let (tree, _telling) = TreeLink::start(sending.to_near.clone());

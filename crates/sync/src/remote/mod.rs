@@ -9,7 +9,7 @@ mod told;
 
 use std::sync::{Arc, Mutex, Weak};
 use towpath_transfer::SourceId;
-use towpath_transfer::source::PEER;
+use towpath_transfer::source_id::PEER;
 
 use tokio::runtime::Handle;
 use towpath_content::Oid;

@@ -2,7 +2,7 @@ use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::recipe::{RecipeBuilder, Run, walk};
 
 use super::*;
-use crate::source::SourceId;
+use crate::source_id::SourceId;
 
 const FIXED: Parameters = Parameters::Fixed { len: 64 };
 const MAKER: &str = "the maker";
@@ -12,7 +12,7 @@ fn object() -> Oid {
 }
 
 /// A recipe's root, and its nodes in the order of a walk.
-fn recipe(runs: &[Run]) -> (Root, Vec<Bytes>) {
+fn recipe(runs: &[Run]) -> (RecipeRoot, Vec<Bytes>) {
     let mut kept = std::collections::HashMap::new();
     let mut builder = RecipeBuilder::new(FIXED, |hash, bytes| {
         kept.insert(hash, bytes);
@@ -36,7 +36,7 @@ fn different(count: u32) -> Vec<Run> {
     (0..count).map(run).collect()
 }
 
-fn part(root: Option<&Root>, nodes: &[Bytes]) -> RecipePart {
+fn part(root: Option<&RecipeRoot>, nodes: &[Bytes]) -> RecipePart {
     RecipePart {
         maker: SourceId::other(MAKER, None),
         root: root.map(|root| root.to_bytes().into()),
@@ -78,7 +78,7 @@ fn equal_nodes_come_as_often_as_they_are_needed() {
 #[test]
 fn the_recipe_of_something_else_is_refused() {
     let (root, nodes) = recipe(&different(300));
-    let other = Root { object: Oid::of(b"another"), ..root };
+    let other = RecipeRoot { object: Oid::of(b"another"), ..root };
     assert_eq!(read(root.size, vec![part(Some(&other), &nodes)]).unwrap_err(), WrongRecipe::OtherObject);
     assert_eq!(read(root.size + 1, vec![part(Some(&root), &nodes)]).unwrap_err(), WrongRecipe::OtherObject);
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::source::SourceId;
+use crate::source_id::SourceId;
 use crate::want::{Origin, Outcome};
 
 pub(super) fn rules() -> Vec<SeamRule> {
@@ -51,7 +51,7 @@ pub(super) fn rules() -> Vec<SeamRule> {
             check: |bench| Box::pin(nothing(bench)),
         },
         SeamRule {
-            words: "the plugin has a name and takes at least something at a time",
+            words: "the source has a name and takes at least something at a time",
             sizes: &[1],
             needs: None,
             check: |bench| Box::pin(manners(bench)),
@@ -91,7 +91,7 @@ async fn unknown(bench: Bench) {
     bench.expect_all(&record, &good);
     for tag in [50, 51] {
         let end = record.outcomes_of(tag);
-        // A plugin that guards objects by rights does not tell what is here.
+        // A source that guards objects by rights does not tell what is here.
         let is_right = matches!(end[..], [Outcome::NotHere | Outcome::Refused(_)]);
         assert!(is_right && record.deliveries_of(tag).is_empty(), "want {tag} ended so: {end:?}");
     }
@@ -143,12 +143,12 @@ async fn nothing(bench: Bench) {
 }
 
 async fn manners(bench: Bench) {
-    let plugin = &bench.subject.plugin;
-    assert!(!plugin.name().is_empty());
-    assert!(plugin.window() > 0, "a window of nothing lets nothing be asked");
+    let source = &bench.subject.source;
+    assert!(!source.name().is_empty());
+    assert!(source.state().window > 0, "a window of nothing lets nothing be asked");
     // Neither may do harm.
-    plugin.report_corrupt(&SourceId::other("somebody else", None));
-    plugin.cancel_chunks(&[]);
-    plugin.cancel_chunks(&[1, 2, 3]);
-    assert_eq!(plugin.last_error(), None, "nothing is in the way");
+    source.report_corrupt(&SourceId::other("somebody else", None));
+    source.cancel(&[]);
+    source.cancel(&[1, 2, 3]);
+    assert_eq!(source.state().trouble, None, "nothing is in the way");
 }

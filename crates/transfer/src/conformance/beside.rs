@@ -6,9 +6,9 @@ use towpath_content::{Hint, NodeId};
 use super::ending::{first, join_all};
 use super::sinks::SinkRecord;
 use super::*;
-use crate::source::SourceId;
+use crate::source_id::SourceId;
 
-/// Long enough for a plugin to notice something.
+/// Long enough for a source to notice something.
 const MOMENT: Duration = Duration::from_millis(20);
 
 pub(super) fn rules() -> Vec<SeamRule> {
@@ -38,7 +38,7 @@ pub(super) fn rules() -> Vec<SeamRule> {
             check: |bench| Box::pin(hints(bench)),
         },
         SeamRule {
-            words: "a report about a source that the plugin never had ends no call",
+            words: "a report about a source that the source never had ends no call",
             sizes: &[8 * PIECE],
             needs: None,
             check: |bench| Box::pin(strange_report(bench)),
@@ -125,7 +125,7 @@ async fn strange_report(bench: Bench) {
         SourceId::other("somebody else", Some("/somewhere")),
         SourceId::peer(NodeId([0xee; 32])),
     ];
-    let report = || strangers.iter().for_each(|source| bench.subject.plugin.report_corrupt(source));
+    let report = || strangers.iter().for_each(|source| bench.subject.source.report_corrupt(source));
     report();
     let all = wants(&bench.objects, 1);
     let record = SinkRecord::with_room(1);
@@ -142,7 +142,7 @@ async fn strange_report(bench: Bench) {
 async fn own_report(bench: Bench) {
     let record = bench.get(vec![want(1, &bench.objects[0], 0)]).await;
     let delivery = record.deliveries_of(1).into_iter().next().expect("a piece that is there comes");
-    let report = || bench.subject.plugin.report_corrupt(&delivery.source);
+    let report = || bench.subject.source.report_corrupt(&delivery.source);
     let all = wants(&bench.objects, 100);
     let record = SinkRecord::with_room(1);
     let reporting = async {

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::claim::RecipeReader;
-use crate::plugin::{Description, Query};
+use crate::source::{Description, Query};
 use crate::want::Outcome;
 
 pub(super) fn rules() -> Vec<SeamRule> {
@@ -68,7 +68,7 @@ impl Bench {
             }
             all
         };
-        let asking = self.subject.plugin.get_descriptors(query, &self.subject.context, answers);
+        let asking = self.subject.source.describe(query, &self.subject.context, answers);
         let (result, all) = tokio::join!(asking, listen);
         (all, result)
     }
@@ -169,7 +169,7 @@ async fn unknown(bench: Bench) {
     for oid in [Oid::of(b"nobody ever put this"), Oid::Live([9; 32])] {
         let (answers, result) = bench.ask(oid, Some(0..1)).await;
         assert_eq!(answers, []);
-        // A plugin that guards objects by rights does not tell what is here.
+        // A source that guards objects by rights does not tell what is here.
         assert!(matches!(result, Err(Outcome::NotHere | Outcome::Refused(_))), "{result:?}");
     }
 }
@@ -180,7 +180,7 @@ async fn unheard(bench: Bench) {
     let oid = Oid::of(&bench.objects[0]);
     let query = Query { proofs: Some(0..9), follow: true, recipe: true, ..Query::about(oid) };
     // Any result is right.
-    let _ = bench.subject.plugin.get_descriptors(query, &bench.subject.context, answers).await;
+    let _ = bench.subject.source.describe(query, &bench.subject.context, answers).await;
     let (answers, result) = bench.ask(Oid::of(&bench.objects[0]), None).await;
     assert_eq!((answers.len(), result), (1, Ok(())));
 }

@@ -31,7 +31,7 @@ pub(super) fn rules() -> Vec<SeamRule> {
             check: |bench| Box::pin(at_once(bench)),
         },
         SeamRule {
-            words: "dropping a call gives it up: no deliveries after, and the plugin goes on",
+            words: "dropping a call gives it up: no deliveries after, and the source goes on",
             sizes: &[12 * PIECE],
             needs: None,
             check: |bench| Box::pin(dropped(bench)),
@@ -70,10 +70,10 @@ async fn cancelled(bench: Bench) {
     let record = SinkRecord::with_room(1);
     let cancelling = async {
         first(&record).await;
-        bench.subject.plugin.cancel_chunks(&tags);
+        bench.subject.source.cancel(&tags);
         // Again, and of what nobody requested.
-        bench.subject.plugin.cancel_chunks(&tags);
-        bench.subject.plugin.cancel_chunks(&[u64::MAX]);
+        bench.subject.source.cancel(&tags);
+        bench.subject.source.cancel(&[u64::MAX]);
         record.release();
     };
     tokio::join!(bench.get_into(wants.clone(), &record), cancelling);
@@ -91,7 +91,7 @@ async fn others_of_a_call_go_on(bench: Bench) {
     let cancelling = async {
         first(&record).await;
         for want in wants.iter().rev().step_by(2) {
-            bench.subject.plugin.cancel_chunks(&[want.tag]);
+            bench.subject.source.cancel(&[want.tag]);
         }
         record.release();
     };
@@ -107,7 +107,7 @@ async fn others_go_on(bench: Bench) {
     let (mine, others) = (wants(&bench.objects[..1], 1), wants(&bench.objects[1..], 100));
     let tags: Vec<Tag> = mine.iter().map(|want| want.tag).collect();
     let (record, other) = (SinkRecord::open(), SinkRecord::open());
-    let cancelling = async { bench.subject.plugin.cancel_chunks(&tags) };
+    let cancelling = async { bench.subject.source.cancel(&tags) };
     tokio::join!(bench.get_into(mine, &record), bench.get_into(others.clone(), &other), cancelling);
     bench.expect_all(&other, &others);
 }
@@ -160,7 +160,7 @@ async fn again(bench: Bench) {
     let record = SinkRecord::with_room(1);
     let cancelling = async {
         first(&record).await;
-        bench.subject.plugin.cancel_chunks(&tags);
+        bench.subject.source.cancel(&tags);
         record.release();
     };
     tokio::join!(bench.get_into(wants.clone(), &record), cancelling);
@@ -172,9 +172,9 @@ async fn cancelled_late(bench: Bench) {
     let (ended, others) = (wants(&bench.objects[..1], 1), wants(&bench.objects[1..], 100));
     // Never asked for, and asked for after it.
     let tags: Vec<Tag> = ended.iter().chain(&others).map(|want| want.tag).chain([0, u64::MAX]).collect();
-    bench.subject.plugin.cancel_chunks(&tags);
+    bench.subject.source.cancel(&tags);
     let record = bench.get(ended.clone()).await;
-    bench.subject.plugin.cancel_chunks(&tags);
+    bench.subject.source.cancel(&tags);
     bench.expect_all(&record, &ended);
     let after = bench.get(others.clone()).await;
     bench.expect_all(&after, &others);

@@ -7,7 +7,7 @@ use towpath_content::pieces::{MIN_LOG2, inner_value};
 use super::telling::add_runs;
 use super::*;
 use crate::intervals::Intervals;
-use crate::plugin::{Description, Query};
+use crate::source::{Description, Query};
 use crate::want::Payload;
 
 /// Pieces of the object at the end.
@@ -57,7 +57,7 @@ async fn followed(bench: Bench) {
     object.append(&data[..middle]);
     let (answers, mut inbox) = mpsc::channel(1);
     let query = Query { proofs: Some(0..u64::MAX), follow: true, ..Query::about(object.oid()) };
-    let asking = bench.subject.plugin.get_descriptors(query, &bench.subject.context, answers);
+    let asking = bench.subject.source.describe(query, &bench.subject.context, answers);
     let listening = async {
         let first = inbox.recv().await;
         let is_live = matches!(first, Some(Description::Object { layout: None, .. }));
@@ -145,7 +145,7 @@ async fn growth(bench: Bench) {
     let (data, middle) = parts();
     object.append(&data[..middle]);
     let (ranges, mut inbox) = mpsc::channel(1);
-    let telling = bench.subject.plugin.have(object.oid(), &bench.subject.context, ranges);
+    let telling = bench.subject.source.have(object.oid(), &bench.subject.context, ranges);
     let listening = async {
         let (mut rest, mut known) = (Some(&data[middle..]), Intervals::default());
         while known.prefix() < (PIECES * PIECE) as u64 {

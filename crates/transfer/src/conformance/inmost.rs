@@ -1,4 +1,4 @@
-//! A plugin in memory that keeps the contract, notes what it is asked, and says of itself what nobody else would: the one that
+//! A source in memory that keeps the contract, notes what it is asked, and says of itself what nobody else would: the one that
 //! wrappers are put around.
 
 use std::sync::Mutex;
@@ -9,8 +9,8 @@ use towpath_content::lock::lock;
 
 use super::*;
 use crate::metadata::Metadata;
-use crate::plugin::{BoxFuture, Description, PathState, Query, Sink};
-use crate::source::SourceId;
+use crate::source::{BoxFuture, Description, PathState, Query, Sink, SourceState};
+use crate::source_id::SourceId;
 use crate::want::{Delivery, Outcome, Payload, Proof};
 
 /// See the head of this module.
@@ -78,29 +78,19 @@ impl Inmost {
     }
 }
 
-impl TransferPlugin for Inmost {
+impl Source for Inmost {
     fn name(&self) -> &str {
         "inmost"
     }
 
-    fn window(&self) -> u64 {
-        Self::WINDOW
-    }
-
-    fn sources(&self) -> usize {
-        Self::SOURCES
-    }
-
-    fn is_encrypted(&self) -> bool {
-        self.is_encrypted
-    }
-
-    fn path(&self) -> PathState {
-        Self::PATH
-    }
-
-    fn last_error(&self) -> Option<String> {
-        Some(Self::TROUBLE.into())
+    fn state(&self) -> SourceState {
+        SourceState {
+            window: Self::WINDOW,
+            path: Self::PATH,
+            trouble: Some(Self::TROUBLE.into()),
+            is_encrypted: self.is_encrypted,
+            sources: Self::SOURCES,
+        }
     }
 
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
@@ -111,11 +101,11 @@ impl TransferPlugin for Inmost {
         self.note(format!("corrupt {source}"));
     }
 
-    fn cancel_chunks(&self, tags: &[Tag]) {
+    fn cancel(&self, tags: &[Tag]) {
         self.note(format!("cancel {tags:?}"));
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
@@ -135,12 +125,7 @@ impl TransferPlugin for Inmost {
         })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        _context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, _context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             for want in wants {
                 let Some((bytes, proof)) = self.read(&want.id) else {

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::object::ObjectInFlight;
-use crate::plugin::{Backlog, BoxFuture, Sink};
+use crate::source::{Backlog, BoxFuture, Sink};
 use crate::target::Target;
 use crate::want::{Delivery, Outcome, Payload, Proof};
 
@@ -173,7 +173,7 @@ impl Bench {
         self.get_by(&self.subject.context, wants, record).await;
     }
 
-    /// The same by another context. A plugin that postpones wants is asked for these again.
+    /// The same by another context. A source that postpones wants is asked for these again.
     pub(super) async fn get_by(&self, context: &Context, wants: Vec<Want>, record: &Arc<SinkRecord>) {
         let mut asked = wants;
         while !asked.is_empty() {
@@ -188,7 +188,7 @@ impl Bench {
     /// One call, and nothing asked again.
     pub(super) async fn get_once(&self, context: &Context, wants: Vec<Want>, record: &Arc<SinkRecord>) {
         let sink = Arc::clone(record) as Arc<dyn Sink>;
-        self.subject.plugin.get_chunks(wants, context, sink).await;
+        self.subject.source.get(wants, context, sink).await;
     }
 
     /// True if a delivery passes the session's check, with no more known than the OID.

@@ -1,4 +1,4 @@
-//! Rules of what a plugin says of itself: its window, its path, and what it has.
+//! Rules of what a source says of itself: its window, its path, and what it has.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use super::sinks::SinkRecord;
 use super::*;
 use crate::intervals::Intervals;
-use crate::plugin::PathState;
+use crate::source::PathState;
 
 /// Pause between looks at something that nobody tells.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -42,9 +42,9 @@ pub(super) fn rules() -> Vec<SeamRule> {
 }
 
 impl Bench {
-    /// Waits until the plugin takes more.
+    /// Waits until the source takes more.
     async fn opens(&self) {
-        while self.subject.plugin.window() == 0 {
+        while self.subject.source.state().window == 0 {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
@@ -57,13 +57,13 @@ impl Bench {
             drop(inbox);
             told
         };
-        let telling = self.subject.plugin.have(oid, &self.subject.context, ranges);
+        let telling = self.subject.source.have(oid, &self.subject.context, ranges);
         tokio::join!(telling, listening).1
     }
 }
 
 async fn window(bench: Bench) {
-    let plugin = &bench.subject.plugin;
+    let source = &bench.subject.source;
     bench.opens().await;
     bench.get(wants(&bench.objects, 1)).await;
     bench.opens().await;
@@ -74,7 +74,7 @@ async fn window(bench: Bench) {
     let record = SinkRecord::with_room(1);
     let cancelling = async {
         ending::first(&record).await;
-        plugin.cancel_chunks(&tags);
+        source.cancel(&tags);
         record.release();
     };
     tokio::join!(bench.get_into(all, &record), cancelling);
@@ -88,13 +88,13 @@ async fn window(bench: Bench) {
 }
 
 async fn path(bench: Bench) {
-    let plugin = &bench.subject.plugin;
-    let PathState { receive_queue, arrived, is_due, .. } = plugin.path();
+    let source = &bench.subject.source;
+    let PathState { receive_queue, arrived, is_due, .. } = source.state().path;
     assert_eq!((receive_queue, arrived, is_due), (0, 0, false), "nothing was asked for");
     let mut before = 0;
     for first in [1, 100] {
         bench.get(wants(&bench.objects, first)).await;
-        let path = plugin.path();
+        let path = source.state().path;
         assert!(path.arrived >= before, "{} bytes arrived after {before}", path.arrived);
         assert!(!path.is_due, "nothing is asked for any more");
         before = path.arrived;
@@ -104,7 +104,7 @@ async fn path(bench: Bench) {
 async fn unheard(bench: Bench) {
     let (ranges, inbox) = mpsc::channel(1);
     drop(inbox);
-    bench.subject.plugin.have(Oid::of(&bench.objects[0]), &bench.subject.context, ranges).await;
+    bench.subject.source.have(Oid::of(&bench.objects[0]), &bench.subject.context, ranges).await;
     let told = bench.first_told(Oid::of(b"nobody ever put this")).await;
     assert!(told.iter().flatten().all(Range::is_empty), "{told:?} of what is unknown");
 }
@@ -119,7 +119,7 @@ pub(super) fn add_runs(known: &mut Intervals, runs: Vec<Range<u64>>, most: u64) 
 async fn whole(bench: Bench) {
     for data in &bench.objects {
         let (ranges, mut inbox) = mpsc::channel(1);
-        let telling = bench.subject.plugin.have(Oid::of(data), &bench.subject.context, ranges);
+        let telling = bench.subject.source.have(Oid::of(data), &bench.subject.context, ranges);
         let size = data.len() as u64;
         let listening = async {
             let mut known = Intervals::default();

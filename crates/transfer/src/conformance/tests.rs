@@ -1,4 +1,4 @@
-//! Each rule fails for a plugin that breaks it, and one that keeps the contract passes them all.
+//! Each rule fails for a source that breaks it, and one that keeps the contract passes them all.
 
 mod faulty;
 
@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::*;
 use faulty::{Fault, Faulty, Forgetful, GrowingBytes, Transparent};
 
-/// A plugin with every ability, and what is wrong with it.
+/// A source with every ability, and what is wrong with it.
 fn subject(fixture: &Fixture, fault: Option<Fault>) -> Subject {
     let growing = Arc::new(GrowingBytes::default());
-    let plugin = Faulty::new(fixture.objects.clone(), Arc::clone(&growing), fault);
-    let subject = Subject::new(Arc::new(plugin), fixture.context()).telling().growing(growing);
+    let source = Faulty::new(fixture.objects.clone(), Arc::clone(&growing), fault);
+    let subject = Subject::new(Arc::new(source), fixture.context()).telling().growing(growing);
     match fault {
         Some(Fault::NoTimeToWait) => subject.postponing(),
         Some(Fault::LeavesOut) => subject.wrapping(|_| Arc::new(Forgetful)),
@@ -28,7 +28,7 @@ fn holds(rule: &SeamRule, make: impl AsyncFn(Fixture) -> Subject) -> bool {
 }
 
 #[test]
-fn a_plugin_that_keeps_the_contract_passes() {
+fn a_source_that_keeps_the_contract_passes() {
     for rule in rules().iter().filter(|rule| rule.needs != Some(Ability::Postpone)) {
         assert!(holds(rule, async |fixture| subject(&fixture, None)), "{}", rule.words);
     }
@@ -48,7 +48,7 @@ fn each_rule_fails_for_whoever_breaks_it() {
         (Fault::OneCall, "a call that is given up leaves"),
         (Fault::OneRoot, "transfers with roots of their own"),
         (Fault::MindsHints, "hints that change"),
-        (Fault::ReportEndsAll, "a report about a source that the plugin never had"),
+        (Fault::ReportEndsAll, "a report about a source that the source never had"),
         (Fault::ReportForgetsAll, "after a report about its own source"),
         (Fault::WindowShuts, "the window opens again"),
         (Fault::Boasts, "the path claims nothing"),
@@ -59,7 +59,7 @@ fn each_rule_fails_for_whoever_breaks_it() {
         (Fault::TellsMore, "what can be had of a live object"),
         (Fault::LeavesOut, "a wrapper says of itself"),
         (Fault::LeavesOut, "a wrapper hands on"),
-        (Fault::EndsTwice, "what the wrapped plugin delivers twice"),
+        (Fault::EndsTwice, "what the wrapped source delivers twice"),
     ] {
         let all = rules();
         let rule = all.iter().find(|rule| rule.words.starts_with(words)).expect(words);
@@ -67,9 +67,9 @@ fn each_rule_fails_for_whoever_breaks_it() {
     }
 }
 
-/// Without proofs of its own a plugin passes only if it says so.
+/// Without proofs of its own a source passes only if it says so.
 #[test]
-fn unproved_bytes_pass_if_the_plugin_says_that_it_proves_nothing() {
+fn unproved_bytes_pass_if_the_source_says_that_it_proves_nothing() {
     let unproved = |fixture: &Fixture| subject(fixture, Some(Fault::NoProofs));
     for rule in rules().iter().filter(|rule| rule.needs.is_none()) {
         assert!(holds(rule, async |fixture| unproved(&fixture).proving_nothing()), "{}", rule.words);
@@ -79,11 +79,11 @@ fn unproved_bytes_pass_if_the_plugin_says_that_it_proves_nothing() {
 }
 
 #[test]
-fn what_a_plugin_does_not_say_it_can_is_passed_over() {
+fn what_a_source_does_not_say_it_can_is_passed_over() {
     for rule in rules().iter().filter(|rule| rule.needs.is_some_and(|ability| ability != Ability::Prove)) {
         let bare = async |fixture: Fixture| {
-            let plugin = Faulty::new(fixture.objects.clone(), Arc::default(), Some(Fault::OneCall));
-            Subject::new(Arc::new(plugin), fixture.context()).sharing_a_stream()
+            let source = Faulty::new(fixture.objects.clone(), Arc::default(), Some(Fault::OneCall));
+            Subject::new(Arc::new(source), fixture.context()).sharing_a_stream()
         };
         assert!(holds(rule, bare), "{}", rule.words);
     }

@@ -1,14 +1,14 @@
-//! Rules of wrappers: what they leave out is what the wrapped plugin says and does.
+//! Rules of wrappers: what they leave out is what the wrapped source says and does.
 
 use super::inmost::Inmost;
 use super::*;
-use crate::plugin::Query;
-use crate::source::SourceId;
+use crate::source::{Query, SourceState};
+use crate::source_id::SourceId;
 
 pub(super) fn rules() -> Vec<SeamRule> {
     vec![
         SeamRule {
-            words: "a wrapper says of itself what the wrapped plugin says",
+            words: "a wrapper says of itself what the wrapped source says",
             sizes: &[1],
             needs: Some(Ability::Wrap),
             check: |bench| Box::pin(says(bench)),
@@ -20,7 +20,7 @@ pub(super) fn rules() -> Vec<SeamRule> {
             check: |bench| Box::pin(hands_on(bench)),
         },
         SeamRule {
-            words: "what the wrapped plugin delivers twice does no harm",
+            words: "what the wrapped source delivers twice does no harm",
             sizes: &[3 * PIECE],
             needs: Some(Ability::Wrap),
             check: |bench| Box::pin(twice(bench)),
@@ -32,8 +32,8 @@ impl Bench {
     /// The wrapper around `inmost`, with the rights of the subject.
     fn around(&self, inmost: &Arc<Inmost>) -> Self {
         let wrap = self.subject.wrapping.as_ref().expect("rules of wrappers are for those who wrap");
-        let plugin = wrap(Arc::clone(inmost) as Arc<dyn TransferPlugin>);
-        let subject = Subject::new(plugin, self.subject.context.clone());
+        let source = wrap(Arc::clone(inmost) as Arc<dyn Source>);
+        let subject = Subject::new(source, self.subject.context.clone());
         Self {
             subject: Subject { postpones: self.subject.postpones, ..subject },
             objects: self.objects.clone(),
@@ -44,26 +44,24 @@ impl Bench {
 async fn says(bench: Bench) {
     for is_encrypted in [false, true] {
         let inmost = Arc::new(Inmost::new(bench.objects.clone()).encrypted(is_encrypted));
-        let wrapper = bench.around(&inmost).subject.plugin;
+        let wrapper = bench.around(&inmost).subject.source;
         assert!(!wrapper.name().is_empty());
-        assert!(wrapper.window() > 0, "the window of the wrapped one is {}", Inmost::WINDOW);
-        assert_eq!(wrapper.sources(), Inmost::SOURCES);
-        assert_eq!(wrapper.path(), Inmost::PATH);
-        assert_eq!(wrapper.last_error().as_deref(), Some(Inmost::TROUBLE));
-        assert_eq!(wrapper.is_encrypted(), is_encrypted);
+        let state = wrapper.state();
+        assert!(state.window > 0, "the window of the wrapped one is {}", Inmost::WINDOW);
+        assert_eq!(SourceState { window: Inmost::WINDOW, ..state }, inmost.state());
     }
 }
 
 async fn hands_on(bench: Bench) {
     let inmost = Arc::new(Inmost::new(bench.objects.clone()));
     let bench = bench.around(&inmost);
-    let wrapper = &bench.subject.plugin;
+    let wrapper = &bench.subject.source;
     let (oid, root) = (Oid::of(&bench.objects[0]), bench.subject.context.root);
     wrapper.finish("all is there").await;
     assert_eq!(inmost.take_noted(), ["finish all is there"]);
     wrapper.report_corrupt(&SourceId::other("somebody", None));
     assert_eq!(inmost.take_noted(), ["corrupt somebody"]);
-    wrapper.cancel_chunks(&[5, 6]);
+    wrapper.cancel(&[5, 6]);
     assert_eq!(inmost.take_noted(), ["cancel [5, 6]"]);
     assert_eq!(bench.first_told(oid).await, Some(vec![3..5, 7..9]));
     assert_eq!(inmost.take_noted(), [format!("have {oid}")]);

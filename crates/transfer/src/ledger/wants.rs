@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::queue::WantQueue;
-use crate::source::SourceId;
+use crate::source_id::SourceId;
 use crate::want::{Group, Tag, Want, WantId};
 
 /// Cost of each want besides its bytes, so that empty files are not free.
@@ -106,7 +106,7 @@ impl RequestedCost {
     }
 }
 
-/// Cost of a want against a plugin's window.
+/// Cost of a want against a source's window.
 fn cost(want: &Want) -> u64 {
     want.missing_len() + WANT_COST
 }

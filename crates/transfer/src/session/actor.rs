@@ -1,4 +1,4 @@
-//! The session's one task: it owns every state and talks to plugins and workers by messages.
+//! The session's one task: it owns every state and talks to sources and workers by messages.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,7 +14,7 @@ use towpath_store::About;
 
 use super::active::{Active, ObjectPhase};
 use super::announced::Announcement;
-use super::calls::PluginCalls;
+use super::calls::RootCalls;
 use super::entries::EntryLedger;
 use super::entry_calls::EntryCalls;
 use super::events::{Checked, SessionEvent};
@@ -29,9 +29,10 @@ use super::{FetchError, SessionConfig, Submission, cancel, workers};
 use crate::ledger::{Ledger, WantResult};
 use crate::object::ObjectInFlight;
 use crate::offer::OfferSource;
-use crate::plugin::{Context, Description, TransferPlugin};
 use crate::progress::Progress;
-use crate::source::SourceId;
+use crate::root::Root;
+use crate::source::{Context, Description};
+use crate::source_id::SourceId;
 use crate::want::{ObjectKey, Outcome, Tag, Want, WantId};
 
 /// Interval of looks for stalls.
@@ -44,10 +45,10 @@ pub(super) struct Actor {
     pub(super) table: ObjectTable,
     pub(super) questions: Questions,
     comparer: DiskComparer,
-    calls: PluginCalls,
+    calls: RootCalls,
     entries: EntryLedger,
     entry_calls: EntryCalls,
-    /// Rounds in which the root plugin is asked whether it wants recipes.
+    /// Rounds in which the root is asked whether it wants recipes.
     rounds: Rounds,
     /// Node that signs what is said of live objects.
     pub(super) node: Option<NodeId>,
@@ -57,7 +58,7 @@ pub(super) struct Actor {
 
 impl Actor {
     pub(super) fn new(
-        root: Arc<dyn TransferPlugin>,
+        root: Arc<dyn Root>,
         offers: Arc<dyn OfferSource>,
         context: Context,
         config: SessionConfig,
@@ -68,6 +69,7 @@ impl Actor {
         let now = Instant::now();
         let table = ObjectTable {
             root: Arc::clone(&root),
+            chunks_at_once: false,
             objects: HashMap::new(),
             ledger: Ledger::new(config.ledger, now),
             meter: NetworkMeter::new(now),
@@ -82,7 +84,7 @@ impl Actor {
             comparer: DiskComparer::new(config.workers, events.clone()),
             entries: EntryLedger::new(config.ledger.wait_limit),
             entry_calls: EntryCalls::new(offers, events.clone(), token.clone()),
-            calls: PluginCalls::new(context, config, events, token.clone()),
+            calls: RootCalls::new(context, config, events, token.clone()),
             rounds: Rounds::new(now),
             token,
             next_key: 1,
@@ -219,8 +221,11 @@ impl Actor {
             self.table.root.report_corrupt(&recipe.maker);
         }
         active.narrow(&layout);
-        let wanted = active.wanted(&layout);
+        let (wanted, has_recipe) = (active.wanted(&layout), active.recipe.is_some());
         self.table.progress.expected(wanted.end - wanted.start);
+        if has_recipe {
+            self.table.learn_how_chunks_come(key);
+        }
         self.begin(key, Some(layout));
     }
 
@@ -285,7 +290,7 @@ impl Actor {
             }
             (_, Ok(())) => {}
             (_, Err(Outcome::RetryLater(waited))) => {
-                let last_error = self.table.root.last_error();
+                let last_error = self.table.root.state().trouble;
                 self.table.finish(key, Err(FetchError::Stalled { waited, last_error }));
             }
             (ObjectPhase::Describing, Err(outcome)) => {
@@ -359,12 +364,12 @@ impl Actor {
         }
     }
 
-    /// A plugin that keeps the contract ended each want before it returned. One that does not
+    /// A source that keeps the contract ended each want before it returned. One that does not
     /// must not hang the session.
     fn call_ended(&mut self, tags: Vec<Tag>, batch: u64) {
         for tag in tags {
             if self.table.ledger.is_waiting(tag, batch) {
-                tracing::warn!(tag, plugin = self.table.root.name(), "a want was left without an outcome");
+                tracing::warn!(tag, source = self.table.root.name(), "a want was left without an outcome");
                 self.outcome(tag, &Outcome::RetryLater(TICK));
             }
         }
@@ -422,7 +427,7 @@ impl Actor {
         self.comparer.go_on(&self.table).into_iter().for_each(|key| self.advance(key));
     }
 
-    /// Asks the root plugin about an object.
+    /// Asks the root about an object.
     fn ask_about(&self, key: ObjectKey, proofs: Option<Range<u64>>) {
         if let Some(active) = self.table.objects.get(&key) {
             self.questions.about(active, proofs);

@@ -1,4 +1,4 @@
-//! The calls of the root plugin that bring batches of wants.
+//! The calls of the root that bring batches of wants.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,11 +10,11 @@ use super::SessionConfig;
 use super::events::SessionEvent;
 use super::sink::SessionSink;
 use super::table::ObjectTable;
-use crate::plugin::Context;
+use crate::source::Context;
 use crate::want::Want;
 
 /// Calls that are under way, and what further ones need.
-pub(super) struct PluginCalls {
+pub(super) struct RootCalls {
     context: Context,
     config: SessionConfig,
     sink: Arc<SessionSink>,
@@ -24,7 +24,7 @@ pub(super) struct PluginCalls {
     under_way: usize,
 }
 
-impl PluginCalls {
+impl RootCalls {
     /// None yet. Calls end with `token`.
     pub(super) fn new(
         context: Context,
@@ -36,18 +36,18 @@ impl PluginCalls {
         Self { context, config, sink, events, token, under_way: 0 }
     }
 
-    /// Hands wants to the root plugin: chunks at once if it likes that, the rest as long as its
+    /// Hands wants to the root: chunks at once if it likes that, the rest as long as its
     /// window has room.
     pub(super) fn ask(&mut self, table: &mut ObjectTable) {
-        if table.ledger.has_due_chunks(Instant::now()) && table.root.takes_all_chunks() {
+        if table.ledger.has_due_chunks(Instant::now()) && table.chunks_at_once {
             let chunks = table.ledger.next_chunks(Instant::now());
             self.call(table, chunks, false);
         }
         // With enough calls under way further wants gather, so that small files go out in batches.
         // Wants that are due leave the delayed ones in any case: those wake the loop until they do.
-        let most = self.config.calls * table.root.sources().max(1);
+        let most = self.config.calls * table.root.state().sources.max(1);
         while table.ledger.has_due(Instant::now()) && self.under_way < most {
-            let window = table.root.window();
+            let window = table.root.state().window;
             if window == 0 {
                 return;
             }
@@ -84,7 +84,7 @@ impl PluginCalls {
         let (root, context, token) = (Arc::clone(&table.root), self.context.clone(), self.token.clone());
         let (sink, events) = (Arc::clone(&self.sink), self.events.clone());
         tokio::spawn(async move {
-            let call = root.get_chunks(wants, &context, sink);
+            let call = root.get(wants, &context, sink);
             token.run_until_cancelled(call).await;
             let _ = events.send(SessionEvent::CallEnded { tags, batch, counted });
         });

@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::intervals::Intervals;
-use crate::plugin::is_near;
 use crate::rate::Rate;
+use crate::source::is_near;
 
 /// Pieces that wait to be read or are, at most, and before it is known how fast that is.
 const MOST_READS: f64 = 8.0;

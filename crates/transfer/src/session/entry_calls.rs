@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::entries::EntryLedger;
 use super::events::{EntryMessage, SessionEvent};
 use crate::offer::{EntryContent, EntrySink, EntryWant, OfferSource, SignatureWay};
-use crate::plugin::BoxFuture;
+use crate::source::BoxFuture;
 use crate::want::{Outcome, Tag};
 
 /// Bytes that came and that no target has taken, at most.

@@ -13,8 +13,8 @@ use super::requests::Wrong;
 use super::{EntrySubmission, FetchError, Fetched, RecipeClaim, Submission};
 use crate::object::CheckError;
 use crate::offer::{EntryContent, EntryWant, SignatureWay};
-use crate::plugin::Description;
-use crate::source::SourceId;
+use crate::source::Description;
+use crate::source_id::SourceId;
 use crate::want::{Delivery, ObjectKey, Outcome, Tag, Want};
 
 /// The actor's inbox.
@@ -23,7 +23,7 @@ pub(super) enum SessionEvent {
     Submit(Vec<Submission>),
     /// Results of jobs that a worker took at once.
     Performed(Vec<SessionEvent>),
-    /// A plugin answered a question.
+    /// A source answered a question.
     Answer {
         key: ObjectKey,
         answer: Description,
@@ -48,7 +48,7 @@ pub(super) enum SessionEvent {
         tag: Tag,
         outcome: Outcome,
     },
-    /// The plugin call for a batch returned.
+    /// The call for a batch returned.
     CallEnded {
         tags: Vec<Tag>,
         batch: u64,

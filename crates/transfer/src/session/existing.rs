@@ -109,7 +109,7 @@ impl ObjectTable {
                 self.ledger.coverage().gaps(key, &range).iter().map(|gap| gap.end - gap.start).sum();
             self.progress.kept(fresh);
             let cancelled = self.ledger.cover(key, range.clone());
-            self.root.cancel_chunks(&cancelled);
+            self.root.cancel(&cancelled);
         }
         self.give_up_comparing(key);
         let part = match found {
@@ -164,7 +164,7 @@ fn begin(table: &mut ObjectTable, key: ObjectKey, now: Duration) {
     {
         let target = &active.object.target;
         let may_try = || is_alone && target.base().is_some() && target.base_is_cold();
-        let round_trip = || may_try().then(|| root.path().shortest);
+        let round_trip = || may_try().then(|| root.state().path.shortest);
         active.comparison.begin(layout.piece_len(), round_trip, now);
         if target.base().is_none() {
             active.comparison.has_come_before();
@@ -177,7 +177,7 @@ fn begin(table: &mut ObjectTable, key: ObjectKey, now: Duration) {
 
 /// Asks the network for pieces that are better not waited for.
 fn ask_for_uncompared(table: &mut ObjectTable, key: ObjectKey, mut network: NetworkRate, now: Duration) {
-    let window = table.root.window();
+    let window = table.root.state().window;
     let mut requested = table.ledger.requested().all;
     while let Some(active) = table.objects.get_mut(&key)
         && let Some(layout) = active.want_layout()

@@ -8,7 +8,7 @@
 //! * `active.rs`: one of them.
 //! * `plan.rs`: the wants that an object needs next.
 //! * `partial_pieces.rs`: chunks out of pieces that did not come whole.
-//! * `calls.rs`: the root plugin's calls, which bring batches of wants.
+//! * `calls.rs`: the root's calls, which bring batches of wants.
 //! * `meter.rs`: the rate at which pieces come.
 //! * `comparing.rs`: the choice whether bytes that may be here are read by the disk or fetched by the network; pure.
 //! * `existing.rs`: that choice carried out.
@@ -25,11 +25,11 @@
 //! * `requests.rs`: requests about an object in flight, and what is kept of the answers.
 //! * `work.rs`: the jobs of workers: `Job`.
 //! * `workers.rs`: blocking threads that hash, write and read back.
-//! * `sink.rs`: the bounded sink that plugins deliver into.
+//! * `sink.rs`: the bounded sink that sources deliver into.
 //!
 //! A delivery is checked once, in a worker, on the buffer it arrived in, and written from there.
 //! Memory is bounded by [`SessionConfig::buffer_bytes`] for payload and by the number of objects
-//! and wants in flight for the rest. Dropping the [`Session`] ends the actor, its plugin calls
+//! and wants in flight for the rest. Dropping the [`Session`] ends the actor, its calls
 //! and its workers; bytes already written stay in their targets.
 
 mod active;
@@ -73,9 +73,10 @@ pub use crate::claim::{RecipeChunk, RecipeClaim};
 use crate::ledger::LedgerConfig;
 use crate::object::CheckError;
 use crate::offer::OfferSource;
-use crate::plugin::{Context, TransferPlugin};
 use crate::progress::Progress;
-use crate::source::SourceId;
+use crate::root::Root;
+use crate::source::Context;
+use crate::source_id::SourceId;
 use crate::target::Target;
 use crate::want::{Group, Outcome};
 use actor::Actor;
@@ -93,11 +94,11 @@ pub struct SessionConfig {
     pub ledger: LedgerConfig,
     /// Payload delivered and not yet written, at most. Default 32 MiB.
     pub buffer_bytes: u32,
-    /// Bytes of wants handed to the root plugin in one call. Default 4 MiB.
+    /// Bytes of wants handed to the root in one call. Default 4 MiB.
     pub batch_bytes: u64,
-    /// Wants handed to the root plugin in one call. Default 256.
+    /// Wants handed to the root in one call. Default 256.
     pub batch_wants: usize,
-    /// Calls of the root plugin under way, for each source that it draws from. Default 16.
+    /// Calls of the root under way, for each source that it draws from. Default 16.
     pub calls: usize,
     /// Objects and entries in flight. Default 2048.
     pub objects: usize,
@@ -172,7 +173,7 @@ pub enum FetchError {
     Stalled {
         /// Time that was waited.
         waited: Duration,
-        /// Trouble that the plugins report.
+        /// Trouble that the sources report.
         last_error: Option<String>,
     },
     /// Taking the bytes failed on this side.
@@ -226,13 +227,13 @@ pub struct Session {
 
 impl Session {
     /// Starts a session that draws from `root`. Needs a tokio runtime.
-    pub fn start(root: Arc<dyn TransferPlugin>, context: Context, config: SessionConfig) -> Self {
+    pub fn start(root: Arc<dyn Root>, context: Context, config: SessionConfig) -> Self {
         Self::start_with_offers(root, Arc::new(NoOffers), context, config)
     }
 
     /// Starts a session that draws objects from `root` and asks `offers` for entries. Needs a tokio runtime.
     pub fn start_with_offers(
-        root: Arc<dyn TransferPlugin>,
+        root: Arc<dyn Root>,
         offers: Arc<dyn OfferSource>,
         context: Context,
         config: SessionConfig,

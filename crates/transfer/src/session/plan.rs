@@ -20,7 +20,7 @@ pub(super) const AHEAD: usize = 512;
 impl ObjectTable {
     /// Adds wants for an object until enough are out.
     pub(super) fn plan_ahead(&mut self, key: ObjectKey) {
-        let (now, at_once) = (Instant::now(), self.root.takes_all_chunks());
+        let (now, at_once) = (Instant::now(), self.chunks_at_once);
         while let Some(active) = self.objects.get_mut(&key) {
             let out = self.ledger.coverage().open_wants(key) + active.rechecking.len();
             let is_enough = out >= AHEAD && !(at_once && active.is_at_chunks());

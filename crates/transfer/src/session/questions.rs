@@ -1,4 +1,4 @@
-//! Questions about objects: put to the root plugin until they are answered for good.
+//! Questions about objects: put to the root until they are answered for good.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,12 +12,13 @@ use super::active::Active;
 use super::events::SessionEvent;
 use super::requests::Wrong;
 use crate::claim::RecipeReader;
-use crate::plugin::{Context, Description, Query, TransferPlugin};
+use crate::root::Root;
+use crate::source::{Context, Description, Query};
 use crate::want::{ObjectKey, Outcome};
 
 /// Puts questions; their answers come as events.
 pub(super) struct Questions {
-    root: Arc<dyn TransferPlugin>,
+    root: Arc<dyn Root>,
     context: Context,
     events: mpsc::UnboundedSender<SessionEvent>,
     wait_limit: Duration,
@@ -26,7 +27,7 @@ pub(super) struct Questions {
 impl Questions {
     /// Questions to `root`, each of which waits for `wait_limit` at most.
     pub(super) const fn new(
-        root: Arc<dyn TransferPlugin>,
+        root: Arc<dyn Root>,
         context: Context,
         events: mpsc::UnboundedSender<SessionEvent>,
         wait_limit: Duration,
@@ -89,7 +90,7 @@ impl Questions {
 /// reached is asked again until `wait_limit` has passed without an answer; so long may one be
 /// silent, too, but for a live object, which may grow slowly once it is described.
 async fn ask_until_answered(
-    root: &dyn TransferPlugin,
+    root: &dyn Root,
     context: &Context,
     query: Query,
     key: ObjectKey,
@@ -99,7 +100,7 @@ async fn ask_until_answered(
     let mut since = Instant::now();
     loop {
         let (answers, inbox) = mpsc::channel(16);
-        let asking = async { Ok(root.get_descriptors(query.clone(), context, answers).await) };
+        let asking = async { Ok(root.describe(query.clone(), context, answers).await) };
         let forward = forward(inbox, key, events, wait_limit, query.follow);
         let Ok((result, last)) = tokio::try_join!(asking, forward) else {
             return Err(Outcome::RetryLater(since.elapsed()));
@@ -157,12 +158,12 @@ enum Stop {
 
 impl RecipeQuestion {
     /// Asks until there is an answer or the wait limit is over.
-    async fn put(&self, root: &dyn TransferPlugin, context: &Context) -> Result<Option<RecipeClaim>, Wrong> {
+    async fn put(&self, root: &dyn Root, context: &Context) -> Result<Option<RecipeClaim>, Wrong> {
         let since = Instant::now();
         loop {
             let mut reader = RecipeReader::new(self.query.oid, self.size);
             let (answers, inbox) = mpsc::channel(4);
-            let asking = async { Ok(root.get_descriptors(self.query.clone(), context, answers).await) };
+            let asking = async { Ok(root.describe(self.query.clone(), context, answers).await) };
             let result = match tokio::try_join!(asking, self.read(inbox, &mut reader)) {
                 Ok((result, ())) => result,
                 Err(Stop::Silent) => return Ok(None),

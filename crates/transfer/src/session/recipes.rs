@@ -1,4 +1,4 @@
-//! From pieces to chunks in mid-transfer: when the root plugin finds that the rest of an object is
+//! From pieces to chunks in mid-transfer: when the root finds that the rest of an object is
 //! better drawn by its recipe, the recipe is requested and checked, and what is still missing is
 //! wanted as chunks.
 //!
@@ -13,10 +13,11 @@ use super::questions::Questions;
 use super::requests::{RecipeRequest, Rounds, Sampled, Wrong};
 use super::table::ObjectTable;
 use crate::claim::MAX_CHUNKS;
-use crate::plugin::Query;
+use crate::root::{OpenWays, RestWay};
+use crate::source::Query;
 use crate::want::{ObjectKey, ObjectOffset, Tag};
 
-/// Shortest interval between questions to the root plugin whether it wants recipes.
+/// Shortest interval between questions to the root which way it advises.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Objects that it is asked of at a time: others have their turn the next time.
 const OBJECTS_PER_ROUND: usize = 32;
@@ -29,7 +30,7 @@ const CHUNKS: usize = 1 << 19;
 const LEAST_CHUNK: u64 = 4 << 10;
 
 impl Rounds {
-    /// Asks the root plugin, now and then, of which objects it wants the recipes, and for those.
+    /// Asks the root, now and then, for its advice, and for the recipes of those that it advises.
     pub(super) fn look(&mut self, table: &mut ObjectTable, questions: &Questions, now: Instant) {
         if now < self.next {
             self.is_due = true;
@@ -66,8 +67,8 @@ impl Rounds {
 
 fn is_wanted(table: &ObjectTable, key: ObjectKey) -> bool {
     let is_followed = table.objects.get(&key).is_some_and(Active::is_followed);
-    let facts = table.facts(key).filter(|facts| facts.missing > 0 && !is_followed);
-    facts.is_some_and(|facts| table.root.wants_recipe(&facts))
+    let facts = table.facts(key, OpenWays::RECIPE).filter(|facts| facts.missing > 0 && !is_followed);
+    facts.is_some_and(|facts| table.root.advise(&facts).way == RestWay::Recipe)
 }
 
 fn ask_for_recipe(table: &mut ObjectTable, questions: &Questions, key: ObjectKey) {
@@ -106,6 +107,13 @@ impl ObjectTable {
         false
     }
 
+    /// Before chunks are wanted: whether the root likes them all at once.
+    pub(super) fn learn_how_chunks_come(&mut self, key: ObjectKey) {
+        if let Some(facts) = self.facts(key, OpenWays::default()) {
+            self.chunks_at_once = self.root.advise(&facts).chunks_at_once;
+        }
+    }
+
     /// From now on chunks are wanted where nothing is here and no piece is asked.
     fn switch(&mut self, key: ObjectKey, claim: RecipeClaim) -> bool {
         let Some(active) = self.objects.get_mut(&key) else { return false };
@@ -115,12 +123,13 @@ impl ObjectTable {
         }
         active.recipe = Some(claim);
         active.switched = self.ledger.last_batch();
+        self.learn_how_chunks_come(key);
         self.ledger.take_back_pieces(key);
         self.give_up_comparing(key);
         true
     }
 
-    /// A piece that was requested before the recipe came, and that the root plugin does not bring now, gives way
+    /// A piece that was requested before the recipe came, and that the root does not bring now, gives way
     /// to chunks: the positions that are to be planned anew, and its length.
     pub(super) fn give_way(&mut self, tag: Tag) -> Option<(Vec<ObjectOffset>, u64)> {
         let want = self.ledger.get(tag)?;

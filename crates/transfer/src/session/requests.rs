@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::claim::WrongRecipe;
-use crate::source::SourceId;
+use crate::source_id::SourceId;
 use crate::want::ObjectKey;
 
 /// State of the request for an object's recipe.
@@ -17,7 +17,7 @@ pub(super) enum RecipeRequest {
     Over,
 }
 
-/// Time at which the root plugin was last asked, and of which object.
+/// Time at which the root was last asked, and of which object.
 #[derive(Debug)]
 pub(super) struct Rounds {
     pub(super) next: Instant,

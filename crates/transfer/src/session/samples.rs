@@ -1,12 +1,13 @@
 //! From an older version in its own place to one that is followed: when pieces are found to be shifted, and the
-//! root plugin thinks it worth it, the object's samples are requested. Until they come nothing more is compared.
+//! root thinks it worth it, the object's samples are requested. Until they come nothing more is compared.
 
 use super::active::{Active, ObjectPhase};
 use super::questions::Questions;
 use super::requests::Sampled;
 use super::table::ObjectTable;
 use crate::following::{SAMPLE_LEN, sample_count};
-use crate::plugin::Query;
+use crate::root::{OpenWays, RestWay};
+use crate::source::Query;
 use crate::want::ObjectKey;
 
 /// Bytes of samples that a session keeps, at most.
@@ -20,8 +21,8 @@ impl ObjectTable {
         if kept + bytes > MOST_BYTES {
             return;
         }
-        let Some(facts) = self.facts(key) else { return };
-        if facts.missing == 0 || !self.root.wants_samples(&facts) {
+        let Some(facts) = self.facts(key, OpenWays::SAMPLES) else { return };
+        if facts.missing == 0 || self.root.advise(&facts).way != RestWay::Samples {
             return;
         }
         let query = Query { coverage: facts.group.coverage, samples: true, ..Query::about(facts.oid) };

@@ -1,14 +1,14 @@
-//! The sink that plugins deliver into: bounded by bytes, so that a slow disk slows the network.
+//! The sink that sources deliver into: bounded by bytes, so that a slow disk slows the network.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::events::SessionEvent;
-use crate::plugin::{Backlog, BoxFuture, Sink};
+use crate::source::{Backlog, BoxFuture, Sink};
 use crate::want::{Delivery, Outcome, Tag};
 
-/// One per session, shared by all plugin calls.
+/// One per session, shared by all calls.
 pub(super) struct SessionSink {
     events: mpsc::UnboundedSender<SessionEvent>,
     room: Arc<Semaphore>,

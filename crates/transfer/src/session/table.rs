@@ -17,14 +17,16 @@ use super::partial_pieces::PartialPieces;
 use super::work::{Job, WriteTarget};
 use super::{FetchError, Fetched};
 use crate::ledger::Ledger;
-use crate::plugin::{ObjectFacts, TransferPlugin};
 use crate::progress::Progress;
-use crate::source::SourceId;
+use crate::root::{ObjectFacts, OpenWays, Root};
+use crate::source_id::SourceId;
 use crate::want::{Delivery, ObjectKey, Want, WantId};
 
 /// All that a session fetches.
 pub(super) struct ObjectTable {
-    pub(super) root: Arc<dyn TransferPlugin>,
+    pub(super) root: Arc<dyn Root>,
+    /// As the root advised last.
+    pub(super) chunks_at_once: bool,
     pub(super) objects: HashMap<ObjectKey, Active>,
     pub(super) ledger: Ledger,
     pub(super) meter: NetworkMeter,
@@ -37,13 +39,13 @@ impl ObjectTable {
     /// State of the network now.
     pub(super) fn network(&mut self) -> NetworkRate {
         let (window, requested, whole) =
-            (self.root.window(), self.ledger.requested().all, self.ledger.requested().whole);
+            (self.root.state().window, self.ledger.requested().all, self.ledger.requested().whole);
         let has_room = requested < window && !self.ledger.has_due(Instant::now());
         NetworkRate { rate: self.meter.rate(whole), has_room, is_idle: whole == 0, requested }
     }
 
-    /// Facts of an object for the root plugin.
-    pub(super) fn facts(&self, key: ObjectKey) -> Option<ObjectFacts<'_>> {
+    /// Facts of an object for the root.
+    pub(super) fn facts(&self, key: ObjectKey, open: OpenWays) -> Option<ObjectFacts<'_>> {
         let active = self.objects.get(&key)?;
         let (oid, layout) = (active.object.content()?, active.object.layout()?);
         let size = layout.size();
@@ -67,6 +69,7 @@ impl ObjectTable {
             read_rate: active.comparison.rate(self.meter.now()),
             kept: active.comparison.kept(),
             group: &active.object.group,
+            open,
         })
     }
 
@@ -97,7 +100,7 @@ impl ObjectTable {
     /// Bytes of a want were written to all its positions.
     pub(super) fn written(&mut self, want: &Want, source: &SourceId, whole: bool, zeros: bool) {
         let done = self.ledger.done(want.tag, &want.positions, Instant::now());
-        self.root.cancel_chunks(&done.cancelled);
+        self.root.cancel(&done.cancelled);
         if !done.filled.is_empty() {
             let once = done.fresh.min(want.id.len());
             let came = once.min(want.missing_len());
@@ -161,7 +164,7 @@ impl ObjectTable {
         active.question.cancel();
         self.partial_pieces.forget(key);
         let cancelled = self.ledger.forget(key);
-        self.root.cancel_chunks(&cancelled);
+        self.root.cancel(&cancelled);
         if result.is_ok() {
             self.progress.completed();
         }
@@ -170,7 +173,7 @@ impl ObjectTable {
 
     /// Nothing may have come for too long.
     pub(super) fn look_for_stall(&mut self) {
-        let last_error = self.root.last_error();
+        let last_error = self.root.state().trouble;
         self.progress.with(|snapshot| snapshot.last_error.clone_from(&last_error));
         if let Some(waited) = self.ledger.stalled(Instant::now()) {
             let keys: Vec<_> = self.objects.keys().copied().collect();

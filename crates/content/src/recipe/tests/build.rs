@@ -32,7 +32,7 @@ proptest! {
 }
 
 /// Levels of the tree.
-fn depth(root: &Root, nodes: &Nodes) -> usize {
+fn depth(root: &RecipeRoot, nodes: &Nodes) -> usize {
     usize::from(nodes.node(&root.top).level()) + 1
 }
 

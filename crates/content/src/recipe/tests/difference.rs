@@ -22,7 +22,7 @@ fn edited(mut runs: Vec<Run>, edits: &[Edit], fresh: impl Fn(u64) -> Run) -> Vec
     runs
 }
 
-fn found(old: &(Root, Nodes), new: &(Root, Nodes), limit: usize) -> Vec<Extent> {
+fn found(old: &(RecipeRoot, Nodes), new: &(RecipeRoot, Nodes), limit: usize) -> Vec<Extent> {
     let nodes = old.1.clone().with(&new.1);
     difference(&old.0, &new.0, limit, nodes.lookup()).unwrap().collect::<Result<_, _>>().unwrap()
 }
@@ -140,7 +140,7 @@ fn a_subtree_with_other_sums_than_in_the_old_recipe_is_not_struck() {
     };
     children[0].bytes += 1;
     let top = nodes.keep(&RecipeNode::new(1, Entries::Children(children)).unwrap());
-    let lie = Root { size: top.bytes, top: top.hash, ..old };
+    let lie = RecipeRoot { size: top.bytes, top: top.hash, ..old };
     let error = difference(&old, &lie, DEFAULT_LIMIT, nodes.lookup()).unwrap().find_map(Result::err);
     assert!(error.is_some_and(|error| error.blames_maker()));
 }

@@ -3,8 +3,8 @@
 use super::*;
 
 /// A root over `top`, which was kept in `nodes`.
-fn root_of(top: Child) -> Root {
-    Root { parameters: PARAMETERS, size: top.bytes, object: Oid::of(b""), top: top.hash }
+fn root_of(top: Child) -> RecipeRoot {
+    RecipeRoot { parameters: PARAMETERS, size: top.bytes, object: Oid::of(b""), top: top.hash }
 }
 
 fn leaf(nodes: &mut Nodes, runs: Vec<Run>) -> Child {
@@ -112,7 +112,7 @@ fn an_empty_leaf_below_another_node_is_refused() {
 #[test]
 fn a_size_that_the_top_does_not_have_is_refused() {
     let (root, nodes) = build(&chunks(0..5));
-    let error = verify(&Root { size: root.size + 1, ..root }, nodes.lookup()).unwrap_err();
+    let error = verify(&RecipeRoot { size: root.size + 1, ..root }, nodes.lookup()).unwrap_err();
     assert!(error.to_string().contains("size"), "{error}");
 }
 

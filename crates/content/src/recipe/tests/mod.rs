@@ -62,7 +62,7 @@ impl Nodes {
 }
 
 /// The recipe of `runs`.
-pub(super) fn build(runs: &[Run]) -> (Root, Nodes) {
+pub(super) fn build(runs: &[Run]) -> (RecipeRoot, Nodes) {
     let mut nodes = Nodes::default();
     let mut builder = RecipeBuilder::new(PARAMETERS, |hash, bytes: Vec<u8>| {
         assert!(bytes.len() <= MAX_NODE_LEN);
@@ -104,7 +104,7 @@ pub(super) fn joined(runs: &[Run]) -> Vec<Extent> {
 }
 
 /// All runs of a recipe.
-pub(super) fn read(root: &Root, nodes: &Nodes) -> Vec<Extent> {
+pub(super) fn read(root: &RecipeRoot, nodes: &Nodes) -> Vec<Extent> {
     walk(root, nodes.lookup()).collect::<Result<_, _>>().unwrap()
 }
 

@@ -13,7 +13,7 @@ use towpath_plugins::Direct;
 use towpath_plugins::direct::DirectConfig;
 use towpath_protocol::wire::{self, Body, Describe, Get, Ping, Prove, WireCancel, WireWant, oid_field};
 use towpath_store::{About, MemoryStore, ObjectKind, Store};
-use towpath_transfer::{Outcome, Session};
+use towpath_transfer::{Outcome, Session, Single};
 
 use super::liar::{Liar, header, hello};
 use crate::support::*;
@@ -89,7 +89,8 @@ impl Scene {
     pub async fn expect_others_are_served(&self) {
         let direct = Direct::new(Identity::generate().unwrap(), DirectConfig::default(), None);
         let context = self.listening.context(self.blob);
-        let session = Session::start(Arc::new(direct), context, impatient(Duration::from_secs(10)));
+        let session =
+            Session::start(Single::root(Arc::new(direct)), context, impatient(Duration::from_secs(10)));
         let target = Arc::new(Memory::default());
         let fetched = session.fetch(request(self.blob, None, &target)).await.unwrap();
         assert_eq!(fetched.oid, self.blob);
@@ -393,7 +394,7 @@ async fn our_own_client_keeps_to_the_limit() {
     let direct = Direct::new(Identity::generate().unwrap(), DirectConfig::default(), None);
     let context = scene.listening.context(scene.tree);
     let config = towpath_transfer::SessionConfig { batch_wants: 1, ..impatient(Duration::from_secs(10)) };
-    let session = Session::start(Arc::new(direct), context, config);
+    let session = Session::start(Single::root(Arc::new(direct)), context, config);
     let targets: Vec<Arc<Memory>> = (0..300).map(|_| Arc::default()).collect();
     let covered = towpath_transfer::Group {
         coverage: Some(towpath_transfer::Coverage { block: 0 }),

@@ -7,7 +7,7 @@ use towpath_link::Identity;
 use towpath_plugins::Direct;
 use towpath_protocol::wire::{self, Body, DataHeader, VERSION};
 use towpath_protocol::{Peer, PeerConfig};
-use towpath_transfer::Session;
+use towpath_transfer::{Session, Single};
 
 use super::liar::{Liar, header, hello};
 use crate::support::*;
@@ -31,7 +31,8 @@ async fn ended_with(payload: &[u8], offset: u32, hello: Body) -> String {
     let direct = Direct::over(Arc::clone(&peer), Identity::generate().unwrap());
     let (keep, hints) = tokio::sync::watch::channel(Vec::new());
     let context = towpath_transfer::Context { root: Oid::of(&data), node: None, secret: None, hints };
-    let session = Session::start(Arc::new(direct), context, impatient(std::time::Duration::from_secs(1)));
+    let session =
+        Session::start(Single::root(Arc::new(direct)), context, impatient(std::time::Duration::from_secs(1)));
     let target = Arc::new(Memory::default());
     let fetching = session.fetch(request(Oid::of(&data), Some(data.len() as u64), &target));
     let lying = async {

@@ -19,7 +19,7 @@ use towpath_protocol::wire::{Body, Describe, Description, Get, Goodbye, Have, Pi
 use towpath_protocol::wire::{Stated, VERSION, WireOutcome};
 use towpath_protocol::{Peer, PeerConfig};
 use towpath_store::{About, MemoryStore};
-use towpath_transfer::Session;
+use towpath_transfer::{Session, Single};
 
 use super::liar::{Liar, header, hello};
 use crate::support::*;
@@ -58,7 +58,7 @@ async fn error_within<F: Future<Output = ()> + Send + 'static>(
     let direct =
         DirectConfig { peer: PeerConfig { silence, ..PeerConfig::default() }, ..DirectConfig::default() };
     let direct = Direct::new(Identity::generate().unwrap(), direct, None);
-    let session = Session::start(Arc::new(direct), bad.context(oid), config);
+    let session = Session::start(Single::root(Arc::new(direct)), bad.context(oid), config);
     let failing = session.fetch(request(oid, Some(data.len() as u64), &target));
     let failing = tokio::time::timeout(LIMIT, failing);
     let (failed, ()) = tokio::join!(failing, expect_good_fetch(&data));
@@ -71,7 +71,7 @@ async fn expect_good_fetch(data: &[u8]) {
     let (oid, target) = (put(&store, data, &About::default()), Arc::new(Memory::default()));
     let good = serve(store, &[oid]).await;
     let direct = Direct::new(Identity::generate().unwrap(), DirectConfig::default(), None);
-    let session = Session::start(Arc::new(direct), good.context(oid), impatient(LIMIT));
+    let session = Session::start(Single::root(Arc::new(direct)), good.context(oid), impatient(LIMIT));
     session.fetch(request(oid, None, &target)).await.unwrap();
     target.expect(data);
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::tree::Time;
 use towpath_store::Stamp;
-use towpath_transfer::plugin::Sink;
+use towpath_transfer::source::Sink;
 use towpath_transfer::want::Payload;
 use towpath_transfer::{Delivery, Origin, Tag, WantId};
 

@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_store::disk::chunk_index::Location;
 use towpath_store::{DiskStore, Stamp};
-use towpath_transfer::plugin::Sink;
+use towpath_transfer::source::Sink;
 use towpath_transfer::want::Group;
-use towpath_transfer::{Context, Outcome, Tag, TransferPlugin, Want, WantId};
+use towpath_transfer::{Context, Outcome, Source, Tag, Want, WantId};
 
 use self::deltas::DeltaState;
 use self::disk::{ByHash, Finds, RunningOperation};
@@ -121,7 +121,7 @@ struct OpenWant {
 }
 
 struct Driver {
-    network: Arc<dyn TransferPlugin>,
+    network: Arc<dyn Source>,
     search: Search,
     shared: Arc<SharedDriver>,
     messages: mpsc::WeakUnboundedSender<DriverMessage>,
@@ -151,7 +151,7 @@ struct Driver {
 
 /// Runs until cancelled.
 pub(super) async fn run(
-    network: Arc<dyn TransferPlugin>,
+    network: Arc<dyn Source>,
     search: Search,
     shared: Arc<SharedDriver>,
     messages: mpsc::WeakUnboundedSender<DriverMessage>,
@@ -201,7 +201,7 @@ async fn refuse_all(mut inbox: mpsc::UnboundedReceiver<DriverMessage>) {
 
 impl Driver {
     fn new(
-        network: Arc<dyn TransferPlugin>,
+        network: Arc<dyn Source>,
         search: Search,
         shared: Arc<SharedDriver>,
         messages: mpsc::WeakUnboundedSender<DriverMessage>,
@@ -412,14 +412,15 @@ impl Driver {
             return;
         }
         let pressure = self.calls.values().next().map(|call| call.sink.backpressure()).unwrap_or_default();
-        let path = self.network.path();
+        let state = self.network.state();
+        let path = state.path;
         let (now, rate) = (self.shared.now(), self.scheduler.network_rate(self.shared.now()));
         let disks = &self.shared.disks;
         let disks = if self.executor.outstanding() == 0 { disks.wait(now) } else { disks.wait_before() };
         self.feed(Event::Backpressure(Queues {
             writer_backlog: pressure.writer_backlog,
             receive_queue: pressure.receive_queue.max(path.receive_queue),
-            window: chunk_window(rate, path.round_trip, self.network.window()),
+            window: chunk_window(rate, path.round_trip, state.window),
             round_trip: path.round_trip,
             processors: self.shared.processors.wait(now),
             disks,
@@ -456,7 +457,7 @@ impl Driver {
             Action::Pause(_) => self.executor.rest(true),
             Action::Resume(_) => self.executor.rest(false),
             Action::AskNetwork(tags) => self.ask(&tags),
-            Action::CancelNetwork(tags) => self.network.cancel_chunks(&tags),
+            Action::CancelNetwork(tags) => self.network.cancel(&tags),
             Action::GiveUp(tags) => tags.into_iter().for_each(|tag| self.end(tag, Some(Outcome::NotHere))),
             Action::Recompute => {
                 let started = Instant::now();
@@ -485,7 +486,7 @@ impl Driver {
                 if !likely.is_empty() {
                     deltas::sign(&mut wants, likely).await;
                 }
-                network.get_chunks(wants, &context, sink).await;
+                network.get(wants, &context, sink).await;
             }));
         }
     }

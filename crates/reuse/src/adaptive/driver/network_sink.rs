@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use towpath_transfer::plugin::{Backlog, Sink};
+use towpath_transfer::source::{Backlog, Sink};
 use towpath_transfer::want::Payload;
 use towpath_transfer::{BoxFuture, Delivery, Outcome, Tag};
 

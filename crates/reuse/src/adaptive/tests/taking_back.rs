@@ -8,10 +8,10 @@ use tokio::sync::{Notify, mpsc};
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_store::DiskStore;
-use towpath_transfer::plugin::{Backlog, ObjectFacts, PathState, Query, Sink};
+use towpath_transfer::source::{Backlog, PathState, Query, Sink, SourceState};
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Group, ObjectOffset, Outcome, Tag, TransferPlugin, Want,
-    WantId,
+    BoxFuture, Context, Delivery, Description, Group, ObjectFacts, ObjectOffset, OpenWays, Outcome, RestWay,
+    Root, Source, Tag, Want, WantId,
 };
 
 use crate::adaptive::{Adaptive, Effort, Search};
@@ -33,20 +33,17 @@ impl Slow {
     }
 }
 
-impl TransferPlugin for Slow {
+impl Source for Slow {
     fn name(&self) -> &str {
         "slow"
     }
 
-    fn window(&self) -> u64 {
-        16 * PIECE
+    fn state(&self) -> SourceState {
+        let path = PathState { shortest: Duration::from_millis(40), ..PathState::default() };
+        SourceState { path, ..SourceState::of_window(16 * PIECE) }
     }
 
-    fn path(&self) -> PathState {
-        PathState { shortest: Duration::from_millis(40), ..PathState::default() }
-    }
-
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         _query: Query,
         _context: &'a Context,
@@ -55,12 +52,7 @@ impl TransferPlugin for Slow {
         Box::pin(async { Err(Outcome::NotHere) })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        _context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, _context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         let mut tags: Vec<Tag> = wants.iter().map(|want| want.tag).collect();
         Box::pin(async move {
             while !tags.is_empty() {
@@ -77,7 +69,7 @@ impl TransferPlugin for Slow {
         })
     }
 
-    fn cancel_chunks(&self, tags: &[Tag]) {
+    fn cancel(&self, tags: &[Tag]) {
         self.cancelled.lock().unwrap().extend(tags);
         self.changed.notify_waiters();
     }
@@ -144,17 +136,18 @@ async fn pieces_that_wait_are_taken_back_when_a_recipe_is_wanted() {
             read_rate: 0.0,
             kept: 0,
             group: &group,
+            open: OpenWays::RECIPE,
         };
         let begun = Instant::now();
-        while !adaptive.wants_recipe(&facts) {
+        while adaptive.advise(&facts).way != RestWay::Recipe {
             assert!(begun.elapsed() < Duration::from_secs(5) && slow.cancelled().is_empty());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(slow.cancelled(), [10, 11, 13], "of this object alone");
         tokio::task::yield_now().await;
-        adaptive.cancel_chunks(&[12]);
+        adaptive.cancel(&[12]);
     };
-    tokio::join!(adaptive.get_chunks(wants, &context, Arc::clone(&ends) as _), looking);
+    tokio::join!(adaptive.get(wants, &context, Arc::clone(&ends) as _), looking);
     let mut ended = std::mem::take(&mut *ends.0.lock().unwrap());
     ended.sort_by_key(|(tag, _)| *tag);
     let again = Outcome::RetryLater(Duration::from_millis(300));

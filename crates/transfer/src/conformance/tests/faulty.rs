@@ -1,4 +1,4 @@
-//! A plugin that keeps the contract, but for one fault.
+//! A source that keeps the contract, but for one fault.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -13,11 +13,11 @@ use towpath_content::pieces::{MIN_LOG2, inner_value};
 use super::*;
 use crate::conformance::inmost::Inmost;
 use crate::metadata::Metadata;
-use crate::plugin::{Backlog, BoxFuture, Description, PathState, Query, Sink};
-use crate::source::SourceId;
+use crate::source::{Backlog, BoxFuture, Description, PathState, Query, Sink, SourceState};
+use crate::source_id::SourceId;
 use crate::want::{Delivery, Outcome, Payload};
 
-/// What is wrong with a plugin.
+/// What is wrong with a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     OtherPart,
@@ -181,35 +181,32 @@ impl Faulty {
             match self.outcome(&want, context, number == 0) {
                 Some(outcome) => sink.outcome(want.tag, outcome),
                 None if self.serve_otherwise(&want, is_twin, &sink).await => {}
-                None => self.inmost.get_chunks(vec![want], context, Arc::clone(&sink)).await,
+                None => self.inmost.get(vec![want], context, Arc::clone(&sink)).await,
             }
         }
     }
 }
 
-impl TransferPlugin for Faulty {
+impl Source for Faulty {
     fn name(&self) -> &str {
         "faulty"
     }
 
-    fn window(&self) -> u64 {
+    fn state(&self) -> SourceState {
         let is_shut = self.has(Fault::WindowShuts) && self.was_asked.load(Ordering::Relaxed);
-        if is_shut { 0 } else { Inmost::WINDOW }
-    }
-
-    fn path(&self) -> PathState {
-        PathState { is_due: self.has(Fault::Boasts), ..PathState::default() }
+        let path = PathState { is_due: self.has(Fault::Boasts), ..PathState::default() };
+        SourceState { path, ..SourceState::of_window(if is_shut { 0 } else { Inmost::WINDOW }) }
     }
 
     fn report_corrupt(&self, _: &SourceId) {
         self.was_reported.store(true, Ordering::Relaxed);
     }
 
-    fn cancel_chunks(&self, tags: &[Tag]) {
+    fn cancel(&self, tags: &[Tag]) {
         lock(&self.cancelled).extend(tags);
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
@@ -221,17 +218,12 @@ impl TransferPlugin for Faulty {
                     self.follow(&answers).await;
                     Ok(())
                 }
-                false => self.inmost.get_descriptors(query, context, answers).await,
+                false => self.inmost.describe(query, context, answers).await,
             }
         })
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.was_asked.store(true, Ordering::Relaxed);
             if !self.has(Fault::OneCall) {
@@ -295,41 +287,36 @@ impl Sink for FaultySink {
 
 /// A wrapper that does nothing, and perhaps ends wants that came.
 pub(super) struct Transparent {
-    pub(super) inner: Arc<dyn TransferPlugin>,
+    pub(super) inner: Arc<dyn Source>,
     pub(super) ends_twice: bool,
 }
 
-impl TransferPlugin for Transparent {
+impl Source for Transparent {
     fn name(&self) -> &str {
         "transparent"
     }
 
-    fn inner(&self) -> Option<&dyn TransferPlugin> {
+    fn inner(&self) -> Option<&dyn Source> {
         Some(&*self.inner)
     }
 
-    fn window(&self) -> u64 {
-        self.inner.window()
+    fn state(&self) -> SourceState {
+        self.inner.state()
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
-        self.inner.get_descriptors(query, context, answers)
+        self.inner.describe(query, context, answers)
     }
 
-    fn get_chunks<'a>(
-        &'a self,
-        wants: Vec<Want>,
-        context: &'a Context,
-        sink: Arc<dyn Sink>,
-    ) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let last = wants.last().map(|want| want.tag).filter(|_| self.ends_twice);
-            self.inner.get_chunks(wants, context, Arc::clone(&sink)).await;
+            self.inner.get(wants, context, Arc::clone(&sink)).await;
             last.into_iter().for_each(|tag| sink.outcome(tag, Outcome::NotHere));
         })
     }
@@ -338,16 +325,16 @@ impl TransferPlugin for Transparent {
 /// A wrapper that hands nothing on.
 pub(super) struct Forgetful;
 
-impl TransferPlugin for Forgetful {
+impl Source for Forgetful {
     fn name(&self) -> &str {
         "forgetful"
     }
 
-    fn window(&self) -> u64 {
-        Inmost::WINDOW
+    fn state(&self) -> SourceState {
+        SourceState::of_window(Inmost::WINDOW)
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         _: Query,
         _: &'a Context,
@@ -356,7 +343,7 @@ impl TransferPlugin for Forgetful {
         Box::pin(async { Err(Outcome::NotHere) })
     }
 
-    fn get_chunks<'a>(&'a self, wants: Vec<Want>, _: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, _: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
         Box::pin(async {})
     }

@@ -11,8 +11,9 @@ use towpath_content::pieces::{Layout, PieceTree};
 
 use super::super::*;
 use super::memory::Memory;
-use crate::plugin::{BoxFuture, Description, ObjectFacts, PathState, Query, RecipePart, Sink};
-use crate::source::SourceId;
+use crate::root::{Advice, ObjectFacts, RestWay, Root};
+use crate::source::{BoxFuture, Description, PathState, Query, RecipePart, Sink, Source, SourceState};
+use crate::source_id::SourceId;
 use crate::want::{Delivery, Payload, Proof, Tag, Want, WantId};
 
 /// Longer than any test takes that goes well.
@@ -47,11 +48,11 @@ pub enum Act {
 }
 
 type Script = Box<dyn Fn(&Want, u32) -> Act + Send + Sync>;
-type Choice = Box<dyn Fn(&Source, &ObjectFacts<'_>) -> bool + Send + Sync>;
+type Choice = Box<dyn Fn(&Scripted, &ObjectFacts<'_>) -> bool + Send + Sync>;
 type Answers = Box<dyn Fn(&Query) -> (Vec<Description>, Result<(), Outcome>) + Send + Sync>;
 
-/// A plugin with objects and a script.
-pub struct Source {
+/// A source with objects and a script.
+pub struct Scripted {
     objects: HashMap<Oid, (Vec<u8>, PieceTree)>,
     chunks: HashMap<[u8; 32], Vec<u8>>,
     script: Script,
@@ -60,7 +61,7 @@ pub struct Source {
     /// Answers to the question for samples, which it wants then.
     samples: Option<Vec<Description>>,
     wants_recipe: Option<Choice>,
-    takes_all_chunks: bool,
+    chunks_at_once: bool,
     slow: bool,
     /// Called when wants are over, also when none has to be cancelled.
     on_chunks_over: Option<Box<dyn Fn() + Send + Sync>>,
@@ -79,7 +80,7 @@ pub struct Source {
     pub in_delivery: Arc<AtomicUsize>,
 }
 
-impl Source {
+impl Scripted {
     pub fn new(objects: &[&[u8]]) -> Self {
         Self {
             objects: objects.iter().map(|data| (Oid::of(data), (data.to_vec(), tree(data)))).collect(),
@@ -89,7 +90,7 @@ impl Source {
             recipe: None,
             samples: None,
             wants_recipe: None,
-            takes_all_chunks: false,
+            chunks_at_once: false,
             slow: false,
             on_chunks_over: None,
             path: PathState::default(),
@@ -133,7 +134,7 @@ impl Source {
     /// Wants recipes when `choice` says so.
     pub fn wanting_recipes(
         mut self,
-        choice: impl Fn(&Source, &ObjectFacts<'_>) -> bool + Send + Sync + 'static,
+        choice: impl Fn(&Scripted, &ObjectFacts<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.wants_recipe = Some(Box::new(choice));
         self
@@ -141,7 +142,7 @@ impl Source {
 
     /// Takes chunks all at once.
     pub fn taking_all_chunks(mut self) -> Self {
-        self.takes_all_chunks = true;
+        self.chunks_at_once = true;
         self
     }
 
@@ -322,37 +323,38 @@ fn delivery(want: &Want, payload: Payload, proof: Option<Vec<u8>>) -> Delivery {
     }
 }
 
-impl TransferPlugin for Source {
+impl Root for Scripted {
+    fn advise(&self, facts: &ObjectFacts<'_>) -> Advice {
+        if facts.open.recipe {
+            self.facts.lock().unwrap().push((facts.size, facts.missing));
+        }
+        let way = match () {
+            () if facts.open.samples && self.samples.is_some() => RestWay::Samples,
+            () if facts.open.recipe
+                && self.wants_recipe.as_ref().is_some_and(|choice| choice(self, facts)) =>
+            {
+                RestWay::Recipe
+            }
+            () => RestWay::Pieces,
+        };
+        Advice { way, chunks_at_once: self.chunks_at_once }
+    }
+}
+
+impl Source for Scripted {
     fn name(&self) -> &str {
         "scripted"
     }
 
-    fn window(&self) -> u64 {
-        self.window
-    }
-
-    fn path(&self) -> PathState {
-        self.path
-    }
-
-    fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
-        self.facts.lock().unwrap().push((facts.size, facts.missing));
-        self.wants_recipe.as_ref().is_some_and(|choice| choice(self, facts))
-    }
-
-    fn wants_samples(&self, _: &ObjectFacts<'_>) -> bool {
-        self.samples.is_some()
-    }
-
-    fn takes_all_chunks(&self) -> bool {
-        self.takes_all_chunks
+    fn state(&self) -> SourceState {
+        SourceState { path: self.path, ..SourceState::of_window(self.window) }
     }
 
     fn report_corrupt(&self, source: &SourceId) {
         self.blamed.lock().unwrap().push(source.to_string());
     }
 
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         query: Query,
         _context: &'a Context,
@@ -371,7 +373,7 @@ impl TransferPlugin for Source {
         })
     }
 
-    fn get_chunks<'a>(&'a self, wants: Vec<Want>, _: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, wants: Vec<Want>, _: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         self.calls.lock().unwrap().push(wants.clone());
         Box::pin(async move {
             for want in wants {
@@ -380,28 +382,24 @@ impl TransferPlugin for Source {
         })
     }
 
-    fn cancel_chunks(&self, _tags: &[Tag]) {
+    fn cancel(&self, _tags: &[Tag]) {
         self.on_chunks_over.iter().for_each(|call| call());
     }
 }
 
-/// A plugin whose every question and want hangs.
+/// A source whose every question and want hangs.
 pub struct Silent;
 
-impl TransferPlugin for Silent {
+impl Source for Silent {
     fn name(&self) -> &str {
         "silent"
     }
 
-    fn window(&self) -> u64 {
-        1 << 20
+    fn state(&self) -> SourceState {
+        SourceState { trouble: Some("the line is dead".into()), ..SourceState::of_window(1 << 20) }
     }
 
-    fn last_error(&self) -> Option<String> {
-        Some("the line is dead".into())
-    }
-
-    fn get_descriptors<'a>(
+    fn describe<'a>(
         &'a self,
         _: Query,
         _: &'a Context,
@@ -414,7 +412,7 @@ impl TransferPlugin for Silent {
         })
     }
 
-    fn get_chunks<'a>(&'a self, _: Vec<Want>, _: &'a Context, _: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+    fn get<'a>(&'a self, _: Vec<Want>, _: &'a Context, _: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(std::future::pending())
     }
 }
@@ -438,7 +436,7 @@ pub fn config() -> SessionConfig {
     SessionConfig { ledger, workers: 2, ..SessionConfig::default() }
 }
 
-pub fn session(source: &Arc<Source>) -> Session {
+pub fn session(source: &Arc<Scripted>) -> Session {
     Session::start(source.clone(), context(Oid::of(b"")), config())
 }
 
@@ -452,7 +450,7 @@ pub async fn fetch(session: &Session, request: ObjectRequest) -> Result<Fetched,
 }
 
 /// Fetches `data` from `source`, and expects it to be there.
-pub async fn fetch_good(source: Source, data: &[u8]) -> Arc<Source> {
+pub async fn fetch_good(source: Scripted, data: &[u8]) -> Arc<Scripted> {
     let (source, target) = (Arc::new(source), Memory::new());
     let fetched = fetch(&session(&source), request(Oid::of(data), &target)).await.unwrap();
     assert_eq!((fetched.oid, fetched.size), (Oid::of(data), data.len() as u64));
@@ -461,7 +459,7 @@ pub async fn fetch_good(source: Source, data: &[u8]) -> Arc<Source> {
 }
 
 /// Fetches `data` from `source` and expects an error; returns its words.
-pub async fn fetch_bad(source: Source, data: &[u8]) -> String {
+pub async fn fetch_bad(source: Scripted, data: &[u8]) -> String {
     let (source, target) = (Arc::new(source), Memory::new());
     let error = fetch(&session(&source), request(Oid::of(data), &target)).await.unwrap_err();
     target.expect_incomplete();

@@ -9,7 +9,7 @@ use super::*;
 async fn a_full_disk_fails_its_own_object_and_no_other() {
     let shared = pattern(10, 3);
     for data in [pattern(10, 1), pattern(3 * PIECE, 1), shared.clone()] {
-        let source = Arc::new(Source::new(&[&data, &shared]));
+        let source = Arc::new(Scripted::new(&[&data, &shared]));
         let (full, good) = (Memory::full(), Memory::new());
         let session = session(&source);
         let (failed, fetched) = tokio::join!(
@@ -30,7 +30,7 @@ async fn the_same_content_wanted_twice_is_fetched_once() {
         // The first answer leaves time for the second request.
         let later = Act::End(Outcome::RetryLater(Duration::from_millis(200)));
         let script = move |_: &crate::Want, before| if before == 0 { later.clone() } else { Act::Good };
-        let source = Arc::new(Source::new(&[&data]).script(script));
+        let source = Arc::new(Scripted::new(&[&data]).script(script));
         let (one, two) = (Memory::new(), Memory::new());
         let session = session(&source);
         let (first, second) = tokio::join!(
@@ -54,7 +54,7 @@ async fn the_same_content_wanted_twice_is_fetched_once() {
 async fn content_wanted_again_while_it_is_being_written_reaches_both_targets() {
     for len in [7, 3 * PIECE] {
         let data = pattern(len, 1);
-        let source = Arc::new(Source::new(&[&data]));
+        let source = Arc::new(Scripted::new(&[&data]));
         let (slow, late) = (Memory::held(), Memory::new());
         let session = session(&source);
         let expected = || session.progress().snapshot().expected;
@@ -80,7 +80,7 @@ async fn content_wanted_again_while_it_is_being_written_reaches_both_targets() {
 #[tokio::test]
 async fn no_more_is_delivered_than_the_buffer_holds() {
     let data = pattern(40 * PIECE, 1);
-    let source = Arc::new(Source::new(&[&data]));
+    let source = Arc::new(Scripted::new(&[&data]));
     let target = Memory::held();
     let config =
         SessionConfig { buffer_bytes: 4 * PIECE as u32, batch_bytes: PIECE as u64, calls: 40, ..config() };
@@ -103,7 +103,7 @@ async fn no_more_is_delivered_than_the_buffer_holds() {
 #[tokio::test]
 async fn more_objects_than_may_be_in_flight_wait_their_turn() {
     let objects: Vec<_> = (0..100u8).map(|seed| pattern(3, seed)).collect();
-    let source = Arc::new(Source::new(&objects.iter().map(|data| &data[..]).collect::<Vec<_>>()));
+    let source = Arc::new(Scripted::new(&objects.iter().map(|data| &data[..]).collect::<Vec<_>>()));
     let session = Session::start(source, context(Oid::of(b"")), SessionConfig { objects: 3, ..config() });
     let targets: Vec<_> = objects.iter().map(|_| Memory::new()).collect();
     let ended = Arc::new(Mutex::new(0));
@@ -123,7 +123,7 @@ async fn more_objects_than_may_be_in_flight_wait_their_turn() {
 async fn many_objects_at_once_wait_their_turn_too() {
     for objects in [1, 3, 2048] {
         let data: Vec<_> = (0..200u8).map(|seed| pattern(3, seed)).collect();
-        let source = Arc::new(Source::new(&data.iter().map(|data| &data[..]).collect::<Vec<_>>()));
+        let source = Arc::new(Scripted::new(&data.iter().map(|data| &data[..]).collect::<Vec<_>>()));
         let session = Session::start(source, context(Oid::of(b"")), SessionConfig { objects, ..config() });
         let targets: Vec<_> = data.iter().map(|_| Memory::new()).collect();
         let ended = Arc::new(Mutex::new(0));
@@ -144,7 +144,7 @@ async fn many_objects_at_once_wait_their_turn_too() {
 #[tokio::test]
 async fn dropping_the_session_ends_its_requests_calls_and_workers() {
     let data = pattern(3 * PIECE, 1);
-    let source = Arc::new(Source::new(&[&data]).script(|_, _| Act::Hang));
+    let source = Arc::new(Scripted::new(&[&data]).script(|_, _| Act::Hang));
     let (target, session) = (Memory::new(), session(&source));
     let results = Arc::new(Mutex::new(Vec::new()));
     let note = || {

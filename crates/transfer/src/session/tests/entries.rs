@@ -133,7 +133,7 @@ async fn those_that_could_not_be_asked_for_are_asked_for_again_in_their_order() 
 async fn entries_end_when_there_was_no_way_to_ask_for_too_long() {
     let wait_limit = Duration::from_millis(300);
     let ledger = LedgerConfig { wait_limit, ..config().ledger };
-    let mut bench = Bench::with(Arc::new(Source::new(&[])), SessionConfig { ledger, ..config() });
+    let mut bench = Bench::with(Arc::new(Scripted::new(&[])), SessionConfig { ledger, ..config() });
     bench.submit([query(1), query(2)]).await;
     let waited = loop {
         tokio::select! {
@@ -293,7 +293,7 @@ async fn an_entry_that_is_fetched_by_its_name_leaves_its_slot_to_the_object() {
     let data = pattern(3 * PIECE, 1);
     let (go, held) = watch::channel(0);
     let script = move |_: &crate::Want, _| Act::Once(held.clone(), 1, Box::new(Act::Good));
-    let source = Arc::new(Source::new(&[&data]).script(script));
+    let source = Arc::new(Scripted::new(&[&data]).script(script));
     let mut bench = Bench::with(source.clone(), SessionConfig { objects: 1, ..config() });
     let (target, (done, mut fetched)) = (Memory::new(), oneshot::channel());
     let object = request(Oid::of(&data), &target);
@@ -317,7 +317,7 @@ async fn an_entry_that_is_fetched_by_its_name_leaves_its_slot_to_the_object() {
 
 #[tokio::test]
 async fn an_entry_may_be_asked_for_once_more_with_another_question() {
-    let mut bench = Bench::with(Arc::new(Source::new(&[])), SessionConfig { objects: 1, ..config() });
+    let mut bench = Bench::with(Arc::new(Scripted::new(&[])), SessionConfig { objects: 1, ..config() });
     let request = bench.request(query(7), |came, _| match came {
         Came::Content(1) => EntryNext::Again(EntryQuery { compare: true, pack: 3, ..query(7) }),
         _ => EntryNext::Over,
@@ -383,7 +383,7 @@ async fn no_more_is_taken_of_a_source_than_there_is_room_for() {
 #[tokio::test]
 async fn without_anybody_who_offers_nothing_is_here() {
     let mut bench = Bench::new();
-    bench.session = session(&Arc::new(Source::new(&[])));
+    bench.session = session(&Arc::new(Scripted::new(&[])));
     bench.submit([query(3)]).await;
     bench.expect(3, Came::Ended(Outcome::NotHere)).await;
 }

@@ -7,8 +7,9 @@ use towpath_content::tree::Time;
 
 use super::*;
 use crate::offer::{EntryBody, EntryContent, EntryQuery, EntrySink, EntryWant, SignatureWay};
-use crate::plugin::BoxFuture;
+use crate::root::Root;
 use crate::session::{EntryNext, EntryTarget};
+use crate::source::BoxFuture;
 use crate::want::Tag;
 
 /// Hands each call to the test.
@@ -129,10 +130,10 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
-        Self::with(Arc::new(Source::new(&[])), config())
+        Self::with(Arc::new(Scripted::new(&[])), config())
     }
 
-    pub fn with(root: Arc<dyn TransferPlugin>, config: SessionConfig) -> Self {
+    pub fn with(root: Arc<dyn Root>, config: SessionConfig) -> Self {
         let ((call, calls), (notes, came)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let context = context(Oid::of(b""));
         let session = Session::start_with_offers(root, Arc::new(Offers(call)), context, config);

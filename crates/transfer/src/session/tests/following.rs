@@ -19,17 +19,17 @@ fn versions() -> (Vec<u8>, Vec<u8>) {
 }
 
 /// A source that has `data` and its samples, or others.
-fn sampled(data: &[u8], spoil: bool) -> Source {
+fn sampled(data: &[u8], spoil: bool) -> Scripted {
     let mut samples = Vec::new();
     data.chunks(PIECE).for_each(|piece| sample(piece, &mut samples));
     if spoil {
         samples.iter_mut().for_each(|byte| *byte ^= 0x55);
     }
-    Source::new(&[data]).sampled(vec![Description::Samples { first: 0, bytes: samples.into() }])
+    Scripted::new(&[data]).sampled(vec![Description::Samples { first: 0, bytes: samples.into() }])
 }
 
 /// Bytes that were requested.
-fn requested(source: &Source) -> u64 {
+fn requested(source: &Scripted) -> u64 {
     source.calls.lock().unwrap().iter().flatten().map(Want::missing_len).sum()
 }
 
@@ -91,7 +91,7 @@ async fn a_source_that_sends_no_samples_or_wrong_ones_sends_pieces() {
     let (older, newer) = versions();
     let wrong = Description::Samples { first: 3, bytes: Bytes::from_static(&[1; 17]) };
     for samples in [Vec::new(), vec![wrong]] {
-        let source = Arc::new(Source::new(&[&newer]).sampled(samples));
+        let source = Arc::new(Scripted::new(&[&newer]).sampled(samples));
         let target = Memory::with_older(older.clone());
         fetch(&session(&source), request(Oid::of(&newer), &target)).await.unwrap();
         target.expect(&newer);
@@ -101,7 +101,7 @@ async fn a_source_that_sends_no_samples_or_wrong_ones_sends_pieces() {
 #[tokio::test]
 async fn a_near_source_is_asked_before_an_older_version_is_read_from_a_disk() {
     let data = noise(0, 8 * PIECE);
-    let source = Arc::new(Source::new(&[&data]).with_round_trip(Duration::from_micros(100)));
+    let source = Arc::new(Scripted::new(&[&data]).with_round_trip(Duration::from_micros(100)));
     let in_memory = Memory::with_older(data.clone());
     fetch(&session(&source), request(Oid::of(&data), &in_memory)).await.unwrap();
     assert!(source.calls.lock().unwrap().is_empty(), "what takes no time is read first");

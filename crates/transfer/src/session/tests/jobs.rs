@@ -14,7 +14,7 @@ use super::*;
 use crate::object::ObjectInFlight;
 use crate::offer::{EntryBody, EntryContent};
 use crate::session::{EntryNext, EntryTarget};
-use crate::source::SourceId;
+use crate::source_id::SourceId;
 use crate::want::{Delivery, Payload, Want, WantId};
 
 fn object() -> Arc<ObjectInFlight> {

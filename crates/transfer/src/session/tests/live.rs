@@ -6,7 +6,7 @@ use towpath_content::live::Statement;
 use towpath_content::pieces::{MIN_LOG2, inner_value};
 
 use super::*;
-use crate::plugin::Description;
+use crate::source::Description;
 
 const LIVE: Oid = Oid::Live([9; 32]);
 
@@ -37,19 +37,19 @@ fn growing() -> Description {
 }
 
 /// A source of a live object that is to become `data`.
-fn source(data: &[u8]) -> Source {
-    let mut source = Source::new(&[data]);
+fn source(data: &[u8]) -> Scripted {
+    let mut source = Scripted::new(&[data]);
     source.also_as(LIVE, data);
     source.send(growing());
     source
 }
 
-fn live_session(source: &Arc<Source>) -> Session {
+fn live_session(source: &Arc<Scripted>) -> Session {
     let node = NodeId(key().public_key().as_ref().try_into().unwrap());
     Session::start(source.clone(), Context { node: Some(node), ..context(LIVE) }, config())
 }
 
-async fn fetch_live(source: Source, target: &Arc<Memory>) -> Result<Fetched, FetchError> {
+async fn fetch_live(source: Scripted, target: &Arc<Memory>) -> Result<Fetched, FetchError> {
     let source = Arc::new(source);
     fetch(&live_session(&source), request(LIVE, target)).await
 }

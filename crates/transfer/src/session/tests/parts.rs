@@ -14,7 +14,7 @@ async fn only_the_pieces_of_a_part_are_asked_for() {
         (0..size, 0..6),
     ] {
         for size in [Some(size), None] {
-            let (source, target) = (Arc::new(Source::new(&[&data])), Memory::part(part.clone()));
+            let (source, target) = (Arc::new(Scripted::new(&[&data])), Memory::part(part.clone()));
             let request = ObjectRequest { size, ..request(Oid::of(&data), &target) };
             let session = session(&source);
             let fetched = fetch(&session, request).await.unwrap();
@@ -33,7 +33,7 @@ async fn only_the_pieces_of_a_part_are_asked_for() {
 #[tokio::test]
 async fn a_part_that_is_wrong_is_no_part() {
     let data = pattern(4 * PIECE, 1);
-    let source = Source::new(&[&data]).script(|_, _| Act::Bytes(pattern(PIECE, 2)));
+    let source = Scripted::new(&[&data]).script(|_, _| Act::Bytes(pattern(PIECE, 2)));
     let target = Memory::part(PIECE as u64..PIECE as u64 + 1);
     let end = fetch(&session(&Arc::new(source)), request(Oid::of(&data), &target)).await;
     assert!(matches!(end, Err(FetchError::Bad { .. })), "{end:?}");

@@ -1,7 +1,7 @@
 //! Recipes are claims by their makers: chunks are taken, pieces decide.
 
 use super::*;
-use crate::source::SourceId;
+use crate::source_id::SourceId;
 use crate::want::WantId;
 
 /// Bytes of a chunk here: some lie across two pieces.
@@ -19,7 +19,7 @@ fn claim(data: &[u8]) -> RecipeClaim {
     }
 }
 
-async fn fetch_by(source: Source, data: &[u8], recipe: RecipeClaim) -> Arc<Source> {
+async fn fetch_by(source: Scripted, data: &[u8], recipe: RecipeClaim) -> Arc<Scripted> {
     let (source, target) = (Arc::new(source), Memory::new());
     let request = ObjectRequest { recipe: Some(recipe), ..request(Oid::of(data), &target) };
     fetch(&session(&source), request).await.unwrap();
@@ -30,7 +30,7 @@ async fn fetch_by(source: Source, data: &[u8], recipe: RecipeClaim) -> Arc<Sourc
 #[tokio::test]
 async fn a_good_recipe_needs_no_pieces() {
     let data = pattern(4 * PIECE + 77, 1);
-    let source = fetch_by(Source::new(&[&data]).chunks(data.chunks(CHUNK)), &data, claim(&data)).await;
+    let source = fetch_by(Scripted::new(&[&data]).chunks(data.chunks(CHUNK)), &data, claim(&data)).await;
     assert_eq!(source.chunks_asked(), data.len().div_ceil(CHUNK));
     assert!(source.pieces_asked().is_empty());
     assert!(source.blamed.lock().unwrap().is_empty());
@@ -39,7 +39,7 @@ async fn a_good_recipe_needs_no_pieces() {
 #[tokio::test]
 async fn a_chunk_that_stands_in_many_places_is_fetched_once() {
     let data = vec![3; 8 * CHUNK];
-    let source = fetch_by(Source::new(&[&data]).chunks(data.chunks(CHUNK)), &data, claim(&data)).await;
+    let source = fetch_by(Scripted::new(&[&data]).chunks(data.chunks(CHUNK)), &data, claim(&data)).await;
     assert_eq!(source.chunks_asked(), 1);
 }
 
@@ -48,7 +48,7 @@ async fn chunks_that_make_up_something_else_are_made_good_by_pieces_and_the_make
     let data = pattern(4 * PIECE, 1);
     let mut lie = data.clone();
     lie[2 * PIECE + 10] ^= 1;
-    let source = Source::new(&[&data]).chunks(lie.chunks(CHUNK));
+    let source = Scripted::new(&[&data]).chunks(lie.chunks(CHUNK));
     let source = fetch_by(source, &data, claim(&lie)).await;
     assert_eq!(source.pieces_asked(), [2]);
     assert_eq!(*source.blamed.lock().unwrap(), ["the maker"]);
@@ -58,7 +58,7 @@ async fn chunks_that_make_up_something_else_are_made_good_by_pieces_and_the_make
 async fn a_recipe_that_is_wrong_throughout_costs_no_correctness() {
     for seed in 2..8 {
         let (data, lie) = (pattern(5 * PIECE + 3, 1), pattern(5 * PIECE + 3, seed));
-        let source = Source::new(&[&data]).chunks(lie.chunks(CHUNK));
+        let source = Scripted::new(&[&data]).chunks(lie.chunks(CHUNK));
         let source = fetch_by(source, &data, claim(&lie)).await;
         assert_eq!(source.pieces_asked(), [0, 1, 2, 3, 4, 5]);
     }
@@ -73,7 +73,7 @@ async fn a_recipe_of_another_size_or_with_gaps_is_not_used() {
     endless.chunks[0].len = u32::MAX;
     let empty = RecipeClaim { chunks: Vec::new(), ..claim(&data) };
     for wrong in [gap, endless, empty, claim(&data[1..]), claim(&pattern(3 * PIECE + 1, 1))] {
-        let source = fetch_by(Source::new(&[&data]), &data, wrong).await;
+        let source = fetch_by(Scripted::new(&[&data]), &data, wrong).await;
         assert_eq!(source.pieces_asked(), [0, 1, 2]);
         assert_eq!(*source.blamed.lock().unwrap(), ["the maker"]);
     }
@@ -84,10 +84,11 @@ async fn chunks_that_nobody_has_are_replaced_by_pieces() {
     let data = pattern(4 * PIECE, 1);
     for outcome in [Outcome::NotHere, Outcome::Refused("chunks are for allowed nodes".into())] {
         let nobody = *Oid::of(&data[3 * CHUNK..4 * CHUNK]).digest();
-        let source = Source::new(&[&data]).chunks(data.chunks(CHUNK)).script(move |want, _| match want.id {
-            WantId::Chunk { hash, .. } if hash == nobody => Act::End(outcome.clone()),
-            _ => Act::Good,
-        });
+        let source =
+            Scripted::new(&[&data]).chunks(data.chunks(CHUNK)).script(move |want, _| match want.id {
+                WantId::Chunk { hash, .. } if hash == nobody => Act::End(outcome.clone()),
+                _ => Act::Good,
+            });
         let source = fetch_by(source, &data, claim(&data)).await;
         assert_eq!(source.pieces_asked(), [1], "the chunk lies in piece 1");
     }
@@ -96,7 +97,7 @@ async fn chunks_that_nobody_has_are_replaced_by_pieces() {
 #[tokio::test]
 async fn chunks_with_wrong_bytes_blame_their_source_and_then_give_way_to_pieces() {
     let data = pattern(3 * PIECE, 1);
-    let source = Source::new(&[&data]).script(|want, _| match want.id {
+    let source = Scripted::new(&[&data]).script(|want, _| match want.id {
         WantId::Chunk { .. } => Act::Bytes(vec![0; 5]),
         _ => Act::Good,
     });
@@ -110,7 +111,7 @@ async fn chunks_with_wrong_bytes_blame_their_source_and_then_give_way_to_pieces(
 async fn a_small_object_is_fetched_as_its_one_piece() {
     for len in [0, 10, PIECE] {
         let data = pattern(len, 1);
-        let source = fetch_by(Source::new(&[&data]).chunks(data.chunks(CHUNK)), &data, claim(&data)).await;
+        let source = fetch_by(Scripted::new(&[&data]).chunks(data.chunks(CHUNK)), &data, claim(&data)).await;
         assert_eq!(source.pieces_asked(), [0]);
     }
 }

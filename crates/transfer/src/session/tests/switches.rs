@@ -13,8 +13,8 @@ use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::recipe::{RecipeBuilder, walk};
 
 use super::*;
-use crate::plugin::{Description, RecipePart};
-use crate::source::SourceId;
+use crate::source::{Description, RecipePart};
+use crate::source_id::SourceId;
 use crate::want::{Origin, Payload, Want, WantId};
 
 /// Bytes of a chunk here: some lie across two pieces.
@@ -51,21 +51,21 @@ fn recipe_of(oid: Oid, data: &[u8]) -> Vec<RecipePart> {
 
 /// A source that asks for the recipe once so many pieces were requested of it. With a window of four
 /// pieces there are always some that are not requested of anybody.
-pub fn switching(data: &[u8], lie: &[u8], pieces: usize) -> Source {
-    Source::new(&[data])
+pub fn switching(data: &[u8], lie: &[u8], pieces: usize) -> Scripted {
+    Scripted::new(&[data])
         .chunks(lie.chunks(CHUNK))
         .recipe(recipe_of(Oid::of(data), lie))
         .wanting_recipes(move |source, _| source.pieces_asked().len() >= pieces)
 }
 
 /// A session that asks for a few pieces at a time, each batch on its own.
-fn slow_session(source: &Arc<Source>) -> Session {
+fn slow_session(source: &Arc<Scripted>) -> Session {
     let config = SessionConfig { batch_bytes: PIECE as u64, calls: 1, ..config() };
     Session::start(source.clone(), context(Oid::of(b"")), config)
 }
 
 /// Fetches `data` by pieces that take a moment each; they are there in the end.
-async fn fetch_slowly(source: Source, data: &[u8]) -> Arc<Source> {
+async fn fetch_slowly(source: Scripted, data: &[u8]) -> Arc<Scripted> {
     let (source, target) = (Arc::new(source.slowly()), Memory::new());
     let session = slow_session(&source);
     let request = ObjectRequest { size: Some(data.len() as u64), ..request(Oid::of(data), &target) };
@@ -142,7 +142,7 @@ async fn a_chunk_that_is_written_over_a_piece_is_found_out_whoever_tells_first()
     let data = pattern(15 * PIECE + 7, 1);
     let (all, progressing) = (data.clone(), Progressing::new());
     let telling = Arc::clone(&progressing);
-    let (chunks, here) = (AtomicUsize::new(0), Arc::new(OnceLock::<Weak<Source>>::new()));
+    let (chunks, here) = (AtomicUsize::new(0), Arc::new(OnceLock::<Weak<Scripted>>::new()));
     let requested = Arc::clone(&here);
     let script = move |want: &Want, _| {
         let worked = |bytes, is_piece| {
@@ -180,12 +180,12 @@ async fn a_chunk_that_is_written_over_a_piece_is_found_out_whoever_tells_first()
     assert!(!source.blamed.lock().unwrap().is_empty(), "it was found out");
 }
 
-fn piece_wants(source: &Source) -> usize {
+fn piece_wants(source: &Scripted) -> usize {
     let calls = source.calls.lock().unwrap();
     calls.iter().flatten().filter(|want| matches!(want.id, WantId::Piece { .. })).count()
 }
 
-fn chunk_wants(source: &Source) -> Vec<Want> {
+fn chunk_wants(source: &Scripted) -> Vec<Want> {
     let calls = source.calls.lock().unwrap();
     calls.iter().flatten().filter(|want| matches!(want.id, WantId::Chunk { .. })).cloned().collect()
 }
@@ -220,7 +220,7 @@ async fn a_piece_that_is_put_off_when_the_recipe_is_here_comes_as_chunks() {
 
 /// Fetches five megabytes; piece 3 is given up for the recipe when these bytes of its front are here. Returns
 /// whether each of the two chunks in these was requested.
-async fn fetch_beside_a_front(front: impl Fn(&[u8]) -> Vec<u8>) -> (Arc<Source>, [bool; 2]) {
+async fn fetch_beside_a_front(front: impl Fn(&[u8]) -> Vec<u8>) -> (Arc<Scripted>, [bool; 2]) {
     let data = pattern(20 * PIECE + 5, 1);
     let front = front(&data[3 * PIECE..3 * PIECE + 220_000]);
     let give_up = move |want: &Want, _| match want.id {
@@ -289,7 +289,7 @@ async fn chunks_tell_where_they_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_takes_all_chunks_gets_them_in_one_call() {
+async fn a_source_that_takes_all_chunks_gets_them_in_one_call() {
     let data = pattern(40 * PIECE, 1);
     let source = fetch_slowly(switching(&data, &data, 2).taking_all_chunks(), &data).await;
     let calls = source.calls.lock().unwrap();
@@ -302,7 +302,7 @@ async fn a_plugin_that_takes_all_chunks_gets_them_in_one_call() {
 }
 
 #[tokio::test]
-async fn the_plugin_is_told_what_is_missing() {
+async fn the_source_is_told_what_is_missing() {
     let data = pattern(10 * PIECE, 1);
     let source = fetch_slowly(switching(&data, &data, usize::MAX), &data).await;
     let facts = source.facts.lock().unwrap();
@@ -313,10 +313,10 @@ async fn the_plugin_is_told_what_is_missing() {
 }
 
 #[tokio::test]
-async fn the_plugin_is_asked_though_nothing_comes() {
+async fn the_source_is_asked_though_nothing_comes() {
     let data = pattern(10 * PIECE, 1);
     let (look, mut looks) = mpsc::unbounded_channel();
-    let source = Source::new(&[&data]).script(|_, _| Act::Hang);
+    let source = Scripted::new(&[&data]).script(|_, _| Act::Hang);
     let source = source.wanting_recipes(move |_, _| look.send(()).is_err());
     let (source, target) = (Arc::new(source), Memory::new());
     let session = slow_session(&source);
@@ -335,7 +335,7 @@ async fn the_plugin_is_asked_though_nothing_comes() {
 async fn without_a_recipe_pieces_go_on_and_nobody_asks_again() {
     let data = pattern(10 * PIECE, 1);
     let oid = Oid::of(&data);
-    let none = || Source::new(&[&data]).wanting_recipes(|_, _| true);
+    let none = || Scripted::new(&[&data]).wanting_recipes(|_, _| true);
     let layout = towpath_content::pieces::Layout::of(data.len() as u64).unwrap();
     let refusing = none().answers(move |query| {
         assert!(query.recipe && query.oid == oid && query.proofs == Some(0..layout.count()));
@@ -353,7 +353,7 @@ async fn without_a_recipe_pieces_go_on_and_nobody_asks_again() {
 async fn a_source_that_is_busy_is_asked_again() {
     let data = pattern(12 * PIECE, 1);
     let (requested, parts, whole) = (AtomicUsize::new(0), recipe_of(Oid::of(&data), &data), tree(&data));
-    let source = Source::new(&[&data]).chunks(data.chunks(CHUNK)).wanting_recipes(|_, _| true);
+    let source = Scripted::new(&[&data]).chunks(data.chunks(CHUNK)).wanting_recipes(|_, _| true);
     let source = source.answers(move |query| {
         // Some of it had come already.
         let some = parts[..1].iter().cloned().map(Description::Recipe).collect();
@@ -374,7 +374,7 @@ async fn a_source_that_is_busy_is_asked_again() {
 async fn without_proofs_of_all_pieces_a_recipe_is_of_no_use() {
     let data = pattern(10 * PIECE, 1);
     let parts = recipe_of(Oid::of(&data), &data);
-    let source = Source::new(&[&data]).wanting_recipes(|_, _| true);
+    let source = Scripted::new(&[&data]).wanting_recipes(|_, _| true);
     let source = source.answers(move |_| (parts.iter().cloned().map(Description::Recipe).collect(), Ok(())));
     let source = fetch_slowly(source, &data).await;
     assert_eq!((source.pieces_asked().len(), source.chunks_asked()), (10, 0));
@@ -394,7 +394,7 @@ async fn a_wrong_recipe_blames_its_maker_and_pieces_go_on() {
         if wrong.is_empty() {
             continue;
         }
-        let source = Source::new(&[&data]).recipe(wrong).wanting_recipes(|_, _| true);
+        let source = Scripted::new(&[&data]).recipe(wrong).wanting_recipes(|_, _| true);
         let source = fetch_slowly(source, &data).await;
         assert_eq!(source.pieces_asked().len(), 10);
         assert_eq!(*source.blamed.lock().unwrap(), [MAKER]);
@@ -478,7 +478,7 @@ async fn many_objects_with_the_same_chunks_ask_for_each_once() {
     let objects: Vec<Vec<u8>> =
         (0..6u8).map(|i| [&shared[..], &pattern(3 * PIECE, 50 + i)].concat()).collect();
     let all: Vec<&[u8]> = objects.iter().map(Vec::as_slice).collect();
-    let source = all.iter().fold(Source::new(&all), |source, data| source.chunks(data.chunks(CHUNK)));
+    let source = all.iter().fold(Scripted::new(&all), |source, data| source.chunks(data.chunks(CHUNK)));
     let recipes: HashMap<Oid, Vec<RecipePart>> =
         all.iter().map(|data| (Oid::of(data), recipe_of(Oid::of(data), data))).collect();
     let trees: HashMap<Oid, _> = all.iter().map(|data| (Oid::of(data), tree(data))).collect();
