@@ -196,7 +196,11 @@ fn nodes_are_allowed_and_forbidden_on_reload() {
     get("x").summary();
     fs::remove_file(env.receiver.path("x")).unwrap();
     let other = env.stranger.tow(["get", "--json", "--timeout", "3", &ticket, "-o", "y"]).end();
-    assert_eq!(other.summary().fetched(), 0, "it has that already, and nobody let it in");
+    // It has that already, and may find it before it is told that the ticket was taken back.
+    match other.code() {
+        0 => assert_eq!(other.summary().fetched(), 0, "nobody let it in"),
+        _ => assert_eq!(other.failure()["kind"], "refused"),
+    }
     env.sender.configure("");
     let before = daemon.error_text().matches("was read again").count();
     daemon.signal(Signal::HUP);
