@@ -3,7 +3,10 @@
 use std::io::IsTerminal;
 
 use clap::ValueEnum;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt, reload};
 
 /// Format of the log's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -17,7 +20,7 @@ pub enum LogFormat {
 
 /// The running log.
 pub struct Log {
-    set: Box<dyn Fn(EnvFilter) + Send + Sync>,
+    filter: reload::Handle<Targets, Registry>,
     /// The person said how much: with `-v`, or in `TOW_LOG`.
     is_fixed: bool,
 }
@@ -30,33 +33,23 @@ impl Log {
             1 => "info",
             _ => "debug",
         };
-        let asked = EnvFilter::try_from_env("TOW_LOG");
-        let is_fixed = verbose > 0 || asked.is_ok();
-        let log = tracing_subscriber::fmt()
-            .with_env_filter(asked.unwrap_or_else(|_| filter(level)))
-            .with_writer(std::io::stderr)
-            .with_ansi(is_coloured());
-        let set: Box<dyn Fn(EnvFilter) + Send + Sync> = match format {
-            LogFormat::Text => {
-                let log = log.with_filter_reloading();
-                let handle = log.reload_handle();
-                let _ = log.try_init();
-                Box::new(move |filter| drop(handle.reload(filter)))
-            }
-            LogFormat::Json => {
-                let log = log.json().with_filter_reloading();
-                let handle = log.reload_handle();
-                let _ = log.try_init();
-                Box::new(move |filter| drop(handle.reload(filter)))
-            }
+        let asked = std::env::var("TOW_LOG").ok().filter(|filter| !filter.is_empty());
+        let asked = asked.and_then(|filter| filter.parse().ok());
+        let is_fixed = verbose > 0 || asked.is_some();
+        let (filter, handle) = reload::Layer::new(asked.unwrap_or_else(|| targets(level)));
+        let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(is_coloured());
+        let log = tracing_subscriber::registry().with(filter);
+        let _ = match format {
+            LogFormat::Text => log.with(lines).try_init(),
+            LogFormat::Json => log.with(lines.json()).try_init(),
         };
-        Self { set, is_fixed }
+        Self { filter: handle, is_fixed }
     }
 
     /// From now on tells what the configuration says, unless the person said it.
     pub fn set_level(&self, level: &str) {
         if !self.is_fixed {
-            (self.set)(filter(level));
+            drop(self.filter.reload(targets(level)));
         }
     }
 }
@@ -67,6 +60,7 @@ fn is_coloured() -> bool {
 }
 
 /// At `info`, what happens to each piece is left out.
-fn filter(level: &str) -> EnvFilter {
-    EnvFilter::new(if level == "info" { "info,towpath_transfer=warn" } else { level })
+fn targets(level: &str) -> Targets {
+    let filter = if level == "info" { "info,towpath_transfer=warn" } else { level };
+    filter.parse().unwrap_or_default()
 }
