@@ -7,6 +7,7 @@
 //! | [`local`] | – | from this machine's own store |
 //! | [`many`] | – | wraps others: each brings what it is best at, as [`dealer`] decides |
 //! | [`dealer`] | – | decides who of several brings what: pure, and no plugin by itself |
+//! | [`hinted`] | – | finds the nodes that hints name, as they change |
 //! | [`cascade`] | – | wraps others: what one does not have is asked of the next |
 //! | [`Inspected`] | – | wraps any: what comes passes the processors |
 //! | [`preferred`] | – | wraps any for one transfer: its priority, encryption required |
@@ -17,6 +18,7 @@ pub mod dealer;
 pub mod direct;
 mod fallback_sink;
 mod having;
+pub mod hinted;
 mod inspected;
 pub mod local;
 pub mod many;
@@ -26,6 +28,7 @@ pub mod takeover;
 
 pub use cascade::Cascade;
 pub use direct::Direct;
+pub use hinted::HintedNodes;
 pub use inspected::Inspected;
 pub use local::Local;
 pub use many::Many;

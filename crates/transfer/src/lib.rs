@@ -13,6 +13,7 @@
 //! | [`want`] | requests for content, deliveries, and the end of each want |
 //! | [`source`] | the seam of sources: the [`Source`] trait and its contract |
 //! | [`root`] | what the session talks to: a source that gives advice |
+//! | [`finder`] | the seam of finders: sources that come and go |
 //! | [`claim`] | recipes as their makers claim them, checked as they come: pure |
 //! | [`following`] | positions of an object's pieces in an older version, by samples of it |
 //! | [`intervals`] | the bytes of an object that are there |
@@ -32,6 +33,7 @@
 mod boxed;
 pub mod claim;
 pub mod conformance;
+pub mod finder;
 pub mod following;
 pub mod intervals;
 pub mod ledger;

@@ -5,36 +5,38 @@
 //! | this one | [`Many`]: the source |
 //! | `table` | the wants that are out, the sources, and the dealer between them: messages in, messages out |
 //! | `asking` | a call of one source, and the sink of what it brings |
+//! | `finding` | sources that finders bring and take away |
 //! | `describing` | questions: the first source that answers |
 //!
-//! Those that are there from the start are wrapped; others are the nodes that the transfer's hints name beside
-//! its issuer. Such a one is asked about the root first, and counts once it has answered.
+//! Those that are there from the start are wrapped; others come from finders, such as the one of
+//! the nodes that the transfer's hints name. Such a one is asked about the root first, and counts once it has answered.
 
 mod asking;
 mod describing;
+mod finding;
 mod table;
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use towpath_content::hint::PeerAddress;
+use towpath_content::Oid;
 use towpath_content::lock::lock;
-use towpath_content::{Hint, NodeId, Oid};
+use towpath_transfer::finder::Finder;
 use towpath_transfer::source::{PathState, Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
 use self::table::{SourceOrder, SourceTable};
-use crate::{direct, having};
-
-/// Makes the source that another node is.
-pub type PeerSource = Box<dyn Fn(NodeId) -> Arc<dyn Source> + Send + Sync>;
+use crate::having;
 
 /// Window before any source tells its own.
 const FIRST_WINDOW: u64 = 4 << 20;
+/// Delay before a question is asked again that a source may answer which was just found.
+const SOON: Duration = Duration::from_millis(50);
 /// Longest time without a look at the clock while anything is out.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -50,33 +52,35 @@ pub struct Many {
 struct SourceCalls {
     table: Mutex<SourceTable>,
     since: Instant,
-    peer: Option<PeerSource>,
+    finders: Vec<Arc<dyn Finder>>,
+    has_started: AtomicBool,
     token: CancellationToken,
 }
 
 impl Many {
-    /// Draws from `sources`, of which each has all that can be asked for, and from the nodes that hints name, if `peer` makes
-    /// sources of them.
-    pub fn new(sources: Vec<Arc<dyn Source>>, peer: Option<PeerSource>) -> Self {
+    /// Draws from `sources`, of which each has all that can be asked for, and from those that
+    /// `finders` find.
+    pub fn new(sources: Vec<Arc<dyn Source>>, finders: Vec<Arc<dyn Finder>>) -> Self {
         let token = CancellationToken::new();
         let table = Mutex::new(SourceTable::new(random()));
-        let shared = Arc::new(SourceCalls { table, since: Instant::now(), peer, token: token.clone() });
+        let (since, has_started) = (Instant::now(), AtomicBool::new(false));
+        let shared = Arc::new(SourceCalls { table, since, finders, has_started, token: token.clone() });
         for source in sources {
             lock(&shared.table).add(shared.now(), source);
         }
         Self { shared, clock: tokio::sync::Mutex::default(), _end: token.drop_guard() }
     }
 
-    /// Has the hints' nodes opened that were not named before.
-    fn look_at_hints(&self, context: &Context) {
-        let Some(peer) = &self.shared.peer else { return };
-        let hints = context.hints.borrow().clone();
-        for (node, hint) in hints.iter().filter_map(|hint| Some((node_of(hint)?, hint))) {
-            if Some(node) != context.node {
-                lock(&self.shared.table).hinted(self.shared.now(), node, hint, || peer(node));
-            }
+    /// Has the finders look for sources, from the first question or call on.
+    fn start_finders(&self, context: &Context) {
+        if self.shared.has_started.swap(true, Ordering::AcqRel) {
+            return;
         }
-        self.shared.perform(context);
+        lock(&self.shared.table).look(self.shared.now(), self.shared.finders.len());
+        for (number, finder) in self.shared.finders.iter().enumerate() {
+            let (shared, finder, context) = (Arc::clone(&self.shared), Arc::clone(finder), context.clone());
+            self.shared.spawn(async move { finding::find(&shared, number, &*finder, &context).await });
+        }
     }
 
     /// Looks at the clock while any call is under way.
@@ -112,9 +116,7 @@ impl SourceCalls {
                     self.spawn(async move { asking::open(&shared, number, &source, &context).await });
                 }
                 SourceOrder::End { sink, tag, outcome } => sink.outcome(tag, outcome),
-                SourceOrder::Close(source) => {
-                    self.spawn(async move { source.finish("it brought what was wrong").await })
-                }
+                SourceOrder::Close { source, why } => self.spawn(async move { source.finish(why).await }),
             }
         }
     }
@@ -166,15 +168,20 @@ impl Source for Many {
         context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
-        self.look_at_hints(context);
+        self.start_finders(context);
         Box::pin(async move {
             let sources = lock(&self.shared.table).by_standing();
-            describing::describe(&sources, query, context, answers).await
+            let result = describing::describe(&sources, query, context, answers).await;
+            let may_be_found = lock(&self.shared.table).may_find(self.shared.now());
+            match result {
+                Err(Outcome::NotHere) if may_be_found => Err(Outcome::RetryLater(SOON)),
+                result => result,
+            }
         })
     }
 
     fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
-        self.look_at_hints(context);
+        self.start_finders(context);
         let only = lock(&self.shared.table).only();
         Box::pin(async move {
             // There is nothing to deal out. What is asked so stays with it if others come.
@@ -236,12 +243,6 @@ impl Drop for GivesUp {
         drop(table);
         cancelled.into_iter().for_each(|(source, tags)| source.cancel(&tags));
     }
-}
-
-/// The node that a hint of ours names.
-fn node_of(hint: &Hint) -> Option<NodeId> {
-    let ours = Some(hint).filter(|hint| hint.scheme() == direct::SCHEME)?;
-    ours.rest().parse::<PeerAddress>().ok()?.node
 }
 
 /// The state of several sources: the nearest round trip, the sums of what came and waits, and trouble only if all are in it.

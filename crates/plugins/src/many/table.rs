@@ -13,23 +13,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use towpath_content::{Hint, NodeId, Oid};
+use towpath_content::Oid;
 use towpath_transfer::source::Sink;
 use towpath_transfer::want::ObjectKey;
 use towpath_transfer::{Delivery, Outcome, Source, SourceId, SourceState, Tag, Want, WantId};
 
 use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, SourceFacts, SourceHolding, WantedRange};
 
-/// Nodes that are opened for one transfer, at most.
-const MOST_NODES: usize = 256;
+/// Sources that finders may have found at a time.
+const MOST_FOUND: usize = 1024;
 /// Names that sources give themselves in deliveries: more are not told apart when one is blamed.
 const MOST_NAMES: usize = 1024;
 /// The first tag: sessions have smaller ones, which a source that is alone sees.
 const FIRST_TAG: Tag = 1 << 63;
 /// Where the places of wants begin that are not the root's: no object is as large.
 const BEHIND_ROOT: u64 = 1 << 62;
+/// Time that finders have for their first look.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// What was wanted in the last so long shows what will be wanted.
 const RECENT: Duration = Duration::from_millis(500);
+
+/// A source among those of all finders: the finder, and its key there.
+pub(super) type FoundKey = (usize, u64);
 
 /// Something to be done outside of the lock.
 pub(super) enum SourceOrder {
@@ -42,7 +47,7 @@ pub(super) enum SourceOrder {
     /// End a want that nobody has.
     End { sink: Arc<dyn Sink>, tag: Tag, outcome: Outcome },
     /// Close a source for good.
-    Close(Arc<dyn Source>),
+    Close { source: Arc<dyn Source>, why: &'static str },
 }
 
 /// Wants that were handed over in one call.
@@ -100,13 +105,22 @@ struct OpenSource {
     window: u64,
 }
 
+/// A source that is not open yet: asked about the root, or waiting for that.
+struct FoundPlace {
+    source: Arc<dyn Source>,
+    priority: u16,
+    is_asked: bool,
+}
+
 /// See the head of this module.
 pub(super) struct SourceTable {
     dealer: Dealer,
     sources: BTreeMap<u32, OpenSource>,
-    /// Nodes that are not open yet: asked about the root, or waiting for that.
-    places: BTreeMap<u32, (Arc<dyn Source>, u16)>,
-    nodes: BTreeSet<NodeId>,
+    places: BTreeMap<u32, FoundPlace>,
+    /// Those that finders found and did not take away.
+    found: BTreeMap<FoundKey, u32>,
+    /// Finders that have not looked once, and how long they are waited for.
+    looking: (BTreeSet<usize>, Duration),
     wants: HashMap<Tag, DealtWant>,
     /// Tags among sources, by those of the session.
     tags: HashMap<Tag, Tag>,
@@ -127,7 +141,8 @@ impl SourceTable {
             dealer: Dealer::new(seed),
             sources: BTreeMap::new(),
             places: BTreeMap::new(),
-            nodes: BTreeSet::new(),
+            found: BTreeMap::new(),
+            looking: (BTreeSet::new(), Duration::ZERO),
             wants: HashMap::new(),
             tags: HashMap::new(),
             names: BTreeMap::new(),
@@ -146,34 +161,83 @@ impl SourceTable {
         self.opened(now, number, source, 0, SourceHolding::Everything);
     }
 
-    /// A hint names `node`: if it is a new one, `make` makes the source that it is, which waits to be opened.
-    pub(super) fn hinted(
+    /// So many finders begin to look.
+    pub(super) fn look(&mut self, now: Duration, finders: usize) {
+        self.looking = ((0..finders).collect(), now + FIRST_LOOK);
+    }
+
+    /// A finder has looked once.
+    pub(super) fn looked(&mut self, now: Duration, finder: usize) {
+        if self.looking.0.remove(&finder) {
+            self.end_what_nobody_brings(now);
+        }
+    }
+
+    /// True while a source may come soon that nobody has asked yet.
+    pub(super) fn may_find(&self, now: Duration) -> bool {
+        let (looking, until) = &self.looking;
+        !self.places.is_empty() || (!looking.is_empty() && now < *until)
+    }
+
+    /// A finder found a source under a new key: it waits to be opened. SRV's priority and weight say when.
+    pub(super) fn found(
         &mut self,
         now: Duration,
-        node: NodeId,
-        hint: &Hint,
-        make: impl FnOnce() -> Arc<dyn Source>,
+        key: FoundKey,
+        source: Arc<dyn Source>,
+        (priority, weight): (u16, u16),
     ) {
-        if self.nodes.len() >= MOST_NODES || !self.nodes.insert(node) {
+        if self.found.len() >= MOST_FOUND || self.found.contains_key(&key) {
             return;
         }
         let number = self.number();
-        self.places.insert(number, (make(), hint.priority));
-        let hinted = DealerEvent::Hinted { hint: number, priority: hint.priority, weight: hint.weight };
-        self.handle(now, hinted);
+        self.found.insert(key, number);
+        self.places.insert(number, FoundPlace { source, priority, is_asked: false });
+        self.handle(now, DealerEvent::Hinted { hint: number, priority, weight });
+    }
+
+    /// A finder took a source away: it is asked no more, and what it was asked for goes elsewhere.
+    pub(super) fn removed(&mut self, now: Duration, key: FoundKey) {
+        let Some(number) = self.found.remove(&key) else { return };
+        self.places.remove(&number);
+        if let Some(OpenSource { source, .. }) = self.sources.remove(&number) {
+            let tags = self.wants.keys().copied().collect();
+            self.orders.push(SourceOrder::Cancel { source: Arc::clone(&source), tags });
+            self.orders.push(SourceOrder::Close { source, why: "it is not named any more" });
+            self.handle(now, DealerEvent::Gone { source: number });
+        }
+        self.end_what_nobody_brings(now);
+    }
+
+    /// Ends all wants if no source is left: all were dropped, for what they brought or said.
+    fn end_what_is_left(&mut self, now: Duration) {
+        if self.sources.is_empty() {
+            self.end_what_nobody_brings(now);
+        }
+    }
+
+    /// Ends wants that waited for a source that might still have been found, or for one that was taken away.
+    fn end_what_nobody_brings(&mut self, now: Duration) {
+        let over = self.wants.iter().filter_map(|(tag, want)| Some((*tag, self.end_of(now, &want.failed)?)));
+        for (tag, outcome) in over.collect::<Vec<_>>() {
+            self.end(now, tag, outcome);
+        }
     }
 
     /// The source of a place answered, and has so much of the root; or nothing.
     pub(super) fn answered(&mut self, now: Duration, number: u32, holding: Option<SourceHolding>) {
         let place = self.places.remove(&number);
-        if let Some(((source, priority), holding)) = place.zip(holding) {
-            self.opened(now, number, source, priority, holding);
+        match place.zip(holding) {
+            Some((place, holding)) => self.opened(now, number, place.source, place.priority, holding),
+            None => self.end_what_nobody_brings(now),
         }
     }
 
     /// A source has these bytes of the root, too.
     pub(super) fn has_more(&mut self, now: Duration, number: u32, added: Vec<Range<u64>>) {
-        self.handle(now, DealerEvent::Have { source: number, added });
+        if self.sources.contains_key(&number) {
+            self.handle(now, DealerEvent::Have { source: number, added });
+        }
     }
 
     fn opened(
@@ -197,8 +261,14 @@ impl SourceTable {
 
     /// The source, if there is one only and no other one to wait for.
     pub(super) fn only(&self) -> Option<Arc<dyn Source>> {
-        let is_alone = self.sources.len() == 1 && self.places.is_empty() && self.wants.is_empty();
-        self.sources.values().next().filter(|_| is_alone).map(|source| Arc::clone(&source.source))
+        let is_alone = self.sources.len() == 1
+            && self.places.is_empty()
+            && self.looking.0.is_empty()
+            && self.wants.is_empty();
+        // One that was found may be taken away in the middle of a call.
+        let first =
+            self.sources.iter().next().filter(|(number, _)| !self.found.values().any(|it| it == *number));
+        first.map(|(_, source)| source).filter(|_| is_alone).map(|source| Arc::clone(&source.source))
     }
 
     /// All sources that count.
@@ -247,10 +317,7 @@ impl SourceTable {
         }
         let bytes = ranges.iter().map(|want| want.range.end - want.range.start).sum();
         self.wanted(now, ranges, bytes);
-        if self.sources.is_empty() && self.places.is_empty() {
-            // All were dropped, for what they brought or said.
-            call.tags.iter().for_each(|&tag| self.end(now, tag, Outcome::NotHere));
-        }
+        self.end_what_is_left(now);
         call
     }
 
@@ -347,14 +414,28 @@ impl SourceTable {
         }
         let part = DealtPart { tag, part: 0..len };
         self.handle(now, DealerEvent::NotBrought { source: number, part, outcome });
-        let is_over = self.wants.get(&tag).and_then(|want| self.end_of(&want.failed));
-        if let Some(outcome) = is_over {
+        self.end_what_is_left(now);
+        let Some(failed) = self.wants.get(&tag).map(|want| &want.failed) else { return };
+        if let Some(outcome) = self.end_of(now, failed) {
             self.end(now, tag, outcome);
+        } else if self.sources.keys().all(|number| failed.iter().any(|(who, _)| who == number)) {
+            self.open_all();
+        }
+    }
+
+    /// Has all places opened that wait for their turn: those that are open do not have what is wanted.
+    fn open_all(&mut self) {
+        for (&number, place) in self.places.iter_mut().filter(|(_, place)| !place.is_asked) {
+            place.is_asked = true;
+            self.orders.push(SourceOrder::Open { number, source: Arc::clone(&place.source) });
         }
     }
 
     /// How a want ends that these sources do not bring: not while any other may.
-    fn end_of(&self, failed: &[(u32, Outcome)]) -> Option<Outcome> {
+    fn end_of(&self, now: Duration, failed: &[(u32, Outcome)]) -> Option<Outcome> {
+        if self.may_find(now) {
+            return None;
+        }
         let said = |number: &u32| failed.iter().find(|(who, _)| who == number).map(|(_, outcome)| outcome);
         let mut worst = Outcome::NotHere;
         for number in self.sources.keys() {
@@ -375,6 +456,7 @@ impl SourceTable {
             // The want has ended for the dealer. Whoever wanted it wants it again.
             let part = DealtPart { tag: Tag::MAX, part: 0..0 };
             self.handle(now, DealerEvent::Corrupt { source: number, part });
+            self.end_what_is_left(now);
         }
     }
 
@@ -400,6 +482,10 @@ impl SourceTable {
 
     /// Time has passed.
     pub(super) fn tick(&mut self, now: Duration) {
+        if !self.looking.0.is_empty() && now >= self.looking.1 {
+            self.looking.0.clear();
+            self.end_what_nobody_brings(now);
+        }
         self.look_at_windows(now);
         self.wanted(now, Vec::new(), 0);
     }
@@ -431,12 +517,17 @@ impl SourceTable {
                     SourceOrder::Cancel { source: Arc::clone(&source.source), tags }
                 }),
                 DealerAction::Drop(number) => {
-                    self.sources.remove(&number).map(|source| SourceOrder::Close(source.source))
+                    self.sources.remove(&number).map(|OpenSource { source, .. }| SourceOrder::Close {
+                        source,
+                        why: "it brought what was wrong",
+                    })
                 }
-                DealerAction::Open(number) => self
-                    .places
-                    .get(&number)
-                    .map(|(source, _)| SourceOrder::Open { number, source: Arc::clone(source) }),
+                DealerAction::Open(number) => {
+                    self.places.get_mut(&number).filter(|place| !place.is_asked).map(|place| {
+                        place.is_asked = true;
+                        SourceOrder::Open { number, source: Arc::clone(&place.source) }
+                    })
+                }
             };
             self.orders.extend(order);
         }
@@ -468,8 +559,9 @@ fn facts(state: &SourceState) -> SourceFacts {
 #[cfg(test)]
 mod tests {
     use towpath_content::pieces::Layout;
-    use towpath_transfer::source::Backlog;
-    use towpath_transfer::{BoxFuture, ObjectOffset};
+    use tokio::sync::mpsc;
+    use towpath_transfer::source::{Backlog, Query};
+    use towpath_transfer::{BoxFuture, Context, Description, ObjectOffset};
 
     use super::*;
 
@@ -501,6 +593,101 @@ mod tests {
         let orders = table.take_orders();
         assert!(matches!(&orders[..], [SourceOrder::End { tag: 3, outcome: Outcome::NotHere, .. }]));
         assert!(table.wants.is_empty() && table.tags.is_empty());
+    }
+
+    /// A source of which nothing is asked here.
+    struct Idle;
+
+    impl Source for Idle {
+        fn name(&self) -> &str {
+            "idle"
+        }
+
+        fn state(&self) -> SourceState {
+            SourceState::of_window(1 << 20)
+        }
+
+        fn describe<'a>(
+            &'a self,
+            _query: Query,
+            _context: &'a Context,
+            _answers: mpsc::Sender<Description>,
+        ) -> BoxFuture<'a, Result<(), Outcome>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn get<'a>(&'a self, _: Vec<Want>, _: &'a Context, _: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    /// Ends, openings and questions among orders.
+    fn told(table: &mut SourceTable) -> (Vec<Outcome>, Vec<u32>, Vec<u32>) {
+        let (mut ends, mut opened, mut asked) = (Vec::new(), Vec::new(), Vec::new());
+        for order in table.take_orders() {
+            match order {
+                SourceOrder::End { outcome, .. } => ends.push(outcome),
+                SourceOrder::Open { number, .. } => opened.push(number),
+                SourceOrder::Ask { number, .. } => asked.push(number),
+                SourceOrder::Cancel { .. } | SourceOrder::Close { .. } => {}
+            }
+        }
+        (ends, opened, asked)
+    }
+
+    #[test]
+    fn what_may_still_be_found_is_waited_for() {
+        let (mut table, second) = (SourceTable::new(0), Duration::from_secs(1));
+        table.look(Duration::ZERO, 2);
+        let root = Oid::of(b"");
+        table.want(Duration::ZERO, &root, vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
+        assert_eq!(told(&mut table), (vec![], vec![], vec![]));
+        table.looked(Duration::ZERO, 0);
+        assert_eq!(told(&mut table).0, [], "the other one looks");
+        table.looked(Duration::ZERO, 1);
+        assert_eq!(told(&mut table).0, [Outcome::NotHere]);
+        table.look(second, 1);
+        table.want(second, &root, vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
+        table.tick(2 * second);
+        assert_eq!(told(&mut table).0, []);
+        table.tick(3 * second);
+        assert_eq!(told(&mut table).0, [Outcome::NotHere], "a finder that says nothing");
+    }
+
+    #[test]
+    fn a_place_is_opened_before_its_turn_if_those_that_are_open_lack_what_is_wanted() {
+        let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
+        table.add(now, Arc::new(Idle));
+        table.found(now, (0, 1), Arc::new(Idle), (0, 1));
+        table.found(now, (0, 2), Arc::new(Idle), (9, 1));
+        assert_eq!(told(&mut table).1, [2], "the better priority");
+        table.answered(now, 2, None);
+        table.want(now, &Oid::of(b""), vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
+        assert_eq!(told(&mut table), (vec![], vec![], vec![1]));
+        table.not_brought(now, 1, FIRST_TAG, 256 << 10, Outcome::NotHere);
+        assert_eq!(told(&mut table).1, [3]);
+        table.answered(now, 3, Some(SourceHolding::Everything));
+        assert_eq!(told(&mut table).2, [3]);
+        table.not_brought(now, 3, FIRST_TAG, 256 << 10, Outcome::NotHere);
+        assert_eq!(told(&mut table).0, [Outcome::NotHere]);
+    }
+
+    #[test]
+    fn what_a_source_was_asked_for_goes_elsewhere_when_it_is_taken_away() {
+        let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
+        for key in [1, 2] {
+            table.found(now, (0, key), Arc::new(Idle), (0, 1));
+        }
+        table.answered(now, 1, Some(SourceHolding::Everything));
+        table.want(now, &Oid::of(b""), vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
+        assert_eq!(told(&mut table).2, [1]);
+        table.removed(now, (0, 1));
+        assert_eq!(told(&mut table), (vec![], vec![], vec![]), "the other one is asked about the root");
+        table.answered(now, 2, Some(SourceHolding::Everything));
+        assert_eq!(told(&mut table).2, [2]);
+        table.removed(now, (0, 2));
+        assert_eq!(told(&mut table).0, [Outcome::NotHere]);
+        assert!(table.found.is_empty() && table.wants.is_empty());
     }
 
     #[test]

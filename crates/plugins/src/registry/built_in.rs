@@ -9,7 +9,7 @@ use towpath_transfer::Source;
 use super::{Field, FieldKind, Plugin, PluginParts};
 use crate::direct::{self, DirectConfig};
 use crate::takeover::Names;
-use crate::{Cascade, Direct, Local, Many, Takeover};
+use crate::{Cascade, Direct, HintedNodes, Local, Many, Takeover};
 
 /// All of them, by name.
 pub(super) static ALL: [&Plugin; 6] = [&ADAPTIVE, &CASCADE, &DEALER, &DIRECT, &LOCAL, &TAKEOVER];
@@ -60,7 +60,7 @@ pub(super) static DEALER: Plugin = Plugin {
         let others = builder.remote.len();
         let children = builder.children(node, "of");
         builder.remote.truncate(others);
-        builder.remote(Arc::new(Many::new(children, Some(Box::new(dial)))))
+        builder.remote(Arc::new(Many::new(children, vec![HintedNodes::new(Box::new(dial))])))
     },
 };
 

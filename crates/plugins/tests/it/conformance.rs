@@ -98,8 +98,8 @@ async fn several_sources_that_have_it_all_or_between_them_pass() {
     for sources in [[(0, 1), (0, 1), (0, 1)], [(1, 2), (0, 2), (0, 1)], [(1, 2), (0, 2), (0, 0x1000)]] {
         conformance::run(async |fixture: Fixture| {
             let sources = sources.map(|(first, step)| local(&fixture, first, step)).to_vec();
-            let subject = Subject::new(Arc::new(Many::new(sources, None)), fixture.context());
-            subject.wrapping(|inner| Arc::new(Many::new(vec![inner], None)))
+            let subject = Subject::new(Arc::new(Many::new(sources, Vec::new())), fixture.context());
+            subject.wrapping(|inner| Arc::new(Many::new(vec![inner], Vec::new())))
         })
         .await;
     }
@@ -152,7 +152,7 @@ async fn what_wraps_a_real_connection_passes() {
     })
     .await;
     conformance::run(async |fixture| {
-        direct(fixture, 1).await.around(|inner| Arc::new(Many::new(vec![inner], None)))
+        direct(fixture, 1).await.around(|inner| Arc::new(Many::new(vec![inner], Vec::new())))
     })
     .await;
 }

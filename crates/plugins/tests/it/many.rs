@@ -2,15 +2,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 use towpath_content::pieces::{Layout, PieceTree};
-use towpath_content::{Hint, Oid};
+use towpath_content::{Hint, NodeId, Oid};
 use towpath_link::Identity;
 use towpath_plugins::direct::DirectConfig;
-use towpath_plugins::{Direct, Many};
+use towpath_plugins::{Direct, HintedNodes, Many};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::want::Proof;
@@ -41,7 +40,8 @@ struct Mannered {
     tree: PieceTree,
     rate: u64,
     manner: Manner,
-    brought: AtomicU64,
+    /// Wants that it brought.
+    brought: watch::Sender<u64>,
     line: tokio::sync::Mutex<()>,
 }
 
@@ -51,7 +51,7 @@ impl Mannered {
         let value = |index| layout.value(index, &data[range(&layout, index)]);
         let tree = PieceTree::new(layout, (0..layout.count()).map(value).collect()).unwrap();
         let data = data.to_vec();
-        let (brought, line) = (AtomicU64::new(0), tokio::sync::Mutex::default());
+        let (brought, line) = (watch::Sender::new(0), tokio::sync::Mutex::default());
         Arc::new(Self { name, data, tree, rate, manner, brought, line })
     }
 
@@ -64,13 +64,13 @@ impl Mannered {
         drop(line);
         match self.manner {
             Manner::Empty => return sink.outcome(want.tag, Outcome::NotHere),
-            Manner::Stalls(most) if self.brought.load(Ordering::Relaxed) >= most => {
+            Manner::Stalls(most) if *self.brought.borrow() >= most => {
                 return std::future::pending().await;
             }
             Manner::Lies => bytes.iter_mut().for_each(|byte| *byte ^= 1),
             Manner::Honest | Manner::Stalls(_) => {}
         }
-        self.brought.fetch_add(1, Ordering::Relaxed);
+        self.brought.send_modify(|brought| *brought += 1);
         let nodes = self.tree.proof(index..index + 1).unwrap().into();
         let proof = Some(Arc::new(Proof { run: index..index + 1, nodes }));
         let (payload, source) = (Payload::Bytes(bytes.into()), SourceId::other(self.name, None));
@@ -134,14 +134,17 @@ async fn fetched(data: &[u8], sources: &[(&'static str, u64, Manner)]) -> (Resul
         sources.iter().map(|&(name, rate, manner)| Mannered::new(name, data, rate, manner)).collect();
     let plugins = made.iter().map(|source| Arc::clone(source) as Arc<dyn Source>).collect();
     let oid = Oid::of(data);
-    let session =
-        Session::start(Single::root(Arc::new(Many::new(plugins, None))), context(oid), impatient(LIMIT));
+    let session = Session::start(
+        Single::root(Arc::new(Many::new(plugins, Vec::new()))),
+        context(oid),
+        impatient(LIMIT),
+    );
     let target = Arc::new(Memory::default());
     let result = session.fetch(request(oid, None, &target)).await.map(drop);
     if result.is_ok() {
         target.expect(data);
     }
-    let brought = made.iter().map(|source| source.brought.load(Ordering::Relaxed)).collect();
+    let brought = made.iter().map(|source| *source.brought.borrow()).collect();
     (result, brought)
 }
 
@@ -209,7 +212,8 @@ async fn a_node_that_a_hint_names_is_asked_beside_the_issuer() {
     let identity = Identity::generate().unwrap();
     let dial = move || Direct::new(identity.clone(), DirectConfig::default(), None);
     let first: Arc<dyn Source> = Arc::new(dial());
-    let many = Many::new(vec![first], Some(Box::new(move |node| Arc::new(dial().to(node)))));
+    let many =
+        Many::new(vec![first], vec![HintedNodes::new(Box::new(move |node| Arc::new(dial().to(node))))]);
     let session = Session::start(Single::root(Arc::new(many)), context, impatient(LIMIT));
     let target = Arc::new(Memory::default());
     session.fetch(request(oid, None, &target)).await.unwrap();
@@ -226,4 +230,44 @@ async fn when_all_lie_it_is_said_and_not_waited_for() {
     let data = data(4 * MIB);
     let (result, _) = fetched(&data, &[("one", 1 << 30, Manner::Lies), ("two", 1 << 30, Manner::Lies)]).await;
     assert!(matches!(result, Err(FetchError::Bad { .. } | FetchError::Ended(_))), "{result:?}");
+}
+
+/// Two nodes by their names, and the hints that name them.
+fn two_nodes() -> [(NodeId, Hint); 2] {
+    [(); 2].map(|()| {
+        let node = Identity::generate().unwrap().node_id();
+        (node, Hint::new(format!("tow://{node}@127.0.0.1:1"), 0, 1).unwrap())
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hint_that_comes_is_used_and_one_that_goes_is_let_go() {
+    let data = data(24 * MIB);
+    let oid = Oid::of(&data);
+    let [(first, first_hint), (second, second_hint)] = two_nodes();
+    let leaving = Mannered::new("leaving", &data, 16 << 20, Manner::Stalls(12));
+    let coming = Mannered::new("coming", &data, 16 << 20, Manner::Honest);
+    let sources = [(first, Arc::clone(&leaving)), (second, Arc::clone(&coming))];
+    let peer = move |node: NodeId| -> Arc<dyn Source> {
+        let found = sources.iter().find(|(known, _)| *known == node);
+        Arc::clone(&found.expect("only these are named").1) as _
+    };
+    let empty: Arc<dyn Source> = Mannered::new("empty", &data, 1 << 30, Manner::Empty);
+    let many = Many::new(vec![empty], vec![HintedNodes::new(Box::new(peer))]);
+    let (hints, seen) = watch::channel(vec![first_hint.clone()]);
+    let context = Context { hints: seen, ..context(oid) };
+    let session = Session::start(Single::root(Arc::new(many)), context, impatient(LIMIT));
+    let target = Arc::new(Memory::default());
+    let changing = async {
+        leaving.brought.subscribe().wait_for(|brought| *brought == 12).await.unwrap();
+        assert_eq!(*coming.brought.borrow(), 0, "it is not named yet");
+        hints.send(vec![first_hint, second_hint.clone()]).unwrap();
+        coming.brought.subscribe().wait_for(|brought| *brought > 0).await.unwrap();
+        hints.send(vec![second_hint]).unwrap();
+    };
+    let both = async { tokio::join!(session.fetch(request(oid, None, &target)), changing) };
+    tokio::time::timeout(LIMIT, both).await.expect("it ends").0.unwrap();
+    target.expect(&data);
+    assert_eq!(*leaving.brought.borrow(), 12, "it was not asked again");
+    assert!(*coming.brought.borrow() >= 24 * 4 - 12);
 }
