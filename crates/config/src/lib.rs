@@ -275,7 +275,7 @@ mod tests {
             ("limits = 3", "c.toml:1: limits: 3 is not a table; write [limits] above its fields"),
             (
                 "\n\n[plugins]\nplugin = \"multipath\"",
-                "c.toml:4: plugins.plugin: this build has no plugin 'multipath'; it has: adaptive, cascade, dealer, direct, local, \
+                "c.toml:4: plugins.plugin: this build has no plugin 'multipath'; it has: adaptive, cascade, dealer, direct, hints, local, \
                  takeover",
             ),
             (
@@ -293,7 +293,7 @@ mod tests {
             ),
             (
                 "[plugins]\nconnections = 1",
-                "c.toml:1: plugins: says no 'plugin'; this build has: adaptive, cascade, dealer, direct, local, takeover",
+                "c.toml:1: plugins: says no 'plugin'; this build has: adaptive, cascade, dealer, direct, hints, local, takeover",
             ),
             (
                 "[plugins]\nplugin = \"cascade\"\nof = [\n  { plugin = \"local\" },\n  { plugin = \"direct\", connections = 99 },\n]",

@@ -11,9 +11,18 @@ use super::value::{number_within, shown};
 /// The field that names the plugin.
 const PLUGIN: &str = "plugin";
 
-/// Understands a table and those in it.
-pub(super) fn read(mut table: ConfigTable<'_>, plugins: &Registry) -> Result<Node, ConfigError> {
+/// Understands a table that names a source, and those in it.
+pub(super) fn read(table: ConfigTable<'_>, plugins: &Registry) -> Result<Node, ConfigError> {
+    node(table, false, plugins)
+}
+
+fn node(mut table: ConfigTable<'_>, is_finder: bool, plugins: &Registry) -> Result<Node, ConfigError> {
     let plugin = named(&mut table, plugins)?;
+    match (plugin.is_finder(), is_finder) {
+        (true, false) => return Err(table.error(&format!("'{}' finds sources and is none", plugin.name))),
+        (false, true) => return Err(table.error(&format!("'{}' is a source and finds none", plugin.name))),
+        _ => {}
+    }
     let mut settings = BTreeMap::new();
     for field in plugin.fields {
         if let Some(given) = table.take(field.name) {
@@ -61,6 +70,7 @@ pub(super) fn right(kind: FieldKind) -> String {
         FieldKind::Path => "a path, as in \"/media/stick\"".into(),
         FieldKind::Plugin => "a plugin, as in { plugin = \"local\" }".into(),
         FieldKind::Plugins => "a list of plugins, as in [{ plugin = \"local\" }]".into(),
+        FieldKind::Finders => "a list of finders, as in [{ plugin = \"hints\" }]".into(),
     }
 }
 
@@ -84,14 +94,14 @@ fn setting(field: &Field, given: GivenValue<'_>, plugins: &Registry) -> Result<S
             texts.collect::<Option<_>>().map(SettingValue::Texts).ok_or_else(|| wrong(field, &given))
         }
         FieldKind::Plugin => child(field, given, plugins).map(SettingValue::Plugin),
-        FieldKind::Plugins => match given.value.as_array() {
-            Some(list) if !list.is_empty() => {
-                let members = given.into_list().map_err(|given| wrong(field, &given))?;
-                let nodes = members.into_iter().map(|member| child(field, member, plugins));
-                Ok(SettingValue::Plugins(nodes.collect::<Result<_, _>>()?))
-            }
-            _ => Err(wrong(field, &given)),
-        },
+        FieldKind::Plugins if given.value.as_array().is_some_and(|list| list.is_empty()) => {
+            Err(wrong(field, &given))
+        }
+        FieldKind::Plugins | FieldKind::Finders => {
+            let members = given.into_list().map_err(|given| wrong(field, &given))?;
+            let nodes = members.into_iter().map(|member| child(field, member, plugins));
+            Ok(SettingValue::Plugins(nodes.collect::<Result<_, _>>()?))
+        }
     }
 }
 
@@ -100,7 +110,8 @@ fn text(given: &GivenValue<'_>) -> Option<String> {
 }
 
 fn child(field: &Field, given: GivenValue<'_>, plugins: &Registry) -> Result<Node, ConfigError> {
-    read(given.into_table().map_err(|given| wrong(field, &given))?, plugins)
+    let table = given.into_table().map_err(|given| wrong(field, &given))?;
+    node(table, field.kind == FieldKind::Finders, plugins)
 }
 
 fn wrong(field: &Field, given: &GivenValue<'_>) -> ConfigError {

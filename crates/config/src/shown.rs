@@ -95,6 +95,7 @@ pub fn reference() -> String {
                 }
                 FieldKind::Text { default: Some(default) } => format!("`{}`", quoted(default)),
                 FieldKind::Texts => "`[]`".into(),
+                FieldKind::Finders => "`[{ plugin = \"hints\" }]`".into(),
                 FieldKind::Text { default: None }
                 | FieldKind::Path
                 | FieldKind::Plugin

@@ -17,11 +17,12 @@ use std::sync::Arc;
 use towpath_link::Identity;
 use towpath_protocol::PeerConfig;
 use towpath_store::Store;
+use towpath_transfer::finder::Finder;
 use towpath_transfer::{Root, Single, Source};
 
 use crate::Cascade;
 use crate::local::Allow;
-use built_in::{ADAPTIVE, CASCADE, DEALER, DIRECT, LOCAL};
+use built_in::{ADAPTIVE, CASCADE, DEALER, DIRECT, HINTS, LOCAL};
 use towpath_reuse::adaptive::{Adaptive, Search};
 
 /// Meaning of a hint's scheme in this build.
@@ -43,8 +44,16 @@ pub struct Plugin {
     pub about: &'static str,
     /// Its settings.
     pub fields: &'static [Field],
-    /// Makes it. A leaf that asks others, or looks on this machine, says so to the builder.
-    pub build: fn(&Node, &mut TreeBuilder<'_>) -> Arc<dyn Source>,
+    /// Makes it.
+    pub build: Build,
+}
+
+/// Makes what a plugin is.
+pub enum Build {
+    /// A source. A leaf that asks others, or looks on this machine, says so to the builder.
+    Source(fn(&Node, &mut TreeBuilder<'_>) -> Arc<dyn Source>),
+    /// A finder of sources.
+    Finder(fn(&Node, &mut TreeBuilder<'_>) -> Arc<dyn Finder>),
 }
 
 impl fmt::Debug for Plugin {
@@ -98,6 +107,8 @@ pub enum FieldKind {
     Plugin,
     /// One or more plugins in an order that matters; they must be given.
     Plugins,
+    /// Finders of sources; that of the ticket's hints if they are not given.
+    Finders,
 }
 
 /// The value of a setting.
@@ -115,7 +126,7 @@ pub enum SettingValue {
     Seconds(u64),
     /// Of [`FieldKind::Plugin`].
     Plugin(Node),
-    /// Of [`FieldKind::Plugins`].
+    /// Of [`FieldKind::Plugins`] or [`FieldKind::Finders`].
     Plugins(Vec<Node>),
 }
 
@@ -236,6 +247,11 @@ fn wraps(source: &dyn Source, adaptive: &Arc<Adaptive>) -> bool {
 }
 
 impl Plugin {
+    /// True if it finds sources, and is none.
+    pub const fn is_finder(&self) -> bool {
+        matches!(self.build, Build::Finder(_))
+    }
+
     /// Its setting of this name.
     pub fn field(&self, name: &str) -> Option<&'static Field> {
         self.fields.iter().find(|field| field.name == name)
@@ -263,6 +279,7 @@ impl FieldKind {
             Self::Seconds { default, .. } => Some(SettingValue::Seconds(*default)),
             Self::Text { default } => default.map(|text| SettingValue::Text(text.into())),
             Self::Texts => Some(SettingValue::Texts(Vec::new())),
+            Self::Finders => Some(SettingValue::Plugins(vec![Node::new(&HINTS, BTreeMap::new())])),
             Self::Path | Self::Plugin | Self::Plugins => None,
         }
     }
@@ -277,9 +294,12 @@ impl FieldKind {
             }
             (Self::Text { .. }, SettingValue::Text(_))
             | (Self::Texts, SettingValue::Texts(_))
-            | (Self::Path, SettingValue::Path(_))
-            | (Self::Plugin, SettingValue::Plugin(_)) => true,
-            (Self::Plugins, SettingValue::Plugins(nodes)) => !nodes.is_empty(),
+            | (Self::Path, SettingValue::Path(_)) => true,
+            (Self::Plugin, SettingValue::Plugin(node)) => !node.plugin.is_finder(),
+            (Self::Plugins, SettingValue::Plugins(nodes)) => {
+                !nodes.is_empty() && nodes.iter().all(|node| !node.plugin.is_finder())
+            }
+            (Self::Finders, SettingValue::Plugins(nodes)) => nodes.iter().all(|node| node.plugin.is_finder()),
             _ => false,
         }
     }
@@ -356,7 +376,19 @@ pub struct TreeBuilder<'a> {
 
 impl TreeBuilder<'_> {
     fn node(&mut self, node: &Node) -> Arc<dyn Source> {
-        (node.plugin.build)(node, self)
+        match node.plugin.build {
+            Build::Source(build) => build(node, self),
+            Build::Finder(_) => nothing(),
+        }
+    }
+
+    /// The finders in a field of `node`, made.
+    pub fn finders(&mut self, node: &Node, field: &str) -> Vec<Arc<dyn Finder>> {
+        let finder = |child: &Node| match child.plugin.build {
+            Build::Finder(build) => Some(build(child, self)),
+            Build::Source(_) => None,
+        };
+        node.children(field).iter().filter_map(finder).collect()
     }
 
     /// Parts that plugins are made from.
@@ -387,7 +419,7 @@ impl TreeBuilder<'_> {
     }
 }
 
-/// A node can be made only with all of its settings; should one be wrong all the same, it has nothing.
+/// A node can be made only with all of its settings, each of its kind; should one be wrong all the same, it has nothing.
 fn nothing() -> Arc<dyn Source> {
     Arc::new(Cascade::new(Vec::new()))
 }

@@ -31,11 +31,13 @@
 //! | `growing` | live objects |
 //! | `wrapping` | wrappers: what they leave out is the wrapped one's |
 //! | `sinks` | the sink |
+//! | [`finders`] | finders: an examination of its own |
 
 mod asking;
 mod beside;
 mod describing;
 mod ending;
+pub mod finders;
 mod growing;
 mod inmost;
 mod sinks;

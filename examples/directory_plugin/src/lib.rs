@@ -10,10 +10,13 @@
 //!   changed", for which nobody is blamed.
 //! * [`PLUGIN`] is how a program and its configuration know it (`examples/tow_with_plugins`).
 //! * `tests/conformance.rs` passes the examination of the seam in some thirty lines.
+//! * [`FINDER`] is a finder for `tow`'s dealer: each directory in another one is a source, such as what is mounted below `/media`.
 //! * `src/main.rs` puts it into a session: `cargo run -p towpath-directory-plugin -- DIR OID OUT`.
 //!
 //! Not here: subdirectories, live objects, which no file is, and `cancel`, since a piece is read
 //! sooner than it is cancelled.
+
+mod finder;
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -26,11 +29,13 @@ use std::time::{Instant, SystemTime};
 use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_content::pieces::{Layout, PieceTree};
-use towpath_plugins::registry::{Field, FieldKind, Plugin};
+use towpath_plugins::registry::{Build, Field, FieldKind, Plugin};
 use towpath_store::About;
 use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::want::{Payload, Proof};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, SourceId, Want, WantId};
+
+pub use finder::{DirectoryFinder, FINDER};
 
 /// The plugin as `directory`, for `towpath_cli::run` and the configuration: `{ plugin = "directory", path = "/media/stick" }`.
 pub static PLUGIN: Plugin = Plugin {
@@ -38,9 +43,9 @@ pub static PLUGIN: Plugin = Plugin {
     scheme: None,
     about: "Uses the files of one directory.",
     fields: &[Field { name: "path", kind: FieldKind::Path, about: "The directory." }],
-    build: |node, builder| {
+    build: Build::Source(|node, builder| {
         builder.local(Arc::new(DirectoryPlugin::new(node.path("path").unwrap_or(Path::new(".")))))
-    },
+    }),
 };
 
 /// Reading is quick: a few pieces keep it busy.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use towpath_content::Oid;
-use towpath_directory_plugin::DirectoryPlugin;
+use towpath_directory_plugin::{DirectoryFinder, DirectoryPlugin};
+use towpath_transfer::conformance::finders::{self, FinderSubject};
 use towpath_transfer::conformance::{self, Fixture, Subject};
 
 #[tokio::test]
@@ -18,6 +19,19 @@ async fn the_plugin_keeps_the_contract() {
         }
         let plugin = Arc::new(DirectoryPlugin::new(directory.path()));
         Subject::new(plugin, fixture.context()).keeping(directory)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_finder_keeps_its_contract() {
+    finders::run(async || {
+        let place = TempDir::new().unwrap();
+        let [coming, going] = [(); 2].map(|()| place.path().to_path_buf());
+        let come = move |number: u32| fs::create_dir(coming.join(number.to_string())).unwrap();
+        let go = move |number: u32| fs::remove_dir(going.join(number.to_string())).unwrap();
+        let context = Fixture { objects: Vec::new() }.context();
+        FinderSubject::new(Arc::new(DirectoryFinder::new(place.path())), context, come, go).keeping(place)
     })
     .await;
 }

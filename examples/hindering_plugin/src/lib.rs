@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use towpath_plugins::registry::{Field, FieldKind, Plugin};
+use towpath_plugins::registry::{Build, Field, FieldKind, Plugin};
 use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, Want};
 
@@ -39,10 +39,10 @@ pub static PLUGIN: Plugin = Plugin {
             about: "Of so many wants one is lost; 0: none.",
         },
     ],
-    build: |node, builder| {
+    build: Build::Source(|node, builder| {
         let delay = Duration::from_secs(node.number("delay_seconds"));
         Arc::new(HinderingPlugin::new(builder.child(node, "of"), delay, node.number("lose_each")))
-    },
+    }),
 };
 
 /// See the head of this crate.

@@ -1,4 +1,4 @@
-//! `tow` with two transfer plugins from outside. Everything else is as ever; the configuration may name them:
+//! `tow` with two sources and a finder from outside. Everything else is as ever; the configuration may name them:
 //!
 //! ```toml
 //! [plugins]
@@ -9,5 +9,9 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    towpath_cli::run(&[&towpath_directory_plugin::PLUGIN, &towpath_hindering_plugin::PLUGIN])
+    towpath_cli::run(&[
+        &towpath_directory_plugin::PLUGIN,
+        &towpath_directory_plugin::FINDER,
+        &towpath_hindering_plugin::PLUGIN,
+    ])
 }

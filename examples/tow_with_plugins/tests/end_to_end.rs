@@ -53,9 +53,10 @@ struct Sharing {
 }
 
 impl Sharing {
-    fn start(machine: &Machine, path: &Path) -> Self {
+    fn start(machine: &Machine, path: &Path, words: &[&str]) -> Self {
         let mut command = machine.command(&["share", "--listen", "127.0.0.1:0"]);
-        let mut child = command.arg(path).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            command.args(words).arg(path).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut ticket = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut ticket).unwrap();
         Self { child, ticket: ticket.trim().to_owned() }
@@ -75,7 +76,7 @@ fn a_file_comes_from_a_directory_that_the_configuration_names() {
     let (sender, data) = (Machine::new("plugin = \"direct\""), some_data());
     fs::write(stick.path().join("some file"), &data).unwrap();
     fs::write(sender.path("some file"), &data).unwrap();
-    let sharing = Sharing::start(&sender, &sender.path("some file"));
+    let sharing = Sharing::start(&sender, &sender.path("some file"), &[]);
     let path = stick.path().display();
     let receiver = Machine::new(&format!(
         "plugin = \"cascade\"\nof = [{{ plugin = \"directory\", path = \"{path}\" }}, {{ plugin = \"direct\" }}]"
@@ -89,10 +90,36 @@ fn a_file_comes_from_a_directory_that_the_configuration_names() {
 }
 
 #[test]
+fn a_medium_that_comes_in_mid_transfer_is_used() {
+    let (media, data) = (TempDir::new().unwrap(), some_data());
+    let (sender, outside) = (Machine::new("plugin = \"direct\""), TempDir::new().unwrap());
+    fs::write(sender.path("file"), &data).unwrap();
+    fs::create_dir(outside.path().join("stick")).unwrap();
+    fs::write(outside.path().join("stick/any name"), &data).unwrap();
+    let sharing = Sharing::start(&sender, &sender.path("file"), &["--limit-rate", "100K"]);
+    let path = media.path().display();
+    let receiver = Machine::new(&format!(
+        "plugin = \"dealer\"\nof = [{{ plugin = \"direct\" }}]\n\
+         finders = [{{ plugin = \"hints\" }}, {{ plugin = \"directories\", path = \"{path}\" }}]"
+    ));
+    let mut get = receiver.command(&["get", "--json", &sharing.ticket, "-o", "out"]);
+    let mut get = get.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(get.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let is_under_way = |line: &String| line.contains("\"event\":\"progress\"");
+    assert!(lines.any(|line| is_under_way(&line)), "something comes from the sender");
+    fs::rename(outside.path().join("stick"), media.path().join("stick")).unwrap();
+    let summary = lines.last().unwrap_or_default();
+    assert!(get.wait().unwrap().success(), "{summary}");
+    assert!(fs::read(receiver.path("out")).unwrap() == data, "other bytes");
+    let from = |kind: &str| summary.contains(&format!("{{\"kind\":\"{kind}\""));
+    assert!(from("directory") && summary.contains("/stick"), "{summary}");
+}
+
+#[test]
 fn a_plugin_that_loses_and_delays_is_put_up_with() {
     let (sender, data) = (Machine::new("plugin = \"direct\""), some_data());
     fs::write(sender.path("file"), &data).unwrap();
-    let sharing = Sharing::start(&sender, &sender.path("file"));
+    let sharing = Sharing::start(&sender, &sender.path("file"), &[]);
     let receiver = Machine::new(
         "plugin = \"hindering\"\nof = { plugin = \"direct\" }\ndelay_seconds = 1\nlose_each = 3",
     );
@@ -107,7 +134,22 @@ fn the_configuration_names_the_plugins_that_there_are() {
     let refused = machine.run(&["get", "blake3:00", "-o", "out"]);
     assert_eq!(refused.status.code(), Some(2));
     let said = text(&refused.stderr);
-    assert!(said.contains("cascade, dealer, direct, directory, hindering, local"), "{said}");
+    assert!(
+        said.contains("cascade, dealer, direct, directories, directory, hindering, hints, local"),
+        "{said}"
+    );
     let wrong = Machine::new("plugin = \"directory\"").run(&["get", "blake3:00", "-o", "out"]);
     assert!(text(&wrong.stderr).contains("'path' is missing"), "{}", text(&wrong.stderr));
+    for (plugins, problem) in [
+        ("plugin = \"hints\"", "'hints' finds sources and is none"),
+        ("plugin = \"cascade\"\nof = [{ plugin = \"hints\" }]", "'hints' finds sources and is none"),
+        (
+            "plugin = \"dealer\"\nof = [{ plugin = \"direct\" }]\nfinders = [{ plugin = \"local\" }]",
+            "'local' is a source and finds none",
+        ),
+        ("plugin = \"dealer\"\nof = [{ plugin = \"direct\" }]\nfinders = 3", "3 is not a list of finders"),
+    ] {
+        let refused = Machine::new(plugins).run(&["get", "blake3:00", "-o", "out"]);
+        assert!(text(&refused.stderr).contains(problem), "{}", text(&refused.stderr));
+    }
 }

@@ -68,7 +68,7 @@ pub fn make(base: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     if base.len() > MAX_LEN || target.len() > MAX_LEN {
         return None;
     }
-    let mut finder = Finder { base, target, index: WindowIndex::of(base), made: PatchMaker::default() };
+    let mut finder = MatchFinder { base, target, index: WindowIndex::of(base), made: PatchMaker::default() };
     finder.run();
     Some(finder.made.into_bytes(target))
 }
@@ -260,14 +260,14 @@ fn hash(window: &[u8; WINDOW], shift: u32) -> usize {
 }
 
 /// Finds matches from the target's front to its end.
-struct Finder<'a> {
+struct MatchFinder<'a> {
     base: &'a [u8],
     target: &'a [u8],
     index: WindowIndex,
     made: PatchMaker,
 }
 
-impl Finder<'_> {
+impl MatchFinder<'_> {
     fn run(&mut self) {
         let (mut literal, mut at, mut displacement) = (0, 0, 0i64);
         while at < self.target.len() {

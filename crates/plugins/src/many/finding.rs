@@ -22,12 +22,20 @@ pub(super) async fn find(shared: &Arc<SourceCalls>, number: usize, finder: &dyn 
                     lock(&shared.table).found(shared.now(), (number, key), source, (priority, weight));
                 }
                 SourceChange::Removed(key) => lock(&shared.table).removed(shared.now(), (number, key)),
-                SourceChange::Looked => lock(&shared.table).looked(shared.now(), number),
+                SourceChange::Looked => looked(shared, number),
             }
             shared.perform(context);
         }
     };
     tokio::join!(finder.find(context, changes), hearing);
-    lock(&shared.table).looked(shared.now(), number);
+    looked(shared, number);
     shared.perform(context);
+}
+
+/// A finder has looked once, or will not look any more.
+fn looked(shared: &SourceCalls, number: usize) {
+    let mut table = lock(&shared.table);
+    if table.places.looked(number) {
+        table.end_what_nobody_brings(shared.now());
+    }
 }

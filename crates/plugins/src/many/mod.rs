@@ -6,6 +6,8 @@
 //! | `table` | the wants that are out, the sources, and the dealer between them: messages in, messages out |
 //! | `asking` | a call of one source, and the sink of what it brings |
 //! | `finding` | sources that finders bring and take away |
+//! | `places` | what was found and is not open yet: pure |
+//! | `to_come` | how much is likely to be wanted later: pure |
 //! | `describing` | questions: the first source that answers |
 //!
 //! Those that are there from the start are wrapped; others come from finders, such as the one of
@@ -14,7 +16,9 @@
 mod asking;
 mod describing;
 mod finding;
+mod places;
 mod table;
+mod to_come;
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -76,7 +80,7 @@ impl Many {
         if self.shared.has_started.swap(true, Ordering::AcqRel) {
             return;
         }
-        lock(&self.shared.table).look(self.shared.now(), self.shared.finders.len());
+        lock(&self.shared.table).places.look(self.shared.now(), self.shared.finders.len());
         for (number, finder) in self.shared.finders.iter().enumerate() {
             let (shared, finder, context) = (Arc::clone(&self.shared), Arc::clone(finder), context.clone());
             self.shared.spawn(async move { finding::find(&shared, number, &*finder, &context).await });
@@ -172,7 +176,7 @@ impl Source for Many {
         Box::pin(async move {
             let sources = lock(&self.shared.table).by_standing();
             let result = describing::describe(&sources, query, context, answers).await;
-            let may_be_found = lock(&self.shared.table).may_find(self.shared.now());
+            let may_be_found = lock(&self.shared.table).places.may_find(self.shared.now());
             match result {
                 Err(Outcome::NotHere) if may_be_found => Err(Outcome::RetryLater(SOON)),
                 result => result,

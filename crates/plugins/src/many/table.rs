@@ -6,7 +6,7 @@
 //! tags that are never used again, while a session asks for a want again under its old one: what comes late of the first
 //! time is nobody's.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,27 +15,18 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use towpath_content::Oid;
 use towpath_transfer::source::Sink;
-use towpath_transfer::want::ObjectKey;
 use towpath_transfer::{Delivery, Outcome, Source, SourceId, SourceState, Tag, Want, WantId};
 
+use super::places::{FoundKey, FoundPlaces};
+use super::to_come::BytesToCome;
 use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, SourceFacts, SourceHolding, WantedRange};
 
-/// Sources that finders may have found at a time.
-const MOST_FOUND: usize = 1024;
 /// Names that sources give themselves in deliveries: more are not told apart when one is blamed.
 const MOST_NAMES: usize = 1024;
 /// The first tag: sessions have smaller ones, which a source that is alone sees.
 const FIRST_TAG: Tag = 1 << 63;
 /// Where the places of wants begin that are not the root's: no object is as large.
 const BEHIND_ROOT: u64 = 1 << 62;
-/// Time that finders have for their first look.
-const FIRST_LOOK: Duration = Duration::from_secs(2);
-/// What was wanted in the last so long shows what will be wanted.
-const RECENT: Duration = Duration::from_millis(500);
-
-/// A source among those of all finders: the finder, and its key there.
-pub(super) type FoundKey = (usize, u64);
-
 /// Something to be done outside of the lock.
 pub(super) enum SourceOrder {
     /// Ask a source for wants.
@@ -105,31 +96,17 @@ struct OpenSource {
     window: u64,
 }
 
-/// A source that is not open yet: asked about the root, or waiting for that.
-struct FoundPlace {
-    source: Arc<dyn Source>,
-    priority: u16,
-    is_asked: bool,
-}
-
 /// See the head of this module.
 pub(super) struct SourceTable {
     dealer: Dealer,
     sources: BTreeMap<u32, OpenSource>,
-    places: BTreeMap<u32, FoundPlace>,
-    /// Those that finders found and did not take away.
-    found: BTreeMap<FoundKey, u32>,
-    /// Finders that have not looked once, and how long they are waited for.
-    looking: (BTreeSet<usize>, Duration),
+    pub(super) places: FoundPlaces,
     wants: HashMap<Tag, DealtWant>,
     /// Tags among sources, by those of the session.
     tags: HashMap<Tag, Tag>,
     names: BTreeMap<SourceId, u32>,
     orders: Vec<SourceOrder>,
-    /// Object that was wanted last, and its bytes that were not wanted yet.
-    rest: (ObjectKey, u64),
-    /// Bytes that were wanted lately, and since when.
-    recent: (u64, Duration),
+    to_come: BytesToCome,
     next_number: u32,
     next_position: u64,
     next_tag: Tag,
@@ -140,15 +117,12 @@ impl SourceTable {
         Self {
             dealer: Dealer::new(seed),
             sources: BTreeMap::new(),
-            places: BTreeMap::new(),
-            found: BTreeMap::new(),
-            looking: (BTreeSet::new(), Duration::ZERO),
+            places: FoundPlaces::default(),
             wants: HashMap::new(),
             tags: HashMap::new(),
             names: BTreeMap::new(),
             orders: Vec::new(),
-            rest: (0, 0),
-            recent: (0, Duration::ZERO),
+            to_come: BytesToCome::default(),
             next_number: 0,
             next_position: BEHIND_ROOT,
             next_tag: FIRST_TAG,
@@ -161,24 +135,6 @@ impl SourceTable {
         self.opened(now, number, source, 0, SourceHolding::Everything);
     }
 
-    /// So many finders begin to look.
-    pub(super) fn look(&mut self, now: Duration, finders: usize) {
-        self.looking = ((0..finders).collect(), now + FIRST_LOOK);
-    }
-
-    /// A finder has looked once.
-    pub(super) fn looked(&mut self, now: Duration, finder: usize) {
-        if self.looking.0.remove(&finder) {
-            self.end_what_nobody_brings(now);
-        }
-    }
-
-    /// True while a source may come soon that nobody has asked yet.
-    pub(super) fn may_find(&self, now: Duration) -> bool {
-        let (looking, until) = &self.looking;
-        !self.places.is_empty() || (!looking.is_empty() && now < *until)
-    }
-
     /// A finder found a source under a new key: it waits to be opened. SRV's priority and weight say when.
     pub(super) fn found(
         &mut self,
@@ -187,19 +143,15 @@ impl SourceTable {
         source: Arc<dyn Source>,
         (priority, weight): (u16, u16),
     ) {
-        if self.found.len() >= MOST_FOUND || self.found.contains_key(&key) {
-            return;
-        }
         let number = self.number();
-        self.found.insert(key, number);
-        self.places.insert(number, FoundPlace { source, priority, is_asked: false });
-        self.handle(now, DealerEvent::Hinted { hint: number, priority, weight });
+        if self.places.add(key, number, source, priority) {
+            self.handle(now, DealerEvent::Hinted { hint: number, priority, weight });
+        }
     }
 
     /// A finder took a source away: it is asked no more, and what it was asked for goes elsewhere.
     pub(super) fn removed(&mut self, now: Duration, key: FoundKey) {
-        let Some(number) = self.found.remove(&key) else { return };
-        self.places.remove(&number);
+        let Some(number) = self.places.remove(key) else { return };
         if let Some(OpenSource { source, .. }) = self.sources.remove(&number) {
             let tags = self.wants.keys().copied().collect();
             self.orders.push(SourceOrder::Cancel { source: Arc::clone(&source), tags });
@@ -217,7 +169,7 @@ impl SourceTable {
     }
 
     /// Ends wants that waited for a source that might still have been found, or for one that was taken away.
-    fn end_what_nobody_brings(&mut self, now: Duration) {
+    pub(super) fn end_what_nobody_brings(&mut self, now: Duration) {
         let over = self.wants.iter().filter_map(|(tag, want)| Some((*tag, self.end_of(now, &want.failed)?)));
         for (tag, outcome) in over.collect::<Vec<_>>() {
             self.end(now, tag, outcome);
@@ -226,7 +178,7 @@ impl SourceTable {
 
     /// The source of a place answered, and has so much of the root; or nothing.
     pub(super) fn answered(&mut self, now: Duration, number: u32, holding: Option<SourceHolding>) {
-        let place = self.places.remove(&number);
+        let place = self.places.take(number);
         match place.zip(holding) {
             Some((place, holding)) => self.opened(now, number, place.source, place.priority, holding),
             None => self.end_what_nobody_brings(now),
@@ -261,14 +213,11 @@ impl SourceTable {
 
     /// The source, if there is one only and no other one to wait for.
     pub(super) fn only(&self) -> Option<Arc<dyn Source>> {
-        let is_alone = self.sources.len() == 1
-            && self.places.is_empty()
-            && self.looking.0.is_empty()
-            && self.wants.is_empty();
+        let is_alone = self.sources.len() == 1 && self.places.is_settled() && self.wants.is_empty();
         // One that was found may be taken away in the middle of a call.
         let first =
-            self.sources.iter().next().filter(|(number, _)| !self.found.values().any(|it| it == *number));
-        first.map(|(_, source)| source).filter(|_| is_alone).map(|source| Arc::clone(&source.source))
+            self.sources.iter().next().filter(|(number, _)| is_alone && !self.places.may_go(**number));
+        first.map(|(_, source)| Arc::clone(&source.source))
     }
 
     /// All sources that count.
@@ -302,7 +251,7 @@ impl SourceTable {
         let call = Arc::new(DealtCall { left: AtomicUsize::new(wants.len()), tags, done: Notify::new() });
         let mut ranges = Vec::with_capacity(wants.len());
         for want in wants {
-            self.note_rest(&want);
+            self.to_come.note(&want);
             let (tag, len) = (self.next_tag, want.missing_len());
             let begin = place_in(root, &want).unwrap_or_else(|| {
                 self.next_position += len;
@@ -329,27 +278,9 @@ impl SourceTable {
         self.orders.push(SourceOrder::End { sink: want.sink, tag: want.named, outcome });
     }
 
-    /// How much of its object a want leaves to be wanted. The object that was wanted last stands for all: of small ones, what was
-    /// wanted lately tells more.
-    fn note_rest(&mut self, want: &Want) {
-        let Some(position) = want.positions.first() else { return };
-        let size = match want.id {
-            WantId::Piece { layout, .. } => layout.size(),
-            WantId::Chunk { .. } | WantId::Block { .. } => want.group.size.unwrap_or(0),
-        };
-        let rest = size.saturating_sub(position.offset + want.id.len());
-        let known = if self.rest.0 == position.object { self.rest.1 } else { rest };
-        self.rest = (position.object, rest.min(known));
-    }
-
     /// Tells the dealer of wants, and how much is likely to follow: what is left of the last object, or as much as lately.
     fn wanted(&mut self, now: Duration, wants: Vec<WantedRange>, bytes: u64) {
-        let (sum, since) = self.recent;
-        self.recent = match now.saturating_sub(since) > RECENT {
-            true => (bytes, now),
-            false => (sum + bytes, since),
-        };
-        let to_come = self.rest.1.max(self.recent.0);
+        let to_come = self.to_come.bytes(now, bytes);
         self.handle(now, DealerEvent::Wanted { wants, to_come });
     }
 
@@ -419,21 +350,15 @@ impl SourceTable {
         if let Some(outcome) = self.end_of(now, failed) {
             self.end(now, tag, outcome);
         } else if self.sources.keys().all(|number| failed.iter().any(|(who, _)| who == number)) {
-            self.open_all();
-        }
-    }
-
-    /// Has all places opened that wait for their turn: those that are open do not have what is wanted.
-    fn open_all(&mut self) {
-        for (&number, place) in self.places.iter_mut().filter(|(_, place)| !place.is_asked) {
-            place.is_asked = true;
-            self.orders.push(SourceOrder::Open { number, source: Arc::clone(&place.source) });
+            // Those that are open do not have it: the others need not wait for their turn.
+            let places = self.places.ask_all().into_iter();
+            self.orders.extend(places.map(|(number, source)| SourceOrder::Open { number, source }));
         }
     }
 
     /// How a want ends that these sources do not bring: not while any other may.
     fn end_of(&self, now: Duration, failed: &[(u32, Outcome)]) -> Option<Outcome> {
-        if self.may_find(now) {
+        if self.places.may_find(now) {
             return None;
         }
         let said = |number: &u32| failed.iter().find(|(who, _)| who == number).map(|(_, outcome)| outcome);
@@ -482,8 +407,7 @@ impl SourceTable {
 
     /// Time has passed.
     pub(super) fn tick(&mut self, now: Duration) {
-        if !self.looking.0.is_empty() && now >= self.looking.1 {
-            self.looking.0.clear();
+        if self.places.is_over(now) {
             self.end_what_nobody_brings(now);
         }
         self.look_at_windows(now);
@@ -523,10 +447,7 @@ impl SourceTable {
                     })
                 }
                 DealerAction::Open(number) => {
-                    self.places.get_mut(&number).filter(|place| !place.is_asked).map(|place| {
-                        place.is_asked = true;
-                        SourceOrder::Open { number, source: Arc::clone(&place.source) }
-                    })
+                    self.places.ask(number).map(|source| SourceOrder::Open { number, source })
                 }
             };
             self.orders.extend(order);
@@ -558,9 +479,10 @@ fn facts(state: &SourceState) -> SourceFacts {
 
 #[cfg(test)]
 mod tests {
-    use towpath_content::pieces::Layout;
     use tokio::sync::mpsc;
+    use towpath_content::pieces::Layout;
     use towpath_transfer::source::{Backlog, Query};
+    use towpath_transfer::want::ObjectKey;
     use towpath_transfer::{BoxFuture, Context, Description, ObjectOffset};
 
     use super::*;
@@ -638,15 +560,17 @@ mod tests {
     #[test]
     fn what_may_still_be_found_is_waited_for() {
         let (mut table, second) = (SourceTable::new(0), Duration::from_secs(1));
-        table.look(Duration::ZERO, 2);
+        table.places.look(Duration::ZERO, 2);
         let root = Oid::of(b"");
         table.want(Duration::ZERO, &root, vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
         assert_eq!(told(&mut table), (vec![], vec![], vec![]));
-        table.looked(Duration::ZERO, 0);
+        table.places.looked(0);
+        table.end_what_nobody_brings(Duration::ZERO);
         assert_eq!(told(&mut table).0, [], "the other one looks");
-        table.looked(Duration::ZERO, 1);
+        table.places.looked(1);
+        table.end_what_nobody_brings(Duration::ZERO);
         assert_eq!(told(&mut table).0, [Outcome::NotHere]);
-        table.look(second, 1);
+        table.places.look(second, 1);
         table.want(second, &root, vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
         table.tick(2 * second);
         assert_eq!(told(&mut table).0, []);
@@ -687,15 +611,6 @@ mod tests {
         assert_eq!(told(&mut table).2, [2]);
         table.removed(now, (0, 2));
         assert_eq!(told(&mut table).0, [Outcome::NotHere]);
-        assert!(table.found.is_empty() && table.wants.is_empty());
-    }
-
-    #[test]
-    fn the_last_object_tells_how_much_is_to_come() {
-        let mut table = SourceTable::new(0);
-        for (object, index, rest) in [(1, 0, 768), (1, 2, 256), (1, 1, 256), (2, 0, 768), (2, 3, 0)] {
-            table.note_rest(&want(object, 1 << 20, index));
-            assert_eq!(table.rest, (object, rest << 10), "piece {index} of {object}");
-        }
+        assert!(table.places.is_settled() && table.wants.is_empty());
     }
 }

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_reuse::adaptive::Adaptive;
-use towpath_transfer::Source;
 
-use super::{Field, FieldKind, Plugin, PluginParts};
+use super::{Build, Field, FieldKind, Plugin, PluginParts};
 use crate::direct::{self, DirectConfig};
 use crate::takeover::Names;
 use crate::{Cascade, Direct, HintedNodes, Local, Many, Takeover};
 
 /// All of them, by name.
-pub(super) static ALL: [&Plugin; 6] = [&ADAPTIVE, &CASCADE, &DEALER, &DIRECT, &LOCAL, &TAKEOVER];
+pub(super) static ALL: [&Plugin; 7] = [&ADAPTIVE, &CASCADE, &DEALER, &DIRECT, &HINTS, &LOCAL, &TAKEOVER];
 
 pub(super) static ADAPTIVE: Plugin = Plugin {
     name: "adaptive",
@@ -23,13 +22,13 @@ pub(super) static ADAPTIVE: Plugin = Plugin {
         kind: FieldKind::Plugin,
         about: "The plugin that fetches what is not found.",
     }],
-    build: |node, builder| {
+    build: Build::Source(|node, builder| {
         let network = builder.child(node, "of");
         let Some(search) = builder.parts.search.clone() else { return network };
         let adaptive = Adaptive::new(network, search);
         builder.adaptive = Some(Arc::clone(&adaptive));
         adaptive
-    },
+    }),
 };
 
 pub(super) static CASCADE: Plugin = Plugin {
@@ -37,31 +36,47 @@ pub(super) static CASCADE: Plugin = Plugin {
     scheme: None,
     about: "Asks its plugins in their order. What one does not have is requested from the next.",
     fields: &[Field { name: "of", kind: FieldKind::Plugins, about: "The plugins to ask, cheapest first." }],
-    build: |node, builder| Arc::new(Cascade::new(builder.children(node, "of"))),
+    build: Build::Source(|node, builder| Arc::new(Cascade::new(builder.children(node, "of")))),
 };
 
 pub(super) static DEALER: Plugin = Plugin {
     name: "dealer",
     scheme: None,
-    about: "Draws from its plugins at once, and from the nodes that a ticket's hints name beside its issuer: each brings \
-            what it is best at.",
-    fields: &[Field {
-        name: "of",
-        kind: FieldKind::Plugins,
-        about: "The plugins to draw from, of which each has all that is asked for.",
-    }],
-    build: |node, builder| {
-        let (identity, peer) = (builder.parts.identity.clone(), builder.parts.peer.clone());
-        let dial = move |node| -> Arc<dyn Source> {
-            let config = DirectConfig { peer: peer.clone(), ..DirectConfig::default() };
-            Arc::new(Direct::new(identity.clone(), config, None).to(node))
-        };
+    about: "Draws from its plugins, and from what its finders find, at once: each brings what it is best at.",
+    fields: &[
+        Field {
+            name: "of",
+            kind: FieldKind::Plugins,
+            about: "The plugins to draw from, of which each has all that is asked for.",
+        },
+        Field {
+            name: "finders",
+            kind: FieldKind::Finders,
+            about: "What finds further sources while a transfer runs.",
+        },
+    ],
+    build: Build::Source(|node, builder| {
         // What they have is asked for here, and they are told the end from here.
         let others = builder.remote.len();
         let children = builder.children(node, "of");
         builder.remote.truncate(others);
-        builder.remote(Arc::new(Many::new(children, vec![HintedNodes::new(Box::new(dial))])))
-    },
+        let finders = builder.finders(node, "finders");
+        builder.remote(Arc::new(Many::new(children, finders)))
+    }),
+};
+
+pub(super) static HINTS: Plugin = Plugin {
+    name: "hints",
+    scheme: None,
+    about: "Finds the services that a ticket's hints name beside the one that issued it.",
+    fields: &[],
+    build: Build::Finder(|_, builder| {
+        let (identity, peer) = (builder.parts.identity.clone(), builder.parts.peer.clone());
+        HintedNodes::new(Box::new(move |node| {
+            let config = DirectConfig { peer: peer.clone(), ..DirectConfig::default() };
+            Arc::new(Direct::new(identity.clone(), config, None).to(node))
+        }))
+    }),
 };
 
 pub(super) static DIRECT: Plugin = Plugin {
@@ -90,7 +105,7 @@ pub(super) static DIRECT: Plugin = Plugin {
             about: "How long the other service may take to prove who it is.",
         },
     ],
-    build: |node, builder| {
+    build: Build::Source(|node, builder| {
         if let Some(way) = builder.parts.way.clone() {
             return builder.remote(way);
         }
@@ -101,7 +116,7 @@ pub(super) static DIRECT: Plugin = Plugin {
         config.timeouts.connect = seconds("connect_seconds");
         config.timeouts.handshake = seconds("handshake_seconds");
         builder.remote(Arc::new(Direct::new(builder.parts.identity.clone(), config, None)))
-    },
+    }),
 };
 
 pub(super) static LOCAL: Plugin = Plugin {
@@ -109,10 +124,10 @@ pub(super) static LOCAL: Plugin = Plugin {
     scheme: None,
     about: "Uses objects that are on this machine already, if that reveals nothing to a stranger.",
     fields: &[],
-    build: |_, builder| {
+    build: Build::Source(|_, builder| {
         let PluginParts { store, allow, .. } = builder.parts;
         builder.local(Arc::new(Local::new(Arc::clone(store), Arc::clone(allow))))
-    },
+    }),
 };
 
 pub(super) static TAKEOVER: Plugin = Plugin {
@@ -127,11 +142,11 @@ pub(super) static TAKEOVER: Plugin = Plugin {
         },
         Field { name: "better", kind: FieldKind::Plugin, about: "The plugin to ask unless it fails." },
     ],
-    build: |node, builder| {
+    build: Build::Source(|node, builder| {
         let name = |field| node.children(field).first().map_or("", |child| child.plugin.name);
         let names = Names { first: name("first"), better: name("better") };
         let takeover = Takeover::new(builder.child(node, "first"), names);
         takeover.offer(builder.child(node, "better"));
         takeover
-    },
+    }),
 };

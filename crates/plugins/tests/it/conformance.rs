@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use crate::support::{put, serve_to};
-use towpath_content::Oid;
+use tokio::sync::watch;
+use towpath_content::{Hint, Oid};
 use towpath_link::Identity;
 use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::preferred::Precedence;
 use towpath_plugins::takeover::Names;
-use towpath_plugins::{Cascade, Direct, Inspected, Local, Many, Preferred, Takeover};
+use towpath_plugins::{Cascade, Direct, HintedNodes, Inspected, Local, Many, Preferred, Takeover};
 use towpath_protocol::processor::{Inspector, Processor};
 use towpath_protocol::processors::Processors;
 use towpath_protocol::{Peer, PeerConfig};
 use towpath_store::{About, MemoryStore, Store};
+use towpath_transfer::conformance::finders::{self, FinderSubject};
 use towpath_transfer::conformance::{self, Fixture, GrowingFixture, Subject};
-use towpath_transfer::{Single, Source};
+use towpath_transfer::{Context, Single, Source};
 
 /// A live object in a store.
 struct LiveInStore {
@@ -196,4 +198,29 @@ async fn a_cascade_of_nothing_has_nothing() {
     let query = towpath_transfer::Query::about(Oid::of(b"data"));
     let result = Cascade::new(Vec::new()).describe(query, &fixture.context(), answers).await;
     assert_eq!(result, Err(towpath_transfer::Outcome::NotHere));
+}
+
+#[tokio::test]
+async fn the_finder_of_hinted_nodes_passes() {
+    finders::run(async || {
+        let (hints, seen) = watch::channel(Vec::new());
+        let context = Context { hints: seen, ..Fixture { objects: Vec::new() }.context() };
+        let nodes: Vec<Hint> = (0..3).map(|_| hint_of_a_node()).collect();
+        let (hints, named) = (Arc::new(hints), nodes.clone());
+        let coming = Arc::clone(&hints);
+        let come = move |place| {
+            coming.send_modify(|hints| hints.push(named[usize::try_from(place).unwrap()].clone()))
+        };
+        let go = move |place| {
+            hints.send_modify(|hints| hints.retain(|hint| *hint != nodes[usize::try_from(place).unwrap()]))
+        };
+        let nothing = |_| -> Arc<dyn Source> { Arc::new(Cascade::new(Vec::new())) };
+        FinderSubject::new(HintedNodes::new(Box::new(nothing)), context, come, go)
+    })
+    .await;
+}
+
+fn hint_of_a_node() -> Hint {
+    let node = Identity::generate().unwrap().node_id();
+    Hint::new(format!("tow://{node}@127.0.0.1:1"), 0, 1).unwrap()
 }
