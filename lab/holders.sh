@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Three that have the same file, each with a line of its own to a receiver: real processes in the lab's network. Seconds with the
-# issuer alone, with all three, and with all three while one of the holders is killed, or stands still, in mid-transfer.
+# issuer alone, with all three, and with all three while one of the holders is killed, or stands still, in mid-transfer, or lies.
 #
 #     lab/holders.sh [MIB]        200 by default
 #
-# Needs root. TOW and LAB name the programs (default: target/release/tow and towpath-lab).
+# Needs root. TOW, LAB and LIAR name the programs (default: tow, towpath-lab and examples/lying_holder in target/release).
 set -euo pipefail
 
 mib=${1:-200}
 tow=$(realpath "${TOW:-target/release/tow}")
 lab=$(realpath "${LAB:-target/release/towpath-lab}")
+liar=$(realpath "${LIAR:-target/release/examples/lying_holder}")
 work=$(mktemp -d /dev/shm/holders.XXXXXX)
 started=()
 tidy() {
@@ -85,3 +86,10 @@ done
 line "all three, one stands still half way" "$(seconds "$all" STOP)" "$(shares)"
 kill -CONT "$one"
 line "all three, one is killed half way" "$(seconds "$all" KILL)" "$(shares)"
+# In the killed one's place a holder that lies: the receiver says so.
+"$lab" exec "$name" one "$liar" "$all" "$work/issuer/file" "$(address one):7001" > "$work/liar" &
+started+=($!)
+ticket "$work/liar" > "$work/liar.line"
+for run in 1 2 3; do
+    line "issuer, one that is true, one that lies, $run" "$(seconds "$(cat "$work/liar.line")")" "$(shares)"
+done
