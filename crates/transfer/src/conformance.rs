@@ -175,6 +175,7 @@ impl Subject {
     const fn can(&self, ability: Ability) -> bool {
         match ability {
             Ability::Prove => !self.proves_nothing,
+            Ability::ProveNothing => self.proves_nothing,
             Ability::Tell => self.tells,
             Ability::Grow => self.growing.is_some(),
             Ability::TellGrowth => self.tells && self.growing.is_some(),
@@ -195,6 +196,7 @@ impl Subject {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ability {
     Prove,
+    ProveNothing,
     Tell,
     Grow,
     TellGrowth,
@@ -207,6 +209,7 @@ impl fmt::Display for Ability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Prove => "proves what it delivers",
+            Self::ProveNothing => "says that it proves nothing",
             Self::Tell => "tells what it has",
             Self::Grow => "has live objects",
             Self::TellGrowth => "tells what it has of live objects",

@@ -245,8 +245,13 @@ impl Ledger {
 
     /// The part that was delivered for `tag` is of no use, and nobody is to blame: all of it is requested.
     pub fn widen(&mut self, tag: Tag) {
-        self.wants.requeue(tag);
+        self.again(tag);
         self.narrow(tag, None);
+    }
+
+    /// What was delivered for `tag` is dropped unchecked, and requested again if anybody still wants it.
+    pub fn again(&mut self, tag: Tag) {
+        self.wants.requeue(tag);
     }
 
     /// A want ended without bytes. If bytes for it are being checked, that decides.

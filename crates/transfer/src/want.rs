@@ -183,7 +183,7 @@ pub struct Delivery {
     pub tag: Tag,
     /// The bytes.
     pub payload: Payload,
-    /// For a piece whose value the session may not know yet.
+    /// For a piece whose value the session may not know yet. Only a source whose state says that it proves nothing has none.
     pub proof: Option<Arc<Proof>>,
     /// Source of the bytes.
     pub source: SourceId,

@@ -28,6 +28,7 @@ use towpath_transfer::source::{PathState, Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
 use self::table::{SourceOrder, SourceTable};
+use crate::asking_order::to_ask;
 use crate::{direct, having};
 
 /// Makes the source that another node is.
@@ -168,7 +169,7 @@ impl Source for Many {
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         self.look_at_hints(context);
         Box::pin(async move {
-            let sources = lock(&self.shared.table).by_standing();
+            let sources = to_ask(&lock(&self.shared.table).by_standing());
             describing::describe(&sources, query, context, answers).await
         })
     }
@@ -257,6 +258,7 @@ fn joined(all: SourceState, other: SourceState) -> SourceState {
         },
         trouble: all.trouble.filter(|_| other.trouble.is_some()),
         is_encrypted: all.is_encrypted && other.is_encrypted,
+        proves: all.proves && other.proves,
         sources: all.sources + other.sources,
     }
 }

@@ -28,7 +28,7 @@ pub(super) enum SessionEvent {
         key: ObjectKey,
         answer: Description,
     },
-    /// A question has ended: the first one about the object, or the one for proofs.
+    /// A question has ended: the first one about the object, or the one for its values.
     Answered {
         key: ObjectKey,
         for_proofs: bool,

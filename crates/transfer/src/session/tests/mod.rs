@@ -14,6 +14,7 @@ mod memory;
 mod parts;
 mod recipes;
 mod switches;
+mod unproved;
 mod wrong;
 
 use super::*;
