@@ -307,7 +307,7 @@ fn want(tag: Tag, data: &[u8], index: u64) -> Want {
     let layout = layout_of(data);
     let positions = vec![ObjectOffset { object: 1, offset: layout.range(index).start }];
     let id = WantId::Piece { oid: Oid::of(data), layout, index };
-    Want { tag, id, positions, group: Arc::default(), origin: None, base: None, part: None }
+    Want { tag, id, positions, group: Arc::default(), origin: None, base: None, part: None, undivided: false }
 }
 
 /// A want for some bytes of an object as a chunk.
@@ -324,6 +324,7 @@ fn chunk(tag: Tag, data: &[u8], span: Range<usize>) -> Want {
         origin: Some(Origin { oid, offset }),
         base: None,
         part: None,
+        undivided: false,
     }
 }
 

@@ -14,6 +14,7 @@
 //! | [`source`] | the seam of sources: the [`Source`] trait and its contract |
 //! | [`root`] | what the session talks to: a source that gives advice |
 //! | [`claim`] | recipes as their makers claim them, checked as they come: pure |
+//! | [`gathering`] | bytes of several sources that make one piece: pure |
 //! | [`following`] | positions of an object's pieces in an older version, by samples of it |
 //! | [`intervals`] | the bytes of an object that are there |
 //! | [`ledger`] | every want's state; decides what to request next: pure, handed the time |
@@ -33,6 +34,7 @@ mod boxed;
 pub mod claim;
 pub mod conformance;
 pub mod following;
+pub mod gathering;
 pub mod intervals;
 pub mod ledger;
 pub mod metadata;
@@ -56,5 +58,6 @@ pub use source::{Context, Description, Query, RecipePart, Sink, Source, SourceSt
 pub use source_id::SourceId;
 pub use target::Target;
 pub use want::{
-    Coverage, Delivery, Group, ObjectOffset, Origin, Outcome, Payload, Proof, SignedBase, Tag, Want, WantId,
+    Coverage, Delivery, Group, ObjectOffset, Origin, Outcome, Payload, PiecePart, Proof, SignedBase, Tag,
+    Want, WantId,
 };

@@ -44,6 +44,7 @@ fn each_rule_fails_for_whoever_breaks_it() {
     for (fault, words) in [
         (Fault::OtherPart, "of a piece of which a part is missing"),
         (Fault::WrongChunks, "a base is made use of"),
+        (Fault::Divides, "what is wanted undivided"),
         (Fault::OneTag, "one piece that is wanted under two tags"),
         (Fault::NoEmptyObject, "objects that end at a border"),
         (Fault::TagsOnce, "tags that have ended can be used again"),

@@ -28,7 +28,7 @@ use super::unproved::UnprovedPieces;
 use super::work::Job;
 use super::{FetchError, SessionConfig, Submission, cancel, workers};
 use crate::ledger::{Ledger, WantResult};
-use crate::object::ObjectInFlight;
+use crate::object::{CheckError, ObjectInFlight};
 use crate::offer::OfferSource;
 use crate::progress::Progress;
 use crate::root::Root;
@@ -172,7 +172,9 @@ impl Actor {
                     self.advance(key);
                 }
             }
-            SessionEvent::Checked { want, source, result } => self.checked(want, source, result),
+            SessionEvent::Checked { want, source, shares, result } => {
+                self.checked(want, source, &shares, result);
+            }
             SessionEvent::Compared { key, index, found } => {
                 self.table.compared(key, index, found);
                 self.advance(key);
@@ -364,7 +366,7 @@ impl Actor {
         }
     }
 
-    fn checked(&mut self, want: Box<Want>, source: SourceId, result: Checked) {
+    fn checked(&mut self, want: Box<Want>, source: SourceId, shares: &[(SourceId, u64)], result: Checked) {
         let mut spoilt = Vec::new();
         for position in &want.positions {
             let Some(active) = self.table.objects.get_mut(&position.object) else { continue };
@@ -376,12 +378,23 @@ impl Actor {
             }
         }
         match result {
-            Checked::Written { whole, zeros, failed } => {
+            Checked::Written { whole, zeros, failed, liars } => {
                 for (key, why) in failed {
                     self.table.finish(key, Err(FetchError::Write(why)));
                 }
-                self.table.written(&want, &source, whole, zeros);
+                self.table.written(&want, &source, shares, whole, zeros);
                 spoilt.into_iter().for_each(|(key, index)| self.table.recheck(key, index));
+                for liar in liars {
+                    tracing::warn!(source = %liar, "its part of a piece was wrong");
+                    self.table.root.report_corrupt(&liar);
+                }
+            }
+            Checked::Doubtful(parts) => {
+                if let WantResult::Failed(want) = self.table.ledger.doubt(want.tag, parts) {
+                    let bad =
+                        || FetchError::Bad { source_name: source.clone(), what: CheckError::WrongBytes };
+                    self.failed(&want, bad);
+                }
             }
             Checked::BadPart => self.table.ledger.widen(want.tag),
             Checked::Bad(what) => {

@@ -103,17 +103,27 @@ impl ObjectTable {
             };
             destinations.push(WriteTarget { object: Arc::clone(&active.object), parts });
         }
-        self.jobs.send(Job::Check { want, delivery, destinations, room });
+        let doubted = self.ledger.doubted(want.tag);
+        self.jobs.send(Job::Check { want, delivery, destinations, doubted, room });
     }
 
     /// Bytes of a want were written to all its positions.
-    pub(super) fn written(&mut self, want: &Want, source: &SourceId, whole: bool, zeros: bool) {
+    pub(super) fn written(
+        &mut self,
+        want: &Want,
+        source: &SourceId,
+        shares: &[(SourceId, u64)],
+        whole: bool,
+        zeros: bool,
+    ) {
+        let only = [(source.clone(), u64::MAX)];
+        let shares = if shares.is_empty() { &only } else { shares };
         let done = self.ledger.done(want.tag, &want.positions, Instant::now());
         self.root.cancel(&done.cancelled);
         if !done.filled.is_empty() {
             let once = done.fresh.min(want.id.len());
             let came = once.min(want.missing_len());
-            self.progress.came(source, came, done.fresh - (once - came), zeros);
+            self.progress.came(shares, came, done.fresh - (once - came), zeros);
             self.progress.kept(once - came);
         }
         if let WantId::Piece { index, .. } = want.id {
@@ -174,7 +184,7 @@ impl ObjectTable {
         self.partial_pieces.forget(key);
         let cancelled = self.ledger.forget(key);
         // Others may want the same pieces.
-        self.unproved.forget(key).into_iter().for_each(|tag| self.ledger.again(tag));
+        self.unproved.forget(key).into_iter().for_each(|tag| self.ledger.widen(tag));
         self.root.cancel(&cancelled);
         if result.is_ok() {
             self.progress.completed();

@@ -28,13 +28,13 @@ pub(super) struct UnprovedPieces {
 impl UnprovedPieces {
     /// True if there is room for what came.
     pub(super) fn fits(&self, delivery: &Delivery) -> bool {
-        let bytes = self.bytes.saturating_add(delivery.payload.bytes().len());
+        let bytes = self.bytes.saturating_add(delivery.payload.memory());
         self.pieces.len() < MOST_PIECES && bytes <= MOST_BYTES
     }
 
     /// Keeps piece `index`, for which there is room.
     pub(super) fn keep(&mut self, object: ObjectKey, index: u64, delivery: Delivery) {
-        self.bytes += delivery.payload.bytes().len();
+        self.bytes += delivery.payload.memory();
         self.pieces.push_back(UnprovedPiece { object, index, delivery });
     }
 
@@ -43,7 +43,7 @@ impl UnprovedPieces {
         let mut taken = Vec::new();
         for piece in std::mem::take(&mut self.pieces) {
             if piece.object == object && is_due(piece.index) {
-                self.bytes -= piece.delivery.payload.bytes().len();
+                self.bytes -= piece.delivery.payload.memory();
                 taken.push(piece.delivery);
             } else {
                 self.pieces.push_back(piece);

@@ -111,7 +111,7 @@ impl Actor {
 fn unproved_piece(table: &ObjectTable, delivery: &Delivery) -> Option<(ObjectKey, u64)> {
     let want = table.ledger.get(delivery.tag).filter(|_| delivery.proof.is_none())?;
     let WantId::Piece { index, .. } = want.id else { return None };
-    let (key, len) = (want.positions.first()?.object, delivery.payload.bytes().len() as u64);
+    let (key, len) = (want.positions.first()?.object, delivery.payload.memory() as u64);
     let object = &table.objects.get(&key)?.object;
     let is_whole = matches!(delivery.payload, Payload::Zeros) || len == want.id.len();
     // Of a live object only pieces are wanted whose values its node has signed.

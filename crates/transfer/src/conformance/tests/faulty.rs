@@ -15,7 +15,7 @@ use crate::conformance::inmost::Inmost;
 use crate::metadata::Metadata;
 use crate::source::{Backlog, BoxFuture, Description, PathState, Query, Sink, SourceState};
 use crate::source_id::SourceId;
-use crate::want::{Delivery, Outcome, Payload, Proof};
+use crate::want::{Delivery, Outcome, Payload, PiecePart, Proof};
 
 /// What is wrong with a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,7 @@ pub(super) enum Fault {
     OtherPart,
     WrongChunks,
     OneTag,
+    Divides,
     NoEmptyObject,
     TagsOnce,
     KeepsCancelled,
@@ -180,7 +181,11 @@ impl Faulty {
     }
 
     async fn serve(&self, wants: Vec<Want>, context: &Context, sink: Arc<dyn Sink>) {
-        let sink = Arc::new(FaultySink { inner: sink, has_no_proofs: self.is_bare() }) as Arc<dyn Sink>;
+        let sink = Arc::new(FaultySink {
+            inner: sink,
+            has_no_proofs: self.is_bare(),
+            divides: self.has(Fault::Divides),
+        }) as Arc<dyn Sink>;
         let mut served = HashSet::new();
         for (want, number) in wants.into_iter().zip(0..) {
             let is_twin = !served.insert(want.id);
@@ -277,16 +282,29 @@ impl Source for Faulty {
     }
 }
 
-/// Takes proofs away.
+/// Takes proofs away, or divides what comes.
 struct FaultySink {
     inner: Arc<dyn Sink>,
     has_no_proofs: bool,
+    divides: bool,
+}
+
+/// The same bytes as if two sources had brought them.
+fn divided(delivery: &Delivery) -> Option<Payload> {
+    let Payload::Bytes(bytes) = &delivery.payload else { return None };
+    let part = |range: Range<usize>| PiecePart {
+        start: range.start as u64,
+        bytes: bytes.slice(range),
+        source: delivery.source.clone(),
+    };
+    Some(Payload::Gathered(vec![part(0..bytes.len() / 2), part(bytes.len() / 2..bytes.len())]))
 }
 
 impl Sink for FaultySink {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
         let proof = delivery.proof.clone().filter(|_| !self.has_no_proofs);
-        self.inner.deliver(Delivery { proof, ..delivery })
+        let payload = divided(&delivery).filter(|_| self.divides).unwrap_or(delivery.payload);
+        self.inner.deliver(Delivery { proof, payload, ..delivery })
     }
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {

@@ -31,8 +31,8 @@ pub enum Act {
     Twice,
     /// Delivers these bytes.
     Bytes(Vec<u8>),
-    /// Delivers these bytes without a proof.
-    Bare(Vec<u8>),
+    /// Delivers this without a proof.
+    Bare(Payload),
     /// Delivers this, with the right proof.
     Payload(Payload),
     /// Delivers the right bytes with this proof, or none.
@@ -251,7 +251,7 @@ impl Scripted {
                 self.deliver(&want, here(), sink).await;
             }
             Act::Bytes(bytes) => self.deliver(&want, (bytes, here().1), sink).await,
-            Act::Bare(bytes) => self.deliver(&want, (bytes, None), sink).await,
+            Act::Bare(payload) => sink.deliver(self.delivery(&want, payload, None)).await,
             Act::Payload(payload) => sink.deliver(self.delivery(&want, payload, here().1)).await,
             Act::WithProof(proof) => self.deliver(&want, (here().0, proof), sink).await,
             Act::Zeros => sink.deliver(self.delivery(&want, Payload::Zeros, here().1)).await,

@@ -7,6 +7,7 @@ mod ends;
 mod entries;
 mod entry_doubles;
 mod following;
+mod gathered;
 mod jobs;
 mod left_overs;
 mod live;

@@ -180,7 +180,9 @@ async fn a_piece_without_its_proof_is_kept_until_its_value_has_come() {
     for lies in [false, true] {
         // Nothing says before that its proof may be missing.
         let script = move |want: &Want, before: u32| match (want.id, before) {
-            (WantId::Piece { index: 1, .. }, 0) if lies => Act::Bare(pattern(PIECE, 9)),
+            (WantId::Piece { index: 1, .. }, 0) if lies => {
+                Act::Bare(Payload::Bytes(pattern(PIECE, 9).into()))
+            }
             (WantId::Piece { index: 1, .. }, 0) => Act::WithProof(None),
             _ => Act::Good,
         };
