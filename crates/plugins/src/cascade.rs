@@ -9,6 +9,7 @@ use towpath_content::Oid;
 use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
+use crate::asking_order::to_ask;
 use crate::fallback_sink::FallbackSink;
 use crate::having;
 
@@ -38,6 +39,7 @@ impl Source for Cascade {
                 path: state.path,
                 trouble: all.trouble.or(state.trouble),
                 is_encrypted: all.is_encrypted && state.is_encrypted,
+                proves: all.proves && state.proves,
                 sources: all.sources.max(state.sources),
             };
         }
@@ -52,7 +54,7 @@ impl Source for Cascade {
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         Box::pin(async move {
             let mut result = Err(Outcome::NotHere);
-            for source in &self.sources {
+            for source in to_ask(&self.sources) {
                 result = source.describe(query.clone(), context, answers.clone()).await;
                 if !result.as_ref().is_err_and(is_elsewhere) {
                     break;

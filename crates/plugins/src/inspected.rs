@@ -131,13 +131,8 @@ impl ExpectedBytes {
     }
 
     fn judge(&self, processors: &Processors, payload: &Payload) -> Result<(), Outcome> {
-        match payload {
-            Payload::Bytes(bytes) | Payload::Hashed(bytes) => {
-                processors.inspect(&self.object(), self.offset, bytes)
-            }
-            // A piece has at most 16 MiB.
-            Payload::Zeros => processors.inspect(&self.object(), self.offset, &vec![0; self.len as usize]),
-        }
+        // A piece has at most 16 MiB.
+        processors.inspect(&self.object(), self.offset, &payload.to_bytes(self.len))
     }
 }
 

@@ -13,6 +13,7 @@
 //! | [`preferred`] | – | wraps any for one transfer: its priority, encryption required |
 //! | [`takeover`] | – | wraps two: the better one once it stands, the first one again when it falls |
 
+mod asking_order;
 pub mod cascade;
 pub mod dealer;
 pub mod direct;

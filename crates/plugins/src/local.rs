@@ -212,6 +212,7 @@ mod tests {
             origin: None,
             base: None,
             part: None,
+            undivided: false,
         };
         let oid = |n: usize| Oid::of(&n.to_le_bytes());
         assert!(!absent.holds(&want(oid(0)), now));

@@ -177,6 +177,7 @@ impl Subject {
     const fn can(&self, ability: Ability) -> bool {
         match ability {
             Ability::Prove => !self.proves_nothing,
+            Ability::ProveNothing => self.proves_nothing,
             Ability::Tell => self.tells,
             Ability::Grow => self.growing.is_some(),
             Ability::TellGrowth => self.tells && self.growing.is_some(),
@@ -197,6 +198,7 @@ impl Subject {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ability {
     Prove,
+    ProveNothing,
     Tell,
     Grow,
     TellGrowth,
@@ -209,6 +211,7 @@ impl fmt::Display for Ability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Prove => "proves what it delivers",
+            Self::ProveNothing => "says that it proves nothing",
             Self::Tell => "tells what it has",
             Self::Grow => "has live objects",
             Self::TellGrowth => "tells what it has of live objects",
@@ -306,7 +309,7 @@ fn want(tag: Tag, data: &[u8], index: u64) -> Want {
     let layout = layout_of(data);
     let positions = vec![ObjectOffset { object: 1, offset: layout.range(index).start }];
     let id = WantId::Piece { oid: Oid::of(data), layout, index };
-    Want { tag, id, positions, group: Arc::default(), origin: None, base: None, part: None }
+    Want { tag, id, positions, group: Arc::default(), origin: None, base: None, part: None, undivided: false }
 }
 
 /// A want for some bytes of an object as a chunk.
@@ -323,6 +326,7 @@ fn chunk(tag: Tag, data: &[u8], span: Range<usize>) -> Want {
         origin: Some(Origin { oid, offset }),
         base: None,
         part: None,
+        undivided: false,
     }
 }
 

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 pub use self::coverage::ByteCoverage;
 pub use self::wants::RequestedCost;
 use self::wants::{OpenWants, WantEntry};
+use crate::gathering::DoubtedPart;
 use crate::intervals::Intervals;
 use crate::source_id::SourceId;
 use crate::want::{ObjectKey, ObjectOffset, Outcome, Tag, Want, WantId};
@@ -243,7 +244,24 @@ impl Ledger {
         WantResult::Again
     }
 
-    /// The part that was delivered for `tag` is of no use, and nobody is to blame: all of it is requested.
+    /// What several sources brought for `tag` is wrong as a whole, and whose part that is nobody knows: all of it is requested of
+    /// one. Whoever asks several all the same is not asked for ever.
+    pub fn doubt(&mut self, tag: Tag, parts: Vec<DoubtedPart>) -> WantResult {
+        let Some(entry) = self.wants.get_mut(tag) else { return WantResult::Unknown };
+        if entry.was_doubtful(parts) >= self.config.max_bad {
+            return self.fail(tag);
+        }
+        self.wants.requeue(tag);
+        WantResult::Again
+    }
+
+    /// Parts that came for `tag` before and may have been wrong.
+    pub fn doubted(&self, tag: Tag) -> Vec<DoubtedPart> {
+        self.wants.get(tag).map_or_else(Vec::new, |entry| entry.doubted.clone())
+    }
+
+    /// What was delivered for `tag` is of no use, a part of a piece or what nobody can check, and nobody is to blame: all of it is
+    /// requested, if anybody still wants it.
     pub fn widen(&mut self, tag: Tag) {
         self.wants.requeue(tag);
         self.narrow(tag, None);

@@ -15,6 +15,7 @@
 //! | [`root`] | what the session talks to: a source that gives advice |
 //! | [`finder`] | the seam of finders: sources that come and go |
 //! | [`claim`] | recipes as their makers claim them, checked as they come: pure |
+//! | [`gathering`] | bytes of several sources that make one piece: pure |
 //! | [`following`] | positions of an object's pieces in an older version, by samples of it |
 //! | [`intervals`] | the bytes of an object that are there |
 //! | [`ledger`] | every want's state; decides what to request next: pure, handed the time |
@@ -35,6 +36,7 @@ pub mod claim;
 pub mod conformance;
 pub mod finder;
 pub mod following;
+pub mod gathering;
 pub mod intervals;
 pub mod ledger;
 pub mod metadata;
@@ -58,5 +60,6 @@ pub use source::{Context, Description, Query, RecipePart, Sink, Source, SourceSt
 pub use source_id::SourceId;
 pub use target::Target;
 pub use want::{
-    Coverage, Delivery, Group, ObjectOffset, Origin, Outcome, Payload, Proof, SignedBase, Tag, Want, WantId,
+    Coverage, Delivery, Group, ObjectOffset, Origin, Outcome, Payload, PiecePart, Proof, SignedBase, Tag,
+    Want, WantId,
 };

@@ -50,12 +50,18 @@ impl Progress {
         });
     }
 
-    /// Counts bytes that came once and fill `fresh` ones in all positions together.
-    pub(crate) fn came(&self, source: &SourceId, once: u64, fresh: u64, zeros: bool) {
-        match zeros {
-            true => self.with(|snapshot| (snapshot.done += once, snapshot.zeros += once)),
-            false => (self.brought(source, once), ()),
-        };
+    /// Counts bytes that came once and fill `fresh` ones in all positions together; of `shares` the first ones, if not all are
+    /// counted.
+    pub(crate) fn came(&self, shares: &[(SourceId, u64)], once: u64, fresh: u64, zeros: bool) {
+        if zeros {
+            self.with(|snapshot| (snapshot.done += once, snapshot.zeros += once));
+        } else {
+            let mut left = once;
+            for (source, bytes) in shares {
+                self.brought(source, left.min(*bytes));
+                left -= left.min(*bytes);
+            }
+        }
         self.with(|snapshot| snapshot.done += fresh - once);
     }
 

@@ -10,6 +10,8 @@
 //!   order is free.
 //! * **Nothing is trusted.** The session checks every delivery; a source hands on what it got.
 //!   It never delivers under a tag that was not requested.
+//! * **What it can't prove it says.** Pieces come with their proofs, unless its state says that it proves nothing: then the session
+//!   learns from others how to check them. Wrong bytes are blamed on it either way.
 //! * **The sink is bounded.** `deliver` waits while the receiving side is behind; a source that
 //!   respects it needs no buffers of its own. [`Sink::backpressure`] tells how far behind.
 //! * **Cancellation is acknowledged.** After [`Source::cancel`] each named want
@@ -174,15 +176,19 @@ pub struct SourceState {
     /// True if all that it brings and asks crosses networks encrypted, or crosses none. What something else protects, such
     /// as ssh, it can't tell.
     pub is_encrypted: bool,
+    /// True if each piece that it delivers comes with its proof, and proofs that are asked for come. What proves nothing, a
+    /// plain copy of the bytes say, is checked by values that others tell: the session asks for these first.
+    pub proves: bool,
     /// Sources that it draws from at once. A call of [`Source::get`] lasts until the slowest of them has brought its part:
     /// with more of them more calls may be under way.
     pub sources: usize,
 }
 
 impl SourceState {
-    /// One source of this window, of which nothing else is known.
+    /// One source of this window that proves what it brings, and of which nothing else is known.
     pub fn of_window(window: u64) -> Self {
-        Self { window, path: PathState::default(), trouble: None, is_encrypted: false, sources: 1 }
+        let path = PathState::default();
+        Self { window, path, trouble: None, is_encrypted: false, proves: true, sources: 1 }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Wants of a session, the deliveries of sources, and how each want ends.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -136,6 +137,9 @@ pub struct Want {
     /// Of a piece: the only bytes of it that are missing, counted from its begin. A source that knows how may
     /// deliver these alone, without a proof; whoever does not know what to do with it delivers the piece.
     pub part: Option<Range<u64>>,
+    /// All of it is to come from one source: put together from several it was wrong, and again it would not show whose fault that
+    /// is. For those who deal wants out; who brings them has nothing to do with it.
+    pub undivided: bool,
 }
 
 impl Want {
@@ -164,14 +168,52 @@ pub enum Payload {
     Hashed(Bytes),
     /// All zero, as many as the want has: a hole in a sparse file. Nothing crossed the network.
     Zeros,
+    /// Brought in parts by several sources: ascending, and together all that was wanted
+    /// ([`PieceParts`](crate::gathering::PieceParts)).
+    Gathered(Vec<PiecePart>),
+}
+
+/// A part of a want, as one source brought it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PiecePart {
+    /// Its first byte, counted from the begin of the want.
+    pub start: u64,
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// Source of the bytes.
+    pub source: SourceId,
+}
+
+impl PiecePart {
+    /// Where it lies, counted from the begin of the want.
+    pub fn range(&self) -> Range<u64> {
+        self.start..self.start + self.bytes.len() as u64
+    }
 }
 
 impl Payload {
-    /// The bytes that take memory.
+    /// The bytes, if they lie in one place: not those that came in parts.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Bytes(bytes) | Self::Hashed(bytes) => bytes,
-            Self::Zeros => &[],
+            Self::Zeros | Self::Gathered(_) => &[],
+        }
+    }
+
+    /// Number of bytes that take memory.
+    pub fn memory(&self) -> usize {
+        match self {
+            Self::Gathered(parts) => parts.iter().map(|part| part.bytes.len()).sum(),
+            _ => self.bytes().len(),
+        }
+    }
+
+    /// The bytes in one place, of which zeros are `len`.
+    pub fn to_bytes(&self, len: u64) -> Cow<'_, [u8]> {
+        match self {
+            Self::Bytes(bytes) | Self::Hashed(bytes) => Cow::Borrowed(bytes),
+            Self::Zeros => vec![0; len as usize].into(),
+            Self::Gathered(parts) => parts.iter().flat_map(|part| &part.bytes).copied().collect(),
         }
     }
 }
@@ -183,7 +225,7 @@ pub struct Delivery {
     pub tag: Tag,
     /// The bytes.
     pub payload: Payload,
-    /// For a piece whose value the session may not know yet.
+    /// For a piece whose value the session may not know yet. Only a source whose state says that it proves nothing has none.
     pub proof: Option<Arc<Proof>>,
     /// Source of the bytes.
     pub source: SourceId,

@@ -144,6 +144,8 @@ pub fn fetch(error: &FetchError) -> ApiError {
             ApiError::new(ErrorKind::Corrupt, message)
                 .hint("nothing wrong was written; do not use this sender, or ask it to put the object again")
         }
+        FetchError::NoValues => ApiError::new(ErrorKind::NotFound, message)
+            .hint("nothing was written; name a source that knows the object, its sender for example"),
         FetchError::Write(error) => {
             let error = ApiError::new(io_kind(error), message);
             if error.kind == ErrorKind::NoSpace {

@@ -209,7 +209,7 @@ mod tests {
         let id = WantId::Chunk { hash: ChunkHash::of(b"any").0, len: RUN as u32 };
         let want = |tag| {
             let (positions, group) = (Vec::new(), Arc::default());
-            Want { tag, id, positions, group, origin: None, base: None, part: None }
+            Want { tag, id, positions, group, origin: None, base: None, part: None, undivided: false }
         };
         (0..count).map(want).collect()
     }

@@ -35,6 +35,7 @@ use towpath_transfer::source::{PathState, Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
 use self::table::{SourceOrder, SourceTable};
+use crate::asking_order::to_ask;
 use crate::having;
 
 /// Window before any source tells its own.
@@ -174,7 +175,7 @@ impl Source for Many {
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         self.start_finders(context);
         Box::pin(async move {
-            let sources = lock(&self.shared.table).by_standing();
+            let sources = to_ask(&lock(&self.shared.table).by_standing());
             let result = describing::describe(&sources, query, context, answers).await;
             let may_be_found = lock(&self.shared.table).places.may_find(self.shared.now());
             match result {
@@ -262,6 +263,7 @@ fn joined(all: SourceState, other: SourceState) -> SourceState {
         },
         trouble: all.trouble.filter(|_| other.trouble.is_some()),
         is_encrypted: all.is_encrypted && other.is_encrypted,
+        proves: all.proves && other.proves,
         sources: all.sources + other.sources,
     }
 }

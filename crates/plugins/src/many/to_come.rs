@@ -56,7 +56,16 @@ mod tests {
         let layout = Layout::of(1 << 20).unwrap();
         let id = WantId::Piece { oid: Oid::of(&object.to_le_bytes()), layout, index };
         let positions = vec![ObjectOffset { object, offset: layout.range(index).start }];
-        Want { tag: index, id, positions, group: Arc::default(), origin: None, base: None, part: None }
+        Want {
+            tag: index,
+            id,
+            positions,
+            group: Arc::default(),
+            origin: None,
+            base: None,
+            part: None,
+            undivided: false,
+        }
     }
 
     #[test]

@@ -244,6 +244,7 @@ impl World {
             origin: Some(Origin { oid, offset: at as u64 }),
             base: None,
             part: None,
+            undivided: false,
         };
         let wants = (1..).zip(chunks(&network.data)).map(want).collect();
         Self { base, network, plugin, wants, context }

@@ -97,6 +97,7 @@ impl Scene {
             origin: None,
             base: None,
             part: None,
+            undivided: false,
         };
         (0..PIECES).map(want).collect()
     }

@@ -63,6 +63,7 @@ async fn a_delivery_that_the_end_interrupts_ends_its_want() {
         origin: None,
         base: None,
         part: None,
+        undivided: false,
     };
     let sink = Arc::new(Stuck::default());
     let asking = direct.get((0..4).map(want).collect(), &context, sink.clone());

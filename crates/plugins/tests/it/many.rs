@@ -29,6 +29,12 @@ enum Manner {
     Stalls(u64),
     /// Brings other bytes.
     Lies,
+    /// Brings what it is asked for, without proofs, and tells no values.
+    Bare,
+    /// The same, and brings other bytes.
+    BareLies,
+    /// Tells values, and brings nothing.
+    Tells,
     /// Has nothing.
     Empty,
 }
@@ -55,6 +61,10 @@ impl Mannered {
         Arc::new(Self { name, data, tree, rate, manner, brought, line })
     }
 
+    fn proves(&self) -> bool {
+        !matches!(self.manner, Manner::Bare | Manner::BareLies)
+    }
+
     async fn bring(&self, want: &Want, sink: &Arc<dyn Sink>) {
         let WantId::Piece { layout, index, .. } = want.id else { panic!("only pieces are wanted") };
         let asked = Instant::now();
@@ -63,16 +73,16 @@ impl Mannered {
         tokio::time::sleep(Duration::from_secs_f64(bytes.len() as f64 / self.rate as f64)).await;
         drop(line);
         match self.manner {
-            Manner::Empty => return sink.outcome(want.tag, Outcome::NotHere),
+            Manner::Empty | Manner::Tells => return sink.outcome(want.tag, Outcome::NotHere),
             Manner::Stalls(most) if *self.brought.borrow() >= most => {
                 return std::future::pending().await;
             }
-            Manner::Lies => bytes.iter_mut().for_each(|byte| *byte ^= 1),
-            Manner::Honest | Manner::Stalls(_) => {}
+            Manner::Lies | Manner::BareLies => bytes.iter_mut().for_each(|byte| *byte ^= 1),
+            Manner::Honest | Manner::Bare | Manner::Stalls(_) => {}
         }
         self.brought.send_modify(|brought| *brought += 1);
         let nodes = self.tree.proof(index..index + 1).unwrap().into();
-        let proof = Some(Arc::new(Proof { run: index..index + 1, nodes }));
+        let proof = Some(Arc::new(Proof { run: index..index + 1, nodes })).filter(|_| self.proves());
         let (payload, source) = (Payload::Bytes(bytes.into()), SourceId::other(self.name, None));
         let timing = (asked, Instant::now());
         sink.deliver(Delivery { tag: want.tag, payload, proof, source, timing, saved: 0 }).await;
@@ -85,12 +95,12 @@ impl Source for Mannered {
     }
 
     fn state(&self) -> SourceState {
-        SourceState::of_window(1 << 20)
+        SourceState { proves: self.proves(), ..SourceState::of_window(1 << 20) }
     }
 
     fn describe<'a>(
         &'a self,
-        _query: Query,
+        query: Query,
         _context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
@@ -100,7 +110,12 @@ impl Source for Mannered {
             }
             let (about, layout) = (About::default(), Some(self.tree.layout()));
             let described = Description::Object { about, layout, metadata: Default::default() };
-            answers.send(described).await.map_err(|_| Outcome::Cancelled)
+            answers.send(described).await.map_err(|_| Outcome::Cancelled)?;
+            if let Some(run) = query.proofs.filter(|_| self.proves()) {
+                let nodes = self.tree.proof(run.clone()).map_err(|_| Outcome::NotHere)?.into();
+                let _ = answers.send(Description::Proof(Proof { run, nodes })).await;
+            }
+            Ok(())
         })
     }
 
@@ -270,4 +285,33 @@ async fn a_hint_that_comes_is_used_and_one_that_goes_is_let_go() {
     target.expect(&data);
     assert_eq!(*leaving.brought.borrow(), 12, "it was not asked again");
     assert!(*coming.brought.borrow() >= 24 * 4 - 12);
+}
+
+/// The copy knows nothing of the object; who knows it has no bytes at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_copy_brings_what_one_without_bytes_tells_how_to_check() {
+    let data = data(4 * MIB);
+    let sources = [("copy", 64 << 20, Manner::Bare), ("knows", 1 << 30, Manner::Tells)];
+    let (result, brought) = fetched(&data, &sources).await;
+    result.unwrap();
+    assert_eq!(brought[1], 0);
+    assert!(brought[0] >= 16, "{brought:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_copy_that_lies_is_not_asked_for_long() {
+    let data = data(16 * MIB);
+    let sources = [("lies", 64 << 20, Manner::BareLies), ("true", 16 << 20, Manner::Honest)];
+    let (result, brought) = fetched(&data, &sources).await;
+    result.unwrap();
+    assert!(brought[0] < brought[1] / 2, "{brought:?}");
+}
+
+#[tokio::test]
+async fn of_plain_copies_alone_nothing_is_asked() {
+    let data = data(2 * MIB);
+    let (result, brought) =
+        fetched(&data, &[("one", 1 << 30, Manner::Bare), ("two", 1 << 30, Manner::Bare)]).await;
+    assert!(matches!(result, Err(FetchError::NoValues)), "{result:?}");
+    assert_eq!(brought, [0, 0]);
 }

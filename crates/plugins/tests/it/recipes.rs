@@ -354,6 +354,7 @@ async fn any_number_of_chunks_may_be_asked_in_one_call() {
             origin: Some(towpath_transfer::Origin { oid, offset: index * 100 }),
             base: None,
             part: None,
+            undivided: false,
         })
         .collect();
     assert!(wants.len() > 5 * 1024);

@@ -17,6 +17,7 @@ fn piece(tag: Tag, name: u8, size: u64, index: u64) -> Want {
         origin: None,
         base: None,
         part: None,
+        undivided: false,
     }
 }
 
@@ -148,6 +149,7 @@ fn chunk(tag: Tag, name: u8, len: u32, origin: Option<Origin>) -> Want {
         origin,
         base: None,
         part: None,
+        undivided: false,
     }
 }
 

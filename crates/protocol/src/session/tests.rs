@@ -219,6 +219,7 @@ fn wants(oid: Oid, data: &[u8]) -> Vec<Want> {
         origin: None,
         base: None,
         part: None,
+        undivided: false,
     };
     (0..layout.count()).map(want).collect()
 }

@@ -12,7 +12,7 @@ use towpath_store::About;
 use towpath_transfer::claim::{RecipeClaim, RecipeReader};
 use towpath_transfer::ledger::{Ledger, LedgerConfig, WantResult};
 use towpath_transfer::object::ObjectInFlight;
-use towpath_transfer::want::{Delivery, ObjectOffset, Payload, WantId};
+use towpath_transfer::want::{Delivery, ObjectOffset, WantId};
 use towpath_transfer::{Group, Origin, Outcome, RecipePart, Tag, Target, Want};
 
 /// Bytes of wants under way.
@@ -215,10 +215,7 @@ impl Fetch {
     /// Takes bytes; false if they are not what they were said to be.
     pub fn delivered(&mut self, delivery: &Delivery, now: Instant) -> bool {
         let Some(want) = self.ledger.delivered(delivery.tag).cloned() else { return true };
-        let bytes = match &delivery.payload {
-            Payload::Bytes(bytes) | Payload::Hashed(bytes) => bytes.to_vec(),
-            Payload::Zeros => vec![0; want.id.len() as usize],
-        };
+        let bytes = delivery.payload.to_bytes(want.id.len());
         let is_good = match want.id {
             WantId::Piece { layout, index, .. } => {
                 self.object.check_piece(&layout, index, &bytes, delivery.proof.as_deref()).is_ok()

@@ -24,6 +24,12 @@ pub(super) fn rules() -> Vec<SeamRule> {
             check: |bench| Box::pin(proved(bench)),
         },
         SeamRule {
+            words: "a source that proves nothing, asked for values, says what the object is, and tells no wrong ones",
+            sizes: &[9 * PIECE + 1],
+            needs: Some(Ability::ProveNothing),
+            check: |bench| Box::pin(without_values(bench)),
+        },
+        SeamRule {
             words: "objects that end at a border of pieces are described, proved and delivered, the empty one too",
             sizes: &[0, 2 * PIECE - 1, 2 * PIECE, 2 * PIECE + 1, 4 * PIECE, 4 * PIECE + 1, 8 * PIECE - 1],
             needs: None,
@@ -99,6 +105,23 @@ async fn described(bench: Bench) {
 async fn proved(bench: Bench) {
     for requested in [0..10, 0..1, 9..10, 3..7, 0..u64::MAX] {
         prove(&bench, &bench.objects[0], requested).await;
+    }
+}
+
+async fn without_values(bench: Bench) {
+    let data = &bench.objects[0];
+    for requested in [0..10, 3..7] {
+        let (answers, result) = bench.ask(Oid::of(data), Some(requested)).await;
+        match result {
+            Ok(()) => expect_object(answers.first(), data),
+            Err(outcome) => assert!(matches!(outcome, Outcome::NotHere | Outcome::Refused(_)), "{outcome:?}"),
+        }
+        for answer in answers.iter().skip(1) {
+            let Description::Proof(proof) = answer else { panic!("{answer:?} is no proof") };
+            let values =
+                pieces::verify(Oid::of(data).digest(), &layout_of(data), proof.run.clone(), &proof.nodes);
+            assert!(values.is_ok(), "{:?}: {values:?}", proof.run);
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use super::telling::add_runs;
 use super::*;
 use crate::intervals::Intervals;
 use crate::source::{Description, Query};
-use crate::want::Payload;
 
 /// Pieces of the object at the end.
 const PIECES: usize = 7;
@@ -132,10 +131,7 @@ async fn pieces_come(bench: Bench) {
                 None => tokio::time::sleep(AGAIN).await,
             }
         };
-        let bytes = match &payload {
-            Payload::Bytes(bytes) | Payload::Hashed(bytes) => &bytes[..],
-            Payload::Zeros => panic!("piece {index} is no hole"),
-        };
+        let bytes = payload.to_bytes(PIECE as u64);
         assert!(bytes == &data[index as usize * PIECE..][..PIECE], "piece {index} has other bytes");
     }
 }

@@ -19,6 +19,7 @@ pub(super) struct Inmost {
     /// Times that each piece is delivered.
     times: usize,
     is_encrypted: bool,
+    proves: bool,
     noted: Mutex<Vec<String>>,
 }
 
@@ -35,7 +36,7 @@ impl Inmost {
     };
 
     pub(super) fn new(objects: Vec<Vec<u8>>) -> Self {
-        Self { objects, times: 1, is_encrypted: false, noted: Mutex::default() }
+        Self { objects, times: 1, is_encrypted: false, proves: true, noted: Mutex::default() }
     }
 
     /// The same, so often delivered.
@@ -46,6 +47,11 @@ impl Inmost {
     /// The same, encrypted or not.
     pub(super) fn encrypted(self, is_encrypted: bool) -> Self {
         Self { is_encrypted, ..self }
+    }
+
+    /// The same, saying that it proves what it brings or not.
+    pub(super) fn proving(self, proves: bool) -> Self {
+        Self { proves, ..self }
     }
 
     fn note(&self, what: String) {
@@ -89,6 +95,7 @@ impl Source for Inmost {
             path: Self::PATH,
             trouble: Some(Self::TROUBLE.into()),
             is_encrypted: self.is_encrypted,
+            proves: self.proves,
             sources: Self::SOURCES,
         }
     }

@@ -9,7 +9,7 @@ use super::*;
 use crate::object::ObjectInFlight;
 use crate::source::{Backlog, BoxFuture, Sink};
 use crate::target::Target;
-use crate::want::{Delivery, Outcome, Payload, Proof};
+use crate::want::{Delivery, Outcome, Proof};
 
 /// Bytes that may wait to be taken at once while the sink blocks, in pieces.
 const MOST_WAITING: usize = 16;
@@ -196,10 +196,7 @@ impl Bench {
         let (oid, layout, index) = match want.id {
             WantId::Piece { oid, layout, index } => (oid, layout, index),
             WantId::Chunk { hash, len } | WantId::Block { hash, len } => {
-                let bytes = match &delivery.payload {
-                    Payload::Bytes(bytes) | Payload::Hashed(bytes) => bytes.to_vec(),
-                    Payload::Zeros => vec![0; len as usize],
-                };
+                let bytes = delivery.payload.to_bytes(u64::from(len));
                 return bytes.len() == len as usize && *Oid::of(&bytes).digest() == hash;
             }
         };
@@ -207,12 +204,8 @@ impl Bench {
         object.set_layout(layout);
         let known = if self.subject.proves_nothing { self.proof_of(&oid, index) } else { None };
         let proof = delivery.proof.as_deref().or(known.as_ref());
-        let zeros = vec![0; layout.len(index) as usize];
-        let bytes = match &delivery.payload {
-            Payload::Bytes(bytes) | Payload::Hashed(bytes) => &bytes[..],
-            Payload::Zeros => &zeros,
-        };
-        object.check_piece(&layout, index, bytes, proof).is_ok()
+        let bytes = delivery.payload.to_bytes(layout.len(index));
+        object.check_piece(&layout, index, &bytes, proof).is_ok()
     }
 
     /// The proof of a piece of the fixture's, as others know it.

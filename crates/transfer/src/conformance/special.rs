@@ -23,6 +23,12 @@ pub(super) fn rules() -> Vec<SeamRule> {
             check: |bench| Box::pin(bases(bench)),
         },
         SeamRule {
+            words: "what is wanted undivided comes as one source brought it",
+            sizes: &[3 * PIECE + 7],
+            needs: None,
+            check: |bench| Box::pin(undivided(bench)),
+        },
+        SeamRule {
             words: "one piece that is wanted under two tags is delivered under both",
             sizes: &[2 * PIECE + 1],
             needs: None,
@@ -46,10 +52,7 @@ async fn parts(bench: Bench) {
         let (WantId::Piece { index, .. }, Some(part)) = (want.id, want.part.clone()) else { continue };
         let expected = &piece(data, &layout, index)[part.start as usize..part.end as usize];
         for delivery in deliveries {
-            let is_part = match &delivery.payload {
-                Payload::Bytes(bytes) | Payload::Hashed(bytes) => bytes[..] == *expected,
-                Payload::Zeros => expected.iter().all(|byte| *byte == 0),
-            };
+            let is_part = *delivery.payload.to_bytes(expected.len() as u64) == *expected;
             assert!(
                 is_part || bench.passes(&want, &delivery),
                 "{part:?} of piece {index}: neither it nor all"
@@ -84,6 +87,16 @@ async fn bases(bench: Bench) {
             assert!(delivery.saved == 0 || want.base.is_some(), "saved without a base");
         }
     }
+}
+
+async fn undivided(bench: Bench) {
+    let mut all = wants(&bench.objects, 1);
+    all.iter_mut().for_each(|want| want.undivided = true);
+    let record = bench.get(all.clone()).await;
+    bench.expect_all(&record, &all);
+    let deliveries = all.iter().flat_map(|want| record.deliveries_of(want.tag));
+    let divided = deliveries.filter(|delivery| matches!(delivery.payload, Payload::Gathered(_))).count();
+    assert_eq!(divided, 0, "pieces were put together of parts");
 }
 
 async fn two_tags(bench: Bench) {

@@ -21,6 +21,12 @@ pub(super) fn rules() -> Vec<SeamRule> {
             check: |bench| Box::pin(window(bench)),
         },
         SeamRule {
+            words: "its state says whether it proves what it brings, and goes on saying so",
+            sizes: &[4 * PIECE],
+            needs: None,
+            check: |bench| Box::pin(proving(bench)),
+        },
+        SeamRule {
             words: "the path claims nothing before anything came, and counts no less than it did",
             sizes: &[4 * PIECE],
             needs: None,
@@ -60,6 +66,15 @@ impl Bench {
         let telling = self.subject.source.have(oid, &self.subject.context, ranges);
         tokio::join!(telling, listening).1
     }
+}
+
+async fn proving(bench: Bench) {
+    let (source, proves) = (&bench.subject.source, bench.subject.can(Ability::Prove));
+    assert_eq!(source.state().proves, proves, "before anything was asked for");
+    let record = bench.get(wants(&bench.objects, 1)).await;
+    assert_eq!(source.state().proves, proves, "after it brought something");
+    let came: Vec<_> = (1..=4).flat_map(|tag| record.deliveries_of(tag)).collect();
+    assert!(came.iter().all(|delivery| delivery.proof.is_some() || !proves), "a piece came without a proof");
 }
 
 async fn window(bench: Bench) {

@@ -27,9 +27,14 @@ fn holds(rule: &SeamRule, make: impl AsyncFn(Fixture) -> Subject) -> bool {
     catch_unwind(AssertUnwindSafe(|| runtime.block_on(check(rule, &make)))).is_ok()
 }
 
+/// What the source of these tests does not do unless it is made to.
+fn needs_more(rule: &SeamRule) -> bool {
+    matches!(rule.needs, Some(Ability::Postpone | Ability::ProveNothing))
+}
+
 #[test]
 fn a_source_that_keeps_the_contract_passes() {
-    for rule in rules().iter().filter(|rule| rule.needs != Some(Ability::Postpone)) {
+    for rule in rules().iter().filter(|rule| !needs_more(rule)) {
         assert!(holds(rule, async |fixture| subject(&fixture, None)), "{}", rule.words);
     }
 }
@@ -39,6 +44,7 @@ fn each_rule_fails_for_whoever_breaks_it() {
     for (fault, words) in [
         (Fault::OtherPart, "of a piece of which a part is missing"),
         (Fault::WrongChunks, "a base is made use of"),
+        (Fault::Divides, "what is wanted undivided"),
         (Fault::OneTag, "one piece that is wanted under two tags"),
         (Fault::NoEmptyObject, "objects that end at a border"),
         (Fault::TagsOnce, "tags that have ended can be used again"),
@@ -71,11 +77,18 @@ fn each_rule_fails_for_whoever_breaks_it() {
 #[test]
 fn unproved_bytes_pass_if_the_source_says_that_it_proves_nothing() {
     let unproved = |fixture: &Fixture| subject(fixture, Some(Fault::NoProofs));
-    for rule in rules().iter().filter(|rule| rule.needs.is_none()) {
+    let needs = [None, Some(Ability::ProveNothing)];
+    for rule in rules().iter().filter(|rule| needs.contains(&rule.needs)) {
         assert!(holds(rule, async |fixture| unproved(&fixture).proving_nothing()), "{}", rule.words);
     }
-    let rule = &rules()[0];
-    assert!(!holds(rule, async |fixture| unproved(&fixture)), "{}", rule.words);
+    let all = rules();
+    let broken = |words: &str| all.iter().find(|rule| rule.words.starts_with(words)).expect("a rule");
+    for words in ["objects of every shape", "its state says whether it proves"] {
+        assert!(!holds(broken(words), async |fixture| unproved(&fixture)), "{words}");
+    }
+    let words = "a source that proves nothing, asked for values";
+    let wrong = async |fixture: Fixture| subject(&fixture, Some(Fault::WrongValues)).proving_nothing();
+    assert!(!holds(broken(words), wrong), "{words}");
 }
 
 #[test]

@@ -42,8 +42,9 @@ impl Bench {
 }
 
 async fn says(bench: Bench) {
-    for is_encrypted in [false, true] {
-        let inmost = Arc::new(Inmost::new(bench.objects.clone()).encrypted(is_encrypted));
+    for (is_encrypted, proves) in [(false, true), (true, true), (true, false)] {
+        let inmost = Inmost::new(bench.objects.clone()).encrypted(is_encrypted).proving(proves);
+        let inmost = Arc::new(inmost);
         let wrapper = bench.around(&inmost).subject.source;
         assert!(!wrapper.name().is_empty());
         let state = wrapper.state();

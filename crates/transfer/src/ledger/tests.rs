@@ -1,9 +1,11 @@
+use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 
 use super::wants::WANT_COST;
 use super::*;
-use crate::want::Group;
+use crate::gathering;
+use crate::want::{Group, PiecePart};
 
 const PIECE: u64 = 1 << 18;
 
@@ -335,4 +337,40 @@ fn only_bytes_that_were_not_there_count_as_fresh() {
     f.ask();
     let positions = f.ledger.get(chunk).unwrap().positions.clone();
     assert_eq!(f.ledger.done(chunk, &positions, f.now).fresh, 400 + 1000);
+}
+
+#[test]
+fn what_several_brought_wrong_is_wanted_of_one_and_not_for_ever() {
+    let mut f = Fixture::new(2 * PIECE);
+    let tag = f.piece(1, 0);
+    let part = |start, who: &str| PiecePart {
+        start,
+        bytes: Bytes::from_static(b"a part"),
+        source: SourceId::other(who, None),
+    };
+    let parts = gathering::doubt(&[part(0, "one"), part(6, "two")]);
+    assert!(!f.ledger.get(tag).unwrap().undivided && f.ledger.doubted(tag).is_empty());
+    for round in 0..3 {
+        assert_eq!(f.ask(), [tag], "round {round}");
+        f.ledger.delivered(tag);
+        assert_eq!(f.ledger.doubt(tag, parts.clone()), WantResult::Again);
+        assert!(f.ledger.get(tag).unwrap().undivided);
+        assert_eq!(f.ledger.doubted(tag), parts);
+    }
+    f.ask();
+    assert_eq!(failed(f.ledger.doubt(tag, parts)), [1]);
+    assert!(f.ledger.doubted(tag).is_empty(), "nothing is kept of a want that has ended");
+}
+
+#[test]
+fn what_is_dropped_unchecked_is_wanted_again_unless_nobody_does() {
+    let mut f = Fixture::new(2 * PIECE);
+    let tag = f.piece(1, 0);
+    f.ask();
+    f.ledger.delivered(tag);
+    f.ledger.widen(tag);
+    assert_eq!(f.ask(), [tag]);
+    f.ledger.forget(1);
+    f.ledger.widen(tag);
+    assert_eq!(f.ask(), [] as [Tag; 0]);
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::queue::WantQueue;
+use crate::gathering::DoubtedPart;
 use crate::source_id::SourceId;
 use crate::want::{Group, Tag, Want, WantId};
 
@@ -27,6 +28,10 @@ pub(super) struct WantEntry {
     stage: WantStage,
     /// Number of wrong deliveries, by who brought them; mostly none.
     bad: Vec<(SourceId, u32)>,
+    /// Parts of several sources that were wrong together, the last time.
+    pub(super) doubted: Vec<DoubtedPart>,
+    /// Number of times that happened.
+    doubtful: u32,
     /// Its bytes are being checked.
     pub(super) delivered: bool,
     /// The batch it was last asked in.
@@ -51,6 +56,13 @@ impl WantEntry {
         });
         self.bad[index].1 += 1;
         self.bad[index].1
+    }
+
+    /// What several sources brought was wrong as a whole; returns how often that has happened.
+    pub(super) fn was_doubtful(&mut self, parts: Vec<DoubtedPart>) -> u32 {
+        self.want.undivided = true;
+        (self.doubted, self.doubtful) = (parts, self.doubtful + 1);
+        self.doubtful
     }
 
     /// True if it is to be requested.
@@ -143,11 +155,13 @@ impl OpenWants {
         let tag = self.next_tag;
         self.next_tag += 1;
         let (positions, group) = (Vec::with_capacity(1), Arc::clone(group));
-        let want = Want { tag, id, positions, group, origin: None, base: None, part: None };
+        let want = Want { tag, id, positions, group, origin: None, base: None, part: None, undivided: false };
         let entry = WantEntry {
             want,
             stage: WantStage::Queued,
             bad: Vec::new(),
+            doubted: Vec::new(),
+            doubtful: 0,
             delivered: false,
             batch: 0,
             charged: 0,

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::announced::Announcement;
 use super::comparing::Comparison;
-use super::requests::{RecipeRequest, Sampled};
+use super::requests::{RecipeRequest, Sampled, ValuesRequest};
 use super::{OnDone, RecipeClaim};
 use crate::intervals::Intervals;
 use crate::object::ObjectInFlight;
@@ -20,6 +20,8 @@ pub(super) struct Active {
     pub(super) recipe: Option<RecipeClaim>,
     /// State of the request for its recipe.
     pub(super) request: RecipeRequest,
+    /// State of the question for the values of its pieces.
+    pub(super) values: ValuesRequest,
     /// State of the request for its samples.
     pub(super) sampled: Sampled,
     /// The next piece to plan; with a recipe, of those that may be here.
@@ -60,7 +62,7 @@ pub(super) enum ObjectPhase {
     Describing,
     /// Its target is being opened.
     Beginning,
-    /// Values are requested, to check what an earlier transfer left.
+    /// Values are requested, to check what an earlier transfer left, or what comes of a source that proves nothing.
     Proving,
     /// Wants are out.
     Fetching,
@@ -84,6 +86,7 @@ impl Active {
             object: Arc::clone(object),
             request: if early || recipe.is_some() { RecipeRequest::Over } else { RecipeRequest::No },
             recipe,
+            values: ValuesRequest::No,
             sampled: Sampled::No,
             cursor: 0,
             part: None,

@@ -24,10 +24,11 @@ use super::partial_pieces::PartialPieces;
 use super::questions::Questions;
 use super::requests::Rounds;
 use super::table::ObjectTable;
+use super::unproved::UnprovedPieces;
 use super::work::Job;
 use super::{FetchError, SessionConfig, Submission, cancel, workers};
 use crate::ledger::{Ledger, WantResult};
-use crate::object::ObjectInFlight;
+use crate::object::{CheckError, ObjectInFlight};
 use crate::offer::OfferSource;
 use crate::progress::Progress;
 use crate::root::Root;
@@ -74,6 +75,7 @@ impl Actor {
             ledger: Ledger::new(config.ledger, now),
             meter: NetworkMeter::new(now),
             partial_pieces: PartialPieces::default(),
+            unproved: UnprovedPieces::default(),
             jobs: workers::start(config.workers, &events),
             progress,
         };
@@ -149,10 +151,10 @@ impl Actor {
             SessionEvent::Submit(submissions) => submissions.into_iter().for_each(|one| self.submitted(one)),
             SessionEvent::Performed(events) => events.into_iter().for_each(|event| self.handle(event)),
             SessionEvent::Answer { key, answer } => self.answer(key, answer),
-            SessionEvent::Answered { key, for_proofs: true, .. } => self.proofs_ended(key),
+            SessionEvent::Answered { key, for_proofs: true, result } => self.values_ended(key, result),
             SessionEvent::Answered { key, for_proofs: false, result } => self.answered(key, result),
             SessionEvent::Began { key, result } => self.began(key, result),
-            SessionEvent::Delivery { delivery, room } => self.table.delivery(delivery, room),
+            SessionEvent::Delivery { delivery, room } => self.delivered(delivery, room),
             SessionEvent::PartialPiece(delivery) => {
                 if let Some(want) = self.table.ledger.get(delivery.tag) {
                     self.table.partial_pieces.keep(want, &delivery);
@@ -170,7 +172,9 @@ impl Actor {
                     self.advance(key);
                 }
             }
-            SessionEvent::Checked { want, source, result } => self.checked(want, source, result),
+            SessionEvent::Checked { want, source, shares, result } => {
+                self.checked(want, source, &shares, result);
+            }
             SessionEvent::Compared { key, index, found } => {
                 self.table.compared(key, index, found);
                 self.advance(key);
@@ -201,7 +205,7 @@ impl Actor {
         self.table.objects.insert(key, active);
         match request.size.filter(|_| !object.oid.is_live()) {
             Some(size) => self.sized(key, size),
-            None => self.ask_about(key, None),
+            None => self.ask_about(key),
         }
     }
 
@@ -246,10 +250,7 @@ impl Actor {
         match answer {
             Description::Object { about, layout, .. } => self.described(key, about, layout),
             Description::Proof(proof) => {
-                let Some(active) = self.table.objects.get(&key) else { return };
-                if let Err(why) = active.object.learn_proof(&proof) {
-                    tracing::warn!(%why, "a source sent a wrong proof");
-                }
+                self.told_values(key, &proof);
             }
             Description::Live { statement, signature } => {
                 if let Err(why) = self.stated(key, statement, &signature) {
@@ -303,17 +304,6 @@ impl Actor {
         }
     }
 
-    /// Goes on whatever the result: without proofs what an earlier transfer left cannot be checked, and is
-    /// fetched again.
-    fn proofs_ended(&mut self, key: ObjectKey) {
-        if let Some(active) =
-            self.table.objects.get_mut(&key).filter(|active| active.phase == ObjectPhase::Proving)
-        {
-            active.phase = ObjectPhase::Fetching;
-            self.advance(key);
-        }
-    }
-
     fn began(&mut self, key: ObjectKey, result: io::Result<Vec<Range<u64>>>) {
         let Some(active) = self.table.objects.get_mut(&key) else { return };
         let existing = match result {
@@ -324,14 +314,15 @@ impl Actor {
         active.announced = Announcement::new(&active.object);
         let is_announced = active.announced.is_some();
         let count = active.object.layout().map_or(0, |layout| layout.count());
-        if count > 1 && (!active.existing.is_empty() || active.recipe.is_some()) {
+        let proves = self.table.root.state().proves;
+        if count > 1 && (!proves || !active.existing.is_empty() || active.recipe.is_some()) {
             active.phase = ObjectPhase::Proving;
-            return self.ask_about(key, Some(0..count));
+            return self.ask_for_values(key);
         }
         active.phase = ObjectPhase::Fetching;
         if is_announced {
             // Whoever reads a piece needs its proof, which takes all values.
-            self.ask_about(key, Some(0..count));
+            self.ask_for_values(key);
         }
         self.plan(key);
     }
@@ -352,7 +343,7 @@ impl Actor {
     }
 
     /// A want cannot be had. A chunk's place is filled by pieces, a piece's object has failed.
-    fn failed(&mut self, want: &Want, why: impl Fn() -> FetchError) {
+    pub(super) fn failed(&mut self, want: &Want, why: impl Fn() -> FetchError) {
         for &position in &want.positions {
             match want.id {
                 WantId::Piece { .. } => self.table.finish(position.object, Err(why())),
@@ -375,7 +366,7 @@ impl Actor {
         }
     }
 
-    fn checked(&mut self, want: Box<Want>, source: SourceId, result: Checked) {
+    fn checked(&mut self, want: Box<Want>, source: SourceId, shares: &[(SourceId, u64)], result: Checked) {
         let mut spoilt = Vec::new();
         for position in &want.positions {
             let Some(active) = self.table.objects.get_mut(&position.object) else { continue };
@@ -387,12 +378,23 @@ impl Actor {
             }
         }
         match result {
-            Checked::Written { whole, zeros, failed } => {
+            Checked::Written { whole, zeros, failed, liars } => {
                 for (key, why) in failed {
                     self.table.finish(key, Err(FetchError::Write(why)));
                 }
-                self.table.written(&want, &source, whole, zeros);
+                self.table.written(&want, &source, shares, whole, zeros);
                 spoilt.into_iter().for_each(|(key, index)| self.table.recheck(key, index));
+                for liar in liars {
+                    tracing::warn!(source = %liar, "its part of a piece was wrong");
+                    self.table.root.report_corrupt(&liar);
+                }
+            }
+            Checked::Doubtful(parts) => {
+                if let WantResult::Failed(want) = self.table.ledger.doubt(want.tag, parts) {
+                    let bad =
+                        || FetchError::Bad { source_name: source.clone(), what: CheckError::WrongBytes };
+                    self.failed(&want, bad);
+                }
             }
             Checked::BadPart => self.table.ledger.widen(want.tag),
             Checked::Bad(what) => {
@@ -405,6 +407,8 @@ impl Actor {
             }
         }
         for position in &want.positions {
+            // The piece may have brought the values of others.
+            self.check_unproved(position.object);
             self.advance(position.object);
         }
     }
@@ -428,9 +432,9 @@ impl Actor {
     }
 
     /// Asks the root about an object.
-    fn ask_about(&self, key: ObjectKey, proofs: Option<Range<u64>>) {
+    fn ask_about(&self, key: ObjectKey) {
         if let Some(active) = self.table.objects.get(&key) {
-            self.questions.about(active, proofs);
+            self.questions.about(active, None);
         }
     }
 }

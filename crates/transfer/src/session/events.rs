@@ -11,6 +11,7 @@ use super::entries::EntryKey;
 use super::entry_target::{EntryNext, EntryTarget};
 use super::requests::Wrong;
 use super::{EntrySubmission, FetchError, Fetched, RecipeClaim, Submission};
+use crate::gathering::DoubtedPart;
 use crate::object::CheckError;
 use crate::offer::{EntryContent, EntryWant, SignatureWay};
 use crate::source::Description;
@@ -28,7 +29,7 @@ pub(super) enum SessionEvent {
         key: ObjectKey,
         answer: Description,
     },
-    /// A question has ended: the first one about the object, or the one for proofs.
+    /// A question has ended: the first one about the object, or the one for its values.
     Answered {
         key: ObjectKey,
         for_proofs: bool,
@@ -63,6 +64,8 @@ pub(super) enum SessionEvent {
     Checked {
         want: Box<Want>,
         source: SourceId,
+        /// Bytes of each of several sources that brought it in parts; none if one did.
+        shares: Vec<(SourceId, u64)>,
         result: Checked,
     },
     /// A piece that may have been here was read.
@@ -126,9 +129,13 @@ pub(super) enum Checked {
         zeros: bool,
         /// Objects whose targets could not take it.
         failed: Vec<(ObjectKey, io::Error)>,
+        /// Sources whose parts, which came before, were wrong.
+        liars: Vec<SourceId>,
     },
     /// Not what was wanted.
     Bad(CheckError),
+    /// Not what was wanted, and brought by several sources: any of these parts may be wrong.
+    Doubtful(Vec<DoubtedPart>),
     /// Part of a piece, which with the rest that lies here does not make up the piece.
     BadPart,
 }

@@ -49,7 +49,7 @@ impl Actor {
         self.table.progress.expected(size);
         if active.phase == ObjectPhase::Fetching && !active.existing.is_empty() && layout.count() > 1 {
             active.phase = ObjectPhase::Proving;
-            self.questions.about(active, Some(0..layout.count()));
+            self.ask_for_values(key);
         }
         Ok(())
     }

@@ -19,6 +19,8 @@
 //! * `entry_calls.rs`: the calls that ask for them, and their sink.
 //! * `entry_target.rs`: who takes what comes of one.
 //! * `entry_work.rs`: events of an entry, as a worker hands them to its target.
+//! * `values.rs`: values first, where a source proves nothing.
+//! * `unproved.rs`: pieces that came before their values; pure.
 //! * `live.rs`: objects that are still being produced.
 //! * `recipes.rs`: from pieces to chunks in mid-transfer.
 //! * `jobs.rs`: the queue to the workers.
@@ -28,7 +30,7 @@
 //! * `sink.rs`: the bounded sink that sources deliver into.
 //!
 //! A delivery is checked once, in a worker, on the buffer it arrived in, and written from there.
-//! Memory is bounded by [`SessionConfig::buffer_bytes`] for payload and by the number of objects
+//! Memory is bounded by [`SessionConfig::buffer_bytes`] for payload, by 16 MiB for pieces whose values are not known, and by the number of objects
 //! and wants in flight for the rest. Dropping the [`Session`] ends the actor, its calls
 //! and its workers; bytes already written stay in their targets.
 
@@ -55,6 +57,8 @@ mod requests;
 mod samples;
 mod sink;
 mod table;
+mod unproved;
+mod values;
 mod work;
 mod workers;
 
@@ -179,6 +183,9 @@ pub enum FetchError {
     /// Taking the bytes failed on this side.
     #[error("{0}")]
     Write(#[from] io::Error),
+    /// Bytes came that can't be checked: whoever brought them proves nothing, and nobody tells the values of the pieces.
+    #[error("it came without proofs, and no source tells how to check it")]
+    NoValues,
     /// The live object's producer began anew; what is here can be kept and checked again.
     #[error("the producer started over")]
     StartedOver,

@@ -16,6 +16,9 @@ use crate::root::Root;
 use crate::source::{Context, Description, Query};
 use crate::want::{ObjectKey, Outcome};
 
+/// Values that are asked for in one question: 2 MiB of them.
+const VALUES_AT_ONCE: usize = 1 << 16;
+
 /// Puts questions; their answers come as events.
 pub(super) struct Questions {
     root: Arc<dyn Root>,
@@ -35,7 +38,7 @@ impl Questions {
         Self { root, context, events, wait_limit }
     }
 
-    /// Asks about an object: what it is, or these proofs.
+    /// Asks about an object: what it is, or the values of these pieces.
     pub(super) fn about(&self, active: &Active, proofs: Option<Range<u64>>) {
         let (is_live, for_proofs) = (active.object.oid.is_live(), proofs.is_some());
         let oid = active.object.content().unwrap_or(active.object.oid);
@@ -78,12 +81,25 @@ impl Questions {
         let (root, context, events) = (Arc::clone(&self.root), self.context.clone(), self.events.clone());
         let wait_limit = self.wait_limit;
         tokio::spawn(async move {
-            let asking = ask_until_answered(&*root, &context, query, key, &events, wait_limit);
+            let asking = async {
+                for query in in_runs(query) {
+                    ask_until_answered(&*root, &context, query, key, &events, wait_limit).await?;
+                }
+                Ok(())
+            };
             if let Some(result) = until.run_until_cancelled(asking).await {
                 let _ = events.send(end(result));
             }
         });
     }
+}
+
+/// A question for values as several, each for a bounded number of them.
+fn in_runs(query: Query) -> Vec<Query> {
+    let Some(values) = query.proofs.clone().filter(|_| !query.follow) else { return vec![query] };
+    let starts = (values.start..values.end).step_by(VALUES_AT_ONCE);
+    let run = |start: u64| start..values.end.min(start + VALUES_AT_ONCE as u64);
+    starts.map(|start| Query { proofs: Some(run(start)), ..query.clone() }).collect()
 }
 
 /// Puts a question until it is answered for good, handing on answers. A source that cannot be

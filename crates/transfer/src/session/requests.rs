@@ -45,6 +45,19 @@ pub(super) struct Wrong {
     pub(super) why: WrongRecipe,
 }
 
+/// State of the question for the values of an object's pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ValuesRequest {
+    /// Not yet.
+    No,
+    /// The answer is awaited.
+    Now,
+    /// The same, and some came already.
+    Coming,
+    /// All came that will.
+    Over,
+}
+
 /// State of the request for an object's samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sampled {

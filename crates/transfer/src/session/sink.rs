@@ -29,7 +29,7 @@ impl SessionSink {
 impl Sink for SessionSink {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let room = self.reserve(delivery.payload.bytes().len()).await;
+            let room = self.reserve(delivery.payload.memory()).await;
             // A session that ended needs no deliveries.
             let _ = self.events.send(SessionEvent::Delivery { delivery, room });
         })

@@ -14,6 +14,7 @@ use super::comparing::NetworkRate;
 use super::jobs::Jobs;
 use super::meter::NetworkMeter;
 use super::partial_pieces::PartialPieces;
+use super::unproved::UnprovedPieces;
 use super::work::{Job, WriteTarget};
 use super::{FetchError, Fetched};
 use crate::ledger::Ledger;
@@ -31,6 +32,7 @@ pub(super) struct ObjectTable {
     pub(super) ledger: Ledger,
     pub(super) meter: NetworkMeter,
     pub(super) partial_pieces: PartialPieces,
+    pub(super) unproved: UnprovedPieces,
     pub(super) jobs: Jobs,
     pub(super) progress: Progress,
 }
@@ -76,7 +78,14 @@ impl ObjectTable {
     /// Hands what came to a worker, which checks and writes it.
     pub(super) fn delivery(&mut self, delivery: Delivery, room: Option<OwnedSemaphorePermit>) {
         // A want that is gone came another way.
-        let Some(want) = self.ledger.delivered(delivery.tag) else { return };
+        if self.ledger.delivered(delivery.tag).is_some() {
+            self.check(delivery, room);
+        }
+    }
+
+    /// Has a worker check and write what came for a want that has not ended.
+    pub(super) fn check(&mut self, delivery: Delivery, room: Option<OwnedSemaphorePermit>) {
+        let Some(want) = self.ledger.get(delivery.tag) else { return };
         let want = Box::new(want.clone());
         let mut destinations = Vec::with_capacity(want.positions.len());
         for position in &want.positions {
@@ -94,17 +103,27 @@ impl ObjectTable {
             };
             destinations.push(WriteTarget { object: Arc::clone(&active.object), parts });
         }
-        self.jobs.send(Job::Check { want, delivery, destinations, room });
+        let doubted = self.ledger.doubted(want.tag);
+        self.jobs.send(Job::Check { want, delivery, destinations, doubted, room });
     }
 
     /// Bytes of a want were written to all its positions.
-    pub(super) fn written(&mut self, want: &Want, source: &SourceId, whole: bool, zeros: bool) {
+    pub(super) fn written(
+        &mut self,
+        want: &Want,
+        source: &SourceId,
+        shares: &[(SourceId, u64)],
+        whole: bool,
+        zeros: bool,
+    ) {
+        let only = [(source.clone(), u64::MAX)];
+        let shares = if shares.is_empty() { &only } else { shares };
         let done = self.ledger.done(want.tag, &want.positions, Instant::now());
         self.root.cancel(&done.cancelled);
         if !done.filled.is_empty() {
             let once = done.fresh.min(want.id.len());
             let came = once.min(want.missing_len());
-            self.progress.came(source, came, done.fresh - (once - came), zeros);
+            self.progress.came(shares, came, done.fresh - (once - came), zeros);
             self.progress.kept(once - came);
         }
         if let WantId::Piece { index, .. } = want.id {
@@ -164,6 +183,8 @@ impl ObjectTable {
         active.question.cancel();
         self.partial_pieces.forget(key);
         let cancelled = self.ledger.forget(key);
+        // Others may want the same pieces.
+        self.unproved.forget(key).into_iter().for_each(|tag| self.ledger.widen(tag));
         self.root.cancel(&cancelled);
         if result.is_ok() {
             self.progress.completed();

@@ -8,6 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use towpath_content::pieces::{Layout, Value};
 
 use super::entry_work::EntryJob;
+use crate::gathering::DoubtedPart;
 use crate::object::{CheckError, ObjectInFlight};
 use crate::want::{Delivery, Proof, Want};
 
@@ -21,6 +22,8 @@ pub(super) enum Job {
         delivery: Delivery,
         /// One for each of the want's positions.
         destinations: Vec<WriteTarget>,
+        /// Parts of what came before and may have been wrong.
+        doubted: Vec<DoubtedPart>,
         room: Option<OwnedSemaphorePermit>,
     },
     /// Read what may be a piece and compare it with its value.

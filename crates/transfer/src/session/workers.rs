@@ -12,8 +12,10 @@ use super::followed;
 use super::jobs::{Jobs, Queue};
 use super::work::{Job, Scratch, WriteTarget, check_piece, read_good};
 use super::{FetchError, Fetched};
+use crate::gathering::{self, DoubtedPart};
 use crate::object::{CheckError, ObjectInFlight};
-use crate::want::{Delivery, ObjectOffset, Payload, Want, WantId};
+use crate::source_id::SourceId;
+use crate::want::{Delivery, ObjectOffset, Payload, PiecePart, Want, WantId};
 
 /// Starts `count` threads that serve one queue until its sender is dropped.
 pub(super) fn start(count: usize, events: &mpsc::UnboundedSender<SessionEvent>) -> Jobs {
@@ -45,11 +47,12 @@ fn perform(job: Job, scratch: &mut Scratch) -> SessionEvent {
             let result = object.begin(size).map(|()| object.target.existing());
             SessionEvent::Began { key: object.key, result }
         }
-        Job::Check { want, delivery, destinations, room } => {
+        Job::Check { want, delivery, destinations, doubted, room } => {
             let source = delivery.source.clone();
-            let result = check(&want, &delivery, &destinations, scratch);
+            let result = check(&want, &delivery, &destinations, &doubted, scratch);
+            let shares = shares(&delivery.payload);
             drop((delivery, room));
-            SessionEvent::Checked { want, source, result }
+            SessionEvent::Checked { want, source, shares, result }
         }
         Job::Compare { object, index } => {
             let found = followed::compare(&object, index, scratch);
@@ -71,15 +74,22 @@ fn perform(job: Job, scratch: &mut Scratch) -> SessionEvent {
     }
 }
 
-fn check(want: &Want, delivery: &Delivery, to: &[WriteTarget], scratch: &mut Scratch) -> Checked {
+fn check(
+    want: &Want,
+    delivery: &Delivery,
+    to: &[WriteTarget],
+    doubted: &[DoubtedPart],
+    scratch: &mut Scratch,
+) -> Checked {
     let (bytes, zeros) = match &delivery.payload {
         Payload::Bytes(bytes) | Payload::Hashed(bytes) => (&bytes[..], false),
         Payload::Zeros => (zeros(scratch, want.id.len()), true),
+        Payload::Gathered(parts) => (joined(scratch, parts), false),
     };
     let result = match want.id {
         WantId::Piece { layout, index, .. } if is_part(want, bytes) => {
             return match followed::complete(to, &layout, index, bytes) {
-                Some(piece) => write(want, to, &piece, false),
+                Some(piece) => write(want, to, &piece, false, Vec::new()),
                 None => Checked::BadPart,
             };
         }
@@ -89,10 +99,29 @@ fn check(want: &Want, delivery: &Delivery, to: &[WriteTarget], scratch: &mut Scr
         WantId::Chunk { len, .. } if matches!(delivery.payload, Payload::Hashed(_)) => check_len(len, bytes),
         WantId::Chunk { hash, len } | WantId::Block { hash, len } => check_hash(&hash, len, bytes),
     };
-    match result {
-        Err(why) => Checked::Bad(why),
-        Ok(()) => write(want, to, bytes, zeros),
+    match (result, &delivery.payload) {
+        (Err(CheckError::WrongBytes), Payload::Gathered(parts)) => Checked::Doubtful(gathering::doubt(parts)),
+        (Err(why), _) => Checked::Bad(why),
+        (Ok(()), _) => write(want, to, bytes, zeros, gathering::liars(doubted, bytes)),
     }
+}
+
+/// Parts one behind the other; together they are as long as the memory that they take.
+fn joined<'s>(scratch: &'s mut Scratch, parts: &[PiecePart]) -> &'s [u8] {
+    let bytes = scratch.bytes(parts.iter().map(|part| part.bytes.len()).sum());
+    let mut rest = &mut *bytes;
+    for part in parts {
+        let (place, behind) = rest.split_at_mut(part.bytes.len());
+        place.copy_from_slice(&part.bytes);
+        rest = behind;
+    }
+    bytes
+}
+
+/// How much each of several sources brought.
+fn shares(payload: &Payload) -> Vec<(SourceId, u64)> {
+    let Payload::Gathered(parts) = payload else { return Vec::new() };
+    parts.iter().map(|part| (part.source.clone(), part.bytes.len() as u64)).collect()
 }
 
 /// `len` zeros; `len` is at most a piece's length, which the layout bounds.
@@ -120,7 +149,7 @@ fn check_hash(hash: &[u8; 32], len: u32, bytes: &[u8]) -> Result<(), CheckError>
     Ok(())
 }
 
-fn write(want: &Want, to: &[WriteTarget], bytes: &[u8], zeros: bool) -> Checked {
+fn write(want: &Want, to: &[WriteTarget], bytes: &[u8], zeros: bool, liars: Vec<SourceId>) -> Checked {
     let whole = is_whole(want);
     let mut failed = Vec::new();
     for (position, destination) in want.positions.iter().zip(to) {
@@ -130,7 +159,7 @@ fn write(want: &Want, to: &[WriteTarget], bytes: &[u8], zeros: bool) -> Checked 
         };
         failed.extend(written.err().map(|why| (destination.object.key, why)));
     }
-    Checked::Written { whole, zeros, failed }
+    Checked::Written { whole, zeros, failed, liars }
 }
 
 fn write_parts(position: &ObjectOffset, to: &WriteTarget, bytes: &[u8], zeros: bool) -> io::Result<()> {

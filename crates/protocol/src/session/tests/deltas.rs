@@ -35,6 +35,7 @@ fn chunks(oid: Oid, new: &[u8], base: Option<&Arc<SignedBase>>) -> Vec<Want> {
         base: base.cloned(),
 
         part: None,
+        undivided: false,
     };
     let (front, back) = new.split_at(15_000);
     vec![chunk(front, 0), chunk(back, 15_000)]

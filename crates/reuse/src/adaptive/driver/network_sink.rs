@@ -38,5 +38,5 @@ impl Sink for NetworkSink {
 }
 
 fn payload_len(payload: &Payload) -> u32 {
-    u32::try_from(payload.bytes().len()).unwrap_or(u32::MAX)
+    u32::try_from(payload.memory()).unwrap_or(u32::MAX)
 }

@@ -15,7 +15,7 @@ use crate::conformance::inmost::Inmost;
 use crate::metadata::Metadata;
 use crate::source::{Backlog, BoxFuture, Description, PathState, Query, Sink, SourceState};
 use crate::source_id::SourceId;
-use crate::want::{Delivery, Outcome, Payload};
+use crate::want::{Delivery, Outcome, Payload, PiecePart, Proof};
 
 /// What is wrong with a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,7 @@ pub(super) enum Fault {
     OtherPart,
     WrongChunks,
     OneTag,
+    Divides,
     NoEmptyObject,
     TagsOnce,
     KeepsCancelled,
@@ -40,6 +41,8 @@ pub(super) enum Fault {
     OldBytes,
     TellsMore,
     NoProofs,
+    /// The same, and tells wrong values.
+    WrongValues,
     LeavesOut,
     EndsTwice,
 }
@@ -97,6 +100,11 @@ impl Faulty {
 
     fn has(&self, fault: Fault) -> bool {
         self.fault == Some(fault)
+    }
+
+    /// True if it proves nothing.
+    fn is_bare(&self) -> bool {
+        self.has(Fault::NoProofs) || self.has(Fault::WrongValues)
     }
 
     /// Answers of a live object, until it is bound.
@@ -173,8 +181,11 @@ impl Faulty {
     }
 
     async fn serve(&self, wants: Vec<Want>, context: &Context, sink: Arc<dyn Sink>) {
-        let sink =
-            Arc::new(FaultySink { inner: sink, has_no_proofs: self.has(Fault::NoProofs) }) as Arc<dyn Sink>;
+        let sink = Arc::new(FaultySink {
+            inner: sink,
+            has_no_proofs: self.is_bare(),
+            divides: self.has(Fault::Divides),
+        }) as Arc<dyn Sink>;
         let mut served = HashSet::new();
         for (want, number) in wants.into_iter().zip(0..) {
             let is_twin = !served.insert(want.id);
@@ -195,7 +206,8 @@ impl Source for Faulty {
     fn state(&self) -> SourceState {
         let is_shut = self.has(Fault::WindowShuts) && self.was_asked.load(Ordering::Relaxed);
         let path = PathState { is_due: self.has(Fault::Boasts), ..PathState::default() };
-        SourceState { path, ..SourceState::of_window(if is_shut { 0 } else { Inmost::WINDOW }) }
+        let proves = !self.is_bare();
+        SourceState { path, proves, ..SourceState::of_window(if is_shut { 0 } else { Inmost::WINDOW }) }
     }
 
     fn report_corrupt(&self, _: &SourceId) {
@@ -217,6 +229,12 @@ impl Source for Faulty {
                 true => {
                     self.follow(&answers).await;
                     Ok(())
+                }
+                false if self.has(Fault::WrongValues) && query.proofs.is_some() => {
+                    let wrong = Proof { run: 0..1, nodes: Bytes::from_static(&[7; 96]) };
+                    let query = Query { proofs: None, ..query };
+                    self.inmost.describe(query, context, answers.clone()).await?;
+                    answers.send(Description::Proof(wrong)).await.map_err(|_| Outcome::Cancelled)
                 }
                 false => self.inmost.describe(query, context, answers).await,
             }
@@ -264,16 +282,29 @@ impl Source for Faulty {
     }
 }
 
-/// Takes proofs away.
+/// Takes proofs away, or divides what comes.
 struct FaultySink {
     inner: Arc<dyn Sink>,
     has_no_proofs: bool,
+    divides: bool,
+}
+
+/// The same bytes as if two sources had brought them.
+fn divided(delivery: &Delivery) -> Option<Payload> {
+    let Payload::Bytes(bytes) = &delivery.payload else { return None };
+    let part = |range: Range<usize>| PiecePart {
+        start: range.start as u64,
+        bytes: bytes.slice(range),
+        source: delivery.source.clone(),
+    };
+    Some(Payload::Gathered(vec![part(0..bytes.len() / 2), part(bytes.len() / 2..bytes.len())]))
 }
 
 impl Sink for FaultySink {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
         let proof = delivery.proof.clone().filter(|_| !self.has_no_proofs);
-        self.inner.deliver(Delivery { proof, ..delivery })
+        let payload = divided(&delivery).filter(|_| self.divides).unwrap_or(delivery.payload);
+        self.inner.deliver(Delivery { proof, payload, ..delivery })
     }
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {

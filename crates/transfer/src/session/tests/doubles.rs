@@ -31,6 +31,8 @@ pub enum Act {
     Twice,
     /// Delivers these bytes.
     Bytes(Vec<u8>),
+    /// Delivers this without a proof.
+    Bare(Payload),
     /// Delivers this, with the right proof.
     Payload(Payload),
     /// Delivers the right bytes with this proof, or none.
@@ -67,6 +69,8 @@ pub struct Scripted {
     on_chunks_over: Option<Box<dyn Fn() + Send + Sync>>,
     path: PathState,
     window: u64,
+    name: &'static str,
+    proves: bool,
     /// Wants of each call.
     pub calls: Mutex<Vec<Vec<Want>>>,
     /// Questions for recipes.
@@ -95,6 +99,8 @@ impl Scripted {
             on_chunks_over: None,
             path: PathState::default(),
             window: 64 << 20,
+            name: SOURCE,
+            proves: true,
             calls: Mutex::default(),
             recipes_asked: AtomicUsize::new(0),
             facts: Mutex::default(),
@@ -158,6 +164,12 @@ impl Scripted {
         self
     }
 
+    /// A plain copy of its objects, under this name: it knows their sizes, and proves nothing.
+    pub fn bare(mut self, name: &'static str) -> Self {
+        (self.name, self.proves) = (name, false);
+        self
+    }
+
     /// Takes a moment for each piece.
     pub fn slowly(mut self) -> Self {
         self.slow = true;
@@ -208,7 +220,7 @@ impl Scripted {
                 let Some((data, tree)) = self.objects.get(&oid) else { return (Vec::new(), None) };
                 let range = layout.range(index);
                 let range = range.start as usize..(range.end as usize).min(data.len());
-                let proof = tree.proof(index..index + 1).ok().filter(|_| !oid.is_live());
+                let proof = tree.proof(index..index + 1).ok().filter(|_| !oid.is_live() && self.proves);
                 match &want.part {
                     Some(part) => (data[range][part.start as usize..part.end as usize].to_vec(), None),
                     None => (data[range].to_vec(), proof),
@@ -239,12 +251,13 @@ impl Scripted {
                 self.deliver(&want, here(), sink).await;
             }
             Act::Bytes(bytes) => self.deliver(&want, (bytes, here().1), sink).await,
-            Act::Payload(payload) => sink.deliver(delivery(&want, payload, here().1)).await,
+            Act::Bare(payload) => sink.deliver(self.delivery(&want, payload, None)).await,
+            Act::Payload(payload) => sink.deliver(self.delivery(&want, payload, here().1)).await,
             Act::WithProof(proof) => self.deliver(&want, (here().0, proof), sink).await,
-            Act::Zeros => sink.deliver(delivery(&want, Payload::Zeros, here().1)).await,
+            Act::Zeros => sink.deliver(self.delivery(&want, Payload::Zeros, here().1)).await,
             Act::End(outcome) => sink.outcome(want.tag, outcome),
             Act::PartialPiece(bytes, outcome) => {
-                sink.partial_piece(delivery(&want, Payload::Bytes(bytes.into()), None));
+                sink.partial_piece(self.delivery(&want, Payload::Bytes(bytes.into()), None));
                 sink.outcome(want.tag, outcome);
             }
             Act::Forget => {}
@@ -254,10 +267,26 @@ impl Scripted {
     }
 
     async fn deliver(&self, want: &Want, (bytes, proof): (Vec<u8>, Option<Vec<u8>>), sink: &dyn Sink) {
-        let delivery = delivery(want, Payload::Bytes(bytes.into()), proof);
+        let delivery = self.delivery(want, Payload::Bytes(bytes.into()), proof);
         self.in_delivery.fetch_add(1, Ordering::SeqCst);
         sink.deliver(delivery).await;
         self.in_delivery.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn delivery(&self, want: &Want, payload: Payload, proof: Option<Vec<u8>>) -> Delivery {
+        let run = match want.id {
+            WantId::Piece { index, .. } => index..index + 1,
+            _ => 0..0,
+        };
+        let proof = proof.map(|nodes| Arc::new(Proof { run, nodes: Bytes::from(nodes) }));
+        Delivery {
+            tag: want.tag,
+            payload,
+            proof,
+            source: SourceId::other(self.name, None),
+            timing: (Instant::now(), Instant::now()),
+            saved: 0,
+        }
     }
 
     fn describe(&self, query: &Query) -> (Vec<Description>, Result<(), Outcome>) {
@@ -273,7 +302,7 @@ impl Scripted {
             layout: Some(tree.layout()),
             metadata: crate::Metadata::default(),
         }];
-        if let Some(run) = &query.proofs {
+        if let Some(run) = query.proofs.as_ref().filter(|_| self.proves) {
             let run = run.start..run.end.min(tree.layout().count());
             let nodes = tree.proof(run.clone()).unwrap().into();
             answers.push(Description::Proof(Proof { run, nodes }));
@@ -307,22 +336,6 @@ fn is_bound(statement: &towpath_content::live::Statement) -> bool {
     matches!(statement, towpath_content::live::Statement::Bound { .. })
 }
 
-fn delivery(want: &Want, payload: Payload, proof: Option<Vec<u8>>) -> Delivery {
-    let run = match want.id {
-        WantId::Piece { index, .. } => index..index + 1,
-        _ => 0..0,
-    };
-    let proof = proof.map(|nodes| Arc::new(Proof { run, nodes: Bytes::from(nodes) }));
-    Delivery {
-        tag: want.tag,
-        payload,
-        proof,
-        source: SourceId::other(SOURCE, None),
-        timing: (Instant::now(), Instant::now()),
-        saved: 0,
-    }
-}
-
 impl Root for Scripted {
     fn advise(&self, facts: &ObjectFacts<'_>) -> Advice {
         if facts.open.recipe {
@@ -347,7 +360,7 @@ impl Source for Scripted {
     }
 
     fn state(&self) -> SourceState {
-        SourceState { path: self.path, ..SourceState::of_window(self.window) }
+        SourceState { path: self.path, proves: self.proves, ..SourceState::of_window(self.window) }
     }
 
     fn report_corrupt(&self, source: &SourceId) {

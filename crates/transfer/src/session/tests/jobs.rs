@@ -24,7 +24,16 @@ fn object() -> Arc<ObjectInFlight> {
 fn check(len: u64) -> Job {
     let id = WantId::Piece { oid: Oid::of(b""), layout: Layout::of(len).unwrap(), index: 0 };
     let group = Arc::new(Group::default());
-    let want = Want { tag: 1, id, positions: Vec::new(), group, origin: None, base: None, part: None };
+    let want = Want {
+        tag: 1,
+        id,
+        positions: Vec::new(),
+        group,
+        origin: None,
+        base: None,
+        part: None,
+        undivided: false,
+    };
     let delivery = Delivery {
         tag: 1,
         payload: Payload::Zeros,
@@ -33,7 +42,7 @@ fn check(len: u64) -> Job {
         timing: (Instant::now(), Instant::now()),
         saved: 0,
     };
-    Job::Check { want: Box::new(want), delivery, destinations: Vec::new(), room: None }
+    Job::Check { want: Box::new(want), delivery, destinations: Vec::new(), doubted: Vec::new(), room: None }
 }
 
 /// A target that nothing reaches.

@@ -7,6 +7,7 @@ mod ends;
 mod entries;
 mod entry_doubles;
 mod following;
+mod gathered;
 mod jobs;
 mod left_overs;
 mod live;
@@ -14,6 +15,7 @@ mod memory;
 mod parts;
 mod recipes;
 mod switches;
+mod unproved;
 mod wrong;
 
 use super::*;

@@ -34,7 +34,6 @@ async fn one_wrong_piece_is_asked_for_again_and_its_source_blamed() {
         Act::Bytes(pattern(PIECE, 2)),
         Act::Bytes(pattern(PIECE - 1, 1)),
         Act::Bytes(Vec::new()),
-        Act::WithProof(None),
         Act::WithProof(Some(vec![7; 96])),
         Act::WithProof(Some(Vec::new())),
         Act::Zeros,
@@ -52,7 +51,6 @@ async fn nothing_but_wrong_bytes_fails_with_the_sources_name() {
     for (len, act, words) in [
         (PIECE, Act::Bytes(pattern(PIECE, 9)), "the source sent bytes that do not match their hash"),
         (10, Act::Bytes(pattern(11, 1)), "the source sent 11 bytes instead of 10"),
-        (2 * PIECE, Act::WithProof(None), "the source sent a piece without the proof that it needs"),
         (2 * PIECE, Act::WithProof(Some(vec![0; 64])), "the source sent a wrong proof"),
     ] {
         let data = pattern(len, 1);
