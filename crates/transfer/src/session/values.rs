@@ -1,5 +1,5 @@
 //! Values first, where a source proves nothing: before pieces are wanted of one, those that know the object are asked for the
-//! values of its pieces, once. A piece that comes without a proof all the same is kept until its value is there. Only what differs
+//! values of its pieces, once. A piece of such a source that comes before its value, as the source joined later say, is kept until that is there. Only what differs
 //! from its value is wrong, and only then is anybody blamed.
 
 use std::time::{Duration, Instant};
@@ -107,7 +107,8 @@ impl Actor {
     }
 }
 
-/// The object and number of a whole piece that came, if neither its value nor a proof is here.
+/// The object and number of a whole piece that came, if neither its value nor a proof is here, and no source broke its word by
+/// that: one that says that it proves what it brings does so.
 fn unproved_piece(table: &ObjectTable, delivery: &Delivery) -> Option<(ObjectKey, u64)> {
     let want = table.ledger.get(delivery.tag).filter(|_| delivery.proof.is_none())?;
     let WantId::Piece { index, .. } = want.id else { return None };
@@ -116,5 +117,7 @@ fn unproved_piece(table: &ObjectTable, delivery: &Delivery) -> Option<(ObjectKey
     let is_whole = matches!(delivery.payload, Payload::Zeros) || len == want.id.len();
     // Of a live object only pieces are wanted whose values its node has signed.
     let is_unknown = object.content().is_some() && object.expected(index).is_none();
-    (is_whole && is_unknown).then_some((key, index))
+    // What was put together has no proof, whoever brought the parts.
+    let may_be_bare = || matches!(delivery.payload, Payload::Gathered(_)) || !table.root.state().proves;
+    (is_whole && is_unknown && may_be_bare()).then_some((key, index))
 }

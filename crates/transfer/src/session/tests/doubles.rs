@@ -71,6 +71,7 @@ pub struct Scripted {
     window: u64,
     name: &'static str,
     proves: bool,
+    turns_bare: bool,
     /// Wants of each call.
     pub calls: Mutex<Vec<Vec<Want>>>,
     /// Questions for recipes.
@@ -101,6 +102,7 @@ impl Scripted {
             window: 64 << 20,
             name: SOURCE,
             proves: true,
+            turns_bare: false,
             calls: Mutex::default(),
             recipes_asked: AtomicUsize::new(0),
             facts: Mutex::default(),
@@ -167,6 +169,13 @@ impl Scripted {
     /// A plain copy of its objects, under this name: it knows their sizes, and proves nothing.
     pub fn bare(mut self, name: &'static str) -> Self {
         (self.name, self.proves) = (name, false);
+        self
+    }
+
+    /// Says that it proves what it brings until something was requested, and then that it proves nothing: as several do that such a
+    /// one joins.
+    pub fn turning_bare(mut self) -> Self {
+        self.turns_bare = true;
         self
     }
 
@@ -360,7 +369,9 @@ impl Source for Scripted {
     }
 
     fn state(&self) -> SourceState {
-        SourceState { path: self.path, proves: self.proves, ..SourceState::of_window(self.window) }
+        let has_turned = self.turns_bare && !self.requested.lock().unwrap().is_empty();
+        let proves = self.proves && !has_turned;
+        SourceState { path: self.path, proves, ..SourceState::of_window(self.window) }
     }
 
     fn report_corrupt(&self, source: &SourceId) {

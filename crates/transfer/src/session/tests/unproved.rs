@@ -178,7 +178,7 @@ async fn wrong_values_of_one_do_not_keep_from_what_another_proves() {
 async fn a_piece_without_its_proof_is_kept_until_its_value_has_come() {
     let data = pattern(3 * PIECE, 1);
     for lies in [false, true] {
-        // Nothing says before that its proof may be missing.
+        // Nothing says before it is wanted that its proof may be missing.
         let script = move |want: &Want, before: u32| match (want.id, before) {
             (WantId::Piece { index: 1, .. }, 0) if lies => {
                 Act::Bare(Payload::Bytes(pattern(PIECE, 9).into()))
@@ -186,7 +186,7 @@ async fn a_piece_without_its_proof_is_kept_until_its_value_has_come() {
             (WantId::Piece { index: 1, .. }, 0) => Act::WithProof(None),
             _ => Act::Good,
         };
-        let source = fetch_good(Scripted::new(&[&data]).script(script), &data).await;
+        let source = fetch_good(Scripted::new(&[&data]).turning_bare().script(script), &data).await;
         let (pieces, blamed) = if lies { (vec![0, 1, 1, 2], vec![SOURCE]) } else { (vec![0, 1, 2], vec![]) };
         assert_eq!(source.pieces_asked(), pieces);
         assert_eq!(*source.blamed.lock().unwrap(), blamed, "whoever lies is blamed, and only then");
@@ -201,8 +201,7 @@ async fn what_nobody_can_check_is_nobodys_fault_and_is_not_written() {
         let (about, metadata) = (About::default(), crate::Metadata::default());
         (vec![Description::Object { about, layout: Some(layout), metadata }], Ok(()))
     };
-    // One says that it proves, and does not.
-    let source = Scripted::new(&[&data]).script(|_, _| Act::WithProof(None)).answers(sizes);
+    let source = Scripted::new(&[&data]).turning_bare().script(|_, _| Act::WithProof(None)).answers(sizes);
     let (source, target) = (Arc::new(source), Memory::new());
     let error = fetch(&session(&source), request(Oid::of(&data), &target)).await.unwrap_err();
     assert!(matches!(error, FetchError::NoValues), "{error}");
@@ -218,7 +217,7 @@ async fn a_piece_that_is_kept_for_one_object_comes_for_the_other_when_that_leave
         _ => Act::Good,
     };
     let (open, gate) = watch::channel(false);
-    let copy = Scripted::new(&[&data]).script(bare_at_first);
+    let copy = Scripted::new(&[&data]).turning_bare().script(bare_at_first);
     let root = Arc::new(Late { copy, knows: Scripted::new(&[&data]), gate });
     let session = Session::start(Single::root(root), context(Oid::of(b"")), config());
     let (full, target) = (Memory::full(), Memory::new());
@@ -285,7 +284,7 @@ async fn no_more_pieces_are_kept_than_there_is_room_for_while_their_values_do_no
     assert!(most >= super::super::unproved::MOST_PIECES, "{most}: what fits is kept");
 }
 
-/// A plain copy that does not say so, and one who tells values when a gate opens.
+/// A source that joins late with a plain copy, and one who tells values when a gate opens.
 struct Late {
     copy: Scripted,
     knows: Scripted,
@@ -298,7 +297,7 @@ impl Source for Late {
     }
 
     fn state(&self) -> SourceState {
-        self.knows.state()
+        SourceState { proves: self.copy.pieces_asked().is_empty(), ..self.knows.state() }
     }
 
     fn describe<'a>(
