@@ -293,7 +293,7 @@ impl QuestionAnswer {
         let seen = serving.store().version(&oid);
         let Ok(have) = serving.store().have(&oid) else { return Step::Over };
         let is_first = told.is_empty();
-        let runs = have.pieces.iter().map(|run| bytes_of(&have.layout, run));
+        let runs = have.pieces.iter().map(|run| bytes_of(&have.layout, run)).chain(have.spans);
         let added: Vec<_> = runs.flat_map(|run| told.gaps(&run)).take(wire::MAX_RANGES).collect();
         let is_all = added.len() < wire::MAX_RANGES;
         if is_first || !added.is_empty() {

@@ -207,11 +207,18 @@ impl Store for MemoryStore {
             let state = self.binding(oid).map_or(State::Complete, |(content, _)| State::Bound(content));
             let layout = object.tree.layout();
             let about = object.about.clone();
-            return Ok(Availability { state, layout, pieces: some_run(layout.count()), about });
+            return Ok(Availability {
+                state,
+                layout,
+                pieces: some_run(layout.count()),
+                spans: Vec::new(),
+                about,
+            });
         }
         let partial = self.notices.partial(oid).ok_or(StoreError::NotHere)?;
         let (layout, pieces) = partial.available();
-        Ok(Availability { state: State::Partial, layout, pieces, about: partial.about() })
+        let (spans, about) = (partial.spans(), partial.about());
+        Ok(Availability { state: State::Partial, layout, pieces, spans, about })
     }
 
     fn version(&self, oid: &Oid) -> u64 {
@@ -251,7 +258,11 @@ impl Store for MemoryStore {
 
     fn read_span(&self, oid: &Oid, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
         let Some(object) = self.object(oid).filter(|_| self.productions.get(oid).is_none()) else {
-            return read_pieces(self, oid, range, buf);
+            let partial = self.notices.partial(oid);
+            return match partial.map(|partial| partial.read_span(&range, buf)) {
+                Some(Ok(())) => Ok(()),
+                _ => read_pieces(self, oid, range, buf),
+            };
         };
         spans::check(&range)?;
         fill(buf, object.bytes.get(range.start as usize..range.end as usize).ok_or(OUTSIDE)?);

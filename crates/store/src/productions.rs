@@ -106,7 +106,13 @@ impl<B: ProductionBody> Production<B> {
         let whole = lock(&self.values).len() as u64;
         let layout = Layout::live(whole * LIVE_PIECE).map_err(|_| TOO_LONG)?;
         let state = State::Live { generation: self.generation };
-        Ok(Availability { state, layout, pieces: some_run(whole), about: self.about.clone() })
+        Ok(Availability {
+            state,
+            layout,
+            pieces: some_run(whole),
+            spans: Vec::new(),
+            about: self.about.clone(),
+        })
     }
 
     /// The values of a run of pieces.
@@ -211,7 +217,13 @@ impl<B: ProductionBody> Productions<B> {
             return Ok(None);
         };
         let layout = Layout::live(0).map_err(|_| TOO_LONG)?;
-        Ok(Some(Availability { state: State::Abandoned, layout, pieces: Vec::new(), about }))
+        Ok(Some(Availability {
+            state: State::Abandoned,
+            layout,
+            pieces: Vec::new(),
+            spans: Vec::new(),
+            about,
+        }))
     }
 }
 

@@ -88,6 +88,8 @@ pub struct Availability {
     pub layout: Layout,
     /// Indexes of the pieces that can be read now, ascending, apart, not empty.
     pub pieces: Vec<Range<u64>>,
+    /// Of a partial object: bytes that can be read besides whole pieces, ascending, apart, not empty.
+    pub spans: Vec<Range<u64>>,
     /// Description that the put gave.
     pub about: About,
 }
@@ -101,10 +103,19 @@ pub enum Descriptors {
     Values(Vec<Value>),
 }
 
-/// An object that is being received: readable piece by piece while it grows.
+/// An object that is being received: readable while it grows.
 pub trait Partial: Send + Sync {
     /// Pieces that can be read now, and the object's layout.
     fn available(&self) -> (Layout, Vec<Range<u64>>);
+    /// Bytes that can be read besides whole pieces ([`Availability::spans`]).
+    fn spans(&self) -> Vec<Range<u64>> {
+        Vec::new()
+    }
+    /// Replaces the contents of `buf` with bytes that one of the spans covers; `NotYet` if none does.
+    fn read_span(&self, range: &Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        let _ = (range, buf);
+        Err(StoreError::NotYet)
+    }
     /// What its source says of it.
     fn about(&self) -> About {
         About::default()

@@ -101,7 +101,13 @@ impl Store for FolderStore {
         or(self.fresh.have(oid), || {
             let (_, _, layout) = self.open(oid)?;
             let pieces = std::iter::once(0..layout.count()).collect();
-            Ok(Availability { state: State::Complete, layout, pieces, about: About::default() })
+            Ok(Availability {
+                state: State::Complete,
+                layout,
+                pieces,
+                spans: Vec::new(),
+                about: About::default(),
+            })
         })
     }
 

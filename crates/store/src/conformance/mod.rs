@@ -83,7 +83,7 @@ fn one(run: Range<u64>) -> Vec<Range<u64>> {
 }
 
 fn whole(state: State, layout: Layout) -> Availability {
-    Availability { state, layout, pieces: one(0..layout.count()), about: About::default() }
+    Availability { state, layout, pieces: one(0..layout.count()), spans: Vec::new(), about: About::default() }
 }
 
 /// The layout of an object of `len` bytes.

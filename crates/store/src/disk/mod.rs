@@ -105,16 +105,29 @@ impl Store for DiskStore {
             let found = self.core.known(&content)?;
             let pieces = some_run(if found.is_some() { layout.count() } else { 0 });
             let about = found.map(|known| known.about).unwrap_or_default();
-            return Ok(Availability { state: State::Bound(content), layout, pieces, about });
+            return Ok(Availability {
+                state: State::Bound(content),
+                layout,
+                pieces,
+                spans: Vec::new(),
+                about,
+            });
         }
         if let Some(known) = self.core.known(oid)? {
             let layout = Layout::of(known.size).map_err(|_| OUTSIDE)?;
             let pieces = some_run(layout.count());
-            return Ok(Availability { state: State::Complete, layout, pieces, about: known.about });
+            return Ok(Availability {
+                state: State::Complete,
+                layout,
+                pieces,
+                spans: Vec::new(),
+                about: known.about,
+            });
         }
         let partial = self.core.notices.partial(oid).ok_or(StoreError::NotHere)?;
         let (layout, pieces) = partial.available();
-        Ok(Availability { state: State::Partial, layout, pieces, about: partial.about() })
+        let (spans, about) = (partial.spans(), partial.about());
+        Ok(Availability { state: State::Partial, layout, pieces, spans, about })
     }
 
     fn version(&self, oid: &Oid) -> u64 {
@@ -157,6 +170,11 @@ impl Store for DiskStore {
                 Err(StoreError::NotHere) => {}
                 result => return result,
             }
+        }
+        if let Some(partial) = self.core.notices.partial(oid)
+            && partial.read_span(&range, buf).is_ok()
+        {
+            return Ok(());
         }
         read_pieces(self, oid, range, buf)
     }

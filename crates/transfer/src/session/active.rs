@@ -113,6 +113,11 @@ impl Active {
         self.announced.iter().for_each(|announced| announced.grew(index));
     }
 
+    /// A chunk is there, checked by its hash.
+    pub(super) fn has_chunk(&self, range: Range<u64>) {
+        self.announced.iter().for_each(|announced| announced.filled(range.clone()));
+    }
+
     /// Tells the target of bytes that are there from its front on.
     pub(super) fn report_prefix(&mut self, prefix: u64) {
         if prefix > self.prefix {

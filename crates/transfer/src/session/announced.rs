@@ -1,15 +1,22 @@
 //! An object on its way that others may read already: the pieces that were checked and written are announced in a store, which
-//! whoever serves looks into.
+//! whoever serves looks into. So are the chunks of a recipe, which are checked by their hashes: of an object that changed all over,
+//! nearly all may be here and hardly a whole piece (`papers/dsync.txt` §7.2.3).
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use towpath_content::Oid;
+use towpath_content::lock::lock;
 use towpath_content::pieces::{Layout, PieceTree};
-use towpath_store::{About, Partial, Store, StoreError};
+use towpath_store::{About, MAX_SPAN, Partial, Store, StoreError};
 
 use crate::intervals::Intervals;
 use crate::object::ObjectInFlight;
+
+/// Stretches of bytes that are told, at least: shorter ones cost more than they are worth.
+const LEAST_SPAN: u64 = 4 << 10;
+/// Bytes of chunks that came since others were told last: so many, and they are told again.
+const TELL_EACH: u64 = 256 << 10;
 
 /// An announcement, which ends when this is dropped.
 pub(super) struct Announcement {
@@ -24,8 +31,8 @@ impl Announcement {
     pub(super) fn new(object: &Arc<ObjectInFlight>) -> Option<Self> {
         let layout = object.layout().filter(|layout| layout.count() > 1 && object.target.part().is_none())?;
         let (store, oid) = (object.target.announces()?, object.content()?);
-        let (pieces, tree) = (Mutex::default(), OnceLock::new());
-        let object = Arc::new(GrowingObject { object: Arc::clone(object), layout, pieces, tree });
+        let (there, tree) = (Mutex::default(), OnceLock::new());
+        let object = Arc::new(GrowingObject { object: Arc::clone(object), layout, there, tree });
         let announced = Self { store, oid, object };
         announced.tell();
         Some(announced)
@@ -33,8 +40,26 @@ impl Announcement {
 
     /// A piece was checked and written.
     pub(super) fn grew(&self, index: u64) {
-        self.object.pieces.lock().unwrap_or_else(PoisonError::into_inner).insert(index..index + 1);
+        lock(&self.object.there).pieces.insert(index..index + 1);
         self.tell();
+    }
+
+    /// A chunk was checked by its hash and written.
+    pub(super) fn filled(&self, range: Range<u64>) {
+        let mut there = lock(&self.object.there);
+        there.untold += range.end - range.start;
+        there.spans.insert(range);
+        let is_enough = there.untold >= TELL_EACH;
+        if is_enough {
+            there.untold = 0;
+            drop(there);
+            self.tell();
+        }
+    }
+
+    /// Chunks were not what they were said to be.
+    pub(super) fn distrusted(&self, range: Range<u64>) {
+        lock(&self.object.there).spans.remove(range);
     }
 
     fn tell(&self) {
@@ -52,10 +77,20 @@ impl Drop for Announcement {
 struct GrowingObject {
     object: Arc<ObjectInFlight>,
     layout: Layout,
-    /// Numbers of the pieces that are there.
-    pieces: Mutex<Intervals>,
+    there: Mutex<PartsThere>,
     /// All values, once all are known.
     tree: OnceLock<PieceTree>,
+}
+
+/// The parts of an object that can be read.
+#[derive(Default)]
+struct PartsThere {
+    /// Numbers of pieces.
+    pieces: Intervals,
+    /// Bytes of chunks.
+    spans: Intervals,
+    /// Bytes of chunks that others were not told of.
+    untold: u64,
 }
 
 impl GrowingObject {
@@ -67,11 +102,35 @@ impl GrowingObject {
         }
         self.tree.get()
     }
+
+    /// Puts bytes of the target behind what `buf` holds.
+    fn read(&self, range: &Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        let front = buf.len();
+        buf.resize(front + (range.end - range.start) as usize, 0);
+        // The file may just have got its name, and is to be asked for under that.
+        self.object.target.read(range.start, &mut buf[front..]).map_err(|error| {
+            tracing::debug!(%error, "what was announced can't be read");
+            buf.truncate(front);
+            StoreError::NotHere
+        })
+    }
 }
 
 impl Partial for GrowingObject {
     fn available(&self) -> (Layout, Vec<Range<u64>>) {
-        (self.layout, self.pieces.lock().unwrap_or_else(PoisonError::into_inner).iter().collect())
+        (self.layout, lock(&self.there).pieces.iter().collect())
+    }
+
+    fn spans(&self) -> Vec<Range<u64>> {
+        lock(&self.there).spans.iter().filter(|span| span.end - span.start >= LEAST_SPAN).collect()
+    }
+
+    fn read_span(&self, range: &Range<u64>, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        if range.end - range.start > MAX_SPAN || !lock(&self.there).spans.covers(range) {
+            return Err(StoreError::NotYet);
+        }
+        buf.clear();
+        self.read(range, buf)
     }
 
     fn about(&self) -> About {
@@ -84,21 +143,10 @@ impl Partial for GrowingObject {
     }
 
     fn read_piece(&self, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
-        let is_there = self
-            .pieces
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .covers(&(index..index.saturating_add(1)));
+        let is_there = lock(&self.there).pieces.covers(&(index..index.saturating_add(1)));
         if !is_there || index >= self.layout.count() {
             return Err(StoreError::NotHere);
         }
-        let (front, range) = (buf.len(), self.layout.range(index));
-        buf.resize(front + (range.end - range.start) as usize, 0);
-        // The file may just have got its name, and is to be asked for under that.
-        self.object.target.read(range.start, &mut buf[front..]).map_err(|error| {
-            tracing::debug!(%error, "a piece that was announced can't be read");
-            buf.truncate(front);
-            StoreError::NotHere
-        })
+        self.read(&self.layout.range(index), buf)
     }
 }

@@ -175,6 +175,7 @@ impl ObjectTable {
             self.root.report_corrupt(&recipe.maker);
         }
         active.existing.remove(range.clone());
+        active.announced.iter().for_each(|announced| announced.distrusted(range.clone()));
         self.ledger.uncover(key, range.clone());
         self.add_piece(key, index, range.start);
     }

@@ -133,6 +133,13 @@ impl ObjectTable {
             let filled = done.filled.iter().filter_map(|position| self.objects.get(&position.object));
             filled.for_each(|active| active.has_piece(index));
         }
+        if matches!(want.id, WantId::Chunk { .. }) {
+            for crate::want::ObjectOffset { object, offset } in &done.filled {
+                if let Some(active) = self.objects.get(object) {
+                    active.has_chunk(*offset..offset + want.id.len());
+                }
+            }
+        }
         if whole {
             done.filled.iter().for_each(|position| self.whole(position.object, want.id.len()));
         }
