@@ -90,10 +90,10 @@ impl Sink for SourceSink {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let Some(len) = lock(&self.owed).remove(&delivery.tag) else { return };
-            let arrived = lock(&self.shared.table).arrived(self.shared.now(), self.number, &delivery, len);
+            let arrived = lock(&self.shared.table).arrived(self.shared.now(), self.number, delivery, len);
             self.shared.perform(&self.context);
-            if let Some(Awaited { sink, tag, call }) = arrived {
-                sink.deliver(Delivery { tag, ..delivery }).await;
+            if let Some((Awaited { sink, call }, delivery)) = arrived {
+                sink.deliver(delivery).await;
                 call.one_ended();
             }
         })

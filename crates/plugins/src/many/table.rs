@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use towpath_content::Oid;
+use towpath_transfer::gathering::PieceParts;
 use towpath_transfer::source::Sink;
-use towpath_transfer::{Delivery, Outcome, Source, SourceId, SourceState, Tag, Want, WantId};
+use towpath_transfer::{Delivery, Outcome, Payload, Source, SourceId, SourceState, Tag, Want, WantId};
 
 use super::places::{FoundKey, FoundPlaces};
 use super::to_come::BytesToCome;
@@ -80,12 +81,38 @@ struct DealtWant {
     call: Arc<DealtCall>,
     /// Sources that do not have it, and what they said.
     failed: Vec<(u32, Outcome)>,
+    /// What came of it in parts.
+    parts: Option<PieceParts>,
+}
+
+impl DealtWant {
+    /// The first byte that is wanted, counted from its begin.
+    fn begin(&self) -> u64 {
+        self.want.part.as_ref().map_or(0, |part| part.start)
+    }
+
+    /// True if a part of it can be asked for.
+    fn can_be_cut(&self) -> bool {
+        !self.want.undivided && matches!(self.want.id, WantId::Piece { .. })
+    }
+
+    /// Takes in what `delivery` brought, which was asked for `part`. Returns true if all of it is there.
+    fn gather(&mut self, part: &Range<u64>, delivery: &Delivery) -> bool {
+        let (begin, len) = (self.begin(), self.want.missing_len());
+        let bytes = match &delivery.payload {
+            Payload::Bytes(bytes) | Payload::Hashed(bytes) => bytes.clone(),
+            other => other.to_bytes(part.end - part.start).into_owned().into(),
+        };
+        // Whoever does not know what to do with a part delivers all.
+        let start = if bytes.len() as u64 == self.want.id.len() { 0 } else { begin + part.start };
+        let parts = self.parts.get_or_insert_with(|| PieceParts::new(begin..begin + len));
+        parts.add(start, &bytes, &delivery.source)
+    }
 }
 
 /// Whoever waits for a want that came.
 pub(super) struct Awaited {
     pub(super) sink: Arc<dyn Sink>,
-    pub(super) tag: Tag,
     pub(super) call: Arc<DealtCall>,
 }
 
@@ -104,6 +131,8 @@ pub(super) struct SourceTable {
     wants: HashMap<Tag, DealtWant>,
     /// Tags among sources, by those of the session.
     tags: HashMap<Tag, Tag>,
+    /// Parts of wants that sources are asked for, by the tags that these have there.
+    cut: HashMap<Tag, DealtPart>,
     names: BTreeMap<SourceId, u32>,
     orders: Vec<SourceOrder>,
     to_come: BytesToCome,
@@ -120,6 +149,7 @@ impl SourceTable {
             places: FoundPlaces::default(),
             wants: HashMap::new(),
             tags: HashMap::new(),
+            cut: HashMap::new(),
             names: BTreeMap::new(),
             orders: Vec::new(),
             to_come: BytesToCome::default(),
@@ -262,7 +292,7 @@ impl SourceTable {
             ranges.push(WantedRange { tag, range: begin..begin + len });
             let (sink, call, named) = (Arc::clone(&sink), Arc::clone(&call), want.tag);
             let want = Want { tag, ..want };
-            self.wants.insert(tag, DealtWant { want, named, sink, call, failed: Vec::new() });
+            self.wants.insert(tag, DealtWant { want, named, sink, call, failed: Vec::new(), parts: None });
         }
         let bytes = ranges.iter().map(|want| want.range.end - want.range.start).sum();
         self.wanted(now, ranges, bytes);
@@ -313,37 +343,53 @@ impl SourceTable {
         }
     }
 
-    /// A source brought a want of `len` bytes. Returns where it goes and under which tag, unless it is not wanted any more.
+    /// A source brought a want of `len` bytes, or a part of one. Returns what is to be delivered, and to whom, if all of it is there
+    /// and still wanted.
     pub(super) fn arrived(
         &mut self,
         now: Duration,
         number: u32,
-        delivery: &Delivery,
+        delivery: Delivery,
         len: u64,
-    ) -> Option<Awaited> {
+    ) -> Option<(Awaited, Delivery)> {
         if self.names.len() < MOST_NAMES && self.names.get(&delivery.source) != Some(&number) {
             self.names.insert(delivery.source.clone(), number);
         }
-        let part = DealtPart { tag: delivery.tag, part: 0..len };
-        let wanted = self.take(delivery.tag);
+        let cut = self.cut.remove(&delivery.tag);
+        let part = cut.clone().unwrap_or(DealtPart { tag: delivery.tag, part: 0..len });
+        let is_whole = match (&cut, self.wants.get_mut(&part.tag)) {
+            (Some(cut), Some(want)) => want.gather(&cut.part, &delivery),
+            _ => true,
+        };
+        let tag = part.tag;
+        let wanted = if is_whole { self.take(tag) } else { None };
         self.handle(now, DealerEvent::Arrived { source: number, part });
-        wanted.map(|want| Awaited { sink: want.sink, tag: want.named, call: want.call })
+        let DealtWant { sink, named, call, parts, .. } = wanted?;
+        // The rest may be on its way from others.
+        self.handle(now, DealerEvent::Withdrawn(vec![tag]));
+        let delivery = match parts.filter(|_| cut.is_some()).and_then(PieceParts::into_payload) {
+            Some((payload, source)) => Delivery { tag: named, payload, source, proof: None, ..delivery },
+            None => Delivery { tag: named, ..delivery },
+        };
+        Some((Awaited { sink, call }, delivery))
     }
 
     /// Where the front of a piece goes that will not come whole.
     pub(super) fn sink_of(&self, tag: Tag) -> Option<(Arc<dyn Sink>, Tag)> {
+        let tag = self.cut.get(&tag).map_or(tag, |part| part.tag);
         self.wants.get(&tag).map(|want| (Arc::clone(&want.sink), want.named))
     }
 
     /// A source will not bring a want. It ends if no other one can.
     pub(super) fn not_brought(&mut self, now: Duration, number: u32, tag: Tag, len: u64, outcome: Outcome) {
+        let part = self.cut.remove(&tag).unwrap_or(DealtPart { tag, part: 0..len });
+        let tag = part.tag;
         if let Some(want) = self.wants.get_mut(&tag) {
             want.failed.retain(|(who, _)| *who != number);
             if outcome != Outcome::Cancelled {
                 want.failed.push((number, outcome.clone()));
             }
         }
-        let part = DealtPart { tag, part: 0..len };
         self.handle(now, DealerEvent::NotBrought { source: number, part, outcome });
         self.end_what_is_left(now);
         let Some(failed) = self.wants.get(&tag).map(|want| &want.failed) else { return };
@@ -437,7 +483,9 @@ impl SourceTable {
             let order = match action {
                 DealerAction::Ask { source: number, wants } => self.ask(number, &wants),
                 DealerAction::Cancel { source: number, wants } => self.sources.get(&number).map(|source| {
-                    let tags = wants.iter().map(|part| part.tag).collect();
+                    // Another source may be asked for the same part by another tag, which this one does not know.
+                    let cut = self.cut.iter().filter(|(_, part)| wants.contains(part)).map(|(&tag, _)| tag);
+                    let tags = wants.iter().map(|part| part.tag).chain(cut).collect();
                     SourceOrder::Cancel { source: Arc::clone(&source.source), tags }
                 }),
                 DealerAction::Drop(number) => {
@@ -454,15 +502,31 @@ impl SourceTable {
         }
     }
 
-    fn ask(&self, number: u32, parts: &[DealtPart]) -> Option<SourceOrder> {
+    fn ask(&mut self, number: u32, parts: &[DealtPart]) -> Option<SourceOrder> {
         let source = Arc::clone(&self.sources.get(&number)?.source);
-        let wants = parts.iter().filter_map(|part| Some(self.wants.get(&part.tag)?.want.clone())).collect();
+        let wants = parts.iter().filter_map(|part| self.want_of(part)).collect();
         Some(SourceOrder::Ask { number, source, wants })
+    }
+
+    /// What is asked of a source for a part of a want.
+    fn want_of(&mut self, part: &DealtPart) -> Option<Want> {
+        let dealt = self.wants.get(&part.tag)?;
+        if part.part == (0..dealt.want.missing_len()) || !dealt.can_be_cut() {
+            return Some(dealt.want.clone());
+        }
+        let (tag, begin) = (self.next_tag, dealt.begin());
+        self.next_tag += 1;
+        self.cut.insert(tag, part.clone());
+        Some(Want { tag, part: Some(begin + part.part.start..begin + part.part.end), ..dealt.want.clone() })
     }
 }
 
-/// The first byte of a want in the root's space, if it is a part of the root.
+/// The first byte of a want in the root's space, if it is a part of the root. One that is to come from one source lies behind it:
+/// of sources with parts nobody would have all of it.
 fn place_in(root: &Oid, want: &Want) -> Option<u64> {
+    if want.undivided {
+        return None;
+    }
     let from = want.part.as_ref().map_or(0, |part| part.start);
     match want.id {
         WantId::Piece { oid, layout, index } if oid == *root => Some(layout.range(index).start + from),
@@ -471,7 +535,8 @@ fn place_in(root: &Oid, want: &Want) -> Option<u64> {
     }
 }
 
-/// Facts of a source. Pieces are not cut into parts for it: a part comes without a proof.
+/// Facts of a source. Near the end pieces are not cut for it: a part comes without a proof, and to ask for the values would
+/// take a round trip just then.
 fn facts(state: &SourceState) -> SourceFacts {
     let (window, round_trip) = (state.window, state.path.round_trip);
     SourceFacts { window, round_trip, priority: 0, price: 0, proves: false }

@@ -29,6 +29,8 @@ mod recipes;
 #[cfg(test)]
 mod round_trip;
 #[cfg(test)]
+mod scattered;
+#[cfg(test)]
 mod slow_path;
 #[cfg(test)]
 mod support;
