@@ -368,7 +368,10 @@ impl SourceTable {
         // The rest may be on its way from others.
         self.handle(now, DealerEvent::Withdrawn(vec![tag]));
         let delivery = match parts.filter(|_| cut.is_some()).and_then(PieceParts::into_payload) {
-            Some((payload, source)) => Delivery { tag: named, payload, source, proof: None, ..delivery },
+            Some((payload @ Payload::Gathered(_), source)) => {
+                Delivery { tag: named, payload, source, proof: None, ..delivery }
+            }
+            Some((payload, source)) => Delivery { tag: named, payload, source, ..delivery },
             None => Delivery { tag: named, ..delivery },
         };
         Some((Awaited { sink, call }, delivery))
