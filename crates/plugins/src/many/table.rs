@@ -505,22 +505,22 @@ impl SourceTable {
         }
     }
 
+    /// Asks for wants, or for parts of some: these under tags of their own.
     fn ask(&mut self, number: u32, parts: &[DealtPart]) -> Option<SourceOrder> {
         let source = Arc::clone(&self.sources.get(&number)?.source);
-        let wants = parts.iter().filter_map(|part| self.want_of(part)).collect();
-        Some(SourceOrder::Ask { number, source, wants })
-    }
-
-    /// What is asked of a source for a part of a want.
-    fn want_of(&mut self, part: &DealtPart) -> Option<Want> {
-        let dealt = self.wants.get(&part.tag)?;
-        if part.part == (0..dealt.want.missing_len()) || !dealt.can_be_cut() {
-            return Some(dealt.want.clone());
+        let mut wants = Vec::with_capacity(parts.len());
+        for part in parts {
+            let Some(dealt) = self.wants.get(&part.tag) else { continue };
+            let mut want = dealt.want.clone();
+            if part.part != (0..want.missing_len()) && dealt.can_be_cut() {
+                let begin = dealt.begin();
+                (want.tag, want.part) = (self.next_tag, Some(begin + part.part.start..begin + part.part.end));
+                self.cut.insert(self.next_tag, part.clone());
+                self.next_tag += 1;
+            }
+            wants.push(want);
         }
-        let (tag, begin) = (self.next_tag, dealt.begin());
-        self.next_tag += 1;
-        self.cut.insert(tag, part.clone());
-        Some(Want { tag, part: Some(begin + part.part.start..begin + part.part.end), ..dealt.want.clone() })
+        Some(SourceOrder::Ask { number, source, wants })
     }
 }
 

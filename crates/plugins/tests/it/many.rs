@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{mpsc, watch};
 use towpath_content::pieces::{Layout, PieceTree};
@@ -44,11 +44,10 @@ struct Mannered {
     name: &'static str,
     data: Vec<u8>,
     tree: PieceTree,
-    rate: u64,
     manner: Manner,
     /// Wants that it brought.
     brought: watch::Sender<u64>,
-    line: tokio::sync::Mutex<()>,
+    line: Line,
 }
 
 impl Mannered {
@@ -57,8 +56,8 @@ impl Mannered {
         let value = |index| layout.value(index, &data[range(&layout, index)]);
         let tree = PieceTree::new(layout, (0..layout.count()).map(value).collect()).unwrap();
         let data = data.to_vec();
-        let (brought, line) = (watch::Sender::new(0), tokio::sync::Mutex::default());
-        Arc::new(Self { name, data, tree, rate, manner, brought, line })
+        let (brought, line) = (watch::Sender::new(0), Line::new(rate));
+        Arc::new(Self { name, data, tree, manner, brought, line })
     }
 
     fn proves(&self) -> bool {
@@ -69,9 +68,7 @@ impl Mannered {
         let WantId::Piece { layout, index, .. } = want.id else { panic!("only pieces are wanted") };
         let asked = Instant::now();
         let mut bytes = self.data[range(&layout, index)].to_vec();
-        let line = self.line.lock().await;
-        tokio::time::sleep(Duration::from_secs_f64(bytes.len() as f64 / self.rate as f64)).await;
-        drop(line);
+        self.line.carry(bytes.len()).await;
         match self.manner {
             Manner::Empty | Manner::Tells => return sink.outcome(want.tag, Outcome::NotHere),
             Manner::Stalls(most) if *self.brought.borrow() >= most => {

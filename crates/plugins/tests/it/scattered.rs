@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{mpsc, watch};
 use towpath_content::pieces::{Layout, PieceTree};
@@ -27,12 +27,10 @@ struct Holder {
     data: Vec<u8>,
     tree: PieceTree,
     has: Intervals,
-    /// Bytes a second.
-    rate: u64,
     lies: bool,
     /// It was said to have brought what is wrong.
     blamed: watch::Sender<bool>,
-    line: tokio::sync::Mutex<()>,
+    line: Line,
 }
 
 impl Holder {
@@ -43,8 +41,8 @@ impl Holder {
         let tree = PieceTree::new(layout, values).unwrap();
         let mut stretches = Intervals::default();
         has.into_iter().for_each(|range| stretches.insert(range));
-        let (blamed, line) = (watch::Sender::new(false), tokio::sync::Mutex::default());
-        Self { name, data: data.to_vec(), tree, has: stretches, rate, lies: false, blamed, line }
+        let (blamed, line) = (watch::Sender::new(false), Line::new(rate));
+        Self { name, data: data.to_vec(), tree, has: stretches, lies: false, blamed, line }
     }
 
     fn liar(self) -> Self {
@@ -69,9 +67,7 @@ impl Holder {
             return sink.outcome(want.tag, Outcome::NotHere);
         }
         let mut bytes = self.data[part.start as usize..part.end as usize].to_vec();
-        let line = self.line.lock().await;
-        tokio::time::sleep(Duration::from_secs_f64(bytes.len() as f64 / self.rate as f64)).await;
-        drop(line);
+        self.line.carry(bytes.len()).await;
         if self.lies {
             bytes[0] ^= 1;
         }
@@ -168,7 +164,7 @@ async fn fetched(data: &[u8], sender: Holder, holder: Holder) -> (Arc<Holder>, [
 async fn who_has_all_but_scattered_bytes_brings_nearly_all() {
     let data = pattern(16 * MIB, 3);
     let len = data.len() as u64;
-    let sender = Holder::new("sender", &data, 1 << 20, [0..len]);
+    let sender = Holder::new("sender", &data, 1 << 20, std::iter::once(0..len));
     let (holder, brought) =
         fetched(&data, sender, Holder::new("holder", &data, 32 << 20, scattered(len))).await;
     assert!(brought[1] * 10 >= len * 8, "{brought:?}");
@@ -179,7 +175,7 @@ async fn who_has_all_but_scattered_bytes_brings_nearly_all() {
 async fn one_that_lies_in_its_parts_is_found_out() {
     let data = pattern(8 * MIB, 4);
     let len = data.len() as u64;
-    let sender = Holder::new("sender", &data, 8 << 20, [0..len]);
+    let sender = Holder::new("sender", &data, 8 << 20, std::iter::once(0..len));
     let liar = Holder::new("liar", &data, 32 << 20, scattered(len)).liar();
     let (liar, brought) = fetched(&data, sender, liar).await;
     assert_eq!(brought, [len, 0]);

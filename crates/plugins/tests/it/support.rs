@@ -98,6 +98,24 @@ pub async fn listen<F: Future<Output = ()> + Send + 'static>(
     Listening { address, node: identity.node_id(), _tasks: tasks }
 }
 
+/// A line that carries so many bytes a second, one delivery after the other.
+pub struct Line {
+    rate: u64,
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Line {
+    pub fn new(rate: u64) -> Self {
+        Self { rate, turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Takes as long as so many bytes do.
+    pub async fn carry(&self, bytes: usize) {
+        let _turn = self.turn.lock().await;
+        tokio::time::sleep(Duration::from_secs_f64(bytes as f64 / self.rate as f64)).await;
+    }
+}
+
 /// Looks again and again whether it is so, where nothing tells: whether it was soon enough.
 pub async fn is_soon(limit: Duration, is_so: impl Fn() -> bool) -> bool {
     let looking = async {

@@ -113,7 +113,7 @@ impl Active {
         self.announced.iter().for_each(|announced| announced.grew(index));
     }
 
-    /// A chunk is there, checked by its hash.
+    /// A chunk is there that a peer brought, checked by its hash.
     pub(super) fn has_chunk(&self, range: Range<u64>) {
         self.announced.iter().for_each(|announced| announced.filled(range.clone()));
     }

@@ -1,6 +1,6 @@
 //! An object on its way that others may read already: the pieces that were checked and written are announced in a store, which
-//! whoever serves looks into. So are the chunks of a recipe, which are checked by their hashes: of an object that changed all over,
-//! nearly all may be here and hardly a whole piece (`papers/dsync.txt` §7.2.3).
+//! whoever serves looks into. So are chunks of a recipe that a peer brought, before their pieces are whole. Those that were found on
+//! this machine are not: a recipe may name, by its hash, what the object does not have and others must not see.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -12,11 +12,18 @@ use towpath_store::{About, MAX_SPAN, Partial, Store, StoreError};
 
 use crate::intervals::Intervals;
 use crate::object::ObjectInFlight;
+use crate::source_id::SourceId;
 
 /// Stretches of bytes that are told, at least: shorter ones cost more than they are worth.
 const LEAST_SPAN: u64 = 4 << 10;
 /// Bytes of chunks that came since others were told last: so many, and they are told again.
 const TELL_EACH: u64 = 256 << 10;
+
+/// True if others may read chunks that `source` brought before their pieces were checked. A recipe is a claim: what was found on this
+/// machine by the hash in it may not be the object's, and so nobody else's to have.
+pub(super) fn may_be_read(source: &SourceId) -> bool {
+    source.node().is_some()
+}
 
 /// An announcement, which ends when this is dropped.
 pub(super) struct Announcement {
@@ -44,7 +51,7 @@ impl Announcement {
         self.tell();
     }
 
-    /// A chunk was checked by its hash and written.
+    /// A chunk that a peer brought was checked by its hash and written.
     pub(super) fn filled(&self, range: Range<u64>) {
         let mut there = lock(&self.object.there);
         there.untold += range.end - range.start;
@@ -148,5 +155,19 @@ impl Partial for GrowingObject {
             return Err(StoreError::NotHere);
         }
         self.read(&self.layout.range(index), buf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_content::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn what_was_found_on_this_machine_is_for_nobody_else_before_it_was_checked() {
+        assert!(may_be_read(&SourceId::peer(NodeId([1; 32]))));
+        assert!(!may_be_read(&SourceId::this_machine()));
+        assert!(!may_be_read(&SourceId::other("directory", Some("/media/stick"))));
     }
 }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::active::{Active, ObjectPhase};
+use super::announced::may_be_read;
 use super::comparing::NetworkRate;
 use super::jobs::Jobs;
 use super::meter::NetworkMeter;
@@ -21,7 +22,7 @@ use crate::ledger::Ledger;
 use crate::progress::Progress;
 use crate::root::{ObjectFacts, OpenWays, Root};
 use crate::source_id::SourceId;
-use crate::want::{Delivery, ObjectKey, Want, WantId};
+use crate::want::{Delivery, ObjectKey, ObjectOffset, Want, WantId};
 
 /// All that a session fetches.
 pub(super) struct ObjectTable {
@@ -133,8 +134,8 @@ impl ObjectTable {
             let filled = done.filled.iter().filter_map(|position| self.objects.get(&position.object));
             filled.for_each(|active| active.has_piece(index));
         }
-        if matches!(want.id, WantId::Chunk { .. }) {
-            for crate::want::ObjectOffset { object, offset } in &done.filled {
+        if matches!(want.id, WantId::Chunk { .. }) && may_be_read(source) {
+            for ObjectOffset { object, offset } in &done.filled {
                 if let Some(active) = self.objects.get(object) {
                     active.has_chunk(*offset..offset + want.id.len());
                 }
