@@ -117,6 +117,10 @@ fn wire_want(want: &Want, by_bytes: bool) -> WireWant {
             let (offset, len) = (Some(layout.range(index).start + part.start), part.end - part.start);
             WireWant { oid: oid_field(&oid), block, offset, len: len as u32, ..WireWant::default() }
         }
+        (WantId::Piece { oid, .. }, _) if by_bytes && want.base.is_some() && id.is_whole() => {
+            let len = id.len() as u32;
+            WireWant { oid: oid_field(&oid), block, offset: Some(0), len, ..WireWant::default() }
+        }
         (WantId::Piece { oid, index, .. }, _) => {
             WireWant { oid: oid_field(&oid), block, first: index, count: 1, ..WireWant::default() }
         }
@@ -237,7 +241,7 @@ impl GetUnderWay {
             return Err(Violation::TooLong);
         }
         let made = deltas::apply(message, &base.bytes, len as usize);
-        let Some(bytes) = made.filter(|bytes| are_chunks(&run.wants, bytes)) else {
+        let Some(bytes) = made.filter(|bytes| are_wanted(&run.wants, bytes)) else {
             self.end_run(message.want as usize, &Outcome::RetryLater(Duration::ZERO), &mut end);
             return Ok(Vec::new());
         };
@@ -380,13 +384,14 @@ impl GetUnderWay {
     }
 }
 
-/// True if `bytes` are those of the chunks, one after the other.
-fn are_chunks(wants: &[Want], mut bytes: &[u8]) -> bool {
+/// True if `bytes` are those of the chunks, one after the other, or those of an object of one piece.
+fn are_wanted(wants: &[Want], mut bytes: &[u8]) -> bool {
     let mut is_next = |want: &Want| match want.id {
         WantId::Chunk { hash, len } => {
             let chunk = bytes.split_off(..len as usize);
             chunk.is_some_and(|chunk| ChunkHash::of(chunk) == ChunkHash(hash))
         }
+        WantId::Piece { oid, .. } if want.id.is_whole() => Oid::of(std::mem::take(&mut bytes)) == oid,
         WantId::Piece { .. } | WantId::Block { .. } => false,
     };
     wants.iter().all(&mut is_next) && bytes.is_empty()

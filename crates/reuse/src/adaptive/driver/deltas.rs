@@ -77,7 +77,8 @@ pub(super) async fn sign(wants: &mut [Want], likely: Vec<(Range<usize>, Region)>
     }
 }
 
-fn signed_base(region: &Region, len: u64) -> Option<Arc<SignedBase>> {
+/// A region, read and signed for `len` bytes that likely resemble it.
+pub(in crate::adaptive) fn signed_base(region: &Region, len: u64) -> Option<Arc<SignedBase>> {
     let bytes = disk_search::read(&region.path, &region.range).ok()?;
     let target = usize::try_from(len).ok()?;
     let block = delta::block_len(bytes.len(), target, &delta::Hints::default());
