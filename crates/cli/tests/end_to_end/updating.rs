@@ -293,19 +293,25 @@ fn small_changed_files_come_as_deltas_where_the_sender_may_know_them() {
     }
     let mut share = env.sender.share("tree");
     let ticket = share.ticket();
-    let fetched = |name: &str, words: &[&str]| {
-        let copy = env.receiver.path(name);
-        fs::create_dir(&copy).unwrap();
-        (0..number).for_each(|seed| file(&copy.join(format!("{seed}")), seed, SMALL));
-        let line = ["get", "--json", "--update", "--limit-rate", "1500K", &ticket, "-o", name];
+    let fetched = |older: &str, name: &str, words: &[&str]| {
+        let older = env.receiver.path(older);
+        fs::create_dir(&older).unwrap();
+        (0..number).for_each(|seed| file(&older.join(format!("{seed}")), seed, SMALL));
+        let line = ["get", "--json", "--limit-rate", "1500K", &ticket, "-o", name];
         let summary = env.receiver.tow(line.iter().chain(words)).end().summary();
-        assert_same(&tree, &copy);
+        assert_same(&tree, &env.receiver.path(name));
         summary.fetched()
     };
-    assert!(fetched("of a stranger", &[]) >= number * SMALL);
+    let all = number * SMALL;
+    assert!(fetched("stranger", "stranger", &["--update"]) >= all);
+    assert!(fetched("stranger-1.0", "stranger-1.1", &[]) >= all);
     // What is under way before the network is known to be slow comes whole.
-    let known = fetched("of a known one", &["--reuse"]);
-    assert!(known < number * SMALL / 2, "{known}");
+    for (older, name, words) in
+        [("known", "known", &["--update", "--reuse"][..]), ("v1.0", "v1.1", &["--reuse"])]
+    {
+        let came = fetched(older, name, words);
+        assert!(came < all / 2, "{name}: {came} of {all}");
+    }
 }
 
 fn what_can_not_be_updated_is_refused() {
