@@ -24,6 +24,7 @@
 //! | [`account`] | what `--explain` tells |
 //! | [`meter`] | the network as pieces show it, before anything is searched |
 //! | `older_versions` | files of one piece as deltas of their older versions |
+//! | `signing` | regions of local files as bases |
 //! | `pieces` | pieces under way, and which are taken back when a recipe is wanted |
 //! | `stalls` | for how much of the time something waits for a processor or a disk, as the kernel tells it |
 //! | `plugin` | [`Adaptive`]: the transfer plugin |
@@ -54,6 +55,7 @@ mod pieces;
 mod plugin;
 pub mod running;
 pub mod scheduler;
+mod signing;
 pub mod slow_start;
 mod stalls;
 pub mod wide;

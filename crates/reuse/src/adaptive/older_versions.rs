@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use towpath_transfer::{Outcome, SignedBase, Tag, Want};
 
-use super::driver::signed_base;
 use super::neighbours::Region;
+use super::signing::signed_base;
 use crate::disk_search;
 use crate::policy::network::Network;
 use crate::policy::table::{LEAST_SIGNED, MISSES, VERSION_GROWN};

@@ -27,7 +27,6 @@ use towpath_transfer::want::Group;
 use towpath_transfer::{Context, Outcome, Source, Tag, Want, WantId};
 
 use self::deltas::DeltaState;
-pub(super) use self::deltas::signed_base;
 use self::disk::{ByHash, Finds, RunningOperation};
 use self::network_sink::NetworkSink;
 use super::backpressure::Queues;
