@@ -101,9 +101,10 @@ pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<WantRun> {
     runs
 }
 
-/// The request's field for a want's base, if the request has room for it.
+/// The request's field for a want's base, if the request has room for it. A base resembles all that is wanted, not a part.
 fn base_field(want: &Want, bases: usize) -> Option<Bytes> {
-    let signature = want.base.as_ref().map(|base| base.signature.clone());
+    let base = want.base.as_ref().filter(|_| want.part.is_none());
+    let signature = base.map(|base| base.signature.clone());
     signature
         .filter(|it| it.len() <= MAX_BASIS && want.id.len() <= MAX_DELTA_SPAN.into() && bases < MAX_BASES)
 }

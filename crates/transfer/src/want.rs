@@ -143,7 +143,7 @@ pub struct Want {
     /// deliver these alone, without a proof; whoever does not know what to do with it delivers the piece.
     pub part: Option<Range<u64>>,
     /// All of it is to come from one source: put together from several it was wrong, and again it would not show whose fault that
-    /// is. For those who deal wants out; who brings them has nothing to do with it.
+    /// is; or it has a base, which is of no use to parts. For those who deal wants out; who brings them has nothing to do with it.
     pub undivided: bool,
 }
 

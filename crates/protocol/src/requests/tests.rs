@@ -359,6 +359,8 @@ fn a_piece_that_is_all_of_its_object_comes_as_a_delta_of_its_base() {
     };
     assert_eq!(shape(&want, true), (0, Some(0), data.len() as u32, true));
     assert_eq!(shape(&want, false), (1, None, 0, false), "a peer that knows no runs sends the piece");
+    let part = Want { part: Some(5..9), ..want.clone() };
+    assert_eq!(shape(&part, true), (0, Some(5), 4, false), "its base resembles all of it");
     let layout = Layout::of(PIECE + 1).unwrap();
     for id in [
         WantId::Piece { oid: Oid::of(&data), layout, index: 0 },

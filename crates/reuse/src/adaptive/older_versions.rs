@@ -104,7 +104,16 @@ mod tests {
 
     fn want(tag: Tag, size: u64, group: Group) -> Want {
         let id = WantId::Piece { oid: Oid::of(b"it"), layout: Layout::of(size).unwrap(), index: 0 };
-        Want { tag, id, positions: Vec::new(), group: Arc::new(group), origin: None, base: None, part: None }
+        Want {
+            tag,
+            id,
+            positions: Vec::new(),
+            group: Arc::new(group),
+            origin: None,
+            base: None,
+            part: None,
+            undivided: false,
+        }
     }
 
     #[test]

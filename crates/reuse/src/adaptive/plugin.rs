@@ -141,8 +141,11 @@ impl Adaptive {
         let signed = tokio::task::spawn_blocking(signing).await.unwrap_or_default();
         let mut older = lock(&self.shared.older);
         for (want, base) in wants.iter_mut().zip(signed) {
-            base.iter().for_each(|_| older.requested(want.tag));
-            want.base = base;
+            if base.is_some() {
+                older.requested(want.tag);
+                // In parts it would be requested without it.
+                (want.base, want.undivided) = (base, true);
+            }
         }
         drop(older);
         wants

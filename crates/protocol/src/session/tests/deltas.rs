@@ -143,7 +143,7 @@ fn piece(oid: Oid, new: &[u8], base: Option<Arc<SignedBase>>) -> Vec<Want> {
     let layout = Layout::of(new.len() as u64).unwrap();
     let id = WantId::Piece { oid, layout, index: 0 };
     let group = Arc::default();
-    vec![Want { tag: 0, id, positions: Vec::new(), group, origin: None, base, part: None }]
+    vec![Want { tag: 0, id, positions: Vec::new(), group, origin: None, base, part: None, undivided: false }]
 }
 
 #[test]
