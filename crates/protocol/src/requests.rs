@@ -101,9 +101,10 @@ pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<WantRun> {
     runs
 }
 
-/// The request's field for a want's base, if the request has room for it.
+/// The request's field for a want's base, if the request has room for it. A base resembles all that is wanted, not a part.
 fn base_field(want: &Want, bases: usize) -> Option<Bytes> {
-    let signature = want.base.as_ref().map(|base| base.signature.clone());
+    let base = want.base.as_ref().filter(|_| want.part.is_none());
+    let signature = base.map(|base| base.signature.clone());
     signature
         .filter(|it| it.len() <= MAX_BASIS && want.id.len() <= MAX_DELTA_SPAN.into() && bases < MAX_BASES)
 }
@@ -116,6 +117,10 @@ fn wire_want(want: &Want, by_bytes: bool) -> WireWant {
             let part = want.part.clone().unwrap_or_default();
             let (offset, len) = (Some(layout.range(index).start + part.start), part.end - part.start);
             WireWant { oid: oid_field(&oid), block, offset, len: len as u32, ..WireWant::default() }
+        }
+        (WantId::Piece { oid, .. }, _) if by_bytes && want.base.is_some() && id.is_whole() => {
+            let len = id.len() as u32;
+            WireWant { oid: oid_field(&oid), block, offset: Some(0), len, ..WireWant::default() }
         }
         (WantId::Piece { oid, index, .. }, _) => {
             WireWant { oid: oid_field(&oid), block, first: index, count: 1, ..WireWant::default() }
@@ -237,7 +242,7 @@ impl GetUnderWay {
             return Err(Violation::TooLong);
         }
         let made = deltas::apply(message, &base.bytes, len as usize);
-        let Some(bytes) = made.filter(|bytes| are_chunks(&run.wants, bytes)) else {
+        let Some(bytes) = made.filter(|bytes| are_wanted(&run.wants, bytes)) else {
             self.end_run(message.want as usize, &Outcome::RetryLater(Duration::ZERO), &mut end);
             return Ok(Vec::new());
         };
@@ -380,13 +385,14 @@ impl GetUnderWay {
     }
 }
 
-/// True if `bytes` are those of the chunks, one after the other.
-fn are_chunks(wants: &[Want], mut bytes: &[u8]) -> bool {
+/// True if `bytes` are those of the chunks, one after the other, or those of an object of one piece.
+fn are_wanted(wants: &[Want], mut bytes: &[u8]) -> bool {
     let mut is_next = |want: &Want| match want.id {
         WantId::Chunk { hash, len } => {
             let chunk = bytes.split_off(..len as usize);
             chunk.is_some_and(|chunk| ChunkHash::of(chunk) == ChunkHash(hash))
         }
+        WantId::Piece { oid, .. } if want.id.is_whole() => Oid::of(std::mem::take(&mut bytes)) == oid,
         WantId::Piece { .. } | WantId::Block { .. } => false,
     };
     wants.iter().all(&mut is_next) && bytes.is_empty()

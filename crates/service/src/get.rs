@@ -223,6 +223,10 @@ impl GetUnderWay {
         let mut group = group(destination, &about, layout.as_ref());
         let fetched = match self.look_around(&group).await {
             Some((oid, Use::Whole(bytes))) => self.take(&target, oid, bytes, &about).await,
+            Some((_, Use::Older(found))) => {
+                found.show_to_search(&mut group);
+                self.fetch(&target, (layout, group), events, summary).await
+            }
             Some((_, Use::Pieces(found))) => {
                 found.show_to_search(&mut group);
                 target.partial().set_base(BaseFile::new(found.file, found.size, group.size.unwrap_or(0)));

@@ -305,6 +305,10 @@ impl DescribedSupplier {
                 }
                 None
             }
+            Some(Use::Older(found)) => {
+                found.show_to_search(&mut wanted.group);
+                Some(self.request(wanted, None))
+            }
             Some(Use::Pieces(found)) => {
                 found.show_to_search(&mut wanted.group);
                 wanted.file.partial().set_base(BaseFile::new(found.file, found.size, wanted.file.size()));

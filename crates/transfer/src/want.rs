@@ -56,6 +56,11 @@ impl WantId {
         }
     }
 
+    /// True if it is all of an object whose content is known: its bytes are checked by the object's name alone.
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Self::Piece { oid, layout, .. } if layout.count() == 1 && !oid.is_live())
+    }
+
     /// True if a delivery has no bytes (the piece of the empty object).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -107,7 +112,7 @@ pub struct Origin {
     pub offset: u64,
 }
 
-/// Base on this machine that likely resembles a run of wanted chunks: a source that knows how may
+/// Base on this machine that likely resembles a run of wanted chunks, or an object of one piece: a source that knows how may
 /// take its signature and answer with a delta (`docs/formats/delta.md`). A guess: whoever does not know
 /// what to do with it leaves it out, and what is made of it is checked like anything else.
 #[derive(Debug, PartialEq, Eq)]
@@ -131,14 +136,14 @@ pub struct Want {
     pub group: Arc<Group>,
     /// Of a chunk: a position at which it can be requested as a run of bytes, in the file of `group`.
     pub origin: Option<Origin>,
-    /// Of a chunk with `origin`: what likely resembles it. Chunks that follow each other in the object
-    /// may have one together.
+    /// Of a chunk with `origin`, or of a piece that is all of its object: what likely resembles it. Chunks that
+    /// follow each other in the object may have one together.
     pub base: Option<Arc<SignedBase>>,
     /// Of a piece: the only bytes of it that are missing, counted from its begin. A source that knows how may
     /// deliver these alone, without a proof; whoever does not know what to do with it delivers the piece.
     pub part: Option<Range<u64>>,
     /// All of it is to come from one source: put together from several it was wrong, and again it would not show whose fault that
-    /// is. For those who deal wants out; who brings them has nothing to do with it.
+    /// is; or it has a base, which is of no use to parts. For those who deal wants out; who brings them has nothing to do with it.
     pub undivided: bool,
 }
 

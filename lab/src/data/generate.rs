@@ -154,6 +154,7 @@ const fn shape(kind: Files) -> (u64, u64) {
         Files::Small => (100, 16 << 10),
         Files::Tiny => (1000, 4 << 10),
         Files::Mixed => (100, 64 << 10),
+        Files::Medium => (100, 220 << 10),
     }
 }
 

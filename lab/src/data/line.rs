@@ -62,6 +62,8 @@ pub enum Files {
     Tiny,
     /// Up to 64 KiB, a hundred in a directory; every other one is of words, and zstd makes it half as large.
     Mixed,
+    /// Up to 220 KiB, a hundred in a directory: each one piece, whatever its size.
+    Medium,
 }
 
 impl Files {
@@ -71,6 +73,7 @@ impl Files {
             Self::Small => "small-files",
             Self::Tiny => "tiny-files",
             Self::Mixed => "mixed-files",
+            Self::Medium => "medium-files",
         }
     }
 }
@@ -169,6 +172,7 @@ fn read(words: &[&str]) -> Option<Spec> {
         ["small-files", count, ref rest @ ..] => tree(Files::Small, count, rest)?,
         ["tiny-files", count, ref rest @ ..] => tree(Files::Tiny, count, rest)?,
         ["mixed-files", count, ref rest @ ..] => tree(Files::Mixed, count, rest)?,
+        ["medium-files", count, ref rest @ ..] => tree(Files::Medium, count, rest)?,
         [name, version] => package(name, None, version, false),
         [name, version, "unpacked"] => package(name, None, version, true),
         [name, older, version] => package(name, Some(older), version, false),

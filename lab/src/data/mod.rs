@@ -12,6 +12,7 @@
 //! | `small-files 2000` | a tree of so many files of up to 16 KiB |
 //! | `tiny-files 2000` | a tree of so many files of up to 4 KiB |
 //! | `mixed-files 2000` | a tree of so many files of up to 64 KiB, every other one of words |
+//! | `medium-files 2000` | a tree of so many files of up to 220 KiB |
 //! | `small-files 2000 again` | the same, and the receiver has it, with the times of all files |
 //! | `small-files 2000 changed 100` | the same, and 100 of the receiver's files are older ones |
 //! | `typescript 6.0.3` | a package as it is published |

@@ -19,6 +19,7 @@ situations![
     an_update_that_was_interrupted_goes_on,
     a_daemon_updates_as_well,
     a_single_file_is_updated_too,
+    small_changed_files_come_as_deltas_where_the_sender_may_know_them,
     what_can_not_be_updated_is_refused,
 ];
 
@@ -277,6 +278,40 @@ fn a_single_file_is_updated_too() {
     let words = ["get", "--json", "--update", &share.ticket(), "-o", "copy"];
     env.receiver.tow(words).end().summary();
     assert!(env.receiver.path("copy/file").exists(), "as with cp, a directory takes it");
+}
+
+/// On a slow network. A stranger is sent no signature, so all of each file comes.
+fn small_changed_files_come_as_deltas_where_the_sender_may_know_them() {
+    const SMALL: u64 = 100_000;
+    let env = TestEnvironment::new();
+    let (tree, number) = (env.sender.path("tree"), 40);
+    fs::create_dir_all(&tree).unwrap();
+    for seed in 0..number {
+        let old = bytes(seed, SMALL);
+        fs::write(tree.join(format!("{seed}")), [&old[..30_000], b"something new", &old[30_000..]].concat())
+            .unwrap();
+    }
+    let mut share = env.sender.share("tree");
+    let ticket = share.ticket();
+    let fetched = |older: &str, name: &str, words: &[&str]| {
+        let older = env.receiver.path(older);
+        fs::create_dir(&older).unwrap();
+        (0..number).for_each(|seed| file(&older.join(format!("{seed}")), seed, SMALL));
+        let line = ["get", "--json", "--limit-rate", "1500K", &ticket, "-o", name];
+        let summary = env.receiver.tow(line.iter().chain(words)).end().summary();
+        assert_same(&tree, &env.receiver.path(name));
+        summary.fetched()
+    };
+    let all = number * SMALL;
+    assert!(fetched("stranger", "stranger", &["--update"]) >= all);
+    assert!(fetched("stranger-1.0", "stranger-1.1", &[]) >= all);
+    // What is under way before the network is known to be slow comes whole.
+    for (older, name, words) in
+        [("known", "known", &["--update", "--reuse"][..]), ("v1.0", "v1.1", &["--reuse"])]
+    {
+        let came = fetched(older, name, words);
+        assert!(came < all / 2, "{name}: {came} of {all}");
+    }
 }
 
 fn what_can_not_be_updated_is_refused() {

@@ -23,7 +23,7 @@ use towpath_protocol::dialling::{Decision, Dialling};
 use towpath_protocol::peer::{Peer, PeerConfig};
 use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::Question;
-use towpath_protocol::wire::{Describe, MAX_WANTS, oid_field};
+use towpath_protocol::wire::{Describe, MAX_BASES, MAX_WANTS, oid_field};
 use towpath_protocol::{Arrived, Service};
 
 use super::SCHEME;
@@ -232,15 +232,18 @@ impl Direct {
             Arc::new(SlotSink { inner: sink, slots: Arc::clone(&self.slots), given_up });
         let claimed = peer.claim(&mut wants, &sink);
         // Only runs of bytes wait for the peer's hello.
-        let has_origins = wants.iter().any(|want| want.origin.is_some() || want.part.is_some());
-        let by_bytes = has_origins && peer.has_recipes().await;
+        let is_run = |want: &Want| want.origin.is_some() || want.part.is_some() || want.base.is_some();
+        let by_bytes = wants.iter().any(is_run) && peer.has_recipes().await;
         for want in waiting.end(&mut wants) {
             sink.outcome(want.tag, Outcome::Cancelled);
         }
         if !peer.has_deltas() {
             wants.iter_mut().for_each(|want| want.base = None);
         }
-        let parts = wants.chunks(MAX_WANTS).map(<[Want]>::to_vec);
+        // Each file of one piece has a base of its own, which all find room.
+        let has_based = wants.iter().any(|want| want.base.is_some() && want.id.is_whole());
+        let most = if has_based { MAX_BASES } else { MAX_WANTS };
+        let parts = wants.chunks(most).map(<[Want]>::to_vec);
         let requests = parts.map(|wants| GetRequest::new(&context.root, wants, by_bytes));
         let asked = join_all(requests.map(|request| peer.get(request, Arc::clone(&sink))));
         tokio::join!(asked, async {

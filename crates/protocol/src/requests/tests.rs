@@ -341,3 +341,53 @@ fn a_part_of_a_piece_is_a_run_of_bytes() {
     let came = get.data(Instant::now(), zeros, Bytes::new()).unwrap();
     assert_eq!((came[0].tag, came[0].payload.bytes()), (3, &[0; 7][..]), "not those of all the piece");
 }
+
+/// An object of one piece, what resembles it, and the want for it.
+fn whole() -> (Vec<u8>, Want) {
+    let (data, wants) = similar();
+    let (oid, layout) = (Oid::of(&data), Layout::of(data.len() as u64).unwrap());
+    let id = WantId::Piece { oid, layout, index: 0 };
+    (data, Want { tag: 5, id, base: wants[0].base.clone(), ..piece(5, 1, 9, 0) })
+}
+
+#[test]
+fn a_piece_that_is_all_of_its_object_comes_as_a_delta_of_its_base() {
+    let (data, want) = whole();
+    let shape = |want: &Want, by_bytes| {
+        let wire = runs(vec![want.clone()], by_bytes).remove(0).wire;
+        (wire.count, wire.offset, wire.len, wire.basis.is_some())
+    };
+    assert_eq!(shape(&want, true), (0, Some(0), data.len() as u32, true));
+    assert_eq!(shape(&want, false), (1, None, 0, false), "a peer that knows no runs sends the piece");
+    let part = Want { part: Some(5..9), ..want.clone() };
+    assert_eq!(shape(&part, true), (0, Some(5), 4, false), "its base resembles all of it");
+    let layout = Layout::of(PIECE + 1).unwrap();
+    for id in [
+        WantId::Piece { oid: Oid::of(&data), layout, index: 0 },
+        WantId::Piece { oid: Oid::Live([1; 32]), layout: Layout::of(9).unwrap(), index: 0 },
+    ] {
+        assert_eq!(shape(&Want { id, ..want.clone() }, true), (1, None, 0, false), "nothing would prove it");
+    }
+    let message = delta_of(&data, std::slice::from_ref(&want));
+    let mut get = under_way(vec![want.clone()]);
+    let came = get.delta(Instant::now(), &message, |_, _| panic!()).unwrap().remove(0);
+    assert_eq!((came.tag, came.payload.bytes()), (5, &data[..]));
+    assert!(came.saved > 2500 && came.saved < data.len() as u64, "{}", came.saved);
+    let mut get = under_way(vec![want]);
+    let came = get.data(Instant::now(), header(0, 0, 0), Bytes::from(data.clone())).unwrap().remove(0);
+    assert_eq!((came.payload.bytes(), came.saved), (&data[..], 0));
+}
+
+#[test]
+fn a_delta_that_makes_another_object_is_asked_for_again() {
+    let (data, want) = whole();
+    let mut other = data.clone();
+    other[3100] ^= 1;
+    for lie in [&other[..], &data[..data.len() - 1]] {
+        let message = delta_of(lie, std::slice::from_ref(&want));
+        let mut ends = Vec::new();
+        let end = |tag, outcome| ends.push((tag, outcome));
+        assert!(under_way(vec![want.clone()]).delta(Instant::now(), &message, end).unwrap().is_empty());
+        assert_eq!(ends, [(5, Outcome::RetryLater(Duration::ZERO))]);
+    }
+}

@@ -104,13 +104,19 @@ impl Meter {
         let (came, is_idle) = (if has_come { bytes } else { 0 }, self.outstanding == 0);
         self.rate.arrived(now, came, is_idle);
         self.slow_start.arrived(now, came, self.round_trip, is_idle);
-        self.grown += came;
+        self.grow(came);
+        if let Some(object) = self.objects.get_mut(oid) {
+            object.arrived += came;
+        }
+    }
+
+    /// So many bytes are here of a piece that was asked for as a delta. They tell nothing of the network's rate: hardly any
+    /// of them came.
+    pub const fn grow(&mut self, bytes: u64) {
+        self.grown += bytes;
         if self.grown >= self.window {
             self.window = self.window.saturating_mul(2);
             self.grown = 0;
-        }
-        if let Some(object) = self.objects.get_mut(oid) {
-            object.arrived += came;
         }
     }
 

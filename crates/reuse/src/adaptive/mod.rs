@@ -23,6 +23,8 @@
 //! | [`benefit`] | when a recipe is worth asking for, a search worth going on with, and a region worth signing |
 //! | [`account`] | what `--explain` tells |
 //! | [`meter`] | the network as pieces show it, before anything is searched |
+//! | `older_versions` | files of one piece as deltas of their older versions |
+//! | `signing` | regions of local files as bases |
 //! | `pieces` | pieces under way, and which are taken back when a recipe is wanted |
 //! | `stalls` | for how much of the time something waits for a processor or a disk, as the kernel tells it |
 //! | `plugin` | [`Adaptive`]: the transfer plugin |
@@ -46,12 +48,14 @@ pub mod heuristics;
 pub mod meter;
 pub mod neighbours;
 pub mod network;
+mod older_versions;
 pub mod operations;
 pub mod paths;
 mod pieces;
 mod plugin;
 pub mod running;
 pub mod scheduler;
+mod signing;
 pub mod slow_start;
 mod stalls;
 pub mod wide;

@@ -23,6 +23,7 @@ use super::call_sink::CallSink;
 use super::costs::Costs;
 use super::driver::{self, DriverMessage, Search};
 use super::meter::{Meter, MeteredWant};
+use super::older_versions::{self, OlderVersions};
 use super::pieces::{self, Pieces};
 use super::stalls::Stalls;
 use crate::policy::network::Network;
@@ -48,6 +49,7 @@ pub(super) struct SharedDriver {
     start: Instant,
     meter: Mutex<Meter>,
     pieces: Mutex<Pieces>,
+    older: Mutex<OlderVersions>,
     /// Parameters by which the chunks of an object were cut, by its recipe.
     parameters: Mutex<HashMap<Oid, Parameters>>,
     account: Mutex<Account>,
@@ -90,6 +92,7 @@ impl Adaptive {
             start: Instant::now(),
             meter: Mutex::new(Meter::new(Costs::default())),
             pieces: Mutex::default(),
+            older: Mutex::default(),
             parameters: Mutex::default(),
             account: Mutex::default(),
             processors: Stalls::of_processors(),
@@ -118,6 +121,34 @@ impl Adaptive {
         if !tags.is_empty() {
             self.network.cancel(&tags);
         }
+    }
+
+    /// Gives wants for files of one piece their older versions as bases, as far as these are here and of use. Only peers to
+    /// whom this machine's files may be known get their hashes.
+    async fn add_bases(&self, mut wants: Vec<Want>) -> Vec<Want> {
+        let network = self.network(&self.network.state().path);
+        let is_based = |want: &Want| lock(&self.shared.older).may_have(want);
+        if !self.search.scope.beyond_destination || !network.is_slow() || !wants.iter().any(is_based) {
+            return wants;
+        }
+        let untried: Vec<_> = wants.iter().map(is_based).collect();
+        let copies = wants.clone();
+        let signing = move || {
+            let signed =
+                |(want, may): (&Want, bool)| may.then(|| older_versions::sign(want, network)).flatten();
+            copies.iter().zip(untried).map(signed).collect::<Vec<_>>()
+        };
+        let signed = tokio::task::spawn_blocking(signing).await.unwrap_or_default();
+        let mut older = lock(&self.shared.older);
+        for (want, base) in wants.iter_mut().zip(signed) {
+            if base.is_some() {
+                older.requested(want.tag);
+                // In parts it would be requested without it.
+                (want.base, want.undivided) = (base, true);
+            }
+        }
+        drop(older);
+        wants
     }
 
     /// Hands something to the driver, which runs from the first chunk on.
@@ -236,6 +267,7 @@ impl Source for Adaptive {
         Box::pin(async move {
             let brought = async {
                 if !others.is_empty() {
+                    let others = self.add_bases(others).await;
                     let sink = PieceSink::new(&others, Arc::clone(&sink), Arc::clone(&self.shared));
                     self.network.get(others, context, Arc::new(sink)).await;
                 }
@@ -256,6 +288,7 @@ impl Source for Adaptive {
 
     fn cancel(&self, tags: &[Tag]) {
         lock(&self.shared.pieces).withdrawn(tags);
+        lock(&self.shared.older).withdrawn(tags);
         self.network.cancel(tags);
         if let Some(driver) = self.driver.get() {
             let _ = driver.send(DriverMessage::Withdrawn(tags.to_vec()));
@@ -281,14 +314,15 @@ impl Drop for RecipeEnd<'_> {
 struct PieceSink {
     inner: Arc<dyn Sink>,
     shared: Arc<SharedDriver>,
+    /// Pieces that show the network's rate, each with its object and its bytes: those with a base do not.
     pieces: Mutex<HashMap<Tag, (Oid, u64)>>,
 }
 
 impl PieceSink {
     fn new(wants: &[Want], inner: Arc<dyn Sink>, shared: Arc<SharedDriver>) -> Self {
         let pieces = wants.iter().filter_map(|want| match &want.id {
-            WantId::Piece { oid, .. } => Some((want.tag, (*oid, want.missing_len()))),
-            WantId::Chunk { .. } | WantId::Block { .. } => None,
+            WantId::Piece { oid, .. } if want.base.is_none() => Some((want.tag, (*oid, want.missing_len()))),
+            _ => None,
         });
         let pieces: HashMap<_, _> = pieces.collect();
         let now = shared.now();
@@ -320,6 +354,9 @@ impl PieceSink {
 
 impl Sink for PieceSink {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
+        if lock(&self.shared.older).came(delivery.tag, delivery.saved) {
+            self.shared.meter().grow(delivery.payload.bytes().len() as u64);
+        }
         self.ended(delivery.tag, true);
         self.inner.deliver(delivery)
     }
@@ -329,6 +366,7 @@ impl Sink for PieceSink {
     }
 
     fn outcome(&self, tag: Tag, outcome: Outcome) {
+        lock(&self.shared.older).ended(tag, &outcome);
         let was_taken_back = self.ended(tag, false);
         self.inner.outcome(tag, pieces::outcome_for_session(outcome, was_taken_back));
     }

@@ -1,8 +1,9 @@
 //! Files that are here and may be the same as what a session is about to fetch, or older versions of it: found as copies find
 //! theirs, where the search of the transfer may look.
 //!
-//! Nothing of them is told to anybody. What is taken is compared with the names and values of the content first, so a guess
-//! costs no more than its reading. Still whoever is not asked for it learns that it is here (`docs/threat-model.md`).
+//! Nothing of them is told to a stranger. What is taken is compared with the names and values of the content first, so a guess
+//! costs no more than its reading. Still whoever is not asked for it learns that it is here (`docs/threat-model.md`). Whom
+//! this machine's files may be known to gets signatures of older versions of files of one piece.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -23,12 +24,14 @@ use towpath_content::pieces::MIN_LOG2;
 use towpath_files::RelPath;
 use towpath_transfer::{Group, Source};
 
-/// A file of at most so many bytes is one piece: it is here as a whole, or fetched.
+/// A file of at most so many bytes is one piece: it is here as a whole, or fetched, as a delta at best.
 pub const WHOLE: u64 = 1 << MIN_LOG2;
 
 /// See the head of this module.
 pub struct FoundFiles {
     search: CandidateSearch,
+    /// The sender may get signatures of what is here.
+    may_sign: bool,
     /// The directory that takes what is fetched, without symbolic links.
     root: PathBuf,
     adaptive: Arc<Adaptive>,
@@ -55,6 +58,8 @@ pub enum Use {
     Whole(Vec<u8>),
     /// Pieces of it may be right.
     Pieces(FoundFile),
+    /// It is likely an older version, and the new one is one piece.
+    Older(FoundFile),
 }
 
 /// A candidate that is still what was seen.
@@ -76,7 +81,8 @@ impl FoundFiles {
     pub fn new(scope: Scope, adaptive: Arc<Adaptive>, limit_rate: u64) -> Self {
         Self {
             root: scope.start.clone(),
-            search: CandidateSearch::new(Some(scope)).in_pieces(),
+            may_sign: scope.beyond_destination,
+            search: in_pieces(scope),
             adaptive,
             limit: limit_rate as f64,
             made: Mutex::default(),
@@ -92,7 +98,7 @@ impl FoundFiles {
         let of_use = |(&(group, oid), found): (&(&Group, Oid), Option<FoundFile>)| {
             let (found, size) = (found?, group.size?);
             let is_same = found.is_same;
-            let of_use = of_use(found, size, &oid);
+            let of_use = of_use(found, size, &oid, self.may_sign);
             if of_use.is_none() {
                 self.proved(is_same, 0);
             }
@@ -133,14 +139,23 @@ impl FoundFile {
     }
 }
 
+/// The search for files that are compared in pieces, where `scope` allows.
+fn in_pieces(scope: Scope) -> CandidateSearch {
+    let may_sign = scope.beyond_destination;
+    CandidateSearch::new(Some(scope)).in_pieces(may_sign)
+}
+
 /// Use of a file for one of `size` bytes that are called `oid`.
-fn of_use(found: FoundFile, size: u64, oid: &Oid) -> Option<Use> {
+fn of_use(found: FoundFile, size: u64, oid: &Oid, may_sign: bool) -> Option<Use> {
     if size > WHOLE {
         return Some(Use::Pieces(found));
     }
     let mut bytes = vec![0; size as usize];
     let is_it = found.file.read_exact_at(&mut bytes, 0).is_ok() && Oid::of(&bytes) == *oid;
-    is_it.then_some(Use::Whole(bytes))
+    match is_it {
+        true => Some(Use::Whole(bytes)),
+        false => may_sign.then_some(Use::Older(found)),
+    }
 }
 
 /// Candidates for files, open.
@@ -232,7 +247,7 @@ mod tests {
             not_below: true,
             ..Scope::default()
         };
-        let search = CandidateSearch::new(Some(scope)).in_pieces();
+        let search = in_pieces(scope);
         let group = Group { size: Some(SIZE + 1), destination: Some(start.join(path)), ..Group::default() };
         let mut found = candidates(&search, start, network, &[&group, &Group::default()]);
         assert!(found.pop().unwrap().is_none(), "it has no place");
@@ -278,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn one_piece_is_the_very_same_or_of_no_use_and_more_are_compared_one_by_one() {
+    fn one_piece_is_the_very_same_or_signed_if_it_may_be_and_more_are_compared_one_by_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let open = || {
@@ -287,14 +302,15 @@ mod tests {
             FoundFile { file, size: 7, path: path.clone(), is_same: true, is_guess: false }
         };
         let oid = Oid::of(b"content");
-        assert!(matches!(of_use(open(), 7, &oid), Some(Use::Whole(bytes)) if bytes == b"content"));
+        assert!(matches!(of_use(open(), 7, &oid, false), Some(Use::Whole(bytes)) if bytes == b"content"));
         for (size, oid) in [(7, Oid::of(b"another")), (6, oid), (8, oid), (WHOLE, oid)] {
-            assert!(of_use(open(), size, &oid).is_none(), "{size}");
+            assert!(of_use(open(), size, &oid, false).is_none(), "{size}");
+            assert!(matches!(of_use(open(), size, &oid, true), Some(Use::Older(_))), "{size}");
         }
         let opened = open();
         fs::write(&path, b"changed").unwrap();
-        assert!(of_use(opened, 7, &oid).is_none());
-        let more = of_use(open(), WHOLE + 1, &oid);
+        assert!(of_use(opened, 7, &oid, false).is_none());
+        let more = of_use(open(), WHOLE + 1, &oid, true);
         assert!(matches!(more, Some(Use::Pieces(found)) if found.size == 7));
     }
 }

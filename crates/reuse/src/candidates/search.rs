@@ -38,9 +38,10 @@ pub struct CandidateSearch {
     is_over: Arc<AtomicBool>,
     /// Of the destination only files right in it may be used.
     is_flat: bool,
-    /// Files are compared piece by piece: large ones that were moved cost little, and older versions are of use to files of
-    /// several pieces alone.
+    /// Files are compared piece by piece: large ones that were moved cost little.
     in_pieces: bool,
+    /// Older versions are of use to files of one piece, too.
+    has_bases: bool,
     same: Guesses,
     bases: Guesses,
 }
@@ -72,14 +73,16 @@ impl CandidateSearch {
             is_over: Arc::default(),
             is_flat,
             in_pieces: false,
+            has_bases: true,
             same: Guesses::default(),
             bases: Guesses::default(),
         }
     }
 
-    /// The same for files whose pieces are compared with those of a candidate, before any is fetched.
-    pub const fn in_pieces(mut self) -> Self {
-        self.in_pieces = true;
+    /// The same for files whose pieces are compared with those of a candidate, before any is fetched. Those of one piece
+    /// have older versions if `may_sign`: they come as deltas, which need a signature.
+    pub const fn in_pieces(mut self, may_sign: bool) -> Self {
+        (self.in_pieces, self.has_bases) = (true, may_sign);
         self
     }
 
@@ -136,10 +139,10 @@ impl CandidateSearch {
         file: &Sought<'_>,
         outside: Option<FileCandidate>,
     ) -> Option<FileCandidate> {
-        let is_one_piece = self.in_pieces && file.size <= 1 << MIN_LOG2;
+        let has_bases = self.has_bases || file.size > 1 << MIN_LOG2;
         let same = index.and_then(|index| index.same_content(file));
         let moved = index.filter(|_| self.in_pieces).and_then(|index| index.moved(file));
-        let within = index.filter(|_| !is_one_piece).and_then(|index| index.other_version(file));
+        let within = index.filter(|_| has_bases).and_then(|index| index.other_version(file));
         best([same, moved, within, outside].into_iter().flatten(), |candidate| {
             let guesses = if candidate.is_same() { &self.same } else { &self.bases };
             guesses.may_guess(candidate.resemblance.rule().first)
@@ -264,11 +267,11 @@ mod tests {
     fn what_is_compared_in_pieces_is_drawn_from_what_was_moved_and_has_versions_if_there_are_several() {
         let (piece, large) = (1 << MIN_LOG2, 16 << 20);
         let index = index(&[("v1/small", piece - 1, 1), ("v1/more", piece + 1, 1), ("old", large, 5)]);
-        for (path, size, time, whole, in_pieces) in [
-            ("v2/small", piece, 2, Some("v1/small"), None),
-            ("v2/more", piece + 1, 2, Some("v1/more"), Some("v1/more")),
-            ("dir/new", large, 5, None, Some("old")),
-            ("dir/new", large, 6, None, None),
+        for (path, size, time, whole, in_pieces, signed) in [
+            ("v2/small", piece, 2, Some("v1/small"), None, Some("v1/small")),
+            ("v2/more", piece + 1, 2, Some("v1/more"), Some("v1/more"), Some("v1/more")),
+            ("dir/new", large, 5, None, Some("old"), Some("old")),
+            ("dir/new", large, 6, None, None, None),
         ] {
             let path = path_of(path);
             let sought = Sought { path: &path, size, modified: at(time) };
@@ -276,7 +279,10 @@ mod tests {
                 search.guess(Some(&index), &sought, None).map(|found| found.file.path)
             };
             assert_eq!(given(&CandidateSearch::new(None)), whole.map(path_of), "{path:?}");
-            assert_eq!(given(&CandidateSearch::new(None).in_pieces()), in_pieces.map(path_of), "{path:?}");
+            for (may_sign, expected) in [(false, in_pieces), (true, signed)] {
+                let search = CandidateSearch::new(None).in_pieces(may_sign);
+                assert_eq!(given(&search), expected.map(path_of), "{path:?} {may_sign}");
+            }
         }
     }
 

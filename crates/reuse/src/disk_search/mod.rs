@@ -46,7 +46,7 @@ pub use executor::{
     SearchRules,
 };
 pub use hash::{HashOutcome, Occasion, hash, whole_as_chunk};
-pub use open::read;
+pub use open::{read, size};
 pub use scope::Scope;
 pub use stat::{Candidate, DirectoryId, Listing, OpenedDirectory, stat};
 

@@ -64,6 +64,11 @@ pub fn read(path: &Path, range: &Range<u64>) -> Result<Vec<u8>, SearchError> {
     Ok(bytes)
 }
 
+/// The bytes of the regular file at `path`, if there is one.
+pub fn size(path: &Path) -> Option<u64> {
+    stamp(path).ok().map(|stamp| stamp.size)
+}
+
 /// The stamp of the regular file at `path`, which is not opened for reading.
 pub(super) fn stamp(path: &Path) -> Result<Stamp, SearchError> {
     let failed = |error: Errno| SearchError::of(path, error);

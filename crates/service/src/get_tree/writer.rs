@@ -122,6 +122,10 @@ fn after_looking(found_files: &Arc<FoundFiles>, wanted: Vec<FileRequest>) -> Vec
             }
             None
         }
+        Some(Use::Older(found)) => {
+            found.show_to_search(&mut file.group);
+            Some(file.request(None))
+        }
         Some(Use::Pieces(found)) => {
             found.show_to_search(&mut file.group);
             file.target.partial().set_base(BaseFile::new(found.file, found.size, file.size));

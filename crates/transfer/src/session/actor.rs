@@ -17,7 +17,7 @@ use super::announced::Announcement;
 use super::calls::RootCalls;
 use super::entries::EntryLedger;
 use super::entry_calls::EntryCalls;
-use super::events::{Checked, SessionEvent};
+use super::events::{Brought, Checked, SessionEvent};
 use super::existing::DiskComparer;
 use super::meter::NetworkMeter;
 use super::partial_pieces::PartialPieces;
@@ -33,7 +33,6 @@ use crate::offer::OfferSource;
 use crate::progress::Progress;
 use crate::root::Root;
 use crate::source::{Context, Description};
-use crate::source_id::SourceId;
 use crate::want::{ObjectKey, Outcome, Tag, Want, WantId};
 
 /// Interval of looks for stalls.
@@ -172,8 +171,8 @@ impl Actor {
                     self.advance(key);
                 }
             }
-            SessionEvent::Checked { want, source, shares, result } => {
-                self.checked(want, source, &shares, result);
+            SessionEvent::Checked { want, brought, result } => {
+                self.checked(want, brought, result);
             }
             SessionEvent::Compared { key, index, found } => {
                 self.table.compared(key, index, found);
@@ -366,7 +365,7 @@ impl Actor {
         }
     }
 
-    fn checked(&mut self, want: Box<Want>, source: SourceId, shares: &[(SourceId, u64)], result: Checked) {
+    fn checked(&mut self, want: Box<Want>, brought: Brought, result: Checked) {
         let mut spoilt = Vec::new();
         for position in &want.positions {
             let Some(active) = self.table.objects.get_mut(&position.object) else { continue };
@@ -382,7 +381,7 @@ impl Actor {
                 for (key, why) in failed {
                     self.table.finish(key, Err(FetchError::Write(why)));
                 }
-                self.table.written(&want, &source, shares, whole, zeros);
+                self.table.written(&want, &brought, whole, zeros);
                 spoilt.into_iter().for_each(|(key, index)| self.table.recheck(key, index));
                 for liar in liars {
                     tracing::warn!(source = %liar, "its part of a piece was wrong");
@@ -390,6 +389,7 @@ impl Actor {
                 }
             }
             Checked::Doubtful(parts) => {
+                let source = &brought.source;
                 if let WantResult::Failed(want) = self.table.ledger.doubt(want.tag, parts) {
                     let bad =
                         || FetchError::Bad { source_name: source.clone(), what: CheckError::WrongBytes };
@@ -398,9 +398,10 @@ impl Actor {
             }
             Checked::BadPart => self.table.ledger.widen(want.tag),
             Checked::Bad(what) => {
+                let source = &brought.source;
                 tracing::warn!(%source, %what, "refused a delivery");
-                self.table.root.report_corrupt(&source);
-                if let WantResult::Failed(want) = self.table.ledger.bad(want.tag, &source) {
+                self.table.root.report_corrupt(source);
+                if let WantResult::Failed(want) = self.table.ledger.bad(want.tag, source) {
                     let bad = || FetchError::Bad { source_name: source.clone(), what: what.clone() };
                     self.failed(&want, bad);
                 }

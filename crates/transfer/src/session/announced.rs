@@ -20,9 +20,10 @@ const LEAST_SPAN: u64 = 4 << 10;
 const TELL_EACH: u64 = 256 << 10;
 
 /// True if others may read chunks that `source` brought before their pieces were checked. A recipe is a claim: what was found on this
-/// machine by the hash in it may not be the object's, and so nobody else's to have.
-pub(super) fn may_be_read(source: &SourceId) -> bool {
-    source.node().is_some()
+/// machine by the hash in it may not be the object's, and so nobody else's to have. Nor is what was made of such bytes: `saved` did
+/// not have to come.
+pub(super) fn may_be_read(source: &SourceId, saved: u64) -> bool {
+    source.node().is_some() && saved == 0
 }
 
 /// An announcement, which ends when this is dropped.
@@ -166,8 +167,9 @@ mod tests {
 
     #[test]
     fn what_was_found_on_this_machine_is_for_nobody_else_before_it_was_checked() {
-        assert!(may_be_read(&SourceId::peer(NodeId([1; 32]))));
-        assert!(!may_be_read(&SourceId::this_machine()));
-        assert!(!may_be_read(&SourceId::other("directory", Some("/media/stick"))));
+        assert!(may_be_read(&SourceId::peer(NodeId([1; 32])), 0));
+        assert!(!may_be_read(&SourceId::peer(NodeId([1; 32])), 1), "a delta of something here");
+        assert!(!may_be_read(&SourceId::this_machine(), 0));
+        assert!(!may_be_read(&SourceId::other("directory", Some("/media/stick")), 0));
     }
 }

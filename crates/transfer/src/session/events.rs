@@ -63,9 +63,7 @@ pub(super) enum SessionEvent {
     },
     Checked {
         want: Box<Want>,
-        source: SourceId,
-        /// Bytes of each of several sources that brought it in parts; none if one did.
-        shares: Vec<(SourceId, u64)>,
+        brought: Brought,
         result: Checked,
     },
     /// A piece that may have been here was read.
@@ -117,6 +115,15 @@ pub(super) enum RecipeFound {
     AllBut(Range<u64>),
     /// Nothing.
     Nothing,
+}
+
+/// Who brought a want.
+pub(super) struct Brought {
+    pub(super) source: SourceId,
+    /// Bytes of each of several sources that brought it in parts; none if one did.
+    pub(super) shares: Vec<(SourceId, u64)>,
+    /// Bytes that did not have to come.
+    pub(super) saved: u64,
 }
 
 /// Result of checking a delivery.

@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::active::{Active, ObjectPhase};
 use super::announced::may_be_read;
 use super::comparing::NetworkRate;
+use super::events::Brought;
 use super::jobs::Jobs;
 use super::meter::NetworkMeter;
 use super::partial_pieces::PartialPieces;
@@ -21,7 +22,6 @@ use super::{FetchError, Fetched};
 use crate::ledger::Ledger;
 use crate::progress::Progress;
 use crate::root::{ObjectFacts, OpenWays, Root};
-use crate::source_id::SourceId;
 use crate::want::{Delivery, ObjectKey, ObjectOffset, Want, WantId};
 
 /// All that a session fetches.
@@ -109,32 +109,27 @@ impl ObjectTable {
     }
 
     /// Bytes of a want were written to all its positions.
-    pub(super) fn written(
-        &mut self,
-        want: &Want,
-        source: &SourceId,
-        shares: &[(SourceId, u64)],
-        whole: bool,
-        zeros: bool,
-    ) {
-        let only = [(source.clone(), u64::MAX)];
-        let shares = if shares.is_empty() { &only } else { shares };
+    pub(super) fn written(&mut self, want: &Want, brought: &Brought, whole: bool, zeros: bool) {
+        let only = [(brought.source.clone(), u64::MAX)];
+        let shares = if brought.shares.is_empty() { &only } else { &brought.shares[..] };
+        // What chunks save is in the search's account.
+        let saved = if want.id.is_whole() { brought.saved } else { 0 };
         let done = self.ledger.done(want.tag, &want.positions, Instant::now());
         self.root.cancel(&done.cancelled);
         if !done.filled.is_empty() {
             let once = done.fresh.min(want.id.len());
-            let came = once.min(want.missing_len());
+            let came = once.min(want.missing_len().saturating_sub(saved));
             self.progress.came(shares, came, done.fresh - (once - came), zeros);
             self.progress.kept(once - came);
         }
         if let WantId::Piece { index, .. } = want.id {
-            if want.part.is_none() {
+            if want.part.is_none() && saved == 0 {
                 self.meter.came(want.id.len());
             }
             let filled = done.filled.iter().filter_map(|position| self.objects.get(&position.object));
             filled.for_each(|active| active.has_piece(index));
         }
-        if matches!(want.id, WantId::Chunk { .. }) && may_be_read(source) {
+        if matches!(want.id, WantId::Chunk { .. }) && may_be_read(&brought.source, brought.saved) {
             for ObjectOffset { object, offset } in &done.filled {
                 if let Some(active) = self.objects.get(object) {
                     active.has_chunk(*offset..offset + want.id.len());

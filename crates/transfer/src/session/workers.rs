@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_content::pieces::{self};
 
-use super::events::{Checked, SessionEvent};
+use super::events::{Brought, Checked, SessionEvent};
 use super::followed;
 use super::jobs::{Jobs, Queue};
 use super::work::{Job, Scratch, WriteTarget, check_piece, read_good};
@@ -48,11 +48,11 @@ fn perform(job: Job, scratch: &mut Scratch) -> SessionEvent {
             SessionEvent::Began { key: object.key, result }
         }
         Job::Check { want, delivery, destinations, doubted, room } => {
-            let source = delivery.source.clone();
             let result = check(&want, &delivery, &destinations, &doubted, scratch);
-            let shares = shares(&delivery.payload);
+            let (shares, saved) = (shares(&delivery.payload), delivery.saved);
+            let brought = Brought { source: delivery.source.clone(), shares, saved };
             drop((delivery, room));
-            SessionEvent::Checked { want, source, shares, result }
+            SessionEvent::Checked { want, brought, result }
         }
         Job::Compare { object, index } => {
             let found = followed::compare(&object, index, scratch);

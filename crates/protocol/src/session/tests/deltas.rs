@@ -137,3 +137,23 @@ fn deltas_that_nobody_asked_for_end_the_connection() {
         assert_eq!(a.effects.iter().filter(|effect| again(effect)).count(), 2);
     }
 }
+
+/// The object as its one piece.
+fn piece(oid: Oid, new: &[u8], base: Option<Arc<SignedBase>>) -> Vec<Want> {
+    let layout = Layout::of(new.len() as u64).unwrap();
+    let id = WantId::Piece { oid, layout, index: 0 };
+    let group = Arc::default();
+    vec![Want { tag: 0, id, positions: Vec::new(), group, origin: None, base, part: None, undivided: false }]
+}
+
+#[test]
+fn an_object_of_one_piece_comes_as_a_delta_if_it_resembles_its_base() {
+    let (store, oid, new, old) = edited();
+    let (bytes, saved, crossed) = brought(&store, oid, piece(oid, &new, signed_base(&old, None)));
+    assert!(bytes == new && saved > 30_000 && crossed < 4000, "{saved} saved, {crossed} crossed");
+    let noise: Vec<u8> = (0..1000u32).flat_map(|at| *Oid::of(&[1, at as u8, 7]).digest()).collect();
+    for base in [None, signed_base(&noise, None), signed_base(&old, Some(b"no signature".to_vec()))] {
+        let (bytes, saved, crossed) = brought(&store, oid, piece(oid, &new, base));
+        assert!(bytes == new && saved == 0 && crossed > new.len(), "{crossed}");
+    }
+}

@@ -1,15 +1,12 @@
 //! Chunks that a region of a local file likely resembles are asked for as deltas against it.
 
 use std::ops::Range;
-use std::sync::Arc;
-
-use towpath_content::delta;
-use towpath_transfer::{Origin, SignedBase, Tag, Want};
+use towpath_transfer::{Origin, Tag, Want};
 
 use super::Driver;
 use crate::adaptive::benefit::delta_pays;
 use crate::adaptive::neighbours::Region;
-use crate::disk_search;
+use crate::adaptive::signing::signed_base;
 
 /// State of a want as a delta.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,12 +72,4 @@ pub(super) async fn sign(wants: &mut [Want], likely: Vec<(Range<usize>, Region)>
     for (run, base) in runs.into_iter().zip(signed) {
         wants[run].iter_mut().for_each(|want| want.base.clone_from(&base));
     }
-}
-
-fn signed_base(region: &Region, len: u64) -> Option<Arc<SignedBase>> {
-    let bytes = disk_search::read(&region.path, &region.range).ok()?;
-    let target = usize::try_from(len).ok()?;
-    let block = delta::block_len(bytes.len(), target, &delta::Hints::default());
-    let signature = delta::Signature::of(&bytes, block, target).ok()?.to_bytes().into();
-    Some(Arc::new(SignedBase { bytes: bytes.into(), signature }))
 }
