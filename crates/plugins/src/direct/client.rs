@@ -20,15 +20,16 @@ use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Sourc
 
 use towpath_protocol::callers::Answers;
 use towpath_protocol::dialling::{Decision, Dialling};
-use towpath_protocol::peer::{Peer, PeerConfig};
 use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::Question;
 use towpath_protocol::wire::{Describe, MAX_WANTS, oid_field};
-use towpath_protocol::{Arrived, Service};
+use towpath_protocol::{Arrived, Peer, PeerConfig, PeerUse};
 
 use super::SCHEME;
+use super::apart::apart;
+use super::pool::{PeerHost, PeerNeeds};
 use super::slots::{Slot, Slots};
-use super::unasked::Unasked;
+use super::unasked::{Unasked, UnaskedCall};
 
 /// Time for which wants are left alone after the connection was lost.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -66,8 +67,8 @@ pub struct Direct {
     config: DirectConfig,
     slots: Arc<Slots>,
     unasked: Unasked,
-    /// Answers the peer's own requests on connections that we dialled.
-    service: Option<Arc<Service>>,
+    /// Has connections that stand already, and answers what the peer asks on those that are dialled.
+    host: Option<Arc<dyn PeerHost>>,
     dials: bool,
     last_error: Mutex<Option<String>>,
     /// The path as it was measured last.
@@ -75,8 +76,8 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// A plugin that dials the ticket's issuer, as `identity`.
-    pub fn new(identity: Identity, config: DirectConfig, service: Option<Arc<Service>>) -> Self {
+    /// A plugin that dials the ticket's issuer, as `identity`, unless `host` has a connection that may be used.
+    pub fn new(identity: Identity, config: DirectConfig, host: Option<Arc<dyn PeerHost>>) -> Self {
         let slots = Arc::new(Slots::new(config.connections, config.most_connections));
         Self {
             identity,
@@ -84,7 +85,7 @@ impl Direct {
             config,
             slots,
             unasked: Unasked::default(),
-            service,
+            host,
             dials: true,
             last_error: Mutex::default(),
             measured: Mutex::default(),
@@ -109,7 +110,7 @@ impl Direct {
     }
 
     /// A connection that stands and on which the root is proved, or how long to wait.
-    async fn peer(&self, slot: &Slot, context: &Context) -> Result<Arc<Peer>, Outcome> {
+    async fn peer(&self, slot: &Slot, context: &Context) -> Result<Arc<PeerUse>, Outcome> {
         let mut dialling = slot.dialling.lock().await;
         let standing = slot.peer();
         let peer = match (dialling.decide(Instant::now(), standing.is_some()), standing) {
@@ -121,22 +122,40 @@ impl Direct {
                 if !self.dials {
                     return Err(Outcome::NotHere);
                 }
-                if let Decision::Wait(wait) = decision {
-                    return Err(Outcome::RetryLater(wait));
-                }
-                let peer = self.dial(&mut dialling, context).await?;
-                slot.set(Arc::clone(&peer));
+                let found = self.find(slot, context).map(Arc::new);
+                let is_found = found.is_some();
+                let peer = match (found, decision) {
+                    (Some(found), _) => found,
+                    (None, Decision::Wait(wait)) => return Err(Outcome::RetryLater(wait)),
+                    (None, _) => Arc::new(self.dial(&mut dialling, context).await?),
+                };
+                slot.set(Arc::clone(&peer), is_found);
                 peer
             }
         };
-        if let Some(secret) = context.secret {
-            let proof = secret.prove(peer.binding(), &self.identity.node_id(), &context.root);
-            peer.prove(&context.root, &proof);
-        }
+        self.prove(&peer, context);
         Ok(peer)
     }
 
-    async fn dial(&self, dialling: &mut Dialling, context: &Context) -> Result<Arc<Peer>, Outcome> {
+    /// Shows the right to the root on a connection, unless there is none to show; false if it can't be shown there.
+    fn prove(&self, peer: &Peer, context: &Context) -> bool {
+        context.secret.is_none_or(|secret| {
+            let proof = secret.prove(peer.binding(), &self.identity.node_id(), &context.root);
+            peer.prove(&context.root, &proof)
+        })
+    }
+
+    /// A connection of this service with the node, for the first slot: further ones are there to be more than those that stand.
+    fn find(&self, slot: &Slot, context: &Context) -> Option<PeerUse> {
+        let (host, node) = (self.host.as_ref()?, self.node.or(context.node)?);
+        if !self.slots.is_first(slot) {
+            return None;
+        }
+        let needs = PeerNeeds::of(&self.config.peer);
+        host.pool().take(&node, needs, context.root, |peer| self.prove(peer, context))
+    }
+
+    async fn dial(&self, dialling: &mut Dialling, context: &Context) -> Result<PeerUse, Outcome> {
         let Some(node) = self.node.or(context.node) else { return Err(Outcome::NotHere) };
         let hints = context.hints.borrow().clone();
         let addresses = addresses(hints, |named| named.or(context.node) == Some(node)).await;
@@ -148,7 +167,15 @@ impl Direct {
         let wait = dialling.dialled(Instant::now(), random());
         match dialled {
             // Its use remains to be seen, so what was in the way is not forgotten.
-            Ok(connection) => Ok(Peer::start(connection, self.config.peer.clone(), self.service.clone())),
+            Ok(connection) => {
+                let config = self.config.peer.clone();
+                let Some(host) = &self.host else {
+                    return Ok(PeerUse::lent(Peer::start(connection, config, None)));
+                };
+                let peer = host.start(connection, config);
+                // Another transfer may have been quicker.
+                PeerUse::alone(&peer, context.root).ok_or(Outcome::RetryLater(PAUSE))
+            }
             Err(error) => {
                 self.set_last_error(Some(explain(&error)));
                 Err(Outcome::RetryLater(wait))
@@ -220,7 +247,7 @@ impl Direct {
         }
     }
 
-    async fn bring(&self, slot: &Slot, mut wants: Vec<Want>, context: &Context, sink: Arc<dyn Sink>) {
+    async fn bring(&self, slot: &Slot, wants: Vec<Want>, context: &Context, sink: Arc<dyn Sink>) {
         let waiting = self.unasked.wait(&wants);
         let peer = match self.peer(slot, context).await {
             Ok(peer) => peer,
@@ -230,6 +257,23 @@ impl Direct {
         let _end = given_up.clone().drop_guard();
         let sink: Arc<dyn Sink> =
             Arc::new(SlotSink { inner: sink, slots: Arc::clone(&self.slots), given_up });
+        if slot.is_found() {
+            let (sink, handing_on) = apart(sink, wants.len());
+            tokio::join!(self.ask_for(&peer, (waiting, wants), context, sink), handing_on);
+        } else {
+            self.ask_for(&peer, (waiting, wants), context, sink).await;
+        }
+        self.asked(slot, &peer).await;
+    }
+
+    /// Asks for wants that waited for the connection, and waits until each has ended.
+    async fn ask_for(
+        &self,
+        peer: &Peer,
+        (waiting, mut wants): (UnaskedCall<'_>, Vec<Want>),
+        context: &Context,
+        sink: Arc<dyn Sink>,
+    ) {
         let claimed = peer.claim(&mut wants, &sink);
         // Only runs of bytes wait for the peer's hello.
         let has_origins = wants.iter().any(|want| want.origin.is_some() || want.part.is_some());
@@ -248,7 +292,6 @@ impl Direct {
                 claimed.await;
             }
         });
-        self.asked(slot, &peer).await;
     }
 
     /// After wants were asked for on a connection: whether it still stands.
@@ -263,7 +306,7 @@ impl Direct {
     }
 
     /// A connection that stands, if there is one.
-    async fn standing(&self, slot: &Slot) -> Option<Arc<Peer>> {
+    async fn standing(&self, slot: &Slot) -> Option<Arc<PeerUse>> {
         // Somebody may be dialling.
         let _dialling = slot.dialling.lock().await;
         let peer = slot.peer();
@@ -364,10 +407,16 @@ impl Source for Direct {
         }
     }
 
+    /// A connection that was found, or over which the peer fetches, is left to others.
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let peers: Vec<_> = self.slots.peers().collect();
-            join_all(peers.iter().map(|peer| peer.finish(how))).await;
+            let ends = self.slots.take_all().into_iter().map(|(peer, is_found)| async move {
+                match is_found || *peer.served().use_changes().borrow() {
+                    true => peer.leave(how),
+                    false => peer.finish(how).await,
+                }
+            });
+            join_all(ends).await;
         })
     }
 

@@ -31,6 +31,8 @@ mod round_trip;
 #[cfg(test)]
 mod slow_path;
 #[cfg(test)]
+mod standing;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod takeover;
