@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use towpath_protocol::dialling::{Decision, Dialling};
 use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::Question;
 use towpath_protocol::wire::{Describe, MAX_WANTS, oid_field};
-use towpath_protocol::{Arrived, Peer, PeerConfig, PeerUse};
+use towpath_protocol::{Arrived, Peer, PeerConfig, PeerUse, Stall};
 
 use super::SCHEME;
 use super::apart::apart;
@@ -35,6 +36,12 @@ use super::unasked::{Unasked, UnaskedCall};
 const PAUSE: Duration = Duration::from_millis(100);
 /// With more than this delivered and not written, more connections would bring nothing.
 const MOST_BACKLOG: u64 = 4 << 20;
+
+/// Time within which the peer of a connection that was found answers what an object is.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Interval at which such a connection is looked at, and bytes between two looks that are pings alone.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+const PING: u64 = 64;
 
 /// Time for which a path counts as measured.
 const MEASURED: Duration = Duration::from_millis(1);
@@ -70,6 +77,8 @@ pub struct Direct {
     /// Has connections that stand already, and answers what the peer asks on those that are dialled.
     host: Option<Arc<dyn PeerHost>>,
     dials: bool,
+    /// A connection that was found brought nothing, and none was dialled since.
+    shuns: AtomicBool,
     last_error: Mutex<Option<String>>,
     /// The path as it was measured last.
     measured: Mutex<Option<(Instant, PathState)>>,
@@ -87,6 +96,7 @@ impl Direct {
             unasked: Unasked::default(),
             host,
             dials: true,
+            shuns: AtomicBool::new(false),
             last_error: Mutex::default(),
             measured: Mutex::default(),
         }
@@ -148,7 +158,7 @@ impl Direct {
     /// A connection of this service with the node, for the first slot: further ones are there to be more than those that stand.
     fn find(&self, slot: &Slot, context: &Context) -> Option<PeerUse> {
         let (host, node) = (self.host.as_ref()?, self.node.or(context.node)?);
-        if !self.slots.is_first(slot) {
+        if !self.slots.is_first(slot) || self.shuns.load(Ordering::Relaxed) {
             return None;
         }
         let needs = PeerNeeds::of(&self.config.peer);
@@ -160,6 +170,7 @@ impl Direct {
         let hints = context.hints.borrow().clone();
         let addresses = addresses(hints, |named| named.or(context.node) == Some(node)).await;
         if addresses.is_empty() {
+            self.shuns.store(false, Ordering::Relaxed);
             self.set_last_error(Some("no hint tells an address that this program can dial".into()));
             return Err(Outcome::NotHere);
         }
@@ -177,6 +188,7 @@ impl Direct {
                 PeerUse::alone(&peer, context.root).ok_or(Outcome::RetryLater(PAUSE))
             }
             Err(error) => {
+                self.shuns.store(false, Ordering::Relaxed);
                 self.set_last_error(Some(explain(&error)));
                 Err(Outcome::RetryLater(wait))
             }
@@ -218,6 +230,14 @@ impl Direct {
         if query.samples && !peer.has_samples().await {
             return self.ended(&peer, Err(Outcome::NotHere));
         }
+        // Whoever is asked no more than what an object is has the answer at once.
+        let is_quick = slot.is_found() && !query.recipe && !query.samples && !query.follow;
+        let silent = async {
+            match is_quick {
+                true => tokio::time::sleep(PATIENCE).await,
+                false => std::future::pending().await,
+            }
+        };
         let question = Question::Describe(describe(context, &query));
         let closed = answers.clone();
         let asking = peer.ask(question, Answers::Descriptions(answers));
@@ -227,6 +247,10 @@ impl Direct {
         tokio::select! {
             result = asking => self.ended(&peer, result),
             () = closed.closed() => Ok(()),
+            () = silent => {
+                self.shun(slot);
+                Err(Outcome::RetryLater(PAUSE))
+            }
         }
     }
 
@@ -259,7 +283,14 @@ impl Direct {
             Arc::new(SlotSink { inner: sink, slots: Arc::clone(&self.slots), given_up });
         if slot.is_found() {
             let (sink, handing_on) = apart(sink, wants.len());
-            tokio::join!(self.ask_for(&peer, (waiting, wants), context, sink), handing_on);
+            let asking = self.ask_for(&peer, (waiting, wants), context, sink);
+            let asking = async {
+                tokio::select! {
+                    () = asking => {}
+                    () = until_stalled(&peer) => self.shun(slot),
+                }
+            };
+            tokio::join!(asking, handing_on);
         } else {
             self.ask_for(&peer, (waiting, wants), context, sink).await;
         }
@@ -303,6 +334,12 @@ impl Direct {
                 slot.proved_useful().await;
             }
         }
+    }
+
+    /// A connection that was found brings nothing: the next one is dialled, and only if that can't be the found one is tried again.
+    fn shun(&self, slot: &Slot) {
+        self.shuns.store(true, Ordering::Relaxed);
+        slot.release();
     }
 
     /// A connection that stands, if there is one.
@@ -457,6 +494,18 @@ impl OfferSource for Direct {
             self.asked(slot, &peer).await;
             Vec::new()
         })
+    }
+}
+
+/// Completes when nothing comes on a connection though it is due.
+async fn until_stalled(peer: &Peer) {
+    let (mut stall, mut ticks) = (Stall::default(), tokio::time::interval(LOOK_EVERY));
+    loop {
+        ticks.tick().await;
+        let heard = peer.heard();
+        if stall.look(Instant::now(), heard.bytes, PING, heard.awaits_data).is_some() {
+            return;
+        }
     }
 }
 

@@ -200,6 +200,11 @@ impl Slot {
         *lock(&self.current) = Some(SlotPeer { peer, is_found });
     }
 
+    /// Leaves the connection.
+    pub fn release(&self) {
+        lock(&self.current).take();
+    }
+
     /// Forgets a connection that ended; returns why it did.
     pub fn take_lost(&self) -> Option<String> {
         lock(&self.current).take().and_then(|current| current.peer.ended())

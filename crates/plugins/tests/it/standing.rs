@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use towpath_content::pieces::Layout;
 use towpath_content::{NodeId, Oid};
-use towpath_link::{Connection, Identity};
+use towpath_link::{Connection, Identity, doubles};
 use towpath_plugins::Direct;
 use towpath_plugins::direct::{DirectConfig, PeerHost, PeerPool};
 use towpath_protocol::{HAS_ALL, Peer, PeerConfig, Service};
@@ -157,5 +157,34 @@ async fn a_session_that_takes_nothing_holds_up_nothing_else_on_a_connection_that
     tokio::select! {
         () = asking => panic!("nothing was taken"),
         () = other => {}
+    }
+}
+
+/// It was asked again and again, though it could have been dialled.
+#[tokio::test]
+async fn a_connection_that_brings_nothing_is_left_for_one_that_can_be_dialled() {
+    let data = pattern(4 * PIECE, 1);
+    let store = Arc::new(MemoryStore::new());
+    let oid = put(&store, &data, &About::default());
+    let listening = serve(store, &[oid]).await;
+    let identity = Identity::generate().unwrap();
+    for is_described in [false, true] {
+        let [near, mut far] = doubles::connected([identity.node_id(), listening.node]).await;
+        // It says that it answers, and nothing more.
+        far.writer.send_bytes(0, &[], hello(&["answers"]).to_frame()).await.unwrap();
+        far.writer.flush().await.unwrap();
+        let near = Peer::start(near, PeerConfig::default(), None);
+        assert!(near.greeted().await);
+        let host = Arc::<Host>::default();
+        host.0.add(&near);
+        let direct = Direct::new(identity.clone(), DirectConfig::default(), Some(host as Arc<dyn PeerHost>));
+        let session =
+            Session::start(Single::root(Arc::new(direct)), listening.context(oid), SessionConfig::default());
+        let target = Arc::new(Memory::default());
+        let size = is_described.then_some(data.len() as u64);
+        let fetching = session.fetch(request(oid, size, &target));
+        tokio::time::timeout(LIMIT, fetching).await.expect("it comes").unwrap();
+        target.expect(&data);
+        assert_eq!(near.ended(), None, "others may have use for it");
     }
 }
