@@ -84,7 +84,7 @@ impl Side {
             3 => self.session.give_up(source.number() as u32),
             4 => self.session.get_ahead(self.now, &OBJECT, &OBJECT),
             5 => self.claim(source),
-            6 => self.session.prove(&OBJECT, &[source.byte(); 32]),
+            6 => drop(self.session.prove(&OBJECT, &[source.byte(); 32])),
             7 => {
                 self.now += Duration::from_millis(source.below(1 << 16));
                 self.session.tick(self.now);

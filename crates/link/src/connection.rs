@@ -4,6 +4,7 @@
 //! them. Its halves may live in different tasks; dropping both closes it.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::pin::Pin;
 
 use tokio::io::AsyncWrite;
@@ -69,6 +70,8 @@ pub struct Connection {
     pub writer: FrameWriter,
     /// Probe of the path.
     pub info: PathProbe,
+    /// Address of the other end, if it has one.
+    pub address: Option<IpAddr>,
 }
 
 impl Connection {
@@ -77,7 +80,8 @@ impl Connection {
         let (peer, proof, binding) = (transport.peer(), transport.proof(), transport.binding());
         let info = transport.probe();
         let (read, write) = transport.split();
-        Self { peer, proof, binding, reader: FrameReader::new(read), writer: FrameWriter::new(write), info }
+        let (reader, writer) = (FrameReader::new(read), FrameWriter::new(write));
+        Self { peer, proof, binding, reader, writer, info, address: None }
     }
 
     /// The two halves alone.

@@ -21,6 +21,7 @@ use towpath_transfer::finder::Finder;
 use towpath_transfer::{Root, Single, Source};
 
 use crate::Cascade;
+use crate::direct::PeerHost;
 use crate::local::Allow;
 use built_in::{ADAPTIVE, CASCADE, DEALER, DIRECT, HINTS, LOCAL};
 use towpath_reuse::adaptive::{Adaptive, Search};
@@ -196,6 +197,8 @@ pub struct PluginParts {
     pub identity: Identity,
     /// Configuration of connections to peers.
     pub peer: PeerConfig,
+    /// The service that the transfer belongs to, if it has connections of its own.
+    pub host: Option<Arc<dyn PeerHost>>,
     /// The way to the other service that stands already, as in a copy; else each `direct` dials.
     pub way: Option<Arc<dyn Source>>,
     /// Search of this machine's disk, if any is allowed.
@@ -451,6 +454,7 @@ mod tests {
             allow: Arc::new(|_| true),
             identity: Identity::generate().unwrap(),
             peer: PeerConfig::default(),
+            host: None,
             way: None,
             search: None,
         }

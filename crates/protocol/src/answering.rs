@@ -35,7 +35,8 @@ use super::session::Encoded;
 use super::step::Step;
 use super::unwanted::UnwantedPieces;
 use super::wire::{
-    self, Body, Get, MAX_PIECES, MAX_REQUESTS, MAX_WANTS, RequestOnly, WireCancel, WireOutcome, WireWant,
+    self, Body, Get, MAX_PIECES, MAX_REQUESTS, MAX_ROOTS, MAX_WANTS, RequestOnly, WireCancel, WireOutcome,
+    WireWant,
 };
 use crate::processors::Processors;
 
@@ -50,8 +51,6 @@ const OVERHEAD: usize = 512;
 pub const MOST_REFUSALS: usize = 16;
 /// Delay before a request that was one too many, or had no offer, may come again.
 pub(super) const KEPT_WAIT: Duration = Duration::from_millis(200);
-/// Roots proved on a connection.
-pub(super) const MAX_ROOTS: usize = 64;
 /// Most bytes of most pieces.
 const PIECE: u64 = 256 << 10;
 /// Recipes asked for on one connection.

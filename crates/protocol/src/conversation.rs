@@ -106,6 +106,10 @@ impl Conversation {
 
     /// Takes a request. An error is a reason to close the connection.
     pub(super) fn request(&self, body: Body) -> Result<RequestOutcome, String> {
+        if let Body::Finished(finished) = &body {
+            self.shared.served.finished(finished);
+            return Ok(RequestOutcome { replies: Vec::new(), is_known: false });
+        }
         let root = match &body {
             Body::Get(get) => Oid::from_bytes(&get.root).ok(),
             _ => None,

@@ -32,6 +32,7 @@
 //! | [`service`] | what a service gives to whom: rights and store |
 //! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
 //! | [`peer`], `shared` | a connection's handle; what it shares with the tasks |
+//! | `peer_use`, `served` | what one transfer here has of a connection; what the other side fetches over it |
 //! | [`callers`] | who waits for which request of a session |
 //! | `reader`, `writer`, `session_queue` | a connection's two tasks; what of a session waits for the second |
 //! | [`conversation`] | the answering half of a connection at work |
@@ -78,6 +79,7 @@ pub mod pace;
 pub mod pack_backoff;
 pub mod packing;
 pub mod peer;
+mod peer_use;
 mod reader;
 mod recipes;
 pub mod replies;
@@ -106,8 +108,9 @@ pub use delivery::Delivered;
 pub use offer::{EntryAsk, EntryTag, Offer};
 pub use pace::Pace;
 pub use peer::{Peer, PeerConfig};
+pub use peer_use::{PeerFacts, PeerUse};
 pub use replies::{ContentBatch, Replies, ReplyMessage};
-pub use served::Served;
+pub use served::{LastServed, Served};
 pub use service::{Issuer, Service};
 pub use shared::Traffic;
 pub use stall::{Arrived, QUIET, Stall};

@@ -27,6 +27,11 @@ impl Pace {
         self.bytes_per_second.store(bytes_per_second, Ordering::Relaxed);
     }
 
+    /// True if there is a limit.
+    pub fn is_limited(&self) -> bool {
+        self.bytes_per_second.load(Ordering::Relaxed) > 0
+    }
+
     /// Time to wait before `bytes` more may pass.
     pub fn wait(&self, bytes: u64, now: Instant) -> Duration {
         let rate = self.bytes_per_second.load(Ordering::Relaxed);

@@ -107,13 +107,17 @@ impl PeerConfig {
 
 /// A connection to another service. Dropping the last handle closes it.
 pub struct Peer {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     outbox: Outbox,
     binding: [u8; 32],
     proof: PeerProof,
     probe: PathProbe,
     served: Arc<Served>,
     control: Mutex<Option<(ControlSender, ControlReceiver)>>,
+    /// A transfer has it for itself ([`PeerUse`](super::PeerUse)).
+    pub(super) is_taken: AtomicBool,
+    /// Urgency of this side's requests.
+    pub(super) priority: i8,
     _close: DropGuard,
 }
 
@@ -121,8 +125,7 @@ impl Peer {
     /// Starts the tasks of a connection; `service`, if given, answers what the peer asks.
     pub fn start(connection: Connection, config: PeerConfig, service: Option<Arc<Service>>) -> Arc<Self> {
         let (node, binding, probe) = (connection.peer, connection.binding, connection.info.clone());
-        let proof = connection.proof;
-        let (reader, writer) = connection.split();
+        let (proof, (reader, writer)) = (connection.proof, connection.split());
         let [token, greeted, measured, known] = std::array::from_fn(|_| CancellationToken::new());
         let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
         let (answers_in, answers) = mpsc::channel(OUT_QUEUE);
@@ -140,7 +143,7 @@ impl Peer {
         if !config.from_anyone || service.as_ref().is_some_and(|service| service.knows(&node)) {
             known.cancel();
         }
-        let PeerConfig { send_pace: pace, receive_pace, traffic, processors, .. } = config;
+        let PeerConfig { send_pace: pace, receive_pace, traffic, processors, priority, .. } = config;
         let shared = Arc::new(Shared {
             node,
             callers,
@@ -175,6 +178,8 @@ impl Peer {
             probe,
             served,
             control: Mutex::new(control),
+            is_taken: AtomicBool::new(false),
+            priority,
             _close: token.drop_guard(),
         })
     }
@@ -284,7 +289,7 @@ impl Peer {
     }
 
     /// Objects that the peer fetches from this side.
-    pub fn served(&self) -> &Served {
+    pub const fn served(&self) -> &Arc<Served> {
         &self.served
     }
 
@@ -311,9 +316,9 @@ impl Peer {
         self.outbox.send(Outgoing::control(body).into()).await.is_ok()
     }
 
-    /// Shows the right to `root`, once on a connection.
-    pub fn prove(&self, root: &Oid, proof: &[u8; 32]) {
-        self.shared.change(|callers| callers.session().prove(root, proof));
+    /// Shows the right to `root`, once on a connection; false if it can't be shown on this one ([`Session::prove`]).
+    pub fn prove(&self, root: &Oid, proof: &[u8; 32]) -> bool {
+        self.shared.change(|callers| callers.session().prove(root, proof))
     }
 
     /// Asks for data; each want ends through `sink`. Returns when all have ended.

@@ -32,7 +32,7 @@ mod outbox;
 mod questions;
 mod round_trip;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -54,7 +54,7 @@ use self::round_trip::RoundTrip;
 use super::incoming::Incoming;
 use super::liveness::Liveness;
 use super::requests::{GetRequest, Violation};
-use super::wire::{self, Body, DataHeader, Goodbye, Hello, Ping, Prove};
+use super::wire::{self, Body, DataHeader, Goodbye, Hello, MAX_ROOTS, Ping, Prove};
 
 /// Prefix of the reason if the peer closed a connection.
 pub const PEER_CLOSED: &str = "the peer closed: ";
@@ -67,7 +67,7 @@ pub struct Session {
     gets: OpenGets,
     entries: OpenEntries,
     questions: OpenQuestions,
-    proved: BTreeSet<Oid>,
+    proved: BTreeMap<Oid, [u8; 32]>,
     /// Withdrawals that came.
     withdrawals: usize,
     round_trip: RoundTrip,
@@ -91,7 +91,7 @@ impl Session {
             gets: OpenGets::new(config.source.clone()),
             entries: OpenEntries::default(),
             questions: OpenQuestions::default(),
-            proved: BTreeSet::new(),
+            proved: BTreeMap::new(),
             withdrawals: 0,
             round_trip: RoundTrip::new(config.measures),
             end: None,
@@ -105,12 +105,21 @@ impl Session {
         self.outbox.poll()
     }
 
-    /// Shows the right to `root`, once on a connection: before what is asked by that right.
-    pub fn prove(&mut self, root: &Oid, proof: &[u8; 32]) {
-        if self.end.is_none() && self.proved.insert(*root) {
+    /// Shows the right to `root`, once on a connection: before what is asked by that right. False if it can't be shown here: a
+    /// right to it by another ticket was, or there is no room for more.
+    pub fn prove(&mut self, root: &Oid, proof: &[u8; 32]) -> bool {
+        if let Some(known) = self.proved.get(root) {
+            return known == proof;
+        }
+        if self.proved.len() >= MAX_ROOTS {
+            return false;
+        }
+        if self.end.is_none() {
+            self.proved.insert(*root, *proof);
             let (root, proof) = (wire::oid_field(root), Bytes::copy_from_slice(proof));
             self.outbox.send(Body::Prove(Prove { root, proof }));
         }
+        true
     }
 
     /// Asks for data, now or once the peer's limit allows it; returns the request's number. Each
@@ -171,14 +180,17 @@ impl Session {
         Some(request)
     }
 
-    /// Answers a request of the peer at once, by these messages; those that it would not know are left out.
+    /// Says this to the peer at once, in answer to a request or because it should know; messages that it would not know are
+    /// left out.
     pub fn reply(&mut self, messages: impl IntoIterator<Item = Body>) {
         if self.end.is_none() {
-            let takes_withdrawals = self.greeting().has_withdrawals;
-            let known = messages
-                .into_iter()
-                .filter(|message| takes_withdrawals || !matches!(message, Body::Withdrawn(_)));
-            known.for_each(|message| self.outbox.send(message));
+            let Greeting { has_withdrawals, answers, .. } = self.greeting();
+            let is_known = |message: &Body| match message {
+                Body::Withdrawn(_) => has_withdrawals,
+                Body::Finished(_) => answers,
+                _ => true,
+            };
+            messages.into_iter().filter(is_known).for_each(|message| self.outbox.send(message));
         }
     }
 

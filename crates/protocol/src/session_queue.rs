@@ -10,9 +10,8 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use towpath_content::lock::lock;
 
-use super::answering::MAX_ROOTS;
 use super::session::MOST_ANSWERS;
-use super::wire::{Body, MAX_REQUESTS};
+use super::wire::{Body, MAX_REQUESTS, MAX_ROOTS};
 
 /// Messages other than signatures. Of a peer that answers only what it has read, there are for each request that it takes at once
 /// at most the cancellation of its predecessor, the request and its own cancellation, each as a whole and of pieces, two that

@@ -38,6 +38,10 @@ pub const DELTAS: &str = "deltas";
 pub const SAMPLES: &str = "samples";
 /// The capability of [`Withdrawn`].
 pub const WITHDRAWALS: &str = "withdrawals";
+/// The capability of a side that answers what it is asked, and that takes [`WireFinished`].
+pub const ANSWERS: &str = "answers";
+/// Most roots that are proved on a connection.
+pub const MAX_ROOTS: usize = 64;
 /// Most [`Withdrawn`] messages on a connection: one for each root.
 pub const MAX_WITHDRAWALS: usize = 64;
 /// Most bytes of a message of the control stream.
@@ -228,6 +232,17 @@ pub struct Withdrawn {
     /// Ed25519, of the ticket's node.
     #[prost(bytes = "bytes", tag = "2")]
     pub signature: Bytes,
+}
+
+/// The asking side needs nothing more under a root: the connection stays for whatever else goes over it.
+#[derive(Clone, PartialEq, Message)]
+pub struct WireFinished {
+    /// Binary OID.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub root: Bytes,
+    /// 0 it gave up, 1 it has all of it, 2 it has the rest of it.
+    #[prost(uint32, tag = "2")]
+    pub how: u32,
 }
 
 /// Part of a recipe.
@@ -434,7 +449,7 @@ pub struct Control {
     /// Exactly one.
     #[prost(
         oneof = "Body",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26"
     )]
     pub body: Option<Body>,
 }
@@ -493,6 +508,8 @@ pub enum Body {
     ContentCredit(ContentCredit),
     #[prost(message, tag = "25")]
     Withdrawn(Withdrawn),
+    #[prost(message, tag = "26")]
+    Finished(WireFinished),
 }
 
 impl Body {

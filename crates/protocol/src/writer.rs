@@ -102,7 +102,7 @@ impl WriterQueues {
     }
 
     /// Waits until a batch of `queue` may go out, and returns the bytes that went before it. What is urgent does not
-    /// wait with it, but counts; messages of the control stream have waited before. `keep_alive` has a ping sent if one
+    /// wait, but counts: a limit on what is served is none on asking. Messages of the control stream have waited before. `keep_alive` has a ping sent if one
     /// is due, and says when the next one is.
     async fn pass(
         &mut self,
@@ -111,6 +111,10 @@ impl WriterQueues {
         keep_alive: impl Fn() -> Instant,
     ) -> Result<u64, WriteError> {
         if queue == WriterQueue::Control {
+            return Ok(0);
+        }
+        if queue == WriterQueue::Session {
+            self.pace.wait(batch.len() as u64, Instant::now());
             return Ok(0);
         }
         let pace = Arc::clone(&self.pace);

@@ -166,7 +166,13 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ),
         (
             "get pieces 4 to 8 with urgency -3: what else its node asks for goes first",
-            Body::Get(wire::Get { request: 5, root, wants: vec![want], urgency: -3, ..wire::Get::default() }),
+            Body::Get(wire::Get {
+                request: 5,
+                root: root.clone(),
+                wants: vec![want],
+                urgency: -3,
+                ..wire::Get::default()
+            }),
         ),
         ("describe with samples", Body::Describe(sampled)),
         ("samples of pieces from 32 on", Body::Samples(samples)),
@@ -183,6 +189,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("outcome: these were cancelled", Body::Outcome(wire::WireOutcome::cancelled(2, vec![0, 1, 3, 0]))),
         ("the ticket was withdrawn", withdrawn()),
+        ("finished: has all of it", Body::Finished(wire::WireFinished { root: root.clone(), how: 1 })),
         ("done", Body::Done(wire::RequestOnly { request: 2 })),
         ("goodbye", Body::Goodbye(wire::Goodbye { reason: "sent a second hello".into() })),
         ("ping", Body::Ping(wire::Ping::default())),

@@ -113,6 +113,14 @@ impl ConnectionLimits {
         self.refused[excess as usize].load(Ordering::Relaxed)
     }
 
+    /// A place for the peer of a connection that this side dialled, which may ask there; `None`: it may not. Such a connection counts
+    /// against the limits, but takes no caller's place.
+    pub(crate) fn dialled(self: &Arc<Self>, node: NodeId) -> Option<ConnectionPermit> {
+        let limits = &self.config.get().limits;
+        let id = lock(&self.callers).table.dialled(limits, node)?;
+        Some(ConnectionPermit { limits: Arc::clone(self), id, lost: CancellationToken::new() })
+    }
+
     fn refuse(&self, excess: Excess) {
         self.refused[excess as usize].fetch_add(1, Ordering::Relaxed);
     }

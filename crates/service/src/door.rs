@@ -14,12 +14,14 @@ use towpath_link::Identity;
 use towpath_link::tcp::Listener;
 use towpath_protocol::processors::Processors;
 use towpath_protocol::{Pace, PeerConfig, Service as PeerService, Traffic, WithdrawalSink};
+use towpath_store::{DiskStore, Store};
 
 use crate::connection_limits::ConnectionLimits;
 use crate::ending;
 use crate::fetches::Fetches;
 use crate::listen::{self, ListenerServing, Listening};
 use crate::shares::Shares;
+use crate::standing::StandingPeers;
 use crate::withdrawals::Withdrawals;
 
 /// Time for sending peers the last message: an interrupted command ends within a second.
@@ -34,6 +36,8 @@ pub struct Door {
     pub(crate) limits: Arc<ConnectionLimits>,
     pub(crate) fetches: Arc<Fetches>,
     pub(crate) listening: OnceCell<Listening>,
+    /// Connections that transfers may use, whoever dialled them.
+    pub(crate) standing: Arc<StandingPeers>,
 }
 
 /// Configuration of connections with peers.
@@ -64,6 +68,35 @@ impl Connections {
 }
 
 impl Door {
+    /// Nobody comes in yet.
+    pub(crate) fn new(
+        identity: &Identity,
+        shares: &Arc<Shares>,
+        store: &Arc<DiskStore>,
+        peers: Arc<PeerService>,
+        connections: Connections,
+    ) -> Self {
+        let limits = Arc::new(ConnectionLimits::new(connections.config.clone()));
+        let fetches = Arc::new(Fetches::new(Arc::clone(store) as Arc<dyn Store>));
+        let standing = StandingPeers {
+            pool: Arc::default(),
+            service: Arc::clone(&peers),
+            send_pace: Arc::clone(&connections.send_pace),
+            limits: Arc::clone(&limits),
+            fetches: Arc::clone(&fetches),
+        };
+        Self {
+            identity: identity.clone(),
+            shares: Arc::clone(shares),
+            peers,
+            connections,
+            limits,
+            fetches,
+            listening: OnceCell::new(),
+            standing: Arc::new(standing),
+        }
+    }
+
     /// Listens for peers; they wait until [`Self::open`]. `user` names who listens, so that the same one gets the same
     /// port again; `addresses` are what a person asked for.
     pub async fn listen(&self, user: &[u8], addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, ApiError> {
@@ -89,6 +122,7 @@ impl Door {
             config: Box::new(move || connections.callers()),
             connection_limits: Arc::clone(&self.limits),
             fetches: Arc::clone(&self.fetches),
+            pool: Arc::clone(&self.standing.pool),
             wait_limit: listen::WAIT_LIMIT,
         };
         let start = async || Listening::start(sockets.await?, serving);

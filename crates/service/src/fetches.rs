@@ -1,6 +1,6 @@
 //! Fetches from this service, for the person who serves it: by whom, how much went, and how they ended.
 //!
-//! A fetch is what one node asks for by one ticket, over however many connections. Each connection's
+//! A fetch is what one node asks for by one ticket, over however many connections, whoever dialled them. Each connection's
 //! task looks now and then at what went over it. Without anybody who watches nothing is kept.
 
 use std::collections::HashMap;
@@ -54,10 +54,22 @@ impl FetchUnderWay {
     }
 }
 
-/// A connection's part in a fetch.
+/// A connection's part in fetches.
+#[derive(Default)]
 struct FetchPart {
-    key: (NodeId, Oid),
+    /// The one that it is part of now.
+    fetch: Option<FetchOfPart>,
+    /// The last one that has ended, by its number on the connection.
+    ended: Option<u64>,
+    /// Bytes that went, at the last look.
     bytes: u64,
+}
+
+/// A fetch that a connection is part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FetchOfPart {
+    key: (NodeId, Oid),
+    number: u64,
 }
 
 impl Fetches {
@@ -78,63 +90,68 @@ impl Fetches {
         inbox
     }
 
-    /// Watches what goes over a connection until it ends.
-    pub(crate) async fn attend(self: &Arc<Self>, peer: &Peer, address: IpAddr) {
-        if lock(&self.watcher).is_none() {
-            return peer.closed().await;
-        }
-        let mut part = None;
-        let mut ticks = tokio::time::interval(LOOK_EVERY);
-        loop {
-            let has_ended = tokio::select! {
-                () = peer.closed() => true,
-                _ = ticks.tick() => false,
-            };
-            part = self.look(peer.served(), peer.node(), address, part);
-            if has_ended {
-                break;
+    /// Watches what goes over a connection until it ends; does not keep it.
+    pub(crate) fn attend(
+        self: &Arc<Self>,
+        peer: &Arc<Peer>,
+        address: IpAddr,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (fetches, closed) = (Arc::clone(self), peer.until_closed());
+        let (node, served, peer) = (peer.node(), Arc::clone(peer.served()), Arc::downgrade(peer));
+        async move {
+            if lock(&fetches.watcher).is_none() {
+                return closed.await;
             }
-        }
-        if let Some(part) = part {
-            self.leave(part.key, peer.finished());
+            let (mut part, mut ticks) = (FetchPart::default(), tokio::time::interval(LOOK_EVERY));
+            let mut closed = std::pin::pin!(closed);
+            loop {
+                let has_ended = tokio::select! {
+                    () = &mut closed => true,
+                    _ = ticks.tick() => false,
+                };
+                fetches.look(&served, (node, address), &mut part);
+                if has_ended {
+                    break;
+                }
+            }
+            if let Some(fetch) = part.fetch.take() {
+                fetches.leave(fetch.key, peer.upgrade().and_then(|peer| peer.finished()).as_deref());
+            }
         }
     }
 
     /// Counts what went since the last look.
-    fn look(
-        self: &Arc<Self>,
-        served: &Served,
-        node: NodeId,
-        address: IpAddr,
-        part: Option<FetchPart>,
-    ) -> Option<FetchPart> {
-        let root = served.root()?;
-        let (key, mut counted) = ((node, root), 0);
-        let part = part.filter(|part| {
-            counted = part.bytes;
-            let is_same = part.key == key;
-            if !is_same {
-                self.leave(part.key, None);
-            }
-            is_same
-        });
+    fn look(self: &Arc<Self>, served: &Served, (node, address): (NodeId, IpAddr), part: &mut FetchPart) {
+        let Some(last) = served.last() else { return };
+        let (now, bytes) = (FetchOfPart { key: (node, last.root), number: last.number }, served.bytes());
+        if let Some(before) = part.fetch.take_if(|fetch| *fetch != now) {
+            self.leave(before.key, None);
+        }
+        let gone = bytes.saturating_sub(std::mem::replace(&mut part.bytes, bytes));
+        if part.fetch.is_none() && part.ended == Some(last.number) {
+            return;
+        }
         let mut under_way = lock(&self.under_way);
-        let fetch = under_way.entry(key).or_insert_with(|| FetchUnderWay::new(address));
-        fetch.connections += usize::from(part.is_none());
-        let bytes = served.bytes();
-        fetch.bytes += bytes.saturating_sub(counted);
+        let fetch = under_way.entry(now.key).or_insert_with(|| FetchUnderWay::new(address));
+        fetch.connections += usize::from(part.fetch.is_none());
+        fetch.bytes += gone;
         fetch.trouble = fetch.trouble.take().or_else(|| served.last_error());
-        self.report(&key, fetch);
-        Some(FetchPart { key, bytes })
+        self.report(&now.key, fetch);
+        drop(under_way);
+        part.fetch = Some(now);
+        if let Some(said) = last.ended {
+            (part.fetch, part.ended) = (None, Some(last.number));
+            self.leave(now.key, said);
+        }
     }
 
     /// A connection is gone; `said` is what the receiver said if it needs nothing more.
-    fn leave(self: &Arc<Self>, key: (NodeId, Oid), said: Option<String>) {
+    fn leave(self: &Arc<Self>, key: (NodeId, Oid), said: Option<&str>) {
         let mut under_way = lock(&self.under_way);
         let Some(fetch) = under_way.get_mut(&key) else { return };
         fetch.connections -= 1;
         match said {
-            Some(said) => self.end(&mut under_way, &key, Some(&said)),
+            Some(said) => self.end(&mut under_way, &key, Some(said)),
             None if fetch.connections == 0 => {
                 let fetches = Arc::clone(self);
                 tokio::spawn(async move {

@@ -14,6 +14,7 @@ use towpath_content::live::Statement;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Enclosed;
 use towpath_content::{NodeId, Oid, Ticket};
+use towpath_plugins::direct::PeerHost;
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
@@ -112,15 +113,15 @@ impl GetUnderWay {
         }
         let store = Arc::clone(&service.store) as Arc<dyn Store>;
         let allow = local_sources(service, node, request.reuse);
-        let (identity, peer) =
-            (service.identity.clone(), peer_config(service, request.limit_rate, request.priority));
+        let (identity, peer) = (service.identity.clone(), peer_config(service, request));
         let search = get_search::search(service, request, node);
         let scope = search.as_ref().map(|search| search.scope.clone());
         let bare = match ticket.and_then(|ticket| ticket.enclosed) {
             Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
             None => {
+                let host = Some(Arc::clone(&service.door.standing) as Arc<dyn PeerHost>);
                 let (allow, way) = (Arc::clone(&allow), None);
-                let parts = PluginParts { store, allow, identity, peer, way, search };
+                let parts = PluginParts { store, allow, identity, peer, host, way, search };
                 registry::build(&service.config().plugins, &parts)
             }
         };
@@ -409,8 +410,9 @@ fn from_ticket(oid: &Oid, enclosed: Enclosed, own: Arc<dyn Store>, allow: &Allow
 }
 
 /// Configuration of connections to peers.
-fn peer_config(service: &Service, limit_rate: u64, priority: i8) -> PeerConfig {
-    let (receive_pace, traffic) = (Arc::new(Pace::new(limit_rate)), Arc::clone(&service.metrics.fetched));
+fn peer_config(service: &Service, request: &GetRequest) -> PeerConfig {
+    let receive_pace = Arc::new(Pace::new(request.limit_rate));
+    let (traffic, priority) = (Arc::clone(&service.metrics.fetched), request.priority);
     PeerConfig { receive_pace, traffic, priority, ..service.door.connections.dialled() }
 }
 

@@ -35,6 +35,7 @@
 //! | [`fetches`] | who fetches what from this service |
 //! | [`door`] | where peers come in: listens, opens, closes |
 //! | [`listen`], `connection_limits` | connections from peers, within limits |
+//! | `standing` | the connections with peers that transfers may use, whoever dialled them |
 //! | `admission` | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
 //! | `fresh` | random names, and the time |
@@ -79,6 +80,7 @@ mod read_budget;
 mod selecting;
 mod sessions;
 pub mod shares;
+mod standing;
 pub mod state;
 mod staying;
 mod ticket_ends;

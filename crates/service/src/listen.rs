@@ -9,6 +9,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_link::tcp::{Listener, Pending, Timeouts};
 use towpath_link::{Connection, Identity};
+use towpath_plugins::direct::PeerPool;
 use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::connection_limits::{ConnectionLimits, ConnectionPermit, Excess, HandshakePermit};
@@ -83,6 +84,8 @@ pub struct ListenerServing {
     pub connection_limits: Arc<ConnectionLimits>,
     /// Told what they fetch.
     pub fetches: Arc<Fetches>,
+    /// Has those that showed a right to something: this service may ask there, too.
+    pub pool: Arc<PeerPool>,
     /// Longest time that they may be there without showing a right to anything.
     pub wait_limit: Duration,
 }
@@ -187,9 +190,11 @@ async fn serve(
             tokio::select! {
                 () = serving.fetches.attend(&peer, address) => {}
                 () = token.cancelled() => peer.close("the service is ending"),
-                why = overstayed(&permit, &peer, serving.wait_limit) => peer.close(why),
+                why = overstayed(&permit, &peer, &serving) => peer.close(why),
             }
             tracing::debug!(peer = %node.short(), why = peer.ended(), "connection ended");
+            drop(peer);
+            serving.pool.tidy();
         }
         Err((excess, _permit)) => {
             tracing::info!(peer = %node.short(), limit = excess.limit(), "a connection was one too many");
@@ -201,9 +206,10 @@ async fn serve(
     }
 }
 
-/// Reason why a peer has to go that has shown no right to anything; never completes for one that has.
-async fn overstayed(permit: &ConnectionPermit, peer: &Peer, wait_limit: Duration) -> &'static str {
-    let showing = tokio::time::timeout(wait_limit, peer.until_known());
+/// Reason why a peer has to go that has shown no right to anything; never completes for one that has, which may be asked from
+/// then on.
+async fn overstayed(permit: &ConnectionPermit, peer: &Arc<Peer>, serving: &ListenerServing) -> &'static str {
+    let showing = tokio::time::timeout(serving.wait_limit, peer.until_known());
     let shown = tokio::select! {
         shown = showing => shown,
         () = permit.lost() => return Excess::Strangers.reason(),
@@ -211,7 +217,10 @@ async fn overstayed(permit: &ConnectionPermit, peer: &Peer, wait_limit: Duration
     match shown {
         Err(_) => NOTHING_SHOWN,
         Ok(()) if !permit.keep() => Excess::Strangers.reason(),
-        Ok(()) => std::future::pending().await,
+        Ok(()) => {
+            serving.pool.add(peer);
+            std::future::pending().await
+        }
     }
 }
 

@@ -18,9 +18,7 @@ use towpath_protocol::{Pace, Service as PeerService};
 use towpath_store::{Availability, DiskStore, Holder, Lease, ObjectKind, State, Store, StoreError};
 
 use crate::admission::{Admission, Admitted};
-use crate::connection_limits::ConnectionLimits;
 use crate::door::{Connections, Door};
-use crate::fetches::Fetches;
 use crate::grants::Grants;
 use crate::in_flight::Flights;
 use crate::metrics::{Direction, Metrics};
@@ -117,15 +115,7 @@ impl Service {
             served: Arc::clone(&metrics.served),
             withdrawals: Arc::clone(&withdrawals),
         };
-        let door = Door {
-            identity: identity.clone(),
-            shares: Arc::clone(&shares),
-            peers,
-            connections,
-            limits: Arc::new(ConnectionLimits::new(config.clone())),
-            fetches: Arc::new(Fetches::new(Arc::clone(&store) as Arc<dyn Store>)),
-            listening: tokio::sync::OnceCell::new(),
-        };
+        let door = Door::new(&identity, &shares, &store, peers, connections);
         let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
         let service = Arc::new(Self {
             home,

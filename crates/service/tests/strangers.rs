@@ -214,6 +214,7 @@ async fn whoever_shows_no_ticket_in_time_is_told_to_leave_and_whoever_did_stays(
         config: Box::new(|| PeerConfig { from_anyone: true, ..PeerConfig::default() }),
         connection_limits: Arc::clone(scene.service.door().limits()),
         fetches: Arc::new(Fetches::new(Arc::new(MemoryStore::new()))),
+        pool: Arc::default(),
         wait_limit: Duration::from_millis(300),
     };
     let socket = Listener::bind("127.0.0.1:0".parse().unwrap(), &identity).await.unwrap();

@@ -70,8 +70,10 @@ impl Transport for TcpTransport {
 
 /// The socket is closed when both halves of the connection are gone, whoever still has a probe.
 fn connection(socket: TcpStream, shaken: Shaken) -> Connection {
+    let address = socket.peer_addr().ok().map(|address| address.ip());
     let (socket, agreed) = (Arc::new(socket), shaken.agreed);
     let probe = socket::probe(&socket);
     let (receiver, sender) = tls::split(socket, shaken);
-    Connection::new(Box::new(TcpTransport { receiver, sender, agreed, probe }))
+    let connection = Connection::new(Box::new(TcpTransport { receiver, sender, agreed, probe }));
+    Connection { address, ..connection }
 }

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -20,20 +21,27 @@ use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Sourc
 
 use towpath_protocol::callers::Answers;
 use towpath_protocol::dialling::{Decision, Dialling};
-use towpath_protocol::peer::{Peer, PeerConfig};
 use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::Question;
 use towpath_protocol::wire::{Describe, MAX_BASES, MAX_WANTS, oid_field};
-use towpath_protocol::{Arrived, Service};
+use towpath_protocol::{Arrived, Peer, PeerConfig, PeerUse, Stall};
 
 use super::SCHEME;
+use super::apart::apart;
+use super::pool::{PeerHost, PeerNeeds};
 use super::slots::{Slot, Slots};
-use super::unasked::Unasked;
+use super::unasked::{Unasked, UnaskedCall};
 
 /// Time for which wants are left alone after the connection was lost.
 const PAUSE: Duration = Duration::from_millis(100);
 /// With more than this delivered and not written, more connections would bring nothing.
 const MOST_BACKLOG: u64 = 4 << 20;
+
+/// Time within which the peer of a connection that was found answers what an object is.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Interval at which such a connection is looked at, and bytes between two looks that are pings alone.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+const PING: u64 = 64;
 
 /// Time for which a path counts as measured.
 const MEASURED: Duration = Duration::from_millis(1);
@@ -66,17 +74,19 @@ pub struct Direct {
     config: DirectConfig,
     slots: Arc<Slots>,
     unasked: Unasked,
-    /// Answers the peer's own requests on connections that we dialled.
-    service: Option<Arc<Service>>,
+    /// Has connections that stand already, and answers what the peer asks on those that are dialled.
+    host: Option<Arc<dyn PeerHost>>,
     dials: bool,
+    /// A connection that was found brought nothing, and none was dialled since.
+    shuns: AtomicBool,
     last_error: Mutex<Option<String>>,
     /// The path as it was measured last.
     measured: Mutex<Option<(Instant, PathState)>>,
 }
 
 impl Direct {
-    /// A plugin that dials the ticket's issuer, as `identity`.
-    pub fn new(identity: Identity, config: DirectConfig, service: Option<Arc<Service>>) -> Self {
+    /// A plugin that dials the ticket's issuer, as `identity`, unless `host` has a connection that may be used.
+    pub fn new(identity: Identity, config: DirectConfig, host: Option<Arc<dyn PeerHost>>) -> Self {
         let slots = Arc::new(Slots::new(config.connections, config.most_connections));
         Self {
             identity,
@@ -84,8 +94,9 @@ impl Direct {
             config,
             slots,
             unasked: Unasked::default(),
-            service,
+            host,
             dials: true,
+            shuns: AtomicBool::new(false),
             last_error: Mutex::default(),
             measured: Mutex::default(),
         }
@@ -109,7 +120,7 @@ impl Direct {
     }
 
     /// A connection that stands and on which the root is proved, or how long to wait.
-    async fn peer(&self, slot: &Slot, context: &Context) -> Result<Arc<Peer>, Outcome> {
+    async fn peer(&self, slot: &Slot, context: &Context) -> Result<Arc<PeerUse>, Outcome> {
         let mut dialling = slot.dialling.lock().await;
         let standing = slot.peer();
         let peer = match (dialling.decide(Instant::now(), standing.is_some()), standing) {
@@ -121,26 +132,45 @@ impl Direct {
                 if !self.dials {
                     return Err(Outcome::NotHere);
                 }
-                if let Decision::Wait(wait) = decision {
-                    return Err(Outcome::RetryLater(wait));
-                }
-                let peer = self.dial(&mut dialling, context).await?;
-                slot.set(Arc::clone(&peer));
+                let found = self.find(slot, context).map(Arc::new);
+                let is_found = found.is_some();
+                let peer = match (found, decision) {
+                    (Some(found), _) => found,
+                    (None, Decision::Wait(wait)) => return Err(Outcome::RetryLater(wait)),
+                    (None, _) => Arc::new(self.dial(&mut dialling, context).await?),
+                };
+                slot.set(Arc::clone(&peer), is_found);
                 peer
             }
         };
-        if let Some(secret) = context.secret {
-            let proof = secret.prove(peer.binding(), &self.identity.node_id(), &context.root);
-            peer.prove(&context.root, &proof);
-        }
+        self.prove(&peer, context);
         Ok(peer)
     }
 
-    async fn dial(&self, dialling: &mut Dialling, context: &Context) -> Result<Arc<Peer>, Outcome> {
+    /// Shows the right to the root on a connection, unless there is none to show; false if it can't be shown there.
+    fn prove(&self, peer: &Peer, context: &Context) -> bool {
+        context.secret.is_none_or(|secret| {
+            let proof = secret.prove(peer.binding(), &self.identity.node_id(), &context.root);
+            peer.prove(&context.root, &proof)
+        })
+    }
+
+    /// A connection of this service with the node, for the first slot: further ones are there to be more than those that stand.
+    fn find(&self, slot: &Slot, context: &Context) -> Option<PeerUse> {
+        let (host, node) = (self.host.as_ref()?, self.node.or(context.node)?);
+        if !self.slots.is_first(slot) || self.shuns.load(Ordering::Relaxed) {
+            return None;
+        }
+        let needs = PeerNeeds::of(&self.config.peer);
+        host.pool().take(&node, needs, context.root, |peer| self.prove(peer, context))
+    }
+
+    async fn dial(&self, dialling: &mut Dialling, context: &Context) -> Result<PeerUse, Outcome> {
         let Some(node) = self.node.or(context.node) else { return Err(Outcome::NotHere) };
         let hints = context.hints.borrow().clone();
         let addresses = addresses(hints, |named| named.or(context.node) == Some(node)).await;
         if addresses.is_empty() {
+            self.shuns.store(false, Ordering::Relaxed);
             self.set_last_error(Some("no hint tells an address that this program can dial".into()));
             return Err(Outcome::NotHere);
         }
@@ -148,8 +178,17 @@ impl Direct {
         let wait = dialling.dialled(Instant::now(), random());
         match dialled {
             // Its use remains to be seen, so what was in the way is not forgotten.
-            Ok(connection) => Ok(Peer::start(connection, self.config.peer.clone(), self.service.clone())),
+            Ok(connection) => {
+                let config = self.config.peer.clone();
+                let Some(host) = &self.host else {
+                    return Ok(PeerUse::lent(Peer::start(connection, config, None)));
+                };
+                let peer = host.start(connection, config);
+                // Another transfer may have been quicker.
+                PeerUse::alone(&peer, context.root).ok_or(Outcome::RetryLater(PAUSE))
+            }
             Err(error) => {
+                self.shuns.store(false, Ordering::Relaxed);
                 self.set_last_error(Some(explain(&error)));
                 Err(Outcome::RetryLater(wait))
             }
@@ -191,6 +230,14 @@ impl Direct {
         if query.samples && !peer.has_samples().await {
             return self.ended(&peer, Err(Outcome::NotHere));
         }
+        // Whoever is asked no more than what an object is has the answer at once.
+        let is_quick = slot.is_found() && !query.recipe && !query.samples && !query.follow;
+        let silent = async {
+            match is_quick {
+                true => tokio::time::sleep(PATIENCE).await,
+                false => std::future::pending().await,
+            }
+        };
         let question = Question::Describe(describe(context, &query));
         let closed = answers.clone();
         let asking = peer.ask(question, Answers::Descriptions(answers));
@@ -200,6 +247,10 @@ impl Direct {
         tokio::select! {
             result = asking => self.ended(&peer, result),
             () = closed.closed() => Ok(()),
+            () = silent => {
+                self.shun(slot);
+                Err(Outcome::RetryLater(PAUSE))
+            }
         }
     }
 
@@ -220,7 +271,7 @@ impl Direct {
         }
     }
 
-    async fn bring(&self, slot: &Slot, mut wants: Vec<Want>, context: &Context, sink: Arc<dyn Sink>) {
+    async fn bring(&self, slot: &Slot, wants: Vec<Want>, context: &Context, sink: Arc<dyn Sink>) {
         let waiting = self.unasked.wait(&wants);
         let peer = match self.peer(slot, context).await {
             Ok(peer) => peer,
@@ -230,6 +281,30 @@ impl Direct {
         let _end = given_up.clone().drop_guard();
         let sink: Arc<dyn Sink> =
             Arc::new(SlotSink { inner: sink, slots: Arc::clone(&self.slots), given_up });
+        if slot.is_found() {
+            let (sink, handing_on) = apart(sink, wants.len());
+            let asking = self.ask_for(&peer, (waiting, wants), context, sink);
+            let asking = async {
+                tokio::select! {
+                    () = asking => {}
+                    () = until_stalled(&peer) => self.shun(slot),
+                }
+            };
+            tokio::join!(asking, handing_on);
+        } else {
+            self.ask_for(&peer, (waiting, wants), context, sink).await;
+        }
+        self.asked(slot, &peer).await;
+    }
+
+    /// Asks for wants that waited for the connection, and waits until each has ended.
+    async fn ask_for(
+        &self,
+        peer: &Peer,
+        (waiting, mut wants): (UnaskedCall<'_>, Vec<Want>),
+        context: &Context,
+        sink: Arc<dyn Sink>,
+    ) {
         let claimed = peer.claim(&mut wants, &sink);
         // Only runs of bytes wait for the peer's hello.
         let is_run = |want: &Want| want.origin.is_some() || want.part.is_some() || want.base.is_some();
@@ -251,7 +326,6 @@ impl Direct {
                 claimed.await;
             }
         });
-        self.asked(slot, &peer).await;
     }
 
     /// After wants were asked for on a connection: whether it still stands.
@@ -265,8 +339,14 @@ impl Direct {
         }
     }
 
+    /// A connection that was found brings nothing: the next one is dialled, and only if that can't be the found one is tried again.
+    fn shun(&self, slot: &Slot) {
+        self.shuns.store(true, Ordering::Relaxed);
+        slot.release();
+    }
+
     /// A connection that stands, if there is one.
-    async fn standing(&self, slot: &Slot) -> Option<Arc<Peer>> {
+    async fn standing(&self, slot: &Slot) -> Option<Arc<PeerUse>> {
         // Somebody may be dialling.
         let _dialling = slot.dialling.lock().await;
         let peer = slot.peer();
@@ -367,10 +447,16 @@ impl Source for Direct {
         }
     }
 
+    /// A connection that was found, or over which the peer fetches, is left to others.
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let peers: Vec<_> = self.slots.peers().collect();
-            join_all(peers.iter().map(|peer| peer.finish(how))).await;
+            let ends = self.slots.take_all().into_iter().map(|(peer, is_found)| async move {
+                match is_found || *peer.served().use_changes().borrow() {
+                    true => peer.leave(how),
+                    false => peer.finish(how).await,
+                }
+            });
+            join_all(ends).await;
         })
     }
 
@@ -411,6 +497,18 @@ impl OfferSource for Direct {
             self.asked(slot, &peer).await;
             Vec::new()
         })
+    }
+}
+
+/// Completes when nothing comes on a connection though it is due.
+async fn until_stalled(peer: &Peer) {
+    let (mut stall, mut ticks) = (Stall::default(), tokio::time::interval(LOOK_EVERY));
+    loop {
+        ticks.tick().await;
+        let heard = peer.heard();
+        if stall.look(Instant::now(), heard.bytes, PING, heard.awaits_data).is_some() {
+            return;
+        }
     }
 }
 

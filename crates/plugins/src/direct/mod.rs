@@ -5,15 +5,20 @@
 //! |---|---|
 //! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
 //! | `slots` | the connections to one peer |
+//! | [`pool`] | the connections of a service, which its transfers may use whoever dialled them; and when: pure |
+//! | `apart` | what came over such a connection and waits for its session |
 //! | `unasked` | wants that wait for a connection, and may be cancelled meanwhile |
 //! | `widening` | how many connections to keep: pure |
 
+mod apart;
 pub mod client;
+pub mod pool;
 mod slots;
 mod unasked;
 mod widening;
 
 pub use client::{Direct, DirectConfig};
+pub use pool::{PeerHost, PeerPool};
 
 /// The scheme of hints that this plugin answers: `tow://HOST:PORT`, or `tow://NODE@HOST:PORT`.
 pub const SCHEME: &str = "tow";

@@ -11,7 +11,7 @@ use towpath_link::backoff::BackoffConfig;
 use towpath_transfer::Want;
 
 use towpath_protocol::dialling::Dialling;
-use towpath_protocol::peer::Peer;
+use towpath_protocol::{Peer, PeerUse};
 
 use super::widening::{PathCounts, Widening};
 
@@ -19,6 +19,8 @@ use super::widening::{PathCounts, Widening};
 const FIRST_WINDOW: u64 = 4 << 20;
 /// The same on a further connection: it begins slowly, and what was asked there is not asked where it would come soon.
 const FURTHER_WINDOW: u64 = 512 << 10;
+/// The same at most on a connection that was found.
+const FOUND_WINDOW: u64 = 16 << 20;
 /// Bytes of wants that stay together when they are dealt out to several connections.
 const RUN: u64 = 256 << 10;
 /// The longest wait between attempts to reach a peer.
@@ -36,7 +38,15 @@ pub struct Slot {
     pub dialling: tokio::sync::Mutex<Dialling>,
     /// Bytes of wants asked on it.
     outstanding: AtomicU64,
-    current: Mutex<Option<Arc<Peer>>>,
+    current: Mutex<Option<SlotPeer>>,
+}
+
+/// A connection in use.
+#[derive(Clone)]
+struct SlotPeer {
+    peer: Arc<PeerUse>,
+    /// It was not dialled for this transfer.
+    is_found: bool,
 }
 
 impl Slots {
@@ -50,14 +60,25 @@ impl Slots {
     /// For one connection, which stands.
     pub fn standing(peer: Arc<Peer>) -> Self {
         let slots = Self::new(1, 1);
-        slots.all[0].set(peer);
+        slots.all[0].set(Arc::new(PeerUse::lent(peer)), false);
         slots
     }
 
-    /// Those in use.
+    /// Those in use. Where the first connection was found nobody knows whether more can be dialled.
     fn used(&self) -> &[Slot] {
-        let width = lock(&self.widening).width();
+        let width = if self.all[0].is_found() { 1 } else { lock(&self.widening).width() };
         &self.all[..width.min(self.all.len())]
+    }
+
+    /// True if it is the first place.
+    pub fn is_first(&self, slot: &Slot) -> bool {
+        std::ptr::eq(slot, &self.all[0])
+    }
+
+    /// Takes out all connections, each with whether it was found.
+    pub fn take_all(&self) -> Vec<(Arc<PeerUse>, bool)> {
+        let taken = self.all.iter().filter_map(|slot| lock(&slot.current).take());
+        taken.map(|current| (current.peer, current.is_found)).collect()
     }
 
     /// The one in use with the least to do.
@@ -88,7 +109,7 @@ impl Slots {
     }
 
     /// All connections that stand.
-    pub fn peers(&self) -> impl Iterator<Item = Arc<Peer>> {
+    pub fn peers(&self) -> impl Iterator<Item = Arc<PeerUse>> {
         self.all.iter().filter_map(Slot::peer)
     }
 
@@ -105,6 +126,8 @@ impl Slots {
         let suggested = |(at, slot): (usize, &Slot)| match slot.peer().map_or(0, |peer| peer.suggested()) {
             0 if at == 0 => FIRST_WINDOW,
             0 => FURTHER_WINDOW,
+            // All of it may have to wait in memory.
+            suggested if slot.is_found() => suggested.min(FOUND_WINDOW),
             suggested => suggested,
         };
         self.used().iter().enumerate().map(suggested).collect()
@@ -122,6 +145,9 @@ impl Slots {
     /// Bytes came; see [`Widening::arrived`]. What is no longer in use closes when what was asked
     /// there has ended.
     pub fn arrived(&self, bytes: u64, is_waiting: bool, now: Instant) {
+        if self.all[0].is_found() {
+            return;
+        }
         let mut widening = lock(&self.widening);
         let before = widening.width();
         // Bytes that still come over those no longer in use have their part of the network.
@@ -155,19 +181,33 @@ impl Slot {
         }
     }
 
+    fn current(&self) -> Option<SlotPeer> {
+        lock(&self.current).clone().filter(|current| current.peer.ended().is_none())
+    }
+
     /// The connection, if it stands.
-    pub fn peer(&self) -> Option<Arc<Peer>> {
-        lock(&self.current).clone().filter(|peer| peer.ended().is_none())
+    pub fn peer(&self) -> Option<Arc<PeerUse>> {
+        self.current().map(|current| current.peer)
+    }
+
+    /// True if it stands and was not dialled for this transfer.
+    pub fn is_found(&self) -> bool {
+        self.current().is_some_and(|current| current.is_found)
     }
 
     /// From now on this is the connection.
-    pub fn set(&self, peer: Arc<Peer>) {
-        *lock(&self.current) = Some(peer);
+    pub fn set(&self, peer: Arc<PeerUse>, is_found: bool) {
+        *lock(&self.current) = Some(SlotPeer { peer, is_found });
+    }
+
+    /// Leaves the connection.
+    pub fn release(&self) {
+        lock(&self.current).take();
     }
 
     /// Forgets a connection that ended; returns why it did.
     pub fn take_lost(&self) -> Option<String> {
-        lock(&self.current).take().and_then(|peer| peer.ended())
+        lock(&self.current).take().and_then(|current| current.peer.ended())
     }
 
     /// Notes that what was requested here came.

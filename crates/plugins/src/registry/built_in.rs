@@ -72,9 +72,10 @@ pub(super) static HINTS: Plugin = Plugin {
     fields: &[],
     build: Build::Finder(|_, builder| {
         let (identity, peer) = (builder.parts.identity.clone(), builder.parts.peer.clone());
+        let host = builder.parts.host.clone();
         HintedNodes::new(Box::new(move |node| {
             let config = DirectConfig { peer: peer.clone(), ..DirectConfig::default() };
-            Arc::new(Direct::new(identity.clone(), config, None).to(node))
+            Arc::new(Direct::new(identity.clone(), config, host.clone()).to(node))
         }))
     }),
 };
@@ -115,7 +116,8 @@ pub(super) static DIRECT: Plugin = Plugin {
         (config.connections, config.most_connections) = (count("connections"), count("most_connections"));
         config.timeouts.connect = seconds("connect_seconds");
         config.timeouts.handshake = seconds("handshake_seconds");
-        builder.remote(Arc::new(Direct::new(builder.parts.identity.clone(), config, None)))
+        let (identity, host) = (builder.parts.identity.clone(), builder.parts.host.clone());
+        builder.remote(Arc::new(Direct::new(identity, config, host)))
     }),
 };
 

@@ -33,6 +33,8 @@ mod scattered;
 #[cfg(test)]
 mod slow_path;
 #[cfg(test)]
+mod standing;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod takeover;

@@ -19,6 +19,8 @@ pub struct Greeting {
     pub has_samples: bool,
     /// Takes the word that a ticket was withdrawn.
     pub has_withdrawals: bool,
+    /// Answers what it is asked, and takes the word that no more is needed.
+    pub answers: bool,
     /// Its encoded payloads tell their lengths.
     pub in_parts: bool,
 }
@@ -31,6 +33,7 @@ impl Greeting {
             has_deltas: has(wire::DELTAS),
             has_samples: has(wire::SAMPLES),
             has_withdrawals: has(wire::WITHDRAWALS),
+            answers: has(wire::ANSWERS),
             in_parts: has(wire::PARTS),
         }
     }
@@ -65,8 +68,14 @@ pub(super) fn hello(config: &SessionConfig) -> Body {
     // Every version knows what its number stands for.
     let numbered = encodings.iter().filter(|name| **name != compression::CAPABILITY);
     let control = config.control.then_some(control::CAPABILITY);
+    let answers = config.serves.then_some(wire::ANSWERS);
     let wishes = config.wishes.iter().map(String::as_str);
-    let named = wire::CAPABILITIES.into_iter().chain(encodings.iter().copied()).chain(control).chain(wishes);
+    let named = wire::CAPABILITIES
+        .into_iter()
+        .chain(encodings.iter().copied())
+        .chain(control)
+        .chain(answers)
+        .chain(wishes);
     Body::Hello(Hello {
         version: wire::VERSION,
         session: Bytes::copy_from_slice(&config.id),

@@ -624,3 +624,35 @@ fn a_withdrawal_goes_only_to_who_knows_the_message() {
         assert!(sent.iter().any(|effect| matches!(effect, Effect::Send(Body::Ping(_)))), "the rest goes");
     }
 }
+
+#[test]
+fn a_right_is_shown_once_and_not_where_another_one_to_the_same_root_was() {
+    let mut session = greeted(&[]);
+    let roots: Vec<Oid> = (0..=MAX_ROOTS as u8).map(|at| Oid::Live([at; 32])).collect();
+    while session.poll().is_some() {}
+    assert!(session.prove(&roots[0], &[1; 32]) && session.prove(&roots[0], &[1; 32]));
+    assert!(!session.prove(&roots[0], &[2; 32]), "its answers are for the first one");
+    assert!(roots[1..MAX_ROOTS].iter().all(|root| session.prove(root, &[1; 32])));
+    assert!(!session.prove(&roots[MAX_ROOTS], &[1; 32]), "the peer takes no more");
+    let sent = std::iter::from_fn(|| session.poll());
+    assert_eq!(sent.filter(|effect| matches!(effect, Effect::Send(Body::Prove(_)))).count(), MAX_ROOTS);
+}
+
+#[test]
+fn only_who_answers_is_told_that_no_more_is_needed() {
+    for (capabilities, is_told) in [(&["answers"][..], true), (&[], false)] {
+        let mut session = greeted(capabilities);
+        session.reply([Body::Finished(wire::WireFinished::default())]);
+        let sent: Vec<Effect> = std::iter::from_fn(|| session.poll()).collect();
+        let is_finished = |effect: &Effect| matches!(effect, Effect::Send(Body::Finished(_)));
+        assert_eq!(sent.iter().any(is_finished), is_told);
+    }
+}
+
+#[test]
+fn whoever_answers_says_so() {
+    for serves in [true, false] {
+        let Body::Hello(hello) = hello(&SessionConfig { serves, ..config() }) else { panic!() };
+        assert_eq!(hello.capabilities.iter().any(|name| name == wire::ANSWERS), serves);
+    }
+}

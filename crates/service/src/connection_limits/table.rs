@@ -59,6 +59,8 @@ struct CallerEntry {
 #[derive(Debug, Default)]
 pub struct ConnectionTable {
     callers: BTreeMap<u64, CallerEntry>,
+    /// Peers of connections that this side dialled, which may ask there.
+    dialled: BTreeMap<u64, NodeId>,
     next: u64,
 }
 
@@ -137,11 +139,28 @@ impl ConnectionTable {
             (None, true) => Some(self.slowest(&from, now).ok_or(Excess::Handshakes)?),
         };
         self.leave(loses);
-        let id = self.next;
-        self.next += 1;
+        let id = self.number();
         let stage = CallerStage::Shaking { has_spoken: false, is_turned_away: excess.is_some() };
         self.callers.insert(id, CallerEntry { from, since: now, stage });
         Ok(Handshake { id, excess, loses })
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// This side dialled a connection: its number, if there is a place left, so that its peer may ask there. It keeps no caller out.
+    pub fn dialled(&mut self, limits: &Limits, node: NodeId) -> Option<u64> {
+        let dialled = self.dialled.values().filter(|dialled| **dialled == node).count();
+        let of_node = self.count(|caller| caller.is_of(node)) + dialled;
+        let has_room = of_node < at_most(limits.connections_per_node.0)
+            && self.connections() + self.dialled.len() < at_most(limits.connections.0);
+        has_room.then(|| {
+            let id = self.number();
+            self.dialled.insert(id, node);
+            id
+        })
     }
 
     /// The limit that leaves no place for whoever comes now, also if strangers go.
@@ -246,6 +265,7 @@ impl ConnectionTable {
     pub fn leave(&mut self, id: impl Into<Option<u64>>) {
         if let Some(id) = id.into() {
             self.callers.remove(&id);
+            self.dialled.remove(&id);
         }
     }
 }

@@ -192,3 +192,20 @@ fn whoever_lost_its_place_while_shaking_hands_does_not_enter() {
     let entered = scene.table.enter(&scene.limits, first.id, NodeId([1; 32]), true);
     assert_eq!((entered, scene.table.connections()), (Err(Excess::Handshakes), 1));
 }
+
+#[test]
+fn those_that_this_side_dialled_take_the_places_that_callers_leave_and_keep_none_of_them_out() {
+    let mut scene = Scene::new(Limits { connections_per_node: Count(2), ..limits(3, 9, 9, 9) });
+    let (one, other) = (NodeId([90; 32]), NodeId([91; 32]));
+    let first = scene.table.dialled(&scene.limits, one).unwrap();
+    assert!(scene.table.dialled(&scene.limits, one).is_some());
+    assert_eq!(scene.table.dialled(&scene.limits, one), None, "as many as one node may have");
+    assert!(scene.table.dialled(&scene.limits, other).is_some());
+    assert_eq!(scene.table.dialled(&scene.limits, NodeId([92; 32])), None, "as many as there may be");
+    for host in 0..3 {
+        assert!(scene.enter(from(host), true).is_ok(), "callers have their own places");
+    }
+    scene.table.leave(first);
+    assert_eq!(scene.table.dialled(&scene.limits, one), None, "callers took what there is");
+    assert_eq!(scene.table.connections(), 3);
+}

@@ -1,0 +1,121 @@
+//! The connections of a service by the node at their other end, whoever dialled them; and when a transfer may use one of them.
+//! It may be the only way to a node that nobody can dial.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use towpath_content::lock::lock;
+use towpath_content::{NodeId, Oid};
+use towpath_link::Connection;
+use towpath_protocol::{Peer, PeerConfig, PeerFacts, PeerUse};
+
+/// The service that transfers belong to, as far as their connections are its own.
+pub trait PeerHost: Send + Sync {
+    /// Starts a connection that a transfer dialled, to be configured so. The peer may ask the service there.
+    fn start(&self, connection: Connection, config: PeerConfig) -> Arc<Peer>;
+
+    /// The connections that stand.
+    fn pool(&self) -> &PeerPool;
+}
+
+/// Connections that stand. Those that are gone go out of it.
+#[derive(Debug, Default)]
+pub struct PeerPool {
+    known: Mutex<BTreeMap<NodeId, Vec<Weak<Peer>>>>,
+}
+
+/// What a transfer needs of a connection that it did not dial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerNeeds {
+    /// It takes no more than so much a second: a limit belongs to a connection, and would hold for all who use it.
+    pub has_rate: bool,
+    /// Urgency of what it asks.
+    pub priority: i8,
+}
+
+impl PeerNeeds {
+    /// Those of a transfer whose own connections are configured so.
+    pub fn of(config: &PeerConfig) -> Self {
+        Self { has_rate: config.receive_pace.is_limited(), priority: config.priority }
+    }
+
+    /// True if a connection serves it as well as one of its own.
+    pub const fn are_met_by(self, peer: PeerFacts) -> bool {
+        peer.answers && !peer.is_taken && !self.has_rate && self.priority == peer.priority
+    }
+}
+
+impl PeerPool {
+    /// From now on `peer` may be used, as long as it stands.
+    pub fn add(&self, peer: &Arc<Peer>) {
+        lock(&self.known).entry(peer.node()).or_default().push(Arc::downgrade(peer));
+    }
+
+    /// Forgets those that are gone.
+    pub fn tidy(&self) {
+        lock(&self.known).retain(|_, peers| {
+            peers.retain(|peer| peer.upgrade().is_some_and(|peer| peer.ended().is_none()));
+            !peers.is_empty()
+        });
+    }
+
+    /// Connections that it knows of.
+    pub fn len(&self) -> usize {
+        lock(&self.known).values().map(Vec::len).sum()
+    }
+
+    /// True if it knows of none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A connection with `node` that meets these needs, for the use of `root` alone. `prove` shows the right to it there; false if
+    /// that can't be.
+    pub fn take(
+        &self,
+        node: &NodeId,
+        needs: PeerNeeds,
+        root: Oid,
+        prove: impl Fn(&Peer) -> bool,
+    ) -> Option<PeerUse> {
+        let peers: Vec<Arc<Peer>> =
+            lock(&self.known).get(node).into_iter().flatten().filter_map(Weak::upgrade).collect();
+        let fit =
+            peers.iter().filter(|peer| PeerFacts::of(peer).is_some_and(|facts| needs.are_met_by(facts)));
+        fit.filter_map(|peer| PeerUse::alone(peer, root)).find(|used| prove(used))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_with_limits_of_its_own_uses_its_own_connections() {
+        let peer = PeerFacts { answers: true, is_taken: false, priority: 0 };
+        let needs = PeerNeeds { has_rate: false, priority: 0 };
+        let rows = [
+            (needs, peer, true, "nothing is in the way"),
+            (PeerNeeds { has_rate: true, ..needs }, peer, false, "its limit would hold for others"),
+            (PeerNeeds { priority: -3, ..needs }, peer, false, "it would go before what is more urgent"),
+            (
+                PeerNeeds { priority: 5, ..needs },
+                PeerFacts { priority: 5, ..peer },
+                true,
+                "as urgent as it needs",
+            ),
+            (needs, PeerFacts { answers: false, ..peer }, false, "nobody answers there"),
+            (needs, PeerFacts { is_taken: true, ..peer }, false, "another transfer asks there"),
+        ];
+        for (needs, peer, may, why) in rows {
+            assert_eq!(needs.are_met_by(peer), may, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_its_own_is_seen() {
+        let limited =
+            PeerConfig { receive_pace: Arc::new(towpath_protocol::Pace::new(1)), ..PeerConfig::default() };
+        assert!(PeerNeeds::of(&limited).has_rate && !PeerNeeds::of(&PeerConfig::default()).has_rate);
+    }
+}

@@ -1,0 +1,190 @@
+//! Connections that stand already and that a transfer may use beside others.
+
+use std::sync::Arc;
+
+use towpath_content::pieces::Layout;
+use towpath_content::{NodeId, Oid};
+use towpath_link::{Connection, Identity, doubles};
+use towpath_plugins::Direct;
+use towpath_plugins::direct::{DirectConfig, PeerHost, PeerPool};
+use towpath_protocol::{HAS_ALL, Peer, PeerConfig, Service};
+use towpath_store::{About, MemoryStore};
+use towpath_transfer::source::{Backlog, Query, Sink};
+use towpath_transfer::{
+    BoxFuture, Context, Delivery, Outcome, Session, SessionConfig, Single, Source, SourceId, Tag, Want,
+    WantId,
+};
+
+use crate::support::*;
+
+#[derive(Default)]
+struct Host(PeerPool);
+
+impl PeerHost for Host {
+    fn start(&self, connection: Connection, config: PeerConfig) -> Arc<Peer> {
+        Peer::start(connection, config, None)
+    }
+
+    fn pool(&self) -> &PeerPool {
+        &self.0
+    }
+}
+
+/// Two services with a connection, on which either may ask; one has it among those that stand.
+struct Scene {
+    near: Arc<Peer>,
+    far: Arc<Peer>,
+    host: Arc<Host>,
+    data: Vec<u8>,
+}
+
+async fn scene() -> Scene {
+    let (near, far) = connected().await;
+    let data = pattern(4 * PIECE, 1);
+    let service = || {
+        let store = Arc::new(MemoryStore::new());
+        put(&store, &data, &About::default());
+        let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
+        Some(Arc::new(Service::new(store, Arc::new(keys))))
+    };
+    let [near, far] = [near, far].map(|connection| Peer::start(connection, PeerConfig::default(), service()));
+    assert!(near.greeted().await);
+    let host = Arc::<Host>::default();
+    host.0.add(&near);
+    Scene { near, far, host, data }
+}
+
+impl Scene {
+    fn direct(&self) -> Arc<Direct> {
+        let host = Arc::clone(&self.host) as Arc<dyn PeerHost>;
+        Arc::new(Direct::new(Identity::generate().unwrap(), DirectConfig::default(), Some(host)))
+    }
+
+    fn context(&self, node: NodeId) -> Context {
+        let hints = tokio::sync::watch::channel(Vec::new()).1;
+        Context { root: Oid::of(&self.data), node: Some(node), secret: None, hints }
+    }
+
+    async fn fetch(&self, source: Arc<dyn Source>, node: NodeId) {
+        let context = self.context(node);
+        let session = Session::start(Single::root(source), context, SessionConfig::default());
+        let (target, oid) = (Arc::new(Memory::default()), Oid::of(&self.data));
+        let fetching = session.fetch(request(oid, None, &target));
+        tokio::time::timeout(LIMIT, fetching).await.expect("it comes").unwrap();
+        target.expect(&self.data);
+    }
+}
+
+/// Takes nothing.
+#[derive(Default)]
+struct Stuck(tokio::sync::Notify);
+
+impl Sink for Stuck {
+    fn deliver(&self, _delivery: Delivery) -> BoxFuture<'_, ()> {
+        self.0.notify_one();
+        Box::pin(std::future::pending())
+    }
+
+    fn outcome(&self, _tag: Tag, _outcome: Outcome) {}
+
+    fn backpressure(&self) -> Backlog {
+        Backlog::default()
+    }
+}
+
+#[tokio::test]
+async fn what_a_transfer_found_it_leaves_to_others() {
+    let scene = scene().await;
+    let node = scene.near.node();
+    for number in 0..2 {
+        let (first, second) = (scene.direct(), scene.direct());
+        scene.fetch(first.clone(), node).await;
+        let (answers, _) = tokio::sync::mpsc::channel(1);
+        let asked = second.describe(Query::about(Oid::of(&scene.data)), &scene.context(node), answers).await;
+        assert_eq!(asked, Err(Outcome::NotHere), "one transfer at a time, and nothing can be dialled");
+        first.finish(HAS_ALL).await;
+        let is_told = || {
+            let last = scene.far.served().last();
+            last.is_some_and(|last| (last.number, last.ended) == (number, Some(Some(HAS_ALL))))
+        };
+        assert!(is_soon(LIMIT, is_told).await, "the other side knows how it ended");
+        assert_eq!((scene.near.ended(), scene.far.ended()), (None, None));
+    }
+    let left = scene.direct();
+    scene.fetch(left.clone(), node).await;
+    drop(left);
+    let gave_up = || scene.far.served().last().is_some_and(|last| last.ended == Some(None));
+    assert!(is_soon(LIMIT, gave_up).await, "without a word it gave up");
+    scene.fetch(scene.direct(), node).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_brought_what_is_wrong_is_closed_for_all() {
+    let scene = scene().await;
+    let direct = scene.direct();
+    scene.fetch(direct.clone(), scene.near.node()).await;
+    direct.report_corrupt(&SourceId::peer(NodeId([9; 32])));
+    assert_eq!(scene.near.ended(), None, "somebody else's fault");
+    direct.report_corrupt(&SourceId::peer(scene.near.node()));
+    tokio::time::timeout(LIMIT, scene.far.closed()).await.expect("it is closed");
+    scene.host.0.tidy();
+    assert!(scene.host.0.is_empty());
+}
+
+/// What the one side did not take kept the connection from what the other side asked.
+#[tokio::test]
+async fn a_session_that_takes_nothing_holds_up_nothing_else_on_a_connection_that_it_found() {
+    let scene = scene().await;
+    let (direct, context) = (scene.direct(), scene.context(scene.near.node()));
+    let (oid, layout) = (Oid::of(&scene.data), Layout::of(scene.data.len() as u64).unwrap());
+    let want = |index| Want {
+        tag: index,
+        id: WantId::Piece { oid, layout, index },
+        positions: Vec::new(),
+        group: Arc::default(),
+        origin: None,
+        base: None,
+        part: None,
+        undivided: false,
+    };
+    let sink = Arc::new(Stuck::default());
+    let asking = direct.get((0..4).map(want).collect(), &context, sink.clone());
+    let other = async {
+        sink.0.notified().await;
+        let over = Arc::new(Direct::over(Arc::clone(&scene.far), Identity::generate().unwrap()));
+        scene.fetch(over, scene.far.node()).await;
+    };
+    tokio::select! {
+        () = asking => panic!("nothing was taken"),
+        () = other => {}
+    }
+}
+
+/// It was asked again and again, though it could have been dialled.
+#[tokio::test]
+async fn a_connection_that_brings_nothing_is_left_for_one_that_can_be_dialled() {
+    let data = pattern(4 * PIECE, 1);
+    let store = Arc::new(MemoryStore::new());
+    let oid = put(&store, &data, &About::default());
+    let listening = serve(store, &[oid]).await;
+    let identity = Identity::generate().unwrap();
+    for is_described in [false, true] {
+        let [near, mut far] = doubles::connected([identity.node_id(), listening.node]).await;
+        // It says that it answers, and nothing more.
+        far.writer.send_bytes(0, &[], hello(&["answers"]).to_frame()).await.unwrap();
+        far.writer.flush().await.unwrap();
+        let near = Peer::start(near, PeerConfig::default(), None);
+        assert!(near.greeted().await);
+        let host = Arc::<Host>::default();
+        host.0.add(&near);
+        let direct = Direct::new(identity.clone(), DirectConfig::default(), Some(host as Arc<dyn PeerHost>));
+        let session =
+            Session::start(Single::root(Arc::new(direct)), listening.context(oid), SessionConfig::default());
+        let target = Arc::new(Memory::default());
+        let size = is_described.then_some(data.len() as u64);
+        let fetching = session.fetch(request(oid, size, &target));
+        tokio::time::timeout(LIMIT, fetching).await.expect("it comes").unwrap();
+        target.expect(&data);
+        assert_eq!(near.ended(), None, "others may have use for it");
+    }
+}

@@ -1,0 +1,79 @@
+//! The connections of this service with peers, whoever dialled them: transfers may use them, and the other side of those that a
+//! transfer dialled may ask there, within the limits that hold for callers.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use towpath_link::Connection;
+use towpath_plugins::direct::{PeerHost, PeerPool};
+use towpath_protocol::{Pace, Peer, PeerConfig, Served, Service as PeerService};
+
+use crate::connection_limits::ConnectionLimits;
+use crate::fetches::Fetches;
+
+/// A peer that says nothing of its end is taken for gone after so long without a byte, and the connection is kept no more for it.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// See the head of this module.
+pub(crate) struct StandingPeers {
+    pub(crate) pool: Arc<PeerPool>,
+    pub(crate) service: Arc<PeerService>,
+    /// Limits what callers are sent.
+    pub(crate) send_pace: Arc<Pace>,
+    pub(crate) limits: Arc<ConnectionLimits>,
+    pub(crate) fetches: Arc<Fetches>,
+}
+
+impl PeerHost for StandingPeers {
+    /// One that takes no more than so much a second belongs to its transfer alone: others would wait behind what it takes.
+    fn start(&self, connection: Connection, config: PeerConfig) -> Arc<Peer> {
+        let (node, is_shared) = (connection.peer, !config.receive_pace.is_limited());
+        let Some(place) = is_shared.then(|| self.limits.dialled(node)).flatten() else {
+            return Peer::start(connection, config, None);
+        };
+        let config = PeerConfig { send_pace: Arc::clone(&self.send_pace), ..config };
+        let address = connection.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let peer = Peer::start(connection, config, Some(Arc::clone(&self.service)));
+        self.pool.add(&peer);
+        let attending = self.fetches.attend(&peer, address);
+        let keeping = keep_in_use(Arc::downgrade(&peer), Arc::clone(peer.served()));
+        let pool = Arc::clone(&self.pool);
+        tokio::spawn(async move {
+            // Both end with the connection.
+            tokio::join!(attending, keeping);
+            drop(place);
+            pool.tidy();
+        });
+        peer
+    }
+
+    fn pool(&self) -> &PeerPool {
+        &self.pool
+    }
+}
+
+/// Keeps a connection while its peer fetches over it, though the transfer that dialled it is over. Ends with the connection.
+async fn keep_in_use(peer: Weak<Peer>, served: Arc<Served>) {
+    let mut in_use = served.use_changes();
+    let closed = peer.upgrade().map(|peer| peer.until_closed());
+    let keeping = async {
+        while in_use.wait_for(|in_use| *in_use).await.is_ok()
+            && let Some(_kept) = peer.upgrade()
+        {
+            let mut bytes = served.bytes();
+            while tokio::time::timeout(IDLE, in_use.wait_for(|in_use| !*in_use)).await.is_err() {
+                if bytes == served.bytes() {
+                    served.forget_use();
+                }
+                bytes = served.bytes();
+            }
+        }
+    };
+    if let Some(closed) = closed {
+        tokio::select! {
+            () = keeping => {}
+            () = closed => {}
+        }
+    }
+}
