@@ -24,6 +24,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{self, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -84,7 +85,13 @@ impl Many {
         lock(&self.shared.table).places.look(self.shared.now(), self.shared.finders.len());
         for (number, finder) in self.shared.finders.iter().enumerate() {
             let (shared, finder, context) = (Arc::clone(&self.shared), Arc::clone(finder), context.clone());
-            self.shared.spawn(async move { finding::find(&shared, number, &*finder, &context).await });
+            let mut finding =
+                Box::pin(async move { finding::find(&shared, number, &*finder, &context).await });
+            // What a finder knows at once counts from the first call on.
+            let now = finding.as_mut().poll(&mut task::Context::from_waker(Waker::noop()));
+            if now.is_pending() {
+                self.shared.spawn(finding);
+            }
         }
     }
 
@@ -277,4 +284,22 @@ fn nearest(one: Duration, other: Duration) -> Duration {
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::{Cascade, HintedNodes};
+
+    #[tokio::test]
+    async fn one_source_is_asked_as_it_is_where_no_hint_names_another() {
+        let nothing = || -> Arc<dyn Source> { Arc::new(Cascade::new(Vec::new())) };
+        let finder = HintedNodes::new(Box::new(move |_| Arc::new(Cascade::new(Vec::new()))));
+        let many = Many::new(vec![nothing()], vec![finder]);
+        let hints = watch::channel(Vec::new()).1;
+        many.start_finders(&Context { root: Oid::of(b""), node: None, secret: None, hints });
+        assert!(lock(&many.shared.table).only().is_some(), "nothing is dealt, and nobody dropped");
+    }
 }

@@ -83,6 +83,8 @@ struct DealtWant {
     failed: Vec<(u32, Outcome)>,
     /// What came of it in parts.
     parts: Option<PieceParts>,
+    /// It is a part of the root itself, not of one of its files.
+    is_of_root: bool,
 }
 
 impl DealtWant {
@@ -283,7 +285,8 @@ impl SourceTable {
         for want in wants {
             self.to_come.note(&want);
             let (tag, len) = (self.next_tag, want.missing_len());
-            let begin = place_in(root, &want).unwrap_or_else(|| {
+            let place = place_in(root, &want);
+            let begin = place.unwrap_or_else(|| {
                 self.next_position += len;
                 self.next_position - len
             });
@@ -292,7 +295,9 @@ impl SourceTable {
             ranges.push(WantedRange { tag, range: begin..begin + len });
             let (sink, call, named) = (Arc::clone(&sink), Arc::clone(&call), want.tag);
             let want = Want { tag, ..want };
-            self.wants.insert(tag, DealtWant { want, named, sink, call, failed: Vec::new(), parts: None });
+            let is_of_root = place.is_some();
+            let dealt = DealtWant { want, named, sink, call, failed: Vec::new(), parts: None, is_of_root };
+            self.wants.insert(tag, dealt);
         }
         let bytes = ranges.iter().map(|want| want.range.end - want.range.start).sum();
         self.wanted(now, ranges, bytes);
@@ -393,6 +398,11 @@ impl SourceTable {
                 want.failed.push((number, outcome.clone()));
             }
         }
+        // A file of a tree may change: that source is as good as ever for all others.
+        let outcome = match (outcome, self.wants.get(&tag)) {
+            (Outcome::SourceChanged | Outcome::Gone, Some(want)) if !want.is_of_root => Outcome::NotHere,
+            (outcome, _) => outcome,
+        };
         self.handle(now, DealerEvent::NotBrought { source: number, part, outcome });
         self.end_what_is_left(now);
         let Some(failed) = self.wants.get(&tag).map(|want| &want.failed) else { return };
@@ -671,6 +681,23 @@ mod tests {
         assert_eq!(told(&mut table).2, [3]);
         table.not_brought(now, 3, FIRST_TAG, 256 << 10, Outcome::NotHere);
         assert_eq!(told(&mut table).0, [Outcome::NotHere]);
+    }
+
+    #[test]
+    fn a_source_of_a_tree_of_which_one_file_changed_is_not_dropped() {
+        let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
+        table.add(now, Arc::new(Idle));
+        table.want(now, &Oid::of(b"tree"), vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
+        table.take_orders();
+        table.not_brought(now, 1, FIRST_TAG, 256 << 10, Outcome::SourceChanged);
+        let orders = table.take_orders();
+        assert!(!orders.iter().any(|order| matches!(order, SourceOrder::Close { .. })));
+        let ends = orders.iter().filter_map(|order| match order {
+            SourceOrder::End { outcome, .. } => Some(outcome),
+            _ => None,
+        });
+        assert_eq!(ends.collect::<Vec<_>>(), [&Outcome::SourceChanged], "it is said as it was");
+        assert_eq!(table.sources().len(), 1);
     }
 
     #[test]
