@@ -17,8 +17,10 @@ below() {
         content | api | simnet) echo "" ;;
         link | store | files) echo "content" ;;
         transfer) echo "content store" ;;
+        transfer-conformance) echo "content store transfer" ;;
+        protocol-messages) echo "content link store transfer processors" ;;
         processors) echo "content store transfer" ;;
-        protocol) echo "content link store transfer processors" ;;
+        protocol) echo "content link store transfer processors protocol-messages" ;;
         reuse) echo "content link store files transfer protocol" ;;
         plugins) echo "content link store transfer protocol reuse" ;;
         targets) echo "content api store files transfer" ;;
@@ -27,10 +29,11 @@ below() {
         sync-sender) echo "content api link store files transfer protocol reuse targets sync-messages" ;;
         sync) echo "content api link store files transfer processors protocol reuse plugins targets ssh sync-messages sync-sender" ;;
         config) echo "content files store protocol plugins" ;;
+        limits) echo "content api config" ;;
         confinement) echo "content config" ;;
         words) echo "content api link store files transfer ssh sync-messages" ;;
         indexing) echo "content api store files reuse targets config words" ;;
-        service) echo "content api link store files transfer processors protocol reuse plugins targets ssh sync config confinement words indexing" ;;
+        service) echo "content api link store files transfer processors protocol reuse plugins targets ssh sync config limits confinement words indexing" ;;
         api-server) echo "content api store words service" ;;
         cli) echo "api config confinement words service api-server" ;;
         *) return 1 ;;
@@ -38,7 +41,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet link store files transfer processors protocol reuse plugins targets ssh sync-messages sync-sender sync config confinement words indexing service api-server cli"
+order="content api simnet link store files transfer transfer-conformance processors protocol-messages protocol reuse plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing service api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

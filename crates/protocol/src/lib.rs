@@ -16,7 +16,7 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | [`wire`] | messages and data headers, their bytes |
+//! | [`wire`], [`counting`], [`packing`] | of the crate `towpath-protocol-messages`: messages and data headers, their bytes |
 //! | [`incoming`], [`outgoing`] | frames on their way in and out |
 //! | [`session`] | a connection as a state machine: hellos, the asking half, silence: pure |
 //! | [`requests`] | one `Get` under way: which data frame belongs to which want: pure |
@@ -47,9 +47,7 @@
 //! | `buffers` | the memory that pieces are read into |
 //! | `deltas` | runs of bytes as deltas of what the asking side has |
 //! | [`processor`], [`processors`], [`compression`], [`rules`] | of the crate `towpath-processors`: what every chunk passes |
-//! | [`packing`] | bytes as zstd frames, unpacked in bounded memory |
 //! | [`pack_backoff`] | whether packing is still tried: pure |
-//! | [`counting`] | parts of a message counted before it is decoded |
 //! | [`pace`] | a limit on bytes per second |
 //! | [`stall`], [`waiting`] | whether a connection has stalled; what is reported to whoever waits |
 //!
@@ -64,7 +62,6 @@ mod buffers;
 pub mod callers;
 pub mod control;
 pub mod conversation;
-pub mod counting;
 mod delivery;
 mod deltas;
 pub mod dialling;
@@ -77,7 +74,6 @@ pub mod offer;
 pub mod outgoing;
 pub mod pace;
 pub mod pack_backoff;
-pub mod packing;
 pub mod peer;
 mod peer_use;
 mod reader;
@@ -99,7 +95,6 @@ mod unwanted;
 mod urgent;
 pub mod waiting;
 mod window;
-pub mod wire;
 mod writer;
 
 pub use callers::WithdrawalSink;
@@ -116,6 +111,8 @@ pub use shared::Traffic;
 pub use stall::{Arrived, QUIET, Stall};
 pub use towpath_processors::compression::WISH as COMPRESS;
 pub use towpath_processors::{compression, processor, processors, rules};
+pub use towpath_protocol_messages as wire;
+pub use towpath_protocol_messages::{counting, packing};
 
 /// The last word of a receiver that has all that it came for.
 pub const HAS_ALL: &str = "has all of it";

@@ -19,16 +19,16 @@ use towpath_transfer::intervals::Intervals;
 use crate::arriving::refuse_trees;
 use crate::getting::GetUnderWay;
 use crate::in_flight::{Arrival, FlightGroup, FlightRole};
-use crate::read_budget::HeldBody;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::transfers::Transfer;
+use towpath_limits::read_budget::HeldBody;
 use towpath_targets::spool::Next;
 use towpath_words as words;
 
 /// Bytes handed on at once.
 const PART: u64 = 256 << 10;
-/// Parts on their way from the reader to the body; [`crate::read_budget`] counts them too.
+/// Parts on their way from the reader to the body; [`towpath_limits::read_budget`] counts them too.
 const AHEAD: usize = 1;
 /// Number of times someone waits for another's transfer of the same object before going alone.
 const MAX_WAITS: usize = 8;
@@ -343,7 +343,7 @@ impl ContentOrigin {
                 let piece = layout.range(index);
                 let room = body.room(layout.len(index)).await.ok_or_else(gone_away)?;
                 let budget = Arc::clone(&service.read_budget);
-                let _permit = if room.len() < layout.len(index) { budget.cutting().await } else { None };
+                let _permit = if room.bytes() < layout.len(index) { budget.cutting().await } else { None };
                 let wanted = (at - piece.start) as usize..(end.min(piece.end) - piece.start) as usize;
                 let read = move || {
                     let piece = checked_piece(&*service.store, &oid, &layout, index)?;
@@ -380,7 +380,7 @@ impl Arrival {
             Next::Run(run) => {
                 // Only now that the bytes are there: a slow producer holds no memory.
                 let room = body.room(run.end - run.start).await.ok_or_else(gone_away)?;
-                let (spool, run) = (Arc::clone(&self.spool), run.start..run.start + room.len());
+                let (spool, run) = (Arc::clone(&self.spool), run.start..run.start + room.bytes());
                 let read = move || {
                     let read = spool.read_run(&run).map_err(|error| {
                         ApiError::new(ErrorKind::Failed, format!("reading what came: {error}"))

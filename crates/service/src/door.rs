@@ -16,13 +16,13 @@ use towpath_protocol::processors::Processors;
 use towpath_protocol::{Pace, PeerConfig, Service as PeerService, Traffic, WithdrawalSink};
 use towpath_store::{DiskStore, Store};
 
-use crate::connection_limits::ConnectionLimits;
 use crate::ending;
 use crate::fetches::Fetches;
 use crate::listen::{self, ListenerServing, Listening};
 use crate::shares::Shares;
 use crate::standing::StandingPeers;
 use crate::withdrawals::Withdrawals;
+use towpath_limits::connection_limits::ConnectionLimits;
 
 /// Time for sending peers the last message: an interrupted command ends within a second.
 const LEAVE: Duration = Duration::from_millis(600);

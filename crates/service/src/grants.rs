@@ -17,8 +17,8 @@ use towpath_config::{Live, Switch};
 use towpath_content::lock::lock;
 
 use crate::fresh::now;
-use crate::upload_budget::UploadBudget;
 use crate::withdrawals::Withdrawals;
+use towpath_limits::upload_budget::UploadBudget;
 
 /// A root that is passed on.
 #[derive(Default)]

@@ -13,7 +13,7 @@
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`withdrawals`] | tickets that were taken back |
 //! | `ticket_ends` | how tickets end |
-//! | `staying`, `upload_budget` | what was fetched and is passed on, and how much of it |
+//! | `staying` | what was fetched and is passed on |
 //! | [`shares`] | what was shared before, so that the same command gives the same ticket |
 //! | [`put`], `put_tree` | files, trees and streams into the store |
 //! | [`put_source`] | paths that become one object, and the filters on them |
@@ -29,12 +29,11 @@
 //! | `get_search` | what a get may search on this machine's disk |
 //! | `sessions`, `open_session` | leases that live as long as their application |
 //! | `in_flight`, `arriving`, [`content`] | objects as streams; each crosses the network once |
-//! | `read_budget` | how much of them is held in memory on the way to applications |
 //! | `transfers` | numbers of transfers, and the events of all of them |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | [`fetches`] | who fetches what from this service |
 //! | [`door`] | where peers come in: listens, opens, closes |
-//! | [`listen`], `connection_limits` | connections from peers, within limits |
+//! | [`listen`] | connections from peers, within limits |
 //! | `standing` | the connections with peers that transfers may use, whoever dialled them |
 //! | `admission` | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
@@ -49,7 +48,6 @@
 mod admission;
 mod arriving;
 pub mod boundaries;
-pub mod connection_limits;
 pub mod content;
 pub mod copy;
 pub mod door;
@@ -76,7 +74,6 @@ pub mod parts;
 pub mod put;
 pub mod put_source;
 mod put_tree;
-mod read_budget;
 mod selecting;
 mod sessions;
 pub mod shares;
@@ -87,7 +84,6 @@ mod ticket_ends;
 mod transfers;
 mod tree_place;
 mod tree_put;
-mod upload_budget;
 mod waiting;
 pub mod withdrawals;
 

@@ -12,9 +12,9 @@ use towpath_link::{Connection, Identity};
 use towpath_plugins::direct::PeerPool;
 use towpath_protocol::{Peer, PeerConfig, Service};
 
-use crate::connection_limits::{ConnectionLimits, ConnectionPermit, Excess, HandshakePermit};
 use crate::fetches::Fetches;
 use crate::shares::Shares;
+use towpath_limits::connection_limits::{ConnectionLimits, ConnectionPermit, Excess, HandshakePermit};
 use towpath_ssh::addresses::{bind, interfaces};
 use towpath_words as words;
 

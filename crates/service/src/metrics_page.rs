@@ -16,9 +16,9 @@ use tokio::sync::Semaphore;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::lock::lock;
 
-use crate::connection_limits::Excess;
 use crate::metrics::{Direction, TransferCounts, read};
 use crate::state::Service;
+use towpath_limits::connection_limits::Excess;
 
 /// The media type of what [`render`] returns.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

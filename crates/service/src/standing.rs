@@ -9,8 +9,8 @@ use towpath_link::Connection;
 use towpath_plugins::direct::{PeerHost, PeerPool};
 use towpath_protocol::{Pace, Peer, PeerConfig, Served, Service as PeerService};
 
-use crate::connection_limits::ConnectionLimits;
 use crate::fetches::Fetches;
+use towpath_limits::connection_limits::ConnectionLimits;
 
 /// A peer that says nothing of its end is taken for gone after so long without a byte, and the connection is kept no more for it.
 const IDLE: Duration = Duration::from_secs(30);

@@ -23,7 +23,6 @@ use crate::grants::Grants;
 use crate::in_flight::Flights;
 use crate::metrics::{Direction, Metrics};
 use crate::open_puts::OpenPuts;
-use crate::read_budget::ReadBudget;
 use crate::sessions::Sessions;
 use crate::shares::Shares;
 use crate::transfers::Transfers;
@@ -32,6 +31,7 @@ use towpath_config::Home;
 use towpath_config::{Config, Live};
 use towpath_confinement::Writable;
 use towpath_content::lock::lock;
+use towpath_limits::read_budget::ReadBudget;
 use towpath_words as words;
 
 /// Interval at which the cache is compared with its limits.

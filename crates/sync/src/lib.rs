@@ -38,7 +38,6 @@
 //! | `delta_requests`, `delta_receiver` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
 //! | `network_look` | what is known of the network |
 //! | `supply`, `local`, `remote` | suppliers of files |
-//! | `records` | lists on disk |
 //! | `given` | a supplier for tests and fuzz targets |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
@@ -69,7 +68,6 @@ mod network_look;
 mod notes;
 mod receiver_role;
 mod receiving;
-mod records;
 mod remote;
 mod remote_end;
 mod removing;

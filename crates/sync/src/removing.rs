@@ -7,7 +7,7 @@ use towpath_files::{FileError, Filter, RelPath, Removed, Removing};
 
 use crate::notes::{ExtraRecord, Position};
 use crate::receiving::Receiving;
-use crate::records::Records;
+use towpath_sync_messages::records::Records;
 
 /// Entries that may go from the destination.
 pub struct Removals {

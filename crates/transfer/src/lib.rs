@@ -27,13 +27,11 @@
 //! | [`source_id`] | names of sources |
 //! | [`progress`] | bytes by source, for people and programs |
 //! | [`rate`] | measured rates of networks and disks: pure |
-//! | [`conformance`] | the examination every source passes |
 //!
 //! Decisions live in [`ledger`]; no socket, clock or file is used there.
 
 mod boxed;
 pub mod claim;
-pub mod conformance;
 pub mod finder;
 pub mod following;
 pub mod gathering;

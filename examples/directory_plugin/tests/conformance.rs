@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use towpath_content::Oid;
 use towpath_directory_plugin::{DirectoryFinder, DirectoryPlugin};
-use towpath_transfer::conformance::finders::{self, FinderSubject};
-use towpath_transfer::conformance::{self, Fixture, Subject};
+use towpath_transfer_conformance::finders::{self, FinderSubject};
+use towpath_transfer_conformance::{self as conformance, Fixture, Subject};
 
 #[tokio::test]
 async fn the_plugin_keeps_the_contract() {

@@ -9,7 +9,7 @@ use towpath_hindering_plugin::HinderingPlugin;
 use towpath_plugins::Local;
 use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::Source;
-use towpath_transfer::conformance::{self, Fixture, Subject};
+use towpath_transfer_conformance::{self as conformance, Fixture, Subject};
 
 fn stored(fixture: &Fixture) -> Arc<MemoryStore> {
     let store = MemoryStore::new();

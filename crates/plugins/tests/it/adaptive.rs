@@ -18,7 +18,6 @@ use towpath_reuse::adaptive::{Adaptive, Effort, Search};
 use towpath_reuse::disk_search::Scope;
 use towpath_store::DiskStore;
 use towpath_store::doubles::{noise, settle};
-use towpath_transfer::conformance::{self, Fixture, Subject};
 use towpath_transfer::source::{Backlog, RecipePart};
 use towpath_transfer::source_id::THIS_MACHINE;
 use towpath_transfer::want::{Group, ObjectOffset, Origin, Payload};
@@ -26,6 +25,7 @@ use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Outcome, Query, Sink, Source, SourceId, SourceState, Tag,
     Want, WantId,
 };
+use towpath_transfer_conformance::{self as conformance, Fixture, Subject};
 
 use crate::support::LIMIT;
 

@@ -14,9 +14,9 @@ use towpath_protocol::processor::{Inspector, Processor};
 use towpath_protocol::processors::Processors;
 use towpath_protocol::{Peer, PeerConfig};
 use towpath_store::{About, MemoryStore, Store};
-use towpath_transfer::conformance::finders::{self, FinderSubject};
-use towpath_transfer::conformance::{self, Fixture, GrowingFixture, Subject};
 use towpath_transfer::{Context, Single, Source};
+use towpath_transfer_conformance::finders::{self, FinderSubject};
+use towpath_transfer_conformance::{self as conformance, Fixture, GrowingFixture, Subject};
 
 /// A live object in a store.
 struct LiveInStore {

@@ -18,12 +18,12 @@ use towpath_reuse::disk_search::Scope;
 use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, Stamp};
 use towpath_transfer::SourceId;
-use towpath_transfer::conformance::{self, Fixture, Subject};
 use towpath_transfer::source::{Backlog, RecipePart};
 use towpath_transfer::want::{Origin, Payload, Proof};
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Outcome, Query, Sink, Source, SourceState, Tag, Want, WantId,
 };
+use towpath_transfer_conformance::{self as conformance, Fixture, Subject};
 
 use crate::support::PIECE;
 

@@ -17,14 +17,14 @@ use super::allowance::Allowance;
 use crate::error::{CopyError, LeftOut};
 use crate::notes::{ExtraRecord, RecordStop};
 use crate::receiving::Receiving;
-use crate::records::Records;
 use crate::removing::ShownRemoval;
+use towpath_sync_messages::records::Records;
 
 impl Finish {
     /// Deletes what only the destination has, as far as that is allowed.
     pub(super) fn delete(&mut self, allowance: &Allowance) -> Result<(), CopyError> {
         let receiving = Arc::clone(&self.receiving);
-        if self.removals.extras.len() == 0 || allowance.none().is_some() {
+        if self.removals.extras.is_empty() || allowance.none().is_some() {
             return Ok(());
         }
         let positions = &mut self.notes.positions;

@@ -11,7 +11,7 @@ use super::Merge;
 use super::report::size;
 use crate::error::Obstacle;
 use crate::notes::{FirstRecord, InTheWay, LinkRecord};
-use crate::records::Records;
+use towpath_sync_messages::records::Records;
 
 /// Groups of hard links, each by the first of its names that came.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::io;
 use prost::Message;
 use towpath_files::RelPath;
 
-use crate::records::Records;
+use towpath_sync_messages::records::Records;
 
 /// A directory in which something was noted; [`ROOT`] stands for the transfer's root.
 pub type DirNumber = u64;

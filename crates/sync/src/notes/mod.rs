@@ -11,9 +11,9 @@ use towpath_content::tree::{Metadata, Owner, Time, Xattr};
 use towpath_files::{FileError, RelPath};
 
 use crate::error::CopyError;
-use crate::records::Records;
 pub use directories::{DirNumber, Directories, ROOT};
 pub use rooms::{InTheWay, Replacement, RoomRecord, StagedFile};
+use towpath_sync_messages::records::Records;
 
 /// Notes for the end of a copy, in the order of the walk.
 #[derive(Default)]

@@ -11,7 +11,7 @@ use towpath_reuse::candidates::renames::Spare;
 
 use crate::error::Obstacle;
 use crate::notes::RoomRecord;
-use crate::records::Records;
+use towpath_sync_messages::records::Records;
 
 /// Directories in the way of something else: what waits for their places waits for the end of the copy.
 const MOST_ROOMS: u64 = 4096;

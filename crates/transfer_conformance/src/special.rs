@@ -3,7 +3,7 @@
 use towpath_content::delta::Signature;
 
 use super::*;
-use crate::want::{Payload, SignedBase};
+use towpath_transfer::want::{Payload, SignedBase};
 
 /// Bytes of a block of a base's signature.
 const BLOCK: u32 = 512;

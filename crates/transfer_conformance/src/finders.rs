@@ -1,8 +1,8 @@
-//! The examination that every finder passes: each rule of the contract in [`finder`](crate::finder) as a named check.
+//! The examination that every finder passes: each rule of the contract in [`finder`](towpath_transfer::finder) as a named check.
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use towpath_transfer::conformance::finders::{self, FinderSubject};
+//! use towpath_transfer_conformance::finders::{self, FinderSubject};
 //! # struct Mine;
 //! # impl Mine { fn come(&self, place: u32) {} fn go(&self, place: u32) {} }
 //! # fn mine() -> (Arc<Mine>, Arc<dyn towpath_transfer::finder::Finder>, towpath_transfer::Context) { todo!() }
@@ -25,8 +25,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::{Broken, LIMIT};
-use crate::finder::{Finder, SourceChange};
-use crate::source::Context;
+use towpath_transfer::finder::{Finder, SourceChange};
+use towpath_transfer::source::Context;
 
 /// Makes a place come or go.
 type Changing = Box<dyn Fn(u32) + Send>;

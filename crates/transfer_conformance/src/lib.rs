@@ -1,8 +1,8 @@
 //! The examination that every transfer source passes: each rule of the contract in
-//! [`source`](crate::source) as a named check.
+//! [`source`](towpath_transfer::source) as a named check.
 //!
 //! ```no_run
-//! use towpath_transfer::conformance::{self, Fixture, Subject};
+//! use towpath_transfer_conformance::{self, Fixture, Subject};
 //! # struct Mine;
 //! # impl Mine { fn over(_: Vec<Vec<u8>>) -> std::sync::Arc<dyn towpath_transfer::Source> { todo!() } }
 //! # async fn example() {
@@ -60,8 +60,8 @@ use tokio::sync::watch;
 use towpath_content::Oid;
 use towpath_content::pieces::{self, Layout, PieceTree};
 
-use crate::source::{Context, Source};
-use crate::want::{ObjectOffset, Origin, Tag, Want, WantId};
+use towpath_transfer::source::{Context, Source};
+use towpath_transfer::want::{ObjectOffset, Origin, Tag, Want, WantId};
 
 /// Bytes of a piece of the objects that the checks ask for.
 pub const PIECE: usize = 1 << pieces::MIN_LOG2;

@@ -5,9 +5,9 @@ use std::ops::Range;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::claim::RecipeReader;
-use crate::source::{Description, Query};
-use crate::want::Outcome;
+use towpath_transfer::claim::RecipeReader;
+use towpath_transfer::source::{Description, Query};
+use towpath_transfer::want::Outcome;
 
 pub(super) fn rules() -> Vec<SeamRule> {
     vec![

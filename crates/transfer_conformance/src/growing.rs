@@ -6,8 +6,8 @@ use towpath_content::pieces::{MIN_LOG2, inner_value};
 
 use super::telling::add_runs;
 use super::*;
-use crate::intervals::Intervals;
-use crate::source::{Description, Query};
+use towpath_transfer::intervals::Intervals;
+use towpath_transfer::source::{Description, Query};
 
 /// Pieces of the object at the end.
 const PIECES: usize = 7;

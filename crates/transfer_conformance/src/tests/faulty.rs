@@ -11,11 +11,11 @@ use towpath_content::lock::lock;
 use towpath_content::pieces::{MIN_LOG2, inner_value};
 
 use super::*;
-use crate::conformance::inmost::Inmost;
-use crate::metadata::Metadata;
-use crate::source::{Backlog, BoxFuture, Description, PathState, Query, Sink, SourceState};
-use crate::source_id::SourceId;
-use crate::want::{Delivery, Outcome, Payload, PiecePart, Proof};
+use crate::inmost::Inmost;
+use towpath_transfer::metadata::Metadata;
+use towpath_transfer::source::{Backlog, BoxFuture, Description, PathState, Query, Sink, SourceState};
+use towpath_transfer::source_id::SourceId;
+use towpath_transfer::want::{Delivery, Outcome, Payload, PiecePart, Proof};
 
 /// What is wrong with a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::sinks::SinkRecord;
 use super::*;
-use crate::want::Outcome;
+use towpath_transfer::want::Outcome;
 
 pub(super) fn rules() -> Vec<SeamRule> {
     vec![

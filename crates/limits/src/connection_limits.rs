@@ -115,7 +115,7 @@ impl ConnectionLimits {
 
     /// A place for the peer of a connection that this side dialled, which may ask there; `None`: it may not. Such a connection counts
     /// against the limits, but takes no caller's place.
-    pub(crate) fn dialled(self: &Arc<Self>, node: NodeId) -> Option<ConnectionPermit> {
+    pub fn dialled(self: &Arc<Self>, node: NodeId) -> Option<ConnectionPermit> {
         let limits = &self.config.get().limits;
         let id = lock(&self.callers).table.dialled(limits, node)?;
         Some(ConnectionPermit { limits: Arc::clone(self), id, lost: CancellationToken::new() })
@@ -126,7 +126,7 @@ impl ConnectionLimits {
     }
 
     /// A new connection from `ip`; `None` if it is to be hung up on.
-    pub(crate) fn admit(self: &Arc<Self>, ip: IpAddr) -> Option<HandshakePermit> {
+    pub fn admit(self: &Arc<Self>, ip: IpAddr) -> Option<HandshakePermit> {
         let limits = &self.config.get().limits;
         let mut callers = lock(&self.callers);
         match callers.table.admit(limits, ip.into(), Instant::now()) {
@@ -148,7 +148,7 @@ impl ConnectionLimits {
 
 /// A connection whose handshake is under way. Its place is given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct HandshakePermit {
+pub struct HandshakePermit {
     permit: ConnectionPermit,
     /// Reason why it is turned away, if it is.
     excess: Option<Excess>,
@@ -156,18 +156,18 @@ pub(crate) struct HandshakePermit {
 
 impl HandshakePermit {
     /// Its first byte has come.
-    pub(crate) fn spoke(&self) {
+    pub fn spoke(&self) {
         lock(&self.permit.limits.callers).table.spoke(self.permit.id);
     }
 
     /// Completes when it has to go for another.
-    pub(crate) async fn lost(&self) {
+    pub async fn lost(&self) {
         self.permit.lost.cancelled().await;
     }
 
     /// The handshake is done, and this is the peer, which `is_known` if it need not show a ticket: its
     /// place, or why there is none.
-    pub(crate) fn enter(self, node: NodeId, is_known: bool) -> Result<ConnectionPermit, (Excess, Self)> {
+    pub fn enter(self, node: NodeId, is_known: bool) -> Result<ConnectionPermit, (Excess, Self)> {
         let connection_limits = Arc::clone(&self.permit.limits);
         match self.excess.map_or_else(|| self.permit.enter(node, is_known), Err) {
             Ok(()) => {
@@ -184,7 +184,7 @@ impl HandshakePermit {
 
 /// A place among the connections.
 #[derive(Debug)]
-pub(crate) struct ConnectionPermit {
+pub struct ConnectionPermit {
     limits: Arc<ConnectionLimits>,
     id: u64,
     lost: CancellationToken,
@@ -201,12 +201,12 @@ impl ConnectionPermit {
     }
 
     /// Completes when it is lost to another.
-    pub(crate) async fn lost(&self) {
+    pub async fn lost(&self) {
         self.lost.cancelled().await;
     }
 
     /// Its peer had a right to something: it is kept. False if it is lost already.
-    pub(crate) fn keep(&self) -> bool {
+    pub fn keep(&self) -> bool {
         lock(&self.limits.callers).table.know(self.id)
     }
 }

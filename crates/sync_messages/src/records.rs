@@ -55,6 +55,11 @@ impl<M: Message + Default> Records<M> {
         self.count
     }
 
+    /// True if there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     fn write_out(&mut self) -> io::Result<()> {
         if self.pending.is_empty() {
             return Ok(());

@@ -2,8 +2,8 @@
 
 use super::inmost::Inmost;
 use super::*;
-use crate::source::{Query, SourceState};
-use crate::source_id::SourceId;
+use towpath_transfer::source::{Query, SourceState};
+use towpath_transfer::source_id::SourceId;
 
 pub(super) fn rules() -> Vec<SeamRule> {
     vec![

@@ -6,7 +6,7 @@ use towpath_content::{Hint, NodeId};
 use super::ending::{first, join_all};
 use super::sinks::SinkRecord;
 use super::*;
-use crate::source_id::SourceId;
+use towpath_transfer::source_id::SourceId;
 
 /// Long enough for a source to notice something.
 const MOMENT: Duration = Duration::from_millis(20);

@@ -6,8 +6,8 @@ use tokio::sync::mpsc;
 
 use super::sinks::SinkRecord;
 use super::*;
-use crate::intervals::Intervals;
-use crate::source::PathState;
+use towpath_transfer::intervals::Intervals;
+use towpath_transfer::source::PathState;
 
 /// Pause between looks at something that nobody tells.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

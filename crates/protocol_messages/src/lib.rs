@@ -1,9 +1,11 @@
 //! The protocol's messages and their bytes (`docs/formats/protocol.md`).
 
 mod contents;
+pub mod counting;
 mod data;
 mod limits;
 mod meaning;
+pub mod packing;
 mod pieces;
 mod words;
 

@@ -5,7 +5,7 @@
 //!                          └─ the other: a share for each connection that there may be
 //! ```
 //!
-//! A reader that stalls keeps what it was given, at most [`AHEAD`] parts. When such readers have
+//! A reader that stalls keeps what it was given, at most `AHEAD` parts. When such readers have
 //! taken the pool, each other one still has its share, in smaller parts: slower, and never stuck.
 //! A part's memory is given back when the last of its bytes was handed to the kernel.
 
@@ -39,7 +39,7 @@ fn small_part(limits: &Limits) -> u64 {
 
 /// The memory of all bodies of a service.
 #[derive(Debug)]
-pub(crate) struct ReadBudget {
+pub struct ReadBudget {
     config: Live,
     held: Arc<HeldMemory>,
     cutting: Semaphore,
@@ -54,23 +54,23 @@ struct HeldMemory {
 
 impl ReadBudget {
     /// Obeys what `config` says at the moment.
-    pub(crate) fn new(config: Live) -> Self {
+    pub fn new(config: Live) -> Self {
         let (cutting, recipes) = (Semaphore::new(CUTTING), Arc::new(Semaphore::new(RECIPES)));
         Self { config, held: Arc::default(), cutting, recipes }
     }
 
     /// Bytes that they hold.
-    pub(crate) fn held(&self) -> u64 {
+    pub fn held(&self) -> u64 {
         self.held.pool.load(Ordering::Relaxed) + self.held.shares.load(Ordering::Relaxed)
     }
 
     /// A permit to be among the few who read more than they keep.
-    pub(crate) async fn cutting(&self) -> Option<SemaphorePermit<'_>> {
+    pub async fn cutting(&self) -> Option<SemaphorePermit<'_>> {
         self.cutting.acquire().await.ok()
     }
 
     /// A permit to be among those to whom a recipe is sent; waits in line for it.
-    pub(crate) async fn recipe(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+    pub async fn recipe(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         let permit = tokio::time::timeout(LONGEST_LINE, Arc::clone(&self.recipes).acquire_owned()).await;
         permit.ok().and_then(Result::ok).ok_or_else(|| {
             let message = format!("{RECIPES} recipes are being read, and none of them came to its end");
@@ -88,19 +88,19 @@ impl ReadBudget {
 
 /// Memory that one body may hold.
 #[derive(Debug)]
-pub(crate) struct HeldBody {
+pub struct HeldBody {
     budget: Arc<ReadBudget>,
     slots: Arc<Semaphore>,
 }
 
 impl HeldBody {
     /// Begins one.
-    pub(crate) fn new(budget: &Arc<ReadBudget>) -> Self {
+    pub fn new(budget: &Arc<ReadBudget>) -> Self {
         Self { budget: Arc::clone(budget), slots: Arc::new(Semaphore::new(AHEAD)) }
     }
 
     /// Room for a part of up to `most` bytes; waits until the reader has taken an earlier one.
-    pub(crate) async fn room(&self, most: u64) -> Option<BodyRoom> {
+    pub async fn room(&self, most: u64) -> Option<BodyRoom> {
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
         let held = Arc::clone(&self.budget.held);
         if self.budget.take(most) {
@@ -114,7 +114,7 @@ impl HeldBody {
 
 /// Room for one part, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct BodyRoom {
+pub struct BodyRoom {
     len: u64,
     is_pool: bool,
     held: Arc<HeldMemory>,
@@ -123,12 +123,12 @@ pub(crate) struct BodyRoom {
 
 impl BodyRoom {
     /// Bytes that it has room for.
-    pub(crate) const fn len(&self) -> u64 {
+    pub const fn bytes(&self) -> u64 {
         self.len
     }
 
     /// As much of `range` of `bytes` as there is room for. The room is taken as long as that lives.
-    pub(crate) fn hold(self, bytes: Vec<u8>, range: Range<usize>) -> Bytes {
+    pub fn hold(self, bytes: Vec<u8>, range: Range<usize>) -> Bytes {
         let room = usize::try_from(self.len).unwrap_or(usize::MAX);
         if bytes.len() <= room {
             return Bytes::from_owner(BodyPart { bytes, _room: self }).slice(range);
@@ -179,15 +179,15 @@ mod tests {
                 kept.push(reader.room(PIECE).await.unwrap());
             }
         }
-        let large = kept.iter().filter(|room| room.len() == PIECE).count();
+        let large = kept.iter().filter(|room| room.bytes() == PIECE).count();
         assert_eq!(large, 8, "half of the memory, for who came first");
-        assert!(kept.iter().all(|room| room.len() == PIECE || room.len() == 32 << 10));
+        assert!(kept.iter().all(|room| room.bytes() == PIECE || room.bytes() == 32 << 10));
         assert!(budget.held() <= 4 << 20);
         let late = readers[0].room(PIECE);
         assert!(tokio::time::timeout(Duration::from_millis(20), late).await.is_err(), "it has its parts");
         drop(kept);
         assert_eq!(budget.held(), 0);
-        assert_eq!(readers[0].room(PIECE).await.unwrap().len(), PIECE);
+        assert_eq!(readers[0].room(PIECE).await.unwrap().bytes(), PIECE);
     }
 
     #[tokio::test]
@@ -208,7 +208,7 @@ mod tests {
     async fn a_part_that_is_cut_out_of_a_piece_does_not_keep_the_piece() {
         let budget = budget(1, 1);
         let room = HeldBody::new(&budget).room(100_000).await.unwrap();
-        assert_eq!(room.len(), SMALLEST);
+        assert_eq!(room.bytes(), SMALLEST);
         assert_eq!(&room.hold(vec![7; 100_000], 99_998..100_000)[..], [7, 7]);
         let room = HeldBody::new(&budget).room(100_000).await.unwrap();
         assert_eq!(room.hold(vec![7; 100_000], 5..100_000).len() as u64, SMALLEST);

@@ -7,13 +7,13 @@ const AHEAD: Duration = Duration::from_secs(1);
 
 /// What was let through, by the time at which it is paid for.
 #[derive(Debug, Default)]
-pub(crate) struct UploadBudget {
+pub struct UploadBudget {
     paid: Option<Instant>,
 }
 
 impl UploadBudget {
     /// Lets `bytes` through at `rate` bytes per second, 0 for no limit; or says how long to wait.
-    pub(crate) fn take(&mut self, bytes: u64, rate: u64, now: Instant) -> Result<(), Duration> {
+    pub fn take(&mut self, bytes: u64, rate: u64, now: Instant) -> Result<(), Duration> {
         if rate == 0 {
             return Ok(());
         }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::source_id::SourceId;
-use crate::want::{Origin, Outcome};
+use towpath_transfer::source_id::SourceId;
+use towpath_transfer::want::{Origin, Outcome};
 
 pub(super) fn rules() -> Vec<SeamRule> {
     vec![

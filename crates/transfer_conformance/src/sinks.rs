@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::object::ObjectInFlight;
-use crate::source::{Backlog, BoxFuture, Sink};
-use crate::target::Target;
-use crate::want::{Delivery, Outcome, Proof};
+use towpath_transfer::object::ObjectInFlight;
+use towpath_transfer::source::{Backlog, BoxFuture, Sink};
+use towpath_transfer::target::Target;
+use towpath_transfer::want::{Delivery, Outcome, Proof};
 
 /// Bytes that may wait to be taken at once while the sink blocks, in pieces.
 const MOST_WAITING: usize = 16;

@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 use towpath_content::lock::lock;
 
 use super::*;
-use crate::metadata::Metadata;
-use crate::source::{BoxFuture, Description, PathState, Query, Sink, SourceState};
-use crate::source_id::SourceId;
-use crate::want::{Delivery, Outcome, Payload, Proof};
+use towpath_transfer::metadata::Metadata;
+use towpath_transfer::source::{BoxFuture, Description, PathState, Query, Sink, SourceState};
+use towpath_transfer::source_id::SourceId;
+use towpath_transfer::want::{Delivery, Outcome, Payload, Proof};
 
 /// See the head of this module.
 pub(super) struct Inmost {

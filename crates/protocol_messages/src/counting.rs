@@ -97,7 +97,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::wire::{Body, Get, WireWant};
+    use crate::{Body, Get, WireWant};
 
     const WANTS: [u32; 2] = [8, 3];
 
