@@ -138,7 +138,7 @@ impl Subject {
         Self { growing: Some(object), ..self }
     }
 
-    /// Some of what is wanted it postpones ([`Outcome::RetryLater`](crate::Outcome::RetryLater)), though nothing is wrong.
+    /// Some of what is wanted it postpones ([`Outcome::RetryLater`](towpath_transfer::Outcome::RetryLater)), though nothing is wrong.
     #[must_use]
     pub fn postponing(self) -> Self {
         Self { postpones: true, ..self }
