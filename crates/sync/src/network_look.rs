@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use towpath_reuse::policy::network::Network;
+use towpath_sync_messages::errands::close;
 
 /// What is known of the network at the moment.
 pub type Look = Box<dyn Fn() -> Network + Send + Sync>;
@@ -44,7 +45,12 @@ impl NetworkLook {
 }
 
 /// Lets all wait until something is known, but no longer than they would, all together.
-async fn wait_for(mut known: Known, mut inbox: mpsc::Receiver<NetworkWait>) {
+async fn wait_for(known: Known, mut inbox: mpsc::Receiver<NetworkWait>) {
+    until_known(known, &mut inbox).await;
+    close(inbox).await;
+}
+
+async fn until_known(mut known: Known, inbox: &mut mpsc::Receiver<NetworkWait>) {
     let mut waited = Duration::ZERO;
     loop {
         let wait = tokio::select! {
@@ -92,6 +98,19 @@ mod tests {
             told.send(network.network_for(for_bytes)).unwrap();
         });
         known.await.unwrap()
+    }
+
+    /// It did, in one of some thousand copies.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn whoever_asks_while_something_becomes_known_does_not_wait_for_ever() {
+        for _ in 0..20_000 {
+            let network = NetworkLook::new(Box::new(|| SLOW), Box::pin(std::future::ready(())));
+            let (told, known) = oneshot::channel();
+            // No thread of the runtime, which would wait for its end.
+            std::thread::spawn(move || told.send(network.network_for(1)));
+            let asked = tokio::time::timeout(Duration::from_secs(30), known).await;
+            assert_eq!(asked.expect("it hangs").unwrap(), SLOW);
+        }
     }
 
     /// A connection over 40 ms took 120, and 50 MB of which half was there came without a delta of that.

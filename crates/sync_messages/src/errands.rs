@@ -30,6 +30,7 @@ impl Errands {
             }
             // Nobody may wait for it.
             let _ = tell.send(result);
+            close(inbox).await;
         });
         Self { queue, end }
     }
@@ -57,6 +58,13 @@ impl Errands {
         drop(self.queue);
         self.end.blocking_recv().unwrap_or_else(|_| Err(hung_up()))
     }
+}
+
+/// Takes nothing more from a channel and drops what is in it, with what somebody puts there at this very moment. A receiver that is
+/// only dropped misses that: it would stay as long as there is a sender, and whoever waits for its end with it.
+pub async fn close<T>(mut inbox: mpsc::Receiver<T>) {
+    inbox.close();
+    while inbox.recv().await.is_some() {}
 }
 
 #[cfg(test)]
