@@ -31,7 +31,7 @@ pub enum SourceChange {
     },
     /// It can't be had any more.
     Removed(u64),
-    /// All is told that was to be found at first.
+    /// All is told that was to be found at first. Said again it says nothing new.
     Looked,
 }
 

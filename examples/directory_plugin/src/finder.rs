@@ -52,7 +52,7 @@ impl DirectoryFinder {
         changes: &mpsc::Sender<SourceChange>,
     ) -> Result<(), mpsc::error::SendError<SourceChange>> {
         let (mut known, mut next) = (BTreeMap::new(), 0);
-        let mut ticks = tokio::time::interval(LOOK_EVERY);
+        let (mut ticks, mut has_looked) = (tokio::time::interval(LOOK_EVERY), false);
         loop {
             ticks.tick().await;
             let names = self.names();
@@ -68,7 +68,9 @@ impl DirectoryFinder {
                     changes.send(SourceChange::Added { key: next, source, priority: 0, weight: 1 }).await?;
                 }
             }
-            changes.send(SourceChange::Looked).await?;
+            if !std::mem::replace(&mut has_looked, true) {
+                changes.send(SourceChange::Looked).await?;
+            }
         }
     }
 }

@@ -57,7 +57,13 @@ pub(super) async fn open(
         Some(Description::Object { .. }) => return follow(shared, number, source, context).await,
         _ => None,
     };
+    answered(shared, number, holding, context);
+}
+
+/// A place answered, and has so much of the root; or nothing.
+fn answered(shared: &Arc<SourceCalls>, number: u32, holding: Option<SourceHolding>, context: &Context) {
     lock(&shared.table).answered(shared.now(), number, holding);
+    shared.found.notify_waiters();
     shared.perform(context);
 }
 
@@ -67,8 +73,7 @@ async fn follow(shared: &Arc<SourceCalls>, number: u32, source: &Arc<dyn Source>
     let hearing = async {
         let mut holding = tokio::time::timeout(PATIENCE, inbox.recv()).await.ok().flatten();
         let first = holding.take().map_or(SourceHolding::Everything, SourceHolding::Parts);
-        lock(&shared.table).answered(shared.now(), number, Some(first));
-        shared.perform(context);
+        answered(shared, number, Some(first), context);
         while let Some(added) = inbox.recv().await {
             lock(&shared.table).has_more(shared.now(), number, added);
             shared.perform(context);

@@ -37,5 +37,6 @@ fn looked(shared: &SourceCalls, number: usize) {
     let mut table = lock(&shared.table);
     if table.places.looked(number) {
         table.end_what_nobody_brings(shared.now());
+        shared.found.notify_waiters();
     }
 }

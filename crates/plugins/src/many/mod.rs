@@ -22,12 +22,13 @@ mod to_come;
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{self, Waker};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use towpath_content::Oid;
 use towpath_content::lock::lock;
@@ -41,8 +42,8 @@ use crate::having;
 
 /// Window before any source tells its own.
 const FIRST_WINDOW: u64 = 4 << 20;
-/// Delay before a question is asked again that a source may answer which was just found.
-const SOON: Duration = Duration::from_millis(50);
+/// Longest time for which a question waits for a source that may be found, before the others are asked again.
+const WAIT_FOR_FOUND: Duration = Duration::from_secs(1);
 /// Longest time without a look at the clock while anything is out.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -60,6 +61,8 @@ struct SourceCalls {
     since: Instant,
     finders: Vec<Arc<dyn Finder>>,
     has_started: AtomicBool,
+    /// Told when a finder has looked, or a place has answered.
+    found: Notify,
     token: CancellationToken,
 }
 
@@ -70,7 +73,8 @@ impl Many {
         let token = CancellationToken::new();
         let table = Mutex::new(SourceTable::new(random()));
         let (since, has_started) = (Instant::now(), AtomicBool::new(false));
-        let shared = Arc::new(SourceCalls { table, since, finders, has_started, token: token.clone() });
+        let (found, of_calls) = (Notify::new(), token.clone());
+        let shared = Arc::new(SourceCalls { table, since, finders, has_started, found, token: of_calls });
         for source in sources {
             lock(&shared.table).add(shared.now(), source);
         }
@@ -182,11 +186,16 @@ impl Source for Many {
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         self.start_finders(context);
         Box::pin(async move {
+            let mut found = pin!(self.shared.found.notified());
+            found.as_mut().enable();
             let sources = to_ask(&lock(&self.shared.table).by_standing());
             let result = describing::describe(&sources, query, context, answers).await;
             let may_be_found = lock(&self.shared.table).places.may_find(self.shared.now());
             match result {
-                Err(Outcome::NotHere) if may_be_found => Err(Outcome::RetryLater(SOON)),
+                Err(Outcome::NotHere) if may_be_found => {
+                    let _ = tokio::time::timeout(WAIT_FOR_FOUND, found).await;
+                    Err(Outcome::RetryLater(Duration::ZERO))
+                }
                 result => result,
             }
         })

@@ -185,7 +185,7 @@ impl SourceTable {
     pub(super) fn removed(&mut self, now: Duration, key: FoundKey) {
         let Some(number) = self.places.remove(key) else { return };
         if let Some(OpenSource { source, .. }) = self.sources.remove(&number) {
-            let tags = self.wants.keys().copied().collect();
+            let tags = self.wants.keys().chain(self.cut.keys()).copied().collect();
             self.orders.push(SourceOrder::Cancel { source: Arc::clone(&source), tags });
             self.orders.push(SourceOrder::Close { source, why: "it is not named any more" });
             self.handle(now, DealerEvent::Gone { source: number });
@@ -504,7 +504,7 @@ impl SourceTable {
                 DealerAction::Drop(number) => {
                     self.sources.remove(&number).map(|OpenSource { source, .. }| SourceOrder::Close {
                         source,
-                        why: "it brought what was wrong",
+                        why: "it is of no more use",
                     })
                 }
                 DealerAction::Open(number) => {
@@ -558,11 +558,10 @@ fn facts(state: &SourceState) -> SourceFacts {
 #[cfg(test)]
 mod tests {
     use tokio::sync::mpsc;
-    use towpath_content::pieces::Layout;
     use towpath_transfer::source::{Backlog, Query};
-    use towpath_transfer::want::ObjectKey;
-    use towpath_transfer::{BoxFuture, Context, Description, ObjectOffset};
+    use towpath_transfer::{BoxFuture, Context, Description};
 
+    use super::super::to_come::tests::want;
     use super::*;
 
     struct Nobody;
@@ -576,22 +575,6 @@ mod tests {
 
         fn backpressure(&self) -> Backlog {
             Backlog::default()
-        }
-    }
-
-    fn want(object: ObjectKey, size: u64, index: u64) -> Want {
-        let layout = Layout::of(size).unwrap();
-        let id = WantId::Piece { oid: Oid::of(&object.to_le_bytes()), layout, index };
-        let positions = vec![ObjectOffset { object, offset: layout.range(index).start }];
-        Want {
-            tag: index,
-            id,
-            positions,
-            group: Arc::default(),
-            origin: None,
-            base: None,
-            part: None,
-            undivided: false,
         }
     }
 
@@ -698,6 +681,25 @@ mod tests {
         });
         assert_eq!(ends.collect::<Vec<_>>(), [&Outcome::SourceChanged], "it is said as it was");
         assert_eq!(table.sources().len(), 1);
+    }
+
+    #[test]
+    fn one_that_is_taken_away_is_told_that_parts_need_not_come() {
+        let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
+        table.found(now, (0, 1), Arc::new(Idle), (0, 1));
+        let all = want(1, 1 << 20, 0);
+        let WantId::Piece { oid, .. } = all.id else { panic!("it is a piece") };
+        table.answered(now, 1, Some(SourceHolding::Parts(std::iter::once(0..100 << 10).collect())));
+        table.want(now, &oid, vec![all], Arc::new(Nobody));
+        let asked = |order| match order {
+            SourceOrder::Ask { number: 1, wants, .. } => Some(wants),
+            _ => None,
+        };
+        let wants: Vec<Want> = table.take_orders().into_iter().filter_map(asked).flatten().collect();
+        assert_eq!(wants.iter().map(|want| want.part.clone()).collect::<Vec<_>>(), [Some(0..100 << 10)]);
+        table.removed(now, (0, 1));
+        let cancelled = table.take_cancellations().into_iter().flat_map(|(_, tags)| tags);
+        assert!(cancelled.into_iter().any(|tag| tag == wants[0].tag));
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl BytesToCome {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use towpath_content::Oid;
@@ -52,8 +52,9 @@ mod tests {
 
     use super::*;
 
-    fn want(object: ObjectKey, index: u64) -> Want {
-        let layout = Layout::of(1 << 20).unwrap();
+    /// A piece of an object of so many bytes.
+    pub(in crate::many) fn want(object: ObjectKey, size: u64, index: u64) -> Want {
+        let layout = Layout::of(size).unwrap();
         let id = WantId::Piece { oid: Oid::of(&object.to_le_bytes()), layout, index };
         let positions = vec![ObjectOffset { object, offset: layout.range(index).start }];
         Want {
@@ -72,7 +73,7 @@ mod tests {
     fn the_last_object_tells_how_much_is_to_come() {
         let mut to_come = BytesToCome::default();
         for (object, index, rest) in [(1, 0, 768), (1, 2, 256), (1, 1, 256), (2, 0, 768), (2, 3, 0)] {
-            to_come.note(&want(object, index));
+            to_come.note(&want(object, 1 << 20, index));
             assert_eq!(to_come.bytes(Duration::ZERO, 0), rest << 10, "piece {index} of {object}");
         }
     }
