@@ -21,6 +21,8 @@ mod following;
 #[cfg(test)]
 mod hostile_peer;
 #[cfg(test)]
+mod mannered;
+#[cfg(test)]
 mod many;
 #[cfg(test)]
 mod preferred;

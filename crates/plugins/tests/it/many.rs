@@ -1,134 +1,17 @@
 //! Several sources of one transfer: what each brings, and what is made of those that stall, lie or have nothing.
 
-use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
-use tokio::sync::{mpsc, watch};
-use towpath_content::pieces::{Layout, PieceTree};
+use tokio::sync::watch;
 use towpath_content::{Hint, NodeId, Oid};
 use towpath_link::Identity;
 use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::{Direct, HintedNodes, Many};
 use towpath_store::{About, MemoryStore};
-use towpath_transfer::source::{Query, Sink, SourceState};
-use towpath_transfer::want::Proof;
-use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, FetchError, Outcome, Payload, Session, Single, Source,
-    SourceId, Want, WantId,
-};
+use towpath_transfer::{Context, FetchError, Outcome, Session, Single, Source, SourceId};
 
+use crate::mannered::{Manner, Mannered};
 use crate::support::*;
-
-/// What a source does.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    /// Brings what it is asked for.
-    Honest,
-    /// Brings so many wants and then nothing more.
-    Stalls(u64),
-    /// Brings other bytes.
-    Lies,
-    /// Brings what it is asked for, without proofs, and tells no values.
-    Bare,
-    /// The same, and brings other bytes.
-    BareLies,
-    /// Tells values, and brings nothing.
-    Tells,
-    /// Has nothing.
-    Empty,
-}
-
-/// A source over one object, of so many bytes a second.
-struct Mannered {
-    name: &'static str,
-    data: Vec<u8>,
-    tree: PieceTree,
-    manner: Manner,
-    /// Wants that it brought.
-    brought: watch::Sender<u64>,
-    line: Line,
-}
-
-impl Mannered {
-    fn new(name: &'static str, data: &[u8], rate: u64, manner: Manner) -> Arc<Self> {
-        let layout = Layout::of(data.len() as u64).unwrap();
-        let value = |index| layout.value(index, &data[range(&layout, index)]);
-        let tree = PieceTree::new(layout, (0..layout.count()).map(value).collect()).unwrap();
-        let data = data.to_vec();
-        let (brought, line) = (watch::Sender::new(0), Line::new(rate));
-        Arc::new(Self { name, data, tree, manner, brought, line })
-    }
-
-    fn proves(&self) -> bool {
-        !matches!(self.manner, Manner::Bare | Manner::BareLies)
-    }
-
-    async fn bring(&self, want: &Want, sink: &Arc<dyn Sink>) {
-        let WantId::Piece { layout, index, .. } = want.id else { panic!("only pieces are wanted") };
-        let asked = Instant::now();
-        let mut bytes = self.data[range(&layout, index)].to_vec();
-        self.line.carry(bytes.len()).await;
-        match self.manner {
-            Manner::Empty | Manner::Tells => return sink.outcome(want.tag, Outcome::NotHere),
-            Manner::Stalls(most) if *self.brought.borrow() >= most => {
-                return std::future::pending().await;
-            }
-            Manner::Lies | Manner::BareLies => bytes.iter_mut().for_each(|byte| *byte ^= 1),
-            Manner::Honest | Manner::Bare | Manner::Stalls(_) => {}
-        }
-        self.brought.send_modify(|brought| *brought += 1);
-        let nodes = self.tree.proof(index..index + 1).unwrap().into();
-        let proof = Some(Arc::new(Proof { run: index..index + 1, nodes })).filter(|_| self.proves());
-        let (payload, source) = (Payload::Bytes(bytes.into()), SourceId::other(self.name, None));
-        let timing = (asked, Instant::now());
-        sink.deliver(Delivery { tag: want.tag, payload, proof, source, timing, saved: 0 }).await;
-    }
-}
-
-impl Source for Mannered {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn state(&self) -> SourceState {
-        SourceState { proves: self.proves(), ..SourceState::of_window(1 << 20) }
-    }
-
-    fn describe<'a>(
-        &'a self,
-        query: Query,
-        _context: &'a Context,
-        answers: mpsc::Sender<Description>,
-    ) -> BoxFuture<'a, Result<(), Outcome>> {
-        Box::pin(async move {
-            if self.manner == Manner::Empty {
-                return Err(Outcome::NotHere);
-            }
-            let (about, layout) = (About::default(), Some(self.tree.layout()));
-            let described = Description::Object { about, layout, metadata: Default::default() };
-            answers.send(described).await.map_err(|_| Outcome::Cancelled)?;
-            if let Some(run) = query.proofs.filter(|_| self.proves()) {
-                let nodes = self.tree.proof(run.clone()).map_err(|_| Outcome::NotHere)?.into();
-                let _ = answers.send(Description::Proof(Proof { run, nodes })).await;
-            }
-            Ok(())
-        })
-    }
-
-    fn get<'a>(&'a self, wants: Vec<Want>, _: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            for want in wants {
-                self.bring(&want, &sink).await;
-            }
-        })
-    }
-}
-
-fn range(layout: &Layout, index: u64) -> Range<usize> {
-    let range = layout.range(index);
-    range.start as usize..range.end as usize
-}
 
 const MIB: usize = 1 << 20;
 
@@ -140,7 +23,7 @@ fn context(oid: Oid) -> Context {
     Context { root: oid, node: None, secret: None, hints: watch::channel(Vec::new()).1 }
 }
 
-/// Fetches `data` from sources of these rates and manners. Returns how many pieces each brought,
+/// Fetches `data` from sources of these rates and manners. Returns how many pieces each brought.
 async fn fetched(data: &[u8], sources: &[(&'static str, u64, Manner)]) -> (Result<(), FetchError>, Vec<u64>) {
     let made: Vec<_> =
         sources.iter().map(|&(name, rate, manner)| Mannered::new(name, data, rate, manner)).collect();
