@@ -114,16 +114,7 @@ impl Side {
             let origin = (kind & 3 == 3).then_some(Origin { oid: OBJECT, offset: index * 100 });
             let part = (kind & 5 == 4).then_some(1..100);
             let base = (kind & 7 == 7).then(base);
-            Want {
-                tag: self.next_tag,
-                id,
-                positions: Vec::new(),
-                group: Arc::default(),
-                origin,
-                base,
-                part,
-                undivided: false,
-            }
+            Want { origin, base, part, ..Want::new(self.next_tag, id) }
         };
         (0..1 + source.below(5)).map(|_| want(source)).collect()
     }

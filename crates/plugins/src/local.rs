@@ -204,16 +204,7 @@ mod tests {
     #[test]
     fn what_is_not_here_is_looked_for_again_after_a_while() {
         let (mut absent, now) = (Absent::default(), Instant::now());
-        let want = |oid: Oid| Want {
-            tag: 1,
-            id: WantId::Piece { oid, layout: Layout::of(1).unwrap(), index: 0 },
-            positions: Vec::new(),
-            group: Arc::default(),
-            origin: None,
-            base: None,
-            part: None,
-            undivided: false,
-        };
+        let want = |oid: Oid| Want::new(1, WantId::Piece { oid, layout: Layout::of(1).unwrap(), index: 0 });
         let oid = |n: usize| Oid::of(&n.to_le_bytes());
         assert!(!absent.holds(&want(oid(0)), now));
         (0..=ABSENT).for_each(|n| absent.note(oid(n), now));

@@ -148,6 +148,12 @@ pub struct Want {
 }
 
 impl Want {
+    /// A want of which nothing more is known: it belongs nowhere yet.
+    pub fn new(tag: Tag, id: WantId) -> Self {
+        let (positions, group) = (Vec::new(), Arc::default());
+        Self { tag, id, positions, group, origin: None, base: None, part: None, undivided: false }
+    }
+
     /// Bytes that have to come for it.
     pub fn missing_len(&self) -> u64 {
         self.part.as_ref().map_or_else(|| self.id.len(), |part| part.end - part.start)

@@ -309,7 +309,7 @@ fn want(tag: Tag, data: &[u8], index: u64) -> Want {
     let layout = layout_of(data);
     let positions = vec![ObjectOffset { object: 1, offset: layout.range(index).start }];
     let id = WantId::Piece { oid: Oid::of(data), layout, index };
-    Want { tag, id, positions, group: Arc::default(), origin: None, base: None, part: None, undivided: false }
+    Want { positions, ..Want::new(tag, id) }
 }
 
 /// A want for some bytes of an object as a chunk.
@@ -318,16 +318,7 @@ fn chunk(tag: Tag, data: &[u8], span: Range<usize>) -> Want {
     let bytes = &data[span];
     let id = WantId::Chunk { hash: *Oid::of(bytes).digest(), len: bytes.len() as u32 };
     let positions = vec![ObjectOffset { object: 1, offset }];
-    Want {
-        tag,
-        id,
-        positions,
-        group: Arc::default(),
-        origin: Some(Origin { oid, offset }),
-        base: None,
-        part: None,
-        undivided: false,
-    }
+    Want { positions, origin: Some(Origin { oid, offset }), ..Want::new(tag, id) }
 }
 
 /// A want for each piece of each object, tagged from `first` on.

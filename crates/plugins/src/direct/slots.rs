@@ -249,7 +249,7 @@ mod tests {
         let id = WantId::Chunk { hash: ChunkHash::of(b"any").0, len: RUN as u32 };
         let want = |tag| {
             let (positions, group) = (Vec::new(), Arc::default());
-            Want { tag, id, positions, group, origin: None, base: None, part: None, undivided: false }
+            Want { positions, group, ..Want::new(tag, id) }
         };
         (0..count).map(want).collect()
     }

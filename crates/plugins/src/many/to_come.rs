@@ -44,7 +44,6 @@ impl BytesToCome {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::sync::Arc;
 
     use towpath_content::Oid;
     use towpath_content::pieces::Layout;
@@ -57,16 +56,7 @@ pub(super) mod tests {
         let layout = Layout::of(size).unwrap();
         let id = WantId::Piece { oid: Oid::of(&object.to_le_bytes()), layout, index };
         let positions = vec![ObjectOffset { object, offset: layout.range(index).start }];
-        Want {
-            tag: index,
-            id,
-            positions,
-            group: Arc::default(),
-            origin: None,
-            base: None,
-            part: None,
-            undivided: false,
-        }
+        Want { positions, ..Want::new(index, id) }
     }
 
     #[test]

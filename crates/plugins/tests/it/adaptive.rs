@@ -237,14 +237,10 @@ impl World {
         assert!(inbox.recv().await.is_some());
         let group = Arc::new(Group { size: Some(SIZE as u64), ..Group::default() });
         let want = |(tag, (hash, at, len)): (Tag, (ChunkHash, usize, u32))| Want {
-            tag,
-            id: WantId::Chunk { hash: hash.0, len },
             positions: vec![ObjectOffset { object: 1, offset: at as u64 }],
             group: Arc::clone(&group),
             origin: Some(Origin { oid, offset: at as u64 }),
-            base: None,
-            part: None,
-            undivided: false,
+            ..Want::new(tag, WantId::Chunk { hash: hash.0, len })
         };
         let wants = (1..).zip(chunks(&network.data)).map(want).collect();
         Self { base, network, plugin, wants, context }

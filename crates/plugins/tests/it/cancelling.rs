@@ -89,16 +89,7 @@ impl Scene {
     /// One for each piece, whose index is its tag.
     fn wants(&self) -> Vec<Want> {
         let (oid, layout) = (self.oid, Layout::of(self.data.len() as u64).unwrap());
-        let want = |index| Want {
-            tag: index,
-            id: WantId::Piece { oid, layout, index },
-            positions: Vec::new(),
-            group: Arc::default(),
-            origin: None,
-            base: None,
-            part: None,
-            undivided: false,
-        };
+        let want = |index| Want::new(index, WantId::Piece { oid, layout, index });
         (0..PIECES).map(want).collect()
     }
 

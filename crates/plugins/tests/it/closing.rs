@@ -55,16 +55,7 @@ async fn a_delivery_that_the_end_interrupts_ends_its_want() {
     let (_keep, hints) = tokio::sync::watch::channel(Vec::new());
     let context = Context { root: oid, node: None, secret: None, hints };
     let layout = Layout::of(data.len() as u64).unwrap();
-    let want = |index| Want {
-        tag: index,
-        id: WantId::Piece { oid, layout, index },
-        positions: Vec::new(),
-        group: Arc::default(),
-        origin: None,
-        base: None,
-        part: None,
-        undivided: false,
-    };
+    let want = |index| Want::new(index, WantId::Piece { oid, layout, index });
     let sink = Arc::new(Stuck::default());
     let asking = direct.get((0..4).map(want).collect(), &context, sink.clone());
     let closing = async {

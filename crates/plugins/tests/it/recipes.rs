@@ -347,14 +347,8 @@ async fn any_number_of_chunks_may_be_asked_in_one_call() {
         .chunks(100)
         .zip(0..)
         .map(|(chunk, index)| Want {
-            tag: index,
-            id: WantId::Chunk { hash: *Oid::of(chunk).digest(), len: chunk.len() as u32 },
-            positions: Vec::new(),
-            group: Arc::default(),
             origin: Some(towpath_transfer::Origin { oid, offset: index * 100 }),
-            base: None,
-            part: None,
-            undivided: false,
+            ..Want::new(index, WantId::Chunk { hash: *Oid::of(chunk).digest(), len: chunk.len() as u32 })
         })
         .collect();
     assert!(wants.len() > 5 * 1024);

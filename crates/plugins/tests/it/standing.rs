@@ -137,16 +137,7 @@ async fn a_session_that_takes_nothing_holds_up_nothing_else_on_a_connection_that
     let scene = scene().await;
     let (direct, context) = (scene.direct(), scene.context(scene.near.node()));
     let (oid, layout) = (Oid::of(&scene.data), Layout::of(scene.data.len() as u64).unwrap());
-    let want = |index| Want {
-        tag: index,
-        id: WantId::Piece { oid, layout, index },
-        positions: Vec::new(),
-        group: Arc::default(),
-        origin: None,
-        base: None,
-        part: None,
-        undivided: false,
-    };
+    let want = |index| Want::new(index, WantId::Piece { oid, layout, index });
     let sink = Arc::new(Stuck::default());
     let asking = direct.get((0..4).map(want).collect(), &context, sink.clone());
     let other = async {

@@ -9,16 +9,7 @@ const PIECE: u64 = 1 << 18;
 
 fn piece(tag: Tag, name: u8, size: u64, index: u64) -> Want {
     let id = WantId::Piece { oid: Oid::Blake3([name; 32]), layout: Layout::of(size).unwrap(), index };
-    Want {
-        tag,
-        id,
-        positions: vec![ObjectOffset { object: 1, offset: 0 }],
-        group: Arc::default(),
-        origin: None,
-        base: None,
-        part: None,
-        undivided: false,
-    }
+    Want { positions: vec![ObjectOffset { object: 1, offset: 0 }], ..Want::new(tag, id) }
 }
 
 fn under_way(wants: Vec<Want>) -> GetUnderWay {
@@ -141,16 +132,7 @@ fn a_proof_must_be_for_the_run_that_was_asked() {
 
 fn chunk(tag: Tag, name: u8, len: u32, origin: Option<Origin>) -> Want {
     let id = WantId::Chunk { hash: [name; 32], len };
-    Want {
-        tag,
-        id,
-        positions: vec![ObjectOffset { object: 1, offset: 0 }],
-        group: Arc::default(),
-        origin,
-        base: None,
-        part: None,
-        undivided: false,
-    }
+    Want { positions: vec![ObjectOffset { object: 1, offset: 0 }], origin, ..Want::new(tag, id) }
 }
 
 fn origin(name: u8, offset: u64) -> Option<Origin> {

@@ -211,16 +211,7 @@ fn store(pieces: usize) -> (Arc<MemoryStore>, Oid, Vec<u8>) {
 /// One want for each piece, whose index is its tag.
 fn wants(oid: Oid, data: &[u8]) -> Vec<Want> {
     let layout = Layout::of(data.len() as u64).unwrap();
-    let want = |index| Want {
-        tag: index,
-        id: WantId::Piece { oid, layout, index },
-        positions: Vec::new(),
-        group: Arc::default(),
-        origin: None,
-        base: None,
-        part: None,
-        undivided: false,
-    };
+    let want = |index| Want::new(index, WantId::Piece { oid, layout, index });
     (0..layout.count()).map(want).collect()
 }
 

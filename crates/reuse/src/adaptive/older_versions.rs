@@ -104,16 +104,7 @@ mod tests {
 
     fn want(tag: Tag, size: u64, group: Group) -> Want {
         let id = WantId::Piece { oid: Oid::of(b"it"), layout: Layout::of(size).unwrap(), index: 0 };
-        Want {
-            tag,
-            id,
-            positions: Vec::new(),
-            group: Arc::new(group),
-            origin: None,
-            base: None,
-            part: None,
-            undivided: false,
-        }
+        Want { group: Arc::new(group), ..Want::new(tag, id) }
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl OpenWants {
         let tag = self.next_tag;
         self.next_tag += 1;
         let (positions, group) = (Vec::with_capacity(1), Arc::clone(group));
-        let want = Want { tag, id, positions, group, origin: None, base: None, part: None, undivided: false };
+        let want = Want { positions, group, ..Want::new(tag, id) };
         let entry = WantEntry {
             want,
             stage: WantStage::Queued,

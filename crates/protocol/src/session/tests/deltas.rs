@@ -27,15 +27,9 @@ fn signed_base(old: &[u8], signature: Option<Vec<u8>>) -> Option<Arc<SignedBase>
 /// Two chunks that are all of the object.
 fn chunks(oid: Oid, new: &[u8], base: Option<&Arc<SignedBase>>) -> Vec<Want> {
     let chunk = |bytes: &[u8], offset: u64| Want {
-        tag: offset,
-        id: WantId::Chunk { hash: *Oid::of(bytes).digest(), len: bytes.len() as u32 },
-        positions: Vec::new(),
-        group: Arc::default(),
         origin: Some(Origin { oid, offset }),
         base: base.cloned(),
-
-        part: None,
-        undivided: false,
+        ..Want::new(offset, WantId::Chunk { hash: *Oid::of(bytes).digest(), len: bytes.len() as u32 })
     };
     let (front, back) = new.split_at(15_000);
     vec![chunk(front, 0), chunk(back, 15_000)]
@@ -143,7 +137,7 @@ fn piece(oid: Oid, new: &[u8], base: Option<Arc<SignedBase>>) -> Vec<Want> {
     let layout = Layout::of(new.len() as u64).unwrap();
     let id = WantId::Piece { oid, layout, index: 0 };
     let group = Arc::default();
-    vec![Want { tag: 0, id, positions: Vec::new(), group, origin: None, base, part: None, undivided: false }]
+    vec![Want { group, base, ..Want::new(0, id) }]
 }
 
 #[test]

@@ -104,16 +104,7 @@ impl Sink for Ends {
 fn piece(oid: Oid, index: u64) -> Want {
     let id = WantId::Piece { oid, layout: Layout::of(SIZE).unwrap(), index };
     let positions = vec![ObjectOffset { object: 1, offset: index * PIECE }];
-    Want {
-        tag: 10 + index,
-        id,
-        positions,
-        group: Arc::default(),
-        origin: None,
-        base: None,
-        part: None,
-        undivided: false,
-    }
+    Want { positions, ..Want::new(10 + index, id) }
 }
 
 #[tokio::test]

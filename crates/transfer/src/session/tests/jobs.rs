@@ -24,16 +24,7 @@ fn object() -> Arc<ObjectInFlight> {
 fn check(len: u64) -> Job {
     let id = WantId::Piece { oid: Oid::of(b""), layout: Layout::of(len).unwrap(), index: 0 };
     let group = Arc::new(Group::default());
-    let want = Want {
-        tag: 1,
-        id,
-        positions: Vec::new(),
-        group,
-        origin: None,
-        base: None,
-        part: None,
-        undivided: false,
-    };
+    let want = Want { group, ..Want::new(1, id) };
     let delivery = Delivery {
         tag: 1,
         payload: Payload::Zeros,
