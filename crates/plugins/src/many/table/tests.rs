@@ -1,0 +1,162 @@
+use tokio::sync::mpsc;
+use towpath_transfer::source::{Backlog, Query};
+use towpath_transfer::{BoxFuture, Context, Description};
+
+use super::super::to_come::tests::want;
+use super::*;
+
+struct Nobody;
+
+impl Sink for Nobody {
+    fn deliver(&self, _delivery: Delivery) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn outcome(&self, _tag: Tag, _outcome: Outcome) {}
+
+    fn backpressure(&self) -> Backlog {
+        Backlog::default()
+    }
+}
+
+#[test]
+fn without_any_source_a_want_ends_at_once() {
+    let mut table = SourceTable::new(0);
+    table.want(Duration::ZERO, &Oid::of(b""), vec![want(1, 1 << 20, 3)], Arc::new(Nobody));
+    let orders = table.take_orders();
+    assert!(matches!(&orders[..], [SourceOrder::End { tag: 3, outcome: Outcome::NotHere, .. }]));
+    assert!(table.wants.is_empty() && table.tags.is_empty());
+}
+
+/// A source of which nothing is asked here.
+struct Idle;
+
+impl Source for Idle {
+    fn name(&self) -> &str {
+        "idle"
+    }
+
+    fn state(&self) -> SourceState {
+        SourceState::of_window(1 << 20)
+    }
+
+    fn describe<'a>(
+        &'a self,
+        _query: Query,
+        _context: &'a Context,
+        _answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn get<'a>(&'a self, _: Vec<Want>, _: &'a Context, _: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// Ends, openings and questions among orders.
+fn told(table: &mut SourceTable) -> (Vec<Outcome>, Vec<u32>, Vec<u32>) {
+    let (mut ends, mut opened, mut asked) = (Vec::new(), Vec::new(), Vec::new());
+    for order in table.take_orders() {
+        match order {
+            SourceOrder::End { outcome, .. } => ends.push(outcome),
+            SourceOrder::Open { number, .. } => opened.push(number),
+            SourceOrder::Ask { number, .. } => asked.push(number),
+            SourceOrder::Cancel { .. } | SourceOrder::Close { .. } => {}
+        }
+    }
+    (ends, opened, asked)
+}
+
+#[test]
+fn what_may_still_be_found_is_waited_for() {
+    let (mut table, second) = (SourceTable::new(0), Duration::from_secs(1));
+    table.places.look(Duration::ZERO, 2);
+    let root = Oid::of(b"");
+    table.want(Duration::ZERO, &root, vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
+    assert_eq!(told(&mut table), (vec![], vec![], vec![]));
+    table.places.looked(0);
+    table.end_what_nobody_brings(Duration::ZERO);
+    assert_eq!(told(&mut table).0, [], "the other one looks");
+    table.places.looked(1);
+    table.end_what_nobody_brings(Duration::ZERO);
+    assert_eq!(told(&mut table).0, [Outcome::NotHere]);
+    table.places.look(second, 1);
+    table.want(second, &root, vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
+    table.tick(2 * second);
+    assert_eq!(told(&mut table).0, []);
+    table.tick(3 * second);
+    assert_eq!(told(&mut table).0, [Outcome::NotHere], "a finder that says nothing");
+}
+
+#[test]
+fn a_place_is_opened_before_its_turn_if_those_that_are_open_lack_what_is_wanted() {
+    let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
+    table.add(now, Arc::new(Idle));
+    table.found(now, (0, 1), Arc::new(Idle), (0, 1));
+    table.found(now, (0, 2), Arc::new(Idle), (9, 1));
+    assert_eq!(told(&mut table).1, [2], "the better priority");
+    table.answered(now, 2, None);
+    table.want(now, &Oid::of(b""), vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
+    assert_eq!(told(&mut table), (vec![], vec![], vec![1]));
+    table.not_brought(now, 1, FIRST_TAG, 256 << 10, Outcome::NotHere);
+    assert_eq!(told(&mut table).1, [3]);
+    table.answered(now, 3, Some(SourceHolding::Everything));
+    assert_eq!(told(&mut table).2, [3]);
+    table.not_brought(now, 3, FIRST_TAG, 256 << 10, Outcome::NotHere);
+    assert_eq!(told(&mut table).0, [Outcome::NotHere]);
+}
+
+#[test]
+fn a_source_of_a_tree_of_which_one_file_changed_is_not_dropped() {
+    let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
+    table.add(now, Arc::new(Idle));
+    table.want(now, &Oid::of(b"tree"), vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
+    table.take_orders();
+    table.not_brought(now, 1, FIRST_TAG, 256 << 10, Outcome::SourceChanged);
+    let orders = table.take_orders();
+    assert!(!orders.iter().any(|order| matches!(order, SourceOrder::Close { .. })));
+    let ends = orders.iter().filter_map(|order| match order {
+        SourceOrder::End { outcome, .. } => Some(outcome),
+        _ => None,
+    });
+    assert_eq!(ends.collect::<Vec<_>>(), [&Outcome::SourceChanged], "it is said as it was");
+    assert_eq!(table.sources().len(), 1);
+}
+
+#[test]
+fn one_that_is_taken_away_is_told_that_parts_need_not_come() {
+    let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
+    table.found(now, (0, 1), Arc::new(Idle), (0, 1));
+    let all = want(1, 1 << 20, 0);
+    let WantId::Piece { oid, .. } = all.id else { panic!("it is a piece") };
+    table.answered(now, 1, Some(SourceHolding::Parts(std::iter::once(0..100 << 10).collect())));
+    table.want(now, &oid, vec![all], Arc::new(Nobody));
+    let asked = |order| match order {
+        SourceOrder::Ask { number: 1, wants, .. } => Some(wants),
+        _ => None,
+    };
+    let wants: Vec<Want> = table.take_orders().into_iter().filter_map(asked).flatten().collect();
+    assert_eq!(wants.iter().map(|want| want.part.clone()).collect::<Vec<_>>(), [Some(0..100 << 10)]);
+    table.removed(now, (0, 1));
+    let cancelled = table.take_cancellations().into_iter().flat_map(|(_, tags)| tags);
+    assert!(cancelled.into_iter().any(|tag| tag == wants[0].tag));
+}
+
+#[test]
+fn what_a_source_was_asked_for_goes_elsewhere_when_it_is_taken_away() {
+    let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
+    for key in [1, 2] {
+        table.found(now, (0, key), Arc::new(Idle), (0, 1));
+    }
+    table.answered(now, 1, Some(SourceHolding::Everything));
+    table.want(now, &Oid::of(b""), vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
+    assert_eq!(told(&mut table).2, [1]);
+    table.removed(now, (0, 1));
+    assert_eq!(told(&mut table), (vec![], vec![], vec![]), "the other one is asked about the root");
+    table.answered(now, 2, Some(SourceHolding::Everything));
+    assert_eq!(told(&mut table).2, [2]);
+    table.removed(now, (0, 2));
+    assert_eq!(told(&mut table).0, [Outcome::NotHere]);
+    assert!(table.places.is_settled() && table.wants.is_empty());
+}
