@@ -105,7 +105,8 @@ fn a_medium_that_comes_in_mid_transfer_is_used() {
     let mut get = receiver.command(&["get", "--json", &sharing.ticket, "-o", "out"]);
     let mut get = get.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(get.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let is_under_way = |line: &String| line.contains("\"event\":\"progress\"");
+    let is_under_way =
+        |line: &String| line.contains("\"event\":\"transfer\"") && !line.contains("\"sources\":[]");
     assert!(lines.any(|line| is_under_way(&line)), "something comes from the sender");
     fs::rename(outside.path().join("stick"), media.path().join("stick")).unwrap();
     let summary = lines.last().unwrap_or_default();

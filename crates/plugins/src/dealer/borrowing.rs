@@ -30,7 +30,13 @@ pub struct BorrowedRun {
 /// The run that a source may borrow.
 pub fn borrow(state: &mut DealerState, id: SourceNumber, now: f64) -> Option<BorrowedRun> {
     let borrower = state.sources.get(id)?;
-    if borrower.record.standing() != SourceStanding::Good || is_best_in_want(state, id) {
+    // Nothing may wait that a new one could be tried with: one run that another brings, too, is no risk.
+    let may = match borrower.record.standing() {
+        SourceStanding::Good => true,
+        SourceStanding::Trying => borrower.outstanding == 0,
+        _ => false,
+    };
+    if !may || is_best_in_want(state, id) {
         return None;
     }
     let lenders = state.sources.slowest(LENDERS).filter_map(|lender| state.sources.get(lender));

@@ -140,6 +140,10 @@ impl Dealer {
                 self.state.want(&wants);
                 self.state.sources.look_at_idle(WOKEN);
             }
+            DealerEvent::UnderWay { source, wants, since } => {
+                self.state.is_under_way(seconds, source, &wants, since.as_secs_f64());
+                self.changed(source, seconds);
+            }
             DealerEvent::Withdrawn(tags) => self.withdraw(&tags, seconds, actions),
             DealerEvent::Arrived { source, part } => self.arrived(seconds, source, &part, actions),
             DealerEvent::NotBrought { source, part, outcome } => {

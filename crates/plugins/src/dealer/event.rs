@@ -91,6 +91,15 @@ pub enum DealerEvent {
         /// Bytes that will be wanted later: the end is not near as long as there are any.
         to_come: u64,
     },
+    /// These are wanted, and a source that has everything was asked for them already, before others were there.
+    UnderWay {
+        /// The source.
+        source: SourceNumber,
+        /// The wants.
+        wants: Vec<WantedRange>,
+        /// Time at which it was asked, or brought something last.
+        since: Duration,
+    },
     /// These are no longer wanted.
     Withdrawn(Vec<Tag>),
     /// Bytes came, and were right.

@@ -154,6 +154,20 @@ impl DealerState {
         }
     }
 
+    /// These are wanted, and a source was asked for them; it is busy with them since a moment before now.
+    pub fn is_under_way(&mut self, now: f64, id: SourceNumber, wants: &[WantedRange], since: f64) {
+        for run in self.runs.add(wants) {
+            if self.sources.get(id).is_none() {
+                self.lay_out(run);
+                continue;
+            }
+            self.ask(now, id, run);
+        }
+        if let Some(source) = self.sources.get_mut(id) {
+            source.pace.begins(since);
+        }
+    }
+
     /// A run waits, cut where lots end.
     fn lay_out(&mut self, run: RunId) {
         let mut next = Some(run);

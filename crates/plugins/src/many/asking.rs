@@ -28,14 +28,9 @@ pub(super) async fn ask(
     context: &Context,
 ) {
     let owed = wants.iter().map(|want| (want.tag, want.missing_len())).collect();
-    let (shared, context) = (Arc::clone(shared), context.clone());
-    let sink = Arc::new(SourceSink { shared, number, context, owed: Mutex::new(owed) });
+    let sink = Arc::new(SourceSink::new(shared, number, owed, context));
     source.get(wants, &sink.context, Arc::clone(&sink) as Arc<dyn Sink>).await;
-    let forgotten: Vec<Tag> = lock(&sink.owed).keys().copied().collect();
-    for tag in forgotten {
-        tracing::warn!(tag, source = source.name(), "a want was left without an outcome");
-        sink.outcome(tag, Outcome::RetryLater(FORGOTTEN));
-    }
+    sink.end_what_was_left();
 }
 
 /// Asks a source whether it has the root: then it counts.
@@ -62,7 +57,11 @@ pub(super) async fn open(
 
 /// A place answered, and has so much of the root; or nothing.
 fn answered(shared: &Arc<SourceCalls>, number: u32, holding: Option<SourceHolding>, context: &Context) {
+    let joins = holding.is_some();
     lock(&shared.table).answered(shared.now(), number, holding);
+    if joins {
+        shared.lone.adopt();
+    }
     shared.found.notify_waiters();
     shared.perform(context);
 }
@@ -83,12 +82,34 @@ async fn follow(shared: &Arc<SourceCalls>, number: u32, source: &Arc<dyn Source>
 }
 
 /// Where a source's deliveries go: each to the sink of whoever wanted it, if that still waits.
-struct SourceSink {
+pub(super) struct SourceSink {
     shared: Arc<SourceCalls>,
     number: u32,
     context: Context,
     /// Wants that have not ended here, with their bytes.
     owed: Mutex<HashMap<Tag, u64>>,
+}
+
+impl SourceSink {
+    /// For a source that owes these wants of so many bytes.
+    pub(super) fn new(
+        shared: &Arc<SourceCalls>,
+        number: u32,
+        owed: HashMap<Tag, u64>,
+        context: &Context,
+    ) -> Self {
+        let (shared, context) = (Arc::clone(shared), context.clone());
+        Self { shared, number, context, owed: Mutex::new(owed) }
+    }
+
+    /// The source's call returned: what it did not end is tried again.
+    pub(super) fn end_what_was_left(&self) {
+        let forgotten: Vec<Tag> = lock(&self.owed).keys().copied().collect();
+        for tag in forgotten {
+            tracing::warn!(tag, source = self.number, "a want was left without an outcome");
+            self.outcome(tag, Outcome::RetryLater(FORGOTTEN));
+        }
+    }
 }
 
 impl Sink for SourceSink {

@@ -5,6 +5,7 @@
 //! | this one | [`Many`]: the source |
 //! | `table` | the wants that are out, the sources, and the dealer between them: messages in, messages out |
 //! | `asking` | a call of one source, and the sink of what it brings |
+//! | `lone` | a call of the only source there is, until another joins |
 //! | `finding` | sources that finders bring and take away |
 //! | `places` | what was found and is not open yet: pure |
 //! | `to_come` | how much is likely to be wanted later: pure |
@@ -16,6 +17,7 @@
 mod asking;
 mod describing;
 mod finding;
+mod lone;
 mod places;
 mod table;
 mod to_come;
@@ -36,6 +38,7 @@ use towpath_transfer::finder::Finder;
 use towpath_transfer::source::{PathState, Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
+use self::lone::{LoneCall, LoneCalls};
 use self::table::{SourceOrder, SourceTable};
 use crate::asking_order::to_ask;
 use crate::having;
@@ -58,6 +61,7 @@ pub struct Many {
 /// State of the source and of the calls that it makes.
 struct SourceCalls {
     table: Mutex<SourceTable>,
+    lone: LoneCalls,
     since: Instant,
     finders: Vec<Arc<dyn Finder>>,
     has_started: AtomicBool,
@@ -73,8 +77,9 @@ impl Many {
         let token = CancellationToken::new();
         let table = Mutex::new(SourceTable::new(random()));
         let (since, has_started) = (Instant::now(), AtomicBool::new(false));
-        let (found, of_calls) = (Notify::new(), token.clone());
-        let shared = Arc::new(SourceCalls { table, since, finders, has_started, found, token: of_calls });
+        let (lone, found, of_calls) = (LoneCalls::default(), Notify::new(), token.clone());
+        let shared =
+            Arc::new(SourceCalls { table, lone, since, finders, has_started, found, token: of_calls });
         for source in sources {
             lock(&shared.table).add(shared.now(), source);
         }
@@ -147,6 +152,19 @@ impl SourceCalls {
     fn sources(&self) -> Vec<Arc<dyn Source>> {
         lock(&self.table).sources()
     }
+
+    /// A call of the source that is alone, if one is: there is nothing to deal out.
+    fn lone(
+        self: &Arc<Self>,
+        wants: &[Want],
+        context: &Context,
+        sink: &Arc<dyn Sink>,
+    ) -> Option<Arc<LoneCall>> {
+        let table = lock(&self.table);
+        let call = LoneCall::new(self, table.only()?, wants, context, Arc::clone(sink));
+        self.lone.add(&call);
+        Some(call)
+    }
 }
 
 impl Source for Many {
@@ -158,7 +176,7 @@ impl Source for Many {
         let table = lock(&self.shared.table);
         let (only, window, sources) = (table.only(), table.window(), table.sources());
         drop(table);
-        if let Some(only) = only {
+        if let Some((_, only)) = only {
             return only.state();
         }
         let states = sources.iter().map(|source| source.state());
@@ -203,17 +221,18 @@ impl Source for Many {
 
     fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         self.start_finders(context);
-        let only = lock(&self.shared.table).only();
+        let lone = self.shared.lone(&wants, context, &sink);
         Box::pin(async move {
-            // There is nothing to deal out. What is asked so stays with it if others come.
-            if let Some(only) = only {
-                return only.get(wants, context, sink).await;
-            }
-            let call = lock(&self.shared.table).want(self.shared.now(), &context.root, wants, sink);
-            let call = GivesUp { shared: Arc::clone(&self.shared), call };
-            self.shared.perform(context);
+            let ended: BoxFuture<'_, ()> = if let Some(lone) = lone {
+                Box::pin(lone.get(wants))
+            } else {
+                let call = lock(&self.shared.table).want(self.shared.now(), &context.root, wants, sink);
+                let call = GivesUp { shared: Arc::clone(&self.shared), call };
+                self.shared.perform(context);
+                Box::pin(async move { call.call.ended().await })
+            };
             tokio::select! {
-                () = call.call.ended() => {}
+                () = ended => {}
                 () = self.keep_time(context) => {}
             }
         })
@@ -223,6 +242,7 @@ impl Source for Many {
         if tags.is_empty() {
             return;
         }
+        self.shared.lone.forget(tags);
         let mut table = lock(&self.shared.table);
         let cancelled = table.cancel(self.shared.now(), tags);
         let (owed, sources) = (table.take_cancellations(), table.sources());

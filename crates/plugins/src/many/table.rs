@@ -44,7 +44,8 @@ pub(super) enum SourceOrder {
 
 /// Wants that were handed over in one call.
 pub(super) struct DealtCall {
-    tags: Vec<Tag>,
+    /// Those that its wants have here, in order.
+    pub(super) tags: Vec<Tag>,
     left: AtomicUsize,
     done: Notify,
 }
@@ -135,6 +136,8 @@ pub(super) struct SourceTable {
     tags: HashMap<Tag, Tag>,
     /// Parts of wants that sources are asked for, by the tags that these have there.
     cut: HashMap<Tag, DealtPart>,
+    /// Wants that a source was asked for while it was alone, and the tags that they have there.
+    adopted: HashMap<Tag, (u32, Tag)>,
     names: BTreeMap<SourceId, u32>,
     orders: Vec<SourceOrder>,
     to_come: BytesToCome,
@@ -152,6 +155,7 @@ impl SourceTable {
             wants: HashMap::new(),
             tags: HashMap::new(),
             cut: HashMap::new(),
+            adopted: HashMap::new(),
             names: BTreeMap::new(),
             orders: Vec::new(),
             to_come: BytesToCome::default(),
@@ -244,12 +248,12 @@ impl SourceTable {
     }
 
     /// The source, if there is one only and no other one to wait for.
-    pub(super) fn only(&self) -> Option<Arc<dyn Source>> {
+    pub(super) fn only(&self) -> Option<(u32, Arc<dyn Source>)> {
         let is_alone = self.sources.len() == 1 && self.places.is_settled() && self.wants.is_empty();
         // One that was found may be taken away in the middle of a call.
         let first =
             self.sources.iter().next().filter(|(number, _)| is_alone && !self.places.may_go(**number));
-        first.map(|(_, source)| Arc::clone(&source.source))
+        first.map(|(number, source)| (*number, Arc::clone(&source.source)))
     }
 
     /// All sources that count.
@@ -279,6 +283,42 @@ impl SourceTable {
         wants: Vec<Want>,
         sink: Arc<dyn Sink>,
     ) -> Arc<DealtCall> {
+        let (call, ranges) = self.take_in(root, wants, &sink);
+        let bytes = ranges.iter().map(|want| want.range.end - want.range.start).sum();
+        self.wanted(now, ranges, bytes);
+        self.end_what_is_left(now);
+        call
+    }
+
+    /// Takes in wants that a source was asked for while it was alone, and brings since a while. The call has a tag for each.
+    pub(super) fn adopt(
+        &mut self,
+        now: Duration,
+        root: &Oid,
+        (number, wants, since): (u32, Vec<Want>, Duration),
+        sink: &Arc<dyn Sink>,
+    ) -> Arc<DealtCall> {
+        let named: Vec<_> = wants.iter().map(|want| (number, want.tag)).collect();
+        let (call, wants) = self.take_in(root, wants, sink);
+        self.adopted.extend(call.tags.iter().copied().zip(named));
+        self.handle(now, DealerEvent::UnderWay { source: number, wants, since });
+        call
+    }
+
+    /// The tag of an adopted want at its source, if this is the source. It is needed once more at most.
+    fn no_longer_adopted(&mut self, number: u32, tag: Tag) -> Option<Tag> {
+        let (_, named) = *self.adopted.get(&tag).filter(|(source, _)| *source == number)?;
+        self.adopted.remove(&tag);
+        Some(named)
+    }
+
+    /// Gives wants their places and tags.
+    fn take_in(
+        &mut self,
+        root: &Oid,
+        wants: Vec<Want>,
+        sink: &Arc<dyn Sink>,
+    ) -> (Arc<DealtCall>, Vec<WantedRange>) {
         let tags = (self.next_tag..).take(wants.len()).collect();
         let call = Arc::new(DealtCall { left: AtomicUsize::new(wants.len()), tags, done: Notify::new() });
         let mut ranges = Vec::with_capacity(wants.len());
@@ -293,16 +333,13 @@ impl SourceTable {
             self.next_tag += 1;
             self.tags.insert(want.tag, tag);
             ranges.push(WantedRange { tag, range: begin..begin + len });
-            let (sink, call, named) = (Arc::clone(&sink), Arc::clone(&call), want.tag);
+            let (sink, call, named) = (Arc::clone(sink), Arc::clone(&call), want.tag);
             let want = Want { tag, ..want };
             let is_of_root = place.is_some();
             let dealt = DealtWant { want, named, sink, call, failed: Vec::new(), parts: None, is_of_root };
             self.wants.insert(tag, dealt);
         }
-        let bytes = ranges.iter().map(|want| want.range.end - want.range.start).sum();
-        self.wanted(now, ranges, bytes);
-        self.end_what_is_left(now);
-        call
+        (call, ranges)
     }
 
     /// Ends a want that nobody brings.
@@ -360,6 +397,7 @@ impl SourceTable {
         if self.names.len() < MOST_NAMES && self.names.get(&delivery.source) != Some(&number) {
             self.names.insert(delivery.source.clone(), number);
         }
+        self.no_longer_adopted(number, delivery.tag);
         let cut = self.cut.remove(&delivery.tag);
         let part = cut.clone().unwrap_or(DealtPart { tag: delivery.tag, part: 0..len });
         let is_whole = match (&cut, self.wants.get_mut(&part.tag)) {
@@ -390,6 +428,7 @@ impl SourceTable {
 
     /// A source will not bring a want. It ends if no other one can.
     pub(super) fn not_brought(&mut self, now: Duration, number: u32, tag: Tag, len: u64, outcome: Outcome) {
+        self.no_longer_adopted(number, tag);
         let part = self.cut.remove(&tag).unwrap_or(DealtPart { tag, part: 0..len });
         let tag = part.tag;
         if let Some(want) = self.wants.get_mut(&tag) {
@@ -495,12 +534,7 @@ impl SourceTable {
         for action in self.dealer.handle(now, event) {
             let order = match action {
                 DealerAction::Ask { source: number, wants } => self.ask(number, &wants),
-                DealerAction::Cancel { source: number, wants } => self.sources.get(&number).map(|source| {
-                    // Another source may be asked for the same part by another tag, which this one does not know.
-                    let cut = self.cut.iter().filter(|(_, part)| wants.contains(part)).map(|(&tag, _)| tag);
-                    let tags = wants.iter().map(|part| part.tag).chain(cut).collect();
-                    SourceOrder::Cancel { source: Arc::clone(&source.source), tags }
-                }),
+                DealerAction::Cancel { source, wants } => self.not_needed_of(source, &wants),
                 DealerAction::Drop(number) => {
                     self.sources.remove(&number).map(|OpenSource { source, .. }| SourceOrder::Close {
                         source,
@@ -513,6 +547,18 @@ impl SourceTable {
             };
             self.orders.extend(order);
         }
+    }
+
+    /// Tells a source that it need not bring these.
+    fn not_needed_of(&mut self, number: u32, parts: &[DealtPart]) -> Option<SourceOrder> {
+        let source = Arc::clone(&self.sources.get(&number)?.source);
+        let mut tags = Vec::with_capacity(parts.len());
+        for part in parts {
+            tags.push(self.no_longer_adopted(number, part.tag).unwrap_or(part.tag));
+        }
+        // Another source may be asked for the same part by another tag, which this one does not know.
+        tags.extend(self.cut.iter().filter(|(_, part)| parts.contains(part)).map(|(&tag, _)| tag));
+        Some(SourceOrder::Cancel { source, tags })
     }
 
     /// Asks for wants, or for parts of some: these under tags of their own.

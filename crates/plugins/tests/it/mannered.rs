@@ -1,5 +1,6 @@
 //! A source over one object: how fast it is, what it has, and whether it keeps its word.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use towpath_transfer::intervals::Intervals;
 use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::want::Proof;
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, Outcome, Payload, Source, SourceId, Want, WantId,
+    BoxFuture, Context, Delivery, Description, Outcome, Payload, Source, SourceId, Tag, Want, WantId,
 };
 
 use crate::support::Line;
@@ -48,6 +49,8 @@ pub struct Mannered {
     pub brought: watch::Sender<u64>,
     /// It was said to have brought what is wrong.
     pub blamed: watch::Sender<bool>,
+    /// Wants that it need not bring.
+    cancelled: watch::Sender<HashSet<Tag>>,
     line: Line,
 }
 
@@ -72,7 +75,8 @@ impl Mannered {
         let mut has = Intervals::default();
         stretches.for_each(|stretch| has.insert(stretch));
         let (brought, blamed, line) = (watch::Sender::new(0), watch::Sender::new(false), Line::new(rate));
-        Arc::new(Self { name, data, tree, manner, has, brought, blamed, line })
+        let cancelled = watch::Sender::default();
+        Arc::new(Self { name, data, tree, manner, has, brought, blamed, cancelled, line })
     }
 
     fn proves(&self) -> bool {
@@ -94,7 +98,13 @@ impl Mannered {
             return sink.outcome(want.tag, Outcome::NotHere);
         }
         let mut bytes = self.data[wanted.start as usize..wanted.end as usize].to_vec();
-        self.line.carry(bytes.len()).await;
+        let mut cancelled = self.cancelled.subscribe();
+        tokio::select! {
+            () = self.line.carry(bytes.len()) => {}
+            _ = cancelled.wait_for(|tags| tags.contains(&want.tag)) => {
+                return sink.outcome(want.tag, Outcome::Cancelled);
+            }
+        }
         match self.manner {
             Manner::Empty | Manner::Tells => return sink.outcome(want.tag, Outcome::NotHere),
             Manner::Stalls(most) if *self.brought.borrow() >= most => {
@@ -144,11 +154,17 @@ impl Source for Mannered {
     }
 
     fn get<'a>(&'a self, wants: Vec<Want>, _: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+        // A tag may be used again.
+        self.cancelled.send_modify(|tags| tags.retain(|tag| wants.iter().all(|want| want.tag != *tag)));
         Box::pin(async move {
             for want in wants {
                 self.bring(&want, &sink).await;
             }
         })
+    }
+
+    fn cancel(&self, tags: &[Tag]) {
+        self.cancelled.send_modify(|cancelled| cancelled.extend(tags));
     }
 
     fn have<'a>(

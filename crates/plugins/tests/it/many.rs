@@ -167,6 +167,34 @@ async fn a_hint_that_comes_is_used_and_one_that_goes_is_let_go() {
     assert!(*coming.brought.borrow() >= 24 * 4 - 12);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_was_alone_shares_what_it_owes_with_one_that_joins() {
+    let data = data(2 * MIB);
+    let oid = Oid::of(&data);
+    let [(node, hint), _] = two_nodes();
+    let alone = Mannered::new("alone", &data, 256 << 10, Manner::Honest);
+    let joins = Mannered::new("joins", &data, 64 << 20, Manner::Honest);
+    let found = Arc::clone(&joins);
+    let peer = move |named: NodeId| -> Arc<dyn Source> {
+        assert_eq!(named, node);
+        Arc::clone(&found) as _
+    };
+    let many = Many::new(vec![Arc::clone(&alone) as _], vec![HintedNodes::new(Box::new(peer))]);
+    let (hints, seen) = watch::channel(Vec::new());
+    let context = Context { hints: seen, ..context(oid) };
+    let session = Session::start(Single::root(Arc::new(many)), context, impatient(LIMIT));
+    let target = Arc::new(Memory::default());
+    let joining = async {
+        alone.brought.subscribe().wait_for(|brought| *brought == 1).await.unwrap();
+        hints.send(vec![hint]).unwrap();
+    };
+    let both = async { tokio::join!(session.fetch(request(oid, None, &target)), joining) };
+    tokio::time::timeout(LIMIT, both).await.expect("it ends").0.unwrap();
+    target.expect(&data);
+    let brought = [&alone, &joins].map(|source| *source.brought.borrow());
+    assert!(brought[0] <= 2, "{brought:?}: it was asked for four at once");
+}
+
 /// The copy knows nothing of the object; who knows it has no bytes at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plain_copy_brings_what_one_without_bytes_tells_how_to_check() {
