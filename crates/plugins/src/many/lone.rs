@@ -178,3 +178,22 @@ impl LoneCalls {
         lock(&self.0).iter().filter_map(Weak::upgrade).collect()
     }
 }
+
+/// Wants that a source was asked for while it was alone, and the tags that they have there.
+#[derive(Default)]
+pub(super) struct AdoptedTags(HashMap<Tag, (u32, Tag)>);
+
+impl AdoptedTags {
+    /// Wants of a source: the tag that each has now, and the one that it has there.
+    pub(super) fn add(&mut self, number: u32, tags: impl Iterator<Item = (Tag, Tag)>) {
+        self.0.extend(tags.map(|(tag, there)| (tag, (number, there))));
+    }
+
+    /// The tag that a want has at this source, if it has another one there. It is needed once: the want has ended there, or is
+    /// cancelled.
+    pub(super) fn take(&mut self, number: u32, tag: Tag) -> Option<Tag> {
+        let (_, there) = *self.0.get(&tag).filter(|(source, _)| *source == number)?;
+        self.0.remove(&tag);
+        Some(there)
+    }
+}

@@ -7,6 +7,7 @@
 //! | `asking` | a call of one source, and the sink of what it brings |
 //! | `lone` | a call of the only source there is, until another joins |
 //! | `finding` | sources that finders bring and take away |
+//! | `open` | sources that count |
 //! | `places` | what was found and is not open yet: pure |
 //! | `to_come` | how much is likely to be wanted later: pure |
 //! | `describing` | questions: the first source that answers |
@@ -18,6 +19,7 @@ mod asking;
 mod describing;
 mod finding;
 mod lone;
+mod open;
 mod places;
 mod table;
 mod to_come;
@@ -150,7 +152,7 @@ impl SourceCalls {
     }
 
     fn sources(&self) -> Vec<Arc<dyn Source>> {
-        lock(&self.table).sources()
+        lock(&self.table).open.all()
     }
 
     /// A call of the source that is alone, if one is: there is nothing to deal out.
@@ -174,7 +176,7 @@ impl Source for Many {
 
     fn state(&self) -> SourceState {
         let table = lock(&self.shared.table);
-        let (only, window, sources) = (table.only(), table.window(), table.sources());
+        let (only, window, sources) = (table.only(), table.window(), table.open.all());
         drop(table);
         if let Some((_, only)) = only {
             return only.state();
@@ -206,7 +208,7 @@ impl Source for Many {
         Box::pin(async move {
             let mut found = pin!(self.shared.found.notified());
             found.as_mut().enable();
-            let sources = to_ask(&lock(&self.shared.table).by_standing());
+            let sources = to_ask(&lock(&self.shared.table).open.by_standing());
             let result = describing::describe(&sources, query, context, answers).await;
             let may_be_found = lock(&self.shared.table).places.may_find(self.shared.now());
             match result {
@@ -245,7 +247,7 @@ impl Source for Many {
         self.shared.lone.forget(tags);
         let mut table = lock(&self.shared.table);
         let cancelled = table.cancel(self.shared.now(), tags);
-        let (owed, sources) = (table.take_cancellations(), table.sources());
+        let (owed, sources) = (table.take_cancellations(), table.open.all());
         drop(table);
         owed.into_iter().for_each(|(source, tags)| source.cancel(&tags));
         let dealt: HashSet<Tag> = cancelled.iter().map(|(_, tag)| *tag).collect();

@@ -16,11 +16,13 @@ use tokio::sync::Notify;
 use towpath_content::Oid;
 use towpath_transfer::gathering::PieceParts;
 use towpath_transfer::source::Sink;
-use towpath_transfer::{Delivery, Outcome, Payload, Source, SourceId, SourceState, Tag, Want, WantId};
+use towpath_transfer::{Delivery, Outcome, Payload, Source, SourceId, Tag, Want, WantId};
 
+use super::lone::AdoptedTags;
+use super::open::OpenSources;
 use super::places::{FoundKey, FoundPlaces};
 use super::to_come::BytesToCome;
-use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, SourceFacts, SourceHolding, WantedRange};
+use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, SourceHolding, WantedRange};
 
 /// Names that sources give themselves in deliveries: more are not told apart when one is blamed.
 const MOST_NAMES: usize = 1024;
@@ -119,25 +121,17 @@ pub(super) struct Awaited {
     pub(super) call: Arc<DealtCall>,
 }
 
-/// A source that counts.
-struct OpenSource {
-    source: Arc<dyn Source>,
-    priority: u16,
-    window: u64,
-}
-
 /// See the head of this module.
 pub(super) struct SourceTable {
     dealer: Dealer,
-    sources: BTreeMap<u32, OpenSource>,
+    pub(super) open: OpenSources,
     pub(super) places: FoundPlaces,
     wants: HashMap<Tag, DealtWant>,
     /// Tags among sources, by those of the session.
     tags: HashMap<Tag, Tag>,
     /// Parts of wants that sources are asked for, by the tags that these have there.
     cut: HashMap<Tag, DealtPart>,
-    /// Wants that a source was asked for while it was alone, and the tags that they have there.
-    adopted: HashMap<Tag, (u32, Tag)>,
+    adopted: AdoptedTags,
     names: BTreeMap<SourceId, u32>,
     orders: Vec<SourceOrder>,
     to_come: BytesToCome,
@@ -150,12 +144,12 @@ impl SourceTable {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             dealer: Dealer::new(seed),
-            sources: BTreeMap::new(),
+            open: OpenSources::default(),
             places: FoundPlaces::default(),
             wants: HashMap::new(),
             tags: HashMap::new(),
             cut: HashMap::new(),
-            adopted: HashMap::new(),
+            adopted: AdoptedTags::default(),
             names: BTreeMap::new(),
             orders: Vec::new(),
             to_come: BytesToCome::default(),
@@ -188,7 +182,7 @@ impl SourceTable {
     /// A finder took a source away: it is asked no more, and what it was asked for goes elsewhere.
     pub(super) fn removed(&mut self, now: Duration, key: FoundKey) {
         let Some(number) = self.places.remove(key) else { return };
-        if let Some(OpenSource { source, .. }) = self.sources.remove(&number) {
+        if let Some(source) = self.open.remove(number) {
             let tags = self.wants.keys().chain(self.cut.keys()).copied().collect();
             self.orders.push(SourceOrder::Cancel { source: Arc::clone(&source), tags });
             self.orders.push(SourceOrder::Close { source, why: "it is not named any more" });
@@ -199,7 +193,7 @@ impl SourceTable {
 
     /// Ends all wants if no source is left: all were dropped, for what they brought or said.
     fn end_what_is_left(&mut self, now: Duration) {
-        if self.sources.is_empty() {
+        if self.open.len() == 0 {
             self.end_what_nobody_brings(now);
         }
     }
@@ -223,7 +217,7 @@ impl SourceTable {
 
     /// A source has these bytes of the root, too.
     pub(super) fn has_more(&mut self, now: Duration, number: u32, added: Vec<Range<u64>>) {
-        if self.sources.contains_key(&number) {
+        if self.open.get(number).is_some() {
             self.handle(now, DealerEvent::Have { source: number, added });
         }
     }
@@ -236,10 +230,15 @@ impl SourceTable {
         priority: u16,
         holding: SourceHolding,
     ) {
-        let state = source.state();
-        let (facts, window) = (facts(&state), state.window);
-        self.sources.insert(number, OpenSource { source, priority, window });
+        let facts = self.open.add(number, source, priority);
         self.handle(now, DealerEvent::SourceAdded { source: number, facts, holding });
+    }
+
+    /// The source, with its number, if there is one only and no other one to wait for.
+    pub(super) fn only(&self) -> Option<(u32, Arc<dyn Source>)> {
+        let is_settled = self.places.is_settled() && self.wants.is_empty();
+        // One that was found may be taken away in the middle of a call.
+        self.open.only().filter(|(number, _)| is_settled && !self.places.may_go(*number))
     }
 
     fn number(&mut self) -> u32 {
@@ -247,30 +246,7 @@ impl SourceTable {
         self.next_number
     }
 
-    /// The source, if there is one only and no other one to wait for.
-    pub(super) fn only(&self) -> Option<(u32, Arc<dyn Source>)> {
-        let is_alone = self.sources.len() == 1 && self.places.is_settled() && self.wants.is_empty();
-        // One that was found may be taken away in the middle of a call.
-        let first =
-            self.sources.iter().next().filter(|(number, _)| is_alone && !self.places.may_go(**number));
-        first.map(|(number, source)| (*number, Arc::clone(&source.source)))
-    }
-
-    /// All sources that count.
-    pub(super) fn sources(&self) -> Vec<Arc<dyn Source>> {
-        self.sources.values().map(|source| Arc::clone(&source.source)).collect()
-    }
-
-    /// The same, those first that should be asked first: the ones that were there from the start.
-    pub(super) fn by_standing(&self) -> Vec<Arc<dyn Source>> {
-        let mut sources: Vec<_> = self.sources.iter().collect();
-        sources.sort_by_key(|(number, source)| {
-            (source.source.state().trouble.is_some(), source.priority, **number)
-        });
-        sources.into_iter().map(|(_, source)| Arc::clone(&source.source)).collect()
-    }
-
-    /// Bytes that all of them like to have under way; `None` before any said so.
+    /// Bytes that all sources like to have under way; `None` before any said so.
     pub(super) fn window(&self) -> Option<u64> {
         Some(self.dealer.sum().window).filter(|window| *window > 0)
     }
@@ -298,18 +274,11 @@ impl SourceTable {
         (number, wants, since): (u32, Vec<Want>, Duration),
         sink: &Arc<dyn Sink>,
     ) -> Arc<DealtCall> {
-        let named: Vec<_> = wants.iter().map(|want| (number, want.tag)).collect();
+        let named: Vec<Tag> = wants.iter().map(|want| want.tag).collect();
         let (call, wants) = self.take_in(root, wants, sink);
-        self.adopted.extend(call.tags.iter().copied().zip(named));
+        self.adopted.add(number, call.tags.iter().copied().zip(named));
         self.handle(now, DealerEvent::UnderWay { source: number, wants, since });
         call
-    }
-
-    /// The tag of an adopted want at its source, if this is the source. It is needed once more at most.
-    fn no_longer_adopted(&mut self, number: u32, tag: Tag) -> Option<Tag> {
-        let (_, named) = *self.adopted.get(&tag).filter(|(source, _)| *source == number)?;
-        self.adopted.remove(&tag);
-        Some(named)
     }
 
     /// Gives wants their places and tags.
@@ -397,7 +366,7 @@ impl SourceTable {
         if self.names.len() < MOST_NAMES && self.names.get(&delivery.source) != Some(&number) {
             self.names.insert(delivery.source.clone(), number);
         }
-        self.no_longer_adopted(number, delivery.tag);
+        self.adopted.take(number, delivery.tag);
         let cut = self.cut.remove(&delivery.tag);
         let part = cut.clone().unwrap_or(DealtPart { tag: delivery.tag, part: 0..len });
         let is_whole = match (&cut, self.wants.get_mut(&part.tag)) {
@@ -428,7 +397,7 @@ impl SourceTable {
 
     /// A source will not bring a want. It ends if no other one can.
     pub(super) fn not_brought(&mut self, now: Duration, number: u32, tag: Tag, len: u64, outcome: Outcome) {
-        self.no_longer_adopted(number, tag);
+        self.adopted.take(number, tag);
         let part = self.cut.remove(&tag).unwrap_or(DealtPart { tag, part: 0..len });
         let tag = part.tag;
         if let Some(want) = self.wants.get_mut(&tag) {
@@ -447,7 +416,7 @@ impl SourceTable {
         let Some(failed) = self.wants.get(&tag).map(|want| &want.failed) else { return };
         if let Some(outcome) = self.end_of(now, failed) {
             self.end(now, tag, outcome);
-        } else if self.sources.keys().all(|number| failed.iter().any(|(who, _)| who == number)) {
+        } else if self.open.numbers().all(|number| failed.iter().any(|(who, _)| *who == number)) {
             // Those that are open do not have it: the others need not wait for their turn.
             let places = self.places.ask_all().into_iter();
             self.orders.extend(places.map(|(number, source)| SourceOrder::Open { number, source }));
@@ -459,12 +428,12 @@ impl SourceTable {
         if self.places.may_find(now) {
             return None;
         }
-        let said = |number: &u32| failed.iter().find(|(who, _)| who == number).map(|(_, outcome)| outcome);
+        let said = |number: u32| failed.iter().find(|(who, _)| *who == number).map(|(_, outcome)| outcome);
         let mut worst = Outcome::NotHere;
-        for number in self.sources.keys() {
+        for number in self.open.numbers() {
             match (said(number)?, &worst) {
                 // With others it is waited for here; alone, whoever wants it waits.
-                (Outcome::RetryLater(_), _) if self.sources.len() > 1 => return None,
+                (Outcome::RetryLater(_), _) if self.open.len() > 1 => return None,
                 (outcome, Outcome::NotHere) => worst = outcome.clone(),
                 (Outcome::RetryLater(delay), _) => worst = Outcome::RetryLater(*delay),
                 _ => {}
@@ -483,21 +452,6 @@ impl SourceTable {
         }
     }
 
-    /// Sources may like other amounts under way by now.
-    fn look_at_windows(&mut self, now: Duration) {
-        let mut changed = Vec::new();
-        for (number, source) in &mut self.sources {
-            let state = source.source.state();
-            if state.window != source.window {
-                source.window = state.window;
-                changed.push((*number, facts(&state)));
-            }
-        }
-        for (source, facts) in changed {
-            self.handle(now, DealerEvent::Changed { source, facts });
-        }
-    }
-
     /// Time at which [`Self::tick`] is due.
     pub(super) fn wake(&self, now: Duration) -> Option<Duration> {
         self.dealer.wake(now)
@@ -508,7 +462,10 @@ impl SourceTable {
         if self.places.is_over(now) {
             self.end_what_nobody_brings(now);
         }
-        self.look_at_windows(now);
+        // Sources may like other amounts under way by now.
+        for (source, facts) in self.open.changed() {
+            self.handle(now, DealerEvent::Changed { source, facts });
+        }
         self.wanted(now, Vec::new(), 0);
     }
 
@@ -536,10 +493,8 @@ impl SourceTable {
                 DealerAction::Ask { source: number, wants } => self.ask(number, &wants),
                 DealerAction::Cancel { source, wants } => self.not_needed_of(source, &wants),
                 DealerAction::Drop(number) => {
-                    self.sources.remove(&number).map(|OpenSource { source, .. }| SourceOrder::Close {
-                        source,
-                        why: "it is of no more use",
-                    })
+                    let why = "it is of no more use";
+                    self.open.remove(number).map(|source| SourceOrder::Close { source, why })
                 }
                 DealerAction::Open(number) => {
                     self.places.ask(number).map(|source| SourceOrder::Open { number, source })
@@ -551,10 +506,10 @@ impl SourceTable {
 
     /// Tells a source that it need not bring these.
     fn not_needed_of(&mut self, number: u32, parts: &[DealtPart]) -> Option<SourceOrder> {
-        let source = Arc::clone(&self.sources.get(&number)?.source);
+        let source = self.open.get(number)?;
         let mut tags = Vec::with_capacity(parts.len());
         for part in parts {
-            tags.push(self.no_longer_adopted(number, part.tag).unwrap_or(part.tag));
+            tags.push(self.adopted.take(number, part.tag).unwrap_or(part.tag));
         }
         // Another source may be asked for the same part by another tag, which this one does not know.
         tags.extend(self.cut.iter().filter(|(_, part)| parts.contains(part)).map(|(&tag, _)| tag));
@@ -563,7 +518,7 @@ impl SourceTable {
 
     /// Asks for wants, or for parts of some: these under tags of their own.
     fn ask(&mut self, number: u32, parts: &[DealtPart]) -> Option<SourceOrder> {
-        let source = Arc::clone(&self.sources.get(&number)?.source);
+        let source = self.open.get(number)?;
         let mut wants = Vec::with_capacity(parts.len());
         for part in parts {
             let Some(dealt) = self.wants.get(&part.tag) else { continue };
@@ -592,13 +547,6 @@ fn place_in(root: &Oid, want: &Want) -> Option<u64> {
         WantId::Chunk { .. } => want.origin.filter(|origin| origin.oid == *root).map(|origin| origin.offset),
         WantId::Piece { .. } | WantId::Block { .. } => None,
     }
-}
-
-/// Facts of a source. Near the end pieces are not cut for it: a part comes without a proof, and to ask for the values would
-/// take a round trip just then.
-fn facts(state: &SourceState) -> SourceFacts {
-    let (window, round_trip) = (state.window, state.path.round_trip);
-    SourceFacts { window, round_trip, priority: 0, price: 0, proves: false }
 }
 
 #[cfg(test)]

@@ -229,6 +229,18 @@ fn the_losers_want_alone_is_cancelled() {
 }
 
 #[test]
+fn what_a_source_was_asked_for_while_it_was_alone_is_lent_to_one_that_joins() {
+    let mut desk = Desk::new();
+    desk.add(1, facts(8), SourceHolding::Everything);
+    desk.add(2, facts(8), SourceHolding::Everything);
+    desk.tell(DealerEvent::UnderWay { source: 1, wants: wants(0..8), since: Duration::ZERO });
+    assert_eq!(desk.asked_of(2), [7], "the last one, to try");
+    desk.arrive(2, 7);
+    assert_eq!(desk.cancelled, [(1, 7)]);
+    assert!(desk.asked_of(2).len() > 2 && desk.asked_of(1).is_empty(), "{:?}", desk.asked);
+}
+
+#[test]
 fn what_a_source_does_not_bring_is_asked_of_another() {
     let not_brought = |outcome| DealerEvent::NotBrought { source: 1, part: whole(0), outcome };
     for (what, end, drops) in [

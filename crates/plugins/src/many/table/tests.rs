@@ -1,6 +1,6 @@
 use tokio::sync::mpsc;
 use towpath_transfer::source::{Backlog, Query};
-use towpath_transfer::{BoxFuture, Context, Description};
+use towpath_transfer::{BoxFuture, Context, Description, SourceState};
 
 use super::super::to_come::tests::want;
 use super::*;
@@ -121,7 +121,7 @@ fn a_source_of_a_tree_of_which_one_file_changed_is_not_dropped() {
         _ => None,
     });
     assert_eq!(ends.collect::<Vec<_>>(), [&Outcome::SourceChanged], "it is said as it was");
-    assert_eq!(table.sources().len(), 1);
+    assert_eq!(table.open.len(), 1);
 }
 
 #[test]
