@@ -2,7 +2,7 @@
 //! [`source`](towpath_transfer::source) as a named check.
 //!
 //! ```no_run
-//! use towpath_transfer_conformance::{self, Fixture, Subject};
+//! use towpath_transfer_conformance::{self as conformance, Fixture, Subject};
 //! # struct Mine;
 //! # impl Mine { fn over(_: Vec<Vec<u8>>) -> std::sync::Arc<dyn towpath_transfer::Source> { todo!() } }
 //! # async fn example() {
