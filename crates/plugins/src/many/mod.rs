@@ -327,7 +327,7 @@ mod tests {
     #[tokio::test]
     async fn one_source_is_asked_as_it_is_where_no_hint_names_another() {
         let nothing = || -> Arc<dyn Source> { Arc::new(Cascade::new(Vec::new())) };
-        let finder = HintedNodes::new(Box::new(move |_| Arc::new(Cascade::new(Vec::new()))));
+        let finder = HintedNodes::new(Box::new(move |_| vec![nothing()]));
         let many = Many::new(vec![nothing()], vec![finder]);
         let hints = watch::channel(Vec::new()).1;
         many.start_finders(&Context { root: Oid::of(b""), node: None, secret: None, hints });
