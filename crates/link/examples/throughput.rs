@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 use towpath_link::pipe::{self, Role};
-use towpath_link::tcp::{self, Listener, DialConfig};
+use towpath_link::tcp::{self, DialConfig, Listener};
 use towpath_link::{Connection, FrameReader, FrameWriter, Identity};
 
 const LIMIT: Duration = Duration::from_secs(10);

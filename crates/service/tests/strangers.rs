@@ -19,7 +19,7 @@ use towpath_config::Home;
 use towpath_config::{Config, Count};
 use towpath_content::ticket::Terms;
 use towpath_limits::connection_limits::Excess;
-use towpath_link::tcp::{Listener, DialConfig, dial};
+use towpath_link::tcp::{DialConfig, Listener, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::wire::{Body, Hello, Ping, VERSION};
 use towpath_protocol::{Peer, PeerConfig};

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::NodeId;
 use towpath_link::backoff::BackoffConfig;
-use towpath_link::tcp::{DialError, Listener, DialConfig, Timeouts, dial_any};
+use towpath_link::tcp::{DialConfig, DialError, Listener, Timeouts, dial_any};
 use towpath_link::{Backoff, Connection, Identity};
 use towpath_plugins::{Direct, Takeover};
 use towpath_protocol::{Peer, PeerConfig, Service};

@@ -95,7 +95,9 @@ impl LocalEnd {
 fn leads_to(own: IpAddr, remote: SocketAddr) -> bool {
     match (own, remote.ip()) {
         (IpAddr::V4(_), IpAddr::V4(_)) => true,
-        (IpAddr::V6(own), IpAddr::V6(remote)) => own.is_unicast_link_local() == remote.is_unicast_link_local(),
+        (IpAddr::V6(own), IpAddr::V6(remote)) => {
+            own.is_unicast_link_local() == remote.is_unicast_link_local()
+        }
         _ => false,
     }
 }

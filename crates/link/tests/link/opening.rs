@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
 use towpath_link::pipe::{self, PipeError, Role};
-use towpath_link::tcp::{self, AcceptError, BindError, DialError, Listener, DialConfig, Timeouts};
+use towpath_link::tcp::{self, AcceptError, BindError, DialConfig, DialError, Listener, Timeouts};
 use towpath_link::tls::HandshakeError;
 use towpath_link::{Connection, PeerProof};
 

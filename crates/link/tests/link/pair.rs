@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{duplex, split};
 use towpath_link::pipe::{self, Role};
-use towpath_link::tcp::{self, Listener, DialConfig};
+use towpath_link::tcp::{self, DialConfig, Listener};
 use towpath_link::{Connection, Identity};
 
 pub const LIMIT: Duration = Duration::from_secs(20);

@@ -135,9 +135,8 @@ fn direct_ways(node: &Node, builder: &TreeBuilder<'_>) -> Vec<Arc<dyn Source>> {
     config.dial.timeouts.connect = seconds("connect_seconds");
     config.dial.timeouts.handshake = seconds("handshake_seconds");
     let (identity, host) = (&builder.parts.identity, &builder.parts.host);
-    let direct = |config| -> Arc<dyn Source> {
-        Arc::new(Direct::new(identity.clone(), config, host.clone()))
-    };
+    let direct =
+        |config| -> Arc<dyn Source> { Arc::new(Direct::new(identity.clone(), config, host.clone())) };
     ways(&config, &builder.parts.from).into_iter().map(direct).collect()
 }
 

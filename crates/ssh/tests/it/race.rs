@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use towpath_link::Identity;
-use towpath_link::tcp::{DialError, Listener, DialConfig, dial};
+use towpath_link::tcp::{DialConfig, DialError, Listener, dial};
 use towpath_plugins::Takeover;
 use towpath_plugins::takeover::Names;
 use towpath_protocol::{Peer, PeerConfig, Service};

@@ -23,7 +23,7 @@ use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, Mode, Via};
 use towpath_content::delta::exchange::{DeltaRun, NextSignature};
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
 use towpath_link::doubles::connected;
-use towpath_link::tcp::{Listener, DialConfig, dial};
+use towpath_link::tcp::{DialConfig, Listener, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::offer::{EntryAsk, EntryTag, Offer};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Replies};

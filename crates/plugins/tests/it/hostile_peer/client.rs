@@ -72,8 +72,7 @@ impl Scene {
     async fn rude_client(&self) -> Client {
         let identity = Identity::generate().unwrap();
         let (node, how) = (identity.node_id(), DialConfig::default());
-        let connection =
-            dial(self.listening.address, &identity, self.listening.node, &how).await.unwrap();
+        let connection = dial(self.listening.address, &identity, self.listening.node, &how).await.unwrap();
         let binding = connection.binding;
         Client { liar: Liar::new(connection), node, binding }
     }
