@@ -154,6 +154,7 @@ fn main() -> ExitCode {
         copying_like_rsync::SITUATIONS,
         help::SITUATIONS,
         holders::SITUATIONS,
+        links::SITUATIONS,
         ticket_terms::SITUATIONS,
     ])
 }
