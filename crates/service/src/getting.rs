@@ -120,8 +120,7 @@ impl GetUnderWay {
             Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
             None => {
                 let host = Some(Arc::clone(&service.door.standing) as Arc<dyn PeerHost>);
-                let (allow, way) = (Arc::clone(&allow), None);
-                let from = local_ends(service, request)?;
+                let (allow, way, from) = (Arc::clone(&allow), None, local_ends(service, request)?);
                 let parts = PluginParts { store, allow, identity, peer, from, host, way, search };
                 registry::build(&service.config().plugins, &parts)
             }
