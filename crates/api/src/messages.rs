@@ -141,6 +141,9 @@ pub struct GetRequest {
     /// Seconds without progress after which to give up; 0 is the default of 60.
     #[serde(default)]
     pub timeout: u64,
+    /// Interfaces of this machine, or addresses, to go out by, all at once. Empty: as configured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bind: Vec<String>,
     /// Gets of the same service with a lower one give way while this one is under way.
     #[serde(default)]
     pub priority: i8,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use glob::Pattern;
 use towpath_content::NodeId;
+use towpath_plugins::direct::LocalEnd;
 use towpath_protocol::COMPRESS;
 use towpath_protocol::rules::Rules;
 
@@ -90,6 +91,8 @@ settings! {
         start listen: Vec<SocketAddr> = Vec::new(),
         /// Rate of all that is sent to peers, at most; 0 for no limit.
         live limit_rate: ConfigRate = ConfigRate(0),
+        /// This machine's interfaces, or addresses, that gets go out by, all at once. One that isn't there brings nothing until it is. An empty list: the system chooses one.
+        live bind: Vec<LocalEnd> = Vec::new(),
         /// Nodes that may fetch everything that this service has, without a ticket.
         live allowed_nodes: Vec<NodeId> = Vec::new(),
         /// Directories whose files the daemon indexes, as 'tow index' does, and again when they change. Absolute paths; other file systems below them are not entered.

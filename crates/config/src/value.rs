@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use glob::Pattern;
 use toml::de::DeValue;
 use towpath_content::NodeId;
+use towpath_plugins::direct::LocalEnd;
 
 /// A kind of value.
 pub(super) trait ConfigSetting: Sized {
@@ -481,6 +482,22 @@ impl ConfigSetting for Vec<NodeId> {
     }
 }
 
+impl ConfigSetting for Vec<LocalEnd> {
+    const EXAMPLE: &'static str = "[\"eth0\", \"wlan0\"]";
+
+    fn kind() -> String {
+        format!("a list of interfaces or addresses of this machine, as in {}", Self::EXAMPLE)
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        list(value, &Self::kind(), "an interface or an address, as in \"eth0\"", |text| text.parse().ok())
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(show_list(self))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -524,6 +541,7 @@ mod tests {
         read::<Option<SocketAddr>>(Option::<SocketAddr>::EXAMPLE).unwrap();
         read::<Vec<SocketAddr>>(Vec::<SocketAddr>::EXAMPLE).unwrap();
         read::<Vec<NodeId>>(Vec::<NodeId>::EXAMPLE).unwrap();
+        read::<Vec<LocalEnd>>(Vec::<LocalEnd>::EXAMPLE).unwrap();
         read::<Compression>(Compression::EXAMPLE).unwrap();
         read::<Vec<Directory>>(Vec::<Directory>::EXAMPLE).unwrap();
         read::<Vec<Pattern>>(Vec::<Pattern>::EXAMPLE).unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 use towpath_link::pipe::{self, Role};
-use towpath_link::tcp::{self, Listener, Timeouts};
+use towpath_link::tcp::{self, DialConfig, Listener};
 use towpath_link::{Connection, FrameReader, FrameWriter, Identity};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -60,8 +60,8 @@ async fn receive(mut reader: FrameReader) -> u64 {
 async fn tls_pair() -> (Connection, Connection) {
     let (near, far) = (Identity::generate().expect("key"), Identity::generate().expect("key"));
     let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &far).await.expect("bind");
-    let (address, timeouts) = (listener.address().expect("address"), Timeouts::default());
-    let dialling = tcp::dial(address, &near, far.node_id(), &timeouts);
+    let (address, how) = (listener.address().expect("address"), DialConfig::default());
+    let dialling = tcp::dial(address, &near, far.node_id(), &how);
     let accepting = async { listener.accept().await.expect("accept").handshake(LIMIT).await };
     let (near, far) = tokio::join!(dialling, accepting);
     (near.expect("dial"), far.expect("handshake"))

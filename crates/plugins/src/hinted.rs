@@ -15,8 +15,8 @@ use crate::direct;
 /// Nodes that are told of at once, at most.
 const MOST_NODES: usize = 256;
 
-/// Makes the source that another node is.
-pub type PeerSource = Box<dyn Fn(NodeId) -> Arc<dyn Source> + Send + Sync>;
+/// Makes the sources that another node is, one for each way to it.
+pub type PeerSource = Box<dyn Fn(NodeId) -> Vec<Arc<dyn Source>> + Send + Sync>;
 
 /// See the head of this module.
 pub struct HintedNodes(PeerSource);
@@ -34,18 +34,27 @@ impl Finder for HintedNodes {
             let (mut hints, mut known, mut next) = (context.hints.clone(), BTreeMap::new(), 0);
             loop {
                 let named = named(&hints.borrow_and_update(), context.node);
-                let gone: Vec<NodeId> =
-                    known.keys().filter(|node| !named.contains_key(node)).copied().collect();
-                for key in gone.iter().filter_map(|node| known.remove(node)) {
+                let mut gone = Vec::new();
+                known.retain(|node, keys: &mut Vec<u64>| {
+                    let stays = named.contains_key(node);
+                    if !stays {
+                        gone.append(keys);
+                    }
+                    stays
+                });
+                for key in gone {
                     let _ = changes.send(SourceChange::Removed(key)).await;
                 }
                 for (node, (priority, weight)) in named {
                     if known.len() < MOST_NODES && !known.contains_key(&node) {
-                        next += 1;
-                        known.insert(node, next);
-                        let added =
-                            SourceChange::Added { key: next, source: (self.0)(node), priority, weight };
-                        let _ = changes.send(added).await;
+                        let mut keys = Vec::new();
+                        for source in (self.0)(node) {
+                            next += 1;
+                            keys.push(next);
+                            let added = SourceChange::Added { key: next, source, priority, weight };
+                            let _ = changes.send(added).await;
+                        }
+                        known.insert(node, keys);
                     }
                 }
                 let _ = changes.send(SourceChange::Looked).await;

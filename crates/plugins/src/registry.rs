@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use towpath_link::Identity;
+use towpath_link::tcp::LocalEnd;
 use towpath_protocol::PeerConfig;
 use towpath_store::Store;
 use towpath_transfer::finder::Finder;
@@ -197,6 +198,8 @@ pub struct PluginParts {
     pub identity: Identity,
     /// Configuration of connections to peers.
     pub peer: PeerConfig,
+    /// Ends of this machine that are dialled from, all at once. None: the system chooses one.
+    pub from: Vec<LocalEnd>,
     /// The service that the transfer belongs to, if it has connections of its own.
     pub host: Option<Arc<dyn PeerHost>>,
     /// The way to the other service that stands already, as in a copy; else each `direct` dials.
@@ -454,6 +457,7 @@ mod tests {
             allow: Arc::new(|_| true),
             identity: Identity::generate().unwrap(),
             peer: PeerConfig::default(),
+            from: Vec::new(),
             host: None,
             way: None,
             search: None,

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, copy};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::{sleep, timeout};
 use towpath_content::{NodeId, Oid};
-use towpath_link::tcp::{Timeouts, dial};
+use towpath_link::tcp::{DialConfig, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::wire::{Body, Get, Hello, Ping, VERSION, WireWant, oid_field};
 
@@ -86,7 +86,7 @@ async fn flood(
         let mut shaking = far_read.take(HANDSHAKE);
         tokio::join!(copy(&mut shaking, &mut near_write), copy(&mut near_read, &mut far_write)).1
     });
-    let mut connection = dial(near, &Identity::generate()?, node, &Timeouts::default()).await?;
+    let mut connection = dial(near, &Identity::generate()?, node, &DialConfig::default()).await?;
     let hello = Hello { version: VERSION, session: Bytes::from_static(&[1; 16]), ..Hello::default() };
     say(&mut connection, Body::Hello(hello)).await?;
     let (oid, chunk) = (oid_field(&Oid::Blake3([1; 32])), Bytes::from(vec![1; 950]));

@@ -65,6 +65,8 @@ pub struct PeerConfig {
     pub priority: i8,
     /// Told which tickets the peer says were withdrawn. Default: nobody.
     pub withdrawals: Option<Arc<dyn WithdrawalSink>>,
+    /// Name of the way to the peer, where there are several: what comes is told apart by it. Default: none.
+    pub way: Option<String>,
     /// Anybody may be the peer: until it has a right to something it is given little memory. Default: no.
     pub from_anyone: bool,
 }
@@ -84,6 +86,7 @@ impl Default for PeerConfig {
             processors: Processors::default(),
             priority: 0,
             withdrawals: None,
+            way: None,
             from_anyone: false,
         }
     }
@@ -100,7 +103,7 @@ impl PeerConfig {
             serves,
             priority: self.priority,
             measures,
-            source: SourceId::peer(*node),
+            source: SourceId::peer_by(*node, self.way.as_deref()),
         }
     }
 }

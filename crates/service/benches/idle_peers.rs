@@ -18,7 +18,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::time::{interval, sleep};
 use towpath_config::{Config, Count, Home};
 use towpath_content::{NodeId, Oid, Ticket};
-use towpath_link::tcp::{Timeouts, dial};
+use towpath_link::tcp::{DialConfig, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::wire::{Body, Describe, Hello, Ping, Prove, VERSION, oid_field};
 use towpath_service::put::share;
@@ -158,7 +158,7 @@ impl IdlePeer {
     async fn connect(ticket: &Ticket, address: SocketAddr, watches: bool) -> Self {
         let identity = Identity::generate().unwrap();
         let node: NodeId = ticket.node;
-        let mut peer = Self(dial(address, &identity, node, &Timeouts::default()).await.unwrap());
+        let mut peer = Self(dial(address, &identity, node, &DialConfig::default()).await.unwrap());
         let hello = Hello { version: VERSION, session: Bytes::from_static(&[1; 16]), ..Hello::default() };
         let proof = ticket.secret.prove(&peer.0.binding, &identity.node_id(), &ticket.oid);
         let root: Oid = ticket.oid;

@@ -114,6 +114,7 @@ pub(crate) fn as_get(request: &ContentRequest) -> GetRequest {
         directory: "/".into(),
         reuse: request.reuse,
         limit_rate: request.limit_rate,
+        bind: Vec::new(),
         timeout: request.timeout,
         priority: request.priority,
         require_encryption: request.require_encryption,

@@ -19,7 +19,7 @@ use towpath_config::Home;
 use towpath_config::{Config, Count};
 use towpath_content::ticket::Terms;
 use towpath_limits::connection_limits::Excess;
-use towpath_link::tcp::{Listener, Timeouts, dial};
+use towpath_link::tcp::{DialConfig, Listener, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::wire::{Body, Hello, Ping, VERSION};
 use towpath_protocol::{Peer, PeerConfig};
@@ -104,7 +104,7 @@ async fn stranger(from: IpAddr, scene: &Scene, tasks: &mut JoinSet<()>) -> Optio
         let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
     });
     let identity = Identity::generate().unwrap();
-    let mut connection = dial(near, &identity, scene.service.node_id(), &Timeouts::default()).await.ok()?;
+    let mut connection = dial(near, &identity, scene.service.node_id(), &DialConfig::default()).await.ok()?;
     let hello = Hello { version: VERSION, session: Bytes::from_static(&[1; 16]), ..Hello::default() };
     say(&mut connection, Body::Hello(hello)).await;
     Some(connection)
@@ -223,7 +223,7 @@ async fn whoever_shows_no_ticket_in_time_is_told_to_leave_and_whoever_did_stays(
     listening.open();
     let dial = async || {
         let own = Identity::generate().unwrap();
-        (dial(address, &own, identity.node_id(), &Timeouts::default()).await.unwrap(), own)
+        (dial(address, &own, identity.node_id(), &DialConfig::default()).await.unwrap(), own)
     };
     // It is offered the object, which is a right to something.
     let (known, own) = dial().await;

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::NodeId;
 use towpath_link::backoff::BackoffConfig;
-use towpath_link::tcp::{DialError, Listener, Timeouts, dial_any};
+use towpath_link::tcp::{DialConfig, DialError, Listener, Timeouts, dial_any};
 use towpath_link::{Backoff, Connection, Identity};
 use towpath_plugins::{Direct, Takeover};
 use towpath_protocol::{Peer, PeerConfig, Service};
@@ -243,7 +243,7 @@ impl Racer {
         let dialling = async {
             while let Some(wait) = attempts.next().filter(|_| !theirs.is_empty()) {
                 tokio::time::sleep(wait).await;
-                match dial_any(theirs, identity, other.peer, &Timeouts::default()).await {
+                match dial_any(theirs, identity, other.peer, &DialConfig::default()).await {
                     Ok(connection) => {
                         let peer = other.start(connection);
                         let closed = peer.until_closed();

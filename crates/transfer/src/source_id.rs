@@ -34,6 +34,11 @@ impl SourceId {
         Self::new(PEER, Some(node), None)
     }
 
+    /// The same by one of several ways to it, such as an interface of this machine.
+    pub fn peer_by(node: NodeId, way: Option<&str>) -> Self {
+        Self::new(PEER, Some(node), way)
+    }
+
     /// A source of another kind, `mirror` say, known by its path if there are several of it: a directory, an address.
     pub fn other(kind: &str, path: Option<&str>) -> Self {
         Self::new(kind, None, path)
@@ -81,6 +86,7 @@ mod tests {
     fn people_see_the_kind_and_what_tells_it_apart() {
         assert_eq!(SourceId::this_machine().to_string(), "this machine");
         assert_eq!(SourceId::peer(NodeId([0x1a; 32])).to_string(), "peer 1a1a1a1a");
+        assert_eq!(SourceId::peer_by(NodeId([0x1a; 32]), Some("eth0")).to_string(), "peer 1a1a1a1a eth0");
         assert_eq!(SourceId::other("mirror", Some("http://a/b")).to_string(), "mirror http://a/b");
     }
 

@@ -62,6 +62,10 @@ pub struct GetCommand {
     /// Take at most this many bytes per second, as in 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "0", hide_default_value = true)]
     limit_rate: u64,
+    /// Go out by these interfaces of this machine, or from these addresses, all at once, as in eth0,wlan0
+    /// [default: as configured, or as the system chooses]
+    #[arg(long, value_name = "LINK", value_delimiter = ',')]
+    bind: Vec<String>,
     /// Give up after this many seconds without progress; what came is kept
     #[arg(long, value_name = "SECONDS", default_value = "60")]
     timeout: u64,
@@ -234,6 +238,7 @@ impl GetCommand {
             directory: here.clone(),
             reuse: self.reuse,
             limit_rate: self.limit_rate,
+            bind: self.bind.clone(),
             timeout: self.timeout,
             priority: self.priority,
             require_encryption: self.require_encryption,

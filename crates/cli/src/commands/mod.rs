@@ -132,12 +132,13 @@ impl Context {
         Ok(configured.unwrap_or_default())
     }
 
-    /// The service in this process. Of the configuration only two things count: what may not pass this host may not do
-    /// so because no daemon runs, and a person's plugins are those of all commands.
+    /// The service in this process. Of the configuration only this counts: what may not pass this host may not do so
+    /// because no daemon runs, and a person's plugins and links are those of all commands.
     fn embedded(&self) -> Result<Arc<Service>, ApiError> {
         let (configured, mut options) = (self.configured()?, Options::default());
         options.config.processors = configured.processors;
         options.config.plugins = configured.plugins;
+        options.config.general.bind = configured.general.bind;
         options.config.general.bases_beyond = configured.general.bases_beyond;
         Service::open(self.home.clone(), options)
     }

@@ -32,6 +32,7 @@
 //! | `small` | what rides along in a ticket or a descriptor |
 //! | `waiting` | what is told to whoever waits for another machine |
 //! | `holders` | who fetched serves others |
+//! | `links` | several links of one machine at once |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
@@ -85,6 +86,7 @@ mod indexing;
 mod interrupting;
 mod interruptions;
 mod likeness;
+mod links;
 mod local_api;
 mod local_client;
 mod machinery;
@@ -152,6 +154,7 @@ fn main() -> ExitCode {
         copying_like_rsync::SITUATIONS,
         help::SITUATIONS,
         holders::SITUATIONS,
+        links::SITUATIONS,
         ticket_terms::SITUATIONS,
     ])
 }

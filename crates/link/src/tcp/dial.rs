@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use towpath_content::NodeId;
 
 use super::pacing::Pacing;
-use super::{Timeouts, connection, socket};
+use super::{LocalEnd, Timeouts, connection, socket};
 use crate::connection::Connection;
 use crate::identity::Identity;
 use crate::tls::{self, HandshakeError};
@@ -19,12 +19,35 @@ use crate::tls::{self, HandshakeError};
 /// Time that an address has to itself before the next is tried beside it (RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
 
+/// How an address is dialled.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DialConfig {
+    /// Longest times.
+    pub timeouts: Timeouts,
+    /// This machine's end. Default: the system chooses.
+    pub from: Option<LocalEnd>,
+}
+
+impl From<Timeouts> for DialConfig {
+    fn from(timeouts: Timeouts) -> Self {
+        Self { timeouts, from: None }
+    }
+}
+
 /// Reason why there is no connection.
 #[derive(Debug, Error)]
 pub enum DialError {
     /// There was no address to dial.
     #[error("no address to dial")]
     NoAddress,
+    /// This machine has no such end, or may not choose it.
+    #[error("{end}: no connection can begin there")]
+    NoSuchEnd {
+        /// The end.
+        end: LocalEnd,
+        /// The system's error.
+        source: io::Error,
+    },
     /// No way leads there.
     #[error("{address}: can't be reached")]
     Unreachable {
@@ -90,11 +113,12 @@ pub async fn dial(
     address: SocketAddr,
     identity: &Identity,
     expected: NodeId,
-    timeouts: &Timeouts,
+    how: &DialConfig,
 ) -> Result<Connection, DialError> {
+    let timeouts = how.timeouts;
     let config = tls::client_config(identity, expected)
         .map_err(|source| DialError::Handshake { address, source: HandshakeError::Tls { source } })?;
-    let mut stream = connect(address, timeouts.connect).await?;
+    let mut stream = connect(address, how).await?;
     let shaking = tls::connect(config, address.ip(), &mut stream);
     let shaken = timeout(timeouts.handshake, shaking)
         .await
@@ -112,15 +136,17 @@ pub async fn dial_any(
     addresses: &[SocketAddr],
     identity: &Identity,
     expected: NodeId,
-    timeouts: &Timeouts,
+    how: &DialConfig,
 ) -> Result<Connection, DialError> {
-    let mut untried = addresses.iter().copied();
+    let reaches = |address: &SocketAddr| how.from.as_ref().is_none_or(|end| end.reaches(*address));
+    let addresses: Vec<SocketAddr> = addresses.iter().copied().filter(reaches).collect();
+    let mut untried = addresses.into_iter();
     let mut dialling = JoinSet::new();
     let mut worst = DialError::NoAddress;
     loop {
         if let Some(address) = untried.next() {
-            let (identity, timeouts) = (identity.clone(), *timeouts);
-            dialling.spawn(async move { dial(address, &identity, expected, &timeouts).await });
+            let (identity, how) = (identity.clone(), how.clone());
+            dialling.spawn(async move { dial(address, &identity, expected, &how).await });
         }
         let wait = if untried.len() > 0 { HEAD_START } else { Duration::MAX };
         match timeout(wait, dialling.join_next()).await {
@@ -134,10 +160,14 @@ pub async fn dial_any(
     }
 }
 
-async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, DialError> {
+async fn connect(address: SocketAddr, how: &DialConfig) -> Result<TcpStream, DialError> {
+    let limit = how.timeouts.connect;
     let local = |source| DialError::Local { address, source };
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let socket = socket.map_err(local)?;
+    if let Some(end) = &how.from {
+        end.bind(&socket, address).map_err(|source| DialError::NoSuchEnd { end: end.clone(), source })?;
+    }
     let pacing = Pacing::postpone(&socket);
     let stream = timeout(limit, socket.connect(address))
         .await
@@ -171,7 +201,7 @@ fn not_shaken(address: SocketAddr, error: HandshakeError) -> DialError {
 fn further(one: DialError, other: DialError) -> DialError {
     let rank = |error: &DialError| match error {
         DialError::NoAddress => 0,
-        DialError::Local { .. } => 1,
+        DialError::Local { .. } | DialError::NoSuchEnd { .. } => 1,
         DialError::Unreachable { .. } => 2,
         DialError::ConnectTimeout { .. } => 3,
         DialError::Refused { .. } => 4,

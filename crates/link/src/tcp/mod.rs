@@ -6,6 +6,7 @@
 
 mod dial;
 mod listen;
+mod local_end;
 mod pacing;
 mod socket;
 
@@ -19,8 +20,9 @@ use crate::connection::{Connection, PeerProof, ReadHalf, Transport, WriteHalf};
 use crate::path::PathProbe;
 use crate::tls::{self, Agreed, Shaken};
 
-pub use dial::{DialError, dial, dial_any};
+pub use dial::{DialConfig, DialError, dial, dial_any};
 pub use listen::{AcceptError, BindError, Listener, Pending};
+pub use local_end::{LocalEnd, NoLocalEnd};
 
 /// Longest times for the steps of opening a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -162,9 +162,9 @@ async fn both_ends_have_one_binding_and_every_connection_another() {
 
 async fn same_two(near: &Identity, far: &Identity) -> (Connection, Connection) {
     let (listener, address) = listen(far).await;
-    let timeouts = towpath_link::tcp::Timeouts::default();
+    let how = towpath_link::tcp::DialConfig::default();
     let accepting = async { listener.accept().await.unwrap().handshake(LIMIT).await };
-    let dialling = towpath_link::tcp::dial(address, near, far.node_id(), &timeouts);
+    let dialling = towpath_link::tcp::dial(address, near, far.node_id(), &how);
     let (dialled, accepted) = tokio::join!(dialling, accepting);
     (dialled.unwrap(), accepted.unwrap())
 }

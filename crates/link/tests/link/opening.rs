@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
 use towpath_link::pipe::{self, PipeError, Role};
-use towpath_link::tcp::{self, AcceptError, BindError, DialError, Listener, Timeouts};
+use towpath_link::tcp::{self, AcceptError, BindError, DialConfig, DialError, Listener, Timeouts};
 use towpath_link::tls::HandshakeError;
 use towpath_link::{Connection, PeerProof};
 
@@ -17,9 +17,9 @@ const SHORT: Duration = Duration::from_millis(200);
 async fn another_node_than_the_one_wanted_is_refused_by_name() {
     let (far, wanted) = (identity(), identity());
     let (listener, address) = listen(&far).await;
-    let timeouts = Timeouts::default();
+    let how = DialConfig::default();
     let (near, wanted_id) = (identity(), wanted.node_id());
-    let dialling = tcp::dial(address, &near, wanted_id, &timeouts);
+    let dialling = tcp::dial(address, &near, wanted_id, &how);
     let accepting = async { listener.accept().await.unwrap().handshake(LIMIT).await };
     let (dialled, accepted) = tokio::join!(dialling, accepting);
     match dialled.unwrap_err() {
@@ -36,7 +36,7 @@ async fn a_port_without_a_service_refuses() {
     let (listener, address) = listen(&identity()).await;
     drop(listener);
     let error =
-        tcp::dial(address, &identity(), identity().node_id(), &Timeouts::default()).await.unwrap_err();
+        tcp::dial(address, &identity(), identity().node_id(), &DialConfig::default()).await.unwrap_err();
     assert!(matches!(error, DialError::Refused { address: at } if at == address), "{error:?}");
 }
 
@@ -49,8 +49,8 @@ async fn an_address_in_use_is_an_error() {
 #[tokio::test]
 async fn a_service_that_says_nothing_is_given_up() {
     let (_listener, address) = listen(&identity()).await;
-    let timeouts = Timeouts { handshake: SHORT, ..Timeouts::default() };
-    let error = tcp::dial(address, &identity(), identity().node_id(), &timeouts).await.unwrap_err();
+    let how = DialConfig::from(Timeouts { handshake: SHORT, ..Timeouts::default() });
+    let error = tcp::dial(address, &identity(), identity().node_id(), &how).await.unwrap_err();
     assert!(matches!(error, DialError::HandshakeTimeout { .. }), "{error:?}");
 }
 
@@ -64,18 +64,18 @@ async fn a_service_of_another_kind_is_no_connection() {
         let _ = stream.read_to_end(&mut Vec::new()).await;
     });
     let error =
-        tcp::dial(address, &identity(), identity().node_id(), &Timeouts::default()).await.unwrap_err();
+        tcp::dial(address, &identity(), identity().node_id(), &DialConfig::default()).await.unwrap_err();
     let tls = matches!(error, DialError::Handshake { source: HandshakeError::Tls { .. }, .. });
     assert!(tls, "{error:?}");
     web_server.await.unwrap();
 }
 
-async fn dial_all(addresses: &[SocketAddr], timeouts: &Timeouts) -> Result<Connection, DialError> {
+async fn dial_all(addresses: &[SocketAddr], how: &DialConfig) -> Result<Connection, DialError> {
     let far = identity();
     let (listener, address) = listen(&far).await;
     let addresses: Vec<_> = addresses.iter().copied().chain([address]).collect();
     let near = identity();
-    let dialling = tcp::dial_any(&addresses, &near, far.node_id(), timeouts);
+    let dialling = tcp::dial_any(&addresses, &near, far.node_id(), how);
     let accepting = async { listener.accept().await.unwrap().handshake(LIMIT).await };
     let (dialled, _) = tokio::join!(dialling, accepting);
     dialled
@@ -86,8 +86,8 @@ async fn of_several_addresses_the_one_that_answers_counts() {
     let (closed, refusing) = listen(&identity()).await;
     drop(closed);
     let (_silent_listener, silent) = listen(&identity()).await;
-    let timeouts = Timeouts::default();
-    dial_all(&[refusing, silent], &timeouts).await.unwrap();
+    let how = DialConfig::default();
+    dial_all(&[refusing, silent], &how).await.unwrap();
 }
 
 #[tokio::test]
@@ -95,11 +95,11 @@ async fn if_no_address_answers_the_most_telling_error_is_kept() {
     let (closed, refusing) = listen(&identity()).await;
     drop(closed);
     let (_silent_listener, silent) = listen(&identity()).await;
-    let timeouts = Timeouts { handshake: SHORT, ..Timeouts::default() };
+    let how = DialConfig::from(Timeouts { handshake: SHORT, ..Timeouts::default() });
     let (near, wanted) = (identity(), identity().node_id());
-    let error = tcp::dial_any(&[silent, refusing], &near, wanted, &timeouts).await.unwrap_err();
+    let error = tcp::dial_any(&[silent, refusing], &near, wanted, &how).await.unwrap_err();
     assert!(matches!(error, DialError::HandshakeTimeout { .. }), "{error:?}");
-    let error = tcp::dial_any(&[], &near, wanted, &timeouts).await.unwrap_err();
+    let error = tcp::dial_any(&[], &near, wanted, &how).await.unwrap_err();
     assert!(matches!(error, DialError::NoAddress));
 }
 

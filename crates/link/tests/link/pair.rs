@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{duplex, split};
 use towpath_link::pipe::{self, Role};
-use towpath_link::tcp::{self, Listener, Timeouts};
+use towpath_link::tcp::{self, DialConfig, Listener};
 use towpath_link::{Connection, Identity};
 
 pub const LIMIT: Duration = Duration::from_secs(20);
@@ -23,9 +23,9 @@ pub async fn listen(identity: &Identity) -> (Listener, SocketAddr) {
 pub async fn over_tls() -> (Connection, Connection) {
     let (near, far) = (identity(), identity());
     let (listener, address) = listen(&far).await;
-    let timeouts = Timeouts::default();
+    let how = DialConfig::default();
     let accepting = async { listener.accept().await.unwrap().handshake(LIMIT).await };
-    let (dialled, accepted) = tokio::join!(tcp::dial(address, &near, far.node_id(), &timeouts), accepting);
+    let (dialled, accepted) = tokio::join!(tcp::dial(address, &near, far.node_id(), &how), accepting);
     (dialled.unwrap(), accepted.unwrap())
 }
 

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use towpath_content::NodeId;
 use towpath_link::frame::{ReadError, encode_head};
-use towpath_link::tcp::{Timeouts, dial};
+use towpath_link::tcp::{DialConfig, dial};
 use towpath_link::{Connection, FrameReader, FrameWriter};
 
 use crate::hostile::{Careless, Ed25519, ed25519, key, shaken_hands, visit};
@@ -168,11 +168,11 @@ fn acceptor(own: &Ed25519, suite: SupportedCipherSuite) -> TlsAcceptor {
 /// We as initiator, and the library as responder, with one cipher suite.
 async fn library_accepts(suite: SupportedCipherSuite) -> (TlsStream<TcpStream>, Connection) {
     let own = ed25519();
-    let (listener, timeouts) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Timeouts::default());
+    let (listener, how) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), DialConfig::default());
     let node = NodeId(own.public[..].try_into().unwrap());
     let (near, address) = (identity(), listener.local_addr().unwrap());
     let accepting = async { acceptor(&own, suite).accept(listener.accept().await.unwrap().0).await.unwrap() };
-    let (dialled, accepted) = tokio::join!(dial(address, &near, node, &timeouts), accepting);
+    let (dialled, accepted) = tokio::join!(dial(address, &near, node, &how), accepting);
     (accepted.into(), dialled.unwrap())
 }
 
@@ -251,9 +251,9 @@ async fn crumbs_make_up_the_same_frames() {
         to.shutdown().await.unwrap();
         let _ = backwards.await;
     });
-    let timeouts = Timeouts::default();
+    let how = DialConfig::default();
     let accepting = async { listener.accept().await.unwrap().handshake(LIMIT).await };
-    let (near, far) = tokio::join!(dial(entrance, &near, far.node_id(), &timeouts), accepting);
+    let (near, far) = tokio::join!(dial(entrance, &near, far.node_id(), &how), accepting);
     let (mut near, mut far) = (near.unwrap(), far.unwrap());
     let sending = tokio::spawn(async move {
         send_frames(&mut near.writer).await;
@@ -313,10 +313,10 @@ async fn frames_may_follow_the_handshake_at_once() {
         far.write_all(&rest).await.unwrap();
         let _: io::Result<_> = copy_bidirectional(&mut near, &mut far).await;
     });
-    let timeouts = Timeouts::default();
+    let how = DialConfig::default();
     let accepting = async { listener.accept().await.unwrap().handshake(LIMIT).await.unwrap() };
     let dialling = async {
-        let mut near = dial(entrance, &near, far.node_id(), &timeouts).await.unwrap();
+        let mut near = dial(entrance, &near, far.node_id(), &how).await.unwrap();
         near.writer.send(1, b"", body(3000)).await.unwrap();
         near.writer.flush().await.unwrap();
         near

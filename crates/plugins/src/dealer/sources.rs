@@ -36,6 +36,8 @@ pub struct DealtSource {
     pub outstanding: u64,
     /// Wants that were cancelled, by begin of the part, with their bytes.
     pub cancelling: BTreeMap<(Tag, u64), u64>,
+    /// It was the first that has everything: until something is known it is relied on.
+    pub leads: bool,
     /// It gets nothing for now, because it is measured what it adds.
     pub is_paused: bool,
     /// Place from which it looks for what many have.
@@ -78,6 +80,7 @@ impl DealtSource {
             queue: BTreeMap::new(),
             outstanding: 0,
             cancelling: BTreeMap::new(),
+            leads: false,
             is_paused: false,
             cursor,
             last_lot: 0,
@@ -113,13 +116,14 @@ impl DealtSource {
         stands && !(self.outstanding > 0 && self.pace.is_silent(now))
     }
 
-    /// True if it can be asked for so many bytes more: up to its window, or half of it before anything came, and always for
-    /// one run.
+    /// True if it can be asked for so many bytes more: up to its window, or, before anything came, as much as the first one may
+    /// and any other may not; and always for one run.
     pub const fn has_room(&self, bytes: u64) -> bool {
         let window = match self.record.standing() {
             _ if self.is_paused => return false,
             SourceStanding::Banned(_) => return false,
-            SourceStanding::Trying => self.facts.window / 2,
+            SourceStanding::Trying if !self.leads => 0,
+            SourceStanding::Trying => self.facts.window,
             SourceStanding::Good | SourceStanding::Doubted(_) => self.facts.window,
         };
         self.outstanding == 0 || self.outstanding + bytes <= window

@@ -78,7 +78,10 @@ impl DealerState {
             SourceHolding::Parts(ranges) => (Some(Intervals::default()), ranges),
         };
         let cursor = self.lots.chance(u64::from(id));
-        self.sources.insert(id, DealtSource::new(facts, has, cursor), now);
+        let leads = has.is_none() && self.sources.best_complete().is_none();
+        let mut source = DealtSource::new(facts, has, cursor);
+        source.leads = leads;
+        self.sources.insert(id, source, now);
         self.have(id, ranges);
     }
 

@@ -14,7 +14,7 @@ use towpath_content::hint::{self, PeerAddress};
 use towpath_content::lock::lock;
 use towpath_content::{Hint, NodeId, Oid};
 use towpath_link::Identity;
-use towpath_link::tcp::{Timeouts, dial_any};
+use towpath_link::tcp::{DialConfig, dial_any};
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::source::{Backlog, PathState, Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, SourceId, Tag, Want};
@@ -53,16 +53,16 @@ pub struct DirectConfig {
     pub connections: usize,
     /// Connections to the peer at most, if more of them bring more. Default 16.
     pub most_connections: usize,
-    /// Handshake limits.
-    pub timeouts: Timeouts,
+    /// How addresses are dialled. From one of several ends of this machine, it is named so in what comes.
+    pub dial: DialConfig,
     /// Configuration of each connection.
     pub peer: PeerConfig,
 }
 
 impl Default for DirectConfig {
     fn default() -> Self {
-        let (timeouts, peer) = (Timeouts::default(), PeerConfig::default());
-        Self { connections: 1, most_connections: 16, timeouts, peer }
+        let (dial, peer) = (DialConfig::default(), PeerConfig::default());
+        Self { connections: 1, most_connections: 16, dial, peer }
     }
 }
 
@@ -158,7 +158,8 @@ impl Direct {
     /// A connection of this service with the node, for the first slot: further ones are there to be more than those that stand.
     fn find(&self, slot: &Slot, context: &Context) -> Option<PeerUse> {
         let (host, node) = (self.host.as_ref()?, self.node.or(context.node)?);
-        if !self.slots.is_first(slot) || self.shuns.load(Ordering::Relaxed) {
+        let may_be_any = self.config.dial.from.is_none() && self.slots.is_first(slot);
+        if !may_be_any || self.shuns.load(Ordering::Relaxed) {
             return None;
         }
         let needs = PeerNeeds::of(&self.config.peer);
@@ -174,7 +175,7 @@ impl Direct {
             self.set_last_error(Some("no hint tells an address that this program can dial".into()));
             return Err(Outcome::NotHere);
         }
-        let dialled = dial_any(&addresses, &self.identity, node, &self.config.timeouts).await;
+        let dialled = dial_any(&addresses, &self.identity, node, &self.config.dial).await;
         let wait = dialling.dialled(Instant::now(), random());
         match dialled {
             // Its use remains to be seen, so what was in the way is not forgotten.
@@ -461,7 +462,8 @@ impl Source for Direct {
     }
 
     fn report_corrupt(&self, source: &SourceId) {
-        for peer in self.slots.peers() {
+        let is_this_way = source.path() == self.config.peer.way.as_deref();
+        for peer in self.slots.peers().filter(|_| is_this_way) {
             if source.node() == Some(&peer.node()) {
                 peer.close("the peer sent what does not match its hash");
             }

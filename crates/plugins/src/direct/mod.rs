@@ -19,6 +19,7 @@ mod widening;
 
 pub use client::{Direct, DirectConfig};
 pub use pool::{PeerHost, PeerPool};
+pub use towpath_link::tcp::{LocalEnd, NoLocalEnd};
 
 /// The scheme of hints that this plugin answers: `tow://HOST:PORT`, or `tow://NODE@HOST:PORT`.
 pub const SCHEME: &str = "tow";

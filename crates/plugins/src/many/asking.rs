@@ -55,6 +55,14 @@ pub(super) async fn open(
     answered(shared, number, holding, context);
 }
 
+/// Asks a source that counts already: so its way is open when something is wanted of it.
+pub(super) async fn warm(source: &Arc<dyn Source>, context: &Context) {
+    let (answers, mut inbox) = mpsc::channel(1);
+    let asking = source.describe(Query::about(context.root), context, answers);
+    let (result, _) = tokio::join!(asking, inbox.recv());
+    tracing::debug!(source = source.name(), ?result, "a further source was asked about the root");
+}
+
 /// A place answered, and has so much of the root; or nothing.
 fn answered(shared: &Arc<SourceCalls>, number: u32, holding: Option<SourceHolding>, context: &Context) {
     let joins = holding.is_some();

@@ -88,10 +88,15 @@ impl Many {
         Self { shared, clock: tokio::sync::Mutex::default(), _end: token.drop_guard() }
     }
 
-    /// Has the finders look for sources, from the first question or call on.
-    fn start_finders(&self, context: &Context) {
+    /// From the first question or call on the finders look for sources, and those that are there open their ways.
+    fn start(&self, context: &Context) {
         if self.shared.has_started.swap(true, Ordering::AcqRel) {
             return;
+        }
+        // The first one is asked now anyway.
+        for source in self.shared.sources().into_iter().skip(1) {
+            let context = context.clone();
+            self.shared.spawn(async move { asking::warm(&source, &context).await });
         }
         lock(&self.shared.table).places.look(self.shared.now(), self.shared.finders.len());
         for (number, finder) in self.shared.finders.iter().enumerate() {
@@ -204,7 +209,7 @@ impl Source for Many {
         context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
-        self.start_finders(context);
+        self.start(context);
         Box::pin(async move {
             let mut found = pin!(self.shared.found.notified());
             found.as_mut().enable();
@@ -222,7 +227,7 @@ impl Source for Many {
     }
 
     fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
-        self.start_finders(context);
+        self.start(context);
         let lone = self.shared.lone(&wants, context, &sink);
         Box::pin(async move {
             let ended: BoxFuture<'_, ()> = if let Some(lone) = lone {
@@ -327,10 +332,10 @@ mod tests {
     #[tokio::test]
     async fn one_source_is_asked_as_it_is_where_no_hint_names_another() {
         let nothing = || -> Arc<dyn Source> { Arc::new(Cascade::new(Vec::new())) };
-        let finder = HintedNodes::new(Box::new(move |_| Arc::new(Cascade::new(Vec::new()))));
+        let finder = HintedNodes::new(Box::new(move |_| vec![nothing()]));
         let many = Many::new(vec![nothing()], vec![finder]);
         let hints = watch::channel(Vec::new()).1;
-        many.start_finders(&Context { root: Oid::of(b""), node: None, secret: None, hints });
+        many.start(&Context { root: Oid::of(b""), node: None, secret: None, hints });
         assert!(lock(&many.shared.table).only().is_some(), "nothing is dealt, and nobody dropped");
     }
 }

@@ -489,6 +489,7 @@ impl SourceTable {
 
     fn handle(&mut self, now: Duration, event: DealerEvent) {
         for action in self.dealer.handle(now, event) {
+            tracing::trace!(?now, ?action, "dealt");
             let order = match action {
                 DealerAction::Ask { source: number, wants } => self.ask(number, &wants),
                 DealerAction::Cancel { source, wants } => self.not_needed_of(source, &wants),

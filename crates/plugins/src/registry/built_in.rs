@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use towpath_link::tcp::LocalEnd;
 use towpath_reuse::adaptive::Adaptive;
+use towpath_transfer::Source;
 
-use super::{Build, Field, FieldKind, Plugin, PluginParts};
+use super::{Build, Field, FieldKind, Node, Plugin, PluginParts, TreeBuilder};
 use crate::direct::{self, DirectConfig};
 use crate::takeover::Names;
 use crate::{Cascade, Direct, HintedNodes, Local, Many, Takeover};
@@ -58,7 +60,12 @@ pub(super) static DEALER: Plugin = Plugin {
     build: Build::Source(|node, builder| {
         // What they have is asked for here, and they are told the end from here.
         let others = builder.remote.len();
-        let children = builder.children(node, "of");
+        let each = node.children("of").iter().flat_map(|child| match child.plugin.name {
+            // Each way counts for itself.
+            "direct" => direct_ways(child, builder),
+            _ => vec![builder.node(child)],
+        });
+        let children = each.collect();
         builder.remote.truncate(others);
         let finders = builder.finders(node, "finders");
         builder.remote(Arc::new(Many::new(children, finders)))
@@ -71,11 +78,14 @@ pub(super) static HINTS: Plugin = Plugin {
     about: "Finds the services that a ticket's hints name beside the one that issued it.",
     fields: &[],
     build: Build::Finder(|_, builder| {
-        let (identity, peer) = (builder.parts.identity.clone(), builder.parts.peer.clone());
-        let host = builder.parts.host.clone();
+        let (identity, host) = (builder.parts.identity.clone(), builder.parts.host.clone());
+        let config = DirectConfig { peer: builder.parts.peer.clone(), ..DirectConfig::default() };
+        let ways = ways(&config, &builder.parts.from);
         HintedNodes::new(Box::new(move |node| {
-            let config = DirectConfig { peer: peer.clone(), ..DirectConfig::default() };
-            Arc::new(Direct::new(identity.clone(), config, host.clone()).to(node))
+            let direct = |config: &DirectConfig| -> Arc<dyn Source> {
+                Arc::new(Direct::new(identity.clone(), config.clone(), host.clone()).to(node))
+            };
+            ways.iter().map(direct).collect()
         }))
     }),
 };
@@ -107,19 +117,38 @@ pub(super) static DIRECT: Plugin = Plugin {
         },
     ],
     build: Build::Source(|node, builder| {
-        if let Some(way) = builder.parts.way.clone() {
-            return builder.remote(way);
-        }
-        let seconds = |name| Duration::from_secs(node.number(name));
-        let mut config = DirectConfig { peer: builder.parts.peer.clone(), ..DirectConfig::default() };
-        let count = |name| usize::try_from(node.number(name)).unwrap_or(1);
-        (config.connections, config.most_connections) = (count("connections"), count("most_connections"));
-        config.timeouts.connect = seconds("connect_seconds");
-        config.timeouts.handshake = seconds("handshake_seconds");
-        let (identity, host) = (builder.parts.identity.clone(), builder.parts.host.clone());
-        builder.remote(Arc::new(Direct::new(identity, config, host)))
+        let mut ways = direct_ways(node, builder);
+        let source = if ways.len() == 1 { ways.pop() } else { None };
+        builder.remote(source.unwrap_or_else(|| Arc::new(Many::new(ways, Vec::new()))))
     }),
 };
+
+/// The ways to the service that issued the ticket: the one that stands already, or one from each end of this machine that is named.
+fn direct_ways(node: &Node, builder: &TreeBuilder<'_>) -> Vec<Arc<dyn Source>> {
+    if let Some(way) = builder.parts.way.clone() {
+        return vec![way];
+    }
+    let seconds = |name| Duration::from_secs(node.number(name));
+    let mut config = DirectConfig { peer: builder.parts.peer.clone(), ..DirectConfig::default() };
+    let count = |name| usize::try_from(node.number(name)).unwrap_or(1);
+    (config.connections, config.most_connections) = (count("connections"), count("most_connections"));
+    config.dial.timeouts.connect = seconds("connect_seconds");
+    config.dial.timeouts.handshake = seconds("handshake_seconds");
+    let (identity, host) = (&builder.parts.identity, &builder.parts.host);
+    let direct =
+        |config| -> Arc<dyn Source> { Arc::new(Direct::new(identity.clone(), config, host.clone())) };
+    ways(&config, &builder.parts.from).into_iter().map(direct).collect()
+}
+
+/// The same from each of these ends of this machine; from any if none is named.
+fn ways(config: &DirectConfig, from: &[LocalEnd]) -> Vec<DirectConfig> {
+    let way = |end: &LocalEnd| {
+        let mut way = config.clone();
+        (way.dial.from, way.peer.way) = (Some(end.clone()), Some(end.to_string()));
+        way
+    };
+    if from.is_empty() { vec![config.clone()] } else { from.iter().map(way).collect() }
+}
 
 pub(super) static LOCAL: Plugin = Plugin {
     name: "local",

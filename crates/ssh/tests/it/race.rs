@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use towpath_link::Identity;
-use towpath_link::tcp::{DialError, Listener, Timeouts, dial};
+use towpath_link::tcp::{DialConfig, DialError, Listener, dial};
 use towpath_plugins::Takeover;
 use towpath_plugins::takeover::Names;
 use towpath_protocol::{Peer, PeerConfig, Service};
@@ -114,7 +114,7 @@ async fn strangers_are_not_served() {
     near.race.run(&[], Some(takeover.clone()));
     let stranger = Identity::generate().unwrap();
     let (at, node) = (far.addresses[0], far.identity.node_id());
-    let connection = dial(at, &stranger, node, &Timeouts::default()).await.unwrap();
+    let connection = dial(at, &stranger, node, &DialConfig::default()).await.unwrap();
     let peer = Peer::start(connection, PeerConfig::default(), None);
     assert!(!timeout(LIMIT, peer.greeted()).await.unwrap(), "was let in");
     // Nor does an honest side take another node's answer.

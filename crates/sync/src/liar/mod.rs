@@ -23,7 +23,7 @@ use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, Mode, Via};
 use towpath_content::delta::exchange::{DeltaRun, NextSignature};
 use towpath_content::tree::{Encoder, Entry, Event, Kind, Metadata, Time};
 use towpath_link::doubles::connected;
-use towpath_link::tcp::{Listener, Timeouts, dial};
+use towpath_link::tcp::{DialConfig, Listener, dial};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::offer::{EntryAsk, EntryTag, Offer};
 use towpath_protocol::{ControlReceiver, ControlSender, Peer, PeerConfig, Replies};
@@ -327,9 +327,9 @@ async fn complaints(reports: EventInbox) -> Vec<String> {
 async fn over_tls(near: &Identity) -> [Connection; 2] {
     let far = Identity::generate().unwrap();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), near).await.unwrap();
-    let (address, timeouts) = (listener.address().unwrap(), Timeouts::default());
+    let (address, how) = (listener.address().unwrap(), DialConfig::default());
     let accepting = async { listener.accept().await.unwrap().handshake(LIMIT).await.unwrap() };
-    let dialling = async { dial(address, &far, near.node_id(), &timeouts).await.unwrap() };
+    let dialling = async { dial(address, &far, near.node_id(), &how).await.unwrap() };
     let (near, far) = tokio::join!(accepting, dialling);
     [near, far]
 }

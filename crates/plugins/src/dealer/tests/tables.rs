@@ -209,11 +209,25 @@ fn nothing_is_borrowed_while_the_best_could_be_asked_for_something_new() {
 }
 
 #[test]
+fn before_anything_came_the_first_one_is_relied_on_and_the_others_are_tried_with_one_run() {
+    let mut desk = Desk::new();
+    for source in 1..=3 {
+        desk.add(source, facts(4), SourceHolding::Everything);
+    }
+    desk.want(0..40);
+    let asked = [1, 2, 3].map(|source| desk.asked_of(source).len());
+    assert_eq!(asked, [4, 1, 1]);
+    let second = desk.asked_of(2)[0];
+    desk.arrive(2, second);
+    assert_eq!(desk.asked_of(2).len(), 5, "as many as it likes");
+}
+
+#[test]
 fn the_losers_want_alone_is_cancelled() {
     let mut desk = Desk::new();
-    desk.add(1, facts(3), SourceHolding::Everything);
+    desk.add(1, facts(1), SourceHolding::Everything);
     desk.want(0..3);
-    assert_eq!(desk.asked_of(1), [0], "one run as long as it has brought nothing");
+    assert_eq!(desk.asked_of(1), [0], "as much as it likes");
     desk.add(2, facts(8), SourceHolding::Everything);
     desk.arrive(2, 1);
     desk.arrive(2, 2);
@@ -302,6 +316,7 @@ fn what_a_source_gains_is_asked_of_it() {
     desk.want(0..3);
     assert_eq!(desk.asked_of(1), [1]);
     assert_eq!(desk.dealer.expected(desk.now, 0), None, "nobody has it");
+    desk.arrive(1, 1);
     // Half of a want is a part of it.
     desk.tell(DealerEvent::Have { source: 1, added: half(0) });
     assert_eq!(desk.asked_of(1), [1, 0]);

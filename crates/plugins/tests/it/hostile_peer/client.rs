@@ -8,7 +8,7 @@ use towpath_content::ticket::Secret;
 use towpath_content::tree::{BLOCK, Encoder, Entry, Event, Kind, Metadata};
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
-use towpath_link::tcp::{Timeouts, dial};
+use towpath_link::tcp::{DialConfig, dial};
 use towpath_plugins::Direct;
 use towpath_plugins::direct::DirectConfig;
 use towpath_protocol::wire::{self, Body, Describe, Get, Ping, Prove, WireCancel, WireWant, oid_field};
@@ -71,9 +71,8 @@ impl Scene {
 
     async fn rude_client(&self) -> Client {
         let identity = Identity::generate().unwrap();
-        let (node, timeouts) = (identity.node_id(), Timeouts::default());
-        let connection =
-            dial(self.listening.address, &identity, self.listening.node, &timeouts).await.unwrap();
+        let (node, how) = (identity.node_id(), DialConfig::default());
+        let connection = dial(self.listening.address, &identity, self.listening.node, &how).await.unwrap();
         let binding = connection.binding;
         Client { liar: Liar::new(connection), node, binding }
     }
