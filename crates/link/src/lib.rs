@@ -47,5 +47,7 @@ pub use backoff::Backoff;
 pub use connection::{Connection, PeerProof, Transport};
 pub use frame::{Frame, FrameReader, FrameWriter};
 pub use identity::Identity;
-pub use path::{MAX_FRAME, PathInfo, PathProbe, frame_len, suggested_outstanding, unsent_limit};
+pub use path::{
+    MAX_FRAME, PathInfo, PathProbe, frame_len, frame_len_at, suggested_outstanding, unsent_limit,
+};
 pub use recv_buffer::{Receive, RecvBuffer};

@@ -110,7 +110,11 @@ pub fn suggested_outstanding(info: &PathInfo) -> u64 {
 /// Bytes of payload for a data frame on this path: so few on a slow one that what is urgent, and goes
 /// between frames, waits for some 100 ms at most.
 pub fn frame_len(info: &PathInfo) -> usize {
-    let Some(rate) = info.delivery_rate_bytes_per_s else { return FIRST_FRAME };
+    info.delivery_rate_bytes_per_s.map_or(FIRST_FRAME, frame_len_at)
+}
+
+/// The same where so many bytes a second are sent.
+pub fn frame_len_at(rate: u64) -> usize {
     let len = usize::try_from(rate / FRAMES_PER_SECOND).unwrap_or(MAX_FRAME);
     // A power of two, so that pieces, which are too, are cut into equal parts.
     (len.clamp(MIN_FRAME, MAX_FRAME) + 1).next_power_of_two() / 2

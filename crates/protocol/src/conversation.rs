@@ -20,6 +20,7 @@ use self::answer_line::{AnsweringLine, RequestQueued, WaitingAnswers, give};
 use super::answering::{Answer, Answering, KEPT_WAIT, Taken};
 use super::asks::EntryAsk;
 use super::outgoing::Outbox;
+use super::pace::Pace;
 use super::replies::Replies;
 use super::served::Served;
 use super::service::{Service, Serving};
@@ -65,6 +66,8 @@ pub(super) struct Outboxes {
     pub(super) answers: Outbox,
     /// Those to `Get`s.
     pub(super) data: Outbox,
+    /// Limits what goes out of them.
+    pub(super) pace: Arc<Pace>,
 }
 
 impl Conversation {
@@ -240,7 +243,7 @@ impl SharedConversation {
     /// Asks the kernel how the path is, and tells it how much may wait there.
     fn look(&self, serving: &mut Serving) {
         let path = self.probe.read();
-        serving.look(path);
+        serving.look(path, self.outboxes.pace.limit());
         let Some(limit) = path.as_ref().map(unsent_limit) else { return };
         let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *unsent, limit) != limit {

@@ -27,17 +27,19 @@ impl Pace {
         self.bytes_per_second.store(bytes_per_second, Ordering::Relaxed);
     }
 
+    /// Bytes per second, if there is a limit.
+    pub fn limit(&self) -> Option<u64> {
+        Some(self.bytes_per_second.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
+    }
+
     /// True if there is a limit.
     pub fn is_limited(&self) -> bool {
-        self.bytes_per_second.load(Ordering::Relaxed) > 0
+        self.limit().is_some()
     }
 
     /// Time to wait before `bytes` more may pass.
     pub fn wait(&self, bytes: u64, now: Instant) -> Duration {
-        let rate = self.bytes_per_second.load(Ordering::Relaxed);
-        if rate == 0 {
-            return Duration::ZERO;
-        }
+        let Some(rate) = self.limit() else { return Duration::ZERO };
         let cost = Duration::from_secs_f64(bytes as f64 / rate as f64);
         let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
         let earliest = now.checked_sub(BURST).unwrap_or(now);

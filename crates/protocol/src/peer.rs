@@ -163,11 +163,11 @@ impl Peer {
         // Puts the hello into the queue.
         shared.change(|_| ());
         let messages = Messages { control: urgent, session: messages };
-        let queues = WriterQueues { messages, answers, outgoing, pace };
+        let queues = WriterQueues { messages, answers, outgoing, pace: Arc::clone(&pace) };
         tokio::spawn(write_frames(Arc::clone(&shared), writer, queues));
         let served = Arc::<Served>::default();
         let conversation = service.map(|service| {
-            let outboxes = Outboxes { answers: answers_in, data: outbox.clone() };
+            let outboxes = Outboxes { answers: answers_in, data: outbox.clone(), pace: Arc::clone(&pace) };
             let who = (node, Arc::clone(&served));
             let ways = (outboxes, contents);
             Conversation::start(service, who, binding, processors.clone(), ways, probe.clone())

@@ -2,9 +2,11 @@
 //! handed what the kernel says and what came of earlier frames.
 //!
 //! On a slow path frames are small, so that what is urgent soon has its turn, and data that shrink are
-//! compressed: there each byte costs the network more time than it costs a processor here.
+//! compressed: there each byte costs the network more time than it costs a processor here. Where a limit is shared frames are small,
+//! too: those who share it take turns by frames, and whoever asks for little at a time, the chunks that its disk lacks say, would get
+//! a sixteenth of what one gets who asks for pieces.
 
-use towpath_link::{PathInfo, frame_len, suggested_outstanding};
+use towpath_link::{PathInfo, frame_len, frame_len_at, suggested_outstanding};
 
 use super::pack_backoff::{PackBackoff, UNASKED_BELOW};
 use super::wire::MAX_PAYLOAD;
@@ -16,13 +18,15 @@ const COMPRESSED_TOGETHER: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     path: Option<PathInfo>,
+    /// Bytes per second that all answers may take together.
+    limit: Option<u64>,
     backoff: PackBackoff,
 }
 
 impl Sending {
-    /// Takes the state of the path; `None` if the kernel knows nothing of it.
-    pub(super) const fn look(&mut self, path: Option<PathInfo>) {
-        self.path = path;
+    /// Takes the state of the path, `None` if the kernel knows nothing of it, and the limit on what is sent.
+    pub(super) const fn look(&mut self, path: Option<PathInfo>, limit: Option<u64>) {
+        (self.path, self.limit) = (path, limit);
     }
 
     /// Bytes to keep outstanding, as data frames carry it; 0 for no opinion.
@@ -33,7 +37,8 @@ impl Sending {
 
     /// Bytes of payload in a frame.
     pub(super) fn frame_len(&self) -> usize {
-        self.path.as_ref().map_or(MAX_PAYLOAD, |path| frame_len(path).min(MAX_PAYLOAD))
+        let lens = [self.path.as_ref().map(frame_len), self.limit.map(frame_len_at)];
+        lens.into_iter().flatten().fold(MAX_PAYLOAD, usize::min)
     }
 
     /// Bytes of payload in the next frame of something of which `left` are left. A little rest goes along: a head of
@@ -70,6 +75,18 @@ mod tests {
     fn on(rate: Option<u64>, unsent: u64) -> Sending {
         let path = PathInfo { delivery_rate_bytes_per_s: rate, unsent_bytes: unsent, ..PathInfo::default() };
         Sending { path: Some(path), ..Sending::default() }
+    }
+
+    #[test]
+    fn frames_are_as_small_as_the_slower_of_path_and_limit_wants_them() {
+        let len = |rate: Option<u64>, limit| {
+            let path = rate.map(|rate| on(Some(rate), 0).path).unwrap_or_default();
+            Sending { path, limit, ..Sending::default() }.frame_len() >> 10
+        };
+        let (slow, fast) = (Some(200_000), Some(1 << 30));
+        assert_eq!([len(None, None), len(fast, None), len(None, fast)], [256; 3]);
+        assert_eq!([len(slow, None), len(slow, fast), len(fast, slow), len(None, slow)], [16; 4]);
+        assert_eq!(len(fast, Some(4 << 20)), 64);
     }
 
     #[test]

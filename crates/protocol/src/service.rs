@@ -212,9 +212,10 @@ impl Serving {
         &self.served
     }
 
-    /// Takes the state of the path of answers; `None` if nothing is known of it, as before the first call.
-    pub const fn look(&mut self, path: Option<PathInfo>) {
-        self.sending.look(path);
+    /// Takes the state of the path of answers, `None` if nothing is known of it, as before the first call, and how many bytes a
+    /// second all answers may take together.
+    pub const fn look(&mut self, path: Option<PathInfo>, limit: Option<u64>) {
+        self.sending.look(path, limit);
     }
 
     pub(super) const fn sending(&mut self) -> &mut Sending {

@@ -13,6 +13,7 @@ situations![
     a_tree_comes_from_a_holder_when_its_issuer_is_gone,
     what_two_have_comes_from_both,
     what_has_come_is_passed_on_while_the_rest_comes,
+    nearly_all_comes_from_a_holder_whose_old_version_changed_all_over,
     another_secret_opens_nothing_at_a_holder,
     only_what_is_whole_is_passed_on,
 ];
@@ -101,6 +102,30 @@ fn what_has_come_is_passed_on_while_the_rest_comes() {
     assert_eq!(brought.len(), 2, "{brought:?}");
     holding(&mut holder);
     assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+}
+
+/// The pair of dsync's Figure 4 (§7.2.3): a slow sender, one receiver that has nine tenths of the file's chunks on its disk, and one
+/// that has nothing. There is a change in each piece, so at first the one that has them can pass on none.
+fn nearly_all_comes_from_a_holder_whose_old_version_changed_all_over() {
+    let env = TestEnvironment::new();
+    let size = 16 << 20;
+    file(&env.sender.path("file"), 1, size);
+    let mut old = fs::read(env.sender.path("file")).unwrap();
+    old.chunks_mut(1 << 18).for_each(|piece| piece[1000..1500].fill(7));
+    fs::create_dir(env.receiver.path("old")).unwrap();
+    fs::write(env.receiver.path("old/version"), &old).unwrap();
+    let words = ["share", "--listen", LOOPBACK, "--limit-rate", "400K", "file"];
+    let mut share = env.sender.tow(words).start();
+    let mut holder = stay_with(&env.receiver, &share.ticket(), "file", &["--search", "old"]);
+    let ticket = holder.ticket();
+    holder.wait_for_bytes(size * 8 / 10);
+    let issuer = share.ticket().parse::<towpath_content::Ticket>().unwrap().node.to_string();
+    let get = ["get", "--json", "--no-search", &ticket, "-o", "file"];
+    let summary = env.stranger.tow(get).end().summary();
+    assert_same_bytes(&env.sender.path("file"), &env.stranger.path("file"));
+    let brought = by_peer(&summary);
+    let from_holder: u64 = brought.iter().filter(|(node, _)| *node != issuer).map(|(_, bytes)| bytes).sum();
+    assert!(from_holder * 10 >= size * 8, "{brought:?}");
 }
 
 fn another_secret_opens_nothing_at_a_holder() {

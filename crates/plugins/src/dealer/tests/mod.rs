@@ -2,6 +2,7 @@
 
 mod bound;
 mod flow;
+mod pair;
 mod replay;
 mod simulation;
 mod tables;

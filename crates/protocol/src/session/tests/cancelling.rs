@@ -24,7 +24,7 @@ impl Asking {
         if is_slow {
             let path =
                 PathInfo { delivery_rate_bytes_per_s: Some(193_000), unsent_bytes: 1, ..PathInfo::default() };
-            b.serving.look(Some(path));
+            b.serving.look(Some(path), None);
         }
         a.get(now, oid, wants(*oid, data));
         Self { a, b, now }
