@@ -550,6 +550,9 @@ pub struct Summary {
     pub failed: u64,
     /// Bytes by where they came from: peers, `this machine`.
     pub sources: SourceList,
+    /// Sources that brought what was wrong, and how many bytes others had to bring instead.
+    #[serde(default, skip_serializing_if = "SourceList::is_empty")]
+    pub wrong: SourceList,
     /// Bytes kept from an earlier, interrupted run, or right in older versions and other files that are here.
     pub kept: u64,
     /// Zeros in holes of sparse files, which cost nothing.

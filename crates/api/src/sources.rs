@@ -54,6 +54,11 @@ impl SourceList {
         }
     }
 
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Bytes of this one.
     pub fn bytes_of(&self, source: &SourceBytes) -> u64 {
         self.0.iter().find(|known| known.is_same(source)).map_or(0, |known| known.bytes)

@@ -215,6 +215,10 @@ impl Output {
             self.object(&Event::Summary(summary.clone()));
         } else {
             self.print(&describe(summary));
+            for (source, bytes) in summary.wrong.shown() {
+                let bytes = HumanBytes(bytes);
+                self.complain(&format!("tow: {source} sent {bytes} that were wrong; others sent them again"));
+            }
             self.left_out(&summary.dropped, "-X");
         }
         let is_limited = summary.updated.is_some_and(|updated| updated.max_delete_reached);

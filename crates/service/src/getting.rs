@@ -464,6 +464,8 @@ pub(crate) fn source_bytes(source: &SourceId, bytes: u64) -> SourceBytes {
 /// Adds a session's counters to a summary.
 pub(crate) fn summarize(snapshot: &progress::Snapshot, summary: &mut Summary) {
     sources(snapshot).0.into_iter().for_each(|source| summary.sources.add(source));
+    let wrong = snapshot.wrong.iter().map(|(source, bytes)| source_bytes(source, *bytes));
+    wrong.for_each(|source| summary.wrong.add(source));
     summary.kept += snapshot.kept;
     summary.zeros += snapshot.zeros;
 }

@@ -14,9 +14,11 @@ pub struct Snapshot {
     pub done: u64,
     /// Of these, bytes that a source brought, by source.
     pub by_source: BTreeMap<SourceId, u64>,
-    /// Of these, bytes that an earlier, interrupted transfer had left.
+    /// Bytes of what sources brought and that was wrong: others have to bring it.
+    pub wrong: BTreeMap<SourceId, u64>,
+    /// Of those that are there, bytes that an earlier, interrupted transfer had left.
     pub kept: u64,
-    /// Of these, zeros of holes, which cost nothing.
+    /// Of those that are there, zeros of holes, which cost nothing.
     pub zeros: u64,
     /// Objects complete.
     pub objects: u64,
@@ -48,6 +50,11 @@ impl Progress {
                 None => drop(snapshot.by_source.insert(source.clone(), bytes)),
             }
         });
+    }
+
+    /// Counts bytes of a want for which `source` brought something else.
+    pub(crate) fn was_wrong(&self, source: &SourceId, bytes: u64) {
+        self.with(|snapshot| *snapshot.wrong.entry(source.clone()).or_default() += bytes);
     }
 
     /// Counts bytes that came once and fill `fresh` ones in all positions together; of `shares` the first ones, if not all are

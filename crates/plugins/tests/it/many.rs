@@ -25,6 +25,15 @@ fn context(oid: Oid) -> Context {
 
 /// Fetches `data` from sources of these rates and manners. Returns how many pieces each brought.
 async fn fetched(data: &[u8], sources: &[(&'static str, u64, Manner)]) -> (Result<(), FetchError>, Vec<u64>) {
+    let (result, brought, _) = fetched_and_wrong(data, sources).await;
+    (result, brought)
+}
+
+/// The same, and who brought what was wrong.
+async fn fetched_and_wrong(
+    data: &[u8],
+    sources: &[(&'static str, u64, Manner)],
+) -> (Result<(), FetchError>, Vec<u64>, Vec<SourceId>) {
     let made: Vec<_> =
         sources.iter().map(|&(name, rate, manner)| Mannered::new(name, data, rate, manner)).collect();
     let plugins = made.iter().map(|source| Arc::clone(source) as Arc<dyn Source>).collect();
@@ -40,7 +49,8 @@ async fn fetched(data: &[u8], sources: &[(&'static str, u64, Manner)]) -> (Resul
         target.expect(data);
     }
     let brought = made.iter().map(|source| *source.brought.borrow()).collect();
-    (result, brought)
+    let wrong = session.progress().snapshot().wrong.into_keys().collect();
+    (result, brought, wrong)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,10 +75,11 @@ async fn a_source_that_stalls_holds_up_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_liar_is_not_asked_for_long() {
     let data = data(16 * MIB);
-    let (result, brought) =
-        fetched(&data, &[("lies", 64 << 20, Manner::Lies), ("true", 16 << 20, Manner::Honest)]).await;
+    let sources = [("lies", 64 << 20, Manner::Lies), ("true", 16 << 20, Manner::Honest)];
+    let (result, brought, wrong) = fetched_and_wrong(&data, &sources).await;
     result.unwrap();
     assert!(brought[0] < brought[1] / 2, "{brought:?}");
+    assert_eq!(wrong, [SourceId::other("lies", None)], "it is named");
 }
 
 #[tokio::test]

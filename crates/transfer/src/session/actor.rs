@@ -385,6 +385,7 @@ impl Actor {
                 spoilt.into_iter().for_each(|(key, index)| self.table.recheck(key, index));
                 for liar in liars {
                     tracing::warn!(source = %liar, "its part of a piece was wrong");
+                    self.table.progress.was_wrong(&liar, want.missing_len());
                     self.table.root.report_corrupt(&liar);
                 }
             }
@@ -400,6 +401,7 @@ impl Actor {
             Checked::Bad(what) => {
                 let source = &brought.source;
                 tracing::warn!(%source, %what, "refused a delivery");
+                self.table.progress.was_wrong(source, want.missing_len());
                 self.table.root.report_corrupt(source);
                 if let WantResult::Failed(want) = self.table.ledger.bad(want.tag, source) {
                     let bad = || FetchError::Bad { source_name: source.clone(), what: what.clone() };
