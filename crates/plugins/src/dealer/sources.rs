@@ -4,6 +4,7 @@
 //! doubted, are in reserve: they are asked only for what nobody in front has.
 
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use towpath_transfer::Tag;
 use towpath_transfer::intervals::Intervals;
 
-use super::event::{SourceFacts, SourceNumber};
+use super::event::{DealtPart, SourceFacts, SourceNumber};
 use super::pace::{GUESS, SourcePace};
 use super::runs::RunId;
 use super::standing::{SourceRecord, SourceStanding};
@@ -34,8 +35,9 @@ pub struct DealtSource {
     pub queue: BTreeMap<u64, RunId>,
     /// Bytes that it is asked for, with those that were cancelled and have not ended.
     pub outstanding: u64,
-    /// Wants that were cancelled, by begin of the part, with their bytes.
-    pub cancelling: BTreeMap<(Tag, u64), u64>,
+    /// Parts that were cancelled and have not ended, by want and begin, with their bytes. One that is asked for again may be
+    /// cancelled again before the first time has ended.
+    cancelling: BTreeMap<(Tag, u64), Vec<u64>>,
     /// It was the first that has everything: until something is known it is relied on.
     pub leads: bool,
     /// It gets nothing for now, because it is measured what it adds.
@@ -127,6 +129,24 @@ impl DealtSource {
             SourceStanding::Good | SourceStanding::Doubted(_) => self.facts.window,
         };
         self.outstanding == 0 || self.outstanding + bytes <= window
+    }
+
+    /// A part that it is asked for need not come.
+    pub fn cancels(&mut self, part: &DealtPart) {
+        let bytes = part.part.end - part.part.start;
+        self.cancelling.entry((part.tag, part.part.start)).or_default().push(bytes);
+    }
+
+    /// A part that need not come has ended. Returns its bytes.
+    pub fn cancelled(&mut self, part: &DealtPart) -> Option<u64> {
+        let Entry::Occupied(mut ended) = self.cancelling.entry((part.tag, part.part.start)) else {
+            return None;
+        };
+        let bytes = ended.get_mut().pop();
+        if ended.get().is_empty() {
+            ended.remove();
+        }
+        bytes
     }
 
     /// Is asked for a run.
@@ -375,17 +395,23 @@ impl DealtSources {
         }
     }
 
-    /// Tries those again whose time is over, some at a time.
+    /// Tries those again whose time is over, some at a time; and a banned one sooner, if others may count on nobody.
     pub fn try_again(&mut self, count: usize, now: Duration) {
         for _ in 0..count {
-            let Some(&(due, id)) = self.due.first().filter(|(due, _)| *due <= now) else { return };
-            self.due.remove(&(due, id));
-            let Some(source) = self.sources.get_mut(&id) else { continue };
-            if source.record.due().is_some_and(|until| until <= now) {
-                source.record.try_again();
-                self.update(id, now.as_secs_f64());
-                self.look_at(id);
+            let Some(&(due, id)) = self.due.first() else { return };
+            let is_asked_anyway = self.front().is_some();
+            let Some(source) = self.sources.get_mut(&id).filter(|source| source.record.due() == Some(due))
+            else {
+                self.due.remove(&(due, id));
+                continue;
+            };
+            if due > now && (is_asked_anyway || !source.record.is_banned()) {
+                return;
             }
+            source.record.try_again();
+            self.due.remove(&(due, id));
+            self.update(id, now.as_secs_f64());
+            self.look_at(id);
         }
     }
 

@@ -7,8 +7,9 @@
 //! | doubted | as before | banned | as before | |
 //! | banned | as before | as before | as before | |
 //!
-//! Who asks to be left alone is, as if it were banned, but that does not count. Who is banned is tried again when its time is over, and dropped instead of being banned a fourth time. Who is doubted is
-//! asked only for what nobody else has, and tried again ever more seldom.
+//! Who asks to be left alone is, as if it were banned, but that does not count. Who is banned is tried again when its time is
+//! over, or at once if all are banned: waiting for a liar helps nobody. Instead of being banned a fourth time it is dropped. Who
+//! is doubted is asked only for what nobody else has, and tried again ever more seldom.
 
 use std::time::Duration;
 
@@ -61,11 +62,14 @@ pub struct SourceRecord {
     missed: u32,
     bans: u32,
     doubts: u32,
+    /// It asked to be left alone: nobody banned it.
+    rests: bool,
 }
 
 impl Default for SourceRecord {
     fn default() -> Self {
-        Self { standing: SourceStanding::Trying, right: 0, wrong: 0, missed: 0, bans: 0, doubts: 0 }
+        let standing = SourceStanding::Trying;
+        Self { standing, right: 0, wrong: 0, missed: 0, bans: 0, doubts: 0, rests: false }
     }
 }
 
@@ -110,6 +114,7 @@ impl SourceRecord {
         self.standing = SourceStanding::Banned(now + FIRST_BAN * 4_u32.pow(self.bans));
         self.bans += 1;
         self.missed = 0;
+        self.rests = false;
         Verdict::Banned
     }
 
@@ -127,7 +132,13 @@ impl SourceRecord {
         let until = now + rest.clamp(LEAST_REST, LONGEST_DOUBT);
         if self.due().is_none_or(|due| due < until) {
             self.standing = SourceStanding::Banned(until);
+            self.rests = true;
         }
+    }
+
+    /// True if it is banned for what it brought or lacked.
+    pub const fn is_banned(&self) -> bool {
+        matches!(self.standing, SourceStanding::Banned(_)) && !self.rests
     }
 
     /// Time at which it is tried again, of one that is not asked now.

@@ -235,7 +235,7 @@ impl DealerState {
             is_asked.then_some(part.part.end - part.part.start)
         });
         let Some(source) = self.sources.get_mut(id) else { return false };
-        let bytes = asked.or_else(|| source.cancelling.remove(&(part.tag, part.part.start)));
+        let bytes = asked.or_else(|| source.cancelled(part));
         source.outstanding = source.outstanding.saturating_sub(bytes.unwrap_or(0));
         asked.is_some()
     }
@@ -272,7 +272,7 @@ impl DealerState {
     /// The source's answer to a part is no longer waited for.
     pub fn cancels(&mut self, id: SourceNumber, part: &DealtPart) {
         if let Some(source) = self.sources.get_mut(id) {
-            source.cancelling.insert((part.tag, part.part.start), part.part.end - part.part.start);
+            source.cancels(part);
         }
     }
 

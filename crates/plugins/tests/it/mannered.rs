@@ -99,11 +99,13 @@ impl Mannered {
         }
         let mut bytes = self.data[wanted.start as usize..wanted.end as usize].to_vec();
         let mut cancelled = self.cancelled.subscribe();
-        tokio::select! {
-            () = self.line.carry(bytes.len()) => {}
-            _ = cancelled.wait_for(|tags| tags.contains(&want.tag)) => {
-                return sink.outcome(want.tag, Outcome::Cancelled);
-            }
+        let is_cancelled = tokio::select! {
+            () = self.line.carry(bytes.len()) => false,
+            _ = cancelled.wait_for(|tags| tags.contains(&want.tag)) => true,
+        };
+        // Only here, where nothing is locked any more: whoever hears of it may cancel others.
+        if is_cancelled {
+            return sink.outcome(want.tag, Outcome::Cancelled);
         }
         match self.manner {
             Manner::Empty | Manner::Tells => return sink.outcome(want.tag, Outcome::NotHere),

@@ -9,6 +9,7 @@ use crate::dealer::event::{
     DealerAction, DealerEvent, DealtPart, SourceFacts, SourceHolding, SourceNumber, WantedRange,
 };
 use crate::dealer::runs::RUN;
+use crate::dealer::sources::DealtSource;
 use crate::dealer::state::DealerState;
 use crate::dealer::{Dealer, borrowing, choosing};
 
@@ -279,7 +280,9 @@ fn what_a_source_does_not_bring_is_asked_of_another() {
 #[test]
 fn a_liar_gets_nothing_until_its_ban_is_over_and_is_dropped_in_the_end() {
     let mut desk = Desk::new();
-    desk.add(1, facts(8), SourceHolding::Everything);
+    desk.add(1, facts(8), parts(&[(0, 100)]));
+    // Whoever has something else is no reason to ask a liar.
+    desk.add(2, facts(8), parts(&[(200, 300)]));
     for ban in [4, 16, 64] {
         desk.asked.clear();
         desk.want(ban..ban + 1);
@@ -296,6 +299,33 @@ fn a_liar_gets_nothing_until_its_ban_is_over_and_is_dropped_in_the_end() {
     desk.want(1..2);
     desk.tell(DealerEvent::Corrupt { source: 1, part: whole(1) });
     assert_eq!(desk.others, [DealerAction::Drop(1)]);
+}
+
+#[test]
+fn where_all_lie_none_is_waited_for() {
+    let mut desk = Desk::new();
+    [1, 2].into_iter().for_each(|liar| desk.add(liar, facts(8), SourceHolding::Everything));
+    for tag in 0..8 {
+        desk.asked.clear();
+        desk.want(tag..tag + 1);
+        let (liar, _) = desk.asked[0];
+        desk.tell(DealerEvent::Corrupt { source: liar, part: whole(tag) });
+        desk.tell(DealerEvent::Withdrawn(vec![tag]));
+        for (source, tag) in std::mem::take(&mut desk.cancelled) {
+            desk.tell(DealerEvent::NotBrought { source, part: whole(tag), outcome: Outcome::Cancelled });
+        }
+    }
+    assert_eq!(desk.others.len(), 2, "both are dropped");
+    assert!(desk.now < Duration::from_secs(1));
+}
+
+#[test]
+fn what_is_cancelled_twice_is_owed_no_more_when_it_has_ended_twice() {
+    let mut source = DealtSource::new(facts(8), None, 0);
+    source.cancels(&whole(1));
+    source.cancels(&whole(1));
+    let ended = [(); 3].map(|()| source.cancelled(&whole(1)));
+    assert_eq!(ended, [Some(RUN), Some(RUN), None]);
 }
 
 #[test]
