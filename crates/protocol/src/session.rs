@@ -54,7 +54,7 @@ use self::round_trip::RoundTrip;
 use super::incoming::Incoming;
 use super::liveness::Liveness;
 use super::requests::{GetRequest, Violation};
-use super::wire::{self, Body, DataHeader, Goodbye, Hello, MAX_ROOTS, Ping, Prove};
+use super::wire::{self, Body, DataHeader, Goodbye, Hello, MAX_ROOTS, Ping, Prove, WireServes};
 
 /// Prefix of the reason if the peer closed a connection.
 pub const PEER_CLOSED: &str = "the peer closed: ";
@@ -70,6 +70,8 @@ pub struct Session {
     proved: BTreeMap<Oid, [u8; 32]>,
     /// Withdrawals that came.
     withdrawals: usize,
+    /// Messages about who serves that came.
+    holders: usize,
     round_trip: RoundTrip,
     end: Option<SessionEnd>,
     outbox: SessionOutbox,
@@ -93,6 +95,7 @@ impl Session {
             questions: OpenQuestions::default(),
             proved: BTreeMap::new(),
             withdrawals: 0,
+            holders: 0,
             round_trip: RoundTrip::new(config.measures),
             end: None,
             outbox: SessionOutbox::new(hello(&config)),
@@ -184,14 +187,26 @@ impl Session {
     /// left out.
     pub fn reply(&mut self, messages: impl IntoIterator<Item = Body>) {
         if self.end.is_none() {
-            let Greeting { has_withdrawals, answers, .. } = self.greeting();
+            let Greeting { has_withdrawals, has_holders, answers, .. } = self.greeting();
             let is_known = |message: &Body| match message {
                 Body::Withdrawn(_) => has_withdrawals,
+                Body::Serves(_) | Body::Holder(_) => has_holders,
                 Body::Finished(_) => answers,
                 _ => true,
             };
             messages.into_iter().filter(is_known).for_each(|message| self.outbox.send(message));
         }
+    }
+
+    /// Says that what this side gets under `root` it serves, too, at this port; 0: no more. False if that can't be said: the peer
+    /// does not know it, or not yet, or the right to the root was not shown here.
+    pub fn serve(&mut self, root: &Oid, port: u16) -> bool {
+        let can = self.end.is_none() && self.greeting().has_holders && self.proved.contains_key(root);
+        if can {
+            let serves = WireServes { root: wire::oid_field(root), port: port.into() };
+            self.outbox.send(Body::Serves(serves));
+        }
+        can
     }
 
     /// Puts a question, now or once the peer's limit allows it; returns the request's number.
@@ -393,6 +408,13 @@ impl Session {
                     false => return Err("told too many withdrawals".into()),
                 }
             }
+            Body::Holder(_) | Body::Serves(_) if self.holders == wire::MAX_HOLDERS => {
+                return Err("told too often who serves".into());
+            }
+            Body::Holder(holder) => {
+                self.holders += 1;
+                outbox.push(Effect::Holder(holder));
+            }
             Body::ControlData(_) | Body::ControlCredit(_) | Body::ControlEnd(_) => {
                 match self.config.control {
                     true => outbox.push(Effect::Control(body)),
@@ -400,7 +422,10 @@ impl Session {
                 }
             }
             request => match self.config.serves {
-                true => outbox.push(Effect::Request(request)),
+                true => {
+                    self.holders += usize::from(matches!(request, Body::Serves(_)));
+                    outbox.push(Effect::Request(request));
+                }
                 false => return Err("asked a service that only receives".into()),
             },
         }

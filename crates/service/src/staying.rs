@@ -91,22 +91,22 @@ async fn serve(
 }
 
 /// What is here of a root is passed on, until this is dropped.
-struct PassingOn {
+pub(crate) struct PassingOn {
     service: Arc<Service>,
     root: Oid,
-    secret: BoundSecret,
+    number: u64,
 }
 
 impl PassingOn {
-    fn begin(service: &Arc<Service>, root: Oid, secret: BoundSecret, why: PassOn) -> Self {
-        service.grants.pass_on(root, secret, why);
-        Self { service: Arc::clone(service), root, secret }
+    pub(crate) fn begin(service: &Arc<Service>, root: Oid, secret: BoundSecret, why: PassOn) -> Self {
+        let number = service.grants.pass_on(root, secret, why);
+        Self { service: Arc::clone(service), root, number }
     }
 }
 
 impl Drop for PassingOn {
     fn drop(&mut self) {
-        self.service.grants.keep_back(&self.root, self.secret);
+        self.service.grants.keep_back(&self.root, self.number);
     }
 }
 

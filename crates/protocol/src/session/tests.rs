@@ -617,6 +617,37 @@ fn a_withdrawal_goes_only_to_who_knows_the_message() {
 }
 
 #[test]
+fn too_much_about_who_serves_ends_the_connection() {
+    let mut session = greeted(&[]);
+    let told = |at| match at % 2 {
+        0 => Body::Holder(wire::WireHolder::default()),
+        _ => Body::Serves(WireServes::default()),
+    };
+    for at in 0..=wire::MAX_HOLDERS {
+        assert!(session.ended().is_none());
+        session.receive(Instant::now(), Incoming::Message(told(at)));
+    }
+    assert_eq!(session.ended(), Some("told too often who serves"));
+}
+
+#[test]
+fn who_knows_it_and_was_shown_the_right_is_told_who_serves() {
+    let root = Oid::Live([1; 32]);
+    for (capabilities, knows) in [(&["holders"][..], true), (&[], false)] {
+        let mut session = greeted(capabilities);
+        assert!(!session.serve(&root, 700), "the right was not shown");
+        session.prove(&root, &[1; 32]);
+        assert_eq!(session.serve(&root, 700), knows);
+        session.reply([Body::Holder(wire::WireHolder::default())]);
+        let sent: Vec<Effect> = std::iter::from_fn(|| session.poll()).collect();
+        let is_serves =
+            |effect: &Effect| matches!(effect, Effect::Send(Body::Serves(serves)) if serves.port == 700);
+        let is_holder = |effect: &Effect| matches!(effect, Effect::Send(Body::Holder(_)));
+        assert_eq!((sent.iter().any(is_serves), sent.iter().any(is_holder)), (knows, knows));
+    }
+}
+
+#[test]
 fn a_right_is_shown_once_and_not_where_another_one_to_the_same_root_was() {
     let mut session = greeted(&[]);
     let roots: Vec<Oid> = (0..=MAX_ROOTS as u8).map(|at| Oid::Live([at; 32])).collect();
