@@ -2,7 +2,7 @@
 //! what comes over connections, it says what to tell on which.
 //!
 //! Only who proved a ticket's secret is told of others that proved it, and only of those that said that they serve. So nobody is told of
-//! who does not want to be known. An address that another node can't reach is not told it ([`Reach`]).
+//! who does not want to be known. An address that another node can't reach is not told it (`AddressReach`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ pub type FetchedRoot = (Oid, BoundSecret);
 
 /// A node that serves, for another that fetches the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Holder {
+pub struct ServingNode {
     /// The node.
     pub node: NodeId,
     /// Where it listens.
@@ -31,18 +31,18 @@ pub struct Introduction {
     /// The connection.
     pub connection: u64,
     /// The holder.
-    pub holder: Holder,
+    pub holder: ServingNode,
 }
 
 /// Range in which an address means something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reach {
+enum AddressReach {
     Machine,
     Site,
     Everywhere,
 }
 
-impl Reach {
+impl AddressReach {
     fn of(address: IpAddr) -> Self {
         let (is_loopback, is_site) = match address {
             IpAddr::V4(ip) => (ip.is_loopback(), ip.is_private() || ip.is_link_local()),
@@ -77,14 +77,14 @@ struct Fetcher {
 }
 
 impl Fetcher {
-    fn holder(&self, node: NodeId) -> Option<Holder> {
+    fn holder(&self, node: NodeId) -> Option<ServingNode> {
         let (_, port) = self.serves?;
-        Some(Holder { node, address: SocketAddr::new(self.address, port) })
+        Some(ServingNode { node, address: SocketAddr::new(self.address, port) })
     }
 
     /// True if it is to be told of this holder, if there is room.
-    fn lacks(&self, own: NodeId, holder: &Holder) -> bool {
-        let can_reach = Reach::of(holder.address.ip()) >= Reach::of(self.address);
+    fn lacks(&self, own: NodeId, holder: &ServingNode) -> bool {
+        let can_reach = AddressReach::of(holder.address.ip()) >= AddressReach::of(self.address);
         own != holder.node && can_reach && self.told.len() < MOST_TOLD && !self.told.contains(&holder.node)
     }
 }
@@ -157,7 +157,11 @@ impl Introductions {
         self.fetched.is_empty() && self.by_connection.is_empty()
     }
 
-    fn tell(fetchers: &mut BTreeMap<NodeId, Fetcher>, node: NodeId, holder: Holder) -> Option<Introduction> {
+    fn tell(
+        fetchers: &mut BTreeMap<NodeId, Fetcher>,
+        node: NodeId,
+        holder: ServingNode,
+    ) -> Option<Introduction> {
         let fetcher = fetchers.get_mut(&node).filter(|fetcher| fetcher.lacks(node, &holder))?;
         let connection = *fetcher.connections.first()?;
         fetcher.told.insert(holder.node);

@@ -54,7 +54,7 @@ use self::round_trip::RoundTrip;
 use super::incoming::Incoming;
 use super::liveness::Liveness;
 use super::requests::{GetRequest, Violation};
-use super::wire::{self, Body, DataHeader, Goodbye, Hello, MAX_ROOTS, Ping, Prove, WireServes};
+use super::wire::{self, Body, DataHeader, Goodbye, Hello, MAX_ROOTS, Ping, Prove};
 
 /// Prefix of the reason if the peer closed a connection.
 pub const PEER_CLOSED: &str = "the peer closed: ";
@@ -196,17 +196,6 @@ impl Session {
             };
             messages.into_iter().filter(is_known).for_each(|message| self.outbox.send(message));
         }
-    }
-
-    /// Says that what this side gets under `root` it serves, too, at this port; 0: no more. False if that can't be said: the peer
-    /// does not know it, or not yet, or the right to the root was not shown here.
-    pub fn serve(&mut self, root: &Oid, port: u16) -> bool {
-        let can = self.end.is_none() && self.greeting().has_holders && self.proved.contains_key(root);
-        if can {
-            let serves = WireServes { root: wire::oid_field(root), port: port.into() };
-            self.outbox.send(Body::Serves(serves));
-        }
-        can
     }
 
     /// Puts a question, now or once the peer's limit allows it; returns the request's number.

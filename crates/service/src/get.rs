@@ -219,7 +219,8 @@ impl GetUnderWay {
         self.note_destination(destination);
         let record = Record::open(&self.service.home.resume(), destination, &self.oid);
         let record = record.map_err(|error| words::io("note", &self.service.home.resume(), &error))?;
-        let _lent = self.lending.as_ref().and_then(|lending| lending.begin(&self.service, layout.as_ref()));
+        let _lent =
+            self.lending.as_ref().and_then(|lending| lending.begin(&self.service.grants, layout.as_ref()));
         let target = GetFile::new(destination, record, Arc::clone(&self.service.store));
         let target = Arc::new(target.announced(self.passes_on()));
         target.set_about(&about);

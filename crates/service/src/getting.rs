@@ -22,7 +22,6 @@ use towpath_protocol::service::RelayedBinding;
 use towpath_protocol::{HAS_ALL, HAS_THE_REST, HolderSink, Pace, PeerConfig, PeerNews};
 use towpath_reuse::candidates::found_files::FoundFiles;
 use towpath_store::{About, MemoryStore, ObjectKind, State, Store};
-use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
     Context, Description, FetchError, Group, ObjectRequest, Outcome, Query, Root, Session, SessionConfig,
     Single, Source, SourceId, Target, progress,
@@ -102,20 +101,12 @@ impl From<FetchError> for Failure {
 impl GetUnderWay {
     pub(crate) fn new(service: &Arc<Service>, request: &GetRequest) -> Result<Self, ApiError> {
         let text = request.ticket.trim();
-        let ticket = match text.starts_with("tow:") {
-            true => Some(state::parse_ticket(text)?),
-            false => None,
-        };
+        let ticket = text.starts_with("tow:").then(|| state::parse_ticket(text)).transpose()?;
         ticket.iter().try_for_each(|ticket| service.check_ticket(ticket))?;
         let oid = ticket.as_ref().map_or_else(|| state::parse_name(text), |ticket| Ok(ticket.oid))?;
         let (sender, hints) = watch::channel(ticket.as_ref().map(|t| t.hints.clone()).unwrap_or_default());
         let (node, secret) = (ticket.as_ref().map(|t| t.node), ticket.as_ref().map(Ticket::bound_secret));
         let context = Context { root: oid, node, secret, hints };
-        let mut config = SessionConfig::default();
-        if request.timeout > 0 {
-            config.ledger =
-                LedgerConfig { wait_limit: Duration::from_secs(request.timeout), ..config.ledger };
-        }
         let store = Arc::clone(&service.store) as Arc<dyn Store>;
         let allow = local_sources(service, node, request.reuse);
         let told = ticket.as_ref().map(|ticket| ToldHolders::new(ticket, service.node_id(), sender.clone()));
@@ -157,7 +148,7 @@ impl GetUnderWay {
             allow,
             found_files,
             context,
-            config,
+            config: session_config(request),
             oid,
             answered: SourceAnswered::default(),
             lending,
@@ -434,6 +425,14 @@ fn local_ends(service: &Service, request: &GetRequest) -> Result<Vec<LocalEnd>, 
         }
     };
     request.bind.iter().map(end).collect()
+}
+
+fn session_config(request: &GetRequest) -> SessionConfig {
+    let mut config = SessionConfig::default();
+    if request.timeout > 0 {
+        config.ledger.wait_limit = Duration::from_secs(request.timeout);
+    }
+    config
 }
 
 /// Configuration of connections to peers.

@@ -67,6 +67,26 @@ pub(crate) enum PassOn {
     WhileGetting(Arc<Mutex<Lending>>),
 }
 
+/// What is here of a root is passed on, until this is dropped.
+pub(crate) struct PassingOn {
+    grants: Arc<Grants>,
+    root: Oid,
+    number: u64,
+}
+
+impl PassingOn {
+    pub(crate) fn begin(grants: &Arc<Grants>, root: Oid, secret: BoundSecret, why: PassOn) -> Self {
+        let number = grants.pass_on(root, secret, why);
+        Self { grants: Arc::clone(grants), root, number }
+    }
+}
+
+impl Drop for PassingOn {
+    fn drop(&mut self) {
+        self.grants.keep_back(&self.root, self.number);
+    }
+}
+
 impl Grants {
     /// Rights of a service.
     pub fn new(

@@ -22,10 +22,9 @@ use towpath_protocol::wire::WireHolder;
 use towpath_protocol::{HolderSink, Peer, PeerConfig};
 use towpath_transfer::progress::Progress;
 
-use crate::grants::PassOn;
+use crate::grants::{Grants, PassOn, PassingOn};
 use crate::standing::StandingPeers;
 use crate::state::Service;
-use crate::staying::PassingOn;
 
 /// A get that is over sooner serves nobody: nothing is made for it.
 const RUNS_FOR: Duration = Duration::from_secs(1);
@@ -55,11 +54,11 @@ impl LendingGet {
     }
 
     /// From now on others get what is here, if the file is worth it, until what is returned is dropped.
-    pub(crate) fn begin(&self, service: &Arc<Service>, layout: Option<&Layout>) -> Option<PassingOn> {
+    pub(crate) fn begin(&self, grants: &Arc<Grants>, layout: Option<&Layout>) -> Option<PassingOn> {
         let lending =
             self.lending.as_ref().filter(|_| layout.is_some_and(|layout| layout.size() >= LEAST))?;
         let why = PassOn::WhileGetting(Arc::clone(lending));
-        Some(PassingOn::begin(service, self.ticket.oid, self.ticket.bound_secret(), why))
+        Some(PassingOn::begin(grants, self.ticket.oid, self.ticket.bound_secret(), why))
     }
 
     /// Notes what comes, and lets others know where it can be had, until it is dropped.
