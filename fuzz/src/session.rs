@@ -212,7 +212,7 @@ impl Side {
                 | Effect::Greeted { .. } => {
                     assert!(!self.is_closed, "nothing is said behind the end");
                 }
-                Effect::Measured | Effect::Withdrawn(_) => {}
+                Effect::Measured | Effect::Withdrawn(_) | Effect::Holder(_) => {}
             }
         }
         assert_eq!(self.is_closed, self.session.ended().is_some());

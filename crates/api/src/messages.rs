@@ -150,6 +150,12 @@ pub struct GetRequest {
     /// Refuse every way of which the service can't tell itself that it is encrypted.
     #[serde(default)]
     pub require_encryption: bool,
+    /// Others who fetch by the same ticket are sent nothing of it while it runs.
+    #[serde(default)]
+    pub no_upload: bool,
+    /// Bytes per second that they are sent at most; 0 is no limit.
+    #[serde(default)]
+    pub upload_rate: u64,
     /// Nothing of this machine's disk is searched for what is to come.
     #[serde(default)]
     pub no_search: bool,

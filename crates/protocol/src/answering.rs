@@ -257,6 +257,13 @@ impl Answering {
         }
     }
 
+    /// The secret that the peer proved of a ticket for `root`, if this service issued it and those who fetch by it may serve.
+    pub(super) fn shared_secret(&self, root: &Oid, issuer: &dyn Issuer) -> Option<BoundSecret> {
+        let ProvedRoot { secret, .. } = self.roots.get(root)?;
+        let is_issued = self.held(root, issuer) == Some(Holding::Issued);
+        Some(*secret).filter(|secret| is_issued && !secret.terms.no_swarm)
+    }
+
     /// The holding under which the peer gets what is under `root`, if it proved a secret of it.
     fn served(&self, root: &Oid, issuer: &dyn Issuer) -> Option<Holding> {
         self.held(root, issuer).filter(|holding| holding.serves())
@@ -296,8 +303,8 @@ impl Answering {
             return self.not_proved(get.request, &root, issuer);
         }
         self.is_known = true;
-        if let Some(Holding::Given { .. }) = holding
-            && let Err(wait) = issuer.pass_on(get.wants.iter().map(most_bytes).sum())
+        if let (Some(Holding::Given { .. }), Some(proved)) = (holding, self.roots.get(&root))
+            && let Err(wait) = issuer.pass_on(&root, &proved.secret, get.wants.iter().map(most_bytes).sum())
         {
             return self.refuse(get.request, &Outcome::RetryLater(wait));
         }

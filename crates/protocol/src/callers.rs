@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use towpath_content::NodeId;
 use towpath_transfer::offer::{EntryContent, EntrySink, EntryWant};
 use towpath_transfer::source::{Description, Sink};
 use towpath_transfer::{Delivery, Outcome, Tag, Want};
@@ -21,7 +22,7 @@ use super::requests::GetRequest;
 use super::session::{Effect, Encoded, Question, Session};
 use super::session_queue::SessionSender;
 use super::urgent::{UNREAD, Urgent};
-use super::wire::{Body, Withdrawn};
+use super::wire::{Body, WireHolder, Withdrawn};
 
 /// Destination of the answers to a question.
 pub enum Answers {
@@ -37,13 +38,29 @@ pub trait WithdrawalSink: Send + Sync {
     fn withdrawn(&self, told: &Withdrawn);
 }
 
+/// Hears of other nodes that serve what is fetched, too. Called by a connection's reader, which waits.
+pub trait HolderSink: Send + Sync {
+    /// What `peer` says; nothing of it was checked.
+    fn holder(&self, peer: &NodeId, told: &WireHolder);
+}
+
+/// Who hears what a peer says beside its answers.
+#[derive(Clone, Default)]
+pub struct PeerNews {
+    /// Told which tickets the peer says were withdrawn. Default: nobody.
+    pub withdrawals: Option<Arc<dyn WithdrawalSink>>,
+    /// Told who else serves what is fetched. Default: nobody.
+    pub holders: Option<Arc<dyn HolderSink>>,
+}
+
 /// The session and its callers.
 pub struct Callers {
     session: Session,
     waiting: HashMap<u32, Caller>,
     queue: SessionSender,
     urgent: Urgent,
-    withdrawals: Option<Arc<dyn WithdrawalSink>>,
+    node: NodeId,
+    news: PeerNews,
 }
 
 enum Caller {
@@ -69,6 +86,8 @@ pub enum Act {
     NoContent(Arc<EntryCaller>, Tag, Outcome),
     /// Tells of a withdrawal.
     Withdrawn(Arc<dyn WithdrawalSink>, Withdrawn),
+    /// Tells of a holder.
+    Holder(Arc<dyn HolderSink>, NodeId, WireHolder),
     /// Ends a question.
     End(oneshot::Sender<Result<(), Outcome>>, Result<(), Outcome>),
     /// Work for the reader task alone.
@@ -121,14 +140,14 @@ pub enum Later {
 }
 
 impl Callers {
-    /// Nobody waits yet. The hello is the first in the `queue`; `urgent` goes before it.
-    pub(super) fn new(session: Session, queue: SessionSender, urgent: Urgent) -> Self {
-        Self { session, waiting: HashMap::new(), queue, urgent, withdrawals: None }
-    }
-
-    /// Tells `withdrawals` which tickets were withdrawn.
-    pub(super) fn telling(self, withdrawals: Option<Arc<dyn WithdrawalSink>>) -> Self {
-        Self { withdrawals, ..self }
+    /// Nobody waits yet. The hello is the first in the `queue`; `urgent` goes before it. What `node` says beside its answers goes
+    /// to `news`.
+    pub(super) fn new(
+        session: Session,
+        (queue, urgent): (SessionSender, Urgent),
+        (node, news): (NodeId, PeerNews),
+    ) -> Self {
+        Self { session, waiting: HashMap::new(), queue, urgent, node, news }
     }
 
     /// The session, to look at. Whoever changes it calls [`Self::settle`] before the lock is let go.
@@ -228,7 +247,8 @@ impl Callers {
                 Caller::Answers { to: Answers::Ranges(to), .. } => Later::Tell(to.clone(), ranges),
                 _ => return None,
             },
-            Effect::Withdrawn(told) => return Some(Act::Withdrawn(self.withdrawals.clone()?, told)),
+            Effect::Withdrawn(told) => return Some(Act::Withdrawn(self.news.withdrawals.clone()?, told)),
+            Effect::Holder(told) => return Some(Act::Holder(self.news.holders.clone()?, self.node, told)),
             Effect::Greeted { control, encoding } => Later::Greeted { control, encoding },
             Effect::Measured => Later::Measured,
             Effect::Request(body) => Later::Request(body),
@@ -283,6 +303,7 @@ impl Act {
             Self::Outcome(wants, tag, outcome) => wants.sink.outcome(tag, outcome),
             Self::NoContent(caller, tag, outcome) => caller.outcome(tag, outcome),
             Self::Withdrawn(sink, told) => sink.withdrawn(&told),
+            Self::Holder(sink, peer, told) => sink.holder(&peer, &told),
             // A caller that has gone needs no end.
             Self::End(caller, result) => drop(caller.send(result)),
             Self::Later(later) => return Some(later),

@@ -19,6 +19,8 @@ use towpath_transfer::Outcome;
 use self::answer_line::{AnsweringLine, RequestQueued, WaitingAnswers, give};
 use super::answering::{Answer, Answering, KEPT_WAIT, Taken};
 use super::asks::EntryAsk;
+use super::introducing::IntroducedPeer;
+use super::introductions::FetchedRoot;
 use super::outgoing::Outbox;
 use super::pace::Pace;
 use super::replies::Replies;
@@ -26,12 +28,13 @@ use super::served::Served;
 use super::service::{Service, Serving};
 use super::session::Encoded;
 use super::window::SendWindow;
-use super::wire::{Body, MAX_REQUESTS};
+use super::wire::{Body, MAX_REQUESTS, WireServes};
 use crate::processors::Processors;
 
 /// The answering half of one connection. Dropping it ends all of its answers.
 pub struct Conversation {
     shared: Arc<SharedConversation>,
+    introduced: IntroducedPeer,
     /// To the thread that hands questions to the offer, once there is one.
     asks: OnceLock<mpsc::Sender<Vec<EntryAsk>>>,
 }
@@ -74,7 +77,7 @@ impl Conversation {
     /// Begins to answer one peer.
     pub(super) fn start(
         service: Arc<Service>,
-        (node, served): (NodeId, Arc<Served>),
+        (node, served, introduced): (NodeId, Arc<Served>, IntroducedPeer),
         binding: [u8; 32],
         processors: Processors,
         (outboxes, contents): (Outboxes, SendWindow),
@@ -94,7 +97,7 @@ impl Conversation {
             replies,
             over: Notify::new(),
         });
-        Self { shared, asks: OnceLock::new() }
+        Self { shared, introduced, asks: OnceLock::new() }
     }
 
     /// Sets the encoding of data.
@@ -113,6 +116,14 @@ impl Conversation {
             self.shared.served.finished(finished);
             return Ok(RequestOutcome { replies: Vec::new(), is_known: false });
         }
+        if let Body::Serves(serves) = &body {
+            self.serves(serves)?;
+            return Ok(RequestOutcome { replies: Vec::new(), is_known: false });
+        }
+        let proved = match &body {
+            Body::Prove(prove) => Oid::from_bytes(&prove.root).ok(),
+            _ => None,
+        };
         let root = match &body {
             Body::Get(get) => Oid::from_bytes(&get.root).ok(),
             _ => None,
@@ -122,7 +133,9 @@ impl Conversation {
         state.set_offer(self.shared.service.offer().is_some());
         let taken = state.take(body, self.shared.service.issuer())?;
         let is_known = state.is_known();
+        let fetched = proved.and_then(|root| self.fetched(&state, root));
         drop(state);
+        fetched.into_iter().for_each(|fetched| self.introduced.joined(fetched));
         if is_waited_for {
             self.shared.replies.wake();
             self.shared.over.notify_waiters();
@@ -141,6 +154,19 @@ impl Conversation {
             Taken::Entries(asks) => self.ask(asks).map(|()| Vec::new())?,
         };
         Ok(RequestOutcome { replies, is_known })
+    }
+
+    /// What the peer fetches under `root`, if others that fetch it may know of it.
+    fn fetched(&self, state: &Answering, root: Oid) -> Option<FetchedRoot> {
+        Some((root, state.shared_secret(&root, self.shared.service.issuer())?))
+    }
+
+    fn serves(&self, serves: &WireServes) -> Result<(), String> {
+        let root = Oid::from_bytes(&serves.root).map_err(|error| error.to_string())?;
+        let port = u16::try_from(serves.port).map_err(|_| "serves at a port that is none")?;
+        let fetched = self.fetched(&self.shared.state(), root);
+        fetched.into_iter().for_each(|fetched| self.introduced.serves(fetched, port));
+        Ok(())
     }
 
     fn answer(&self, answer: Answer) {

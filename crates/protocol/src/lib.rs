@@ -32,6 +32,7 @@
 //! | [`service`] | what a service gives to whom: rights and store |
 //! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
 //! | [`peer`], `shared` | a connection's handle; what it shares with the tasks |
+//! | [`introductions`], `introducing` | who is told which others serve what it fetches: pure; and the messages that say so |
 //! | `peer_use`, `served` | what one transfer here has of a connection; what the other side fetches over it |
 //! | [`callers`] | who waits for which request of a session |
 //! | `reader`, `writer`, `session_queue` | a connection's two tasks; what of a session waits for the second |
@@ -69,6 +70,8 @@ mod entry_caller;
 mod entry_way;
 pub mod gets;
 pub mod incoming;
+mod introducing;
+pub mod introductions;
 pub mod liveness;
 pub mod offer;
 pub mod outgoing;
@@ -97,7 +100,7 @@ pub mod waiting;
 mod window;
 mod writer;
 
-pub use callers::WithdrawalSink;
+pub use callers::{HolderSink, PeerNews, WithdrawalSink};
 pub use control::{ControlClosed, ControlReceiver, ControlSender};
 pub use delivery::Delivered;
 pub use offer::{EntryAsk, EntryTag, Offer};

@@ -15,10 +15,11 @@ use towpath_transfer::offer::{EntrySink, EntryWant};
 use towpath_transfer::source::Sink;
 use towpath_transfer::{Outcome, SourceId, Want};
 
-use super::callers::{Act, Answers, Callers, Later, WithdrawalSink};
+use super::callers::{Act, Answers, Callers, Later, PeerNews};
 use super::control::{self, ControlReceiver, ControlSender};
 use super::conversation::{Conversation, Outboxes};
 use super::entry_way::EntryWay;
+use super::introducing::IntroducedPeer;
 use super::outgoing::{Outbox, Outgoing};
 use super::pace::Pace;
 use super::reader::read_frames;
@@ -31,7 +32,7 @@ use super::shared::{Shared, Traffic};
 use super::stall::Arrived;
 use super::urgent::urgent_queue;
 use super::window::SendWindow;
-use super::wire::Body;
+use super::wire::{Body, WireServes, oid_field};
 use super::writer::{Messages, WriterQueues, write_frames};
 use crate::processors::Processors;
 
@@ -63,8 +64,8 @@ pub struct PeerConfig {
     pub processors: Processors,
     /// Urgency of this side's requests among all that its node sends the peer. Default 0.
     pub priority: i8,
-    /// Told which tickets the peer says were withdrawn. Default: nobody.
-    pub withdrawals: Option<Arc<dyn WithdrawalSink>>,
+    /// Who hears what the peer says beside its answers. Default: nobody.
+    pub news: PeerNews,
     /// Name of the way to the peer, where there are several: what comes is told apart by it. Default: none.
     pub way: Option<String>,
     /// Anybody may be the peer: until it has a right to something it is given little memory. Default: no.
@@ -85,7 +86,7 @@ impl Default for PeerConfig {
             wishes: Vec::new(),
             processors: Processors::default(),
             priority: 0,
-            withdrawals: None,
+            news: PeerNews::default(),
             way: None,
             from_anyone: false,
         }
@@ -127,22 +128,21 @@ pub struct Peer {
 impl Peer {
     /// Starts the tasks of a connection; `service`, if given, answers what the peer asks.
     pub fn start(connection: Connection, config: PeerConfig, service: Option<Arc<Service>>) -> Arc<Self> {
-        let (node, binding, probe) = (connection.peer, connection.binding, connection.info.clone());
-        let (proof, (reader, writer)) = (connection.proof, connection.split());
+        let (node, address, proof) = (connection.peer, connection.address, connection.proof);
+        let (binding, probe) = (connection.binding, connection.info.clone());
+        let (reader, writer) = connection.split();
         let [token, greeted, measured, known] = std::array::from_fn(|_| CancellationToken::new());
         let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
         let (answers_in, answers) = mpsc::channel(OUT_QUEUE);
         let (urgent_in, urgent) = urgent_queue();
-        let measures = probe.read().is_none();
-        let session = Session::new(config.session(&node, service.is_some(), measures), Instant::now());
+        let session = config.session(&node, service.is_some(), probe.read().is_none());
+        let session = Session::new(session, Instant::now());
         let (messages_in, messages) = session_queue();
-        let callers = Callers::new(session, messages_in, urgent_in.clone());
-        let callers = Mutex::new(callers.telling(config.withdrawals.clone()));
+        let news = (node, config.news.clone());
+        let callers = Mutex::new(Callers::new(session, (messages_in, urgent_in.clone()), news));
         let contents = SendWindow::new(urgent_in.clone(), Arc::clone(&config.send_pace));
-        let (stream, control) = config
-            .control
-            .then(|| control::ControlStream::new(urgent_in, Arc::clone(&config.send_pace)))
-            .unzip();
+        let stream = || control::ControlStream::new(urgent_in, Arc::clone(&config.send_pace));
+        let (stream, control) = config.control.then(stream).unzip();
         if !config.from_anyone || service.as_ref().is_some_and(|service| service.knows(&node)) {
             known.cancel();
         }
@@ -167,9 +167,9 @@ impl Peer {
         tokio::spawn(write_frames(Arc::clone(&shared), writer, queues));
         let served = Arc::<Served>::default();
         let conversation = service.map(|service| {
-            let outboxes = Outboxes { answers: answers_in, data: outbox.clone(), pace: Arc::clone(&pace) };
-            let who = (node, Arc::clone(&served));
-            let ways = (outboxes, contents);
+            let introduced = IntroducedPeer::new(service.introducer(), &shared, address);
+            let outboxes = Outboxes { answers: answers_in, data: outbox.clone(), pace };
+            let (who, ways) = ((node, Arc::clone(&served), introduced), (outboxes, contents));
             Conversation::start(service, who, binding, processors.clone(), ways, probe.clone())
         });
         tokio::spawn(read_frames(Arc::clone(&shared), reader, processors, conversation));
@@ -322,6 +322,17 @@ impl Peer {
     /// Shows the right to `root`, once on a connection; false if it can't be shown on this one ([`Session::prove`]).
     pub fn prove(&self, root: &Oid, proof: &[u8; 32]) -> bool {
         self.shared.change(|callers| callers.session().prove(root, proof))
+    }
+
+    /// Says that what is got under `root`, to which the right was shown, is served at this port; 0: no more. False if the peer does
+    /// not know that, or not yet.
+    pub fn serve(&self, root: &Oid, port: u16) -> bool {
+        self.shared.change(|callers| {
+            let knows = callers.session().greeting().has_holders;
+            let serves = WireServes { root: oid_field(root), port: port.into() };
+            callers.session().reply(knows.then_some(Body::Serves(serves)));
+            knows
+        })
     }
 
     /// Asks for data; each want ends through `sink`. Returns when all have ended.

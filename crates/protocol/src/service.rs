@@ -21,6 +21,7 @@ use towpath_transfer::{Metadata, Outcome};
 use super::access::{Decision, Facts, GivenSecret, Holding, TicketEnd, decide};
 use super::buffers::Buffers;
 use super::deltas;
+use super::introducing::Introducer;
 use super::offer::Offer;
 use super::sending::Sending;
 use super::served::Served;
@@ -61,8 +62,9 @@ pub trait Issuer: Send + Sync {
     fn given(&self, _root: &Oid) -> Vec<GivenSecret> {
         Vec::new()
     }
-    /// Lets so many bytes be passed on of what this service was given, or says how long to wait.
-    fn pass_on(&self, _bytes: u64) -> Result<(), Duration> {
+    /// Lets so many bytes be passed on of what this service was given by the ticket for `root` with this secret, or says how long
+    /// to wait.
+    fn pass_on(&self, _root: &Oid, _secret: &BoundSecret, _bytes: u64) -> Result<(), Duration> {
         Ok(())
     }
     /// The binding of a live root that this service was given: it can't sign one itself, and hands on what the issuer signed.
@@ -118,6 +120,7 @@ pub struct Service {
     buffers: Buffers,
     /// Who answers questions for entries.
     offer: Mutex<Option<Weak<dyn Offer>>>,
+    introducer: Arc<Introducer>,
 }
 
 impl Service {
@@ -128,8 +131,21 @@ impl Service {
         let most =
             std::thread::available_parallelism().map_or(1, NonZero::get).saturating_mul(4).max(THREADS);
         let (threads, heavy) = (AnswerThreads::new(most, most / 2), AnswerThreads::new(HEAVY.0, HEAVY.1));
-        let (blocks, buffers) = (Mutex::default(), Buffers::default());
-        Self { store, issuer, processors, recipes, deltas, turns, threads, heavy, blocks, buffers, offer }
+        let (blocks, buffers, introducer) = (Mutex::default(), Buffers::default(), Arc::default());
+        Self {
+            store,
+            issuer,
+            processors,
+            recipes,
+            deltas,
+            turns,
+            threads,
+            heavy,
+            blocks,
+            buffers,
+            offer,
+            introducer,
+        }
     }
 
     /// Answers with at most so many threads, of which one node has at most `per_node`.
@@ -173,6 +189,10 @@ impl Service {
 
     pub(super) const fn turns(&self) -> &Arc<NodeTurns> {
         &self.turns
+    }
+
+    pub(super) const fn introducer(&self) -> &Arc<Introducer> {
+        &self.introducer
     }
 
     pub(super) fn issuer(&self) -> &dyn Issuer {

@@ -70,6 +70,8 @@ pub struct Session {
     proved: BTreeMap<Oid, [u8; 32]>,
     /// Withdrawals that came.
     withdrawals: usize,
+    /// Messages about who serves that came.
+    holders: usize,
     round_trip: RoundTrip,
     end: Option<SessionEnd>,
     outbox: SessionOutbox,
@@ -93,6 +95,7 @@ impl Session {
             questions: OpenQuestions::default(),
             proved: BTreeMap::new(),
             withdrawals: 0,
+            holders: 0,
             round_trip: RoundTrip::new(config.measures),
             end: None,
             outbox: SessionOutbox::new(hello(&config)),
@@ -184,9 +187,10 @@ impl Session {
     /// left out.
     pub fn reply(&mut self, messages: impl IntoIterator<Item = Body>) {
         if self.end.is_none() {
-            let Greeting { has_withdrawals, answers, .. } = self.greeting();
+            let Greeting { has_withdrawals, has_holders, answers, .. } = self.greeting();
             let is_known = |message: &Body| match message {
                 Body::Withdrawn(_) => has_withdrawals,
+                Body::Serves(_) | Body::Holder(_) => has_holders,
                 Body::Finished(_) => answers,
                 _ => true,
             };
@@ -393,6 +397,13 @@ impl Session {
                     false => return Err("told too many withdrawals".into()),
                 }
             }
+            Body::Holder(_) | Body::Serves(_) if self.holders == wire::MAX_HOLDERS => {
+                return Err("told too often who serves".into());
+            }
+            Body::Holder(holder) => {
+                self.holders += 1;
+                outbox.push(Effect::Holder(holder));
+            }
             Body::ControlData(_) | Body::ControlCredit(_) | Body::ControlEnd(_) => {
                 match self.config.control {
                     true => outbox.push(Effect::Control(body)),
@@ -400,7 +411,10 @@ impl Session {
                 }
             }
             request => match self.config.serves {
-                true => outbox.push(Effect::Request(request)),
+                true => {
+                    self.holders += usize::from(matches!(request, Body::Serves(_)));
+                    outbox.push(Effect::Request(request));
+                }
                 false => return Err("asked a service that only receives".into()),
             },
         }

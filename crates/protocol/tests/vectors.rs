@@ -69,6 +69,11 @@ fn withdrawn() -> Body {
     Body::Withdrawn(wire::Withdrawn { withdrawal: withdrawal.to_bytes().into(), signature })
 }
 
+fn holder(root: Bytes) -> Body {
+    let node = Bytes::from_static(&[0xee; 32]);
+    Body::Holder(wire::WireHolder { root, node, address: "192.0.2.1:7000".into() })
+}
+
 fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let root = oid_field(&Oid::Live([0x11; 32]));
     let oid = oid_field(&Oid::of(b"x"));
@@ -190,6 +195,11 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("outcome: these were cancelled", Body::Outcome(wire::WireOutcome::cancelled(2, vec![0, 1, 3, 0]))),
         ("the ticket was withdrawn", withdrawn()),
         ("finished: has all of it", Body::Finished(wire::WireFinished { root: root.clone(), how: 1 })),
+        (
+            "serves what it gets at port 7000",
+            Body::Serves(wire::WireServes { root: root.clone(), port: 7000 }),
+        ),
+        ("holder: another node serves, too", holder(root.clone())),
         ("done", Body::Done(wire::RequestOnly { request: 2 })),
         ("goodbye", Body::Goodbye(wire::Goodbye { reason: "sent a second hello".into() })),
         ("ping", Body::Ping(wire::Ping::default())),

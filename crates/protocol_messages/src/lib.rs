@@ -29,7 +29,7 @@ pub const DATA: u8 = 1;
 /// The protocol's version.
 pub const VERSION: u32 = 2;
 /// Capabilities that this program always has, for its [`Hello`]; encodings that it takes come behind.
-pub const CAPABILITIES: [&str; 7] = ["chunks", "live", RECIPES, PARTS, DELTAS, SAMPLES, WITHDRAWALS];
+pub const CAPABILITIES: [&str; 8] = ["chunks", "live", RECIPES, PARTS, DELTAS, SAMPLES, WITHDRAWALS, HOLDERS];
 /// The capability of encoded payloads of any size, which begin with it.
 pub const PARTS: &str = "parts";
 /// The capability of [`Recipe`] and of wants by a run of bytes.
@@ -42,10 +42,14 @@ pub const SAMPLES: &str = "samples";
 pub const WITHDRAWALS: &str = "withdrawals";
 /// The capability of a side that answers what it is asked, and that takes [`WireFinished`].
 pub const ANSWERS: &str = "answers";
+/// The capability of [`WireServes`] and [`WireHolder`].
+pub const HOLDERS: &str = "holders";
 /// Most roots that are proved on a connection.
 pub const MAX_ROOTS: usize = 64;
 /// Most [`Withdrawn`] messages on a connection: one for each root.
 pub const MAX_WITHDRAWALS: usize = 64;
+/// Most [`WireHolder`] and [`WireServes`] messages on a connection, each way: some for each root.
+pub const MAX_HOLDERS: usize = 16 * MAX_ROOTS;
 /// Most bytes of a message of the control stream.
 pub const MAX_MESSAGE: usize = 256 << 10;
 /// Most bytes of samples in a [`Samples`].
@@ -245,6 +249,31 @@ pub struct WireFinished {
     /// 0 it gave up, 1 it has all of it, 2 it has the rest of it.
     #[prost(uint32, tag = "2")]
     pub how: u32,
+}
+
+/// The asking side serves what it gets under a root, to whoever proves the same ticket.
+#[derive(Clone, PartialEq, Message)]
+pub struct WireServes {
+    /// Binary OID.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub root: Bytes,
+    /// The TCP port where it listens; 0: it serves no more.
+    #[prost(uint32, tag = "2")]
+    pub port: u32,
+}
+
+/// Another node that serves what is under a root, as it said to the ticket's issuer.
+#[derive(Clone, PartialEq, Message)]
+pub struct WireHolder {
+    /// Binary OID.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub root: Bytes,
+    /// The node's public key, 32 bytes.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub node: Bytes,
+    /// Where it listens: an IP address and a port, as text.
+    #[prost(string, tag = "3")]
+    pub address: String,
 }
 
 /// Part of a recipe.
@@ -451,7 +480,7 @@ pub struct Control {
     /// Exactly one.
     #[prost(
         oneof = "Body",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28"
     )]
     pub body: Option<Body>,
 }
@@ -512,6 +541,10 @@ pub enum Body {
     Withdrawn(Withdrawn),
     #[prost(message, tag = "26")]
     Finished(WireFinished),
+    #[prost(message, tag = "27")]
+    Serves(WireServes),
+    #[prost(message, tag = "28")]
+    Holder(WireHolder),
 }
 
 impl Body {

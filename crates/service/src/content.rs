@@ -118,6 +118,9 @@ pub(crate) fn as_get(request: &ContentRequest) -> GetRequest {
         timeout: request.timeout,
         priority: request.priority,
         require_encryption: request.require_encryption,
+        // What comes is handed on, and there is no file that others could be sent.
+        no_upload: true,
+        upload_rate: 0,
         // A stream has no place on the disk that anything could lie near.
         no_search: true,
         search: Vec::new(),

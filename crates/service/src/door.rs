@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OnceCell, mpsc};
-use towpath_api::{ApiError, Event};
+use towpath_api::{ApiError, ErrorKind, Event};
 use towpath_config::Live;
 use towpath_content::Hint;
 use towpath_content::hint::MAX_HINTS;
 use towpath_link::Identity;
 use towpath_link::tcp::Listener;
 use towpath_protocol::processors::Processors;
-use towpath_protocol::{Pace, PeerConfig, Service as PeerService, Traffic, WithdrawalSink};
+use towpath_protocol::{Pace, PeerConfig, PeerNews, Service as PeerService, Traffic, WithdrawalSink};
 use towpath_store::{DiskStore, Store};
 
 use crate::ending;
@@ -57,7 +57,8 @@ impl Connections {
     pub(crate) fn dialled(&self) -> PeerConfig {
         let wishes = self.config.get().processors.wishes();
         let withdrawals = Some(Arc::clone(&self.withdrawals) as Arc<dyn WithdrawalSink>);
-        PeerConfig { processors: self.processors.clone(), wishes, withdrawals, ..PeerConfig::default() }
+        let news = PeerNews { withdrawals, holders: None };
+        PeerConfig { processors: self.processors.clone(), wishes, news, ..PeerConfig::default() }
     }
 
     /// Of those that come in.
@@ -128,6 +129,17 @@ impl Door {
         let start = async || Listening::start(sockets.await?, serving);
         let listening = self.listening.get_or_try_init(start).await?;
         Ok(listening.addresses().to_vec())
+    }
+
+    /// The port at which a get is served to others while it runs. A daemon has one or does without; else it is any that is free.
+    pub(crate) async fn listen_for_a_while(&self, is_daemon: bool) -> Result<u16, ApiError> {
+        if !is_daemon {
+            let anywhere = async { Ok(vec![listen::anywhere(&self.identity).await?]) };
+            self.listen_at(anywhere).await?;
+            self.open();
+        }
+        let nowhere = || ApiError::new(ErrorKind::Failed, "this service does not listen");
+        self.addresses().first().map(SocketAddr::port).ok_or_else(nowhere)
     }
 
     /// Lets peers in that [`Self::listen`] listens for. To be called when what they may ask for is

@@ -1,5 +1,6 @@
 //! The get operation: a ticket in, a file or a tree out.
 
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use towpath_targets::base_file::BaseFile;
 use towpath_targets::file_target::{FileTarget, TargetFile};
 use towpath_targets::get_file::GetFile;
 use towpath_targets::resume::Record;
+use towpath_transfer::progress::Progress;
 use towpath_transfer::{FetchError, Fetched, Group, SourceId};
 
 use crate::content;
@@ -217,6 +219,8 @@ impl GetUnderWay {
         self.note_destination(destination);
         let record = Record::open(&self.service.home.resume(), destination, &self.oid);
         let record = record.map_err(|error| words::io("note", &self.service.home.resume(), &error))?;
+        let _lent =
+            self.lending.as_ref().and_then(|lending| lending.begin(&self.service.grants, layout.as_ref()));
         let target = GetFile::new(destination, record, Arc::clone(&self.service.store));
         let target = Arc::new(target.announced(self.passes_on()));
         target.set_about(&about);
@@ -265,12 +269,26 @@ impl GetUnderWay {
         let session = self.session();
         let reporting = report_progress(session.progress(), events.clone());
         let fetching = session.fetch(self.request(FileTarget::of(target), layout, group));
-        let fetched = tokio::select! { fetched = fetching => fetched, never = reporting => match never {} };
+        let progress = session.progress();
+        let fetched = tokio::select! {
+            fetched = fetching => fetched,
+            never = reporting => match never {},
+            never = self.serve_meanwhile(&progress) => match never {},
+        };
+        self.peers.take_back(&self.oid);
         summarize(&session.progress().snapshot(), summary);
         if let (Some(found_files), drawn @ 1..) = (&self.found_files, target.partial().drawn()) {
             found_files.proved(false, drawn);
         }
         fetched
+    }
+
+    /// Serves others what comes, if this get may.
+    async fn serve_meanwhile(&self, progress: &Progress) -> Infallible {
+        match &self.lending {
+            Some(lending) => lending.run(&self.service, &self.peers, progress).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Looks for a file that is the same, or an older version; with the name of what is wanted.

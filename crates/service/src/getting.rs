@@ -19,10 +19,9 @@ use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
 use towpath_protocol::service::RelayedBinding;
-use towpath_protocol::{HAS_ALL, HAS_THE_REST, Pace, PeerConfig};
+use towpath_protocol::{HAS_ALL, HAS_THE_REST, HolderSink, Pace, PeerConfig, PeerNews};
 use towpath_reuse::candidates::found_files::FoundFiles;
 use towpath_store::{About, MemoryStore, ObjectKind, State, Store};
-use towpath_transfer::ledger::LedgerConfig;
 use towpath_transfer::{
     Context, Description, FetchError, Group, ObjectRequest, Outcome, Query, Root, Session, SessionConfig,
     Single, Source, SourceId, Target, progress,
@@ -33,6 +32,7 @@ use crate::in_flight::{FlightGroup, FlightKey, FlightRole, Leading};
 use crate::state;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
+use crate::while_getting::{GetPeers, LendingGet, ToldHolders};
 use towpath_words as words;
 
 /// Number of times a get waits for another one of the same object before it goes alone.
@@ -67,6 +67,10 @@ pub(crate) struct GetUnderWay {
     pub(crate) oid: Oid,
     /// True once its source answered what it is.
     pub(crate) answered: SourceAnswered,
+    /// What it serves others by while it runs, if it may.
+    pub(crate) lending: Option<LendingGet>,
+    /// Connections that it dialled.
+    pub(crate) peers: Arc<GetPeers>,
     /// Kept open so that hints can still change.
     _hints: watch::Sender<Vec<towpath_content::Hint>>,
 }
@@ -97,29 +101,24 @@ impl From<FetchError> for Failure {
 impl GetUnderWay {
     pub(crate) fn new(service: &Arc<Service>, request: &GetRequest) -> Result<Self, ApiError> {
         let text = request.ticket.trim();
-        let ticket = match text.starts_with("tow:") {
-            true => Some(state::parse_ticket(text)?),
-            false => None,
-        };
+        let ticket = text.starts_with("tow:").then(|| state::parse_ticket(text)).transpose()?;
         ticket.iter().try_for_each(|ticket| service.check_ticket(ticket))?;
         let oid = ticket.as_ref().map_or_else(|| state::parse_name(text), |ticket| Ok(ticket.oid))?;
         let (sender, hints) = watch::channel(ticket.as_ref().map(|t| t.hints.clone()).unwrap_or_default());
         let (node, secret) = (ticket.as_ref().map(|t| t.node), ticket.as_ref().map(Ticket::bound_secret));
         let context = Context { root: oid, node, secret, hints };
-        let mut config = SessionConfig::default();
-        if request.timeout > 0 {
-            config.ledger =
-                LedgerConfig { wait_limit: Duration::from_secs(request.timeout), ..config.ledger };
-        }
         let store = Arc::clone(&service.store) as Arc<dyn Store>;
         let allow = local_sources(service, node, request.reuse);
-        let (identity, peer) = (service.identity.clone(), peer_config(service, request));
+        let told = ticket.as_ref().map(|ticket| ToldHolders::new(ticket, service.node_id(), sender.clone()));
+        let (identity, peer) = (service.identity.clone(), peer_config(service, request, told));
+        let lending = ticket.as_ref().and_then(|ticket| LendingGet::new(service, request, ticket));
+        let peers = Arc::new(GetPeers::new(Arc::clone(&service.door.standing)));
         let search = get_search::search(service, request, node);
         let scope = search.as_ref().map(|search| search.scope.clone());
         let bare = match ticket.and_then(|ticket| ticket.enclosed) {
             Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
             None => {
-                let host = Some(Arc::clone(&service.door.standing) as Arc<dyn PeerHost>);
+                let host = Some(Arc::clone(&peers) as Arc<dyn PeerHost>);
                 let (allow, way, from) = (Arc::clone(&allow), None, local_ends(service, request)?);
                 let parts = PluginParts { store, allow, identity, peer, from, host, way, search };
                 registry::build(&service.config().plugins, &parts)
@@ -149,9 +148,11 @@ impl GetUnderWay {
             allow,
             found_files,
             context,
-            config,
+            config: session_config(request),
             oid,
             answered: SourceAnswered::default(),
+            lending,
+            peers,
             _hints: sender,
         })
     }
@@ -426,11 +427,22 @@ fn local_ends(service: &Service, request: &GetRequest) -> Result<Vec<LocalEnd>, 
     request.bind.iter().map(end).collect()
 }
 
+fn session_config(request: &GetRequest) -> SessionConfig {
+    let mut config = SessionConfig::default();
+    if request.timeout > 0 {
+        config.ledger.wait_limit = Duration::from_secs(request.timeout);
+    }
+    config
+}
+
 /// Configuration of connections to peers.
-fn peer_config(service: &Service, request: &GetRequest) -> PeerConfig {
+fn peer_config(service: &Service, request: &GetRequest, told: Option<ToldHolders>) -> PeerConfig {
     let receive_pace = Arc::new(Pace::new(request.limit_rate));
     let (traffic, priority) = (Arc::clone(&service.metrics.fetched), request.priority);
-    PeerConfig { receive_pace, traffic, priority, ..service.door.connections.dialled() }
+    let dialled = service.door.connections.dialled();
+    let holders = told.map(|told| Arc::new(told) as Arc<dyn HolderSink>);
+    let news = PeerNews { holders, ..dialled.news.clone() };
+    PeerConfig { receive_pace, traffic, priority, news, ..dialled }
 }
 
 /// Sends progress until it is dropped.

@@ -2,6 +2,7 @@
 //! the moment.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -18,12 +19,16 @@ use towpath_content::lock::lock;
 
 use crate::fresh::now;
 use crate::withdrawals::Withdrawals;
+use towpath_limits::lending::Lending;
 use towpath_limits::upload_budget::UploadBudget;
+
+/// Longest time until whoever may not have more now is to ask again.
+const LATER: Duration = Duration::from_secs(1);
 
 /// A root that is passed on.
 #[derive(Default)]
 struct GivenRoot {
-    secrets: Vec<GivenSecret>,
+    passed_on: Vec<PassedOn>,
     binding: Option<RelayedBinding>,
 }
 
@@ -38,17 +43,48 @@ pub struct Grants {
     /// out only what it shares.
     leases: Option<Arc<dyn Leases>>,
     withdrawals: Arc<Withdrawals>,
-    /// Of what is passed on as the configuration says.
+    /// Of all that is passed on.
     upload: Mutex<UploadBudget>,
+    /// Number of what was passed on last.
+    last: AtomicU64,
+}
+
+/// A secret by which a root is passed on, and why.
+struct PassedOn {
+    number: u64,
+    secret: BoundSecret,
+    why: PassOn,
 }
 
 /// Why something is passed on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum PassOn {
     /// A person asks for it.
     Asked,
     /// As long as the configuration says so.
     Configured,
+    /// While it comes, within this.
+    WhileGetting(Arc<Mutex<Lending>>),
+}
+
+/// What is here of a root is passed on, until this is dropped.
+pub(crate) struct PassingOn {
+    grants: Arc<Grants>,
+    root: Oid,
+    number: u64,
+}
+
+impl PassingOn {
+    pub(crate) fn begin(grants: &Arc<Grants>, root: Oid, secret: BoundSecret, why: PassOn) -> Self {
+        let number = grants.pass_on(root, secret, why);
+        Self { grants: Arc::clone(grants), root, number }
+    }
+}
+
+impl Drop for PassingOn {
+    fn drop(&mut self) {
+        self.grants.keep_back(&self.root, self.number);
+    }
 }
 
 impl Grants {
@@ -60,7 +96,8 @@ impl Grants {
         withdrawals: Arc<Withdrawals>,
     ) -> Self {
         let (shared, given) = (RwLock::default(), RwLock::default());
-        Self { identity, shared, given, config, leases, withdrawals, upload: Mutex::default() }
+        let (upload, last) = (Mutex::default(), AtomicU64::new(0));
+        Self { identity, shared, given, config, leases, withdrawals, upload, last }
     }
 
     /// Honours tickets for `oid` with `secret` until the service ends.
@@ -73,20 +110,21 @@ impl Grants {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).remove(oid);
     }
 
-    /// From now on what is here of `root` is passed on to whoever proves `secret`, by which it was got.
-    pub(crate) fn pass_on(&self, root: Oid, secret: BoundSecret, why: PassOn) {
-        let given = GivenSecret { secret, settings_allow: why == PassOn::Asked };
+    /// From now on what is here of `root` is passed on to whoever proves `secret`, by which it was got; until the number that this
+    /// returns is kept back.
+    pub(crate) fn pass_on(&self, root: Oid, secret: BoundSecret, why: PassOn) -> u64 {
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
         let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
-        roots.entry(root).or_default().secrets.push(given);
+        roots.entry(root).or_default().passed_on.push(PassedOn { number, secret, why });
+        number
     }
 
-    /// No longer for this once: whoever else said so, with this secret or another one, still passes it on.
-    pub fn keep_back(&self, root: &Oid, secret: BoundSecret) {
+    /// No longer for this once: whoever else said so still passes it on.
+    pub(crate) fn keep_back(&self, root: &Oid, number: u64) {
         let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(given) = roots.get_mut(root) {
-            let known = given.secrets.iter().position(|known| known.secret == secret);
-            known.map(|at| given.secrets.swap_remove(at));
-            if given.secrets.is_empty() {
+            given.passed_on.retain(|passed_on| passed_on.number != number);
+            if given.passed_on.is_empty() {
                 roots.remove(root);
             }
         }
@@ -108,6 +146,25 @@ impl Grants {
         self.given.read().unwrap_or_else(PoisonError::into_inner).get(root).map(read)
     }
 
+    /// Gets under way that lend what this secret opens; `None` if it is passed on without that limit.
+    fn lendings(&self, root: &Oid, secret: &BoundSecret) -> Option<Vec<Arc<Mutex<Lending>>>> {
+        let is_configured = self.is_configured();
+        let lending = |passed_on: &PassedOn| match &passed_on.why {
+            PassOn::WhileGetting(lending) => Some(Some(Arc::clone(lending))),
+            PassOn::Asked => Some(None),
+            PassOn::Configured => is_configured.then_some(None),
+        };
+        let of_secret = |given: &GivenRoot| {
+            let passed_on = given.passed_on.iter().filter(|passed_on| passed_on.secret == *secret);
+            passed_on.filter_map(lending).collect()
+        };
+        self.of_given(root, of_secret).unwrap_or_else(|| Some(Vec::new()))
+    }
+
+    fn is_configured(&self) -> bool {
+        self.config.get().sharing.pass_on == Switch::On
+    }
+
     /// True if tickets of leases are honoured.
     pub fn honours_leases(&self) -> bool {
         self.leases.is_some()
@@ -124,15 +181,31 @@ impl Issuer for Grants {
     }
 
     fn given(&self, root: &Oid) -> Vec<GivenSecret> {
-        let is_configured = self.config.get().sharing.pass_on == Switch::On;
-        let mut secrets = self.of_given(root, |given| given.secrets.clone()).unwrap_or_default();
-        secrets.iter_mut().for_each(|given| given.settings_allow |= is_configured);
-        secrets
+        let is_configured = self.is_configured();
+        let given = |passed_on: &PassedOn| {
+            let settings_allow = is_configured || !matches!(passed_on.why, PassOn::Configured);
+            GivenSecret { secret: passed_on.secret, settings_allow }
+        };
+        let all = self.of_given(root, |root| root.passed_on.iter().map(given).collect::<Vec<_>>());
+        let mut all = all.unwrap_or_default();
+        // The first one counts.
+        all.sort_by_key(|given| !given.settings_allow);
+        all
     }
 
-    fn pass_on(&self, bytes: u64) -> Result<(), Duration> {
-        let rate = self.config.get().sharing.upload_rate.0;
-        lock(&self.upload).take(bytes, rate, Instant::now())
+    fn pass_on(&self, root: &Oid, secret: &BoundSecret, bytes: u64) -> Result<(), Duration> {
+        let (rate, now) = (self.config.get().sharing.upload_rate.0, Instant::now());
+        let mut upload = lock(&self.upload);
+        let Some(lendings) = self.lendings(root, secret) else { return upload.take(bytes, rate, now) };
+        let mut wait = LATER;
+        for lending in lendings {
+            let mut lending = lock(&lending);
+            match lending.take(bytes, now) {
+                Ok(()) => return upload.take(bytes, rate, now).inspect_err(|_| lending.give_back(bytes)),
+                Err(longer) => wait = wait.min(longer),
+            }
+        }
+        Err(wait)
     }
 
     fn over(&self, root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {
@@ -172,30 +245,54 @@ mod tests {
     use super::*;
     use crate::shares::Shares;
 
-    #[test]
-    fn a_root_is_passed_on_as_long_as_anybody_does() {
+    fn grants(config: Live) -> (Grants, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let withdrawals = Arc::new(Withdrawals::open(Arc::new(Shares::new(dir.path().to_path_buf()))));
-        let config = Live::new(Config::default());
-        let grants = Grants::new(Identity::generate().unwrap(), None, config, withdrawals);
+        (Grants::new(Identity::generate().unwrap(), None, config, withdrawals), dir)
+    }
+
+    #[test]
+    fn a_root_is_passed_on_as_long_as_anybody_does() {
+        let (grants, _dir) = grants(Live::new(Config::default()));
         let (root, secret) = (Oid::of(b"root"), Secret([1; 16]).into());
         assert!(grants.given(&root).is_empty());
-        grants.pass_on(root, secret, PassOn::Asked);
-        grants.pass_on(root, secret, PassOn::Asked);
-        grants.keep_back(&root, secret);
-        assert_eq!(grants.given(&root).len(), 1);
-        grants.keep_back(&root, Secret([2; 16]).into());
-        assert!(grants.passes_on(&root), "another secret takes nothing away");
-        grants.keep_back(&root, secret);
+        let [first, second] = [0; 2].map(|_| grants.pass_on(root, secret, PassOn::Asked));
+        grants.keep_back(&root, first);
+        grants.keep_back(&root, first);
+        assert_eq!(grants.given(&root).len(), 1, "each takes away its own");
+        grants.keep_back(&root, second);
         assert!(!grants.passes_on(&root) && grants.given(&root).is_empty());
     }
 
     #[test]
+    fn a_get_lends_what_it_took_and_whoever_is_asked_to_passes_on_without_that_limit() {
+        let mut config = Config::default();
+        config.sharing.upload_rate = towpath_config::ConfigRate(1000);
+        let (grants, _dir) = grants(Live::new(config));
+        let (root, secret) = (Oid::of(b"root"), BoundSecret::from(Secret([1; 16])));
+        let pass = |bytes| Issuer::pass_on(&grants, &root, &secret, bytes).is_ok();
+        assert!(!pass(1), "nothing is passed on");
+        let lending = Arc::new(Mutex::new(Lending::new(0)));
+        let number = grants.pass_on(root, secret, PassOn::WhileGetting(Arc::clone(&lending)));
+        assert!(grants.given(&root)[0].holding().serves() && !pass(1), "nothing came yet");
+        lock(&lending).took(10_000, Instant::now());
+        assert!(pass(9_000) && !pass(1), "the configured rate counts for all");
+        assert_eq!(lock(&lending).lent(), 9_000, "what that refused was not sent");
+        grants.pass_on(root, secret, PassOn::Configured);
+        assert!(
+            grants.lendings(&root, &secret).is_some(),
+            "it is not passed on by a configuration that is off"
+        );
+        grants.pass_on(root, secret, PassOn::Asked);
+        assert!(grants.lendings(&root, &secret).is_none());
+        grants.keep_back(&root, number);
+        assert!(grants.lendings(&root, &Secret([2; 16]).into()).unwrap().is_empty(), "another ticket");
+    }
+
+    #[test]
     fn the_configuration_decides_at_each_request_whether_a_daemon_passes_on() {
-        let dir = tempfile::tempdir().unwrap();
-        let withdrawals = Arc::new(Withdrawals::open(Arc::new(Shares::new(dir.path().to_path_buf()))));
         let live = Live::new(Config::default());
-        let grants = Grants::new(Identity::generate().unwrap(), None, live.clone(), withdrawals);
+        let (grants, _dir) = grants(live.clone());
         let (root, secret) = (Oid::of(b"root"), Secret([1; 16]).into());
         grants.pass_on(root, secret, PassOn::Configured);
         let is_served = || grants.given(&root)[0].holding().serves();

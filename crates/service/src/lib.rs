@@ -34,6 +34,7 @@
 //! | [`fetches`] | who fetches what from this service |
 //! | [`door`] | where peers come in: listens, opens, closes |
 //! | [`listen`] | connections from peers, within limits |
+//! | `while_getting` | a get that serves others while it runs, and hears of others |
 //! | `standing` | the connections with peers that transfers may use, whoever dialled them |
 //! | `admission` | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
@@ -85,6 +86,7 @@ mod transfers;
 mod tree_place;
 mod tree_put;
 mod waiting;
+mod while_getting;
 pub mod withdrawals;
 
 pub use in_process::InProcess;

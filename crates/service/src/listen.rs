@@ -119,6 +119,12 @@ pub async fn sockets(
     Ok(sockets)
 }
 
+/// A socket on every interface, at a port that is free: nobody asks for the same one again.
+pub async fn anywhere(identity: &Identity) -> Result<Listener, ApiError> {
+    let everywhere = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+    bind(identity, everywhere).await.map_err(|error| words::ssh::bind(&error))
+}
+
 /// Takes over a socket that another program, such as systemd, listens on already.
 pub fn inherit(identity: &Identity, socket: std::net::TcpListener) -> Result<Listener, ApiError> {
     Listener::inherit(socket, identity).map_err(|error| words::ssh::bind(&error))

@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use towpath_api::{ApiError, ErrorKind, Event, GetRequest, PutReply, StayRequest};
 use towpath_config::Switch;
+use towpath_content::Ticket;
 use towpath_content::hint::{Hint, MAX_HINTS, PeerAddress};
-use towpath_content::ticket::BoundSecret;
-use towpath_content::{Oid, Ticket};
 
 use crate::ending;
 use crate::get;
 use crate::getting::GetUnderWay;
-use crate::grants::PassOn;
+use crate::grants::{PassOn, PassingOn};
 use crate::state::{self, Service};
 use crate::ticket_ends::ask_now_and_then;
 
@@ -62,7 +61,7 @@ async fn serve(
     service.door.connections.send_pace.set(stay.limit_rate);
     service.door.listen(oid.to_string().as_bytes(), stay.listen.as_slice()).await?;
     let mut fetches = service.door.watch_fetches();
-    let _passing = PassingOn::begin(service, oid, secret, PassOn::Asked);
+    let _passing = PassingOn::begin(&service.grants, oid, secret, PassOn::Asked);
     service.door.open();
     let reply =
         PutReply { ticket: with_hints(service, ticket).to_string(), oid: oid.to_string(), size: None };
@@ -90,31 +89,12 @@ async fn serve(
     }
 }
 
-/// What is here of a root is passed on, until this is dropped.
-struct PassingOn {
-    service: Arc<Service>,
-    root: Oid,
-    secret: BoundSecret,
-}
-
-impl PassingOn {
-    fn begin(service: &Arc<Service>, root: Oid, secret: BoundSecret, why: PassOn) -> Self {
-        service.grants.pass_on(root, secret, why);
-        Self { service: Arc::clone(service), root, secret }
-    }
-}
-
-impl Drop for PassingOn {
-    fn drop(&mut self) {
-        self.service.grants.keep_back(&self.root, self.secret);
-    }
-}
-
 /// What a daemon got by a ticket, which it passes on as its configuration says.
 pub(crate) struct DaemonPassing {
+    service: Arc<Service>,
     request: GetRequest,
     ticket: Ticket,
-    passing: PassingOn,
+    _passing: PassingOn,
     _place: OwnedSemaphorePermit,
 }
 
@@ -124,15 +104,17 @@ impl DaemonPassing {
         let is_on = service.grants.honours_leases() && service.config().sharing.pass_on == Switch::On;
         let ticket = ticket(request).ok().filter(|ticket| is_on && ticket.enclosed.is_none())?;
         let _place = Arc::clone(&service.passed_on).try_acquire_owned().ok()?;
-        let passing = PassingOn::begin(service, ticket.oid, ticket.bound_secret(), PassOn::Configured);
+        let (secret, why) = (ticket.bound_secret(), PassOn::Configured);
+        let _passing = PassingOn::begin(&service.grants, ticket.oid, secret, why);
         let (longer, oid) = (with_hints(service, ticket.clone()).to_string(), ticket.oid.to_string());
         let reply = PutReply { ticket: longer, oid, size: None };
-        Some((Self { request: request.clone(), ticket, passing, _place }, reply))
+        let (service, request) = (Arc::clone(service), request.clone());
+        Some((Self { service, request, ticket, _passing, _place }, reply))
     }
 
     /// Passes it on until the ticket is over, once all has come.
     pub(crate) async fn keep(self) {
-        let service = &self.passing.service;
+        let service = &self.service;
         let binding = async {
             if self.ticket.oid.is_live() {
                 let _ = keep_binding(service, &self.request).await;

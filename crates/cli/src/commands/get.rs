@@ -100,9 +100,13 @@ pub struct GetCommand {
     /// With --stay, the address to listen on [default: all addresses, the port of last time]
     #[arg(long, value_name = "ADDR", value_parser = parse_address, requires = "stay")]
     listen: Option<SocketAddr>,
-    /// With --stay, send others at most this many bytes per second
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "0", hide_default_value = true, requires = "stay")]
+    /// Send others who fetch the same at most this many bytes per second
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "0", hide_default_value = true)]
     upload_rate: u64,
+    /// Send others nothing of it. Without this they get from here what has come of a file while the rest comes, at most as much as
+    /// came, as long as that makes it no slower, and if the ticket allows it
+    #[arg(long, conflicts_with_all = ["stay", "upload_rate"])]
+    no_upload: bool,
     /// Tell where bytes came from, what was searched, and what held the transfer up
     #[arg(long)]
     explain: bool,
@@ -242,6 +246,8 @@ impl GetCommand {
             timeout: self.timeout,
             priority: self.priority,
             require_encryption: self.require_encryption,
+            no_upload: self.no_upload,
+            upload_rate: self.upload_rate,
             no_search: self.no_search,
             search: self.search.iter().map(|dir| here.join(dir)).collect(),
             search_effort: self.search_effort,

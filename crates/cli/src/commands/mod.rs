@@ -138,6 +138,7 @@ impl Context {
         let (configured, mut options) = (self.configured()?, Options::default());
         options.config.processors = configured.processors;
         options.config.plugins = configured.plugins;
+        options.config.sharing = configured.sharing;
         options.config.general.bind = configured.general.bind;
         options.config.general.bases_beyond = configured.general.bases_beyond;
         Service::open(self.home.clone(), options)

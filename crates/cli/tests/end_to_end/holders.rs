@@ -38,7 +38,7 @@ fn holding(running: &mut Running) -> String {
 }
 
 /// Bytes by the node that they came from.
-fn by_peer(summary: &Summary) -> Vec<(String, u64)> {
+pub fn by_peer(summary: &Summary) -> Vec<(String, u64)> {
     let peers = summary.sources().filter(|source| source["kind"] == "peer");
     peers.map(|peer| (peer["node"].as_str().unwrap().into(), peer["bytes"].as_u64().unwrap())).collect()
 }

@@ -32,6 +32,7 @@
 //! | `small` | what rides along in a ticket or a descriptor |
 //! | `waiting` | what is told to whoever waits for another machine |
 //! | `holders` | who fetched serves others |
+//! | `lending` | a get serves others while it runs |
 //! | `links` | several links of one machine at once |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |
@@ -85,6 +86,7 @@ mod holders;
 mod indexing;
 mod interrupting;
 mod interruptions;
+mod lending;
 mod likeness;
 mod links;
 mod local_api;
@@ -154,6 +156,7 @@ fn main() -> ExitCode {
         copying_like_rsync::SITUATIONS,
         help::SITUATIONS,
         holders::SITUATIONS,
+        lending::SITUATIONS,
         links::SITUATIONS,
         ticket_terms::SITUATIONS,
     ])

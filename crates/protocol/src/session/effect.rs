@@ -7,7 +7,7 @@ use bytes::Bytes;
 use towpath_transfer::offer::EntryContent;
 use towpath_transfer::{Delivery, Description, Outcome, Tag};
 
-use crate::wire::{self, Body, Withdrawn};
+use crate::wire::{self, Body, WireHolder, Withdrawn};
 
 /// Outcome of a request that the connection did not outlive, or that nobody waits for.
 pub(super) const LOST: Outcome = Outcome::RetryLater(Duration::ZERO);
@@ -39,6 +39,8 @@ pub enum Effect {
     },
     /// The word came that a ticket was withdrawn; not looked at yet.
     Withdrawn(Withdrawn),
+    /// The word came that another node serves, too; not looked at yet.
+    Holder(WireHolder),
     /// The round trip is known, or better than before: [`super::Session::round_trip`].
     Measured,
     /// The bytes of a want.

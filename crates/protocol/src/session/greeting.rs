@@ -19,6 +19,8 @@ pub struct Greeting {
     pub has_samples: bool,
     /// Takes the word that a ticket was withdrawn.
     pub has_withdrawals: bool,
+    /// Takes the word that this side serves what it gets, and who else does.
+    pub has_holders: bool,
     /// Answers what it is asked, and takes the word that no more is needed.
     pub answers: bool,
     /// Its encoded payloads tell their lengths.
@@ -33,6 +35,7 @@ impl Greeting {
             has_deltas: has(wire::DELTAS),
             has_samples: has(wire::SAMPLES),
             has_withdrawals: has(wire::WITHDRAWALS),
+            has_holders: has(wire::HOLDERS),
             answers: has(wire::ANSWERS),
             in_parts: has(wire::PARTS),
         }

@@ -617,6 +617,30 @@ fn a_withdrawal_goes_only_to_who_knows_the_message() {
 }
 
 #[test]
+fn too_much_about_who_serves_ends_the_connection() {
+    let mut session = greeted(&[]);
+    let told = |at| match at % 2 {
+        0 => Body::Holder(wire::WireHolder::default()),
+        _ => Body::Serves(wire::WireServes::default()),
+    };
+    for at in 0..=wire::MAX_HOLDERS {
+        assert!(session.ended().is_none());
+        session.receive(Instant::now(), Incoming::Message(told(at)));
+    }
+    assert_eq!(session.ended(), Some("told too often who serves"));
+}
+
+#[test]
+fn who_knows_it_is_told_who_serves() {
+    for (capabilities, knows) in [(&["holders"][..], true), (&[], false)] {
+        let mut session = greeted(capabilities);
+        session.reply([Body::Holder(wire::WireHolder::default()), Body::Serves(wire::WireServes::default())]);
+        assert_eq!(session.poll().is_some() && session.poll().is_some(), knows);
+        assert!(session.poll().is_none());
+    }
+}
+
+#[test]
 fn a_right_is_shown_once_and_not_where_another_one_to_the_same_root_was() {
     let mut session = greeted(&[]);
     let roots: Vec<Oid> = (0..=MAX_ROOTS as u8).map(|at| Oid::Live([at; 32])).collect();

@@ -1,0 +1,98 @@
+//! A plain get serves others while it runs, by the ticket that they all have: its issuer tells them of each other.
+
+use crate::environment::{LOOPBACK, Running, TestEnvironment};
+use crate::holders::by_peer;
+use crate::runner::situations;
+use crate::trees::{assert_same_bytes, file};
+
+situations![
+    who_comes_later_gets_part_of_it_from_who_came_first,
+    who_may_not_or_will_not_serve_serves_nobody,
+    who_drew_on_a_get_that_is_over_goes_on_without_it,
+    a_daemon_serves_what_it_gets_while_it_gets_it,
+];
+
+const SIZE: u64 = 12 << 20;
+
+/// A sender with a slow line.
+fn slow_share(env: &TestEnvironment, words: &[&str]) -> Running {
+    file(&env.sender.path("file"), 1, SIZE);
+    let fixed = ["share", "--listen", LOOPBACK, "--limit-rate", "3M"];
+    env.sender.tow(fixed.iter().chain(words).chain(&["file"])).start()
+}
+
+/// Bytes that came from another node than the ticket's.
+fn from_others(ticket: &str, brought: &[(String, u64)]) -> u64 {
+    let issuer = ticket.parse::<towpath_content::Ticket>().unwrap().node.to_string();
+    brought.iter().filter(|(node, _)| *node != issuer).map(|(_, bytes)| bytes).sum()
+}
+
+fn who_comes_later_gets_part_of_it_from_who_came_first() {
+    let env = TestEnvironment::new();
+    let mut share = slow_share(&env, &[]);
+    let ticket = share.ticket();
+    let mut first = env.receiver.get(&ticket, "file").start();
+    first.wait_for_bytes(SIZE / 3);
+    let later = by_peer(&env.stranger.get(&ticket, "file").end().summary());
+    let first = first.end().summary();
+    for machine in [&env.receiver, &env.stranger] {
+        assert_same_bytes(&env.sender.path("file"), &machine.path("file"));
+    }
+    let lent = from_others(&ticket, &later);
+    assert!(lent >= SIZE / 10, "{later:?}");
+    assert!(lent <= first.fetched(), "no more than it took");
+}
+
+fn who_may_not_or_will_not_serve_serves_nobody() {
+    let off = "[sharing]\nwhile_getting = \"off\"\n";
+    for (share, get, config) in
+        [(&["--no-swarm"][..], &[][..], ""), (&[], &["--no-upload"], ""), (&[], &[], off)]
+    {
+        let env = TestEnvironment::new();
+        let mut share = slow_share(&env, share);
+        let ticket = share.ticket();
+        env.receiver.configure(config);
+        let fixed = ["get", "--json", "--no-search", &ticket, "-o", "file"];
+        let mut first = env.receiver.tow(fixed.iter().chain(get)).start();
+        first.wait_for_bytes(SIZE / 2);
+        let later = by_peer(&env.stranger.get(&ticket, "file").end().summary());
+        first.end().summary();
+        assert_eq!(from_others(&ticket, &later), 0, "{get:?} {config:?}");
+    }
+}
+
+fn who_drew_on_a_get_that_is_over_goes_on_without_it() {
+    for is_killed in [false, true] {
+        let env = TestEnvironment::new();
+        let mut share = slow_share(&env, &[]);
+        let ticket = share.ticket();
+        let mut first = env.receiver.get(&ticket, "file").start();
+        first.wait_for_bytes(SIZE / 3);
+        // It takes longer than what is left of the first one.
+        let mut later = env.stranger.get_slowly(&ticket, "file", "2M").start();
+        later.wait_for_bytes(SIZE / 5);
+        match is_killed {
+            true => first.kill(),
+            false => drop(first.end().summary()),
+        }
+        let later = by_peer(&later.end().summary());
+        assert_same_bytes(&env.sender.path("file"), &env.stranger.path("file"));
+        assert!(from_others(&ticket, &later) > 0, "{later:?}");
+    }
+}
+
+fn a_daemon_serves_what_it_gets_while_it_gets_it() {
+    let env = TestEnvironment::new();
+    let mut share = slow_share(&env, &[]);
+    let ticket = share.ticket();
+    let _daemon = env.receiver.daemon_with(&format!("listen = [\"{LOOPBACK}\"]\n"));
+    let mut first = env.receiver.get(&ticket, "file").start();
+    first.wait_for_bytes(SIZE / 3);
+    let mut later = env.stranger.get_slowly(&ticket, "file", "2M").start();
+    later.wait_for_bytes(SIZE / 5);
+    first.end().summary();
+    let later = by_peer(&later.end().summary());
+    assert_same_bytes(&env.sender.path("file"), &env.stranger.path("file"));
+    let lent = from_others(&ticket, &later);
+    assert!(lent > 0 && lent < SIZE, "it serves no more when it has all: {later:?}");
+}
