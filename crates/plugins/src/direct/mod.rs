@@ -9,9 +9,11 @@
 //! | `apart` | what came over such a connection and waits for its session |
 //! | `unasked` | wants that wait for a connection, and may be cancelled meanwhile |
 //! | `widening` | how many connections to keep: pure |
+//! | `long_path` | how many a long, fast path needs: pure |
 
 mod apart;
 pub mod client;
+mod long_path;
 pub mod pool;
 mod slots;
 mod unasked;

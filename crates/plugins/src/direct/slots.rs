@@ -13,6 +13,7 @@ use towpath_transfer::Want;
 use towpath_protocol::dialling::Dialling;
 use towpath_protocol::{Peer, PeerUse};
 
+use super::long_path::LongPath;
 use super::widening::{PathCounts, Widening};
 
 /// Bytes to keep outstanding until the peer suggests better.
@@ -29,7 +30,22 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// All places for connections.
 pub struct Slots {
     all: Vec<Slot>,
-    widening: Mutex<Widening>,
+    width: Mutex<SlotWidth>,
+}
+
+/// How many places are in use, and why.
+struct SlotWidth {
+    widening: Widening,
+    long_path: LongPath,
+}
+
+impl SlotWidth {
+    /// Lets `look` look at what a long path needs.
+    fn look(&mut self, now: Instant, look: impl FnOnce(&mut LongPath)) {
+        let before = self.long_path.needed();
+        look(&mut self.long_path);
+        self.widening.needs(self.long_path.needed(), before, now);
+    }
 }
 
 /// One connection, or the wait for the next attempt.
@@ -52,9 +68,9 @@ struct SlotPeer {
 impl Slots {
     /// For `first` connections, and `most` if more of them bring more.
     pub fn new(first: usize, most: usize) -> Self {
-        let widening = Widening::new(first, most);
+        let width = SlotWidth { widening: Widening::new(first, most), long_path: LongPath::new(most) };
         let all = (0..most.max(first).max(1)).map(|_| Slot::new()).collect();
-        Self { all, widening: Mutex::new(widening) }
+        Self { all, width: Mutex::new(width) }
     }
 
     /// For one connection, which stands.
@@ -66,7 +82,7 @@ impl Slots {
 
     /// Those in use. Where the first connection was found nobody knows whether more can be dialled.
     fn used(&self) -> &[Slot] {
-        let width = if self.all[0].is_found() { 1 } else { lock(&self.widening).width() };
+        let width = if self.all[0].is_found() { 1 } else { lock(&self.width).widening.width() };
         &self.all[..width.min(self.all.len())]
     }
 
@@ -90,6 +106,7 @@ impl Slots {
     /// Deals wants out to the connections in use, in runs that are read in one go, each to the one
     /// with the least to do for what it carries.
     pub fn deal(&self, wants: Vec<Want>) -> Vec<(&Slot, Outstanding<'_>, Vec<Want>)> {
+        self.begin(&wants);
         let used = self.used();
         let mut hands: Vec<Vec<Want>> = used.iter().map(|_| Vec::new()).collect();
         let mut loads: Vec<u64> = used.iter().map(|slot| slot.outstanding.load(Ordering::Relaxed)).collect();
@@ -106,6 +123,21 @@ impl Slots {
         }
         let hands = used.iter().zip(hands).filter(|(_, hand)| !hand.is_empty());
         hands.map(|(slot, hand)| (slot, Outstanding::new(slot, &hand), hand)).collect()
+    }
+
+    /// Wants are about to be asked for.
+    fn begin(&self, wants: &[Want]) {
+        if self.all.len() == 1 || self.all[0].is_found() {
+            return;
+        }
+        let Some(object) = wants.iter().filter_map(|want| want.id.object_len()).max() else { return };
+        let now = Instant::now();
+        lock(&self.width).look(now, |path| path.begins(object, now, || self.round_trip()));
+    }
+
+    /// The shortest round trip of the first connection; zero if it is not known.
+    fn round_trip(&self) -> Duration {
+        self.all[0].peer().and_then(|peer| peer.path()).map_or(Duration::ZERO, |path| path.min_rtt)
     }
 
     /// All connections that stand.
@@ -148,13 +180,14 @@ impl Slots {
         if self.all[0].is_found() {
             return;
         }
-        let mut widening = lock(&self.widening);
-        let before = widening.width();
+        let mut state = lock(&self.width);
+        let before = state.widening.width();
+        state.look(now, |path| path.arrived(bytes, is_waiting, now, || self.round_trip()));
         // Bytes that still come over those no longer in use have their part of the network.
         let is_alone = self.all.iter().skip(before).all(|slot| slot.outstanding.load(Ordering::Relaxed) == 0);
-        widening.arrived(bytes, is_waiting && is_alone, now, || self.counted());
-        let width = widening.width();
-        drop(widening);
+        state.widening.arrived(bytes, is_waiting && is_alone, now, || self.counted());
+        let width = state.widening.width();
+        drop(state);
         if width != before {
             tracing::debug!(connections = width, "another number of connections");
         }

@@ -116,6 +116,16 @@ impl Widening {
         self.width
     }
 
+    /// So many are needed, for another reason than loss; `before` were until now.
+    pub fn needs(&mut self, needed: usize, before: usize, now: Instant) {
+        let needed = needed.min(self.most);
+        if needed > self.width || (needed < before && self.width == before.min(self.most)) {
+            self.width = needed;
+            self.step = None;
+            self.settle(now);
+        }
+    }
+
     /// So many bytes came at `now`. `is_waiting` says that the receiving side waits for the network,
     /// not the network for it: only then can more connections help. `counted` is asked now and then.
     pub fn arrived(
