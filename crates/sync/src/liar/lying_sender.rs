@@ -63,6 +63,7 @@ fn messages() -> Vec<Lie> {
         one_of("more", Message::More(Bytes::new())),
         one_of("finished", Message::Finished(EndReport::default())),
         one_of("a probe", Message::Probe(Empty {})),
+        one_of("a wish for connections", Message::Connections(2)),
         (
             "a probe's answer unasked",
             vec![Step::Send(Message::Probed(vec![0; PROBE].into()))],
