@@ -668,6 +668,14 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn no_more_connections_are_dialled_than_a_copy_uses() {
+        let (own, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let (race, _addresses) = side(&own, &other).await;
+        race.reach(usize::MAX);
+        assert_eq!(*race.reach.borrow(), MOST_CONNECTIONS);
+    }
+
+    #[tokio::test]
     async fn a_connection_that_ends_without_a_hello_does_not_hide_the_one_that_says_it_later() {
         let node = NodeId([7; 32]);
         let ([near, ends], [second, far]) = tokio::join!(connected([node; 2]), connected([node; 2]));

@@ -311,7 +311,10 @@ impl Drop for Outstanding<'_> {
 
 #[cfg(test)]
 mod tests {
+    use towpath_content::NodeId;
     use towpath_content::chunking::ChunkHash;
+    use towpath_link::doubles::connected;
+    use towpath_protocol::PeerConfig;
     use towpath_transfer::WantId;
 
     use super::*;
@@ -344,6 +347,30 @@ mod tests {
         assert_eq!(most(0..20), Some(1));
         drop(rest);
         assert_eq!(most(20..22), Some(2), "where nobody can tell what was lost it is tried");
+    }
+
+    #[tokio::test]
+    async fn of_connections_that_are_brought_those_that_stand_are_used() {
+        let mut ends = Vec::new();
+        let mut peer = async || {
+            let [near, far] = connected([NodeId([7; 32]); 2]).await;
+            ends.push(far);
+            Peer::start(near, PeerConfig::default(), None)
+        };
+        let slots = Slots::standing(peer().await, 3, 4);
+        let counts = || (slots.used().len(), slots.lacks());
+        assert_eq!(counts(), (1, 2));
+        let second = peer().await;
+        assert!(slots.join(Arc::clone(&second)));
+        assert_eq!(counts(), (2, 1));
+        assert!(slots.join(peer().await));
+        assert!(!slots.join(peer().await), "no more are wanted");
+        assert_eq!(counts(), (3, 0));
+        second.close("lost");
+        second.until_closed().await;
+        assert_eq!(counts(), (1, 1));
+        assert!(slots.join(peer().await));
+        assert_eq!(counts(), (3, 0));
     }
 
     #[test]
