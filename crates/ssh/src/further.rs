@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use towpath_link::Identity;
 use towpath_protocol::Peer;
 
-use crate::race::{Other, greeted};
+use crate::far_side::{Other, greeted};
 
 /// Connections that may fail or be lost; then no more are wanted. The copy has one that works.
 const MAX_FAILURES: usize = 4;

@@ -18,14 +18,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::NodeId;
 use towpath_link::backoff::BackoffConfig;
-use towpath_link::tcp::{DialConfig, DialError, Listener, Timeouts, dial_any};
-use towpath_link::{Backoff, Connection, Identity};
+use towpath_link::tcp::{DialError, Listener, Timeouts};
+use towpath_link::{Backoff, Identity};
 use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::{Direct, Takeover};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::addresses::{bind, interfaces};
 use crate::error::SshError;
+use crate::far_side::{Came, Other, greeted};
 use crate::further::Further;
 
 /// Time that a copy which may use nothing else waits for a connection.
@@ -43,8 +44,6 @@ const MAX_STANDING: usize = MOST_CONNECTIONS + 4;
 const MAX_FAILURES: u32 = 5;
 /// A connection that was lost sooner counts as failed.
 const HELD: Duration = Duration::from_secs(10);
-/// Time that the other side has for its hello.
-const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -167,37 +166,6 @@ fn none_stands(status: &RaceStatus, limit: Duration) -> SshError {
         limit,
         tried: status.tried.clone(),
         last: status.last.clone().map(|last| last as _),
-    }
-}
-
-/// A connection, and where it was dialled if this side did.
-pub struct Came {
-    /// The connection.
-    pub peer: Arc<Peer>,
-    /// The address, if this side dialled it.
-    pub dialled: Option<SocketAddr>,
-}
-
-/// The other side, as its connections are started.
-#[derive(Clone)]
-pub struct Other {
-    /// Its node id, which came over ssh.
-    pub peer: NodeId,
-    service: Arc<Service>,
-    config: PeerConfig,
-}
-
-impl Other {
-    /// Dials it at the first of these addresses that leads to it.
-    pub async fn dial(&self, addresses: &[SocketAddr], identity: &Identity) -> Result<Came, DialError> {
-        let connection = dial_any(addresses, identity, self.peer, &DialConfig::default()).await?;
-        let port = addresses.first().map(SocketAddr::port);
-        let dialled = connection.address.zip(port).map(SocketAddr::from);
-        Ok(Came { peer: self.start(connection), dialled })
-    }
-
-    fn start(&self, connection: Connection) -> Arc<Peer> {
-        Peer::start(connection, self.config.clone(), Some(Arc::clone(&self.service)))
     }
 }
 
@@ -420,11 +388,6 @@ async fn choose(came: &mut mpsc::Receiver<Came>, chooses: bool) -> Came {
     }
 }
 
-/// True once the other side said hello.
-pub async fn greeted(peer: &Peer) -> bool {
-    tokio::time::timeout(HELLO_LIMIT, peer.greeted()).await == Ok(true)
-}
-
 /// Times to dial, and to give it up.
 struct Attempts {
     backoff: Backoff,
@@ -513,6 +476,7 @@ fn distinct(ips: impl Iterator<Item = IpAddr>, port: u16) -> Vec<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::far_side::HELLO_LIMIT;
     use towpath_content::Oid;
     use towpath_content::ticket::BoundSecret;
     use towpath_link::doubles::connected;

@@ -224,7 +224,7 @@ async fn run_all(lies: Vec<Lie>, is_pull: bool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_no_sender_sends_end_the_copy() {
-    assert_eq!(run_all(messages(), true).await, 15);
+    assert_eq!(run_all(messages(), true).await, 16);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
