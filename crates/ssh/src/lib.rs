@@ -8,6 +8,8 @@
 //! | [`ciphers`] | ssh's cipher, where another one is quicker |
 //! | [`handed`] | what a process is handed that makes a copy for another one |
 //! | [`race`] | TLS connections beside it, of which the first takes over |
+//! | `far_side` | the other side, as it is dialled |
+//! | `further` | more of them where a path is long and fast |
 //! | [`addresses`] | listeners of this machine, and how it can be reached |
 //! | [`patterns`] | paths of the remote end: its home, and names with wildcards |
 //! | [`error`] | errors on the way |
@@ -17,6 +19,8 @@ pub mod addresses;
 pub mod channel;
 pub mod ciphers;
 pub mod error;
+mod far_side;
+mod further;
 pub mod handed;
 pub mod patterns;
 pub mod race;

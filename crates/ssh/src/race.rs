@@ -5,9 +5,12 @@
 //! The side that asks for data chooses: the first connection on which the other one has said hello
 //! is offered to its [`Takeover`], further ones are closed. The side that only answers keeps what
 //! it has. Node ids came over ssh, so only the other side of this copy gets in.
+//!
+//! A long, fast path needs several (`plugins::direct::long_path`). Whoever dialled the one that was chosen dials the others
+//! where that one led (`further`). If that was the side that answers, it is told how many ([`Race::asks`], [`Race::reach`]).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -15,13 +18,16 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::NodeId;
 use towpath_link::backoff::BackoffConfig;
-use towpath_link::tcp::{DialConfig, DialError, Listener, Timeouts, dial_any};
-use towpath_link::{Backoff, Connection, Identity};
+use towpath_link::tcp::{DialError, Listener, Timeouts};
+use towpath_link::{Backoff, Identity};
+use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::{Direct, Takeover};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::addresses::{bind, interfaces};
 use crate::error::SshError;
+use crate::far_side::{Came, Other, greeted};
+use crate::further::Further;
 
 /// Time that a copy which may use nothing else waits for a connection.
 pub const STAND_LIMIT: Duration = Duration::from_secs(30);
@@ -30,14 +36,14 @@ pub const MAX_ADDRESSES: usize = 16;
 
 /// Handshakes at once; further callers wait in the kernel.
 const MAX_PENDING: usize = 16;
-/// Connections of the other side at once.
-const MAX_STANDING: usize = 4;
+/// Connections that a copy uses at most.
+pub const MOST_CONNECTIONS: usize = 16;
+/// Connections of the other side at once: those, and some that were not chosen.
+const MAX_STANDING: usize = MOST_CONNECTIONS + 4;
 /// Rounds of dialling in a row that may fail.
 const MAX_FAILURES: u32 = 5;
 /// A connection that was lost sooner counts as failed.
 const HELD: Duration = Duration::from_secs(10);
-/// Time that the other side has for its hello.
-const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -72,6 +78,9 @@ impl SshConnection {
 pub struct Race {
     racer: Option<Racer>,
     status: watch::Receiver<RaceStatus>,
+    /// Connections that the other side is to dial, and those that it wants of this one.
+    asks: watch::Receiver<usize>,
+    reach: watch::Sender<usize>,
     token: CancellationToken,
     _end: DropGuard,
 }
@@ -102,8 +111,22 @@ impl Race {
         let (came_in, came) = mpsc::channel(MAX_STANDING);
         tokio::spawn(accept(listener, other.clone(), came_in.clone(), token.clone()));
         let (status_in, status) = watch::channel(RaceStatus::default());
-        let racer = Racer { identity: identity.clone(), other, ssh, came, came_in, status: status_in };
-        Ok((Self { racer: Some(racer), status, token: token.clone(), _end: token.drop_guard() }, addresses))
+        let (asks_in, asks) = watch::channel(1);
+        let (reach, reach_out) = watch::channel(1);
+        let identity = identity.clone();
+        let racer = Racer {
+            identity,
+            other,
+            ssh,
+            came,
+            came_in,
+            status: status_in,
+            asks: asks_in,
+            reach: reach_out,
+            brought: Vec::new(),
+        };
+        let (racer, end) = (Some(racer), token.clone().drop_guard());
+        Ok((Self { racer, status, asks, reach, token, _end: end }, addresses))
     }
 
     /// Begins to dial the addresses that the other side sent. The side that asks for data gives its `takeover`. Once only.
@@ -113,6 +136,16 @@ impl Race {
             let theirs = addresses_to_dial(theirs, racer.ssh);
             tokio::spawn(async move { racer.run(theirs, takeover, token).await });
         }
+    }
+
+    /// Connections that the other side is to have dialled, on the side that asks for data. It is to be told each change.
+    pub fn asks(&self) -> watch::Receiver<usize> {
+        self.asks.clone()
+    }
+
+    /// The other side, which asks for data, wants so many connections.
+    pub fn reach(&self, count: usize) {
+        self.reach.send_replace(count.min(MOST_CONNECTIONS));
     }
 
     /// Waits until a connection stands; an error after `limit`.
@@ -136,21 +169,7 @@ fn none_stands(status: &RaceStatus, limit: Duration) -> SshError {
     }
 }
 
-/// The other side, as its connections are started.
-#[derive(Clone)]
-struct Other {
-    peer: NodeId,
-    service: Arc<Service>,
-    config: PeerConfig,
-}
-
-impl Other {
-    fn start(&self, connection: Connection) -> Arc<Peer> {
-        Peer::start(connection, self.config.clone(), Some(Arc::clone(&self.service)))
-    }
-}
-
-async fn accept(listener: Listener, other: Other, came: mpsc::Sender<Arc<Peer>>, token: CancellationToken) {
+async fn accept(listener: Listener, other: Other, came: mpsc::Sender<Came>, token: CancellationToken) {
     let slots = Arc::new(Semaphore::new(MAX_PENDING));
     let work = async {
         loop {
@@ -174,7 +193,7 @@ async fn accept(listener: Listener, other: Other, came: mpsc::Sender<Arc<Peer>>,
                 match shaken {
                     // One too many is closed by being dropped.
                     Ok(connection) if connection.peer == other.peer => {
-                        drop(came.try_send(other.start(connection)));
+                        drop(came.try_send(Came { peer: other.start(connection), dialled: None }));
                     }
                     Ok(connection) => tracing::debug!(peer = %connection.peer.short(), "a stranger"),
                     Err(error) => tracing::debug!(%error, "a handshake failed"),
@@ -194,9 +213,13 @@ struct Racer {
     other: Other,
     ssh: Option<SshConnection>,
     /// Connections from either side, with the end to put dialled ones in.
-    came: mpsc::Receiver<Arc<Peer>>,
-    came_in: mpsc::Sender<Arc<Peer>>,
+    came: mpsc::Receiver<Came>,
+    came_in: mpsc::Sender<Came>,
     status: watch::Sender<RaceStatus>,
+    asks: watch::Sender<usize>,
+    reach: watch::Receiver<usize>,
+    /// Further connections, which are the chosen one's.
+    brought: Vec<Weak<Peer>>,
 }
 
 impl Racer {
@@ -212,7 +235,8 @@ impl Racer {
             () = self.search(&theirs, takeover, &mut standing) => {}
             () = token.cancelled() => {}
         }
-        standing.iter().for_each(|peer: &Arc<Peer>| peer.close("the copy has ended"));
+        let brought = self.brought.iter().filter_map(Weak::upgrade);
+        standing.into_iter().chain(brought).for_each(|peer: Arc<Peer>| peer.close("the copy has ended"));
     }
 
     /// Finds a connection, keeps it, finds another when it is lost.
@@ -224,80 +248,144 @@ impl Racer {
     ) {
         let mut attempts = Attempts::new();
         loop {
-            let peer = self.find(theirs, takeover.is_some(), &mut attempts).await;
+            let Came { peer, dialled } = self.find(theirs, takeover.is_some(), &mut attempts).await;
             let since = Instant::now();
-            if let Some(takeover) = &takeover {
-                takeover.offer(Arc::new(Direct::over(Arc::clone(&peer), self.identity.clone())));
-            }
-            standing.push(peer);
+            let further = Further::new(self.other.clone(), self.identity.clone(), dialled);
+            standing.push(Arc::clone(&peer));
             self.status.send_modify(|status| status.stands = true);
-            self.keep(takeover.is_some(), standing).await;
+            match &takeover {
+                Some(takeover) => {
+                    let config =
+                        DirectConfig { most_connections: MOST_CONNECTIONS, ..DirectConfig::default() };
+                    let direct = Arc::new(Direct::over_several(peer, self.identity.clone(), config));
+                    takeover.offer(Arc::clone(&direct));
+                    self.keep_chosen(&direct, further, standing).await;
+                }
+                None => self.keep(further, standing).await,
+            }
             self.status.send_modify(|status| status.stands = false);
             attempts.lost(since.elapsed());
         }
     }
 
     /// A connection from either side; waits for the other one's when this one gave up.
-    async fn find(&mut self, theirs: &[SocketAddr], chooses: bool, attempts: &mut Attempts) -> Arc<Peer> {
+    async fn find(&mut self, theirs: &[SocketAddr], chooses: bool, attempts: &mut Attempts) -> Came {
         let Self { identity, other, came, came_in, status, .. } = self;
         let dialling = async {
             while let Some(wait) = attempts.next().filter(|_| !theirs.is_empty()) {
                 tokio::time::sleep(wait).await;
-                match dial_any(theirs, identity, other.peer, &DialConfig::default()).await {
-                    Ok(connection) => {
-                        let peer = other.start(connection);
-                        let closed = peer.until_closed();
-                        let _ = came_in.send(peer).await;
+                match other.dial(theirs, identity).await {
+                    Ok(came) => {
+                        let closed = came.peer.until_closed();
+                        let _ = came_in.send(came).await;
                         closed.await;
                     }
                     Err(error) => status.send_modify(|status| status.last = Some(Arc::new(error))),
                 }
             }
-            std::future::pending::<Arc<Peer>>().await
+            std::future::pending::<Came>().await
         };
         tokio::select! {
             biased;
-            peer = choose(came, chooses) => peer,
-            peer = dialling => peer,
+            found = choose(came, chooses) => found,
+            found = dialling => found,
         }
     }
 
-    /// Waits until nothing stands any more.
-    async fn keep(&mut self, chooses: bool, standing: &mut Vec<Arc<Peer>>) {
+    /// Waits until nothing stands any more, and dials what the other side wants.
+    async fn keep(&mut self, mut further: Further, standing: &mut Vec<Arc<Peer>>) {
         while let Some(first) = standing.first() {
             let closed = first.until_closed();
             tokio::select! {
                 () = closed => standing.retain(|peer| peer.ended().is_none()),
-                Some(further) = self.came.recv() => match chooses || standing.len() >= MAX_STANDING {
-                    true => further.close("another connection stands"),
-                    false => standing.push(further),
-                },
+                Some(came) = self.came.recv() => {
+                    standing.retain(|peer| peer.ended().is_none());
+                    further.leads_to(came.dialled);
+                    match standing.len() >= MAX_STANDING {
+                        true => came.peer.close("another connection stands"),
+                        false => standing.push(came.peer),
+                    }
+                }
+                Ok(()) = self.reach.changed() => {
+                    standing.retain(|peer| peer.ended().is_none());
+                    further.dial(self.reach.borrow_and_update().saturating_sub(standing.len()));
+                }
+                Some(peer) = further.next() => standing.extend(peer),
             }
+        }
+    }
+
+    /// Waits until the connection that was chosen is lost, and brings `direct` those that it wants.
+    async fn keep_chosen(&mut self, direct: &Direct, mut further: Further, standing: &mut Vec<Arc<Peer>>) {
+        let Some((first, mut wanted)) = standing.first().zip(direct.wanted()) else { return };
+        let closed = first.until_closed();
+        tokio::pin!(closed);
+        if direct.lacks() > 0 {
+            wanted.mark_changed();
+        }
+        let mut lost = JoinSet::new();
+        loop {
+            let is_changed = tokio::select! {
+                () = &mut closed => return standing.clear(),
+                Some(came) = self.came.recv() => {
+                    match direct.lacks() > 0 {
+                        true => further.greet(came.peer),
+                        false => came.peer.close("another connection stands"),
+                    }
+                    false
+                }
+                Ok(()) = wanted.changed() => true,
+                Some(_) = lost.join_next() => {
+                    let is_missed = direct.lacks() > 0;
+                    if is_missed {
+                        further.lost();
+                    }
+                    is_missed
+                }
+                Some(peer) = further.next() => match peer {
+                    Some(peer) => {
+                        lost.spawn(peer.until_closed());
+                        self.bring(direct, peer);
+                        false
+                    }
+                    None => true,
+                },
+            };
+            if is_changed && further.is_worthwhile() {
+                match further.can_dial() {
+                    true => further.dial(direct.lacks()),
+                    false => drop(self.asks.send_replace(*wanted.borrow_and_update())),
+                }
+            }
+        }
+    }
+
+    /// Gives `direct` a further connection.
+    fn bring(&mut self, direct: &Direct, peer: Arc<Peer>) {
+        self.brought.retain(|peer| peer.strong_count() > 0);
+        self.brought.push(Arc::downgrade(&peer));
+        if !direct.join(Arc::clone(&peer)) {
+            peer.close("enough connections stand");
         }
     }
 }
 
 /// The first connection. A side that chooses waits for the other one's hello, for only then was it
 /// accepted; a side that does not must not close what the other may have chosen.
-async fn choose(came: &mut mpsc::Receiver<Arc<Peer>>, chooses: bool) -> Arc<Peer> {
+async fn choose(came: &mut mpsc::Receiver<Came>, chooses: bool) -> Came {
     let mut candidates = JoinSet::new();
     loop {
         tokio::select! {
-            Some(peer) = came.recv() => match chooses {
-                true => drop(candidates.spawn(greeted(peer))),
-                false => return peer,
+            Some(came) = came.recv() => match chooses {
+                true => drop(candidates.spawn(async { greeted(&came.peer).await.then_some(came) })),
+                false => return came,
             },
-            Some(ended) = candidates.join_next() => if let Ok(Some(peer)) = ended {
-                return peer;
+            Some(ended) = candidates.join_next() => if let Ok(Some(came)) = ended {
+                return came;
             },
             else => std::future::pending().await,
         }
     }
-}
-
-async fn greeted(peer: Arc<Peer>) -> Option<Arc<Peer>> {
-    let greeted = tokio::time::timeout(HELLO_LIMIT, peer.greeted()).await;
-    (greeted == Ok(true)).then_some(peer)
 }
 
 /// Times to dial, and to give it up.
@@ -388,7 +476,12 @@ fn distinct(ips: impl Iterator<Item = IpAddr>, port: u16) -> Vec<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::far_side::HELLO_LIMIT;
+    use towpath_content::Oid;
+    use towpath_content::ticket::BoundSecret;
     use towpath_link::doubles::connected;
+    use towpath_protocol::Issuer;
+    use towpath_store::MemoryStore;
 
     fn ips(texts: &[&str]) -> Vec<IpAddr> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -471,6 +564,81 @@ mod tests {
         assert!(attempts.next().is_some_and(|wait| !wait.is_zero()));
     }
 
+    /// Gives nothing to anybody.
+    struct NobodysIssuer(Identity);
+
+    impl Issuer for NobodysIssuer {
+        fn secret(&self, _root: &Oid) -> Option<BoundSecret> {
+            None
+        }
+
+        fn is_allowed(&self, _node: &NodeId, _oid: &Oid) -> bool {
+            false
+        }
+
+        fn sign(&self, message: &[u8]) -> [u8; 64] {
+            self.0.sign(message)
+        }
+    }
+
+    async fn side(own: &Identity, other: &Identity) -> (Race, Vec<SocketAddr>) {
+        let service = Service::new(Arc::new(MemoryStore::new()), Arc::new(NobodysIssuer(own.clone())));
+        let near = ssh("127.0.0.1", "127.0.0.1");
+        Race::listen(own, Arc::new(service), other.node_id(), PeerConfig::default(), near).await.unwrap()
+    }
+
+    /// What the side that asks chose, of which four connections are wanted.
+    async fn chosen(racer: &mut Racer, theirs: &[SocketAddr]) -> (Direct, Further, Vec<Arc<Peer>>) {
+        let Came { peer, dialled } = racer.find(theirs, true, &mut Attempts::new()).await;
+        let further = Further::new(racer.other.clone(), racer.identity.clone(), dialled);
+        let config = DirectConfig { connections: 4, ..DirectConfig::default() };
+        (Direct::over_several(Arc::clone(&peer), racer.identity.clone(), config), further, vec![peer])
+    }
+
+    async fn until(done: impl Fn() -> bool) {
+        while !done() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_dialled_the_one_that_was_chosen_dials_the_others() {
+        let (asks, answers) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        for asker_dials in [true, false] {
+            let (mut near, ours) = side(&asks, &answers).await;
+            let (mut far, theirs) = side(&answers, &asks).await;
+            far.run(if asker_dials { &[] } else { &ours }, None);
+            let mut racer = near.racer.take().unwrap();
+            let (direct, further, mut standing) =
+                chosen(&mut racer, if asker_dials { &theirs[..] } else { &[] }).await;
+            let mut wishes = near.asks();
+            let telling = async {
+                while wishes.changed().await.is_ok() {
+                    assert!(!asker_dials, "the other side is asked to dial");
+                    far.reach(*wishes.borrow_and_update());
+                }
+            };
+            let looking = tokio::time::timeout(HELLO_LIMIT, until(|| direct.lacks() == 0));
+            tokio::select! {
+                () = racer.keep_chosen(&direct, further, &mut standing) => panic!("the first was lost"),
+                () = telling => panic!("the race is over"),
+                looked = looking => looked.expect("too few connections"),
+            }
+            let brought: Vec<_> = racer.brought.iter().filter_map(Weak::upgrade).collect();
+            assert_eq!(brought.len(), 3);
+            brought.iter().for_each(|peer| peer.close("lost"));
+            assert_eq!(direct.lacks(), 3);
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_connections_are_dialled_than_a_copy_uses() {
+        let (own, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let (race, _addresses) = side(&own, &other).await;
+        race.reach(usize::MAX);
+        assert_eq!(*race.reach.borrow(), MOST_CONNECTIONS);
+    }
+
     #[tokio::test]
     async fn a_connection_that_ends_without_a_hello_does_not_hide_the_one_that_says_it_later() {
         let node = NodeId([7; 32]);
@@ -481,7 +649,7 @@ mod tests {
             [near, second].map(|connection| Peer::start(connection, PeerConfig::default(), None));
         let first_ends = first.until_closed();
         for peer in [first, second] {
-            came_in.send(peer).await.unwrap();
+            came_in.send(Came { peer, dialled: None }).await.unwrap();
         }
         let greeting = async {
             first_ends.await;
@@ -490,7 +658,7 @@ mod tests {
         };
         let choosing = tokio::time::timeout(HELLO_LIMIT, choose(&mut came, true));
         tokio::select! {
-            chosen = choosing => assert!(chosen.is_ok_and(|peer| peer.ended().is_none())),
+            chosen = choosing => assert!(chosen.is_ok_and(|came| came.peer.ended().is_none())),
             () = greeting => {}
         }
     }

@@ -240,7 +240,7 @@ async fn serve(
             if let Some(race) = &mut race {
                 race.run(&theirs, None);
             }
-            send(&endpoint, *sources, inbox).await.map(|_| None)
+            send(&endpoint, *sources, inbox, race.as_ref()).await.map(|_| None)
         }
         Work::Receive(destined) => receive(&endpoint, destined, inbox, race, &theirs).await.map(Some),
     }

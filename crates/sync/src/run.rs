@@ -242,7 +242,7 @@ async fn push(
     if let Some(race) = &mut remote_end.race {
         race.run(&remote_end.theirs, None);
     }
-    let sent = send(&remote_end.endpoint, sources, &mut remote_end.inbox).await;
+    let sent = send(&remote_end.endpoint, sources, &mut remote_end.inbox, remote_end.race.as_ref()).await;
     finish(remote_end, sent).await
 }
 

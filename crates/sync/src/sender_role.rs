@@ -15,13 +15,15 @@ use super::sent::SentTo;
 use super::source::Sources;
 use super::threads;
 use crate::error::CopyError;
+use towpath_ssh::race::Race;
 
 /// Sends the receiver the entries of `sources`, and answers its questions for them over any connection of the copy, until it
-/// reports that all is in place; returns its summary.
+/// reports that all is in place; returns its summary. `race` dials as many connections as the receiver wants.
 pub async fn send(
     endpoint: &Endpoint,
     sources: Sources,
     inbox: &mut ControlReceiver,
+    race: Option<&Race>,
 ) -> Result<CopySummary, CopyError> {
     let scope = match endpoint.is_remote_end {
         true => Scope::Index,
@@ -51,6 +53,11 @@ pub async fn send(
                 Message::Probe(_) => {
                     let probed = Message::Probed(probe().into());
                     endpoint.control.send(probed.into_bytes()).await.map_err(|_| hung_up())?;
+                }
+                Message::Connections(count) => {
+                    if let Some(race) = race {
+                        race.reach(count as usize);
+                    }
                 }
                 message => sender.recv(message)?,
             }

@@ -37,7 +37,7 @@ pub const MOST_SETTLED: usize = 1024;
 pub const MOST_SOURCES: usize = 64;
 
 /// The version of these messages.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Bytes of a [`Message::Probed`].
 pub const PROBE: usize = 32 << 10;
@@ -45,7 +45,7 @@ pub const PROBE: usize = 32 << 10;
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
     message: Option<Message>,
 }
 
@@ -91,6 +91,9 @@ pub enum Message {
     /// Sender, in answer: those, which mean nothing.
     #[prost(bytes = "bytes", tag = "13")]
     Probed(Bytes),
+    /// Receiver: connections that it wants in all, beside this one.
+    #[prost(uint32, tag = "14")]
+    Connections(u32),
 }
 
 /// Nothing.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use towpath_content::hint::{self, PeerAddress};
 use towpath_content::lock::lock;
@@ -111,12 +111,40 @@ impl Direct {
     /// A plugin that asks over a connection that stands already, whoever dialled it, and never
     /// dials.
     pub fn over(peer: Arc<Peer>, identity: Identity) -> Self {
-        let slots = Arc::new(Slots::standing(peer));
-        Self { dials: false, slots, ..Self::new(identity, DirectConfig::default(), None) }
+        Self::over_several(peer, identity, DirectConfig { most_connections: 1, ..DirectConfig::default() })
+    }
+
+    /// The same, over several: how many are wanted it says ([`Self::wanted`]), and whoever has them brings them
+    /// ([`Self::join`]).
+    pub fn over_several(peer: Arc<Peer>, identity: Identity, config: DirectConfig) -> Self {
+        let slots = Arc::new(Slots::standing(peer, config.connections, config.most_connections));
+        Self { dials: false, slots, ..Self::new(identity, config, None) }
+    }
+
+    /// Number of connections that are wanted; none where it dials by itself.
+    pub fn wanted(&self) -> Option<watch::Receiver<usize>> {
+        self.slots.wanted()
+    }
+
+    /// Connections that are wanted and do not stand.
+    pub fn lacks(&self) -> usize {
+        self.slots.lacks()
+    }
+
+    /// Takes in a further connection to the same node; false if none is wanted.
+    pub fn join(&self, peer: Arc<Peer>) -> bool {
+        self.slots.join(peer)
     }
 
     fn set_last_error(&self, last_error: Option<String>) {
         *lock(&self.last_error) = last_error;
+    }
+
+    /// Notes how a connection did. Those that were brought say nothing of the first, without which there is no way.
+    fn note(&self, slot: &Slot, error: Option<String>) {
+        if self.dials || self.slots.is_first(slot) {
+            self.set_last_error(error);
+        }
     }
 
     /// A connection that stands and on which the root is proved, or how long to wait.
@@ -127,10 +155,13 @@ impl Direct {
             (Decision::Use, Some(peer)) => peer,
             (decision, _) => {
                 if let Some(why) = slot.take_lost() {
-                    self.set_last_error(Some(why));
+                    self.note(slot, Some(why));
                 }
-                if !self.dials {
-                    return Err(Outcome::NotHere);
+                match (self.dials, self.slots.is_first(slot)) {
+                    (true, _) => {}
+                    (false, true) => return Err(Outcome::NotHere),
+                    // The others stand.
+                    (false, false) => return Err(Outcome::RetryLater(PAUSE)),
                 }
                 let found = self.find(slot, context).map(Arc::new);
                 let is_found = found.is_some();
@@ -226,10 +257,10 @@ impl Direct {
         let slot = self.slots.idlest();
         let peer = self.peer(slot, context).await?;
         if query.recipe && !peer.has_recipes().await {
-            return self.ended(&peer, Err(Outcome::NotHere));
+            return self.ended(slot, &peer, Err(Outcome::NotHere));
         }
         if query.samples && !peer.has_samples().await {
-            return self.ended(&peer, Err(Outcome::NotHere));
+            return self.ended(slot, &peer, Err(Outcome::NotHere));
         }
         // Whoever is asked no more than what an object is has the answer at once.
         let is_quick = slot.is_found() && !query.recipe && !query.samples && !query.follow;
@@ -246,7 +277,7 @@ impl Direct {
             peer.get_ahead(&context.root, &query.oid);
         }
         tokio::select! {
-            result = asking => self.ended(&peer, result),
+            result = asking => self.ended(slot, &peer, result),
             () = closed.closed() => Ok(()),
             () = silent => {
                 self.shun(slot);
@@ -256,20 +287,14 @@ impl Direct {
     }
 
     /// After a request: a connection that held resets the wait for the next one.
-    fn ended(&self, peer: &Peer, result: Result<(), Outcome>) -> Result<(), Outcome> {
-        match peer.ended() {
-            Some(why) => {
-                self.set_last_error(Some(why));
-                result.map_err(|outcome| match outcome {
-                    Outcome::RetryLater(_) => Outcome::RetryLater(PAUSE),
-                    other => other,
-                })
-            }
-            None => {
-                self.set_last_error(None);
-                result
-            }
-        }
+    fn ended(&self, slot: &Slot, peer: &Peer, result: Result<(), Outcome>) -> Result<(), Outcome> {
+        let ended = peer.ended();
+        let is_over = ended.is_some();
+        self.note(slot, ended);
+        result.map_err(|outcome| match outcome {
+            Outcome::RetryLater(_) if is_over => Outcome::RetryLater(PAUSE),
+            other => other,
+        })
     }
 
     async fn bring(&self, slot: &Slot, wants: Vec<Want>, context: &Context, sink: Arc<dyn Sink>) {
@@ -331,12 +356,11 @@ impl Direct {
 
     /// After wants were asked for on a connection: whether it still stands.
     async fn asked(&self, slot: &Slot, peer: &Peer) {
-        match peer.ended() {
-            Some(why) => self.set_last_error(Some(why)),
-            None => {
-                self.set_last_error(None);
-                slot.proved_useful().await;
-            }
+        let ended = peer.ended();
+        let stands = ended.is_none();
+        self.note(slot, ended);
+        if stands {
+            slot.proved_useful().await;
         }
     }
 
@@ -354,7 +378,7 @@ impl Direct {
         if peer.is_none()
             && let Some(why) = slot.take_lost()
         {
-            self.set_last_error(Some(why));
+            self.note(slot, Some(why));
         }
         peer
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
 use towpath_content::lock::lock;
 use towpath_link::PathInfo;
 use towpath_link::backoff::BackoffConfig;
@@ -31,6 +32,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 pub struct Slots {
     all: Vec<Slot>,
     width: Mutex<SlotWidth>,
+    /// How many are to be there, where somebody else brings connections; `None`: they are dialled when they are asked.
+    brought: Option<watch::Sender<usize>>,
 }
 
 /// How many places are in use, and why.
@@ -70,20 +73,54 @@ impl Slots {
     pub fn new(first: usize, most: usize) -> Self {
         let width = SlotWidth { widening: Widening::new(first, most), long_path: LongPath::new(most) };
         let all = (0..most.max(first).max(1)).map(|_| Slot::new()).collect();
-        Self { all, width: Mutex::new(width) }
+        Self { all, width: Mutex::new(width), brought: None }
     }
 
-    /// For one connection, which stands.
-    pub fn standing(peer: Arc<Peer>) -> Self {
-        let slots = Self::new(1, 1);
+    /// The same, of which one stands and others are brought.
+    pub fn standing(peer: Arc<Peer>, first: usize, most: usize) -> Self {
+        let slots = Self { brought: Some(watch::Sender::new(first)), ..Self::new(first, most) };
         slots.all[0].set(Arc::new(PeerUse::lent(peer)), false);
         slots
     }
 
-    /// Those in use. Where the first connection was found nobody knows whether more can be dialled.
+    /// Connections that are to be there, where they are brought.
+    pub fn wanted(&self) -> Option<watch::Receiver<usize>> {
+        self.brought.as_ref().map(watch::Sender::subscribe)
+    }
+
+    /// Further connections that are wanted and do not stand.
+    pub fn lacks(&self) -> usize {
+        let wanted = lock(&self.width).widening.width();
+        self.all.iter().take(wanted).skip(1).filter(|slot| slot.peer().is_none()).count()
+    }
+
+    /// Takes in a further connection that was brought; false if none is wanted.
+    pub fn join(&self, peer: Arc<Peer>) -> bool {
+        let state = lock(&self.width);
+        let further = self.all.iter().take(state.widening.width()).skip(1);
+        let free = { further }.find(|slot| slot.peer().is_none());
+        free.map(|slot| slot.set(Arc::new(PeerUse::lent(peer)), false)).is_some()
+    }
+
+    /// Those in use. Where the first connection was found nobody knows whether more can be dialled; where they are brought
+    /// none is waited for.
     fn used(&self) -> &[Slot] {
         let width = if self.all[0].is_found() { 1 } else { lock(&self.width).widening.width() };
-        &self.all[..width.min(self.all.len())]
+        let wanted = &self.all[..width.min(self.all.len())];
+        match self.brought {
+            Some(_) => {
+                let missing = wanted.iter().skip(1).position(|slot| slot.peer().is_none());
+                &wanted[..missing.map_or(wanted.len(), |further| further + 1)]
+            }
+            None => wanted,
+        }
+    }
+
+    /// Tells whoever brings connections how many are wanted.
+    fn tell(&self, width: usize) {
+        if let Some(brought) = &self.brought {
+            brought.send_if_modified(|told| std::mem::replace(told, width) != width);
+        }
     }
 
     /// True if it is the first place.
@@ -132,7 +169,9 @@ impl Slots {
         }
         let Some(object) = wants.iter().filter_map(|want| want.id.object_len()).max() else { return };
         let now = Instant::now();
-        lock(&self.width).look(now, |path| path.begins(object, now, || self.round_trip()));
+        let mut state = lock(&self.width);
+        state.look(now, |path| path.begins(object, now, || self.round_trip()));
+        self.tell(state.widening.width());
     }
 
     /// The shortest round trip of the first connection; zero if it is not known.
@@ -189,6 +228,7 @@ impl Slots {
         let width = state.widening.width();
         drop(state);
         if width != before {
+            self.tell(width);
             tracing::debug!(connections = width, "another number of connections");
         }
         if width < before {
@@ -271,7 +311,10 @@ impl Drop for Outstanding<'_> {
 
 #[cfg(test)]
 mod tests {
+    use towpath_content::NodeId;
     use towpath_content::chunking::ChunkHash;
+    use towpath_link::doubles::connected;
+    use towpath_protocol::PeerConfig;
     use towpath_transfer::WantId;
 
     use super::*;
@@ -304,6 +347,30 @@ mod tests {
         assert_eq!(most(0..20), Some(1));
         drop(rest);
         assert_eq!(most(20..22), Some(2), "where nobody can tell what was lost it is tried");
+    }
+
+    #[tokio::test]
+    async fn of_connections_that_are_brought_those_that_stand_are_used() {
+        let mut ends = Vec::new();
+        let mut peer = async || {
+            let [near, far] = connected([NodeId([7; 32]); 2]).await;
+            ends.push(far);
+            Peer::start(near, PeerConfig::default(), None)
+        };
+        let slots = Slots::standing(peer().await, 3, 4);
+        let counts = || (slots.used().len(), slots.lacks());
+        assert_eq!(counts(), (1, 2));
+        let second = peer().await;
+        assert!(slots.join(Arc::clone(&second)));
+        assert_eq!(counts(), (2, 1));
+        assert!(slots.join(peer().await));
+        assert!(!slots.join(peer().await), "no more are wanted");
+        assert_eq!(counts(), (3, 0));
+        second.close("lost");
+        second.until_closed().await;
+        assert_eq!(counts(), (1, 1));
+        assert!(slots.join(peer().await));
+        assert_eq!(counts(), (3, 0));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use towpath_content::Oid;
 use towpath_link::Identity;
+use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::takeover::Names;
 use towpath_plugins::{Direct, Local, Takeover};
 use towpath_protocol::{Peer, PeerConfig, Service};
@@ -111,6 +112,36 @@ async fn new_requests_go_the_better_way_unless_it_is_in_trouble() {
     better.lose(true);
     takeover.offer(other.plugin());
     check("tls", [10, 10, 5]).await;
+}
+
+/// One of several connections is lost in mid-transfer: the others bring what it owed, and nothing goes back to the first way.
+#[tokio::test]
+async fn a_further_connection_that_is_lost_sends_nobody_back() {
+    let (store, data) = (Arc::new(MemoryStore::new()), pattern(40 * PIECE, 1));
+    put(&store, &data, &About::default());
+    let first = Way::over(&store);
+    let takeover = Takeover::new(first.plugin(), NAMES);
+    let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
+    let service = Arc::new(Service::new(store, Arc::new(keys)));
+    let mut far_ends = Vec::new();
+    let mut connect = async || {
+        let (near, far) = connected().await;
+        far_ends.push(Peer::start(far, PeerConfig::default(), Some(Arc::clone(&service))));
+        Peer::start(near, PeerConfig::default(), None)
+    };
+    let config = DirectConfig { connections: 2, ..DirectConfig::default() };
+    let direct = Direct::over_several(connect().await, Identity::generate().unwrap(), config);
+    let (direct, second) = (Arc::new(direct), connect().await);
+    assert!(direct.join(Arc::clone(&second)));
+    takeover.offer(Arc::clone(&direct));
+    let losing = async {
+        while second.heard().bytes < PIECE as u64 {
+            tokio::task::yield_now().await;
+        }
+        second.close("lost");
+    };
+    tokio::join!(fetch(&takeover, &data), losing);
+    assert_eq!((first.wants(), direct.lacks(), takeover.active()), (0, 1, "tls"));
 }
 
 /// A connection that is lost while nobody asks shows only when somebody does.

@@ -63,6 +63,7 @@ fn messages() -> Vec<Lie> {
         one_of("more", Message::More(Bytes::new())),
         one_of("finished", Message::Finished(EndReport::default())),
         one_of("a probe", Message::Probe(Empty {})),
+        one_of("a wish for connections", Message::Connections(2)),
         (
             "a probe's answer unasked",
             vec![Step::Send(Message::Probed(vec![0; PROBE].into()))],
@@ -223,7 +224,7 @@ async fn run_all(lies: Vec<Lie>, is_pull: bool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_no_sender_sends_end_the_copy() {
-    assert_eq!(run_all(messages(), true).await, 15);
+    assert_eq!(run_all(messages(), true).await, 16);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -166,7 +166,7 @@ impl Scene {
         let (endpoint, mut inbox, reports, mut liar) = self.endpoints(carrier, is_pull).await;
         let sources = Sources::open(&[self.path("from")], true, &self.options).unwrap();
         let result = {
-            let sending = send(&endpoint, sources, &mut inbox);
+            let sending = send(&endpoint, sources, &mut inbox, None);
             with(sending, liar.follow_script(lie)).await
         };
         drop(endpoint);

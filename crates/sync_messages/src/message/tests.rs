@@ -161,6 +161,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("more: the front of the options", Message::More(Bytes::from_static(b"\x08\x01"))),
         ("probe", Message::Probe(Empty {})),
         ("probed: its front", Message::Probed(Bytes::from_static(b"\x01\x02\x03"))),
+        ("connections: 4 are wanted", Message::Connections(4)),
     ];
     starts().into_iter().chain(rest).collect()
 }

@@ -1,0 +1,52 @@
+//! The other side of a copy, and connections to it beside ssh's pipe.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use towpath_content::NodeId;
+use towpath_link::tcp::{DialConfig, DialError, dial_any};
+use towpath_link::{Connection, Identity};
+use towpath_protocol::{Peer, PeerConfig, Service};
+
+/// Time that the other side has for its hello.
+pub const HELLO_LIMIT: Duration = Duration::from_secs(10);
+
+/// A connection, and where it was dialled if this side did.
+pub struct Came {
+    /// The connection.
+    pub peer: Arc<Peer>,
+    /// The address, if this side dialled it.
+    pub dialled: Option<SocketAddr>,
+}
+
+/// The other side, as its connections are started.
+#[derive(Clone)]
+pub struct Other {
+    /// Its node id, which came over ssh.
+    pub peer: NodeId,
+    /// What answers it.
+    pub service: Arc<Service>,
+    /// Configuration of each connection.
+    pub config: PeerConfig,
+}
+
+impl Other {
+    /// Dials it at the first of these addresses that leads to it.
+    pub async fn dial(&self, addresses: &[SocketAddr], identity: &Identity) -> Result<Came, DialError> {
+        let connection = dial_any(addresses, identity, self.peer, &DialConfig::default()).await?;
+        let port = addresses.first().map(SocketAddr::port);
+        let dialled = connection.address.zip(port).map(SocketAddr::from);
+        Ok(Came { peer: self.start(connection), dialled })
+    }
+
+    /// Begins to talk on a connection.
+    pub fn start(&self, connection: Connection) -> Arc<Peer> {
+        Peer::start(connection, self.config.clone(), Some(Arc::clone(&self.service)))
+    }
+}
+
+/// True once the other side said hello.
+pub async fn greeted(peer: &Peer) -> bool {
+    tokio::time::timeout(HELLO_LIMIT, peer.greeted()).await == Ok(true)
+}
