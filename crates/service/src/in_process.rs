@@ -27,7 +27,7 @@ use crate::parts::{self, Part};
 use crate::put_source::PutSource;
 use crate::state::{Service, parse_name};
 use crate::staying::DaemonPassing;
-use crate::ticket_ends::told_terms;
+use crate::ticket_ends::{ALL_ASKED, told_terms};
 use crate::{content, copy, get, put, staying};
 use towpath_indexing::{Cancel, IndexHost, Rhythm, index, keep_fresh};
 use towpath_words as words;
@@ -114,6 +114,25 @@ impl Service {
     /// Takes back the ticket of a lease that was given back, for all who hold it.
     fn withdraw(&self, lease: &Lease) {
         self.withdrawals.withdraw(lease.oid, lease.secret, &self.identity);
+    }
+
+    /// The ticket that `name` is, if this service gave it for what it shared: it is of no put, and not taken back yet.
+    fn shared_ticket(&self, name: &str) -> Result<Option<Ticket>, ApiError> {
+        let own = name.trim().parse::<Ticket>().ok().filter(|ticket| ticket.node == self.node_id());
+        let Some(ticket) = own else { return Ok(None) };
+        let leases = self.store.leases().map_err(|error| words::store(&error))?;
+        let is_put = leases.iter().any(|lease| lease.secret == ticket.bound_secret());
+        let is_over = self.withdrawals.is_withdrawn(&ticket.oid, &ticket.bound_secret());
+        Ok(Some(ticket).filter(|_| !is_put && !is_over))
+    }
+
+    /// Takes back a ticket of what is shared, or was.
+    fn take_back(&self, ticket: &Ticket) -> Result<(), ApiError> {
+        if ticket.enclosed.is_some() {
+            return Err(words::ticket_holds_all());
+        }
+        self.withdrawals.withdraw(ticket.oid, ticket.bound_secret(), &self.identity);
+        Ok(())
     }
 
     /// An object that nobody leases and the store keeps.
@@ -230,11 +249,18 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Completes with the reason when a ticket of this service is over.
-async fn ticket_over(service: &Service, ticket: Option<Ticket>) -> ApiError {
-    match ticket {
-        Some(ticket) => service.ticket_over(&ticket).await,
-        None => std::future::pending().await,
+/// Completes with the reason when a ticket of this service is over. Of one that another process of this home took back its holders
+/// are told before.
+async fn ticket_over(service: &Service, ticket: Option<Ticket>, events: &mpsc::Sender<Event>) -> ApiError {
+    let Some(ticket) = ticket else { return std::future::pending().await };
+    tokio::select! {
+        why = service.ticket_over(&ticket) => why,
+        () = service.withdrawals.taken_back_beside(ticket.oid, ticket.bound_secret()) => {
+            let what = "those who hold the ticket: it was taken back, and they are told when they ask".into();
+            let _ = events.send(Event::Waiting { what, seconds: Some(ALL_ASKED.as_secs()) }).await;
+            tokio::time::sleep(ALL_ASKED).await;
+            words::share_taken_back()
+        }
     }
 }
 
@@ -252,7 +278,7 @@ async fn share(
     let mut shared = put::share(service, source, terms).await?;
     service.door.open();
     let mut reading = Some(shared.reading);
-    let mut over = std::pin::pin!(ticket_over(service, shared.reply.ticket.parse().ok()));
+    let mut over = std::pin::pin!(ticket_over(service, shared.reply.ticket.parse().ok(), &events));
     let _ = events.send(Event::Ticket(shared.reply)).await;
     loop {
         let read = async {
@@ -413,6 +439,9 @@ impl Api for InProcess {
 
     fn done(&self, name: String) -> BoxFuture<'_, Result<(), ApiError>> {
         Box::pin(self.blocking(move |service| {
+            if let Some(shared) = service.shared_ticket(&name)? {
+                return service.take_back(&shared);
+            }
             let oid = service.leased(&name)?;
             let leases = service.store.leases().map_err(|error| words::store(&error))?;
             match service.store.done(&oid).map_err(|error| words::store(&error))? {

@@ -110,7 +110,10 @@ impl UntoldEntries {
 
 /// Serves paths from now on.
 pub async fn share(service: &Arc<Service>, source: PutSource, terms: Terms) -> Result<SharedPut, ApiError> {
-    let wish = TicketWish::new(service.shares.find(&source.key()), terms);
+    let known = service.shares.find(&source.key());
+    // A ticket that was taken back is not given again.
+    let known = known.filter(|share| !service.withdrawals.is_withdrawn(&share.oid, &share.secret));
+    let wish = TicketWish::new(known, terms);
     let plan = plan(service, source, wish, Boundaries::default()).await?;
     service.grants.share(plan.share.oid, plan.share.secret);
     service.door.fetches.name(plan.share.oid, &plan.about.name);

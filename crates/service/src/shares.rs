@@ -150,6 +150,11 @@ impl Shares {
         self.write(&self.file("withdrawn", name), record)
     }
 
+    /// The record of that name.
+    pub(crate) fn withdrawn_as(&self, name: &[u8]) -> Option<Value> {
+        read(&self.file("withdrawn", name))
+    }
+
     /// Removes the record of that name; one that is left is of no harm.
     pub(crate) fn forget_withdrawn(&self, name: &[u8]) {
         let _ = fs::remove_file(self.file("withdrawn", name));

@@ -19,6 +19,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// Shortest and longest time until a holder asks again whether its ticket was taken back.
 const ASK_AT_FIRST: Duration = Duration::from_secs(5);
 const ASK_AT_LAST: Duration = Duration::from_secs(600);
+/// Time after which every holder that can has asked again.
+pub(crate) const ALL_ASKED: Duration = ASK_AT_LAST.saturating_add(ANSWER);
 /// Longest time for which an answer is waited for.
 const ANSWER: Duration = Duration::from_secs(30);
 

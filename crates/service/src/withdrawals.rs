@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,9 @@ use crate::shares::{Shares, unhex};
 const MOST: usize = 1024;
 /// Seconds for which one is kept, if its ticket does not expire sooner.
 const KEPT: u64 = 30 * 24 * 60 * 60;
+
+/// Interval at which it is looked what other processes recorded.
+const LOOK_BESIDE: Duration = Duration::from_secs(1);
 
 /// See the head of this module.
 pub struct Withdrawals {
@@ -103,6 +107,20 @@ impl Withdrawals {
         HeldTicket { withdrawals: Arc::clone(self), number, ended }
     }
 
+    /// Completes when another process of this home has recorded that it took this ticket back.
+    pub(crate) async fn taken_back_beside(&self, root: Oid, secret: BoundSecret) {
+        let name = ticket_name(&root, &secret);
+        loop {
+            let recorded = self.shares.withdrawn_as(&name).as_ref().and_then(WithdrawnTicket::of);
+            if let Some(ticket) =
+                recorded.filter(|ticket| ticket.root == root && ticket.known.secret == secret)
+            {
+                return self.keep(root, ticket.known);
+            }
+            tokio::time::sleep(LOOK_BESIDE).await;
+        }
+    }
+
     fn keep(&self, root: Oid, known: KnownWithdrawal) {
         let until = known.secret.terms.expires.unwrap_or(u64::MAX).min(now().saturating_add(KEPT));
         let ticket = WithdrawnTicket { root, known, until };
@@ -169,7 +187,7 @@ impl Drop for HeldTicket {
 impl WithdrawnTicket {
     /// Name of its record.
     fn name(&self) -> Vec<u8> {
-        [&self.root.to_bytes()[..], &self.known.secret.to_bytes()].concat()
+        ticket_name(&self.root, &self.known.secret)
     }
 
     fn record(&self) -> Value {
@@ -192,6 +210,10 @@ impl WithdrawnTicket {
         let until = record.get("until")?.as_u64()?;
         Some(Self { root: record.get("root")?.as_str()?.parse().ok()?, known, until })
     }
+}
+
+fn ticket_name(root: &Oid, secret: &BoundSecret) -> Vec<u8> {
+    [&root.to_bytes()[..], &secret.to_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -290,6 +312,25 @@ mod tests {
         (0..3).for_each(|_| scene.withdrawals.withdrawn(&told));
         assert_eq!(scene.withdrawals.of(&ticket.oid).len(), 1);
         assert_eq!(scene.withdrawals.shares.withdrawn(), first);
+    }
+
+    #[tokio::test]
+    async fn what_another_process_took_back_is_noticed_and_nothing_else() {
+        let scene = Scene::new();
+        let (ticket, other) = (scene.ticket(1), scene.ticket(2));
+        let held = scene.withdrawals.hold(&ticket);
+        let beside = open(&scene.dir);
+        beside.withdraw(other.oid, other.bound_secret(), &scene.issuer);
+        let mut noticed =
+            std::pin::pin!(scene.withdrawals.taken_back_beside(ticket.oid, ticket.bound_secret()));
+        assert!(polled(noticed.as_mut()).is_pending());
+        beside.withdraw(ticket.oid, ticket.bound_secret(), &scene.issuer);
+        noticed.await;
+        assert!(held.ended.is_cancelled() && scene.is_over(&ticket) && !scene.is_over(&other));
+    }
+
+    fn polled(future: std::pin::Pin<&mut impl Future<Output = ()>>) -> std::task::Poll<()> {
+        future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
     }
 
     #[test]

@@ -114,6 +114,18 @@ pub fn ticket_withdrawn() -> ApiError {
         .hint("ask the sender for a new ticket")
 }
 
+/// A running share whose ticket was taken back.
+pub fn share_taken_back() -> ApiError {
+    ApiError::new(ErrorKind::Refused, "the ticket was taken back ('tow done')")
+        .hint("the same command gives a new ticket")
+}
+
+/// A ticket that nothing can take back.
+pub fn ticket_holds_all() -> ApiError {
+    ApiError::new(ErrorKind::Refused, "the ticket holds the file itself: it can't be taken back")
+        .hint("interrupt its 'tow share'; with --expires or --no-swarm a ticket does not hold its file")
+}
+
 /// A time in seconds since 1970, for people: `2026-11-25 22:00:00 UTC`. `None` after the year 9999.
 pub fn time(seconds: u64) -> Option<String> {
     let time = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).filter(|_| seconds < YEAR_10000)?;

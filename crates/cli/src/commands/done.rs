@@ -7,10 +7,10 @@ use towpath_api::ApiError;
 
 use super::Context;
 
-/// Take back what was put: its ticket ends
+/// Take back what was put or shared: its ticket ends
 #[derive(Debug, Args)]
 pub struct DoneCommand {
-    /// OIDs (see `tow ls`) or tickets
+    /// OIDs (see `tow ls`) or tickets; of what was shared, tickets
     #[arg(value_name = "OID", required = true)]
     names: Vec<String>,
 }

@@ -13,6 +13,8 @@ situations![
     a_lease_ends_with_its_ticket,
     what_may_not_be_passed_on_is_not,
     a_ticket_that_was_taken_back_ends_at_its_holders,
+    a_ticket_of_a_share_is_taken_back_while_it_runs,
+    a_ticket_of_a_share_that_ended_is_taken_back_and_not_given_again,
     a_get_under_way_ends_when_its_ticket_is_taken_back,
     a_daemon_passes_on_what_it_got_only_if_its_configuration_says_so,
 ];
@@ -128,4 +130,43 @@ fn a_ticket_that_was_taken_back_ends_at_its_holders() {
     let refused = env.stranger.tow(["get", &ticket, "-o", "after"]).end().with(1);
     assert!(refused.err.contains("took the ticket back"), "{}", refused.err);
     assert!(!env.stranger.path("after").exists());
+}
+
+fn a_ticket_of_a_share_is_taken_back_while_it_runs() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 3 << 20);
+    let mut share = env.sender.share("file");
+    let given = share.ticket();
+    let words = ["get", "--json", "--stay", "--listen", LOOPBACK, given.as_str(), "-o", "file"];
+    let mut holder = env.receiver.tow(words).start();
+    let ticket = holder.ticket();
+    holder.wait_until("has all", |running| {
+        String::from_utf8_lossy(&running.output()).contains(r#""event":"summary""#).then_some(())
+    });
+    env.sender.tow(["done", &given]).end().with(0);
+    let ended = holder.end().with(1);
+    assert!(ended.text().contains("the sender took the ticket back"), "{}", ended.text());
+    let refused = env.stranger.tow(["get", &ticket, "-o", "after"]).end().with(1);
+    assert!(refused.err.contains("took the ticket back"), "{}", refused.err);
+    assert!(!env.stranger.path("after").exists());
+}
+
+fn a_ticket_of_a_share_that_ended_is_taken_back_and_not_given_again() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 3 << 20);
+    let share = || {
+        let mut share = env.sender.share("file");
+        let ticket = share.ticket();
+        (share, ticket)
+    };
+    let (running, first) = share();
+    running.kill();
+    let (running, again) = share();
+    assert_eq!(first, again, "its end alone takes nothing back");
+    running.kill();
+    env.sender.tow(["done", &first]).end().with(0);
+    assert_ne!(env.sender.tow(["done", &first]).end().code(), 0, "it is over already");
+    let (_running, other) = share();
+    assert_ne!(first, other);
+    env.stranger.get(&other, "file").end().summary();
 }
