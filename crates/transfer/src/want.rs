@@ -56,14 +56,6 @@ impl WantId {
         }
     }
 
-    /// Bytes of the object that it is a piece of.
-    pub const fn object_len(&self) -> Option<u64> {
-        match self {
-            Self::Piece { layout, .. } => Some(layout.size()),
-            Self::Chunk { .. } | Self::Block { .. } => None,
-        }
-    }
-
     /// True if it is all of an object whose content is known: its bytes are checked by the object's name alone.
     pub fn is_whole(&self) -> bool {
         matches!(self, Self::Piece { oid, layout, .. } if layout.count() == 1 && !oid.is_live())

@@ -143,7 +143,6 @@ impl Slots {
     /// Deals wants out to the connections in use, in runs that are read in one go, each to the one
     /// with the least to do for what it carries.
     pub fn deal(&self, wants: Vec<Want>) -> Vec<(&Slot, Outstanding<'_>, Vec<Want>)> {
-        self.begin(&wants);
         let used = self.used();
         let mut hands: Vec<Vec<Want>> = used.iter().map(|_| Vec::new()).collect();
         let mut loads: Vec<u64> = used.iter().map(|slot| slot.outstanding.load(Ordering::Relaxed)).collect();
@@ -160,18 +159,6 @@ impl Slots {
         }
         let hands = used.iter().zip(hands).filter(|(_, hand)| !hand.is_empty());
         hands.map(|(slot, hand)| (slot, Outstanding::new(slot, &hand), hand)).collect()
-    }
-
-    /// Wants are about to be asked for.
-    fn begin(&self, wants: &[Want]) {
-        if self.all.len() == 1 || self.all[0].is_found() {
-            return;
-        }
-        let Some(object) = wants.iter().filter_map(|want| want.id.object_len()).max() else { return };
-        let now = Instant::now();
-        let mut state = lock(&self.width);
-        state.look(now, |path| path.begins(object, now, || self.round_trip()));
-        self.tell(state.widening.width());
     }
 
     /// The shortest round trip of the first connection; zero if it is not known.
