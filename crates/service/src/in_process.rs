@@ -116,7 +116,8 @@ impl Service {
         self.withdrawals.withdraw(lease.oid, lease.secret, &self.identity);
     }
 
-    /// The ticket that `name` is, if this service gave it for what it shared: it is of no put, and not taken back yet.
+    /// The ticket that `name` is, if it may be one of what this service shared: it has this node's id, is of no put and not taken
+    /// back yet. Only the last ticket of each path is on record, so others are believed.
     fn shared_ticket(&self, name: &str) -> Result<Option<Ticket>, ApiError> {
         let own = name.trim().parse::<Ticket>().ok().filter(|ticket| ticket.node == self.node_id());
         let Some(ticket) = own else { return Ok(None) };
@@ -256,7 +257,7 @@ async fn ticket_over(service: &Service, ticket: Option<Ticket>, events: &mpsc::S
     tokio::select! {
         why = service.ticket_over(&ticket) => why,
         () = service.withdrawals.taken_back_beside(ticket.oid, ticket.bound_secret()) => {
-            let what = "those who hold the ticket: it was taken back, and they are told when they ask".into();
+            let what = words::WAITS_FOR_HOLDERS.to_owned();
             let _ = events.send(Event::Waiting { what, seconds: Some(ALL_ASKED.as_secs()) }).await;
             tokio::time::sleep(ALL_ASKED).await;
             words::share_taken_back()

@@ -13,7 +13,7 @@ use towpath_protocol::{Peer, PeerConfig, Service};
 pub const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
 /// A connection, and where it was dialled if this side did.
-pub struct Came {
+pub struct RaceConnection {
     /// The connection.
     pub peer: Arc<Peer>,
     /// The address, if this side dialled it.
@@ -33,11 +33,15 @@ pub struct Other {
 
 impl Other {
     /// Dials it at the first of these addresses that leads to it.
-    pub async fn dial(&self, addresses: &[SocketAddr], identity: &Identity) -> Result<Came, DialError> {
+    pub async fn dial(
+        &self,
+        addresses: &[SocketAddr],
+        identity: &Identity,
+    ) -> Result<RaceConnection, DialError> {
         let connection = dial_any(addresses, identity, self.peer, &DialConfig::default()).await?;
         let port = addresses.first().map(SocketAddr::port);
         let dialled = connection.address.zip(port).map(SocketAddr::from);
-        Ok(Came { peer: self.start(connection), dialled })
+        Ok(RaceConnection { peer: self.start(connection), dialled })
     }
 
     /// Begins to talk on a connection.

@@ -13,7 +13,7 @@ use crate::far_side::{Other, greeted};
 const MAX_FAILURES: usize = 4;
 
 /// Those under way.
-pub struct Further {
+pub struct FurtherConnections {
     other: Other,
     identity: Identity,
     /// Where this side reached the other one, if it did.
@@ -22,7 +22,7 @@ pub struct Further {
     failures: usize,
 }
 
-impl Further {
+impl FurtherConnections {
     /// To `other`, of which a connection stands that was `dialled`, if it was from here.
     pub fn new(other: Other, identity: Identity, dialled: Option<SocketAddr>) -> Self {
         Self { other, identity, leads: dialled, under_way: JoinSet::new(), failures: 0 }

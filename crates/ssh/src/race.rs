@@ -26,8 +26,8 @@ use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::addresses::{bind, interfaces};
 use crate::error::SshError;
-use crate::far_side::{Came, Other, greeted};
-use crate::further::Further;
+use crate::far_side::{Other, RaceConnection, greeted};
+use crate::further::FurtherConnections;
 
 /// Time that a copy which may use nothing else waits for a connection.
 pub const STAND_LIMIT: Duration = Duration::from_secs(30);
@@ -169,7 +169,12 @@ fn none_stands(status: &RaceStatus, limit: Duration) -> SshError {
     }
 }
 
-async fn accept(listener: Listener, other: Other, came: mpsc::Sender<Came>, token: CancellationToken) {
+async fn accept(
+    listener: Listener,
+    other: Other,
+    came: mpsc::Sender<RaceConnection>,
+    token: CancellationToken,
+) {
     let slots = Arc::new(Semaphore::new(MAX_PENDING));
     let work = async {
         loop {
@@ -193,7 +198,7 @@ async fn accept(listener: Listener, other: Other, came: mpsc::Sender<Came>, toke
                 match shaken {
                     // One too many is closed by being dropped.
                     Ok(connection) if connection.peer == other.peer => {
-                        drop(came.try_send(Came { peer: other.start(connection), dialled: None }));
+                        drop(came.try_send(RaceConnection { peer: other.start(connection), dialled: None }));
                     }
                     Ok(connection) => tracing::debug!(peer = %connection.peer.short(), "a stranger"),
                     Err(error) => tracing::debug!(%error, "a handshake failed"),
@@ -213,8 +218,8 @@ struct Racer {
     other: Other,
     ssh: Option<SshConnection>,
     /// Connections from either side, with the end to put dialled ones in.
-    came: mpsc::Receiver<Came>,
-    came_in: mpsc::Sender<Came>,
+    came: mpsc::Receiver<RaceConnection>,
+    came_in: mpsc::Sender<RaceConnection>,
     status: watch::Sender<RaceStatus>,
     asks: watch::Sender<usize>,
     reach: watch::Receiver<usize>,
@@ -248,9 +253,9 @@ impl Racer {
     ) {
         let mut attempts = Attempts::new();
         loop {
-            let Came { peer, dialled } = self.find(theirs, takeover.is_some(), &mut attempts).await;
+            let RaceConnection { peer, dialled } = self.find(theirs, takeover.is_some(), &mut attempts).await;
             let since = Instant::now();
-            let further = Further::new(self.other.clone(), self.identity.clone(), dialled);
+            let further = FurtherConnections::new(self.other.clone(), self.identity.clone(), dialled);
             standing.push(Arc::clone(&peer));
             self.status.send_modify(|status| status.stands = true);
             match &takeover {
@@ -269,7 +274,12 @@ impl Racer {
     }
 
     /// A connection from either side; waits for the other one's when this one gave up.
-    async fn find(&mut self, theirs: &[SocketAddr], chooses: bool, attempts: &mut Attempts) -> Came {
+    async fn find(
+        &mut self,
+        theirs: &[SocketAddr],
+        chooses: bool,
+        attempts: &mut Attempts,
+    ) -> RaceConnection {
         let Self { identity, other, came, came_in, status, .. } = self;
         let dialling = async {
             while let Some(wait) = attempts.next().filter(|_| !theirs.is_empty()) {
@@ -283,7 +293,7 @@ impl Racer {
                     Err(error) => status.send_modify(|status| status.last = Some(Arc::new(error))),
                 }
             }
-            std::future::pending::<Came>().await
+            std::future::pending::<RaceConnection>().await
         };
         tokio::select! {
             biased;
@@ -293,7 +303,7 @@ impl Racer {
     }
 
     /// Waits until nothing stands any more, and dials what the other side wants.
-    async fn keep(&mut self, mut further: Further, standing: &mut Vec<Arc<Peer>>) {
+    async fn keep(&mut self, mut further: FurtherConnections, standing: &mut Vec<Arc<Peer>>) {
         while let Some(first) = standing.first() {
             let closed = first.until_closed();
             tokio::select! {
@@ -316,7 +326,12 @@ impl Racer {
     }
 
     /// Waits until the connection that was chosen is lost, and brings `direct` those that it wants.
-    async fn keep_chosen(&mut self, direct: &Direct, mut further: Further, standing: &mut Vec<Arc<Peer>>) {
+    async fn keep_chosen(
+        &mut self,
+        direct: &Direct,
+        mut further: FurtherConnections,
+        standing: &mut Vec<Arc<Peer>>,
+    ) {
         let Some((first, mut wanted)) = standing.first().zip(direct.wanted()) else { return };
         let closed = first.until_closed();
         tokio::pin!(closed);
@@ -372,7 +387,7 @@ impl Racer {
 
 /// The first connection. A side that chooses waits for the other one's hello, for only then was it
 /// accepted; a side that does not must not close what the other may have chosen.
-async fn choose(came: &mut mpsc::Receiver<Came>, chooses: bool) -> Came {
+async fn choose(came: &mut mpsc::Receiver<RaceConnection>, chooses: bool) -> RaceConnection {
     let mut candidates = JoinSet::new();
     loop {
         tokio::select! {
@@ -588,9 +603,12 @@ mod tests {
     }
 
     /// What the side that asks chose, of which four connections are wanted.
-    async fn chosen(racer: &mut Racer, theirs: &[SocketAddr]) -> (Direct, Further, Vec<Arc<Peer>>) {
-        let Came { peer, dialled } = racer.find(theirs, true, &mut Attempts::new()).await;
-        let further = Further::new(racer.other.clone(), racer.identity.clone(), dialled);
+    async fn chosen(
+        racer: &mut Racer,
+        theirs: &[SocketAddr],
+    ) -> (Direct, FurtherConnections, Vec<Arc<Peer>>) {
+        let RaceConnection { peer, dialled } = racer.find(theirs, true, &mut Attempts::new()).await;
+        let further = FurtherConnections::new(racer.other.clone(), racer.identity.clone(), dialled);
         let config = DirectConfig { connections: 4, ..DirectConfig::default() };
         (Direct::over_several(Arc::clone(&peer), racer.identity.clone(), config), further, vec![peer])
     }
@@ -649,7 +667,7 @@ mod tests {
             [near, second].map(|connection| Peer::start(connection, PeerConfig::default(), None));
         let first_ends = first.until_closed();
         for peer in [first, second] {
-            came_in.send(Came { peer, dialled: None }).await.unwrap();
+            came_in.send(RaceConnection { peer, dialled: None }).await.unwrap();
         }
         let greeting = async {
             first_ends.await;

@@ -114,6 +114,10 @@ pub fn ticket_withdrawn() -> ApiError {
         .hint("ask the sender for a new ticket")
 }
 
+/// What a running share waits for whose ticket was taken back.
+pub const WAITS_FOR_HOLDERS: &str =
+    "those who hold the ticket: it was taken back, and they are told when they ask";
+
 /// A running share whose ticket was taken back.
 pub fn share_taken_back() -> ApiError {
     ApiError::new(ErrorKind::Refused, "the ticket was taken back ('tow done')")

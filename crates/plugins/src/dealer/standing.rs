@@ -8,7 +8,7 @@
 //! | banned | as before | as before | as before | |
 //!
 //! Who asks to be left alone is, as if it were banned, but that does not count. Who is banned is tried again when its time is
-//! over, or at once if all are banned: waiting for a liar helps nobody. Instead of being banned a fourth time it is dropped. Who
+//! over, or at once if nobody can be counted on: waiting for a liar helps nobody. Instead of being banned a fourth time it is dropped. Who
 //! is doubted is asked only for what nobody else has, and tried again ever more seldom.
 
 use std::time::Duration;

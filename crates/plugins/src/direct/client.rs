@@ -76,7 +76,6 @@ pub struct Direct {
     unasked: Unasked,
     /// Has connections that stand already, and answers what the peer asks on those that are dialled.
     host: Option<Arc<dyn PeerHost>>,
-    dials: bool,
     /// A connection that was found brought nothing, and none was dialled since.
     shuns: AtomicBool,
     last_error: Mutex<Option<String>>,
@@ -95,7 +94,6 @@ impl Direct {
             slots,
             unasked: Unasked::default(),
             host,
-            dials: true,
             shuns: AtomicBool::new(false),
             last_error: Mutex::default(),
             measured: Mutex::default(),
@@ -118,7 +116,7 @@ impl Direct {
     /// ([`Self::join`]).
     pub fn over_several(peer: Arc<Peer>, identity: Identity, config: DirectConfig) -> Self {
         let slots = Arc::new(Slots::standing(peer, config.connections, config.most_connections));
-        Self { dials: false, slots, ..Self::new(identity, config, None) }
+        Self { slots, ..Self::new(identity, config, None) }
     }
 
     /// Number of connections that are wanted; none where it dials by itself.
@@ -142,7 +140,7 @@ impl Direct {
 
     /// Notes how a connection did. Those that were brought say nothing of the first, without which there is no way.
     fn note(&self, slot: &Slot, error: Option<String>) {
-        if self.dials || self.slots.is_first(slot) {
+        if !self.slots.are_brought() || self.slots.is_first(slot) {
             self.set_last_error(error);
         }
     }
@@ -157,11 +155,11 @@ impl Direct {
                 if let Some(why) = slot.take_lost() {
                     self.note(slot, Some(why));
                 }
-                match (self.dials, self.slots.is_first(slot)) {
-                    (true, _) => {}
-                    (false, true) => return Err(Outcome::NotHere),
+                match (self.slots.are_brought(), self.slots.is_first(slot)) {
+                    (false, _) => {}
+                    (true, true) => return Err(Outcome::NotHere),
                     // The others stand.
-                    (false, false) => return Err(Outcome::RetryLater(PAUSE)),
+                    (true, false) => return Err(Outcome::RetryLater(PAUSE)),
                 }
                 let found = self.find(slot, context).map(Arc::new);
                 let is_found = found.is_some();

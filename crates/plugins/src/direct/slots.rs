@@ -43,10 +43,10 @@ struct SlotWidth {
 }
 
 impl SlotWidth {
-    /// Lets `look` look at what a long path needs.
-    fn look(&mut self, now: Instant, look: impl FnOnce(&mut LongPath)) {
+    /// Bytes came; see [`LongPath::arrived`].
+    fn look(&mut self, bytes: u64, is_waiting: bool, now: Instant, round_trip: impl FnOnce() -> Duration) {
         let before = self.long_path.needed();
-        look(&mut self.long_path);
+        self.long_path.arrived(bytes, is_waiting, now, round_trip);
         self.widening.needs(self.long_path.needed(), before, now);
     }
 }
@@ -83,6 +83,11 @@ impl Slots {
         slots
     }
 
+    /// True if somebody else brings connections: none is dialled here.
+    pub const fn are_brought(&self) -> bool {
+        self.brought.is_some()
+    }
+
     /// Connections that are to be there, where they are brought.
     pub fn wanted(&self) -> Option<watch::Receiver<usize>> {
         self.brought.as_ref().map(watch::Sender::subscribe)
@@ -107,13 +112,11 @@ impl Slots {
     fn used(&self) -> &[Slot] {
         let width = if self.all[0].is_found() { 1 } else { lock(&self.width).widening.width() };
         let wanted = &self.all[..width.min(self.all.len())];
-        match self.brought {
-            Some(_) => {
-                let missing = wanted.iter().skip(1).position(|slot| slot.peer().is_none());
-                &wanted[..missing.map_or(wanted.len(), |further| further + 1)]
-            }
-            None => wanted,
+        if !self.are_brought() {
+            return wanted;
         }
+        let missing = wanted.iter().skip(1).position(|slot| slot.peer().is_none());
+        &wanted[..missing.map_or(wanted.len(), |further| further + 1)]
     }
 
     /// Tells whoever brings connections how many are wanted.
@@ -208,7 +211,7 @@ impl Slots {
         }
         let mut state = lock(&self.width);
         let before = state.widening.width();
-        state.look(now, |path| path.arrived(bytes, is_waiting, now, || self.round_trip()));
+        state.look(bytes, is_waiting, now, || self.round_trip());
         // Bytes that still come over those no longer in use have their part of the network.
         let is_alone = self.all.iter().skip(before).all(|slot| slot.outstanding.load(Ordering::Relaxed) == 0);
         state.widening.arrived(bytes, is_waiting && is_alone, now, || self.counted());
