@@ -11,7 +11,7 @@ use towpath_transfer::source::{Backlog, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, Tag, Want};
 
 use super::SourceCalls;
-use super::table::Awaited;
+use super::table::{Awaited, DealtCall};
 use crate::dealer::SourceHolding;
 
 /// Delay before a want is tried again that a source left without an end.
@@ -19,17 +19,26 @@ const FORGOTTEN: Duration = Duration::from_millis(500);
 /// Time that a source has to tell what it has.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Asks a source for wants, and waits until each has ended.
+/// Asks a source for wants as soon as the sink of the call `after` keeps up, and waits until each has ended.
 pub(super) async fn ask(
     shared: &Arc<SourceCalls>,
     number: u32,
     source: &Arc<dyn Source>,
-    wants: Vec<Want>,
+    mut wants: Vec<Want>,
+    after: Option<Arc<DealtCall>>,
     context: &Context,
 ) {
     let owed = wants.iter().map(|want| (want.tag, want.missing_len())).collect();
     let sink = Arc::new(SourceSink::new(shared, number, owed, context));
-    source.get(wants, &sink.context, Arc::clone(&sink) as Arc<dyn Sink>).await;
+    if let Some(call) = after {
+        call.keeps_up().await;
+        let (wanted, cancelled) = lock(&shared.table).let_go(number, wants);
+        cancelled.iter().for_each(|want| sink.outcome(want.tag, Outcome::Cancelled));
+        wants = wanted;
+    }
+    if !wants.is_empty() {
+        source.get(wants, &sink.context, Arc::clone(&sink) as Arc<dyn Sink>).await;
+    }
     sink.end_what_was_left();
 }
 
@@ -127,8 +136,7 @@ impl Sink for SourceSink {
             let arrived = lock(&self.shared.table).arrived(self.shared.now(), self.number, delivery, len);
             self.shared.perform(&self.context);
             if let Some((Awaited { sink, call }, delivery)) = arrived {
-                sink.deliver(delivery).await;
-                call.one_ended();
+                call.deliver(&*sink, delivery).await;
             }
         })
     }

@@ -134,9 +134,11 @@ impl SourceCalls {
         let orders = lock(&self.table).take_orders();
         for order in orders {
             match order {
-                SourceOrder::Ask { number, source, wants } => {
+                SourceOrder::Ask { number, source, wants, after } => {
                     let (shared, context) = (Arc::clone(self), context.clone());
-                    self.spawn(async move { asking::ask(&shared, number, &source, wants, &context).await });
+                    self.spawn(
+                        async move { asking::ask(&shared, number, &source, wants, after, &context).await },
+                    );
                 }
                 SourceOrder::Cancel { source, tags } => source.cancel(&tags),
                 SourceOrder::Open { number, source } => {

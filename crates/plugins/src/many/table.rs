@@ -6,13 +6,14 @@
 //! tags that are never used again, while a session asks for a want again under its old one: what comes late of the first
 //! time is nobody's.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use towpath_content::Oid;
 use towpath_transfer::gathering::PieceParts;
 use towpath_transfer::source::Sink;
@@ -30,10 +31,13 @@ const MOST_NAMES: usize = 1024;
 const FIRST_TAG: Tag = 1 << 63;
 /// Where the places of wants begin that are not the root's: no object is as large.
 const BEHIND_ROOT: u64 = 1 << 62;
+/// Deliveries of one call that may wait for its sink before any source is asked for more of it.
+const MOST_UNDELIVERED: usize = 4;
+
 /// Something to be done outside of the lock.
 pub(super) enum SourceOrder {
-    /// Ask a source for wants.
-    Ask { number: u32, source: Arc<dyn Source>, wants: Vec<Want> },
+    /// Ask a source for wants, as soon as this call's sink keeps up, if one is named.
+    Ask { number: u32, source: Arc<dyn Source>, wants: Vec<Want>, after: Option<Arc<DealtCall>> },
     /// Tell it that some need not come.
     Cancel { source: Arc<dyn Source>, tags: Vec<Tag> },
     /// Ask a source whether it has the root at all.
@@ -50,9 +54,35 @@ pub(super) struct DealtCall {
     pub(super) tags: Vec<Tag>,
     left: AtomicUsize,
     done: Notify,
+    /// Deliveries that the sink has not taken yet.
+    undelivered: watch::Sender<usize>,
 }
 
 impl DealtCall {
+    fn new(tags: Vec<Tag>) -> Arc<Self> {
+        let (left, undelivered) = (AtomicUsize::new(tags.len()), watch::Sender::new(0));
+        Arc::new(Self { tags, left, done: Notify::new(), undelivered })
+    }
+
+    /// Hands a delivery to the call's sink. It counts until the sink has taken it, or nobody waits for that.
+    pub(super) async fn deliver(&self, sink: &dyn Sink, delivery: Delivery) {
+        let undelivered = Undelivered::new(&self.undelivered);
+        sink.deliver(delivery).await;
+        drop(undelivered);
+        self.one_ended();
+    }
+
+    /// True if the sink does not keep up with what comes.
+    fn is_behind(&self) -> bool {
+        *self.undelivered.borrow() >= MOST_UNDELIVERED
+    }
+
+    /// Waits until the sink keeps up.
+    pub(super) async fn keeps_up(&self) {
+        // The sender is here: it cannot be gone.
+        let _ = self.undelivered.subscribe().wait_for(|all| *all < MOST_UNDELIVERED).await;
+    }
+
     /// Waits until each of its wants has ended.
     pub(super) async fn ended(&self) {
         let mut done = std::pin::pin!(self.done.notified());
@@ -71,6 +101,22 @@ impl DealtCall {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.done.notify_waiters();
         }
+    }
+}
+
+/// Counts a delivery as long as it waits for its sink.
+struct Undelivered<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Undelivered<'a> {
+    fn new(all: &'a watch::Sender<usize>) -> Self {
+        all.send_modify(|all| *all += 1);
+        Self(all)
+    }
+}
+
+impl Drop for Undelivered<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|all| *all -= 1);
     }
 }
 
@@ -132,6 +178,8 @@ pub(super) struct SourceTable {
     /// Parts of wants that sources are asked for, by the tags that these have there.
     cut: HashMap<Tag, DealtPart>,
     adopted: AdoptedTags,
+    /// Wants that sources are asked for as soon as a sink keeps up.
+    held_back: HashSet<(u32, Tag)>,
     names: BTreeMap<SourceId, u32>,
     orders: Vec<SourceOrder>,
     to_come: BytesToCome,
@@ -150,6 +198,7 @@ impl SourceTable {
             tags: HashMap::new(),
             cut: HashMap::new(),
             adopted: AdoptedTags::default(),
+            held_back: HashSet::new(),
             names: BTreeMap::new(),
             orders: Vec::new(),
             to_come: BytesToCome::default(),
@@ -288,8 +337,7 @@ impl SourceTable {
         wants: Vec<Want>,
         sink: &Arc<dyn Sink>,
     ) -> (Arc<DealtCall>, Vec<WantedRange>) {
-        let tags = (self.next_tag..).take(wants.len()).collect();
-        let call = Arc::new(DealtCall { left: AtomicUsize::new(wants.len()), tags, done: Notify::new() });
+        let call = DealtCall::new((self.next_tag..).take(wants.len()).collect());
         let mut ranges = Vec::with_capacity(wants.len());
         for want in wants {
             self.to_come.note(&want);
@@ -452,6 +500,12 @@ impl SourceTable {
         }
     }
 
+    /// The sink keeps up: of wants that were held back, those that the source need not bring any more are told apart.
+    pub(super) fn let_go(&mut self, number: u32, wants: Vec<Want>) -> (Vec<Want>, Vec<Want>) {
+        let is_open = self.open.get(number).is_some();
+        wants.into_iter().partition(|want| self.held_back.remove(&(number, want.tag)) && is_open)
+    }
+
     /// Time at which [`Self::tick`] is due.
     pub(super) fn wake(&self, now: Duration) -> Option<Duration> {
         self.dealer.wake(now)
@@ -491,7 +545,10 @@ impl SourceTable {
         for action in self.dealer.handle(now, event) {
             tracing::trace!(?now, ?action, "dealt");
             let order = match action {
-                DealerAction::Ask { source: number, wants } => self.ask(number, &wants),
+                DealerAction::Ask { source: number, wants } => {
+                    self.ask(number, &wants);
+                    None
+                }
                 DealerAction::Cancel { source, wants } => self.not_needed_of(source, &wants),
                 DealerAction::Drop(number) => {
                     let why = "it is of no more use";
@@ -514,13 +571,15 @@ impl SourceTable {
         }
         // Another source may be asked for the same part by another tag, which this one does not know.
         tags.extend(self.cut.iter().filter(|(_, part)| parts.contains(part)).map(|(&tag, _)| tag));
+        tags.iter().for_each(|&tag| _ = self.held_back.remove(&(number, tag)));
         Some(SourceOrder::Cancel { source, tags })
     }
 
-    /// Asks for wants, or for parts of some: these under tags of their own.
-    fn ask(&mut self, number: u32, parts: &[DealtPart]) -> Option<SourceOrder> {
-        let source = self.open.get(number)?;
-        let mut wants = Vec::with_capacity(parts.len());
+    /// Asks for wants, or for parts of some: these under tags of their own. Those of calls whose sinks do not keep up wait.
+    fn ask(&mut self, number: u32, parts: &[DealtPart]) {
+        let Some(source) = self.open.get(number) else { return };
+        let mut at_once = Vec::with_capacity(parts.len());
+        let mut later: Vec<(Arc<DealtCall>, Vec<Want>)> = Vec::new();
         for part in parts {
             let Some(dealt) = self.wants.get(&part.tag) else { continue };
             let mut want = dealt.want.clone();
@@ -530,9 +589,19 @@ impl SourceTable {
                 self.cut.insert(self.next_tag, part.clone());
                 self.next_tag += 1;
             }
-            wants.push(want);
+            match later.iter_mut().find(|(call, _)| Arc::ptr_eq(call, &dealt.call)) {
+                Some((_, wants)) => wants.push(want),
+                None if dealt.call.is_behind() => later.push((Arc::clone(&dealt.call), vec![want])),
+                None => at_once.push(want),
+            }
         }
-        Some(SourceOrder::Ask { number, source, wants })
+        let held_back = later.iter().flat_map(|(_, wants)| wants).map(|want| (number, want.tag));
+        self.held_back.extend(held_back);
+        let later = later.into_iter().map(|(call, wants)| (Some(call), wants));
+        for (after, wants) in iter::once((None, at_once)).chain(later).filter(|(_, wants)| !wants.is_empty())
+        {
+            self.orders.push(SourceOrder::Ask { number, source: Arc::clone(&source), wants, after });
+        }
     }
 }
 

@@ -130,7 +130,7 @@ fn one_that_is_taken_away_is_told_that_parts_need_not_come() {
     table.found(now, (0, 1), Arc::new(Idle), (0, 1));
     let all = want(1, 1 << 20, 0);
     let WantId::Piece { oid, .. } = all.id else { panic!("it is a piece") };
-    table.answered(now, 1, Some(SourceHolding::Parts(std::iter::once(0..100 << 10).collect())));
+    table.answered(now, 1, Some(SourceHolding::Parts(iter::once(0..100 << 10).collect())));
     table.want(now, &oid, vec![all], Arc::new(Nobody));
     let asked = |order| match order {
         SourceOrder::Ask { number: 1, wants, .. } => Some(wants),
@@ -159,4 +159,43 @@ fn what_a_source_was_asked_for_goes_elsewhere_when_it_is_taken_away() {
     table.removed(now, (0, 2));
     assert_eq!(told(&mut table).0, [Outcome::NotHere]);
     assert!(table.places.is_settled() && table.wants.is_empty());
+}
+
+/// The wants that source 1 is asked for at once, and those that wait for a sink.
+fn asked_of_first(table: &mut SourceTable) -> (Vec<Want>, Vec<Want>) {
+    let (mut at_once, mut later) = (Vec::new(), Vec::new());
+    for order in table.take_orders() {
+        match order {
+            SourceOrder::Ask { number: 1, wants, after: None, .. } => at_once.extend(wants),
+            SourceOrder::Ask { number: 1, wants, .. } => later.extend(wants),
+            _ => {}
+        }
+    }
+    (at_once, later)
+}
+
+#[test]
+fn of_a_call_whose_sink_does_not_keep_up_nothing_more_is_asked() {
+    let (mut table, now, root) = (SourceTable::new(0), Duration::ZERO, Oid::of(b"tree"));
+    table.add(now, Arc::new(Idle));
+    let call = table.want(now, &root, vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
+    assert_eq!(asked_of_first(&mut table).0.len(), 1);
+    let waiting: Vec<_> = (0..MOST_UNDELIVERED).map(|_| Undelivered::new(&call.undelivered)).collect();
+    // The source lost its want: it is asked for it again. Another call is asked for beside it.
+    table.not_brought(now, 1, FIRST_TAG, 256 << 10, Outcome::Cancelled);
+    let (at_once, held_back) = asked_of_first(&mut table);
+    assert_eq!((at_once.len(), held_back.len()), (0, 1));
+    table.want(now, &root, vec![want(2, 1 << 20, 1)], Arc::new(Nobody));
+    let (at_once, later) = asked_of_first(&mut table);
+    assert_eq!((at_once.len(), later.len()), (1, 0), "its sink keeps up");
+    drop(waiting);
+    let (wanted, cancelled) = table.let_go(1, held_back);
+    assert_eq!((wanted.len(), cancelled.len()), (1, 0));
+
+    let _waiting: Vec<_> = (0..MOST_UNDELIVERED).map(|_| Undelivered::new(&call.undelivered)).collect();
+    table.not_brought(now, 1, FIRST_TAG, 256 << 10, Outcome::Cancelled);
+    let (_, held_back) = asked_of_first(&mut table);
+    table.cancel(now, &[0]);
+    let (wanted, cancelled) = table.let_go(1, held_back);
+    assert_eq!((wanted.len(), cancelled.len()), (0, 1), "nobody wants it any more");
 }
