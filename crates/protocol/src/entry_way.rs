@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use towpath_content::delta::exchange::NextSignature;
-use towpath_transfer::{SourceId, Tag};
 use towpath_transfer::offer::SignatureWay;
+use towpath_transfer::{SourceId, Tag};
 
 use super::shared::Shared;
 

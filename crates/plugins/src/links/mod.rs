@@ -14,13 +14,16 @@ mod shares;
 mod source;
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::future::join_all;
-use tokio::sync::mpsc;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, mpsc};
 use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_transfer::offer::{EntryContent, EntrySink, EntryWant, OfferSource, SignatureWay};
@@ -32,6 +35,8 @@ use self::source::StandingLinks;
 use crate::direct::Direct;
 use crate::many::{Many, joined};
 
+/// Longest time without a look at how fast the links are, while entries wait for them.
+const TICK: Duration = Duration::from_millis(50);
 /// Any window will do for a way that brings nothing.
 const WINDOW: u64 = 4 << 20;
 
@@ -40,6 +45,8 @@ pub struct LinkWays {
     standing: Arc<StandingLinks>,
     pieces: Many,
     entries: Arc<Mutex<EntryShares>>,
+    /// Told when a link answers, comes or goes.
+    room: Arc<Notify>,
     /// Used while no link stands.
     spare: Mutex<Option<Arc<Direct>>>,
 }
@@ -49,18 +56,22 @@ impl LinkWays {
     pub fn new(spare: Option<Arc<Direct>>) -> Arc<Self> {
         let standing = StandingLinks::new();
         let pieces = Many::new(Vec::new(), vec![Arc::clone(&standing) as _]);
-        Arc::new(Self { standing, pieces, entries: Arc::default(), spare: Mutex::new(spare) })
+        let (entries, room) = (Arc::default(), Arc::default());
+        Arc::new(Self { standing, pieces, entries, room, spare: Mutex::new(spare) })
     }
 
     /// One more link stands, by a connection of its own. Returns its key.
     pub fn join(&self, link: Arc<Direct>) -> u64 {
-        self.standing.add(link)
+        let key = self.standing.add(link);
+        self.room.notify_waiters();
+        key
     }
 
     /// A link does not stand any more: what it owes goes to the others.
     pub fn leave(&self, key: u64) {
         self.standing.remove(key);
         lock(&self.entries).gone(key);
+        self.room.notify_waiters();
     }
 
     /// From now on this one is asked while no link stands.
@@ -88,33 +99,53 @@ impl LinkWays {
         self.standing.all().into_iter().map(|(_, link)| link).chain(self.spare()).collect()
     }
 
-    /// Asks for entries by these links; returns those that could not be asked for.
-    async fn ask(
-        &self,
+    /// Deals some of `wants` out, as many as the links have room for, and begins to ask for them.
+    fn deal<'a>(
+        &'a self,
         links: &[(LinkKey, Arc<Direct>)],
-        mut wants: Vec<EntryWant>,
+        wants: &mut Vec<EntryWant>,
         sink: &Arc<dyn EntrySink>,
-    ) -> Vec<EntryWant> {
+    ) -> Vec<BoxFuture<'a, Vec<EntryWant>>> {
         let keys: Vec<LinkKey> = links.iter().map(|(key, _)| *key).collect();
         let shares = lock(&self.entries).deal(&keys, wants.len(), Instant::now());
-        let calls = shares.into_iter().map(|(key, share)| {
-            let rest = wants.split_off(share.min(wants.len()));
-            let own = std::mem::replace(&mut wants, rest);
+        let mut calls: Vec<BoxFuture<'a, Vec<EntryWant>>> = Vec::with_capacity(shares.len());
+        for (key, share) in shares {
+            let own: Vec<EntryWant> = wants.drain(..share.min(wants.len())).collect();
             let counting = Arc::new(CountingSink {
                 sink: Arc::clone(sink),
                 shares: Arc::clone(&self.entries),
+                room: Arc::clone(&self.room),
                 link: key,
                 owed: AtomicUsize::new(own.len()),
             });
-            let link = links.iter().find(|(link, _)| *link == key).map(|(_, link)| Arc::clone(link));
-            async move {
-                match link {
-                    Some(link) => link.get_entries(own, counting).await,
-                    None => own,
-                }
+            if let Some((_, link)) = links.iter().find(|(link, _)| *link == key) {
+                let link = Arc::clone(link);
+                calls.push(Box::pin(async move { link.get_entries(own, counting).await }));
             }
-        });
-        join_all(calls.collect::<Vec<_>>()).await.concat()
+        }
+        calls
+    }
+
+    /// Asks for entries by the links as long as any stands; returns those that are left.
+    async fn ask(&self, mut wants: Vec<EntryWant>, sink: &Arc<dyn EntrySink>) -> Vec<EntryWant> {
+        let mut calls = FuturesUnordered::new();
+        loop {
+            let mut room = pin!(self.room.notified());
+            room.as_mut().enable();
+            let links = self.links();
+            if !wants.is_empty() && !links.is_empty() {
+                calls.extend(self.deal(&links, &mut wants, sink));
+            }
+            if calls.is_empty() && (wants.is_empty() || links.is_empty()) {
+                return wants;
+            }
+            tokio::select! {
+                // Those of a link that was just lost go to the others.
+                Some(unasked) = calls.next() => wants.extend(unasked),
+                () = room, if !wants.is_empty() => {}
+                () = tokio::time::sleep(TICK), if !wants.is_empty() => {}
+            }
+        }
     }
 }
 
@@ -196,17 +227,9 @@ fn none_stands() -> SourceState {
 impl OfferSource for LinkWays {
     fn get_entries(&self, wants: Vec<EntryWant>, sink: Arc<dyn EntrySink>) -> BoxFuture<'_, Vec<EntryWant>> {
         Box::pin(async move {
-            let mut wants = wants;
-            loop {
-                let (links, before) = (self.links(), wants.len());
-                if links.is_empty() {
-                    break;
-                }
-                wants = self.ask(&links, wants, &sink).await;
-                // Those of a link that was just lost go to the others.
-                if wants.is_empty() || wants.len() == before {
-                    return wants;
-                }
+            let wants = self.ask(wants, &sink).await;
+            if wants.is_empty() {
+                return wants;
             }
             match self.spare() {
                 Some(spare) => spare.get_entries(wants, sink).await,
@@ -220,6 +243,7 @@ impl OfferSource for LinkWays {
 struct CountingSink {
     sink: Arc<dyn EntrySink>,
     shares: Arc<Mutex<EntryShares>>,
+    room: Arc<Notify>,
     link: LinkKey,
     owed: AtomicUsize,
 }
@@ -229,12 +253,14 @@ impl CountingSink {
         let owed = self.owed.load(Ordering::Acquire).min(count);
         self.owed.fetch_sub(owed, Ordering::AcqRel);
         lock(&self.shares).answered(self.link, owed, Instant::now());
+        self.room.notify_waiters();
     }
 }
 
 impl Drop for CountingSink {
     fn drop(&mut self) {
         lock(&self.shares).not_answered(self.link, self.owed.load(Ordering::Acquire));
+        self.room.notify_waiters();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Shares of entries that go to each of several links. Nobody knows how many bytes an entry has, and none is asked for twice, so
-//! what counts is how many a link answers in a second: the next goes to the link that would have answered it first.
+//! what counts is how many a link answers in a second: the next goes to the link that would have answered it first, and waits if
+//! all have enough.
 //!
 //! A new link is asked for one entry until it has answered. A slow one so costs the time that it takes for that.
 
@@ -9,6 +10,12 @@ use std::time::{Duration, Instant};
 /// Names a link among those of one peer; never used twice.
 pub(super) type LinkKey = u64;
 
+/// Entries that the first link is asked for before it is measured.
+const FIRST: usize = 512;
+/// A link is asked for what it answers in this time, so that one that stalls keeps little waiting.
+const AHEAD: Duration = Duration::from_secs(1);
+/// And at least for so many.
+const LEAST: usize = 16;
 /// Time over which answers are counted.
 const MEASURED: Duration = Duration::from_millis(50);
 /// The shortest one that counts.
@@ -29,7 +36,40 @@ struct LinkLoad {
     counted: (Option<Instant>, usize),
 }
 
+/// What a link may be asked for at a moment.
+struct LinkOffer {
+    owed: usize,
+    rate: Option<f64>,
+}
+
+impl LinkOffer {
+    /// Seconds until it would have answered one more beside those that it is given. `leads`: it is the first, of which all is
+    /// asked until it is measured.
+    fn wait(&self, leads: bool, given: usize) -> f64 {
+        match self.rate {
+            Some(rate) => (self.owed + given + 1) as f64 / rate.max(f64::MIN_POSITIVE),
+            // Others are tried with what the first one need not have.
+            None if leads => 0.0,
+            None => -1.0,
+        }
+    }
+
+    /// True if it may be asked for one more beside those.
+    fn has_room(&self, leads: bool, given: usize) -> bool {
+        let most = match self.rate {
+            Some(rate) => LEAST.max((rate * AHEAD.as_secs_f64()) as usize),
+            None if leads => FIRST,
+            None => 1,
+        };
+        self.owed + given < most
+    }
+}
+
 impl LinkLoad {
+    fn offer(&self, now: Instant) -> LinkOffer {
+        LinkOffer { owed: self.owed, rate: self.rate(now) }
+    }
+
     /// Answers in a second: fewer than before, if for a while fewer came.
     fn rate(&self, now: Instant) -> Option<f64> {
         let since = self.counted.0.filter(|_| self.owed > 0);
@@ -53,29 +93,17 @@ impl LinkLoad {
 }
 
 impl EntryShares {
-    /// Deals so many entries out to these links, in their order.
+    /// Deals so many entries out to these links, in their order, or as many of them as there is room for.
     pub(super) fn deal(&mut self, links: &[LinkKey], count: usize, now: Instant) -> Vec<(LinkKey, usize)> {
-        let mut rates: Vec<(LinkKey, Option<f64>, usize)> = Vec::with_capacity(links.len());
-        for &link in links {
-            let load = self.0.entry(link).or_default();
-            rates.push((link, load.rate(now), load.owed));
-        }
-        // What is asked of the first one alone is asked as it was without any others.
-        let leads = if rates.iter().any(|(_, rate, _)| rate.is_some()) { None } else { links.first() };
+        let offers: Vec<LinkOffer> =
+            links.iter().map(|link| self.0.entry(*link).or_default().offer(now)).collect();
         let mut shares = vec![0; links.len()];
         for _ in 0..count {
-            let wait = |at: usize| {
-                let ((link, rate, owed), given) = (rates[at], shares[at]);
-                match rate {
-                    Some(rate) => (owed + given + 1) as f64 / rate.max(f64::MIN_POSITIVE),
-                    None if Some(&link) == leads && count == 1 => -1.0,
-                    None if Some(&link) == leads => 1.0,
-                    None if owed + given == 0 => 0.0,
-                    None => f64::INFINITY,
-                }
-            };
-            let best = (0..links.len()).min_by(|&one, &other| wait(one).total_cmp(&wait(other)));
-            best.into_iter().for_each(|at| shares[at] += 1);
+            let wait = |at: &usize| offers[*at].wait(*at == 0, shares[*at]);
+            let free =
+                (0..links.len()).filter(|&at| links.len() == 1 || offers[at].has_room(at == 0, shares[at]));
+            let Some(best) = free.min_by(|one, other| wait(one).total_cmp(&wait(other))) else { break };
+            shares[best] += 1;
         }
         let shares = links.iter().copied().zip(shares).filter(|(_, share)| *share > 0);
         shares.inspect(|&(link, share)| self.asked(link, share, now)).collect()
@@ -126,8 +154,8 @@ mod tests {
         while done.iter().sum::<usize>() < entries {
             let owed: usize = queues.iter().map(std::collections::VecDeque::len).sum();
             let count = left.min(256).min(4096_usize.saturating_sub(owed));
-            left -= count;
             for (link, share) in shares.deal(&keys, count, now) {
+                left -= share;
                 let at = link as usize;
                 for _ in 0..share {
                     let begin = ready[at].max(now + links[at].1);
@@ -175,15 +203,17 @@ mod tests {
         shares.answered(1, 99, at(100));
         assert_eq!(shares.deal(&[1, 2], 100, at(100)), [(1, 99), (2, 1)], "as fast as they were");
         shares.answered(2, 1, at(200));
-        assert_eq!(shares.deal(&[1, 2], 1, at(2000)), [(2, 1)], "the first one has long owed all");
+        assert_eq!(shares.deal(&[1, 2], 9, at(2000)), [(2, 9)], "the first one has long owed all");
+        assert_eq!(shares.deal(&[1, 2], 1000, at(2000)), [(2, 7)], "the others wait");
         shares.gone(1);
         assert_eq!(shares.deal(&[2], 5, at(2000)), [(2, 5)]);
     }
 
     #[test]
-    fn a_single_entry_is_asked_of_the_first_link() {
+    fn before_it_is_measured_the_first_link_is_asked_for_some_and_one_alone_for_all() {
         let mut shares = EntryShares::default();
-        assert_eq!(shares.deal(&[4, 7], 1, Instant::now()), [(4, 1)]);
+        assert_eq!(shares.deal(&[4, 7], 5000, Instant::now()), [(4, FIRST), (7, 1)]);
+        assert_eq!(shares.deal(&[4], 5000, Instant::now()), [(4, 5000)]);
         assert_eq!(shares.deal(&[], 1, Instant::now()), []);
     }
 }

@@ -69,7 +69,9 @@ impl Greeting {
 
 /// The link that a hello names. It is shown to people.
 pub(super) fn link_of(hello: &Hello) -> Option<&str> {
-    let is_name = |name: &&str| (1..=MAX_LINK).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_name = |name: &&str| {
+        (1..=MAX_LINK).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
+    };
     Some(&*hello.link).filter(is_name)
 }
 

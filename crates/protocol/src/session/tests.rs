@@ -682,7 +682,10 @@ fn a_connection_is_named_by_its_link_where_both_sides_agreed_on_that() {
         Body::Hello(hello) => hello.link,
         _ => panic!("no hello"),
     };
-    assert_eq!([said(by(Some("eth0")), true), said(by(Some("eth0")), false), said(by(None), true)], ["eth0", "", ""]);
+    assert_eq!(
+        [said(by(Some("eth0")), true), said(by(Some("eth0")), false), said(by(None), true)],
+        ["eth0", "", ""]
+    );
     for (own, tells_link, link, named) in [
         (None, true, "eth0", Some("eth0")),
         (Some("wlan0"), true, "eth0", Some("wlan0")),
@@ -691,7 +694,8 @@ fn a_connection_is_named_by_its_link_where_both_sides_agreed_on_that() {
         (None, true, "two words", None),
         (None, true, &"x".repeat(46), None),
     ] {
-        let mut session = Session::new(SessionConfig { source: by(own), tells_link, ..config() }, Instant::now());
+        let mut session =
+            Session::new(SessionConfig { source: by(own), tells_link, ..config() }, Instant::now());
         let hello = Hello { version: wire::VERSION, link: link.into(), ..Hello::default() };
         session.receive(Instant::now(), Incoming::Message(Body::Hello(hello)));
         assert_eq!(*session.source(), by(named), "{link}");
