@@ -100,8 +100,7 @@ impl EntryShares {
         let mut shares = vec![0; links.len()];
         for _ in 0..count {
             let wait = |at: &usize| offers[*at].wait(*at == 0, shares[*at]);
-            let free =
-                (0..links.len()).filter(|&at| links.len() == 1 || offers[at].has_room(at == 0, shares[at]));
+            let free = (0..links.len()).filter(|&at| offers[at].has_room(at == 0, shares[at]));
             let Some(best) = free.min_by(|one, other| wait(one).total_cmp(&wait(other))) else { break };
             shares[best] += 1;
         }
@@ -206,14 +205,15 @@ mod tests {
         assert_eq!(shares.deal(&[1, 2], 9, at(2000)), [(2, 9)], "the first one has long owed all");
         assert_eq!(shares.deal(&[1, 2], 1000, at(2000)), [(2, 7)], "the others wait");
         shares.gone(1);
-        assert_eq!(shares.deal(&[2], 5, at(2000)), [(2, 5)]);
+        shares.answered(2, 16, at(2500));
+        assert_eq!(shares.deal(&[2], 5, at(2500)), [(2, 5)]);
     }
 
     #[test]
-    fn before_it_is_measured_the_first_link_is_asked_for_some_and_one_alone_for_all() {
-        let mut shares = EntryShares::default();
-        assert_eq!(shares.deal(&[4, 7], 5000, Instant::now()), [(4, FIRST), (7, 1)]);
-        assert_eq!(shares.deal(&[4], 5000, Instant::now()), [(4, 5000)]);
-        assert_eq!(shares.deal(&[], 1, Instant::now()), []);
+    fn what_the_first_link_need_not_have_waits_for_others_to_come() {
+        let (mut shares, now) = (EntryShares::default(), Instant::now());
+        assert_eq!(shares.deal(&[], 1, now), []);
+        assert_eq!(shares.deal(&[4], 5000, now), [(4, FIRST)]);
+        assert_eq!(shares.deal(&[4, 7], 5000, now), [(7, 1)]);
     }
 }
