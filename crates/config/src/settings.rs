@@ -91,7 +91,7 @@ settings! {
         start listen: Vec<SocketAddr> = Vec::new(),
         /// Rate of all that is sent to peers, at most; 0 for no limit.
         live limit_rate: ConfigRate = ConfigRate(0),
-        /// This machine's interfaces, or addresses, that gets go out by, all at once. One that isn't there brings nothing until it is. An empty list: the system chooses one.
+        /// This machine's interfaces, or addresses, that gets and copies go out by, all at once. One that isn't there brings nothing until it is. An empty list: the system chooses one.
         live bind: Vec<LocalEnd> = Vec::new(),
         /// Nodes that may fetch everything that this service has, without a ticket.
         live allowed_nodes: Vec<NodeId> = Vec::new(),

@@ -8,6 +8,7 @@
 //! | [`many`] | – | wraps others: each brings what it is best at, as [`dealer`] decides |
 //! | [`dealer`] | – | decides who of several brings what: pure, and no plugin by itself |
 //! | [`hinted`] | – | finds the nodes that hints name, as they change |
+//! | [`links`] | – | several links to one peer as one way |
 //! | [`cascade`] | – | wraps others: what one does not have is asked of the next |
 //! | [`Inspected`] | – | wraps any: what comes passes the processors |
 //! | [`preferred`] | – | wraps any for one transfer: its priority, encryption required |
@@ -21,6 +22,7 @@ mod fallback_sink;
 mod having;
 pub mod hinted;
 mod inspected;
+pub mod links;
 pub mod local;
 pub mod many;
 pub mod preferred;
@@ -31,6 +33,7 @@ pub use cascade::Cascade;
 pub use direct::Direct;
 pub use hinted::HintedNodes;
 pub use inspected::Inspected;
+pub use links::LinkWays;
 pub use local::Local;
 pub use many::Many;
 pub use preferred::Preferred;

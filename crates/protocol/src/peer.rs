@@ -68,6 +68,8 @@ pub struct PeerConfig {
     pub news: PeerNews,
     /// Name of the way to the peer, where there are several: what comes is told apart by it. Default: none.
     pub way: Option<String>,
+    /// The peer is told that name, and where this side has none the peer's is taken. Default: no.
+    pub tells_link: bool,
     /// Anybody may be the peer: until it has a right to something it is given little memory. Default: no.
     pub from_anyone: bool,
 }
@@ -88,6 +90,7 @@ impl Default for PeerConfig {
             priority: 0,
             news: PeerNews::default(),
             way: None,
+            tells_link: false,
             from_anyone: false,
         }
     }
@@ -105,6 +108,7 @@ impl PeerConfig {
             priority: self.priority,
             measures,
             source: SourceId::peer_by(*node, self.way.as_deref()),
+            tells_link: self.tells_link,
         }
     }
 }
@@ -218,6 +222,11 @@ impl Peer {
     /// The binding of proofs on this connection.
     pub const fn binding(&self) -> &[u8; 32] {
         &self.binding
+    }
+
+    /// Name of the peer in deliveries, with the link by which they come, if one was named: by this side, or in the peer's hello.
+    pub fn source(&self) -> SourceId {
+        self.shared.with(|session| session.source().clone())
     }
 
     /// True if the peer can be asked for recipes and for runs of bytes: what its hello said, which this

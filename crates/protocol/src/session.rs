@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_transfer::offer::EntryWant;
-use towpath_transfer::{Tag, Want};
+use towpath_transfer::{SourceId, Tag, Want};
 
 use self::ahead::Ahead;
 pub use self::config::SessionConfig;
@@ -46,7 +46,7 @@ use self::effect::LOST;
 pub use self::effect::{Effect, Encoded, Question};
 use self::entries::OpenEntries;
 use self::gets::OpenGets;
-use self::greeting::{Greeting, hello};
+use self::greeting::{Greeting, hello, link_of};
 use self::outbox::SessionOutbox;
 use self::questions::OpenQuestions;
 pub use self::round_trip::MOST_ANSWERS;
@@ -288,6 +288,11 @@ impl Session {
         self.greeting.unwrap_or_default()
     }
 
+    /// Name of the peer in deliveries. That the peer's hello names the link is known once it has come.
+    pub const fn source(&self) -> &SourceId {
+        &self.config.source
+    }
+
     /// The shortest round trip of the first ones, if this connection measures it and enough are known.
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip.get()
@@ -427,10 +432,19 @@ impl Session {
         }
         let (greeting, greeted) = Greeting::taken(&self.config, hello)?;
         self.greeting = Some(greeting);
+        if self.config.tells_link && self.config.source.path().is_none() {
+            self.config.source = source_by(&self.config.source, link_of(hello));
+            self.gets.come_from(self.config.source.clone());
+        }
         self.round_trip.measure(now, &mut self.outbox);
         self.outbox.push(greeted);
         Ok(())
     }
+}
+
+/// The same peer by a link.
+fn source_by(source: &SourceId, link: Option<&str>) -> SourceId {
+    source.node().map_or_else(|| source.clone(), |node| SourceId::peer_by(*node, link))
 }
 
 #[cfg(test)]

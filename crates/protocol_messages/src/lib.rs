@@ -110,6 +110,9 @@ pub struct Hello {
     /// Encodings that numbers over 1 in this side's data frames stand for, by name, from 2 on.
     #[prost(string, repeated, tag = "5")]
     pub encodings: Vec<String>,
+    /// Name of the link that this connection goes by, where its side uses several; empty: none.
+    #[prost(string, tag = "6")]
+    pub link: String,
 }
 
 /// Shows the right to a root.

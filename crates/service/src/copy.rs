@@ -8,14 +8,17 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary, Mode};
+use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary, Mode, Via};
 use towpath_api::{ApiError, ErrorKind};
+use towpath_plugins::direct::LocalEnd;
 use towpath_ssh::address::Address;
 use towpath_ssh::channel::RshProcess;
 use towpath_ssh::ciphers::AesHosts;
+use towpath_ssh::race::MOST_LINKS;
 pub use towpath_sync::{CopyError, threads_ended};
 use towpath_sync::{Host, Writes};
 
+use crate::local_ends::local_ends;
 use crate::state::Service;
 use towpath_config::{Home, Switch};
 use towpath_confinement::{Places, Writable};
@@ -27,9 +30,22 @@ pub async fn run(
     request: CopyRequest,
     person: mpsc::Sender<CopyEvent>,
 ) -> Result<CopySummary, ApiError> {
-    towpath_sync::run(&host(service, request.umask), request, person)
-        .await
-        .map_err(|error| copies::copy(&error))
+    let host = host(service, request.umask, links(service, &request)?);
+    towpath_sync::run(&host, request, person).await.map_err(|error| copies::copy(&error))
+}
+
+/// Links that a copy goes out by. ssh goes its own way.
+fn links(service: &Service, request: &CopyRequest) -> Result<Vec<LocalEnd>, ApiError> {
+    let refused = |message: String| Err(ApiError::new(ErrorKind::Usage, message));
+    if request.options.via == Via::Ssh && !request.bind.is_empty() {
+        return refused("--bind is about connections beside ssh's, and --via ssh makes none".into());
+    }
+    let mut links = local_ends(service, &request.bind)?;
+    if request.bind.len() > MOST_LINKS {
+        return refused(format!("a copy goes out by at most {MOST_LINKS} links"));
+    }
+    links.truncate(MOST_LINKS);
+    Ok(links)
 }
 
 /// A copy that this process hands to a daemon: the command that leads to the other machine.
@@ -93,7 +109,7 @@ pub async fn serve_stdio(
     service: &Service,
     begin: impl FnOnce(&Writable) -> Result<Handle, CopyError>,
 ) -> Result<(), ApiError> {
-    let (places, host) = (Places::of(&service.home), host(service, None));
+    let (places, host) = (Places::of(&service.home), host(service, None, Vec::new()));
     let serving = towpath_sync::serve_stdio(&host, |writes| begin(&writable(&places, writes)));
     serving.await.map_err(|error| copies::copy(&error))
 }
@@ -109,7 +125,7 @@ fn writable(places: &Places, writes: &Writes) -> Writable {
     }
 }
 
-pub(crate) fn host(service: &Service, umask: Option<u32>) -> Arc<Host> {
+pub(crate) fn host(service: &Service, umask: Option<u32>, links: Vec<LocalEnd>) -> Arc<Host> {
     let config = service.config();
     Arc::new(Host {
         identity: service.identity.clone(),
@@ -121,6 +137,7 @@ pub(crate) fn host(service: &Service, umask: Option<u32>) -> Arc<Host> {
         shares: service.home.shares(),
         aes_hosts: AesHosts::new(service.home.aes_hosts()),
         bases_beyond: config.general.bases_beyond == Switch::On,
+        links,
         umask,
         words: copies::entry,
     })

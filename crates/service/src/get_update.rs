@@ -172,7 +172,7 @@ async fn tree(
         let fetched = session.fetch(get.request(target, layout, Group::default())).await;
         fetched.map_err(Failure::from)
     };
-    let host = host(&get.service, None);
+    let host = host(&get.service, None, Vec::new());
     let copying = async {
         let source = (tree, Arc::clone(session), get.found_files.clone());
         let copied = copy_described(&host, source, options, destination, person).await;
@@ -205,7 +205,7 @@ async fn file(
         metadata: as_asked(&options.preserve)(metadata),
         hard_link: None,
     };
-    let host = host(&get.service, None);
+    let host = host(&get.service, None, Vec::new());
     let source = (DescribedSource::File { entry }, Arc::clone(session), get.found_files.clone());
     let copied = copy_described(&host, source, options, destination, person).await;
     let (summary, selection) = copied.map_err(|error| copies::copy(&error))?;

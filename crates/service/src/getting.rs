@@ -8,13 +8,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
-use towpath_api::{ApiError, ErrorKind, Event, GetRequest, Progress, SourceBytes, SourceList, Summary};
+use towpath_api::{ApiError, Event, GetRequest, Progress, SourceBytes, SourceList, Summary};
 use towpath_content::hint::PeerAddress;
 use towpath_content::live::Statement;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Enclosed;
 use towpath_content::{NodeId, Oid, Ticket};
-use towpath_plugins::direct::{LocalEnd, NoLocalEnd, PeerHost};
+use towpath_plugins::direct::PeerHost;
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
@@ -29,6 +29,7 @@ use towpath_transfer::{
 
 use crate::get_search;
 use crate::in_flight::{FlightGroup, FlightKey, FlightRole, Leading};
+use crate::local_ends::local_ends;
 use crate::state;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
@@ -119,7 +120,7 @@ impl GetUnderWay {
             Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
             None => {
                 let host = Some(Arc::clone(&peers) as Arc<dyn PeerHost>);
-                let (allow, way, from) = (Arc::clone(&allow), None, local_ends(service, request)?);
+                let (allow, way, from) = (Arc::clone(&allow), None, local_ends(service, &request.bind)?);
                 let parts = PluginParts { store, allow, identity, peer, from, host, way, search };
                 registry::build(&service.config().plugins, &parts)
             }
@@ -408,23 +409,6 @@ fn from_ticket(oid: &Oid, enclosed: Enclosed, own: Arc<dyn Store>, allow: &Allow
     let ticket: Arc<dyn Source> = Arc::new(Local::only(Arc::new(store), "ticket"));
     let root = Single::root(Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&ticket)])));
     Ok(Tree { root, remote: vec![ticket], local: vec![local], adaptive: None })
-}
-
-/// Ends of this machine that the get goes out by: those of the request, else of the configuration.
-fn local_ends(service: &Service, request: &GetRequest) -> Result<Vec<LocalEnd>, ApiError> {
-    if request.bind.is_empty() {
-        return Ok(service.config().general.bind.clone());
-    }
-    let usage = |message: String| ApiError::new(ErrorKind::Usage, message);
-    let end = |text: &String| {
-        let end: LocalEnd = text.parse().map_err(|error: NoLocalEnd| usage(error.to_string()))?;
-        // What is asked for by name is most likely mistyped if it isn't there.
-        match end.is_there() {
-            true => Ok(end),
-            false => Err(usage(format!("this machine has no interface or address '{end}' now"))),
-        }
-    };
-    request.bind.iter().map(end).collect()
 }
 
 fn session_config(request: &GetRequest) -> SessionConfig {

@@ -24,6 +24,7 @@
 //! | `get`, `get_tree` | objects out of a session into files |
 //! | `get_list` | what a ticket names, told and not fetched |
 //! | `get_update` | a tree at the destination made equal to that of a ticket |
+//! | `local_ends` | the links of this machine that a get or a copy goes out by |
 //! | `selecting` | the part of a tree that a get asks for |
 //! | `tree_place` | the place of a tree, or of paths in it, and what an interrupted get left there |
 //! | `get_search` | what a get may search on this machine's disk |
@@ -67,6 +68,7 @@ pub mod grants;
 mod in_flight;
 pub mod in_process;
 pub mod listen;
+mod local_ends;
 pub mod metrics;
 pub mod metrics_page;
 mod open_puts;

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_content::NodeId;
-use towpath_link::tcp::{DialConfig, DialError, dial_any};
+use towpath_link::tcp::{DialConfig, DialError, LocalEnd, dial_any};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::{Peer, PeerConfig, Service};
+
+use crate::links::LINK_SILENCE;
 
 /// Time that the other side has for its hello.
 pub const HELLO_LIMIT: Duration = Duration::from_secs(10);
@@ -42,6 +44,20 @@ impl Other {
         let port = addresses.first().map(SocketAddr::port);
         let dialled = connection.address.zip(port).map(SocketAddr::from);
         Ok(RaceConnection { peer: self.start(connection), dialled })
+    }
+
+    /// The same out by one of this machine's links, which the other side is told.
+    pub async fn dial_by(
+        &self,
+        link: &LocalEnd,
+        addresses: &[SocketAddr],
+        identity: &Identity,
+    ) -> Result<Arc<Peer>, DialError> {
+        let how = DialConfig { from: Some(link.clone()), ..DialConfig::default() };
+        let connection = dial_any(addresses, identity, self.peer, &how).await?;
+        let (way, silence) = (Some(link.to_string()), LINK_SILENCE.min(self.config.silence));
+        let config = PeerConfig { way, silence, ..self.config.clone() };
+        Ok(Peer::start(connection, config, Some(Arc::clone(&self.service))))
     }
 
     /// Begins to talk on a connection.

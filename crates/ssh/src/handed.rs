@@ -89,6 +89,7 @@ mod tests {
             rsh: Some("/no/such/program".into()),
             tow_path: "tow".into(),
             reached: None,
+            bind: Vec::new(),
             umask: None,
             options: CopyOptions { search: vec![b"s".to_vec()], ..CopyOptions::default() },
         }

@@ -6,19 +6,22 @@
 //! is offered to its [`Takeover`], further ones are closed. The side that only answers keeps what
 //! it has. Node ids came over ssh, so only the other side of this copy gets in.
 //!
+//! Where the person named links of their machine, their side dials by each of these instead (`links`).
+//!
 //! A long, fast path needs several (`plugins::direct::long_path`). Whoever dialled the one that was chosen dials the others
 //! where that one led (`further`). If that was the side that answers, it is told how many ([`Race::asks`], [`Race::reach`]).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::NodeId;
+use towpath_content::lock::lock;
 use towpath_link::backoff::BackoffConfig;
-use towpath_link::tcp::{DialError, Listener, Timeouts};
+use towpath_link::tcp::{DialError, Listener, LocalEnd, Timeouts};
 use towpath_link::{Backoff, Identity};
 use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::{Direct, Takeover};
@@ -28,6 +31,7 @@ use crate::addresses::{bind, interfaces};
 use crate::error::SshError;
 use crate::far_side::{Other, RaceConnection, greeted};
 use crate::further::FurtherConnections;
+use crate::links::{ChosenWays, dial_by_each, keep_links, sort};
 
 /// Time that a copy which may use nothing else waits for a connection.
 pub const STAND_LIMIT: Duration = Duration::from_secs(30);
@@ -38,6 +42,8 @@ pub const MAX_ADDRESSES: usize = 16;
 const MAX_PENDING: usize = 16;
 /// Connections that a copy uses at most.
 pub const MOST_CONNECTIONS: usize = 16;
+/// Links that a copy uses at most.
+pub const MOST_LINKS: usize = 16;
 /// Connections of the other side at once: those, and some that were not chosen.
 const MAX_STANDING: usize = MOST_CONNECTIONS + 4;
 /// Rounds of dialling in a row that may fail.
@@ -87,27 +93,38 @@ pub struct Race {
 
 /// Progress of the search.
 #[derive(Debug, Clone, Default)]
-struct RaceStatus {
-    stands: bool,
+pub(crate) struct RaceStatus {
+    /// One stands that goes by no named link.
+    pub(crate) stands: bool,
+    /// Those by named links that stand, at the side that asks.
+    pub(crate) links: usize,
     tried: Vec<SocketAddr>,
-    last: Option<Arc<DialError>>,
+    pub(crate) last: Option<Arc<DialError>>,
+}
+
+impl RaceStatus {
+    const fn any_stands(&self) -> bool {
+        self.stands || self.links > 0
+    }
 }
 
 impl Race {
     /// Listens on every interface for `peer` alone, whose requests `service` answers. `ssh` is
-    /// given on the remote side. Returns the addresses to send to the other side, best first.
+    /// given on the remote side, `links` on the person's: those that were named, if any were. Returns the addresses to send to the
+    /// other side, best first.
     pub async fn listen(
         identity: &Identity,
         service: Arc<Service>,
         peer: NodeId,
         config: PeerConfig,
         ssh: Option<SshConnection>,
+        links: &[LocalEnd],
     ) -> Result<(Self, Vec<SocketAddr>), SshError> {
         let listener = bind(identity, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)).await?;
         let local = listener.address().map_err(|source| SshError::NoAddress { source })?;
-        let addresses = addresses_to_send(local, interfaces(local.is_ipv4()), ssh);
+        let addresses = addresses_to_send(local, of_links(interfaces(local.is_ipv4()), links), ssh);
         let token = CancellationToken::new();
-        let other = Other { peer, service, config: PeerConfig { control: true, ..config } };
+        let other = Other { peer, service, config: PeerConfig { control: true, tells_link: true, ..config } };
         let (came_in, came) = mpsc::channel(MAX_STANDING);
         tokio::spawn(accept(listener, other.clone(), came_in.clone(), token.clone()));
         let (status_in, status) = watch::channel(RaceStatus::default());
@@ -118,6 +135,7 @@ impl Race {
             identity,
             other,
             ssh,
+            links: links.to_vec(),
             came,
             came_in,
             status: status_in,
@@ -157,7 +175,7 @@ impl Race {
     /// Completes when a connection stands; false if the race is over.
     pub fn standing(&self) -> impl Future<Output = bool> + Send + 'static {
         let mut status = self.status.clone();
-        async move { status.wait_for(|status| status.stands).await.is_ok() }
+        async move { status.wait_for(RaceStatus::any_stands).await.is_ok() }
     }
 }
 
@@ -217,6 +235,8 @@ struct Racer {
     identity: Identity,
     other: Other,
     ssh: Option<SshConnection>,
+    /// Links of this machine that were named; then nothing is dialled but by these.
+    links: Vec<LocalEnd>,
     /// Connections from either side, with the end to put dialled ones in.
     came: mpsc::Receiver<RaceConnection>,
     came_in: mpsc::Sender<RaceConnection>,
@@ -235,35 +255,69 @@ impl Racer {
         token: CancellationToken,
     ) {
         self.status.send_modify(|status| status.tried.clone_from(&theirs));
-        let mut standing = Vec::new();
+        let (mut standing, linked) = (Vec::new(), Mutex::default());
+        let chosen = takeover.map(|takeover| ChosenWays::new(takeover, self.status.clone()));
+        let beside = self.beside(&theirs, chosen.clone(), &linked);
+        let theirs = if self.links.is_empty() { theirs } else { Vec::new() };
         tokio::select! {
-            () = self.search(&theirs, takeover, &mut standing) => {}
+            () = self.search(&theirs, chosen, &mut standing) => {}
+            () = beside => {}
             () = token.cancelled() => {}
         }
-        let brought = self.brought.iter().filter_map(Weak::upgrade);
+        let brought =
+            self.brought.iter().chain(&*lock(&linked)).filter_map(Weak::upgrade).collect::<Vec<_>>();
         standing.into_iter().chain(brought).for_each(|peer: Arc<Peer>| peer.close("the copy has ended"));
+    }
+
+    /// Dials by the links that were named, and on the side that asks keeps those by which the other one dialled.
+    fn beside<'a>(
+        &mut self,
+        theirs: &[SocketAddr],
+        chosen: Option<Arc<ChosenWays>>,
+        linked: &'a Mutex<Vec<Weak<Peer>>>,
+    ) -> impl Future<Output = ()> + Send + use<'a> {
+        let (other, identity, theirs) = (self.other.clone(), self.identity.clone(), theirs.to_vec());
+        let (links, status, came_in) = (self.links.clone(), self.status.clone(), self.came_in.clone());
+        let sorted = chosen.map(|chosen| {
+            let ((single_in, single), (by_link_in, by_link)) =
+                (mpsc::channel(MAX_STANDING), mpsc::channel(MAX_STANDING));
+            let sorting = sort(std::mem::replace(&mut self.came, single), single_in, by_link_in);
+            (sorting, by_link, chosen)
+        });
+        async move {
+            let dialling = dial_by_each(links, (other, identity.clone()), theirs, came_in, status);
+            let keeping = async {
+                match sorted {
+                    Some((sorting, by_link, chosen)) => {
+                        tokio::join!(sorting, keep_links(by_link, &chosen, &identity, linked));
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::join!(dialling, keeping);
+        }
     }
 
     /// Finds a connection, keeps it, finds another when it is lost.
     async fn search(
         &mut self,
         theirs: &[SocketAddr],
-        takeover: Option<Arc<Takeover>>,
+        chosen: Option<Arc<ChosenWays>>,
         standing: &mut Vec<Arc<Peer>>,
     ) {
         let mut attempts = Attempts::new();
         loop {
-            let RaceConnection { peer, dialled } = self.find(theirs, takeover.is_some(), &mut attempts).await;
+            let RaceConnection { peer, dialled } = self.find(theirs, chosen.is_some(), &mut attempts).await;
             let since = Instant::now();
             let further = FurtherConnections::new(self.other.clone(), self.identity.clone(), dialled);
             standing.push(Arc::clone(&peer));
             self.status.send_modify(|status| status.stands = true);
-            match &takeover {
-                Some(takeover) => {
+            match &chosen {
+                Some(chosen) => {
                     let config =
                         DirectConfig { most_connections: MOST_CONNECTIONS, ..DirectConfig::default() };
                     let direct = Arc::new(Direct::over_several(peer, self.identity.clone(), config));
-                    takeover.offer(Arc::clone(&direct));
+                    chosen.offer(&direct);
                     self.keep_chosen(&direct, further, standing).await;
                 }
                 None => self.keep(further, standing).await,
@@ -477,6 +531,15 @@ fn is_dialable(ip: IpAddr) -> bool {
     }
 }
 
+/// Of the machine's addresses those of the links that were named, if any were.
+fn of_links(interfaces: Vec<IpAddr>, links: &[LocalEnd]) -> Vec<IpAddr> {
+    if links.is_empty() {
+        return interfaces;
+    }
+    let named: Vec<IpAddr> = links.iter().flat_map(LocalEnd::addresses).collect();
+    interfaces.into_iter().filter(|ip| named.contains(ip)).collect()
+}
+
 fn distinct(ips: impl Iterator<Item = IpAddr>, port: u16) -> Vec<SocketAddr> {
     let mut addresses = Vec::new();
     for ip in ips {
@@ -599,7 +662,7 @@ mod tests {
     async fn side(own: &Identity, other: &Identity) -> (Race, Vec<SocketAddr>) {
         let service = Service::new(Arc::new(MemoryStore::new()), Arc::new(NobodysIssuer(own.clone())));
         let near = ssh("127.0.0.1", "127.0.0.1");
-        Race::listen(own, Arc::new(service), other.node_id(), PeerConfig::default(), near).await.unwrap()
+        Race::listen(own, Arc::new(service), other.node_id(), PeerConfig::default(), near, &[]).await.unwrap()
     }
 
     /// What the side that asks chose, of which four connections are wanted.

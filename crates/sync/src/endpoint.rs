@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 use towpath_api::copy::{CopyEvent, CopyOptions, Via};
 use towpath_api::{PEER, SourceBytes, SourceList};
 use towpath_content::NodeId;
+use towpath_plugins::direct::LocalEnd;
 use towpath_protocol::{COMPRESS, ControlSender, Pace, Peer, PeerConfig, Service as PeerService};
 use towpath_store::Store;
 use towpath_transfer::SourceId;
@@ -63,8 +64,13 @@ pub struct Endpoint {
 /// Bytes by where they came from; `other` is what the person calls the other side.
 pub fn sources(snapshot: &Snapshot, other: &str) -> SourceList {
     let named = |(source, bytes): (&SourceId, &u64)| {
-        let path = if source.kind() == PEER { Some(other) } else { source.path() };
-        let (kind, path) = (source.kind().to_owned(), path.map(str::to_owned));
+        let path = match (source.kind() == PEER, source.path()) {
+            (true, None) => Some(other.to_owned()),
+            // By one of several links.
+            (true, Some(link)) => Some(format!("{other} {link}")),
+            (false, path) => path.map(str::to_owned),
+        };
+        let kind = source.kind().to_owned();
         SourceBytes { kind, node: None, path, bytes: *bytes }
     };
     snapshot.by_source.iter().map(named).collect()
@@ -133,7 +139,7 @@ pub fn peer_config(host: &Host, options: &CopyOptions, pace: Arc<Pace>) -> PeerC
 }
 
 /// Listens for better connections than ssh's, if the person lets it, and returns the addresses to
-/// send to the other side, whose node id is `peer`. `ssh` is given at the remote end.
+/// send to the other side, whose node id is `peer`. `ssh` is given at the remote end, `links` at the person's if they named any.
 pub async fn race(
     host: &Host,
     via: Via,
@@ -141,11 +147,12 @@ pub async fn race(
     peer: NodeId,
     config: PeerConfig,
     ssh: Option<SshConnection>,
+    links: &[LocalEnd],
 ) -> Result<(Option<Race>, Vec<String>), CopyError> {
     if via == Via::Ssh {
         return Ok((None, Vec::new()));
     }
-    let (race, addresses) = Race::listen(&host.identity, peers, peer, config, ssh).await?;
+    let (race, addresses) = Race::listen(&host.identity, peers, peer, config, ssh, links).await?;
     Ok((Some(race), addresses.iter().map(ToString::to_string).collect()))
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use towpath_link::Identity;
+use towpath_plugins::direct::LocalEnd;
 use towpath_plugins::registry::Node;
 use towpath_protocol::PeerConfig;
 use towpath_protocol::processors::Processors;
@@ -41,6 +42,8 @@ pub struct Host {
     pub aes_hosts: AesHosts,
     /// True if bases may be found outside of the destination.
     pub bases_beyond: bool,
+    /// Links of this machine that copies to and from others go out by, at the person's side; none: the system chooses.
+    pub links: Vec<LocalEnd>,
     /// Mode bits that new files do not get, if not those of this process.
     pub umask: Option<u32>,
     /// Texts that people read.
@@ -70,6 +73,7 @@ impl Host {
             shares: state.join("shares"),
             aes_hosts: AesHosts::new(state.join("aes-hosts")),
             bases_beyond: true,
+            links: Vec::new(),
             umask: None,
             words: plain,
         })

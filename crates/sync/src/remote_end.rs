@@ -219,7 +219,7 @@ async fn serve(
     };
     let (config, ssh) = (peer_config(host, &options, pace), SshConnection::from_env());
     let service = Arc::clone(&peers);
-    let (mut race, addresses) = race(host, options.via, peers, peer.node(), config, ssh).await?;
+    let (mut race, addresses) = race(host, options.via, peers, peer.node(), config, ssh, &[]).await?;
     let ready = Ready { addresses, sources: count as u32, has_aes: has_fast_aes() };
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;
     set_silence(peer, &options);

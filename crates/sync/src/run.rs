@@ -159,7 +159,7 @@ async fn start_remote_end(
     let watching = watch(Arc::downgrade(&peer), other.clone(), silence(&options), events.clone());
     let watching = AbortOnDropHandle::new(tokio::spawn(watching));
     let service = Arc::clone(&peers);
-    let (race, addresses) = race(host, options.via, peers, peer.node(), config, None).await?;
+    let (race, addresses) = race(host, options.via, peers, peer.node(), config, None, &host.links).await?;
     message.version = VERSION;
     message.addresses = addresses;
     let Some((control, mut inbox)) = peer.control() else {

@@ -25,6 +25,7 @@ use towpath_content::delta::exchange::{NextSignature, Reply, Request};
 use towpath_content::tree::Time;
 
 use crate::boxed::BoxFuture;
+use crate::source_id::SourceId;
 use crate::want::{Outcome, Tag};
 
 /// Question for the content of an entry.
@@ -92,8 +93,13 @@ pub trait EntrySink: Send + Sync {
     fn outcome(&self, tag: Tag, outcome: Outcome);
 }
 
-/// The way of signatures, behind the questions for their entries.
+/// The way that entries were asked for: signatures go behind the questions.
 pub trait SignatureWay: Send + Sync {
+    /// Name of whoever was asked, if several are told apart.
+    fn source(&self) -> Option<&SourceId> {
+        None
+    }
+
     /// Sends the next signature of an entry. Must not block; a way that is lost takes none.
     fn send(&self, tag: Tag, signature: &NextSignature);
 }

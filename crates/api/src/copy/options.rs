@@ -33,6 +33,9 @@ pub struct CopyRequest {
     /// daemon needs it, as it may start no programs.
     #[serde(skip)]
     pub reached: Option<OwnedFd>,
+    /// Links of this machine to go out by, all at once, as interfaces or addresses (`--bind`); none: as configured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bind: Vec<String>,
     /// Mode bits that new files do not get, if not those of the process that makes the copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
@@ -240,6 +243,7 @@ mod tests {
             rsh: None,
             tow_path: tow(),
             reached: None,
+            bind: Vec::new(),
             umask: Some(0o77),
             options,
         }

@@ -74,6 +74,10 @@ pub struct CopyFlags {
     /// Data travel through ssh alone, or over TLS alone [default: what works best]
     #[arg(long, value_name = "ssh|tls", value_parser = sync_flags::via)]
     via: Option<Via>,
+    /// Go out by these interfaces of this machine, or from these addresses, all at once, as in eth0,wlan0
+    /// [default: as configured, or as the system chooses]
+    #[arg(long, value_name = "LINK", value_delimiter = ',')]
+    bind: Vec<String>,
     /// Compress data on the network
     #[arg(short = 'z', short_alias = 'C', long)]
     compress: bool,
@@ -220,6 +224,7 @@ impl CopyFlags {
             rsh: self.rsh,
             tow_path: self.tow_path,
             reached: None,
+            bind: self.bind,
             umask: None,
             options,
         })
@@ -348,7 +353,8 @@ mod tests {
         &[("recursive", &["-r", "-R", "--recursive"]), ("force", &["-f", "--force"])];
 
     /// Flags on where from and where to, and on output.
-    const AROUND: [&str; 6] = ["operands", "target_directory", "rsh", "tow_path", "by_daemon", "explain"];
+    const AROUND: [&str; 7] =
+        ["operands", "target_directory", "rsh", "tow_path", "by_daemon", "bind", "explain"];
 
     fn none() -> Preserve {
         Preserve {
@@ -395,7 +401,8 @@ mod tests {
 
     #[test]
     fn the_last_operand_is_where_to_unless_that_is_said_before() {
-        let request = try_parse("-e rsh --tow-path /x a b c").unwrap();
+        let request = try_parse("-e rsh --tow-path /x --bind eth0,wlan0 a b c").unwrap();
+        assert_eq!(request.bind, ["eth0", "wlan0"]);
         assert_eq!(
             (&request.sources[..], &request.destination),
             (&["a".into(), "b".into()][..], &"c".into())

@@ -43,10 +43,11 @@ impl SyncCommand {
             return Ok(ExitCode::SUCCESS);
         }
         let destination = self.operands.pop().unwrap_or_default();
-        let SyncArguments { options, rsh, tow_path, by_daemon, shown, .. } = self.arguments;
+        let SyncArguments { options, rsh, tow_path, by_daemon, bind, shown, .. } = self.arguments;
         let (mode, sources) = (Mode::Sync, self.operands);
         let (reached, umask) = (None, None);
-        let request = CopyRequest { mode, sources, destination, rsh, tow_path, reached, umask, options };
+        let request =
+            CopyRequest { mode, sources, destination, rsh, tow_path, reached, bind, umask, options };
         copying::copy(context, Copying { request, shown, by_daemon }).await
     }
 }

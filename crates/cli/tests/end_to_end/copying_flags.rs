@@ -18,7 +18,7 @@ use crate::likeness::{
 use crate::runner::{situations, skip};
 use crate::searching;
 use crate::trees;
-use crate::{copying_by_daemon, copying_flags_remote};
+use crate::{copying_by_daemon, copying_flags_remote, links};
 
 situations![
     each_sync_flag_does_what_it_does_in_rsync,
@@ -160,6 +160,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("rsh", "the_other_side_is_reached_by_the_command_and_program_that_are_named"),
     ("tow-path", "the_other_side_is_reached_by_the_command_and_program_that_are_named"),
     ("by-daemon", "a_daemon_copies_where_and_as_its_caller_would"),
+    ("bind", "a_large_file_is_copied_by_two_links_at_once"),
     ("via", "data_go_the_way_that_is_named"),
     ("compress", "compressed_data_are_fewer_on_the_way"),
     ("no-compress", "compressed_data_are_fewer_on_the_way"),
@@ -354,7 +355,7 @@ fn each_cp_flag_does_what_it_does_in_cp() {
 fn each_flag_has_a_test() {
     let scene = Scene::new(|_| ());
     let elsewhere = copying_flags_remote::SITUATIONS.iter().chain(searching::SITUATIONS);
-    let elsewhere = elsewhere.chain(copying_by_daemon::SITUATIONS);
+    let elsewhere = elsewhere.chain(copying_by_daemon::SITUATIONS).chain(links::SITUATIONS);
     let situations = SITUATIONS.iter().chain(elsewhere);
     let names = situations.map(|situation| situation.name.rsplit("::").next().unwrap());
     let names: Vec<_> = names.collect();

@@ -1,9 +1,11 @@
-//! A get that goes out by several of this machine's links at once. On loopback two names of one link have to do.
+//! Gets and copies that go out by several of this machine's links at once. On loopback two names of one link have to do.
 
 use std::fs;
+use std::time::Duration;
 
 use crate::environment::{LOOPBACK, Running, Summary, TestEnvironment};
 use crate::runner::situations;
+use crate::sshd::{Route, Way};
 use crate::trees::{assert_same, assert_same_bytes, file};
 
 situations![
@@ -11,6 +13,12 @@ situations![
     a_tree_comes_by_two_links_at_once,
     a_link_that_is_not_there_brings_nothing,
     what_is_no_link_of_this_machine_is_said,
+    a_large_file_is_copied_by_two_links_at_once,
+    small_files_are_copied_by_two_links_at_once,
+    a_delta_is_made_whatever_link_it_comes_by,
+    a_copy_bears_a_configured_link_that_is_not_there,
+    a_copy_by_two_links_keeps_to_its_rate,
+    a_copy_refuses_links_that_it_can_not_use,
 ];
 
 /// Names of the links by which something came.
@@ -71,5 +79,102 @@ fn what_is_no_link_of_this_machine_is_said() {
         let ended = env.receiver.tow(["get", "--bind", link, &ticket, "-o", "file"]).end();
         assert!(ended.with(2).err.contains(problem), "{link}");
         assert!(!env.receiver.path("file").exists());
+    }
+}
+
+/// Links of a copy, by the names of its sources: the other side by each of them.
+fn copied_by(summary: &Summary) -> Vec<&str> {
+    links(summary).into_iter().filter_map(|path| path.rsplit_once(' ')).map(|(_, link)| link).collect()
+}
+
+/// Both are asked for the same; so slowly that neither brings all before the other one stands.
+const TWO_LINKS: &str = "--no-search --json --limit-rate 20M --bind lo,127.0.0.1";
+
+fn a_large_file_is_copied_by_two_links_at_once() {
+    for way in [Way::Push, Way::Pull] {
+        for command in ["cp", "sync"] {
+            let env = TestEnvironment::new();
+            file(&env.sender.path("file"), 1, 40 << 20);
+            let summary =
+                Route::new(&env, way).copy(&format!("{command} {TWO_LINKS}"), "file", "copy").end().summary();
+            assert_same_bytes(&env.sender.path("file"), &env.receiver.path("copy"));
+            assert_eq!(copied_by(&summary), ["127.0.0.1", "lo"], "{way:?} {command} {}", summary.0);
+        }
+    }
+}
+
+fn small_files_are_copied_by_two_links_at_once() {
+    for way in [Way::Push, Way::Pull] {
+        let env = TestEnvironment::new();
+        let tree = env.sender.path("tree");
+        fs::create_dir(&tree).unwrap();
+        (0..3000).for_each(|number| file(&tree.join(number.to_string()), number, 10_000));
+        let summary =
+            Route::new(&env, way).copy(&format!("sync {TWO_LINKS}"), "tree/", "copy").end().summary();
+        assert_same(&tree, &env.receiver.path("copy"));
+        assert_eq!(copied_by(&summary), ["127.0.0.1", "lo"], "{way:?} {}", summary.0);
+    }
+}
+
+fn a_delta_is_made_whatever_link_it_comes_by() {
+    for way in [Way::Push, Way::Pull] {
+        let env = TestEnvironment::new();
+        let [tree, copy] = [env.sender.path("tree"), env.receiver.path("copy")];
+        for folder in [&tree, &copy] {
+            fs::create_dir(folder).unwrap();
+            (0..12).for_each(|number| file(&folder.join(number.to_string()), number, 1 << 20));
+        }
+        for number in 0..12 {
+            let changed = tree.join(number.to_string());
+            let mut bytes = fs::read(&changed).unwrap();
+            (0..20).for_each(|at| bytes[at * 50_000] ^= 1);
+            fs::write(changed, bytes).unwrap();
+        }
+        let words = "sync --no-search --json --limit-rate 500K --bind lo,127.0.0.1 -I";
+        let summary = Route::new(&env, way).copy(words, "tree/", "copy").end().summary();
+        assert_same(&tree, &copy);
+        assert!(summary.fetched() < 4 << 20, "{way:?} {}", summary.0);
+    }
+}
+
+fn a_copy_bears_a_configured_link_that_is_not_there() {
+    for way in [Way::Push, Way::Pull] {
+        let env = TestEnvironment::new();
+        file(&env.sender.path("file"), 1, 8 << 20);
+        let route = Route::new(&env, way);
+        route.caller().configure("bind = [\"towpath9\", \"lo\"]\n");
+        let summary = route.copy("cp --via tls --json", "file", "copy").end().summary();
+        assert_same_bytes(&env.sender.path("file"), &env.receiver.path("copy"));
+        assert_eq!(copied_by(&summary), ["lo"], "{way:?} {}", summary.0);
+    }
+}
+
+/// Of each link alone this would be twice as much in the time.
+fn a_copy_by_two_links_keeps_to_its_rate() {
+    for way in [Way::Push, Way::Pull] {
+        let env = TestEnvironment::new();
+        file(&env.sender.path("file"), 1, 12 << 20);
+        let words = "cp --via tls --no-search --json --limit-rate 3M --bind lo,127.0.0.1";
+        let route = Route::new(&env, way);
+        let running = route.copy(words, "file", "copy").start();
+        assert!(!running.ends_within(Duration::from_secs(3)), "{way:?}");
+        let summary = running.end().summary();
+        assert_same_bytes(&env.sender.path("file"), &env.receiver.path("copy"));
+        assert_eq!(copied_by(&summary), ["127.0.0.1", "lo"], "{way:?} {}", summary.0);
+    }
+}
+
+fn a_copy_refuses_links_that_it_can_not_use() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 1 << 20);
+    let many = ["lo"; 17].join(",");
+    for (words, problem) in [
+        ("cp --bind towpath9", "this machine has no interface or address 'towpath9' now"),
+        ("sync --bind 192.0.2.7", "this machine has no interface or address '192.0.2.7' now"),
+        ("sync --bind lo --via ssh", "--via ssh makes none"),
+        (&format!("cp --bind {many}"), "at most 16 links"),
+    ] {
+        let ended = env.sender.tow(words.split(' ').chain(["file", "nowhere:copy"])).end();
+        assert!(ended.with(2).err.contains(problem), "{words}");
     }
 }

@@ -61,6 +61,17 @@ impl LocalEnd {
         })
     }
 
+    /// Addresses of this machine at this end, now.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        match self {
+            Self::Address(address) => vec![*address],
+            Self::Device(name) => {
+                let all = if_addrs::get_if_addrs().unwrap_or_default();
+                all.iter().filter(|interface| interface.name == *name).map(Interface::ip).collect()
+            }
+        }
+    }
+
     /// True if a connection to `remote` can begin here.
     pub(super) const fn reaches(&self, remote: SocketAddr) -> bool {
         match self {

@@ -296,7 +296,7 @@ impl Drop for GivesUp {
 }
 
 /// The state of several sources: the nearest round trip, the sums of what came and waits, and trouble only if all are in it.
-fn joined(all: SourceState, other: SourceState) -> SourceState {
+pub(crate) fn joined(all: SourceState, other: SourceState) -> SourceState {
     SourceState {
         window: all.window + other.window,
         path: PathState {

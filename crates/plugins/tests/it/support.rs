@@ -232,5 +232,6 @@ pub fn hello(capabilities: &[&str]) -> Body {
         capabilities: capabilities.iter().map(|&name| name.to_owned()).collect(),
         software: String::new(),
         encodings: Vec::new(),
+        link: String::new(),
     })
 }

@@ -25,6 +25,8 @@ pub struct SessionConfig {
     pub priority: i8,
     /// It measures the round trip by itself, as the kernel does not tell it.
     pub measures: bool,
-    /// Name of the peer in deliveries.
+    /// Name of the peer in deliveries, with the link by which they come, if there are several.
     pub source: SourceId,
+    /// The hellos tell the link that the connection goes by.
+    pub tells_link: bool,
 }

@@ -32,6 +32,11 @@ impl OpenGets {
         self.open.insert(request, GetUnderWay::new(runs, by_bytes, self.source.clone(), now));
     }
 
+    /// The peer's name is this from now on.
+    pub(super) fn come_from(&mut self, source: SourceId) {
+        self.source = source;
+    }
+
     /// True if none is under way.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()

@@ -8,6 +8,9 @@ use crate::processor::Encoding;
 use crate::wire::{self, Body, Hello};
 use crate::{compression, control};
 
+/// Bytes of a link's name, at most: an address has 45.
+const MAX_LINK: usize = 45;
+
 /// Optional capabilities of a peer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Greeting {
@@ -64,6 +67,14 @@ impl Greeting {
     }
 }
 
+/// The link that a hello names. It is shown to people.
+pub(super) fn link_of(hello: &Hello) -> Option<&str> {
+    let is_name = |name: &&str| {
+        (1..=MAX_LINK).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    Some(&*hello.link).filter(is_name)
+}
+
 /// The first message of this side.
 pub(super) fn hello(config: &SessionConfig) -> Body {
     let encodings: Vec<&str> =
@@ -85,5 +96,6 @@ pub(super) fn hello(config: &SessionConfig) -> Body {
         capabilities: named.map(String::from).collect(),
         software: concat!("towpath ", env!("CARGO_PKG_VERSION")).into(),
         encodings: numbered.map(|name| (*name).into()).collect(),
+        link: config.source.path().filter(|_| config.tells_link).unwrap_or_default().into(),
     })
 }

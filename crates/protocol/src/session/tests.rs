@@ -194,6 +194,7 @@ fn config() -> SessionConfig {
         serves: true,
         priority: 0,
         source: SourceId::other("peer", None),
+        tells_link: false,
     }
 }
 
@@ -669,5 +670,34 @@ fn whoever_answers_says_so() {
     for serves in [true, false] {
         let Body::Hello(hello) = hello(&SessionConfig { serves, ..config() }) else { panic!() };
         assert_eq!(hello.capabilities.iter().any(|name| name == wire::ANSWERS), serves);
+    }
+}
+
+/// A name that is odd, or would be told to strangers, is left out.
+#[test]
+fn a_connection_is_named_by_its_link_where_both_sides_agreed_on_that() {
+    let node = NodeId([7; 32]);
+    let by = |link: Option<&str>| SourceId::peer_by(node, link);
+    let said = |source, tells_link| match hello(&SessionConfig { source, tells_link, ..config() }) {
+        Body::Hello(hello) => hello.link,
+        _ => panic!("no hello"),
+    };
+    assert_eq!(
+        [said(by(Some("eth0")), true), said(by(Some("eth0")), false), said(by(None), true)],
+        ["eth0", "", ""]
+    );
+    for (own, tells_link, link, named) in [
+        (None, true, "eth0", Some("eth0")),
+        (Some("wlan0"), true, "eth0", Some("wlan0")),
+        (None, false, "eth0", None),
+        (None, true, "", None),
+        (None, true, "two words", None),
+        (None, true, &"x".repeat(46), None),
+    ] {
+        let mut session =
+            Session::new(SessionConfig { source: by(own), tells_link, ..config() }, Instant::now());
+        let hello = Hello { version: wire::VERSION, link: link.into(), ..Hello::default() };
+        session.receive(Instant::now(), Incoming::Message(Body::Hello(hello)));
+        assert_eq!(*session.source(), by(named), "{link}");
     }
 }

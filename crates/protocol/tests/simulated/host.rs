@@ -395,6 +395,7 @@ impl SimNode for Host {
             serves: self.service.is_some(),
             priority: 0,
             source: SourceId::other("host", Some(&peer.to_string())),
+            tells_link: false,
         };
         let mut session = Session::new(config, net.instant());
         if self.dialled == Some(connection)

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod channel;
 #[cfg(test)]
+mod links;
+#[cfg(test)]
 mod race;
 #[cfg(test)]
 mod support;

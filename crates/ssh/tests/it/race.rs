@@ -31,7 +31,7 @@ struct Side {
 async fn side(identity: Identity, other: &Identity, ssh: Option<SshConnection>) -> Side {
     let service = service(&identity, &pattern(1 << 20), b"secret");
     let listening =
-        Race::listen(&identity, Arc::clone(&service), other.node_id(), PeerConfig::default(), ssh);
+        Race::listen(&identity, Arc::clone(&service), other.node_id(), PeerConfig::default(), ssh, &[]);
     let (race, addresses) = listening.await.unwrap();
     Side { identity, service, race, addresses }
 }

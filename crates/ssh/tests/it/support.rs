@@ -11,6 +11,7 @@ use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
 use towpath_protocol::{Issuer, Service};
 use towpath_store::{About, MemoryStore, Store};
+use towpath_transfer::progress::Snapshot;
 use towpath_transfer::{Context, ObjectRequest, Session, SessionConfig, Single, Source, Target};
 
 pub const LIMIT: Duration = Duration::from_secs(30);
@@ -87,14 +88,19 @@ impl Target for Memory {
 
 /// Fetches an object of these bytes; why not, if it can't be had.
 pub async fn fetch(plugin: Arc<dyn Source>, data: &[u8]) -> Result<(), String> {
+    fetch_under(Oid::of(data), plugin, data).await.map(drop)
+}
+
+/// The same under another root: a copy has no object for its own. Returns what came from where.
+pub async fn fetch_under(root: Oid, plugin: Arc<dyn Source>, data: &[u8]) -> Result<Snapshot, String> {
     let oid = Oid::of(data);
     let (_keep, hints) = tokio::sync::watch::channel(Vec::new());
-    let context = Context { root: oid, node: None, secret: None, hints };
+    let context = Context { root, node: None, secret: None, hints };
     let session = Session::start(Single::root(plugin), context, SessionConfig::default());
     let target = Arc::new(Memory::default());
     let request =
         ObjectRequest { oid, size: None, group: Arc::default(), target: target.clone(), recipe: None };
     session.fetch(request).await.map_err(|error| error.to_string())?;
     assert!(*target.0.lock().unwrap() == data, "other bytes");
-    Ok(())
+    Ok(session.progress().snapshot())
 }

@@ -31,6 +31,8 @@ pub(super) struct RemoteFile {
     pub(super) receiver: Option<DeltaReceiver>,
     /// What progress knows of its parts.
     pub(super) told: ToldProgress,
+    /// Where it comes from.
+    pub(super) source: SourceId,
     /// Where its delta was when a connection was lost, if that happened.
     pub(super) lost_at: Option<u64>,
 }
@@ -42,7 +44,8 @@ impl RemoteFile {
         described: Option<DescribedBase>,
     ) -> Self {
         let (supplier, told) = (Arc::clone(supplier), ToldProgress::default());
-        Self { supplier, file, described, receiver: None, told, lost_at: None }
+        let source = supplier.source.clone();
+        Self { supplier, file, described, receiver: None, told, source, lost_at: None }
     }
 
     /// The sender breaks the protocol: the copy ends.
@@ -154,7 +157,7 @@ impl RemoteFile {
     }
 
     fn take_content(&self, oid: &Oid, content: &[u8]) {
-        let RemoteSupplier { progress, source, .. } = &*self.supplier;
+        let (progress, source) = (&self.supplier.progress, &self.source);
         progress.with(|progress| progress.expected += self.file.size());
         if self.file.take_content(oid, content, source) {
             progress.brought(source, content.len() as u64);
@@ -170,6 +173,12 @@ impl RemoteFile {
 }
 
 impl EntryTarget for RemoteFile {
+    fn comes_from(&mut self, source: &SourceId) {
+        if source.path().is_some() && self.source != *source {
+            self.source = source.clone();
+        }
+    }
+
     fn asked(&mut self, send: &mut dyn FnMut(&NextSignature)) {
         if let Some(described) = &self.described {
             self.supplier.delta_requests.sign_ahead(described, &self.file, send);

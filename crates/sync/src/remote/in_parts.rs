@@ -2,8 +2,8 @@
 
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{DeltaRun, NextSignature, NotDue, Reply, RequesterEnd};
-use towpath_transfer::FetchError;
 use towpath_transfer::session::EntryNext;
+use towpath_transfer::{FetchError, SourceId};
 
 use super::RemoteSupplier;
 use super::answered::RemoteFile;
@@ -51,7 +51,7 @@ impl RemoteFile {
 
     /// Does what can be done.
     fn go_on(&mut self, send: &mut dyn FnMut(&NextSignature)) -> EntryNext {
-        let RemoteFile { supplier, file, receiver, told, .. } = self;
+        let RemoteFile { supplier, file, receiver, told, source, .. } = self;
         let Some(receiver) = receiver else { return EntryNext::Over };
         let end = loop {
             match receiver.next() {
@@ -59,7 +59,7 @@ impl RemoteFile {
                 ExchangeStep::Send(signature) => send(&signature),
                 ExchangeStep::Write(part) => {
                     receiver.is_open = receiver.is_open || supplier.opens(file, told);
-                    if !receiver.is_open || !supplier.take_part(file, &receiver.oid, &part, told) {
+                    if !receiver.is_open || !supplier.take_part(file, &receiver.oid, &part, (told, source)) {
                         // The sender may wait for signatures all the same.
                         receiver.requester.abandon();
                         receiver.is_failed = true;
@@ -118,7 +118,7 @@ impl RemoteFile {
             return self.fetch_instead(oid);
         }
         self.told.expect(file.size(), &supplier.progress);
-        let saved = self.told.count(0..file.size(), 0, (&supplier.source, &supplier.progress));
+        let saved = self.told.count(0..file.size(), 0, (&self.source, &supplier.progress));
         supplier.delta_requests.saved(saved);
         if file.base().is_found() {
             supplier.candidates.proved_base(true);
@@ -157,7 +157,13 @@ impl RemoteSupplier {
     }
 
     /// A part of a file; false: the file has ended.
-    fn take_part(&self, file: &CopyFile, oid: &Oid, part: &MadePart, told: &mut ToldProgress) -> bool {
+    fn take_part(
+        &self,
+        file: &CopyFile,
+        oid: &Oid,
+        part: &MadePart,
+        (told, source): (&mut ToldProgress, &SourceId),
+    ) -> bool {
         let (offset, content) = (part.offset, &part.content[..]);
         let taken = match file.passes(&self.processors, oid, offset, content) {
             Err(outcome) => Err(FetchError::Ended(outcome)),
@@ -178,7 +184,7 @@ impl RemoteSupplier {
             self.candidates.proved_base(part.came <= content.len() as u64 / 2);
         }
         let range = offset..offset + content.len() as u64;
-        let saved = told.count(range, part.came, (&self.source, &self.progress));
+        let saved = told.count(range, part.came, (source, &self.progress));
         self.delta_requests.saved(saved);
         true
     }

@@ -48,7 +48,7 @@ pub struct RemoteSupplier {
     /// Requests on their way to it.
     errands: Errands,
     progress: Progress,
-    /// What the sender is called where bytes are counted.
+    /// What the sender is called where bytes are counted, unless several links to it are told apart.
     source: SourceId,
     /// All that can be compressed is to be.
     compress: bool,

@@ -5,6 +5,7 @@ use towpath_content::delta::exchange::NextSignature;
 
 use super::{ObjectRequest, OnDone};
 use crate::offer::{EntryContent, EntryQuery};
+use crate::source_id::SourceId;
 use crate::want::Outcome;
 
 /// What becomes of an entry after something came of it.
@@ -23,6 +24,9 @@ pub enum EntryNext {
 pub trait EntryTarget: Send {
     /// It was asked for: the signatures that its base promised follow at once, by `send`. Not called if it promised none.
     fn asked(&mut self, _send: &mut dyn FnMut(&NextSignature)) {}
+
+    /// What follows comes from this source.
+    fn comes_from(&mut self, _source: &SourceId) {}
 
     /// Its content.
     fn content(&mut self, content: EntryContent) -> EntryNext;

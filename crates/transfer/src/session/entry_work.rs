@@ -66,6 +66,9 @@ impl EntryJob {
     /// Hands the event to the target.
     pub(super) fn perform(self) -> SessionEvent {
         let Self { key, mut target, event, room, way } = self;
+        if let Some(source) = way.as_ref().and_then(|way| way.way.source()) {
+            target.comes_from(source);
+        }
         let mut send = |signature: &NextSignature| {
             way.iter().for_each(|way| way.way.send(way.tag, signature));
         };

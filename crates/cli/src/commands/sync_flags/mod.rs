@@ -32,6 +32,8 @@ pub struct SyncArguments {
     pub tow_path: OsString,
     /// `--by-daemon`
     pub by_daemon: bool,
+    /// `--bind`
+    pub bind: Vec<String>,
     /// Changes that are shown.
     pub shown: ShownChanges,
     checks: Checks,
@@ -60,6 +62,7 @@ impl Default for SyncArguments {
             rsh: None,
             tow_path: "tow".into(),
             by_daemon: false,
+            bind: Vec::new(),
             shown: ShownChanges::default(),
             checks: Checks::default(),
             recursion_is_meant: false,

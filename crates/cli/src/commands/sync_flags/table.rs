@@ -361,6 +361,15 @@ pub const FLAGS: &[Flag] = &[
             Ok(())
         }),
     ),
+    flag(
+        TRAVEL,
+        "bind",
+        "Go out by these interfaces or addresses of this machine, all at once, as in eth0,wlan0",
+        Apply::Value("LINK,...", |a, value| {
+            a.bind = text(value)?.split(',').map(str::to_owned).collect();
+            Ok(())
+        }),
+    ),
     flag(TRAVEL, "compress", "Compress data on the network", Apply::OnOff(|a, on| a.options.compress = on))
         .short('z'),
     flag(

@@ -122,6 +122,7 @@ const CASES: &[Case] = &[
     }),
     ("tow-path", "", &["--tow-path /x", "--tow-path=/x"], |a| a.tow_path == "/x"),
     ("via", "--via ssh", &["--via tls", "--via=tls"], |a| a.options.via == Via::Tls),
+    ("bind", "--bind lo", &["--bind eth0,wlan0", "--bind=eth0,wlan0"], |a| a.bind == ["eth0", "wlan0"]),
     ("compress", "", &["-z", "--compress"], |a| a.options.compress),
     ("no-compress", "-z", &["--no-z", "--no-compress"], |a| !a.options.compress),
     ("search", "", &["--search x", "--search=x"], |a| a.options.search == [b"x"]),

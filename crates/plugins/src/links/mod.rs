@@ -1,0 +1,285 @@
+//! Several links to one peer as one way, in a transfer whose root is no object: a copy. Each link is one of a machine's ways out,
+//! and has a connection of its own, which whoever dials or accepts it brings ([`LinkWays::join`]).
+//!
+//! | module | story |
+//! |---|---|
+//! | this one | [`LinkWays`]: the way |
+//! | `source` | the links that stand, as sources that come and go |
+//! | `shares` | how many entries each is asked for: pure |
+//!
+//! Wants are dealt out by [`Many`], each link a source of its own. Entries have no sizes that could be dealt with, and are shared
+//! out.
+
+mod shares;
+mod source;
+
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, mpsc};
+use towpath_content::Oid;
+use towpath_content::lock::lock;
+use towpath_transfer::offer::{EntryContent, EntrySink, EntryWant, OfferSource, SignatureWay};
+use towpath_transfer::source::{Query, Sink, SourceState};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
+
+use self::shares::{EntryShares, LinkKey};
+use self::source::StandingLinks;
+use crate::direct::Direct;
+use crate::many::{Many, joined};
+
+/// Longest time without a look at how fast the links are, while entries wait for them.
+const TICK: Duration = Duration::from_millis(50);
+/// Any window will do for a way that brings nothing.
+const WINDOW: u64 = 4 << 20;
+
+/// See the head of this module.
+pub struct LinkWays {
+    standing: Arc<StandingLinks>,
+    pieces: Many,
+    entries: Arc<Mutex<EntryShares>>,
+    /// Told when a link answers, comes or goes.
+    room: Arc<Notify>,
+    /// Used while no link stands.
+    spare: Mutex<Option<Arc<Direct>>>,
+}
+
+impl LinkWays {
+    /// No link stands yet. While none does, `spare` is asked if there is one.
+    pub fn new(spare: Option<Arc<Direct>>) -> Arc<Self> {
+        let standing = StandingLinks::new();
+        let pieces = Many::new(Vec::new(), vec![Arc::clone(&standing) as _]);
+        let (entries, room) = (Arc::default(), Arc::default());
+        Arc::new(Self { standing, pieces, entries, room, spare: Mutex::new(spare) })
+    }
+
+    /// One more link stands, by a connection of its own. Returns its key.
+    pub fn join(&self, link: Arc<Direct>) -> u64 {
+        let key = self.standing.add(link);
+        self.room.notify_waiters();
+        key
+    }
+
+    /// A link does not stand any more: what it owes goes to the others.
+    pub fn leave(&self, key: u64) {
+        self.standing.remove(key);
+        lock(&self.entries).gone(key);
+        self.room.notify_waiters();
+    }
+
+    /// From now on this one is asked while no link stands.
+    pub fn stand_by(&self, spare: Arc<Direct>) {
+        *lock(&self.spare) = Some(spare);
+    }
+
+    /// Those that are in no trouble.
+    fn links(&self) -> Vec<(LinkKey, Arc<Direct>)> {
+        let mut links = self.standing.all();
+        links.retain(|(_, link)| link.state().trouble.is_none());
+        links
+    }
+
+    /// The way of wants now: the links, or what stands in for them.
+    fn current(&self) -> Option<&dyn Source> {
+        (!self.links().is_empty()).then_some(&self.pieces as &dyn Source)
+    }
+
+    fn spare(&self) -> Option<Arc<Direct>> {
+        lock(&self.spare).clone()
+    }
+
+    fn every(&self) -> Vec<Arc<Direct>> {
+        self.standing.all().into_iter().map(|(_, link)| link).chain(self.spare()).collect()
+    }
+
+    /// Deals some of `wants` out, as many as the links have room for, and begins to ask for them.
+    fn deal<'a>(
+        &'a self,
+        links: &[(LinkKey, Arc<Direct>)],
+        wants: &mut Vec<EntryWant>,
+        sink: &Arc<dyn EntrySink>,
+    ) -> Vec<BoxFuture<'a, Vec<EntryWant>>> {
+        let keys: Vec<LinkKey> = links.iter().map(|(key, _)| *key).collect();
+        let shares = lock(&self.entries).deal(&keys, wants.len(), Instant::now());
+        let mut calls: Vec<BoxFuture<'a, Vec<EntryWant>>> = Vec::with_capacity(shares.len());
+        for (key, share) in shares {
+            let own: Vec<EntryWant> = wants.drain(..share.min(wants.len())).collect();
+            let counting = Arc::new(CountingSink {
+                sink: Arc::clone(sink),
+                shares: Arc::clone(&self.entries),
+                room: Arc::clone(&self.room),
+                link: key,
+                owed: AtomicUsize::new(own.len()),
+            });
+            if let Some((_, link)) = links.iter().find(|(link, _)| *link == key) {
+                let link = Arc::clone(link);
+                calls.push(Box::pin(async move { link.get_entries(own, counting).await }));
+            }
+        }
+        calls
+    }
+
+    /// Asks for entries by the links as long as any stands; returns those that are left.
+    async fn ask(&self, mut wants: Vec<EntryWant>, sink: &Arc<dyn EntrySink>) -> Vec<EntryWant> {
+        let mut calls = FuturesUnordered::new();
+        loop {
+            let mut room = pin!(self.room.notified());
+            room.as_mut().enable();
+            let links = self.links();
+            if !wants.is_empty() && !links.is_empty() {
+                calls.extend(self.deal(&links, &mut wants, sink));
+            }
+            if calls.is_empty() && (wants.is_empty() || links.is_empty()) {
+                return wants;
+            }
+            tokio::select! {
+                // Those of a link that was just lost go to the others.
+                Some(unasked) = calls.next() => wants.extend(unasked),
+                () = room, if !wants.is_empty() => {}
+                () = tokio::time::sleep(TICK), if !wants.is_empty() => {}
+            }
+        }
+    }
+}
+
+impl Source for LinkWays {
+    fn name(&self) -> &str {
+        "links"
+    }
+
+    fn state(&self) -> SourceState {
+        let states = self.standing.all().into_iter().map(|(_, link)| link.state());
+        match states.reduce(joined).filter(|all| all.trouble.is_none()) {
+            Some(all) => SourceState { window: self.pieces.state().window, ..all },
+            None => self.spare().map_or_else(none_stands, |spare| spare.state()),
+        }
+    }
+
+    fn describe<'a>(
+        &'a self,
+        query: Query,
+        context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(async move {
+            match (self.current(), self.spare()) {
+                (Some(links), _) => links.describe(query, context, answers).await,
+                (None, Some(spare)) => spare.describe(query, context, answers).await,
+                (None, None) => Err(Outcome::NotHere),
+            }
+        })
+    }
+
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            match (self.current(), self.spare()) {
+                (Some(links), _) => links.get(wants, context, sink).await,
+                (None, Some(spare)) => spare.get(wants, context, sink).await,
+                (None, None) => wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::NotHere)),
+            }
+        })
+    }
+
+    fn cancel(&self, tags: &[Tag]) {
+        self.pieces.cancel(tags);
+        self.spare().iter().for_each(|spare| spare.cancel(tags));
+    }
+
+    fn report_corrupt(&self, source: &SourceId) {
+        self.pieces.report_corrupt(source);
+        self.spare().iter().for_each(|spare| spare.report_corrupt(source));
+    }
+
+    fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let every = self.every();
+            join_all(every.iter().map(|link| link.finish(how))).await;
+        })
+    }
+
+    fn have<'a>(
+        &'a self,
+        oid: Oid,
+        context: &'a Context,
+        ranges: mpsc::Sender<Vec<Range<u64>>>,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            match (self.current(), self.spare()) {
+                (Some(links), _) => links.have(oid, context, ranges).await,
+                (None, Some(spare)) => spare.have(oid, context, ranges).await,
+                (None, None) => {}
+            }
+        })
+    }
+}
+
+fn none_stands() -> SourceState {
+    SourceState { trouble: Some("no link stands".into()), ..SourceState::of_window(WINDOW) }
+}
+
+impl OfferSource for LinkWays {
+    fn get_entries(&self, wants: Vec<EntryWant>, sink: Arc<dyn EntrySink>) -> BoxFuture<'_, Vec<EntryWant>> {
+        Box::pin(async move {
+            let wants = self.ask(wants, &sink).await;
+            if wants.is_empty() {
+                return wants;
+            }
+            match self.spare() {
+                Some(spare) => spare.get_entries(wants, sink).await,
+                None => wants,
+            }
+        })
+    }
+}
+
+/// Counts what a link answers.
+struct CountingSink {
+    sink: Arc<dyn EntrySink>,
+    shares: Arc<Mutex<EntryShares>>,
+    room: Arc<Notify>,
+    link: LinkKey,
+    owed: AtomicUsize,
+}
+
+impl CountingSink {
+    fn answered(&self, count: usize) {
+        let owed = self.owed.load(Ordering::Acquire).min(count);
+        self.owed.fetch_sub(owed, Ordering::AcqRel);
+        lock(&self.shares).answered(self.link, owed, Instant::now());
+        self.room.notify_waiters();
+    }
+}
+
+impl Drop for CountingSink {
+    fn drop(&mut self) {
+        lock(&self.shares).not_answered(self.link, self.owed.load(Ordering::Acquire));
+        self.room.notify_waiters();
+    }
+}
+
+impl EntrySink for CountingSink {
+    fn asked(&self, tags: &[Tag], way: Arc<dyn SignatureWay>) {
+        self.sink.asked(tags, way);
+    }
+
+    fn contents(&self, contents: Vec<(Tag, EntryContent)>, kept: usize) -> BoxFuture<'_, ()> {
+        self.answered(contents.len());
+        self.sink.contents(contents, kept)
+    }
+
+    fn run(&self, tag: Tag, run: Bytes) -> BoxFuture<'_, ()> {
+        self.sink.run(tag, run)
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        self.answered(1);
+        self.sink.outcome(tag, outcome);
+    }
+}

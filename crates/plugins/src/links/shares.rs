@@ -1,0 +1,219 @@
+//! Shares of entries that go to each of several links. Nobody knows how many bytes an entry has, and none is asked for twice, so
+//! what counts is how many a link answers in a second: the next goes to the link that would have answered it first, and waits if
+//! all have enough.
+//!
+//! A new link is asked for one entry until it has answered. A slow one so costs the time that it takes for that.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Names a link among those of one peer; never used twice.
+pub(super) type LinkKey = u64;
+
+/// Entries that the first link is asked for before it is measured.
+const FIRST: usize = 512;
+/// A link is asked for what it answers in this time, so that one that stalls keeps little waiting.
+const AHEAD: Duration = Duration::from_secs(1);
+/// And at least for so many.
+const LEAST: usize = 16;
+/// Time over which answers are counted.
+const MEASURED: Duration = Duration::from_millis(50);
+/// The shortest one that counts.
+const SHORTEST: Duration = Duration::from_micros(100);
+
+/// See the head of this module. Handed the time.
+#[derive(Default)]
+pub(super) struct EntryShares(BTreeMap<LinkKey, LinkLoad>);
+
+/// Entries of one link.
+#[derive(Default)]
+struct LinkLoad {
+    /// Asked for and not answered.
+    owed: usize,
+    /// Answers in a second, if that is known.
+    rate: Option<f64>,
+    /// Answers since then, which are not in the rate.
+    counted: (Option<Instant>, usize),
+}
+
+/// What a link may be asked for at a moment.
+struct LinkOffer {
+    owed: usize,
+    rate: Option<f64>,
+}
+
+impl LinkOffer {
+    /// Seconds until it would have answered one more beside those that it is given. `leads`: it is the first, of which all is
+    /// asked until it is measured.
+    fn wait(&self, leads: bool, given: usize) -> f64 {
+        match self.rate {
+            Some(rate) => (self.owed + given + 1) as f64 / rate.max(f64::MIN_POSITIVE),
+            // Others are tried with what the first one need not have.
+            None if leads => 0.0,
+            None => -1.0,
+        }
+    }
+
+    /// True if it may be asked for one more beside those.
+    fn has_room(&self, leads: bool, given: usize) -> bool {
+        let most = match self.rate {
+            Some(rate) => LEAST.max((rate * AHEAD.as_secs_f64()) as usize),
+            None if leads => FIRST,
+            None => 1,
+        };
+        self.owed + given < most
+    }
+}
+
+impl LinkLoad {
+    fn offer(&self, now: Instant) -> LinkOffer {
+        LinkOffer { owed: self.owed, rate: self.rate(now) }
+    }
+
+    /// Answers in a second: fewer than before, if for a while fewer came.
+    fn rate(&self, now: Instant) -> Option<f64> {
+        let since = self.counted.0.filter(|_| self.owed > 0);
+        let span = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let at_most = (self.counted.1 + 1) as f64 / span.max(MEASURED).as_secs_f64();
+        self.rate.map(|rate| if span > MEASURED { rate.min(at_most) } else { rate })
+    }
+
+    fn answered(&mut self, count: usize, now: Instant) {
+        self.owed = self.owed.saturating_sub(count);
+        let (since, before) = self.counted;
+        let answers = before + count;
+        let span = now.saturating_duration_since(since.unwrap_or(now));
+        self.counted.1 = answers;
+        if span >= MEASURED || self.owed == 0 {
+            let new = answers as f64 / span.max(SHORTEST).as_secs_f64();
+            self.rate = Some(self.rate.map_or(new, |rate| (rate + new) / 2.0));
+            self.counted = (Some(now), 0);
+        }
+    }
+}
+
+impl EntryShares {
+    /// Deals so many entries out to these links, in their order, or as many of them as there is room for.
+    pub(super) fn deal(&mut self, links: &[LinkKey], count: usize, now: Instant) -> Vec<(LinkKey, usize)> {
+        let offers: Vec<LinkOffer> =
+            links.iter().map(|link| self.0.entry(*link).or_default().offer(now)).collect();
+        let mut shares = vec![0; links.len()];
+        for _ in 0..count {
+            let wait = |at: &usize| offers[*at].wait(*at == 0, shares[*at]);
+            let free = (0..links.len()).filter(|&at| offers[at].has_room(at == 0, shares[at]));
+            let Some(best) = free.min_by(|one, other| wait(one).total_cmp(&wait(other))) else { break };
+            shares[best] += 1;
+        }
+        let shares = links.iter().copied().zip(shares).filter(|(_, share)| *share > 0);
+        shares.inspect(|&(link, share)| self.asked(link, share, now)).collect()
+    }
+
+    fn asked(&mut self, link: LinkKey, count: usize, now: Instant) {
+        let load = self.0.entry(link).or_default();
+        if load.owed == 0 {
+            load.counted = (Some(now), 0);
+        }
+        load.owed += count;
+    }
+
+    /// A link answered so many.
+    pub(super) fn answered(&mut self, link: LinkKey, count: usize, now: Instant) {
+        if let Some(load) = self.0.get_mut(&link) {
+            load.answered(count, now);
+        }
+    }
+
+    /// A link does not answer so many.
+    pub(super) fn not_answered(&mut self, link: LinkKey, count: usize) {
+        if let Some(load) = self.0.get_mut(&link) {
+            load.owed = load.owed.saturating_sub(count);
+        }
+    }
+
+    /// A link is gone.
+    pub(super) fn gone(&mut self, link: LinkKey) {
+        self.0.remove(&link);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(1);
+
+    /// Seconds that so many entries take by links of these rates and round trips, asked for as a session does: calls of up to
+    /// 256, a few thousand ahead. And how many each one answered.
+    fn simulated(links: &[(f64, Duration)], entries: usize) -> (f64, Vec<usize>) {
+        let (mut shares, start) = (EntryShares::default(), Instant::now());
+        let keys: Vec<LinkKey> = (0..links.len() as u64).collect();
+        let (mut left, mut now) = (entries, start);
+        let mut queues: Vec<std::collections::VecDeque<Instant>> = vec![Default::default(); links.len()];
+        let (mut done, mut ready) = (vec![0; links.len()], vec![start; links.len()]);
+        while done.iter().sum::<usize>() < entries {
+            let owed: usize = queues.iter().map(std::collections::VecDeque::len).sum();
+            let count = left.min(256).min(4096_usize.saturating_sub(owed));
+            for (link, share) in shares.deal(&keys, count, now) {
+                left -= share;
+                let at = link as usize;
+                for _ in 0..share {
+                    let begin = ready[at].max(now + links[at].1);
+                    ready[at] = begin + Duration::from_secs_f64(1.0 / links[at].0);
+                    queues[at].push_back(ready[at]);
+                }
+            }
+            now += TICK;
+            for (at, queue) in queues.iter_mut().enumerate() {
+                let came = queue.iter().take_while(|due| **due <= now).count();
+                queue.drain(..came);
+                done[at] += came;
+                if came > 0 {
+                    shares.answered(at as u64, came, now);
+                }
+            }
+        }
+        ((now - start).as_secs_f64(), done)
+    }
+
+    #[test]
+    fn links_bring_what_they_can_and_the_slow_one_holds_nothing_up() {
+        let (near, far) = (TICK * 5, TICK * 60);
+        for (links, entries, most) in [
+            (&[(2000.0, near)][..], 10_000, 1.02),
+            (&[(2000.0, near), (2000.0, near)], 10_000, 1.1),
+            (&[(2000.0, near), (200.0, near)], 10_000, 1.1),
+            (&[(200.0, near), (2000.0, near)], 10_000, 1.3),
+            (&[(2000.0, near), (2000.0, far)], 10_000, 1.2),
+            (&[(2000.0, near), (20.0, far)], 10_000, 1.1),
+            (&[(1000.0, near), (500.0, near), (250.0, far)], 10_000, 1.15),
+        ] {
+            let best = entries as f64 / links.iter().map(|(rate, _)| rate).sum::<f64>();
+            let (took, done) = simulated(links, entries);
+            assert!(took <= best * most + 0.1, "{links:?}: {took} s of {best} s, {done:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_brings_nothing_any_more_is_asked_for_little() {
+        let (mut shares, start) = (EntryShares::default(), Instant::now());
+        let at = |millis| start + TICK * millis;
+        assert_eq!(shares.deal(&[1, 2], 100, at(0)), [(1, 99), (2, 1)]);
+        shares.answered(2, 1, at(100));
+        shares.answered(1, 99, at(100));
+        assert_eq!(shares.deal(&[1, 2], 100, at(100)), [(1, 99), (2, 1)], "as fast as they were");
+        shares.answered(2, 1, at(200));
+        assert_eq!(shares.deal(&[1, 2], 9, at(2000)), [(2, 9)], "the first one has long owed all");
+        assert_eq!(shares.deal(&[1, 2], 1000, at(2000)), [(2, 7)], "the others wait");
+        shares.gone(1);
+        shares.answered(2, 16, at(2500));
+        assert_eq!(shares.deal(&[2], 5, at(2500)), [(2, 5)]);
+    }
+
+    #[test]
+    fn what_the_first_link_need_not_have_waits_for_others_to_come() {
+        let (mut shares, now) = (EntryShares::default(), Instant::now());
+        assert_eq!(shares.deal(&[], 1, now), []);
+        assert_eq!(shares.deal(&[4], 5000, now), [(4, FIRST)]);
+        assert_eq!(shares.deal(&[4, 7], 5000, now), [(7, 1)]);
+    }
+}
