@@ -305,10 +305,14 @@ impl Api for Client {
 
     fn put_stream<'a>(
         &'a self,
+        request: OpenPutRequest,
         input: Input<'a>,
         ticket: mpsc::Sender<PutReply>,
     ) -> BoxFuture<'a, Result<PutReply, ApiError>> {
         Box::pin(async move {
+            let query = serde_urlencoded::to_string(&request)
+                .map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+            let path = format!("/v1/put-stream?{query}");
             let (parts, inbox) = mpsc::channel(2);
             let (events, mut answers) = mpsc::channel(4);
             let body = BodyExt::boxed(StreamBody::new(FrameStream(inbox)));
@@ -321,7 +325,7 @@ impl Api for Client {
                     }
                 }
             };
-            let sending = async move { self.events("/v1/put-stream", body, &events).await };
+            let sending = async move { self.events(&path, body, &events).await };
             let (end, (), ()) = tokio::join!(sending, pump(input, parts), listening);
             match (end?, last) {
                 (Event::Failed(error), _) => Err(error),

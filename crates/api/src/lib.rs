@@ -118,6 +118,7 @@ pub trait Api: PutsInParts {
     /// the first byte is read; the call returns when the input has ended and the object is whole.
     fn put_stream<'a>(
         &'a self,
+        request: OpenPutRequest,
         input: Input<'a>,
         ticket: mpsc::Sender<PutReply>,
     ) -> BoxFuture<'a, Result<PutReply, ApiError>>;

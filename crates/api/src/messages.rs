@@ -85,6 +85,19 @@ pub struct OpenPutRequest {
     /// Kind of the bytes; checked when the put is committed.
     #[serde(default)]
     pub kind: PutKind,
+    /// As [`TicketTerms::expires`]. What stands in the query of an address can't be a message inside of another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
+    /// As [`TicketTerms::no_swarm`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_swarm: bool,
+}
+
+impl OpenPutRequest {
+    /// Terms of its ticket.
+    pub const fn terms(&self) -> TicketTerms {
+        TicketTerms { expires: self.expires, no_swarm: self.no_swarm }
+    }
 }
 
 /// A run of equal chunks of an object, one after the other.

@@ -14,6 +14,7 @@ use towpath_api::{ApiError, ErrorKind, Input, OpenPutRequest, Parts, PutKind, Pu
 
 use towpath_service::boundaries::Boundaries;
 use towpath_service::put::{self, OpenStream};
+use towpath_service::ticket_ends::terms;
 use towpath_service::{PutSource, Service};
 
 /// Bytes read at once from a file without a name.
@@ -43,8 +44,8 @@ pub(crate) async fn put(
             && let Some(path) = named(&file, &metadata)
         {
             let holder = service.holder(request.session.as_deref())?;
-            return put::put_named(service, PutSource::of(&path)?, holder, (Default::default(), boundaries))
-                .await;
+            let how = (terms(&request.terms())?, boundaries);
+            return put::put_named(service, PutSource::of(&path)?, holder, how).await;
         }
         boundaries.check_size(metadata.len())?;
         return stream(service, request, read_file(file), &boundaries).await;

@@ -13,21 +13,19 @@ use towpath_api::{
     Held, IndexRequest, Indexed, Input, ListRequest, Object, OpenPutRequest, PartReply, Parts, PutReply,
     PutRequest, PutsInParts, Session, ShareRequest, Status, StayRequest, Summary, TicketTerms, TransferEvent,
 };
-use towpath_content::ticket::Terms;
 use towpath_content::{Oid, Ticket};
 use towpath_files::display_name;
 use towpath_store::{CachedObject, GcOptions, Holder, Lease, Leases, ObjectKind, Store};
 
 use crate::boundaries::Boundaries;
 use crate::ending::{self, Ending, UnderWay};
-use crate::fresh::now;
 use crate::metrics::{Direction, Watch};
 use crate::open_session::Open;
 use crate::parts::{self, Part};
 use crate::put_source::PutSource;
 use crate::state::{Service, parse_name};
 use crate::staying::DaemonPassing;
-use crate::ticket_ends::{ALL_ASKED, told_terms};
+use crate::ticket_ends::{ALL_ASKED, terms, told_terms};
 use crate::{content, copy, get, put, staying};
 use towpath_indexing::{Cancel, IndexHost, Rhythm, index, keep_fresh};
 use towpath_words as words;
@@ -174,16 +172,6 @@ const fn kind_name(kind: ObjectKind) -> &'static str {
     match kind {
         ObjectKind::Blob => "blob",
         ObjectKind::Tree => "tree",
-    }
-}
-
-/// The terms that a request names, if they have not ended yet.
-fn terms(told: &TicketTerms) -> Result<Terms, ApiError> {
-    let terms = Terms { expires: told.expires, no_swarm: told.no_swarm };
-    match terms.is_expired(now()) {
-        true => Err(ApiError::new(ErrorKind::Usage, "the ticket would have expired already")
-            .hint("name a time to come; this machine's clock counts")),
-        false => Ok(terms),
     }
 }
 
@@ -353,10 +341,11 @@ impl Api for InProcess {
 
     fn put_stream<'a>(
         &'a self,
+        request: OpenPutRequest,
         input: Input<'a>,
         ticket: mpsc::Sender<PutReply>,
     ) -> BoxFuture<'a, Result<PutReply, ApiError>> {
-        Box::pin(async move { put::put_stream(&self.0, &OpenPutRequest::default(), input, ticket).await })
+        Box::pin(async move { put::put_stream(&self.0, &request, input, ticket).await })
     }
 
     fn get<'a>(

@@ -83,7 +83,7 @@ pub mod shares;
 mod standing;
 pub mod state;
 mod staying;
-mod ticket_ends;
+pub mod ticket_ends;
 mod transfers;
 mod tree_place;
 mod tree_put;

@@ -19,6 +19,7 @@ use crate::fresh::{now, random};
 use crate::metrics::Direction;
 use crate::open_puts::{Filled, OpenEntry, OpenPut};
 use crate::state::Service;
+use crate::ticket_ends::terms;
 use crate::tree_put::TreePut;
 use towpath_words as words;
 
@@ -35,8 +36,9 @@ pub(crate) fn open(service: &Arc<Service>, request: &OpenPutRequest) -> Result<(
         let message = "the name is not one that a file can have: it is one path component";
         return Err(ApiError::new(ErrorKind::Usage, message));
     }
+    let terms = terms(&request.terms())?;
     let admitted = service.admission.begin(Direction::Put, service.home.data())?;
-    let (live, secret) = (Oid::Live(random()?), BoundSecret::from(Secret(random()?)));
+    let (live, secret) = (Oid::Live(random()?), BoundSecret { secret: Secret(random()?), terms });
     let (kind, tree) = match request.kind {
         PutKind::Blob => (ObjectKind::Blob, None),
         PutKind::Tree => (ObjectKind::Tree, Some(TreePut::default())),

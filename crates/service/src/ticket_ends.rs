@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use towpath_api::{ApiError, TicketTerms};
+use towpath_api::{ApiError, ErrorKind, TicketTerms};
 use towpath_content::Ticket;
 use towpath_content::ticket::Terms;
 use towpath_store::{Leases, StoreError};
@@ -27,6 +27,16 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// Delay before a holder asks for the next time, after it asked so often.
 fn next_ask(asked: u32) -> Duration {
     ASK_AT_FIRST.saturating_mul(1 << asked.min(16)).min(ASK_AT_LAST)
+}
+
+/// The terms that a request names, if they have not ended yet.
+pub fn terms(told: &TicketTerms) -> Result<Terms, ApiError> {
+    let terms = Terms { expires: told.expires, no_swarm: told.no_swarm };
+    match terms.is_expired(now()) {
+        true => Err(ApiError::new(ErrorKind::Usage, "the ticket would have expired already")
+            .hint("name a time to come; this machine's clock counts")),
+        false => Ok(terms),
+    }
 }
 
 /// Terms as the API tells them.

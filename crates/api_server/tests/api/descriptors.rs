@@ -9,6 +9,8 @@ use std::path::Path;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
+use towpath_content::Ticket;
+use towpath_content::ticket::Terms;
 
 use crate::client::{Connection, Reply};
 use crate::world::{Daemon, eventually, pattern};
@@ -59,6 +61,25 @@ fn a_file_is_referred_to_and_one_without_a_name_is_copied() {
     let unnamed = put(&daemon, &[file.as_fd()]).with(200).json();
     assert_eq!((&unnamed["oid"], &unnamed["size"]), (&named["oid"], &700_000.into()));
     assert!(receiver.content(ticket(&unnamed)).with(200).body == all);
+}
+
+#[test]
+fn the_ticket_has_the_terms_that_were_asked_for() {
+    let daemon = Daemon::start();
+    let file = File::open(daemon.file("a file", b"all")).unwrap();
+    let (reader, writer) = pipe().unwrap();
+    drop(writer);
+    let terms = |reply: Reply| ticket(&reply.with(200).json()).parse::<Ticket>().unwrap().terms;
+    let expected = Terms { expires: Some(1 << 40), no_swarm: true };
+    for descriptor in [file.as_fd(), reader.as_fd()] {
+        let mut connection = daemon.connect();
+        let query = "/v1/put-descriptor?no_swarm=true&expires=1099511627776";
+        let head = format!("POST {query} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+        pass(&mut connection, head.as_bytes(), &[descriptor]);
+        assert_eq!(terms(connection.reply()), expected);
+    }
+    let request = serde_json::json!({ "no_swarm": true, "expires": 1_u64 << 40 });
+    assert_eq!(terms(daemon.call("POST", "/v1/puts", Some(request))), expected);
 }
 
 #[test]

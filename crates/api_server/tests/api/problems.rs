@@ -37,6 +37,9 @@ fn every_error_is_a_problem() {
         ("GET", "/v1/chunks?ticket=nonsense", None, 400, "usage"),
         ("GET", "/v1/puts/nonsense", None, 400, "usage"),
         ("POST", "/v1/puts", object(json!({ "name": "../x" })), 400, "usage"),
+        ("POST", "/v1/puts", object(json!({ "expires": 1 })), 400, "usage"),
+        ("POST", "/v1/put-stream?expires=1", None, 400, "usage"),
+        ("POST", "/v1/put-stream?no_swarm=perhaps", None, 400, "usage"),
         ("POST", "/v1/put-descriptor", None, 400, "usage"),
     ];
     for (method, path, body, status, kind) in cases {

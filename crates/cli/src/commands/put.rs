@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use tokio::sync::mpsc;
-use towpath_api::{Api, ApiError, Client, ErrorKind, Event, PutReply, PutRequest, Summary};
+use towpath_api::{Api, ApiError, Client, ErrorKind, Event, OpenPutRequest, PutReply, PutRequest, Summary};
 use towpath_service::{InProcess, display_name};
 
 use super::filter_rules::FilterFlags;
@@ -54,10 +54,8 @@ impl PutCommand {
             if self.paths.len() > 1 {
                 return Err(ApiError::new(ErrorKind::Usage, "'-' must be the only thing to put"));
             }
-            let is_for_files = self.together || self.name.is_some() || !self.filters.lines.is_empty();
-            if is_for_files || self.ticket.is_given() {
-                let message = "--together, --name, --expires, --no-swarm and filters are for files and \
-                               directories, not for '-'";
+            if self.together || !self.filters.lines.is_empty() {
+                let message = "--together and filters are for files and directories, not for '-'";
                 return Err(ApiError::new(ErrorKind::Usage, message));
             }
             return self.stream(context).await;
@@ -122,8 +120,15 @@ impl PutCommand {
             }
         });
         let input = Box::new(tokio::io::stdin());
+        let terms = self.ticket.terms();
+        let request = OpenPutRequest {
+            name: self.name.clone(),
+            expires: terms.expires,
+            no_swarm: terms.no_swarm,
+            ..OpenPutRequest::default()
+        };
         if let Some(client) = context.daemon().await {
-            let putting = client.put_stream(input, ticket);
+            let putting = client.put_stream(request, input, ticket);
             let put = tokio::select! {
                 put = putting => put?,
                 () = interrupts.next() => return Ok(context.output.interrupted("what was read so far is dropped")),
@@ -136,14 +141,14 @@ impl PutCommand {
         let door = service.0.door();
         door.listen(STREAM_PORT, self.listen.as_slice()).await?;
         door.open();
-        self.serve_stream(context, service, input, ticket, interrupts).await
+        self.serve_stream(context, service, (request, input), ticket, interrupts).await
     }
 
     async fn serve_stream(
         &self,
         context: &Context,
         service: InProcess,
-        input: towpath_api::Input<'static>,
+        (request, input): (OpenPutRequest, towpath_api::Input<'static>),
         ticket: mpsc::Sender<PutReply>,
         mut interrupts: Interrupts,
     ) -> Result<ExitCode, ApiError> {
@@ -155,7 +160,7 @@ impl PutCommand {
             }
         });
         let put = tokio::select! {
-            put = service.put_stream(input, ticket) => Some(put),
+            put = service.put_stream(request, input, ticket) => Some(put),
             () = interrupts.next() => None,
         };
         let Some(Ok(put)) = put else {

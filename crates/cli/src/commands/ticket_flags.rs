@@ -25,11 +25,6 @@ impl TicketFlags {
     pub const fn terms(self) -> TicketTerms {
         TicketTerms { expires: self.expires, no_swarm: self.no_swarm }
     }
-
-    /// True if any is given.
-    pub const fn is_given(self) -> bool {
-        self.expires.is_some() || self.no_swarm
-    }
 }
 
 fn parse_expiry(text: &str) -> Result<u64, String> {

@@ -13,6 +13,7 @@ situations![
     a_receiver_follows_a_stream_through_the_daemon,
     a_stream_goes_into_a_file,
     an_empty_stream_arrives,
+    a_stream_has_a_name_and_its_ticket_terms,
     a_producer_that_is_killed_fails_the_receiver,
     a_producer_that_is_killed_fails_the_receiver_through_the_daemon,
     a_sender_of_a_stream_that_is_gone_for_good_fails_the_receiver,
@@ -51,6 +52,26 @@ fn a_receiver_follows_a_stream_through_the_daemon() {
     let env = TestEnvironment::new();
     let _daemon = env.sender.daemon();
     follow(&env);
+}
+
+fn a_stream_has_a_name_and_its_ticket_terms() {
+    for with_daemon in [false, true] {
+        let env = TestEnvironment::new();
+        let _daemon = with_daemon.then(|| env.sender.daemon());
+        let (reader, mut producer) = pipe().unwrap();
+        let words = "put - --name notes --no-swarm --expires 1h --listen";
+        let mut put = env.sender.tow(words.split(' ').chain([LOOPBACK])).input(reader).start();
+        let ticket = put.ticket();
+        let refused = env.stranger.tow(["get", "--stay", &ticket]).end().with(1);
+        assert!(refused.err.contains("does not let its holders pass on"), "{}", refused.err);
+        let get = env.receiver.tow(["get", &ticket]).start();
+        producer.write_all(b"all").unwrap();
+        drop(producer);
+        get.end().with(0);
+        assert_eq!(fs::read(env.receiver.path("notes")).unwrap(), b"all");
+        let listed = env.sender.tow(["ls"]).end().text();
+        assert!(listed.contains("expires 2") && listed.contains("is not passed on"), "{listed}");
+    }
 }
 
 fn a_stream_goes_into_a_file() {
