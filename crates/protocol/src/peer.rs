@@ -269,13 +269,8 @@ impl Peer {
         self.shared.ended().or_else(is_over)
     }
 
-    /// Completes when the connection has ended.
-    pub async fn closed(&self) {
-        self.shared.token.cancelled().await;
-    }
-
-    /// As [`Self::closed`], for whoever waits without keeping the connection.
-    pub fn until_closed(&self) -> impl Future<Output = ()> + Send + use<> {
+    /// Completes when the connection has ended. Whoever waits does not keep it.
+    pub fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         self.shared.token.clone().cancelled_owned()
     }
 

@@ -99,7 +99,7 @@ impl Inbound {
             self.part = self.shared.change(|callers| {
                 let session = callers.session();
                 session.liveness_mut().received(last);
-                session.check_silence(now);
+                session.tick(now);
                 session.liveness().part()
             });
         }

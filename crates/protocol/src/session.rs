@@ -324,9 +324,12 @@ impl Session {
         self.end.is_none().then(|| self.live.ping_due().min(self.live.lost_at()))
     }
 
-    /// The time of [`Self::next_wake`] has come.
+    /// The time of [`Self::next_wake`] has come: a connection on which nothing came for too long is closed. Not to be called while
+    /// nobody reads.
     pub fn tick(&mut self, now: Instant) {
-        self.check_silence(now);
+        if self.end.is_none() && self.live.lose(now) {
+            self.close(Some(format!("not a byte came for {:?}", self.live.silence())));
+        }
         self.keep_alive(now);
     }
 
@@ -335,13 +338,6 @@ impl Session {
         if self.end.is_none() && now >= self.live.ping_due() {
             self.live.spoke(now);
             self.outbox.send(Body::Ping(Ping::default()));
-        }
-    }
-
-    /// Closes a connection on which nothing came for too long.
-    pub fn check_silence(&mut self, now: Instant) {
-        if self.end.is_none() && self.live.lose(now) {
-            self.close(Some(format!("not a byte came for {:?}", self.live.silence())));
         }
     }
 

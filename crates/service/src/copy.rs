@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 use towpath_api::copy::{CopyEvent, CopyRequest, CopySummary, Mode, Via};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_plugins::direct::LocalEnd;
+use towpath_ssh::MOST_LINKS;
 use towpath_ssh::address::Address;
 use towpath_ssh::channel::RshProcess;
 use towpath_ssh::ciphers::AesHosts;
-use towpath_ssh::race::MOST_LINKS;
 pub use towpath_sync::{CopyError, threads_ended};
 use towpath_sync::{Host, Writes};
 

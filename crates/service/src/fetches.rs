@@ -96,7 +96,7 @@ impl Fetches {
         peer: &Arc<Peer>,
         address: IpAddr,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let (fetches, closed) = (Arc::clone(self), peer.until_closed());
+        let (fetches, closed) = (Arc::clone(self), peer.closed());
         let (node, served, peer) = (peer.node(), Arc::clone(peer.served()), Arc::downgrade(peer));
         async move {
             if lock(&fetches.watcher).is_none() {

@@ -56,7 +56,7 @@ impl PeerHost for StandingPeers {
 /// Keeps a connection while its peer fetches over it, though the transfer that dialled it is over. Ends with the connection.
 async fn keep_in_use(peer: Weak<Peer>, served: Arc<Served>) {
     let mut in_use = served.use_changes();
-    let closed = peer.upgrade().map(|peer| peer.until_closed());
+    let closed = peer.upgrade().map(|peer| peer.closed());
     let keeping = async {
         while in_use.wait_for(|in_use| *in_use).await.is_ok()
             && let Some(_kept) = peer.upgrade()

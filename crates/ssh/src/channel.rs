@@ -286,7 +286,7 @@ pub async fn serve_stdio(
 /// Ends this process `grace` after `peer` is gone, whatever still runs: nothing may be left behind
 /// when the channel ends, and what is under way is safe to be killed at any point.
 pub fn exit_after(peer: &Peer, grace: Duration) {
-    let closed = peer.until_closed();
+    let closed = peer.closed();
     tokio::spawn(async move {
         closed.await;
         tokio::time::sleep(grace).await;

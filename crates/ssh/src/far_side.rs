@@ -9,8 +9,9 @@ use towpath_link::tcp::{DialConfig, DialError, LocalEnd, dial_any};
 use towpath_link::{Connection, Identity};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
-use crate::links::LINK_SILENCE;
-
+/// Not a byte by a named link for this long: what it owes is asked of the others, and it is dialled again. Both sides say twice a
+/// second that they are there.
+pub const LINK_SILENCE: Duration = Duration::from_secs(5);
 /// Time that the other side has for its hello.
 pub const HELLO_LIMIT: Duration = Duration::from_secs(10);
 

@@ -10,6 +10,7 @@
 //! | [`race`] | TLS connections beside it, of which the first takes over |
 //! | `far_side` | the other side, as it is dialled |
 //! | `further` | more of them where a path is long and fast |
+//! | `race_status` | how far the race is |
 //! | `links` | connections by several of this machine's links at once |
 //! | [`addresses`] | listeners of this machine, and how it can be reached |
 //! | [`patterns`] | paths of the remote end: its home, and names with wildcards |
@@ -26,5 +27,7 @@ pub mod handed;
 mod links;
 pub mod patterns;
 pub mod race;
+mod race_status;
 
 pub use error::SshError;
+pub use links::MOST_LINKS;

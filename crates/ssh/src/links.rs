@@ -17,12 +17,11 @@ use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::{Direct, LinkWays, Takeover};
 use towpath_protocol::{Peer, PeerConfig};
 
-use crate::far_side::{Other, RaceConnection, greeted};
-use crate::race::{MOST_LINKS, RaceStatus};
+use crate::far_side::{LINK_SILENCE, Other, RaceConnection, greeted};
+use crate::race_status::RaceStatus;
 
-/// Not a byte by a link for this long: what it owes is asked of the others, and it is dialled again. Both sides say twice a
-/// second that they are there.
-pub const LINK_SILENCE: Duration = Duration::from_secs(5);
+/// Links that a copy uses at most.
+pub const MOST_LINKS: usize = 16;
 /// The longest wait between attempts to reach the other side by a link.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// Attempts in a row that may fail, of a link by which nothing has held yet.
@@ -62,7 +61,7 @@ impl DialledLink {
             tokio::time::sleep(wait).await;
             match self.other.dial_by(&self.link, theirs, &self.identity).await {
                 Ok(peer) => {
-                    let (since, closed) = (Instant::now(), peer.until_closed());
+                    let (since, closed) = (Instant::now(), peer.closed());
                     if came.send(RaceConnection { peer, dialled: None }).await.is_err() {
                         return;
                     }
@@ -222,7 +221,7 @@ pub async fn keep_links(
                 all.retain(|peer| peer.strong_count() > 0);
                 all.push(Arc::downgrade(&peer));
                 drop(all);
-                let ended = peer.until_closed();
+                let ended = peer.closed();
                 links.push(KeptLink { name, peer });
                 closed.spawn(async move { ended.await; key });
             }

@@ -21,7 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::NodeId;
 use towpath_content::lock::lock;
 use towpath_link::backoff::BackoffConfig;
-use towpath_link::tcp::{DialError, Listener, LocalEnd, Timeouts};
+use towpath_link::tcp::{Listener, LocalEnd, Timeouts};
 use towpath_link::{Backoff, Identity};
 use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::{Direct, Takeover};
@@ -32,6 +32,7 @@ use crate::error::SshError;
 use crate::far_side::{Other, RaceConnection, greeted};
 use crate::further::FurtherConnections;
 use crate::links::{ChosenWays, dial_by_each, keep_links, sort};
+use crate::race_status::RaceStatus;
 
 /// Time that a copy which may use nothing else waits for a connection.
 pub const STAND_LIMIT: Duration = Duration::from_secs(30);
@@ -42,8 +43,6 @@ pub const MAX_ADDRESSES: usize = 16;
 const MAX_PENDING: usize = 16;
 /// Connections that a copy uses at most.
 pub const MOST_CONNECTIONS: usize = 16;
-/// Links that a copy uses at most.
-pub const MOST_LINKS: usize = 16;
 /// Connections of the other side at once: those, and some that were not chosen.
 const MAX_STANDING: usize = MOST_CONNECTIONS + 4;
 /// Rounds of dialling in a row that may fail.
@@ -89,23 +88,6 @@ pub struct Race {
     reach: watch::Sender<usize>,
     token: CancellationToken,
     _end: DropGuard,
-}
-
-/// Progress of the search.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct RaceStatus {
-    /// One stands that goes by no named link.
-    pub(crate) stands: bool,
-    /// Those by named links that stand, at the side that asks.
-    pub(crate) links: usize,
-    tried: Vec<SocketAddr>,
-    pub(crate) last: Option<Arc<DialError>>,
-}
-
-impl RaceStatus {
-    const fn any_stands(&self) -> bool {
-        self.stands || self.links > 0
-    }
 }
 
 impl Race {
@@ -340,7 +322,7 @@ impl Racer {
                 tokio::time::sleep(wait).await;
                 match other.dial(theirs, identity).await {
                     Ok(came) => {
-                        let closed = came.peer.until_closed();
+                        let closed = came.peer.closed();
                         let _ = came_in.send(came).await;
                         closed.await;
                     }
@@ -359,7 +341,7 @@ impl Racer {
     /// Waits until nothing stands any more, and dials what the other side wants.
     async fn keep(&mut self, mut further: FurtherConnections, standing: &mut Vec<Arc<Peer>>) {
         while let Some(first) = standing.first() {
-            let closed = first.until_closed();
+            let closed = first.closed();
             tokio::select! {
                 () = closed => standing.retain(|peer| peer.ended().is_none()),
                 Some(came) = self.came.recv() => {
@@ -387,7 +369,7 @@ impl Racer {
         standing: &mut Vec<Arc<Peer>>,
     ) {
         let Some((first, mut wanted)) = standing.first().zip(direct.wanted()) else { return };
-        let closed = first.until_closed();
+        let closed = first.closed();
         tokio::pin!(closed);
         if direct.lacks() > 0 {
             wanted.mark_changed();
@@ -413,7 +395,7 @@ impl Racer {
                 }
                 Some(peer) = further.next() => match peer {
                     Some(peer) => {
-                        lost.spawn(peer.until_closed());
+                        lost.spawn(peer.closed());
                         self.bring(direct, peer);
                         false
                     }
@@ -728,7 +710,7 @@ mod tests {
         let (came_in, mut came) = mpsc::channel(MAX_STANDING);
         let [first, second] =
             [near, second].map(|connection| Peer::start(connection, PeerConfig::default(), None));
-        let first_ends = first.until_closed();
+        let first_ends = first.closed();
         for peer in [first, second] {
             came_in.send(RaceConnection { peer, dialled: None }).await.unwrap();
         }

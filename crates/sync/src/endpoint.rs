@@ -64,13 +64,10 @@ pub struct Endpoint {
 /// Bytes by where they came from; `other` is what the person calls the other side.
 pub fn sources(snapshot: &Snapshot, other: &str) -> SourceList {
     let named = |(source, bytes): (&SourceId, &u64)| {
-        let path = match (source.kind() == PEER, source.path()) {
-            (true, None) => Some(other.to_owned()),
-            // By one of several links.
-            (true, Some(link)) => Some(format!("{other} {link}")),
-            (false, path) => path.map(str::to_owned),
-        };
-        let kind = source.kind().to_owned();
+        let (kind, path) = (source.kind().to_owned(), source.path().map(str::to_owned));
+        // A peer's path is one of several links.
+        let of_other = path.as_ref().map_or_else(|| other.to_owned(), |link| format!("{other} {link}"));
+        let path = if kind == PEER { Some(of_other) } else { path };
         SourceBytes { kind, node: None, path, bytes: *bytes }
     };
     snapshot.by_source.iter().map(named).collect()

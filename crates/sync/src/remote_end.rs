@@ -74,7 +74,7 @@ pub async fn serve_stdio(
     }
     // The person's side closes when it has received the end.
     drop(control);
-    let _ = tokio::time::timeout(GRACE, peer.until_closed()).await;
+    let _ = tokio::time::timeout(GRACE, peer.closed()).await;
     Ok(())
 }
 

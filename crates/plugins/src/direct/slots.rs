@@ -357,7 +357,7 @@ mod tests {
         assert!(!slots.join(peer().await), "no more are wanted");
         assert_eq!(counts(), (3, 0));
         second.close("lost");
-        second.until_closed().await;
+        second.closed().await;
         assert_eq!(counts(), (1, 1));
         assert!(slots.join(peer().await));
         assert_eq!(counts(), (3, 0));

@@ -11,7 +11,8 @@ use towpath_transfer::source::{Backlog, Query, Sink};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, Tag, Want};
 
 use super::SourceCalls;
-use super::table::{Awaited, DealtCall};
+use super::call::DealtCall;
+use super::table::Awaited;
 use crate::dealer::SourceHolding;
 
 /// Delay before a want is tried again that a source left without an end.
@@ -32,7 +33,7 @@ pub(super) async fn ask(
     let sink = Arc::new(SourceSink::new(shared, number, owed, context));
     if let Some(call) = after {
         call.keeps_up().await;
-        let (wanted, cancelled) = lock(&shared.table).let_go(number, wants);
+        let (wanted, cancelled) = lock(&shared.table).held_back.let_go(number, wants);
         cancelled.iter().for_each(|want| sink.outcome(want.tag, Outcome::Cancelled));
         wants = wanted;
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this one | [`Many`]: the source |
 //! | `table` | the wants that are out, the sources, and the dealer between them: messages in, messages out |
+//! | `call` | a call of whoever wants something, and whether its sink keeps up |
 //! | `asking` | a call of one source, and the sink of what it brings |
 //! | `lone` | a call of the only source there is, until another joins |
 //! | `finding` | sources that finders bring and take away |
@@ -16,6 +17,7 @@
 //! the nodes that the transfer's hints name. Such a one is asked about the root first, and counts once it has answered.
 
 mod asking;
+mod call;
 mod describing;
 mod finding;
 mod lone;
@@ -40,6 +42,7 @@ use towpath_transfer::finder::Finder;
 use towpath_transfer::source::{PathState, Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
+use self::call::DealtCall;
 use self::lone::{LoneCall, LoneCalls};
 use self::table::{SourceOrder, SourceTable};
 use crate::asking_order::to_ask;
@@ -282,7 +285,7 @@ impl Source for Many {
 /// A call that is dropped before its end gives its wants up.
 struct GivesUp {
     shared: Arc<SourceCalls>,
-    call: Arc<table::DealtCall>,
+    call: Arc<DealtCall>,
 }
 
 impl Drop for GivesUp {

@@ -6,19 +6,18 @@
 //! tags that are never used again, while a session asks for a want again under its old one: what comes late of the first
 //! time is nobody's.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
 use towpath_content::Oid;
 use towpath_transfer::gathering::PieceParts;
 use towpath_transfer::source::Sink;
 use towpath_transfer::{Delivery, Outcome, Payload, Source, SourceId, Tag, Want, WantId};
 
+use super::call::{DealtCall, HeldBack};
 use super::lone::AdoptedTags;
 use super::open::OpenSources;
 use super::places::{FoundKey, FoundPlaces};
@@ -31,9 +30,6 @@ const MOST_NAMES: usize = 1024;
 const FIRST_TAG: Tag = 1 << 63;
 /// Where the places of wants begin that are not the root's: no object is as large.
 const BEHIND_ROOT: u64 = 1 << 62;
-/// Deliveries of one call that may wait for its sink before any source is asked for more of it.
-const MOST_UNDELIVERED: usize = 4;
-
 /// Something to be done outside of the lock.
 pub(super) enum SourceOrder {
     /// Ask a source for wants, as soon as this call's sink keeps up, if one is named.
@@ -46,78 +42,6 @@ pub(super) enum SourceOrder {
     End { sink: Arc<dyn Sink>, tag: Tag, outcome: Outcome },
     /// Close a source for good.
     Close { source: Arc<dyn Source>, why: &'static str },
-}
-
-/// Wants that were handed over in one call.
-pub(super) struct DealtCall {
-    /// Those that its wants have here, in order.
-    pub(super) tags: Vec<Tag>,
-    left: AtomicUsize,
-    done: Notify,
-    /// Deliveries that the sink has not taken yet.
-    undelivered: watch::Sender<usize>,
-}
-
-impl DealtCall {
-    fn new(tags: Vec<Tag>) -> Arc<Self> {
-        let (left, undelivered) = (AtomicUsize::new(tags.len()), watch::Sender::new(0));
-        Arc::new(Self { tags, left, done: Notify::new(), undelivered })
-    }
-
-    /// Hands a delivery to the call's sink. It counts until the sink has taken it, or nobody waits for that.
-    pub(super) async fn deliver(&self, sink: &dyn Sink, delivery: Delivery) {
-        let undelivered = Undelivered::new(&self.undelivered);
-        sink.deliver(delivery).await;
-        drop(undelivered);
-        self.one_ended();
-    }
-
-    /// True if the sink does not keep up with what comes.
-    fn is_behind(&self) -> bool {
-        *self.undelivered.borrow() >= MOST_UNDELIVERED
-    }
-
-    /// Waits until the sink keeps up.
-    pub(super) async fn keeps_up(&self) {
-        // The sender is here: it cannot be gone.
-        let _ = self.undelivered.subscribe().wait_for(|all| *all < MOST_UNDELIVERED).await;
-    }
-
-    /// Waits until each of its wants has ended.
-    pub(super) async fn ended(&self) {
-        let mut done = std::pin::pin!(self.done.notified());
-        loop {
-            done.as_mut().enable();
-            if self.left.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            done.as_mut().await;
-            done.set(self.done.notified());
-        }
-    }
-
-    /// One of its wants has ended.
-    pub(super) fn one_ended(&self) {
-        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.done.notify_waiters();
-        }
-    }
-}
-
-/// Counts a delivery as long as it waits for its sink.
-struct Undelivered<'a>(&'a watch::Sender<usize>);
-
-impl<'a> Undelivered<'a> {
-    fn new(all: &'a watch::Sender<usize>) -> Self {
-        all.send_modify(|all| *all += 1);
-        Self(all)
-    }
-}
-
-impl Drop for Undelivered<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|all| *all -= 1);
-    }
 }
 
 /// A want that has not ended.
@@ -179,7 +103,7 @@ pub(super) struct SourceTable {
     cut: HashMap<Tag, DealtPart>,
     adopted: AdoptedTags,
     /// Wants that sources are asked for as soon as a sink keeps up.
-    held_back: HashSet<(u32, Tag)>,
+    pub(super) held_back: HeldBack,
     names: BTreeMap<SourceId, u32>,
     orders: Vec<SourceOrder>,
     to_come: BytesToCome,
@@ -198,7 +122,7 @@ impl SourceTable {
             tags: HashMap::new(),
             cut: HashMap::new(),
             adopted: AdoptedTags::default(),
-            held_back: HashSet::new(),
+            held_back: HeldBack::default(),
             names: BTreeMap::new(),
             orders: Vec::new(),
             to_come: BytesToCome::default(),
@@ -232,7 +156,8 @@ impl SourceTable {
     pub(super) fn removed(&mut self, now: Duration, key: FoundKey) {
         let Some(number) = self.places.remove(key) else { return };
         if let Some(source) = self.open.remove(number) {
-            let tags = self.wants.keys().chain(self.cut.keys()).copied().collect();
+            let tags: Vec<Tag> = self.wants.keys().chain(self.cut.keys()).copied().collect();
+            self.held_back.forget(number, &tags);
             self.orders.push(SourceOrder::Cancel { source: Arc::clone(&source), tags });
             self.orders.push(SourceOrder::Close { source, why: "it is not named any more" });
             self.handle(now, DealerEvent::Gone { source: number });
@@ -500,12 +425,6 @@ impl SourceTable {
         }
     }
 
-    /// The sink keeps up: of wants that were held back, those that the source need not bring any more are told apart.
-    pub(super) fn let_go(&mut self, number: u32, wants: Vec<Want>) -> (Vec<Want>, Vec<Want>) {
-        let is_open = self.open.get(number).is_some();
-        wants.into_iter().partition(|want| self.held_back.remove(&(number, want.tag)) && is_open)
-    }
-
     /// Time at which [`Self::tick`] is due.
     pub(super) fn wake(&self, now: Duration) -> Option<Duration> {
         self.dealer.wake(now)
@@ -571,7 +490,7 @@ impl SourceTable {
         }
         // Another source may be asked for the same part by another tag, which this one does not know.
         tags.extend(self.cut.iter().filter(|(_, part)| parts.contains(part)).map(|(&tag, _)| tag));
-        tags.iter().for_each(|&tag| _ = self.held_back.remove(&(number, tag)));
+        self.held_back.forget(number, &tags);
         Some(SourceOrder::Cancel { source, tags })
     }
 
@@ -595,8 +514,7 @@ impl SourceTable {
                 None => at_once.push(want),
             }
         }
-        let held_back = later.iter().flat_map(|(_, wants)| wants).map(|want| (number, want.tag));
-        self.held_back.extend(held_back);
+        later.iter().for_each(|(_, wants)| self.held_back.add(number, wants));
         let later = later.into_iter().map(|(call, wants)| (Some(call), wants));
         for (after, wants) in iter::once((None, at_once)).chain(later).filter(|(_, wants)| !wants.is_empty())
         {

@@ -18,6 +18,7 @@ use towpath_plugins::takeover::Names;
 use towpath_protocol::PeerConfig;
 use towpath_ssh::race::{Race, SshConnection};
 
+use crate::race::until;
 use crate::support::*;
 
 const NAMES: Names = Names { first: "ssh", better: "tls" };
@@ -182,11 +183,7 @@ async fn links_that_are_all_away_for_a_while_come_back() {
     wires.0.lock().unwrap().cut.extend([FIRST, SECOND]);
     let waiting = timeout(Duration::from_secs(60), sides.fetch());
     let mending = async {
-        let lost = async {
-            while sides.takeover.active() == "tls" {
-                tokio::time::sleep(Duration::from_millis(20)).await
-            }
-        };
+        let lost = until(async || (sides.takeover.active() != "tls").then_some(()));
         timeout(LIMIT, lost).await.expect("they are not missed");
         wires.0.lock().unwrap().cut.clear();
     };

@@ -44,7 +44,7 @@ async fn sides() -> (Side, Side, Arc<Takeover>) {
     (near, far, Takeover::only_better("nothing stands", NAMES))
 }
 
-async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     loop {
         if let Some(seen) = look().await {
             return seen;

@@ -145,6 +145,9 @@ impl RemoteFile {
     }
 }
 
+/// What progress was told of a file, and where it comes from.
+type ToldOf<'a> = (&'a mut ToldProgress, &'a SourceId);
+
 impl RemoteSupplier {
     /// Makes room for a file's parts; false: the file has ended.
     fn opens(&self, file: &CopyFile, told: &mut ToldProgress) -> bool {
@@ -157,13 +160,7 @@ impl RemoteSupplier {
     }
 
     /// A part of a file; false: the file has ended.
-    fn take_part(
-        &self,
-        file: &CopyFile,
-        oid: &Oid,
-        part: &MadePart,
-        (told, source): (&mut ToldProgress, &SourceId),
-    ) -> bool {
+    fn take_part(&self, file: &CopyFile, oid: &Oid, part: &MadePart, (told, source): ToldOf<'_>) -> bool {
         let (offset, content) = (part.offset, &part.content[..]);
         let taken = match file.passes(&self.processors, oid, offset, content) {
             Err(outcome) => Err(FetchError::Ended(outcome)),

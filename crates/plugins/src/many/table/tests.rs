@@ -2,6 +2,7 @@ use tokio::sync::mpsc;
 use towpath_transfer::source::{Backlog, Query};
 use towpath_transfer::{BoxFuture, Context, Description, SourceState};
 
+use super::super::call::MOST_UNDELIVERED;
 use super::super::to_come::tests::want;
 use super::*;
 
@@ -180,7 +181,7 @@ fn of_a_call_whose_sink_does_not_keep_up_nothing_more_is_asked() {
     table.add(now, Arc::new(Idle));
     let call = table.want(now, &root, vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
     assert_eq!(asked_of_first(&mut table).0.len(), 1);
-    let waiting: Vec<_> = (0..MOST_UNDELIVERED).map(|_| Undelivered::new(&call.undelivered)).collect();
+    let waiting: Vec<_> = (0..MOST_UNDELIVERED).map(|_| call.one_waits()).collect();
     // The source lost its want: it is asked for it again. Another call is asked for beside it.
     table.not_brought(now, 1, FIRST_TAG, 256 << 10, Outcome::Cancelled);
     let (at_once, held_back) = asked_of_first(&mut table);
@@ -189,13 +190,13 @@ fn of_a_call_whose_sink_does_not_keep_up_nothing_more_is_asked() {
     let (at_once, later) = asked_of_first(&mut table);
     assert_eq!((at_once.len(), later.len()), (1, 0), "its sink keeps up");
     drop(waiting);
-    let (wanted, cancelled) = table.let_go(1, held_back);
+    let (wanted, cancelled) = table.held_back.let_go(1, held_back);
     assert_eq!((wanted.len(), cancelled.len()), (1, 0));
 
-    let _waiting: Vec<_> = (0..MOST_UNDELIVERED).map(|_| Undelivered::new(&call.undelivered)).collect();
+    let _waiting: Vec<_> = (0..MOST_UNDELIVERED).map(|_| call.one_waits()).collect();
     table.not_brought(now, 1, FIRST_TAG, 256 << 10, Outcome::Cancelled);
     let (_, held_back) = asked_of_first(&mut table);
     table.cancel(now, &[0]);
-    let (wanted, cancelled) = table.let_go(1, held_back);
+    let (wanted, cancelled) = table.held_back.let_go(1, held_back);
     assert_eq!((wanted.len(), cancelled.len()), (0, 1), "nobody wants it any more");
 }
