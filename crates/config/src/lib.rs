@@ -14,6 +14,7 @@
 //! | `source` | a file's text and tables; errors that name file, line and field |
 //! | `shown` | a configuration as text; the reference and the example file |
 //! | `live` | the configuration that holds now |
+//! | [`shares`] | records in the state folder: of tickets, ports and senders |
 //!
 //! A file that is wrong anywhere is refused as a whole. Nothing here looks at the environment.
 
@@ -21,6 +22,7 @@ pub mod home;
 mod live;
 mod plugins;
 mod settings;
+pub mod shares;
 mod shown;
 mod source;
 mod value;

@@ -19,9 +19,9 @@ use towpath_store::{DiskStore, Store};
 use crate::ending;
 use crate::fetches::Fetches;
 use crate::listen::{self, ListenerServing, Listening};
-use crate::shares::Shares;
 use crate::standing::StandingPeers;
 use crate::withdrawals::Withdrawals;
+use towpath_config::shares::Shares;
 use towpath_limits::connection_limits::ConnectionLimits;
 
 /// Time for sending peers the last message: an interrupted command ends within a second.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use towpath_content::Oid;
 
-use crate::shares::Share;
+use towpath_config::shares::Share;
 pub use towpath_sync::fuzzing::{
     FuzzedReceiver, FuzzedSender, apply_patch, make_patch, merge, read_error, read_message, read_options,
     write_options,

@@ -243,7 +243,7 @@ mod tests {
     use towpath_content::ticket::Secret;
 
     use super::*;
-    use crate::shares::Shares;
+    use towpath_config::shares::Shares;
 
     fn grants(config: Live) -> (Grants, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();

@@ -14,7 +14,6 @@
 //! | [`withdrawals`] | tickets that were taken back |
 //! | `ticket_ends` | how tickets end |
 //! | `staying` | what was fetched and is passed on |
-//! | [`shares`] | what was shared before, so that the same command gives the same ticket |
 //! | [`put`], `put_tree` | files, trees and streams into the store |
 //! | [`put_source`] | paths that become one object, and the filters on them |
 //! | [`boundaries`] | where an application says that chunks end |
@@ -79,7 +78,6 @@ pub mod put_source;
 mod put_tree;
 mod selecting;
 mod sessions;
-pub mod shares;
 mod standing;
 pub mod state;
 mod staying;

@@ -13,7 +13,7 @@ use towpath_plugins::direct::PeerPool;
 use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::fetches::Fetches;
-use crate::shares::Shares;
+use towpath_config::shares::Shares;
 use towpath_limits::connection_limits::{ConnectionLimits, ConnectionPermit, Excess, HandshakePermit};
 use towpath_ssh::addresses::{bind, interfaces};
 use towpath_words as words;

@@ -26,9 +26,9 @@ use crate::metrics::Direction;
 use crate::parts::{self, GiveUpOnDrop, Part};
 use crate::put_source::PutSource;
 use crate::put_tree::{self, PutReport, TreeTotals};
-use crate::shares::Share;
 use crate::state::Service;
 use crate::transfers::{PROGRESS_EVERY, Transfer};
+use towpath_config::shares::Share;
 use towpath_words as words;
 
 /// A file up to this size is hashed before its ticket is made.

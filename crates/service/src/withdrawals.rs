@@ -22,7 +22,7 @@ use towpath_protocol::service::KnownWithdrawal;
 use towpath_protocol::wire::Withdrawn;
 
 use crate::fresh::now;
-use crate::shares::{Shares, unhex};
+use towpath_config::shares::{Shares, unhex};
 
 /// Withdrawals that are kept, some 500 bytes each. The oldest are forgotten first.
 const MOST: usize = 1024;

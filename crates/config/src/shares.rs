@@ -28,7 +28,7 @@ pub struct Share {
 
 impl Share {
     /// By its record.
-    pub(crate) fn of(record: &Value) -> Option<Self> {
+    pub fn of(record: &Value) -> Option<Self> {
         let oid = record.get("oid")?.as_str()?.parse().ok()?;
         let secret = BoundSecret::from_bytes(&unhex(record.get("secret")?.as_str()?)?).ok()?;
         Some(Self { oid, secret })
@@ -136,7 +136,7 @@ impl Shares {
     }
 
     /// Records of withdrawn tickets.
-    pub(crate) fn withdrawn(&self) -> Vec<Value> {
+    pub fn withdrawn(&self) -> Vec<Value> {
         let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let is_one = |file: &fs::DirEntry| {
             let name = file.file_name();
@@ -146,17 +146,17 @@ impl Shares {
     }
 
     /// Records one, under a name of its own.
-    pub(crate) fn keep_withdrawn(&self, name: &[u8], record: &Value) -> std::io::Result<()> {
+    pub fn keep_withdrawn(&self, name: &[u8], record: &Value) -> std::io::Result<()> {
         self.write(&self.file("withdrawn", name), record)
     }
 
     /// The record of that name.
-    pub(crate) fn withdrawn_as(&self, name: &[u8]) -> Option<Value> {
+    pub fn withdrawn_as(&self, name: &[u8]) -> Option<Value> {
         read(&self.file("withdrawn", name))
     }
 
     /// Removes the record of that name; one that is left is of no harm.
-    pub(crate) fn forget_withdrawn(&self, name: &[u8]) {
+    pub fn forget_withdrawn(&self, name: &[u8]) {
         let _ = fs::remove_file(self.file("withdrawn", name));
     }
 
@@ -174,7 +174,7 @@ impl Shares {
 }
 
 /// Bytes by their hexadecimal digits.
-pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
+pub fn unhex(digits: &str) -> Option<Vec<u8>> {
     let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
     let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
     pairs.iter().map(|[high, low]| Some(value(*high)? << 4 | value(*low)?)).collect()
