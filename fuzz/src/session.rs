@@ -70,6 +70,7 @@ impl Side {
             priority: 0,
             measures: flags & 4 > 0,
             source: SourceId::other("a peer", None),
+            tells_link: true,
         };
         let (session, decoder) = (Session::new(config, now), Decoder::new(Processors::default()));
         let (cancelled, open) = (BTreeSet::new(), BTreeMap::new());
