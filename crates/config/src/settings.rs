@@ -192,7 +192,7 @@ impl ProcessorSettings {
 settings! {
     /// `[sharing]`
     struct Sharing {
-        /// Whether the daemon serves what it got by a ticket to others who have that ticket: "on" or "off". It does so until it ends, unless the ticket forbids it, ends or is taken back.
+        /// Whether the daemon serves what it got by a ticket to others who have that ticket: "on" or "off". It does so, also after its restart, unless the ticket forbids it, ends or is taken back.
         live pass_on: Switch = Switch::Off,
         /// Whether `tow get` serves others while it runs, without a daemon or by it: "on" or "off". They get no more bytes than it took itself, and less if it gets less by that; nothing if the ticket forbids it. `tow get --no-upload` turns it off for once.
         live while_getting: Switch = Switch::On,

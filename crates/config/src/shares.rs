@@ -2,7 +2,7 @@
 //! receiver that was cut off goes on when the sender comes back.
 //!
 //! One small JSON file per path in the state folder. It is a help only: without it a new ticket is
-//! made.
+//! made. Beside them lie records of tickets that were taken back, and of those that a daemon passes on.
 
 use std::fs;
 use std::io::Write;
@@ -16,6 +16,24 @@ use towpath_content::{NodeId, Oid};
 
 /// Destinations remembered for each sender.
 const MAX_RECEIVED: usize = 64;
+
+/// Reason why a ticket is recorded.
+#[derive(Clone, Copy)]
+pub enum TicketKind {
+    /// It was taken back.
+    Withdrawn,
+    /// A daemon passes on what came by it.
+    PassedOn,
+}
+
+impl TicketKind {
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Withdrawn => "withdrawn",
+            Self::PassedOn => "passed-on",
+        }
+    }
+}
 
 /// Record of a shared path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,29 +153,29 @@ impl Shares {
         self.folder.join("sent").join(hex(&node.0))
     }
 
-    /// Records of withdrawn tickets.
-    pub fn withdrawn(&self) -> Vec<Value> {
+    /// Records of tickets, all of a kind.
+    pub fn tickets(&self, kind: TicketKind) -> Vec<Value> {
         let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let is_one = |file: &fs::DirEntry| {
             let name = file.file_name();
-            name.as_bytes().starts_with(b"withdrawn-") && name.as_bytes().ends_with(b".json")
+            name.as_bytes().starts_with(kind.prefix().as_bytes()) && name.as_bytes().ends_with(b".json")
         };
         files.filter(is_one).filter_map(|file| read(&file.path())).collect()
     }
 
     /// Records one, under a name of its own.
-    pub fn keep_withdrawn(&self, name: &[u8], record: &Value) -> std::io::Result<()> {
-        self.write(&self.file("withdrawn", name), record)
+    pub fn keep_ticket(&self, kind: TicketKind, name: &[u8], record: &Value) -> std::io::Result<()> {
+        self.write(&self.file(kind.prefix(), name), record)
     }
 
     /// The record of that name.
-    pub fn withdrawn_as(&self, name: &[u8]) -> Option<Value> {
-        read(&self.file("withdrawn", name))
+    pub fn ticket_as(&self, kind: TicketKind, name: &[u8]) -> Option<Value> {
+        read(&self.file(kind.prefix(), name))
     }
 
     /// Removes the record of that name; one that is left is of no harm.
-    pub fn forget_withdrawn(&self, name: &[u8]) {
-        let _ = fs::remove_file(self.file("withdrawn", name));
+    pub fn forget_ticket(&self, kind: TicketKind, name: &[u8]) {
+        let _ = fs::remove_file(self.file(kind.prefix(), name));
     }
 
     /// Replaces a record as a whole; it holds a secret, so it is for its owner alone.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use towpath_api::{ApiError, Event, GetRequest, Progress, SourceBytes, SourceList, Summary};
 use towpath_content::hint::PeerAddress;
@@ -357,16 +358,10 @@ impl GetUnderWay {
         let find = async {
             while let Some(answer) = inbox.recv().await {
                 let Description::Live { statement, signature } = answer else { continue };
-                let signed = statement.to_bytes();
-                let verified = Statement::verified(&signed, &signature, &self.context.node?).ok()?;
-                if let Statement::Bound { object, content, .. } = verified
-                    && object == self.oid
-                {
-                    return Some(RelayedBinding {
-                        content,
-                        statement: signed.into(),
-                        signature: signature.into(),
-                    });
+                let said = (statement.to_bytes().into(), signature.into());
+                let binding = relayed_binding(&self.oid, &self.context.node?, said);
+                if binding.is_some() {
+                    return binding;
                 }
             }
             None
@@ -409,6 +404,20 @@ fn from_ticket(oid: &Oid, enclosed: Enclosed, own: Arc<dyn Store>, allow: &Allow
     let ticket: Arc<dyn Source> = Arc::new(Local::only(Arc::new(store), "ticket"));
     let root = Single::root(Arc::new(Cascade::new(vec![Arc::clone(&local), Arc::clone(&ticket)])));
     Ok(Tree { root, remote: vec![ticket], local: vec![local], adaptive: None })
+}
+
+/// What a live object became, if these bytes and their signature are its issuer's word for that.
+pub(crate) fn relayed_binding(
+    live: &Oid,
+    node: &NodeId,
+    (statement, signature): (Bytes, Bytes),
+) -> Option<RelayedBinding> {
+    match Statement::verified(&statement, &signature, node).ok()? {
+        Statement::Bound { object, content, .. } if object == *live => {
+            Some(RelayedBinding { content, statement, signature })
+        }
+        _ => None,
+    }
 }
 
 fn session_config(request: &GetRequest) -> SessionConfig {

@@ -61,8 +61,9 @@ impl Service {
         IndexHost { home: self.home.clone(), store: Arc::clone(&self.store) }
     }
 
-    /// Goes on reading what was put and not completely read when the last daemon ended.
-    pub fn resume_puts(self: &Arc<Self>) {
+    /// Goes on with what the last daemon passed on, and reads what was put and not completely read when it ended.
+    pub fn resume(self: &Arc<Self>) {
+        DaemonPassing::resume(self);
         let service = Arc::clone(self);
         tokio::spawn(async move {
             let leases = service.store.leases().unwrap_or_default();
@@ -221,7 +222,7 @@ impl InProcess {
                 watch.summary(summary);
                 admitted.done();
                 transfer.report(&Event::Summary(summary.clone()));
-                passing.map(|passing| tokio::spawn(passing.keep()));
+                passing.map(|passing| tokio::spawn(passing.keep(None)));
             }
             Err(error) => transfer.report(&Event::Failed(error.clone())),
         }

@@ -2,21 +2,28 @@
 //! that, or a daemon does so as its configuration says.
 
 use std::convert::Infallible;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use towpath_api::{ApiError, ErrorKind, Event, GetRequest, PutReply, StayRequest};
 use towpath_config::Switch;
 use towpath_content::Ticket;
 use towpath_content::hint::{Hint, MAX_HINTS, PeerAddress};
+use towpath_content::node_id::hex;
+use towpath_protocol::service::RelayedBinding;
+use towpath_store::{State, Store};
 
 use crate::ending;
 use crate::get;
-use crate::getting::GetUnderWay;
+use crate::getting::{GetUnderWay, relayed_binding};
 use crate::grants::{PassOn, PassingOn};
 use crate::state::{self, Service};
 use crate::ticket_ends::ask_now_and_then;
+use crate::withdrawals::ticket_name;
+use towpath_config::shares::{TicketKind, unhex};
 
 /// Delay before the issuer is asked again what a live object became, and times that it is asked.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -103,29 +110,83 @@ impl DaemonPassing {
     pub(crate) fn begin(service: &Arc<Service>, request: &GetRequest) -> Option<(Self, PutReply)> {
         let is_on = service.grants.honours_leases() && service.config().sharing.pass_on == Switch::On;
         let ticket = ticket(request).ok().filter(|ticket| is_on && ticket.enclosed.is_none())?;
+        let (longer, oid) = (with_hints(service, ticket.clone()).to_string(), ticket.oid.to_string());
+        let reply = PutReply { ticket: longer, oid, size: None };
+        Some((Self::of(service, request.clone(), ticket)?, reply))
+    }
+
+    fn of(service: &Arc<Service>, request: GetRequest, ticket: Ticket) -> Option<Self> {
         let _place = Arc::clone(&service.passed_on).try_acquire_owned().ok()?;
         let (secret, why) = (ticket.bound_secret(), PassOn::Configured);
         let _passing = PassingOn::begin(&service.grants, ticket.oid, secret, why);
-        let (longer, oid) = (with_hints(service, ticket.clone()).to_string(), ticket.oid.to_string());
-        let reply = PutReply { ticket: longer, oid, size: None };
-        let (service, request) = (Arc::clone(service), request.clone());
-        Some((Self { service, request, ticket, _passing, _place }, reply))
+        Some(Self { service: Arc::clone(service), request, ticket, _passing, _place })
     }
 
-    /// Passes it on until the ticket is over, once all has come.
-    pub(crate) async fn keep(self) {
-        let service = &self.service;
-        let binding = async {
-            if self.ticket.oid.is_live() {
-                let _ = keep_binding(service, &self.request).await;
+    /// Goes on with what the last daemon passed on, as far as that is here still.
+    pub(crate) fn resume(service: &Arc<Service>) {
+        for (ticket, binding) in service.shares.tickets(TicketKind::PassedOn).iter().filter_map(recorded) {
+            let content = binding.as_ref().map_or(ticket.oid, |binding| binding.content);
+            let is_here = service.store.have(&content).is_ok_and(|have| have.state == State::Complete);
+            if !is_here || service.check_ticket(&ticket).is_err() {
+                service.shares.forget_ticket(TicketKind::PassedOn, &name(&ticket));
+                continue;
             }
+            let (oid, text) = (ticket.oid, ticket.to_string());
+            let request = GetRequest { ticket: text, ..GetRequest::default() };
+            let Some(passing) = Self::of(service, request, ticket) else { return };
+            binding.iter().for_each(|binding| service.grants.bind(&oid, binding.clone()));
+            tokio::spawn(passing.keep(binding));
+        }
+    }
+
+    /// Passes it on until the ticket is over, once all has come; also after a restart. Of a live object its issuer's word may be
+    /// `known`.
+    pub(crate) async fn keep(self, known: Option<RelayedBinding>) {
+        let service = &self.service;
+        let passing = async {
+            let binding = match known {
+                None if self.ticket.oid.is_live() => {
+                    keep_binding(service, &self.request).await.ok().flatten()
+                }
+                known => known,
+            };
+            record(service, &self.ticket, binding.as_ref());
             ask_now_and_then(|| GetUnderWay::new(service, &self.request)).await
         };
         tokio::select! {
-            why = service.ticket_over(&self.ticket) => tracing::info!(oid = %self.ticket.oid, %why, "not passed on any more"),
-            never = binding => match never {},
+            why = service.ticket_over(&self.ticket) => {
+                tracing::info!(oid = %self.ticket.oid, %why, "not passed on any more");
+                service.shares.forget_ticket(TicketKind::PassedOn, &name(&self.ticket));
+            }
+            never = passing => match never {},
         }
     }
+}
+
+/// Name of a ticket's record.
+fn name(ticket: &Ticket) -> Vec<u8> {
+    ticket_name(&ticket.oid, &ticket.bound_secret())
+}
+
+/// Records for the next daemon what this one passes on.
+fn record(service: &Service, ticket: &Ticket, binding: Option<&RelayedBinding>) {
+    let word = |bytes: fn(&RelayedBinding) -> &[u8]| binding.map(|binding| hex(bytes(binding)));
+    let record = json!({
+        "ticket": ticket.to_string(),
+        "statement": word(|binding| &binding.statement),
+        "signature": word(|binding| &binding.signature),
+    });
+    if let Err(error) = service.shares.keep_ticket(TicketKind::PassedOn, &name(ticket), &record) {
+        tracing::warn!(%error, "what is passed on can't be kept for the next start");
+    }
+}
+
+fn recorded(record: &Value) -> Option<(Ticket, Option<RelayedBinding>)> {
+    let ticket = Ticket::from_str(record.get("ticket")?.as_str()?).ok()?;
+    let word = |name| Some(unhex(record.get(name)?.as_str()?)?.into());
+    let said = word("statement").zip(word("signature"));
+    let binding = said.and_then(|said| relayed_binding(&ticket.oid, &ticket.node, said));
+    Some((ticket, binding))
 }
 
 /// The ticket of a request, if what it names can be passed on as a whole.
@@ -163,15 +224,18 @@ fn with_hints(service: &Service, mut ticket: Ticket) -> Ticket {
 }
 
 /// Asks what a live object became: whoever asks here needs its issuer's word. It is here, so it is bound by now.
-async fn keep_binding(service: &Arc<Service>, request: &GetRequest) -> Result<(), ApiError> {
+async fn keep_binding(
+    service: &Arc<Service>,
+    request: &GetRequest,
+) -> Result<Option<RelayedBinding>, ApiError> {
     let get = GetUnderWay::new(service, request)?;
     for _ in 0..ASKED {
         if let Some(binding) = get.binding().await {
-            service.grants.bind(&get.oid, binding);
-            return Ok(());
+            service.grants.bind(&get.oid, binding.clone());
+            return Ok(Some(binding));
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
     tracing::warn!("the sender is gone and did not sign what the object became: it can't be passed on");
-    Ok(())
+    Ok(None)
 }

@@ -22,7 +22,7 @@ use towpath_protocol::service::KnownWithdrawal;
 use towpath_protocol::wire::Withdrawn;
 
 use crate::fresh::now;
-use towpath_config::shares::{Shares, unhex};
+use towpath_config::shares::{Shares, TicketKind, unhex};
 
 /// Withdrawals that are kept, some 500 bytes each. The oldest are forgotten first.
 const MOST: usize = 1024;
@@ -67,7 +67,8 @@ impl Withdrawals {
     /// Those that are recorded beside `shares`.
     pub fn open(shares: Arc<Shares>) -> Self {
         let time = now();
-        let mut known: Vec<_> = shares.withdrawn().iter().filter_map(WithdrawnTicket::of).collect();
+        let mut known: Vec<_> =
+            shares.tickets(TicketKind::Withdrawn).iter().filter_map(WithdrawnTicket::of).collect();
         known.retain(|ticket| ticket.until > time);
         known.sort_by_key(|ticket| ticket.until);
         Self { shares, known: RwLock::new(known), held: Mutex::default() }
@@ -111,7 +112,8 @@ impl Withdrawals {
     pub(crate) async fn taken_back_beside(&self, root: Oid, secret: BoundSecret) {
         let name = ticket_name(&root, &secret);
         loop {
-            let recorded = self.shares.withdrawn_as(&name).as_ref().and_then(WithdrawnTicket::of);
+            let recorded =
+                self.shares.ticket_as(TicketKind::Withdrawn, &name).as_ref().and_then(WithdrawnTicket::of);
             if let Some(ticket) =
                 recorded.filter(|ticket| ticket.root == root && ticket.known.secret == secret)
             {
@@ -129,7 +131,7 @@ impl Withdrawals {
         if all.iter().any(|other| other.root == root && other.known.secret == secret) {
             return;
         }
-        if let Err(error) = self.shares.keep_withdrawn(&ticket.name(), &ticket.record()) {
+        if let Err(error) = self.shares.keep_ticket(TicketKind::Withdrawn, &ticket.name(), &ticket.record()) {
             tracing::warn!(%error, "that a ticket was withdrawn can't be kept for the next start");
         }
         all.push(ticket);
@@ -138,7 +140,7 @@ impl Withdrawals {
         let forgotten: Vec<_> = all.drain(..many).map(|ticket| ticket.name()).collect();
         all.retain(|ticket| ticket.until > time);
         drop(all);
-        forgotten.iter().for_each(|name| self.shares.forget_withdrawn(name));
+        forgotten.iter().for_each(|name| self.shares.forget_ticket(TicketKind::Withdrawn, name));
         let held = lock(&self.held);
         let of_it = held.by_number.values().filter(|(name, _)| name.root == root && name.secret == secret);
         of_it.for_each(|(_, ended)| ended.cancel());
@@ -212,7 +214,7 @@ impl WithdrawnTicket {
     }
 }
 
-fn ticket_name(root: &Oid, secret: &BoundSecret) -> Vec<u8> {
+pub(crate) fn ticket_name(root: &Oid, secret: &BoundSecret) -> Vec<u8> {
     [&root.to_bytes()[..], &secret.to_bytes()].concat()
 }
 
@@ -296,7 +298,7 @@ mod tests {
             scene.withdrawals.withdrawn(&told);
             assert!(!held.ended.is_cancelled() && !scene.is_over(&ticket), "{case}");
         }
-        assert!(scene.withdrawals.shares.withdrawn().is_empty(), "nothing of it is kept");
+        assert!(scene.withdrawals.shares.tickets(TicketKind::Withdrawn).is_empty(), "nothing of it is kept");
         drop(held);
         scene.withdrawals.withdrawn(&right);
         assert!(!scene.is_over(&ticket), "a ticket that nobody holds is of no interest");
@@ -308,10 +310,10 @@ mod tests {
         let (ticket, told) = (scene.ticket(1), scene.told(&scene.ticket(1), &scene.issuer));
         let _held = scene.withdrawals.hold(&ticket);
         scene.withdrawals.withdrawn(&told);
-        let first = scene.withdrawals.shares.withdrawn();
+        let first = scene.withdrawals.shares.tickets(TicketKind::Withdrawn);
         (0..3).for_each(|_| scene.withdrawals.withdrawn(&told));
         assert_eq!(scene.withdrawals.of(&ticket.oid).len(), 1);
-        assert_eq!(scene.withdrawals.shares.withdrawn(), first);
+        assert_eq!(scene.withdrawals.shares.tickets(TicketKind::Withdrawn), first);
     }
 
     #[tokio::test]
@@ -346,7 +348,7 @@ mod tests {
         assert_eq!(scene.withdrawals.of(&root).len(), MOST);
         assert!(!scene.withdrawals.is_withdrawn(&root, &secret(2)));
         assert!(scene.withdrawals.is_withdrawn(&root, &secret(3)));
-        assert_eq!(scene.withdrawals.shares.withdrawn().len(), MOST);
+        assert_eq!(scene.withdrawals.shares.tickets(TicketKind::Withdrawn).len(), MOST);
         let expired = BoundSecret { terms: Terms { expires: Some(1), no_swarm: false }, ..secret(0) };
         scene.withdrawals.withdraw(root, expired, &scene.issuer);
         assert!(!open(&scene.dir).is_withdrawn(&root, &expired), "nobody needs to know it any more");

@@ -68,7 +68,7 @@ impl Daemon {
     /// Goes on with what was put before, as a start of the program does.
     pub fn resume(&self) {
         let _inside = self.runtime.as_ref().unwrap().enter();
-        self.service.resume_puts();
+        self.service.resume();
     }
 
     pub fn connect(&self) -> Connection {

@@ -91,7 +91,7 @@ impl Daemon {
         let _metrics = self.serve_metrics(context, &service, &config).await?;
         let _ending = Aborting(tokio::spawn(Arc::clone(&service).keep_ending()).abort_handle());
         let _indexing = Aborting(tokio::spawn(Arc::clone(&service).keep_indexed()).abort_handle());
-        service.resume_puts();
+        service.resume();
         service.door().open();
         trim_cache(&service);
         let list = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");

@@ -17,6 +17,7 @@ situations![
     a_ticket_of_a_share_that_ended_is_taken_back_and_not_given_again,
     a_get_under_way_ends_when_its_ticket_is_taken_back,
     a_daemon_passes_on_what_it_got_only_if_its_configuration_says_so,
+    a_daemon_passes_on_again_after_its_restart,
 ];
 
 /// Time for what a holder or a daemon notices by itself.
@@ -110,6 +111,46 @@ fn a_daemon_passes_on_what_it_got_only_if_its_configuration_says_so() {
     share.kill();
     env.stranger.get(&longer, "again").end().summary();
     assert_same_bytes(&env.sender.path("file"), &env.stranger.path("again"));
+}
+
+/// Also what was live when it came: only its issuer's word tells what it became, and the issuer is gone.
+fn a_daemon_passes_on_again_after_its_restart() {
+    for is_live in [false, true] {
+        let env = TestEnvironment::new();
+        file(&env.sender.path("file"), 1, 3 << 20);
+        let mut issuer = match is_live {
+            false => env.sender.share("file"),
+            true => {
+                let input = fs::File::open(env.sender.path("file")).unwrap();
+                env.sender.tow(["put", "-", "--listen", LOOPBACK]).input(input).start()
+            }
+        };
+        let ticket = issuer.ticket();
+        let start = |pass_on: &str| {
+            let config = format!("listen = [\"{LOOPBACK}\"]\n[sharing]\npass_on = \"{pass_on}\"\n");
+            env.receiver.daemon_with(&config)
+        };
+        let daemon = start("on");
+        let mut getting = env.receiver.get(&ticket, "file").start();
+        let longer = getting.ticket();
+        getting.end().summary();
+        let records = || {
+            let files = fs::read_dir(env.receiver.home("state/shares")).into_iter().flatten().flatten();
+            let names = files.filter_map(|file| file.file_name().into_string().ok());
+            names.filter(|name| name.starts_with("passed-on-") && name.ends_with(".json")).count()
+        };
+        assert!(soon(LONG, || (records() == 1).then_some(())).is_some(), "it is not recorded");
+        issuer.kill();
+        drop(daemon);
+        {
+            let _daemon = start("off");
+            let words = ["get", "--timeout", "2", longer.as_str(), "-o", "refused"];
+            assert_ne!(env.stranger.tow(words).end().code(), 0, "it is switched off");
+        }
+        let _daemon = start("on");
+        env.stranger.get(&longer, "again").end().summary();
+        assert_same_bytes(&env.sender.path("file"), &env.stranger.path("again"));
+    }
 }
 
 fn a_ticket_that_was_taken_back_ends_at_its_holders() {
