@@ -222,7 +222,7 @@ impl InProcess {
                 watch.summary(summary);
                 admitted.done();
                 transfer.report(&Event::Summary(summary.clone()));
-                passing.map(|passing| tokio::spawn(passing.keep(None)));
+                passing.map(|passing| tokio::spawn(passing.keep(false)));
             }
             Err(error) => transfer.report(&Event::Failed(error.clone())),
         }

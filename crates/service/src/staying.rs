@@ -134,23 +134,23 @@ impl DaemonPassing {
             let (oid, text) = (ticket.oid, ticket.to_string());
             let request = GetRequest { ticket: text, ..GetRequest::default() };
             let Some(passing) = Self::of(service, request, ticket) else { return };
-            binding.iter().for_each(|binding| service.grants.bind(&oid, binding.clone()));
-            tokio::spawn(passing.keep(binding));
+            binding.into_iter().for_each(|binding| service.grants.bind(&oid, binding));
+            tokio::spawn(passing.keep(true));
         }
     }
 
-    /// Passes it on until the ticket is over, once all has come; also after a restart. Of a live object its issuer's word may be
-    /// `known`.
-    pub(crate) async fn keep(self, known: Option<RelayedBinding>) {
+    /// Passes it on until the ticket is over, once all has come. Unless it `is_recorded`, the next daemon is left a record.
+    pub(crate) async fn keep(self, is_recorded: bool) {
         let service = &self.service;
         let passing = async {
-            let binding = match known {
-                None if self.ticket.oid.is_live() => {
-                    keep_binding(service, &self.request).await.ok().flatten()
-                }
-                known => known,
+            let binding = match self.ticket.oid.is_live() && !is_recorded {
+                true => keep_binding(service, &self.request).await.ok().flatten(),
+                false => None,
             };
-            record(service, &self.ticket, binding.as_ref());
+            // Without its issuer's word nobody is served of what was live.
+            if !is_recorded && (binding.is_some() || !self.ticket.oid.is_live()) {
+                record(service, &self.ticket, binding.as_ref());
+            }
             ask_now_and_then(|| GetUnderWay::new(service, &self.request)).await
         };
         tokio::select! {

@@ -10,6 +10,7 @@
 //! | [`race`] | TLS connections beside it, of which the first takes over |
 //! | `far_side` | the other side, as it is dialled |
 //! | `further` | more of them where a path is long and fast |
+//! | `attempts` | when the other side is dialled again |
 //! | `race_status` | how far the race is |
 //! | `links` | connections by several of this machine's links at once |
 //! | [`addresses`] | listeners of this machine, and how it can be reached |
@@ -18,6 +19,7 @@
 
 pub mod address;
 pub mod addresses;
+mod attempts;
 pub mod channel;
 pub mod ciphers;
 pub mod error;

@@ -5,29 +5,26 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use towpath_content::lock::lock;
-use towpath_link::backoff::BackoffConfig;
-use towpath_link::tcp::{DialError, LocalEnd};
-use towpath_link::{Backoff, Identity};
+use towpath_link::Identity;
+use towpath_link::tcp::LocalEnd;
 use towpath_plugins::direct::DirectConfig;
+use towpath_plugins::takeover::Names;
 use towpath_plugins::{Direct, LinkWays, Takeover};
 use towpath_protocol::{Peer, PeerConfig};
 
+use crate::attempts::{LinkAttempts, random};
 use crate::far_side::{LINK_SILENCE, Other, RaceConnection, greeted};
 use crate::race_status::RaceStatus;
 
+/// The two ways of the side that asks.
+const NAMES: Names = Names { first: "one", better: "links" };
 /// Links that a copy uses at most.
 pub const MOST_LINKS: usize = 16;
-/// The longest wait between attempts to reach the other side by a link.
-const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// Attempts in a row that may fail, of a link by which nothing has held yet.
-const MAX_FAILURES: u32 = 5;
-/// A connection that was lost sooner counts as failed.
-const HELD: Duration = Duration::from_secs(10);
 
 /// Dials by each of `links`, and again when a connection is lost, until it is dropped. What stands goes to `came`.
 pub async fn dial_by_each(
@@ -79,45 +76,6 @@ impl DialledLink {
     }
 }
 
-/// Times to dial by a link. That this machine's side of it is missing counts for nothing: it may come.
-#[derive(Default)]
-struct LinkAttempts {
-    backoff: Option<Backoff>,
-    failures: u32,
-    has_held: bool,
-}
-
-impl LinkAttempts {
-    /// Time to wait before the next attempt; `None` if there have been enough.
-    fn next(&mut self, now: Instant, random: u64) -> Option<Duration> {
-        if !self.has_held && self.failures >= MAX_FAILURES {
-            return None;
-        }
-        // The first one, and one after a connection that held, is due at once.
-        let wait = self.backoff.as_mut().map(|backoff| backoff.next(now, random));
-        let config = BackoffConfig { longest: LONGEST_WAIT, ..BackoffConfig::default() };
-        self.backoff.get_or_insert_with(|| Backoff::new(config));
-        Some(wait.unwrap_or_default())
-    }
-
-    fn failed(&mut self, error: &DialError) {
-        let is_missing = matches!(
-            error,
-            DialError::NoSuchEnd { .. } | DialError::Unreachable { .. } | DialError::Local { .. }
-        );
-        self.failures += u32::from(!is_missing);
-    }
-
-    /// A connection was lost after it held for so long.
-    fn lost(&mut self, held: Duration) {
-        if held < HELD {
-            self.failures += 1;
-            return;
-        }
-        (self.has_held, self.failures, self.backoff) = (true, 0, None);
-    }
-}
-
 /// What the side that asks draws from: links, or one connection while there is none by a named link.
 pub struct ChosenWays {
     takeover: Arc<Takeover>,
@@ -141,24 +99,33 @@ impl ChosenWays {
     /// One connection was chosen that goes by no named link.
     pub fn offer(&self, single: &Arc<Direct>) {
         let mut offered = lock(&self.offered);
-        match &offered.links {
-            Some(links) => links.stand_by(Arc::clone(single)),
-            None => self.takeover.offer(Arc::clone(single)),
-        }
         offered.single = Some(Arc::clone(single));
+        self.take(&offered);
     }
 
     fn join(&self, link: Arc<Direct>) -> u64 {
         let mut offered = lock(&self.offered);
-        let known = offered.links.clone();
-        let links = known.clone().unwrap_or_else(|| LinkWays::new(offered.single.clone()));
-        let key = links.join(link);
-        if known.is_none() {
-            self.takeover.offer(Arc::clone(&links));
-            offered.links = Some(links);
+        let is_first = offered.links.is_none();
+        let key = offered.links.get_or_insert_with(LinkWays::new).join(link);
+        if is_first {
+            self.take(&offered);
         }
         self.status.send_modify(|status| status.links += 1);
         key
+    }
+
+    /// Draws from the best of what was offered, which gives way to the other while it is in trouble.
+    fn take(&self, offered: &OfferedWays) {
+        match (&offered.single, &offered.links) {
+            (Some(single), Some(links)) => {
+                let both = Takeover::new(Arc::clone(single), NAMES);
+                both.offer(Arc::clone(links));
+                self.takeover.offer(both);
+            }
+            (Some(single), None) => self.takeover.offer(Arc::clone(single)),
+            (None, Some(links)) => self.takeover.offer(Arc::clone(links)),
+            (None, None) => {}
+        }
     }
 
     fn leave(&self, key: u64) {
@@ -244,50 +211,4 @@ fn way(peer: &Arc<Peer>, name: &str, identity: &Identity) -> Arc<Direct> {
     let named = PeerConfig { way: Some(name.into()), ..PeerConfig::default() };
     let config = DirectConfig { most_connections: 1, peer: named, ..DirectConfig::default() };
     Arc::new(Direct::over_several(Arc::clone(peer), identity.clone(), config))
-}
-
-/// A number for jitter; nothing secret depends on it.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused() -> DialError {
-        DialError::Refused { address: ([192, 0, 2, 1], 7).into() }
-    }
-
-    fn missing() -> DialError {
-        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-        DialError::NoSuchEnd { end: LocalEnd::Device("dock0".into()), source }
-    }
-
-    #[test]
-    fn a_link_is_dialled_as_long_as_there_is_hope() {
-        let (mut attempts, now) = (LinkAttempts::default(), Instant::now());
-        let next = |attempts: &mut LinkAttempts| attempts.next(now, u64::MAX);
-        assert_eq!(next(&mut attempts), Some(Duration::ZERO));
-        for _ in 0..100 {
-            attempts.failed(&missing());
-            assert!(next(&mut attempts).is_some_and(|wait| !wait.is_zero() && wait <= LONGEST_WAIT));
-        }
-        for left in (0..MAX_FAILURES).rev() {
-            attempts.failed(&refused());
-            assert_eq!(next(&mut attempts).is_some(), left > 0);
-        }
-        let mut attempts = LinkAttempts::default();
-        for _ in 0..MAX_FAILURES {
-            attempts.lost(Duration::from_secs(1));
-        }
-        assert_eq!(next(&mut attempts), None, "the other side does not want it");
-        attempts.lost(HELD);
-        assert_eq!(next(&mut attempts), Some(Duration::ZERO));
-        for _ in 0..100 {
-            attempts.failed(&refused());
-            assert!(next(&mut attempts).is_some(), "it led there once");
-        }
-    }
 }

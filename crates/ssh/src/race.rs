@@ -20,14 +20,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::NodeId;
 use towpath_content::lock::lock;
-use towpath_link::backoff::BackoffConfig;
+use towpath_link::Identity;
 use towpath_link::tcp::{Listener, LocalEnd, Timeouts};
-use towpath_link::{Backoff, Identity};
 use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::{Direct, Takeover};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::addresses::{bind, interfaces};
+use crate::attempts::DialAttempts;
 use crate::error::SshError;
 use crate::far_side::{Other, RaceConnection, greeted};
 use crate::further::FurtherConnections;
@@ -45,10 +45,6 @@ const MAX_PENDING: usize = 16;
 pub const MOST_CONNECTIONS: usize = 16;
 /// Connections of the other side at once: those, and some that were not chosen.
 const MAX_STANDING: usize = MOST_CONNECTIONS + 4;
-/// Rounds of dialling in a row that may fail.
-const MAX_FAILURES: u32 = 5;
-/// A connection that was lost sooner counts as failed.
-const HELD: Duration = Duration::from_secs(10);
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -287,7 +283,7 @@ impl Racer {
         chosen: Option<Arc<ChosenWays>>,
         standing: &mut Vec<Arc<Peer>>,
     ) {
-        let mut attempts = Attempts::new();
+        let mut attempts = DialAttempts::new();
         loop {
             let RaceConnection { peer, dialled } = self.find(theirs, chosen.is_some(), &mut attempts).await;
             let since = Instant::now();
@@ -314,7 +310,7 @@ impl Racer {
         &mut self,
         theirs: &[SocketAddr],
         chooses: bool,
-        attempts: &mut Attempts,
+        attempts: &mut DialAttempts,
     ) -> RaceConnection {
         let Self { identity, other, came, came_in, status, .. } = self;
         let dialling = async {
@@ -437,42 +433,6 @@ async fn choose(came: &mut mpsc::Receiver<RaceConnection>, chooses: bool) -> Rac
             else => std::future::pending().await,
         }
     }
-}
-
-/// Times to dial, and to give it up.
-struct Attempts {
-    backoff: Backoff,
-    failures: u32,
-}
-
-impl Attempts {
-    fn new() -> Self {
-        Self { backoff: Backoff::new(BackoffConfig::default()), failures: 0 }
-    }
-
-    /// Time to wait before the next round; `None` if there have been enough.
-    fn next(&mut self) -> Option<Duration> {
-        self.failures += 1;
-        match self.failures {
-            1 => Some(Duration::ZERO),
-            2..=MAX_FAILURES => Some(self.backoff.next(Instant::now(), random())),
-            _ => None,
-        }
-    }
-
-    /// A connection was lost after it `held` for so long.
-    const fn lost(&mut self, held: Duration) {
-        if held.as_secs() >= HELD.as_secs() {
-            self.failures = 1;
-            self.backoff.succeeded();
-        }
-    }
-}
-
-/// A number for jitter; nothing secret depends on it.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
 }
 
 /// Addresses to send to the other side: first where ssh came to, then the interfaces. Loopback addresses
@@ -613,17 +573,6 @@ mod tests {
         assert_eq!(addresses_to_dial(&ports, None), [many[0], many[2]], "one listener has one port");
     }
 
-    #[test]
-    fn dialling_is_given_up_and_begins_anew_after_a_connection_that_held() {
-        let mut attempts = Attempts::new();
-        assert_eq!(attempts.next(), Some(Duration::ZERO));
-        assert_eq!(std::iter::from_fn(|| attempts.next()).count(), MAX_FAILURES as usize - 1);
-        attempts.lost(Duration::from_secs(1));
-        assert_eq!(attempts.next(), None);
-        attempts.lost(HELD);
-        assert!(attempts.next().is_some_and(|wait| !wait.is_zero()));
-    }
-
     /// Gives nothing to anybody.
     struct NobodysIssuer(Identity);
 
@@ -652,7 +601,7 @@ mod tests {
         racer: &mut Racer,
         theirs: &[SocketAddr],
     ) -> (Direct, FurtherConnections, Vec<Arc<Peer>>) {
-        let RaceConnection { peer, dialled } = racer.find(theirs, true, &mut Attempts::new()).await;
+        let RaceConnection { peer, dialled } = racer.find(theirs, true, &mut DialAttempts::new()).await;
         let further = FurtherConnections::new(racer.other.clone(), racer.identity.clone(), dialled);
         let config = DirectConfig { connections: 4, ..DirectConfig::default() };
         (Direct::over_several(Arc::clone(&peer), racer.identity.clone(), config), further, vec![peer])

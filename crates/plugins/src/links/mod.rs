@@ -8,7 +8,7 @@
 //! | `shares` | how many entries each is asked for: pure |
 //!
 //! Wants are dealt out by [`Many`], each link a source of its own. Entries have no sizes that could be dealt with, and are shared
-//! out.
+//! out. What is used while no link stands is not this one's affair: [`Takeover`](crate::Takeover) has two ways.
 
 mod shares;
 mod source;
@@ -47,17 +47,15 @@ pub struct LinkWays {
     entries: Arc<Mutex<EntryShares>>,
     /// Told when a link answers, comes or goes.
     room: Arc<Notify>,
-    /// Used while no link stands.
-    spare: Mutex<Option<Arc<Direct>>>,
 }
 
 impl LinkWays {
-    /// No link stands yet. While none does, `spare` is asked if there is one.
-    pub fn new(spare: Option<Arc<Direct>>) -> Arc<Self> {
+    /// No link stands yet.
+    pub fn new() -> Arc<Self> {
         let standing = StandingLinks::new();
         let pieces = Many::new(Vec::new(), vec![Arc::clone(&standing) as _]);
         let (entries, room) = (Arc::default(), Arc::default());
-        Arc::new(Self { standing, pieces, entries, room, spare: Mutex::new(spare) })
+        Arc::new(Self { standing, pieces, entries, room })
     }
 
     /// One more link stands, by a connection of its own. Returns its key.
@@ -74,11 +72,6 @@ impl LinkWays {
         self.room.notify_waiters();
     }
 
-    /// From now on this one is asked while no link stands.
-    pub fn stand_by(&self, spare: Arc<Direct>) {
-        *lock(&self.spare) = Some(spare);
-    }
-
     /// Those that are in no trouble.
     fn links(&self) -> Vec<(LinkKey, Arc<Direct>)> {
         let mut links = self.standing.all();
@@ -86,17 +79,9 @@ impl LinkWays {
         links
     }
 
-    /// The way of wants now: the links, or what stands in for them.
-    fn current(&self) -> Option<&dyn Source> {
-        (!self.links().is_empty()).then_some(&self.pieces as &dyn Source)
-    }
-
-    fn spare(&self) -> Option<Arc<Direct>> {
-        lock(&self.spare).clone()
-    }
-
-    fn every(&self) -> Vec<Arc<Direct>> {
-        self.standing.all().into_iter().map(|(_, link)| link).chain(self.spare()).collect()
+    /// The way of wants, if any link stands.
+    fn pieces(&self) -> Option<&Many> {
+        (!self.links().is_empty()).then_some(&self.pieces)
     }
 
     /// Deals some of `wants` out, as many as the links have room for, and begins to ask for them.
@@ -158,7 +143,7 @@ impl Source for LinkWays {
         let states = self.standing.all().into_iter().map(|(_, link)| link.state());
         match states.reduce(joined).filter(|all| all.trouble.is_none()) {
             Some(all) => SourceState { window: self.pieces.state().window, ..all },
-            None => self.spare().map_or_else(none_stands, |spare| spare.state()),
+            None => none_stands(),
         }
     }
 
@@ -169,38 +154,34 @@ impl Source for LinkWays {
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         Box::pin(async move {
-            match (self.current(), self.spare()) {
-                (Some(links), _) => links.describe(query, context, answers).await,
-                (None, Some(spare)) => spare.describe(query, context, answers).await,
-                (None, None) => Err(Outcome::NotHere),
+            match self.pieces() {
+                Some(links) => links.describe(query, context, answers).await,
+                None => Err(Outcome::NotHere),
             }
         })
     }
 
     fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            match (self.current(), self.spare()) {
-                (Some(links), _) => links.get(wants, context, sink).await,
-                (None, Some(spare)) => spare.get(wants, context, sink).await,
-                (None, None) => wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::NotHere)),
+            match self.pieces() {
+                Some(links) => links.get(wants, context, sink).await,
+                None => wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::NotHere)),
             }
         })
     }
 
     fn cancel(&self, tags: &[Tag]) {
         self.pieces.cancel(tags);
-        self.spare().iter().for_each(|spare| spare.cancel(tags));
     }
 
     fn report_corrupt(&self, source: &SourceId) {
         self.pieces.report_corrupt(source);
-        self.spare().iter().for_each(|spare| spare.report_corrupt(source));
     }
 
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let every = self.every();
-            join_all(every.iter().map(|link| link.finish(how))).await;
+            let links = self.standing.all();
+            join_all(links.iter().map(|(_, link)| link.finish(how))).await;
         })
     }
 
@@ -211,10 +192,8 @@ impl Source for LinkWays {
         ranges: mpsc::Sender<Vec<Range<u64>>>,
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            match (self.current(), self.spare()) {
-                (Some(links), _) => links.have(oid, context, ranges).await,
-                (None, Some(spare)) => spare.have(oid, context, ranges).await,
-                (None, None) => {}
+            if let Some(links) = self.pieces() {
+                links.have(oid, context, ranges).await;
             }
         })
     }
@@ -226,16 +205,7 @@ fn none_stands() -> SourceState {
 
 impl OfferSource for LinkWays {
     fn get_entries(&self, wants: Vec<EntryWant>, sink: Arc<dyn EntrySink>) -> BoxFuture<'_, Vec<EntryWant>> {
-        Box::pin(async move {
-            let wants = self.ask(wants, &sink).await;
-            if wants.is_empty() {
-                return wants;
-            }
-            match self.spare() {
-                Some(spare) => spare.get_entries(wants, sink).await,
-                None => wants,
-            }
-        })
+        Box::pin(async move { self.ask(wants, &sink).await })
     }
 }
 

@@ -98,8 +98,33 @@ impl HeldBack {
         tags.iter().for_each(|&tag| _ = self.0.remove(&(number, tag)));
     }
 
+    /// A source is asked no more.
+    pub(super) fn gone(&mut self, number: u32) {
+        self.0.retain(|(of, _)| *of != number);
+    }
+
     /// The sink keeps up. Returns the wants that the source is to be asked for now, and those that it need not bring any more.
     pub(super) fn let_go(&mut self, number: u32, wants: Vec<Want>) -> (Vec<Want>, Vec<Want>) {
         wants.into_iter().partition(|want| self.0.remove(&(number, want.tag)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::to_come::tests::want;
+    use super::*;
+
+    #[test]
+    fn what_was_held_back_is_asked_unless_it_was_cancelled_or_its_source_is_gone() {
+        let mut held_back = HeldBack::default();
+        let wants = || vec![want(1, 1 << 20, 7), want(1, 1 << 20, 8)];
+        let tags = |wants: &[Want]| wants.iter().map(|want| want.tag).collect::<Vec<_>>();
+        (1..=2).for_each(|number| held_back.add(number, &wants()));
+        held_back.forget(1, &[7]);
+        held_back.gone(2);
+        let (asked, cancelled) = held_back.let_go(1, wants());
+        assert_eq!((tags(&asked), tags(&cancelled)), (vec![8], vec![7]));
+        assert_eq!(held_back.let_go(2, wants()).0, []);
+        assert_eq!(held_back.let_go(1, wants()).0, [], "they were asked for");
     }
 }

@@ -156,8 +156,8 @@ impl SourceTable {
     pub(super) fn removed(&mut self, now: Duration, key: FoundKey) {
         let Some(number) = self.places.remove(key) else { return };
         if let Some(source) = self.open.remove(number) {
-            let tags: Vec<Tag> = self.wants.keys().chain(self.cut.keys()).copied().collect();
-            self.held_back.forget(number, &tags);
+            let tags = self.wants.keys().chain(self.cut.keys()).copied().collect();
+            self.held_back.gone(number);
             self.orders.push(SourceOrder::Cancel { source: Arc::clone(&source), tags });
             self.orders.push(SourceOrder::Close { source, why: "it is not named any more" });
             self.handle(now, DealerEvent::Gone { source: number });
@@ -470,6 +470,7 @@ impl SourceTable {
                 }
                 DealerAction::Cancel { source, wants } => self.not_needed_of(source, &wants),
                 DealerAction::Drop(number) => {
+                    self.held_back.gone(number);
                     let why = "it is of no more use";
                     self.open.remove(number).map(|source| SourceOrder::Close { source, why })
                 }
