@@ -165,6 +165,12 @@ impl SourceCalls {
         lock(&self.table).open.all()
     }
 
+    /// Sources that a question goes to, and the numbers of all that are open.
+    fn asked_and_open(&self) -> (Vec<Arc<dyn Source>>, Vec<u32>) {
+        let table = lock(&self.table);
+        (to_ask(&table.open.by_standing()), table.open.numbers().collect())
+    }
+
     /// A call of the source that is alone, if one is: there is nothing to deal out.
     fn lone(
         self: &Arc<Self>,
@@ -218,16 +224,21 @@ impl Source for Many {
         Box::pin(async move {
             let mut found = pin!(self.shared.found.notified());
             found.as_mut().enable();
-            let sources = to_ask(&lock(&self.shared.table).open.by_standing());
+            let (sources, before) = self.shared.asked_and_open();
             let result = describing::describe(&sources, query, context, answers).await;
-            let may_be_found = lock(&self.shared.table).places.may_find(self.shared.now());
-            match result {
-                Err(Outcome::NotHere) if may_be_found => {
-                    let _ = tokio::time::timeout(WAIT_FOR_FOUND, found).await;
-                    Err(Outcome::RetryLater(Duration::ZERO))
-                }
-                result => result,
+            if result != Err(Outcome::NotHere) {
+                return result;
             }
+            let (has_new, may_be_found) = {
+                let table = lock(&self.shared.table);
+                let has_new = table.open.numbers().any(|number| !before.contains(&number));
+                (has_new, table.places.may_find(self.shared.now()))
+            };
+            // One that was opened meanwhile was not asked.
+            if !has_new && may_be_found {
+                let _ = tokio::time::timeout(WAIT_FOR_FOUND, found).await;
+            }
+            if has_new || may_be_found { Err(Outcome::RetryLater(Duration::ZERO)) } else { result }
         })
     }
 
@@ -329,10 +340,76 @@ fn random() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::watch;
+    use tokio::sync::{Semaphore, watch};
+    use towpath_content::Hint;
+    use towpath_store::About;
+    use towpath_transfer::Metadata;
 
     use super::*;
     use crate::{Cascade, HintedNodes};
+
+    /// One that answers when it is let, with or without the object.
+    struct Answering {
+        has_it: bool,
+        answers: Semaphore,
+    }
+
+    impl Source for Answering {
+        fn name(&self) -> &str {
+            "answering"
+        }
+
+        fn state(&self) -> SourceState {
+            SourceState::of_window(1 << 20)
+        }
+
+        fn describe<'a>(
+            &'a self,
+            _query: Query,
+            _context: &'a Context,
+            answers: mpsc::Sender<Description>,
+        ) -> BoxFuture<'a, Result<(), Outcome>> {
+            Box::pin(async move {
+                drop(self.answers.acquire().await);
+                if !self.has_it {
+                    return Err(Outcome::NotHere);
+                }
+                let (about, metadata) = (About::default(), Metadata::default());
+                let _ = answers.send(Description::Object { about, layout: None, metadata }).await;
+                Ok(())
+            })
+        }
+
+        fn get<'a>(&'a self, _: Vec<Want>, _: &'a Context, _: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_source_lacks_is_asked_of_one_that_was_opened_meanwhile() {
+        let lacks = Arc::new(Answering { has_it: false, answers: Semaphore::new(0) });
+        let found = |_| -> Vec<Arc<dyn Source>> {
+            vec![Arc::new(Answering { has_it: true, answers: Semaphore::new(9) })]
+        };
+        let many =
+            Many::new(vec![Arc::clone(&lacks) as Arc<dyn Source>], vec![HintedNodes::new(Box::new(found))]);
+        let hint =
+            Hint::new(format!("tow://{}@192.0.2.1:7", towpath_content::NodeId([7; 32])), 0, 1).unwrap();
+        let (_keep, hints) = watch::channel(vec![hint]);
+        let context = Context { root: Oid::of(b""), node: None, secret: None, hints };
+        let (answers, _inbox) = mpsc::channel(1);
+        let opening = async {
+            while lock(&many.shared.table).open.len() < 2 {
+                tokio::task::yield_now().await;
+            }
+            lacks.answers.add_permits(9);
+        };
+        let (result, ()) =
+            tokio::join!(many.describe(Query::about(context.root), &context, answers), opening);
+        assert_eq!(result, Err(Outcome::RetryLater(Duration::ZERO)));
+        let (answers, _inbox) = mpsc::channel(1);
+        assert_eq!(many.describe(Query::about(context.root), &context, answers).await, Ok(()));
+    }
 
     #[tokio::test]
     async fn one_source_is_asked_as_it_is_where_no_hint_names_another() {
