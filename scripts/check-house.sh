@@ -33,7 +33,8 @@ below() {
         confinement) echo "content config" ;;
         words) echo "content api link store files transfer ssh sync-messages" ;;
         indexing) echo "content api store files reuse targets config words" ;;
-        service) echo "content api link store files transfer processors protocol reuse plugins targets ssh sync config limits confinement words indexing" ;;
+        service) echo "content api link store files transfer processors protocol reuse plugins targets ssh sync config limits confinement words indexing peer-server" ;;
+        peer-server) echo "content api link store files protocol plugins ssh config limits words" ;;
         api-server) echo "content api store words service" ;;
         cli) echo "api config confinement words service api-server" ;;
         *) return 1 ;;
@@ -41,7 +42,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet link store files transfer transfer-conformance processors protocol-messages protocol reuse plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing service api-server cli"
+order="content api simnet link store files transfer transfer-conformance processors protocol-messages protocol reuse plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

@@ -38,13 +38,13 @@ use towpath_store::{About, Store, StoreError};
 use towpath_sync::{drop_unasked, policy};
 use towpath_transfer::{Fetched, Group, Session, Target};
 
-use crate::fresh::random;
 use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
 use crate::selecting::Missing;
 use crate::state::Service;
 use crate::tree_place::{TreePlace, is_there};
 use problems::{Problems, problems};
 use towpath_content::lock::lock;
+use towpath_peer_server::fresh::random;
 use towpath_targets::descriptor::{DescriptorEnd, follow};
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;

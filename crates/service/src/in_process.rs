@@ -18,7 +18,6 @@ use towpath_files::display_name;
 use towpath_store::{CachedObject, GcOptions, Holder, Lease, Leases, ObjectKind, Store};
 
 use crate::boundaries::Boundaries;
-use crate::ending::{self, Ending, UnderWay};
 use crate::metrics::{Direction, Watch};
 use crate::open_session::Open;
 use crate::parts::{self, Part};
@@ -28,6 +27,7 @@ use crate::staying::DaemonPassing;
 use crate::ticket_ends::{ALL_ASKED, terms, told_terms};
 use crate::{content, copy, get, put, staying};
 use towpath_indexing::{Cancel, IndexHost, Rhythm, index, keep_fresh};
+use towpath_peer_server::ending::{self, Ending, UnderWay};
 use towpath_words as words;
 
 impl Service {

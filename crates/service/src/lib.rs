@@ -10,8 +10,6 @@
 //! |---|---|
 //! | [`state`] | [`Service`]: the parts put together |
 //! | [`in_process`] | the API in process |
-//! | [`grants`] | which ticket secrets this service honours |
-//! | [`withdrawals`] | tickets that were taken back |
 //! | `ticket_ends` | how tickets end |
 //! | `staying` | what was fetched and is passed on |
 //! | [`put`], `put_tree` | files, trees and streams into the store |
@@ -31,15 +29,9 @@
 //! | `in_flight`, `arriving`, [`content`] | objects as streams; each crosses the network once |
 //! | `transfers` | numbers of transfers, and the events of all of them |
 //! | [`copy`] | `tow cp` and `tow sync` |
-//! | [`fetches`] | who fetches what from this service |
-//! | [`door`] | where peers come in: listens, opens, closes |
-//! | [`listen`] | connections from peers, within limits |
 //! | `while_getting` | a get that serves others while it runs, and hears of others |
-//! | `standing` | the connections with peers that transfers may use, whoever dialled them |
 //! | `admission` | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
-//! | `fresh` | random names, and the time |
-//! | `ending` | how long a service that is asked to end waits |
 //! | `waiting` | what keeps a get from its sender, and how long it is tried |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 //!
@@ -51,10 +43,6 @@ mod arriving;
 pub mod boundaries;
 pub mod content;
 pub mod copy;
-pub mod door;
-mod ending;
-pub mod fetches;
-mod fresh;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod get;
@@ -63,10 +51,8 @@ mod get_search;
 mod get_tree;
 mod get_update;
 mod getting;
-pub mod grants;
 mod in_flight;
 pub mod in_process;
-pub mod listen;
 mod local_ends;
 pub mod metrics;
 pub mod metrics_page;
@@ -78,7 +64,6 @@ pub mod put_source;
 mod put_tree;
 mod selecting;
 mod sessions;
-mod standing;
 pub mod state;
 mod staying;
 pub mod ticket_ends;
@@ -87,7 +72,6 @@ mod tree_place;
 mod tree_put;
 mod waiting;
 mod while_getting;
-pub mod withdrawals;
 
 pub use in_process::InProcess;
 pub use put_source::PutSource;

@@ -6,10 +6,10 @@ use towpath_store::Leases;
 use towpath_api::ApiError;
 use towpath_content::node_id::hex;
 
-use crate::fresh::random;
 use crate::parts;
 use crate::sessions::Id;
 use crate::state::Service;
+use towpath_peer_server::fresh::random;
 
 /// An open session; it ends when this is dropped.
 pub(crate) struct Open {

@@ -15,12 +15,12 @@ use towpath_content::Oid;
 use towpath_content::ticket::{BoundSecret, Secret};
 use towpath_store::{About, Holder, Lease, ObjectKind, Store};
 
-use crate::fresh::{now, random};
 use crate::metrics::Direction;
 use crate::open_puts::{Filled, OpenEntry, OpenPut};
 use crate::state::Service;
 use crate::ticket_ends::terms;
 use crate::tree_put::TreePut;
+use towpath_peer_server::fresh::{now, random};
 use towpath_words as words;
 
 /// Bytes taken at once.

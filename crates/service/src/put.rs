@@ -21,7 +21,6 @@ use towpath_store::{About, Holder, Lease, ObjectKind, Stamp, State, Store, wait_
 
 use crate::admission::Admitted;
 use crate::boundaries::Boundaries;
-use crate::fresh::{now, random};
 use crate::metrics::Direction;
 use crate::parts::{self, GiveUpOnDrop, Part};
 use crate::put_source::PutSource;
@@ -29,6 +28,7 @@ use crate::put_tree::{self, PutReport, TreeTotals};
 use crate::state::Service;
 use crate::transfers::{PROGRESS_EVERY, Transfer};
 use towpath_config::shares::Share;
+use towpath_peer_server::fresh::{now, random};
 use towpath_words as words;
 
 /// A file up to this size is hashed before its ticket is made.

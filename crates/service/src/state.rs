@@ -18,20 +18,20 @@ use towpath_protocol::{Pace, Service as PeerService};
 use towpath_store::{Availability, DiskStore, Holder, Lease, ObjectKind, State, Store, StoreError};
 
 use crate::admission::{Admission, Admitted};
-use crate::door::{Connections, Door};
-use crate::grants::Grants;
 use crate::in_flight::Flights;
 use crate::metrics::{Direction, Metrics};
 use crate::open_puts::OpenPuts;
 use crate::sessions::Sessions;
 use crate::transfers::Transfers;
-use crate::withdrawals::Withdrawals;
 use towpath_config::Home;
 use towpath_config::shares::Shares;
 use towpath_config::{Config, Live};
 use towpath_confinement::Writable;
 use towpath_content::lock::lock;
 use towpath_limits::read_budget::ReadBudget;
+use towpath_peer_server::door::{Connections, Door};
+use towpath_peer_server::grants::Grants;
+use towpath_peer_server::withdrawals::Withdrawals;
 use towpath_words as words;
 
 /// Interval at which the cache is compared with its limits.

@@ -16,14 +16,14 @@ use towpath_content::node_id::hex;
 use towpath_protocol::service::RelayedBinding;
 use towpath_store::{State, Store};
 
-use crate::ending;
 use crate::get;
 use crate::getting::{GetUnderWay, relayed_binding};
-use crate::grants::{PassOn, PassingOn};
 use crate::state::{self, Service};
 use crate::ticket_ends::ask_now_and_then;
-use crate::withdrawals::ticket_name;
 use towpath_config::shares::{TicketKind, unhex};
+use towpath_peer_server::ending;
+use towpath_peer_server::grants::{PassOn, PassingOn};
+use towpath_peer_server::withdrawals::ticket_name;
 
 /// Delay before the issuer is asked again what a live object became, and times that it is asked.
 const ASK_AGAIN: Duration = Duration::from_millis(500);

@@ -10,9 +10,9 @@ use towpath_content::ticket::Terms;
 use towpath_store::{Leases, StoreError};
 use towpath_words as words;
 
-use crate::fresh::now;
 use crate::getting::GetUnderWay;
 use crate::state::Service;
+use towpath_peer_server::fresh::now;
 
 /// Longest time until it is looked whether a lease has ended: the clock may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(60);

@@ -22,9 +22,9 @@ use towpath_protocol::wire::WireHolder;
 use towpath_protocol::{HolderSink, Peer, PeerConfig};
 use towpath_transfer::progress::Progress;
 
-use crate::grants::{Grants, PassOn, PassingOn};
-use crate::standing::StandingPeers;
 use crate::state::Service;
+use towpath_peer_server::grants::{Grants, PassOn, PassingOn};
+use towpath_peer_server::standing::StandingPeers;
 
 /// A get that is over sooner serves nobody: nothing is made for it.
 const RUNS_FOR: Duration = Duration::from_secs(1);

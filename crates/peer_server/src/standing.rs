@@ -16,13 +16,17 @@ use towpath_limits::connection_limits::ConnectionLimits;
 const IDLE: Duration = Duration::from_secs(30);
 
 /// See the head of this module.
-pub(crate) struct StandingPeers {
-    pub(crate) pool: Arc<PeerPool>,
-    pub(crate) service: Arc<PeerService>,
+pub struct StandingPeers {
+    /// The connections.
+    pub pool: Arc<PeerPool>,
+    /// Answers what peers ask on them.
+    pub service: Arc<PeerService>,
     /// Limits what callers are sent.
-    pub(crate) send_pace: Arc<Pace>,
-    pub(crate) limits: Arc<ConnectionLimits>,
-    pub(crate) fetches: Arc<Fetches>,
+    pub send_pace: Arc<Pace>,
+    /// Limits on who may stay.
+    pub limits: Arc<ConnectionLimits>,
+    /// Who fetches what.
+    pub fetches: Arc<Fetches>,
 }
 
 impl PeerHost for StandingPeers {

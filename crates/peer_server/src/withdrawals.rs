@@ -75,26 +75,26 @@ impl Withdrawals {
     }
 
     /// Takes back the ticket for `root` with this secret, which `identity` issued.
-    pub(crate) fn withdraw(&self, root: Oid, secret: BoundSecret, identity: &Identity) {
+    pub fn withdraw(&self, root: Oid, secret: BoundSecret, identity: &Identity) {
         let withdrawal = Withdrawal::new(root, &secret, now());
         let signature = identity.sign(&withdrawal.message()).to_vec().into();
         self.keep(root, KnownWithdrawal { secret, withdrawal: withdrawal.to_bytes().into(), signature });
     }
 
     /// The withdrawn tickets for `root`.
-    pub(crate) fn of(&self, root: &Oid) -> Vec<KnownWithdrawal> {
+    pub fn of(&self, root: &Oid) -> Vec<KnownWithdrawal> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().filter(|ticket| ticket.root == *root).map(|ticket| ticket.known.clone()).collect()
     }
 
     /// True if the ticket for `root` with this secret is known to be withdrawn.
-    pub(crate) fn is_withdrawn(&self, root: &Oid, secret: &BoundSecret) -> bool {
+    pub fn is_withdrawn(&self, root: &Oid, secret: &BoundSecret) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().any(|ticket| ticket.root == *root && ticket.known.secret == *secret)
     }
 
     /// From now on withdrawals of this ticket are listened for, until what is returned is dropped.
-    pub(crate) fn hold(self: &Arc<Self>, ticket: &Ticket) -> HeldTicket {
+    pub fn hold(self: &Arc<Self>, ticket: &Ticket) -> HeldTicket {
         let name = TicketName { root: ticket.oid, node: ticket.node, secret: ticket.bound_secret() };
         let ended = CancellationToken::new();
         let mut held = lock(&self.held);
@@ -109,7 +109,7 @@ impl Withdrawals {
     }
 
     /// Completes when another process of this home has recorded that it took this ticket back.
-    pub(crate) async fn taken_back_beside(&self, root: Oid, secret: BoundSecret) {
+    pub async fn taken_back_beside(&self, root: Oid, secret: BoundSecret) {
         let name = ticket_name(&root, &secret);
         loop {
             let recorded =
@@ -167,7 +167,7 @@ impl WithdrawalSink for Withdrawals {
 }
 
 /// A ticket that somebody holds.
-pub(crate) struct HeldTicket {
+pub struct HeldTicket {
     withdrawals: Arc<Withdrawals>,
     number: u64,
     ended: CancellationToken,
@@ -175,7 +175,7 @@ pub(crate) struct HeldTicket {
 
 impl HeldTicket {
     /// Completes when its issuer has taken it back.
-    pub(crate) fn withdrawn(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn withdrawn(&self) -> impl Future<Output = ()> + Send + use<> {
         self.ended.clone().cancelled_owned()
     }
 }
@@ -214,7 +214,8 @@ impl WithdrawnTicket {
     }
 }
 
-pub(crate) fn ticket_name(root: &Oid, secret: &BoundSecret) -> Vec<u8> {
+/// What tells a ticket from others: its root and its secret, bound to its terms. It is as secret as the ticket.
+pub fn ticket_name(root: &Oid, secret: &BoundSecret) -> Vec<u8> {
     [&root.to_bytes()[..], &secret.to_bytes()].concat()
 }
 

@@ -29,32 +29,42 @@ const LEAVE: Duration = Duration::from_millis(600);
 
 /// See the head of this module.
 pub struct Door {
-    pub(crate) identity: Identity,
-    pub(crate) shares: Arc<Shares>,
-    pub(crate) peers: Arc<PeerService>,
-    pub(crate) connections: Connections,
-    pub(crate) limits: Arc<ConnectionLimits>,
-    pub(crate) fetches: Arc<Fetches>,
-    pub(crate) listening: OnceCell<Listening>,
+    /// The node that the service is.
+    pub identity: Identity,
+    /// What it shares.
+    pub shares: Arc<Shares>,
+    /// Answers peers.
+    pub peers: Arc<PeerService>,
+    /// Configuration of connections.
+    pub connections: Connections,
+    /// Limits on who may stay.
+    pub limits: Arc<ConnectionLimits>,
+    /// Who fetches what.
+    pub fetches: Arc<Fetches>,
+    /// The sockets, once it listens.
+    pub listening: OnceCell<Listening>,
     /// Connections that transfers may use, whoever dialled them.
-    pub(crate) standing: Arc<StandingPeers>,
+    pub standing: Arc<StandingPeers>,
 }
 
 /// Configuration of connections with peers.
 #[derive(Clone)]
-pub(crate) struct Connections {
-    pub(crate) config: Live,
-    pub(crate) processors: Processors,
-    pub(crate) send_pace: Arc<Pace>,
+pub struct Connections {
+    /// The configuration as it is now.
+    pub config: Live,
+    /// Those of this program.
+    pub processors: Processors,
+    /// Pace of all that is sent.
+    pub send_pace: Arc<Pace>,
     /// Counts what callers are sent.
-    pub(crate) served: Arc<Traffic>,
+    pub served: Arc<Traffic>,
     /// Told which tickets were withdrawn.
-    pub(crate) withdrawals: Arc<Withdrawals>,
+    pub withdrawals: Arc<Withdrawals>,
 }
 
 impl Connections {
     /// Of those that this side dials.
-    pub(crate) fn dialled(&self) -> PeerConfig {
+    pub fn dialled(&self) -> PeerConfig {
         let wishes = self.config.get().processors.wishes();
         let withdrawals = Some(Arc::clone(&self.withdrawals) as Arc<dyn WithdrawalSink>);
         let news = PeerNews { withdrawals, holders: None };
@@ -70,7 +80,7 @@ impl Connections {
 
 impl Door {
     /// Nobody comes in yet.
-    pub(crate) fn new(
+    pub fn new(
         identity: &Identity,
         shares: &Arc<Shares>,
         store: &Arc<DiskStore>,
@@ -132,7 +142,7 @@ impl Door {
     }
 
     /// The port at which a get is served to others while it runs. A daemon has one or does without; else it is any that is free.
-    pub(crate) async fn listen_for_a_while(&self, is_daemon: bool) -> Result<u16, ApiError> {
+    pub async fn listen_for_a_while(&self, is_daemon: bool) -> Result<u16, ApiError> {
         if !is_daemon {
             let anywhere = async { Ok(vec![listen::anywhere(&self.identity).await?]) };
             self.listen_at(anywhere).await?;
@@ -151,7 +161,7 @@ impl Door {
     }
 
     /// Lets nobody in any more. Connections that are there stay.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         if let Some(listening) = self.listening.get() {
             listening.close();
         }
@@ -173,7 +183,7 @@ impl Door {
     }
 
     /// These as tickets name them.
-    pub(crate) fn hints(&self) -> Vec<Hint> {
+    pub fn hints(&self) -> Vec<Hint> {
         let hints = self.addresses().into_iter().enumerate().filter_map(|(rank, address)| {
             let priority = u16::try_from(rank).unwrap_or(u16::MAX);
             Hint::new(format!("tow://{address}"), priority, 1).ok()

@@ -6,7 +6,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use towpath_api::{ApiError, ErrorKind};
 
 /// Bytes that nobody can guess.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], ApiError> {
+pub fn random<const N: usize>() -> Result<[u8; N], ApiError> {
     let mut bytes = [0; N];
     getrandom(&mut bytes[..], GetRandomFlags::empty())
         .map_err(|error| ApiError::new(ErrorKind::Failed, format!("no randomness: {error}")))?;
@@ -14,6 +14,6 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], ApiError> {
 }
 
 /// Seconds since 1970.
-pub(crate) fn now() -> u64 {
+pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -21,7 +21,7 @@ use towpath_words as words;
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
 /// Longest time that a peer may be there without showing a right to anything.
-pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(30);
+pub const WAIT_LIMIT: Duration = Duration::from_secs(30);
 /// The reason sent to it then.
 const NOTHING_SHOWN: &str = "no ticket of this service was shown for too long";
 /// Time for a peer that is one too many to send its requests.

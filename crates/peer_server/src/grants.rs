@@ -58,7 +58,7 @@ struct PassedOn {
 
 /// Why something is passed on.
 #[derive(Debug, Clone)]
-pub(crate) enum PassOn {
+pub enum PassOn {
     /// A person asks for it.
     Asked,
     /// As long as the configuration says so.
@@ -68,14 +68,15 @@ pub(crate) enum PassOn {
 }
 
 /// What is here of a root is passed on, until this is dropped.
-pub(crate) struct PassingOn {
+pub struct PassingOn {
     grants: Arc<Grants>,
     root: Oid,
     number: u64,
 }
 
 impl PassingOn {
-    pub(crate) fn begin(grants: &Arc<Grants>, root: Oid, secret: BoundSecret, why: PassOn) -> Self {
+    /// From now on what is here of `root` is passed on to whoever proves `secret`, until what is returned is dropped.
+    pub fn begin(grants: &Arc<Grants>, root: Oid, secret: BoundSecret, why: PassOn) -> Self {
         let number = grants.pass_on(root, secret, why);
         Self { grants: Arc::clone(grants), root, number }
     }
@@ -112,7 +113,7 @@ impl Grants {
 
     /// From now on what is here of `root` is passed on to whoever proves `secret`, by which it was got; until the number that this
     /// returns is kept back.
-    pub(crate) fn pass_on(&self, root: Oid, secret: BoundSecret, why: PassOn) -> u64 {
+    pub fn pass_on(&self, root: Oid, secret: BoundSecret, why: PassOn) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
         roots.entry(root).or_default().passed_on.push(PassedOn { number, secret, why });
@@ -120,7 +121,7 @@ impl Grants {
     }
 
     /// No longer for this once: whoever else said so still passes it on.
-    pub(crate) fn keep_back(&self, root: &Oid, number: u64) {
+    pub fn keep_back(&self, root: &Oid, number: u64) {
         let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(given) = roots.get_mut(root) {
             given.passed_on.retain(|passed_on| passed_on.number != number);

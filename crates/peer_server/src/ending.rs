@@ -4,25 +4,25 @@
 use std::time::{Duration, Instant};
 
 /// Interval at which it looks at what is still under way.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Peers that took nothing for this long are not waited for. A receiver that searches its own disk asks for
 /// nothing meanwhile.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// Work that is still under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UnderWay {
+pub struct UnderWay {
     /// Transfers of this machine's applications.
-    pub(crate) transfers: u64,
+    pub transfers: u64,
     /// Connections from peers.
-    pub(crate) connections: u64,
+    pub connections: u64,
     /// Bytes that peers were sent so far.
-    pub(crate) sent: u64,
+    pub sent: u64,
 }
 
 /// The end of waiting. It is handed the time.
 #[derive(Debug)]
-pub(crate) struct Ending {
+pub struct Ending {
     deadline: Instant,
     sent: u64,
     quiet_since: Instant,
@@ -30,12 +30,12 @@ pub(crate) struct Ending {
 
 impl Ending {
     /// Begins to wait, for `grace` at most.
-    pub(crate) fn new(now: Instant, grace: Duration, sent: u64) -> Self {
+    pub fn new(now: Instant, grace: Duration, sent: u64) -> Self {
         Self { deadline: now + grace, sent, quiet_since: now }
     }
 
     /// True if this is the end.
-    pub(crate) fn is_over(&mut self, now: Instant, under_way: UnderWay) -> bool {
+    pub fn is_over(&mut self, now: Instant, under_way: UnderWay) -> bool {
         if under_way.sent != self.sent {
             (self.sent, self.quiet_since) = (under_way.sent, now);
         }

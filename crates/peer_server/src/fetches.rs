@@ -79,19 +79,19 @@ impl Fetches {
     }
 
     /// Names what is served as `root`.
-    pub(crate) fn name(&self, root: Oid, name: &[u8]) {
+    pub fn name(&self, root: Oid, name: &[u8]) {
         lock(&self.names).insert(root, name.to_vec());
     }
 
     /// Events from now on.
-    pub(crate) fn watch(&self) -> mpsc::Receiver<Event> {
+    pub fn watch(&self) -> mpsc::Receiver<Event> {
         let (watcher, inbox) = mpsc::channel(WAITING);
         *lock(&self.watcher) = Some(watcher);
         inbox
     }
 
     /// Watches what goes over a connection until it ends; does not keep it.
-    pub(crate) fn attend(
+    pub fn attend(
         self: &Arc<Self>,
         peer: &Arc<Peer>,
         address: IpAddr,

@@ -1,0 +1,21 @@
+//! Where peers come in to a service, and by what right they are served.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`door`] | where peers come in: listens, opens, closes |
+//! | [`listen`] | connections from peers, within limits |
+//! | [`standing`] | the connections with peers that transfers may use, whoever dialled them |
+//! | [`fetches`] | who fetches what from this service |
+//! | [`grants`] | which ticket secrets this service honours |
+//! | [`withdrawals`] | tickets that were taken back |
+//! | [`ending`] | how long a service that is asked to end waits |
+//! | [`fresh`] | random names, and the time |
+
+pub mod door;
+pub mod ending;
+pub mod fetches;
+pub mod fresh;
+pub mod grants;
+pub mod listen;
+pub mod standing;
+pub mod withdrawals;
