@@ -137,6 +137,10 @@ pub struct PutReply {
 pub struct GetRequest {
     /// A ticket, or the OID of an object that is on this machine.
     pub ticket: String,
+    /// URLs on web servers that hold it, too: of the file, of a folder that ends in `/` with a tree's files by their paths, with `{oid}`
+    /// for an object's id, or of the `.tow` that `tow publish` wrote. The ticket itself may be such a `.tow`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<String>,
     /// Destination, absolute; an existing directory takes the object under its own name. Absent: under
     /// its own name in `directory`.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "names::path_option")]
@@ -270,6 +274,8 @@ pub struct ShareRequest {
     pub metadata: ToldMetadata,
     /// As in [`PutRequest::terms`].
     pub terms: TicketTerms,
+    /// URLs that it can be had from, too: the ticket names them. Receivers ask only those at public addresses.
+    pub mirrors: Vec<String>,
     /// Address to listen at; absent: all addresses, the port of last time.
     pub listen: Option<SocketAddr>,
     /// Bytes per second; 0 is no limit.

@@ -295,7 +295,7 @@ mod tests {
             ),
             (
                 "[plugins]\nconnections = 1",
-                "c.toml:1: plugins: says no 'plugin'; this build has: adaptive, cascade, dealer, direct, hints, local, takeover",
+                "c.toml:1: plugins: says no 'plugin'; this build has: adaptive, cascade, dealer, direct, hints, local, mirrors, takeover",
             ),
             (
                 "[plugins]\nplugin = \"cascade\"\nof = [\n  { plugin = \"local\" },\n  { plugin = \"direct\", connections = 99 },\n]",

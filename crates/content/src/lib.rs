@@ -17,6 +17,7 @@
 //! | [`tree`] | the descriptor of a file tree, and the difference of two |
 //! | [`delta`] | what a stretch of an object has that a similar region of a file lacks |
 //! | [`hint`], [`ticket`] | where an object may be had; a line of text to hand over |
+//! | [`published`] | the small file beside a published one, by which any web server is enough to fetch it from |
 //! | [`withdrawal`] | the issuer's word that a ticket is over |
 //! | [`lock`] | mutexes that outlive a panic of their holder |
 //! | [`codec`] | the byte-level reader and writer shared by the formats |
@@ -30,6 +31,7 @@ pub mod lock;
 pub mod node_id;
 pub mod oid;
 pub mod pieces;
+pub mod published;
 pub mod recipe;
 pub mod ticket;
 pub mod tree;

@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 pub use self::enclosed::{Enclosed, MAX_ENCLOSED};
+pub(crate) use self::enclosed::{decode_file_facts, encode_file_facts};
 pub use self::terms::{BoundSecret, Terms};
 use crate::codec::{DecodeError, Reader, Writer, invalid};
 use crate::hint::{Hint, MAX_HINTS};

@@ -1,12 +1,26 @@
-//! Who is asked what an object is: what proves nothing has but a copy of bytes, and is asked only where nothing else is.
+//! Who is asked what an object is: first what proves what it brings. A plain copy of the bytes can't tell.
 
 use std::sync::Arc;
 
 use towpath_transfer::Source;
 
-/// Those of `sources` to be asked, in their order.
-pub(crate) fn to_ask<'a>(sources: impl IntoIterator<Item = &'a Arc<dyn Source>>) -> Vec<Arc<dyn Source>> {
-    let (proving, others): (Vec<_>, Vec<_>) =
-        sources.into_iter().cloned().partition(|source| source.state().proves);
+type Sources = Vec<Arc<dyn Source>>;
+
+/// Those of `sources` to be asked: what proves nothing only where there is nothing else.
+pub(crate) fn to_ask<'a>(sources: impl IntoIterator<Item = &'a Arc<dyn Source>>) -> Sources {
+    let (proving, others) = by_proving(sources);
     if proving.is_empty() { others } else { proving }
+}
+
+/// All of `sources` in the order in which they are asked: one that proves not all that it brings may draw from others, of which one
+/// can tell.
+pub(crate) fn in_turn<'a>(sources: impl IntoIterator<Item = &'a Arc<dyn Source>>) -> Sources {
+    let (mut proving, others) = by_proving(sources);
+    proving.extend(others);
+    proving
+}
+
+/// What proves what it brings, and what does not.
+fn by_proving<'a>(sources: impl IntoIterator<Item = &'a Arc<dyn Source>>) -> (Sources, Sources) {
+    sources.into_iter().cloned().partition(|source| source.state().proves)
 }

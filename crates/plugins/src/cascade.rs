@@ -9,7 +9,7 @@ use towpath_content::Oid;
 use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
-use crate::asking_order::to_ask;
+use crate::asking_order::in_turn;
 use crate::fallback_sink::FallbackSink;
 use crate::having;
 
@@ -54,7 +54,7 @@ impl Source for Cascade {
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         Box::pin(async move {
             let mut result = Err(Outcome::NotHere);
-            for source in to_ask(&self.sources) {
+            for source in in_turn(&self.sources) {
                 result = source.describe(query.clone(), context, answers.clone()).await;
                 if !result.as_ref().is_err_and(is_elsewhere) {
                     break;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use towpath_link::Identity;
 use towpath_link::tcp::LocalEnd;
+use towpath_mirror::MirrorPlace;
 use towpath_protocol::PeerConfig;
 use towpath_store::Store;
 use towpath_transfer::finder::Finder;
@@ -24,7 +25,7 @@ use towpath_transfer::{Root, Single, Source};
 use crate::Cascade;
 use crate::direct::PeerHost;
 use crate::local::Allow;
-use built_in::{ADAPTIVE, CASCADE, DEALER, DIRECT, HINTS, LOCAL};
+use built_in::{ADAPTIVE, CASCADE, DEALER, DIRECT, HINTS, LOCAL, MIRRORS};
 use towpath_reuse::adaptive::{Adaptive, Search};
 
 /// Meaning of a hint's scheme in this build.
@@ -109,7 +110,7 @@ pub enum FieldKind {
     Plugin,
     /// One or more plugins in an order that matters; they must be given.
     Plugins,
-    /// Finders of sources; that of the ticket's hints if they are not given.
+    /// Finders of sources; those of the ticket's hints and of mirrors if they are not given.
     Finders,
 }
 
@@ -204,6 +205,8 @@ pub struct PluginParts {
     pub host: Option<Arc<dyn PeerHost>>,
     /// The way to the other service that stands already, as in a copy; else each `direct` dials.
     pub way: Option<Arc<dyn Source>>,
+    /// Mirrors that a person named for this transfer, and further sources that are to be found.
+    pub mirrors: (Vec<MirrorPlace>, Vec<Arc<dyn Source>>),
     /// Search of this machine's disk, if any is allowed.
     pub search: Option<Search>,
 }
@@ -285,7 +288,10 @@ impl FieldKind {
             Self::Seconds { default, .. } => Some(SettingValue::Seconds(*default)),
             Self::Text { default } => default.map(|text| SettingValue::Text(text.into())),
             Self::Texts => Some(SettingValue::Texts(Vec::new())),
-            Self::Finders => Some(SettingValue::Plugins(vec![Node::new(&HINTS, BTreeMap::new())])),
+            Self::Finders => {
+                let finders = [&HINTS, &MIRRORS].map(|plugin| Node::new(plugin, BTreeMap::new()));
+                Some(SettingValue::Plugins(finders.into()))
+            }
             Self::Path | Self::Plugin | Self::Plugins => None,
         }
     }
@@ -453,6 +459,7 @@ mod tests {
 
     fn parts() -> PluginParts {
         PluginParts {
+            mirrors: Default::default(),
             store: Arc::new(MemoryStore::new()),
             allow: Arc::new(|_| true),
             identity: Identity::generate().unwrap(),

@@ -22,6 +22,7 @@ use crate::in_flight::{Arrival, FlightGroup, FlightRole};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::transfers::Transfer;
+use crate::web_places::WebPlaces;
 use towpath_limits::read_budget::HeldBody;
 use towpath_targets::spool::Next;
 use towpath_words as words;
@@ -51,9 +52,15 @@ enum ContentOrigin {
     Arriving(Arc<Arrival>),
 }
 
+async fn under_way(service: &Arc<Service>, request: &ContentRequest) -> Result<Arc<GetUnderWay>, ApiError> {
+    let get = as_get(request);
+    let web = WebPlaces::of(&get).await?;
+    GetUnderWay::with(service, &get, &web).map(Arc::new)
+}
+
 /// Opens what `request` names; returns when it is known to be there, and before its bytes are.
 pub async fn open(service: &Arc<Service>, request: &ContentRequest) -> Result<Opened, ApiError> {
-    open_whole(Arc::new(GetUnderWay::new(service, &as_get(request))?)).await
+    open_whole(under_way(service, request).await?).await
 }
 
 /// The same for who needs only what `choose` says of an object of that name and size; `None` is all.
@@ -63,7 +70,7 @@ pub async fn open_part(
     request: &ContentRequest,
     choose: impl FnOnce(&Oid, u64) -> Option<Range<u64>>,
 ) -> Result<Opened, ApiError> {
-    let get = Arc::new(GetUnderWay::new(service, &as_get(request))?);
+    let get = under_way(service, request).await?;
     // A live object's size is known only at its end.
     if get.oid.is_live() {
         return open_whole(get).await;
@@ -110,6 +117,7 @@ pub(crate) async fn open_whole(get: Arc<GetUnderWay>) -> Result<Opened, ApiError
 pub(crate) fn as_get(request: &ContentRequest) -> GetRequest {
     GetRequest {
         ticket: request.ticket.clone(),
+        from: Vec::new(),
         output: None,
         directory: "/".into(),
         reuse: request.reuse,

@@ -32,6 +32,7 @@ use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
+use crate::web_places::WebPlaces;
 use towpath_reuse::candidates::found_files::{Use, WHOLE};
 use towpath_sync::search::searched;
 use towpath_words as words;
@@ -50,8 +51,8 @@ pub async fn get(
     if request.list {
         return get_list::list(service, &request, events).await;
     }
-    let start = Instant::now();
-    let first = GetUnderWay::new(service, &request)?;
+    let (start, web) = (Instant::now(), WebPlaces::of(&request).await?);
+    let first = GetUnderWay::with(service, &request, &web)?;
     let _leading =
         report_wait(first.own_turn(), "another get of the same object on this machine", &events).await;
     let _permit =
@@ -61,7 +62,7 @@ pub async fn get(
     for _ in 0..MAX_STARTS {
         // Made after its turn came: what was brought meanwhile may be used. And made anew after each start,
         // since its plugins belong to one session.
-        let get = Arc::new(GetUnderWay::new(service, &request)?);
+        let get = Arc::new(GetUnderWay::with(service, &request, &web)?);
         let result = {
             let running = get.run(&request, &events, &mut summary);
             tokio::select! {
@@ -106,7 +107,9 @@ pub async fn get_stream(
     mut output: impl std::io::Write + Send + 'static,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
-    let get = Arc::new(GetUnderWay::new(service, &content::as_get(request))?);
+    let get = content::as_get(request);
+    let web = WebPlaces::of(&get).await?;
+    let get = Arc::new(GetUnderWay::with(service, &get, &web)?);
     let opening = content::open_whole(Arc::clone(&get));
     let opened = tokio::select! { opened = opening => opened?, never = waiting::report(&get, &events) => match never {} };
     let (mut oid, size, arrival) = (opened.oid, opened.size.unwrap_or(u64::MAX), opened.arrival());

@@ -25,6 +25,7 @@ use crate::selecting::{Missing, os_path, selection};
 use crate::state::Service;
 use crate::ticket_ends::told_terms;
 use crate::waiting;
+use crate::web_places::WebPlaces;
 use towpath_words as words;
 
 /// Tells what `request` names. The summary has the bytes of all files, and how many entries were told.
@@ -34,7 +35,7 @@ pub(crate) async fn list(
     events: mpsc::Sender<Event>,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
-    let get = Arc::new(GetUnderWay::new(service, request)?);
+    let get = Arc::new(GetUnderWay::with(service, request, &WebPlaces::of(request).await?)?);
     let terms = get.context.secret.map(|secret| told_terms(secret.terms)).unwrap_or_default();
     if terms != TicketTerms::default() {
         let _ = events.send(Event::Terms(terms)).await;

@@ -16,12 +16,18 @@ use towpath_reuse::disk_search::Scope;
 use crate::state::Service;
 use towpath_sync::search::within;
 
-/// Search for what the ticket of `node` names; nowhere if that is not wanted.
-pub(crate) fn search(service: &Service, request: &GetRequest, node: Option<NodeId>) -> Option<Search> {
+/// Search for what the ticket of `node` names, or what comes from the web; nowhere if that is not wanted.
+pub(crate) fn search(
+    service: &Service,
+    request: &GetRequest,
+    node: Option<NodeId>,
+    is_web: bool,
+) -> Option<Search> {
     if request.no_search {
         return None;
     }
-    let scope = scope(request, knows_all(service, request, node))?;
+    let knows_all = if is_web { request.reuse } else { knows_all(service, request, node) };
+    let scope = scope(request, knows_all)?;
     if !scope.beyond_destination && scope.extra.is_empty() && !has_files(&scope.start) {
         return None;
     }

@@ -34,6 +34,7 @@ use crate::local_ends::local_ends;
 use crate::state;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
+use crate::web_places::WebPlaces;
 use crate::while_getting::{GetPeers, LendingGet, ToldHolders};
 use towpath_words as words;
 
@@ -101,28 +102,45 @@ impl From<FetchError> for Failure {
 }
 
 impl GetUnderWay {
+    /// A get by a ticket, or of what is on this machine.
     pub(crate) fn new(service: &Arc<Service>, request: &GetRequest) -> Result<Self, ApiError> {
+        Self::with(service, request, &WebPlaces::default())
+    }
+
+    /// The same, which draws on web servers, too.
+    pub(crate) fn with(
+        service: &Arc<Service>,
+        request: &GetRequest,
+        web: &WebPlaces,
+    ) -> Result<Self, ApiError> {
         let text = request.ticket.trim();
         let ticket = text.starts_with("tow:").then(|| state::parse_ticket(text)).transpose()?;
         ticket.iter().try_for_each(|ticket| service.check_ticket(ticket))?;
-        let oid = ticket.as_ref().map_or_else(|| state::parse_name(text), |ticket| Ok(ticket.oid))?;
+        let named = ticket.as_ref().map(|ticket| ticket.oid).or_else(|| web.oid());
+        let oid = named.map_or_else(|| state::parse_name(text), Ok)?;
         let (sender, hints) = watch::channel(ticket.as_ref().map(|t| t.hints.clone()).unwrap_or_default());
         let (node, secret) = (ticket.as_ref().map(|t| t.node), ticket.as_ref().map(Ticket::bound_secret));
         let context = Context { root: oid, node, secret, hints };
         let store = Arc::clone(&service.store) as Arc<dyn Store>;
-        let allow = local_sources(service, node, request.reuse);
+        let is_web = !web.is_empty() && node.is_none();
+        let allow =
+            if is_web { web_sources(request.reuse) } else { local_sources(service, node, request.reuse) };
         let told = ticket.as_ref().map(|ticket| ToldHolders::new(ticket, service.node_id(), sender.clone()));
         let (identity, peer) = (service.identity.clone(), peer_config(service, request, told));
         let lending = ticket.as_ref().and_then(|ticket| LendingGet::new(service, request, ticket));
         let peers = Arc::new(GetPeers::new(Arc::clone(&service.door.standing)));
-        let search = get_search::search(service, request, node);
+        let search = get_search::search(service, request, node, is_web);
         let scope = search.as_ref().map(|search| search.scope.clone());
         let bare = match ticket.and_then(|ticket| ticket.enclosed) {
             Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
             None => {
                 let host = Some(Arc::clone(&peers) as Arc<dyn PeerHost>);
-                let (allow, way, from) = (Arc::clone(&allow), None, local_ends(service, &request.bind)?);
-                let parts = PluginParts { store, allow, identity, peer, from, host, way, search };
+                let (allow, from) = (Arc::clone(&allow), local_ends(service, &request.bind)?);
+                let mut published = web.published_sources();
+                // Nobody issued a ticket: the published file is the way.
+                let way = (is_web && !published.is_empty()).then(|| published.remove(0));
+                let (mirrors, host) = ((web.mirrors(), published), host);
+                let parts = PluginParts { store, allow, identity, peer, from, host, way, mirrors, search };
                 registry::build(&service.config().plugins, &parts)
             }
         };
@@ -391,6 +409,11 @@ fn local_sources(service: &Arc<Service>, node: Option<NodeId>, reuse: bool) -> A
             || !folders.is_empty()
                 && matches!(store.locate(oid), Ok(Some((path, _))) if is_from_sender(&path))
     })
+}
+
+/// A web server sees what it is not asked for, as any sender does.
+fn web_sources(reuse: bool) -> Allow {
+    Arc::new(move |_| reuse)
 }
 
 /// The object is in its ticket: this machine first, then the ticket, and no service is asked.

@@ -25,6 +25,7 @@ use crate::put_source::PutSource;
 use crate::state::{Service, parse_name};
 use crate::staying::DaemonPassing;
 use crate::ticket_ends::{ALL_ASKED, terms, told_terms};
+use crate::web_places::{mirror_hints, with_mirrors};
 use crate::{content, copy, get, put, staying};
 use towpath_indexing::{Cancel, IndexHost, Rhythm, index, keep_fresh};
 use towpath_peer_server::ending::{self, Ending, UnderWay};
@@ -259,6 +260,7 @@ async fn share(
     request: ShareRequest,
     events: mpsc::Sender<Event>,
 ) -> Result<Infallible, ApiError> {
+    let mirrors = mirror_hints(&request.mirrors)?;
     service.door.connections.send_pace.set(request.limit_rate);
     let source = PutSource::new(&request.paths, &request.filters, request.name)?;
     let source = source.telling(request.metadata);
@@ -266,6 +268,7 @@ async fn share(
     let mut fetches = service.door.watch_fetches();
     let terms = terms(&request.terms)?;
     let mut shared = put::share(service, source, terms).await?;
+    shared.reply.ticket = with_mirrors(shared.reply.ticket, mirrors);
     service.door.open();
     let mut reading = Some(shared.reading);
     let mut over = std::pin::pin!(ticket_over(service, shared.reply.ticket.parse().ok(), &events));

@@ -12,6 +12,7 @@
 //! | [`in_process`] | the API in process |
 //! | `ticket_ends` | how tickets end |
 //! | `staying` | what was fetched and is passed on |
+//! | [`publishing`] | what `tow publish` writes |
 //! | [`put`], `put_tree` | files, trees and streams into the store |
 //! | [`put_source`] | paths that become one object, and the filters on them |
 //! | [`boundaries`] | where an application says that chunks end |
@@ -32,6 +33,7 @@
 //! | `while_getting` | a get that serves others while it runs, and hears of others |
 //! | `admission` | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
+//! | `web_places` | what of a get lies on web servers |
 //! | `waiting` | what keeps a get from its sender, and how long it is tried |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 //!
@@ -59,6 +61,7 @@ pub mod metrics_page;
 mod open_puts;
 mod open_session;
 pub mod parts;
+pub mod publishing;
 pub mod put;
 pub mod put_source;
 mod put_tree;
@@ -71,6 +74,7 @@ mod transfers;
 mod tree_place;
 mod tree_put;
 mod waiting;
+mod web_places;
 mod while_getting;
 
 pub use in_process::InProcess;

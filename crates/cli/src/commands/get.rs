@@ -34,9 +34,9 @@ const PART: usize = 256 << 10;
 /// the same command goes on; only what is missing crosses the network.
 #[derive(Debug, Args)]
 pub struct GetCommand {
-    /// The ticket, or the OID of an object on this machine; `-` reads it from standard input, which
-    /// keeps it off the command line
-    #[arg(value_name = "TICKET|OID|-")]
+    /// The ticket, the https URL of a .tow that 'tow publish' wrote, or the OID of an object on this machine or --from a
+    /// web server; `-` reads it from standard input, which keeps it off the command line
+    #[arg(value_name = "TICKET|URL|OID|-")]
     ticket: String,
     /// Only these paths of a tree, as --list tells them: each under its last name in DEST, or a single one as DEST
     #[arg(value_name = "PATH")]
@@ -62,6 +62,10 @@ pub struct GetCommand {
     /// Take at most this many bytes per second, as in 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "0", hide_default_value = true)]
     limit_rate: u64,
+    /// Draw on this web server, too; may be given more than once. URL of the file, of a folder (with / at its end) in which
+    /// a tree's files lie by their paths, or of the .tow that 'tow publish' wrote
+    #[arg(long, value_name = "URL")]
+    from: Vec<String>,
     /// Go out by these interfaces of this machine, or from these addresses, all at once, as in eth0,wlan0
     /// [default: as configured, or as the system chooses]
     #[arg(long, value_name = "LINK", value_delimiter = ',')]
@@ -238,6 +242,7 @@ impl GetCommand {
         }
         Ok(GetRequest {
             ticket,
+            from: self.from.clone(),
             output,
             directory: here.clone(),
             reuse: self.reuse,

@@ -14,6 +14,7 @@ mod man;
 mod man_page;
 mod metadata_flags;
 mod names_from;
+mod publish;
 mod put;
 mod refused;
 mod remote;
@@ -95,6 +96,7 @@ enum Command {
     Sync(sync::SyncCommand),
     Share(share::ShareCommand),
     Get(get::GetCommand),
+    Publish(publish::PublishCommand),
     Put(put::PutCommand),
     Daemon(daemon::Daemon),
     Ls(ls::Ls),
@@ -270,6 +272,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Sync(sync) => sync.run(context).await,
         Command::Share(share) => share.run(context).await,
         Command::Get(get) => get.run(context).await,
+        Command::Publish(publish) => publish.run(context).await,
         Command::Put(put) => put.run(context).await,
         Command::Ls(ls) => ls.run(context).await,
         Command::Done(done) => done.run(context).await,

@@ -35,6 +35,10 @@ pub struct ShareCommand {
     filters: FilterFlags<true>,
     #[command(flatten)]
     ticket: TicketFlags,
+    /// URL of a web server that holds it, too; the ticket names it, and receivers draw on both. May be given more than
+    /// once: of a file, or of a folder (with / at its end) in which a tree's files lie by their paths
+    #[arg(long, value_name = "URL")]
+    mirror: Vec<String>,
     /// Address to listen on, as in 192.0.2.1:7000 [default: all addresses, the port
     /// of last time]
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
@@ -49,8 +53,9 @@ impl ShareCommand {
         let mut interrupts = context.signals.interrupts();
         let service = context.in_process()?;
         let (terms, metadata) = (self.ticket.terms(), self.metadata.told());
-        let Self { paths, name, filters: FilterFlags { lines: filters }, listen, limit_rate, .. } = self;
-        let request = ShareRequest { paths, filters, name, metadata, terms, listen, limit_rate };
+        let Self { paths, name, filters: FilterFlags { lines: filters }, mirror: mirrors, .. } = self;
+        let Self { listen, limit_rate, .. } = self;
+        let request = ShareRequest { paths, filters, name, metadata, terms, mirrors, listen, limit_rate };
         let (events, mut inbox) = mpsc::channel(EVENTS);
         let mut sharing = service.share(request, events);
         let (mut is_read, mut left_out) = (false, false);

@@ -34,6 +34,8 @@
 //! | `holders` | who fetched serves others |
 //! | `lending` | a get serves others while it runs |
 //! | `links` | several links of one machine at once |
+//! | `mirrors` | files on plain web servers |
+//! | `web_server` | real web servers of a situation |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
@@ -93,6 +95,7 @@ mod local_api;
 mod local_client;
 mod machinery;
 mod memory;
+mod mirrors;
 mod odd_trees;
 mod older_elsewhere;
 mod processors;
@@ -110,6 +113,7 @@ mod ticket_terms;
 mod trees;
 mod updating;
 mod waiting;
+mod web_server;
 
 use std::process::ExitCode;
 
@@ -158,6 +162,7 @@ fn main() -> ExitCode {
         holders::SITUATIONS,
         lending::SITUATIONS,
         links::SITUATIONS,
+        mirrors::SITUATIONS,
         ticket_terms::SITUATIONS,
     ])
 }

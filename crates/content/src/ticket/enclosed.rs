@@ -33,33 +33,50 @@ impl Enclosed {
     }
 
     pub(super) fn encode(&self, writer: &mut Writer) {
-        writer.bytes(&self.name);
-        writer.varint(self.mode.map_or(0, |mode| u64::from(mode) + 1));
-        match self.modified {
-            None => writer.u8(0),
-            Some(Time { seconds, nanos }) => writer.u8(1).signed(seconds).varint(nanos.into()),
-        };
+        encode_file_facts(writer, (&self.name, self.mode, self.modified));
         writer.bytes(&self.content);
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>, oid: &Oid) -> Result<Self, DecodeError> {
-        let name = reader.bytes("name", MAX_NAME)?.to_vec();
-        let mode = reader.bounded("mode", u64::from(MAX_MODE) + 1)?.checked_sub(1).map(|mode| mode as u32);
-        let modified = match reader.u8("modified")? {
-            0 => None,
-            1 => {
-                let seconds = reader.signed("seconds")?;
-                let nanos = reader.bounded("nanoseconds", u64::from(NANOS) - 1)? as u32;
-                Some(Time { seconds, nanos })
-            }
-            _ => return Err(invalid("modified", "is neither known nor unknown")),
-        };
+        let (name, mode, modified) = decode_file_facts(reader)?;
         let content = reader.bytes("content", MAX_ENCLOSED)?.to_vec();
         if Oid::of(&content) != *oid {
             return Err(invalid("content", "is not what the ticket's object id names"));
         }
         Ok(Self { name, mode, modified, content })
     }
+}
+
+/// Name, permission bits and time of a file.
+pub(crate) type FileFacts = (Vec<u8>, Option<u32>, Option<Time>);
+
+/// Appends name, permission bits and time of a file, as tickets and published files hold them.
+pub(crate) fn encode_file_facts(
+    writer: &mut Writer,
+    (name, mode, modified): (&[u8], Option<u32>, Option<Time>),
+) {
+    writer.bytes(name);
+    writer.varint(mode.map_or(0, |mode| u64::from(mode) + 1));
+    match modified {
+        None => writer.u8(0),
+        Some(Time { seconds, nanos }) => writer.u8(1).signed(seconds).varint(nanos.into()),
+    };
+}
+
+/// Reads what [`encode_file_facts`] wrote.
+pub(crate) fn decode_file_facts(reader: &mut Reader<'_>) -> Result<FileFacts, DecodeError> {
+    let name = reader.bytes("name", MAX_NAME)?.to_vec();
+    let mode = reader.bounded("mode", u64::from(MAX_MODE) + 1)?.checked_sub(1).map(|mode| mode as u32);
+    let modified = match reader.u8("modified")? {
+        0 => None,
+        1 => {
+            let seconds = reader.signed("seconds")?;
+            let nanos = reader.bounded("nanoseconds", u64::from(NANOS) - 1)? as u32;
+            Some(Time { seconds, nanos })
+        }
+        _ => return Err(invalid("modified", "is neither known nor unknown")),
+    };
+    Ok((name, mode, modified))
 }
 
 #[cfg(test)]

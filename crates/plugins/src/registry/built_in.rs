@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_link::tcp::LocalEnd;
+use towpath_mirror::{MirrorFinder, MirrorPlace};
 use towpath_reuse::adaptive::Adaptive;
 use towpath_transfer::Source;
 
@@ -13,7 +14,8 @@ use crate::takeover::Names;
 use crate::{Cascade, Direct, HintedNodes, Local, Many, Takeover};
 
 /// All of them, by name.
-pub(super) static ALL: [&Plugin; 7] = [&ADAPTIVE, &CASCADE, &DEALER, &DIRECT, &HINTS, &LOCAL, &TAKEOVER];
+pub(super) static ALL: [&Plugin; 8] =
+    [&ADAPTIVE, &CASCADE, &DEALER, &DIRECT, &HINTS, &LOCAL, &MIRRORS, &TAKEOVER];
 
 pub(super) static ADAPTIVE: Plugin = Plugin {
     name: "adaptive",
@@ -87,6 +89,25 @@ pub(super) static HINTS: Plugin = Plugin {
             };
             ways.iter().map(direct).collect()
         }))
+    }),
+};
+
+pub(super) static MIRRORS: Plugin = Plugin {
+    name: "mirrors",
+    scheme: Some("https"),
+    about: "Finds web servers that hold the files: those that the person and the ticket name, and its own.",
+    fields: &[Field {
+        name: "urls",
+        kind: FieldKind::Texts,
+        about: "Further ones: of a folder in which a tree's files lie, or with {oid} for an object's id.",
+    }],
+    build: Build::Finder(|node, builder| {
+        let (named, further) = &builder.parts.mirrors;
+        let own = node.texts("urls").iter().filter_map(|url| {
+            let place = MirrorPlace::new(url);
+            place.inspect_err(|why| tracing::warn!(url, %why, "a configured mirror is left out")).ok()
+        });
+        Arc::new(MirrorFinder::new(named.iter().cloned().chain(own).collect(), further.clone()))
     }),
 };
 

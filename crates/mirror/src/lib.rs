@@ -1,0 +1,36 @@
+//! Files on plain web servers as sources of transfers (`papers/dot.txt` §2.1, §4.3): what lies on a web server, a package mirror or
+//! in a bucket is drawn on beside the sender, and checked like everything else.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`web_url`] | URLs, and what references lead to: pure |
+//! | [`public`] | which addresses are public: pure |
+//! | [`place`] | where the bytes of an object lie: pure |
+//! | [`answer`] | what an answer is worth: pure |
+//! | [`web`] | connections, redirects, questions |
+//! | `queue` | ranges that wait: pure |
+//! | `pace` | how much a mirror likes to be asked for: pure |
+//! | [`mirror`] | [`Mirror`]: the source |
+//! | [`finder`] | [`MirrorFinder`]: mirrors that people and tickets name |
+//! | [`published`] | [`Published`]: the description of a file, as it was fetched |
+//! | [`publishing`] | the same as it is made |
+
+pub mod answer;
+pub mod finder;
+pub mod mirror;
+mod pace;
+pub mod place;
+pub mod public;
+pub mod published;
+pub mod publishing;
+mod queue;
+pub mod web;
+pub mod web_url;
+
+pub use finder::MirrorFinder;
+pub use mirror::Mirror;
+pub use place::MirrorPlace;
+pub use published::{Published, PublishedError};
+pub use publishing::{PublishedFile, publish};
+pub use web::NamedBy;
+pub use web_url::{WebUrl, WrongUrl};

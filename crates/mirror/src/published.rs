@@ -1,0 +1,214 @@
+//! A published file: its `.tow` as it was fetched, and what it answers. Head and values are here from the beginning; the other
+//! sections come when they are asked for.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::sync::mpsc;
+use towpath_content::pieces::{Layout, PieceTree};
+use towpath_content::published::{
+    FRONT_LEN, MAX_HEAD, PublishedHead, SectionKind, recipe_from_bytes, values_from_bytes,
+};
+use towpath_content::{DecodeError, Oid};
+use towpath_store::{About, ObjectKind};
+use towpath_transfer::want::Proof;
+use towpath_transfer::{Description, Metadata, Outcome, Query, RecipePart, SourceId};
+
+use crate::answer::WebError;
+use crate::web::{NamedBy, Web};
+use crate::web_url::WebUrl;
+
+/// Bytes that are asked for at first: all of most small ones.
+const FIRST: u64 = 64 << 10;
+/// The longest `.tow` that a server without ranges may send.
+const MAX_WHOLE: u64 = 64 << 20;
+/// Pieces whose values are told at a time.
+const PIECES: u64 = 4096;
+
+/// Reason why a `.tow` is not used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PublishedError {
+    /// It did not come.
+    #[error("{0}")]
+    Web(#[from] WebError),
+    /// It is none.
+    #[error("is no .tow file: {0}")]
+    Format(#[from] DecodeError),
+    /// It came in a way in which anybody could change it, and nobody here said what it must name.
+    #[error("came without encryption, where anybody on the way can change it")]
+    Plain,
+    /// It names another content than it must.
+    #[error("names other content: {found}")]
+    OtherContent {
+        /// Content that it names.
+        found: Oid,
+    },
+    /// One of its sections is not what its head says.
+    #[error("does not fit together; it may just have been replaced")]
+    WrongSection,
+    /// It holds no values.
+    #[error("tells nothing by which pieces could be checked")]
+    NoValues,
+}
+
+/// See the head of this module.
+pub struct Published {
+    head: PublishedHead,
+    /// Bytes of mark, length and head.
+    front: u64,
+    tree: PieceTree,
+    file: TowFile,
+}
+
+/// The `.tow` itself.
+struct TowFile {
+    url: WebUrl,
+    web: Web,
+    /// Its first bytes, which came at once.
+    first: Vec<u8>,
+    tag: Option<String>,
+    /// All hops to it were encrypted.
+    is_encrypted: bool,
+}
+
+impl Published {
+    /// Fetches head and values. `expected` is the content that it must name; without it the way there must be encrypted.
+    pub async fn fetch(url: &WebUrl, expected: Option<&Oid>) -> Result<Self, PublishedError> {
+        let file = TowFile::open(url).await?;
+        if expected.is_none() && !file.is_encrypted {
+            return Err(PublishedError::Plain);
+        }
+        let front = file.read(0..FRONT_LEN as u64).await?;
+        let front = (FRONT_LEN + PublishedHead::len_of(&front)?) as u64;
+        let head = PublishedHead::from_bytes(&file.read(FRONT_LEN as u64..front).await?)?;
+        if expected.is_some_and(|expected| *expected != head.oid) {
+            return Err(PublishedError::OtherContent { found: head.oid });
+        }
+        let layout = Layout::of(head.size).map_err(|_| PublishedError::NoValues)?;
+        let values = match layout.count() {
+            1 => vec![*head.oid.digest()],
+            _ => {
+                let values = section(&file, &head, front, SectionKind::Values).await?;
+                values_from_bytes(&values.ok_or(PublishedError::NoValues)?, &layout)?
+            }
+        };
+        let tree = PieceTree::new(layout, values).ok_or(PublishedError::NoValues)?;
+        if tree.oid() != head.oid {
+            return Err(PublishedError::WrongSection);
+        }
+        Ok(Self { head, front, tree, file })
+    }
+
+    /// The content.
+    pub const fn oid(&self) -> &Oid {
+        &self.head.oid
+    }
+
+    /// What people call it.
+    pub fn about(&self) -> About {
+        let PublishedHead { name, mode, modified, .. } = &self.head;
+        About { kind: ObjectKind::Blob, name: name.clone(), mode: *mode, modified: *modified }
+    }
+
+    /// URLs of the file, and who named each: whoever named the `.tow` meant its server, too.
+    pub fn places(&self) -> Vec<(WebUrl, NamedBy)> {
+        let tow = &self.file.url;
+        if self.head.places.is_empty() {
+            return tow.described().map(|url| (url, NamedBy::Person)).into_iter().collect();
+        }
+        let places = self.head.places.iter().filter_map(|place| tow.join(place).ok());
+        let named = |url: &WebUrl| match url.is_beside(tow) {
+            true => NamedBy::Person,
+            false => NamedBy::Stranger,
+        };
+        places.map(|url| (url.clone(), named(&url))).collect()
+    }
+
+    /// The proof of one piece.
+    pub(crate) fn proof(&self, index: u64) -> Option<Arc<Proof>> {
+        let run = index..index + 1;
+        let nodes = self.tree.proof(run.clone()).ok()?;
+        Some(Arc::new(Proof { run, nodes: nodes.into() }))
+    }
+
+    /// Answers a question about it; `maker` is to blame if the recipe is wrong.
+    pub(crate) async fn describe(
+        &self,
+        query: &Query,
+        maker: &SourceId,
+        answers: mpsc::Sender<Description>,
+    ) -> Result<(), Outcome> {
+        let layout = self.tree.layout();
+        let (about, metadata) = (self.about(), Metadata::default());
+        // Nobody need listen.
+        let _ = answers.send(Description::Object { about, layout: Some(layout), metadata }).await;
+        let asked = query.proofs.clone().unwrap_or_default();
+        let mut next = asked.start;
+        while next < asked.end.min(layout.count()) && !answers.is_closed() {
+            let run = next..asked.end.min(layout.count()).min(next + PIECES);
+            let nodes = self.tree.proof(run.clone()).map_err(|_| Outcome::NotHere)?.into();
+            next = run.end;
+            let _ = answers.send(Description::Proof(Proof { run, nodes })).await;
+        }
+        if query.recipe
+            && let Some(part) = self.recipe(maker).await
+        {
+            let _ = answers.send(Description::Recipe(part)).await;
+        }
+        Ok(())
+    }
+
+    /// The recipe, if it has one and it can be had: it is a help, and nothing fails for want of it.
+    async fn recipe(&self, maker: &SourceId) -> Option<RecipePart> {
+        let bytes = self.section(SectionKind::Recipe).await.ok()??;
+        let (root, nodes) = recipe_from_bytes(&bytes).ok()?;
+        let nodes = nodes.into_iter().map(Bytes::from).collect();
+        Some(RecipePart { maker: maker.clone(), root: Some(root.into()), nodes })
+    }
+
+    /// A section, if it has that one.
+    async fn section(&self, kind: SectionKind) -> Result<Option<Vec<u8>>, PublishedError> {
+        section(&self.file, &self.head, self.front, kind).await
+    }
+}
+
+async fn section(
+    file: &TowFile,
+    head: &PublishedHead,
+    front: u64,
+    kind: SectionKind,
+) -> Result<Option<Vec<u8>>, PublishedError> {
+    let Some((section, range)) = head.section(kind, front) else { return Ok(None) };
+    let bytes = file.read(range).await?;
+    match section.is(&bytes) {
+        true => Ok(Some(bytes)),
+        false => Err(PublishedError::WrongSection),
+    }
+}
+
+impl TowFile {
+    async fn open(url: &WebUrl) -> Result<Self, WebError> {
+        let web = Web::new(NamedBy::Person);
+        let answer = web.open(url, &(0..FIRST.max((FRONT_LEN + MAX_HEAD) as u64)), None).await?;
+        let (tag, is_encrypted) = (answer.range.tag.clone(), answer.is_encrypted);
+        let first = answer.whole(&web, MAX_WHOLE).await?;
+        Ok(Self { url: url.clone(), web, first, tag, is_encrypted })
+    }
+
+    async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, WebError> {
+        if let Some(here) = self.first.get(range.start as usize..range.end as usize) {
+            return Ok(here.to_vec());
+        }
+        let answer = self.web.open(&self.url, &range, self.tag.as_deref()).await?;
+        if answer.range.is_whole {
+            return Err(WebError::Changed);
+        }
+        let bytes = answer.whole(&self.web, range.end - range.start).await?;
+        match bytes.len() as u64 == range.end - range.start {
+            true => Ok(bytes),
+            false => Err(WebError::CutShort),
+        }
+    }
+}

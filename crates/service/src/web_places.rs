@@ -1,0 +1,175 @@
+//! What of a get lies on web servers: mirrors that its person names, and the description of a published file, fetched before
+//! anything else.
+
+use std::sync::Arc;
+
+use towpath_api::{ApiError, ErrorKind, GetRequest};
+use towpath_content::hint::MAX_HINTS;
+use towpath_content::{Hint, Oid, Ticket};
+use towpath_mirror::{Mirror, MirrorPlace, Published, PublishedError, WebUrl, WrongUrl};
+use towpath_transfer::Source;
+
+use crate::state;
+
+/// Places on web servers that a get draws on. None: it is by a ticket alone.
+#[derive(Clone, Default)]
+pub(crate) struct WebPlaces {
+    published: Option<Arc<Published>>,
+    mirrors: Vec<MirrorPlace>,
+}
+
+impl WebPlaces {
+    /// Those of `request`; fetches the `.tow` that it names, if it names one.
+    pub(crate) async fn of(request: &GetRequest) -> Result<Self, ApiError> {
+        let name = request.ticket.trim();
+        if let Some(url) = web_url(name)? {
+            let published = published(&url, None).await?;
+            let mirrors = request.from.iter().map(|from| mirror(from)).collect::<Result<_, _>>()?;
+            return Ok(Self { published: Some(published), mirrors });
+        }
+        let (mut found, mut mirrors) = (None, Vec::new());
+        for from in &request.from {
+            match web_url(from).ok().flatten().filter(WebUrl::is_published) {
+                Some(url) => found = Some(published(&url, Some(&content(name)?)).await?),
+                None => mirrors.push(mirror(from)?),
+            }
+        }
+        if found.is_none() && !mirrors.is_empty() && !name.starts_with("tow:") {
+            let message = "a plain web server can't say what its pieces must be";
+            let hint = "name the .tow beside the file, too (--from URL.tow), or a ticket; 'tow publish' writes a .tow";
+            return Err(ApiError::new(ErrorKind::Usage, message).hint(hint));
+        }
+        Ok(Self { published: found, mirrors })
+    }
+
+    /// True if there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.published.is_none() && self.mirrors.is_empty()
+    }
+
+    /// The content that the `.tow` names.
+    pub(crate) fn oid(&self) -> Option<Oid> {
+        self.published.as_ref().map(|published| *published.oid())
+    }
+
+    /// Mirrors that the person named.
+    pub(crate) fn mirrors(&self) -> Vec<MirrorPlace> {
+        self.mirrors.clone()
+    }
+
+    /// The places of the published file, as sources.
+    pub(crate) fn published_sources(&self) -> Vec<Arc<dyn Source>> {
+        let Some(published) = &self.published else { return Vec::new() };
+        let source = |(url, named_by)| -> Arc<dyn Source> {
+            Arc::new(Mirror::of_published(url, named_by, Arc::clone(published)))
+        };
+        published.places().into_iter().map(source).collect()
+    }
+}
+
+/// The URL of a `.tow` in place of a ticket; nothing if it is no URL at all.
+fn web_url(name: &str) -> Result<Option<WebUrl>, ApiError> {
+    if !["http:", "https:"].iter().any(|scheme| name.starts_with(scheme)) {
+        return Ok(None);
+    }
+    let url: WebUrl = name.parse().map_err(|why| wrong(name, why))?;
+    match url.is_published() {
+        true => Ok(Some(url)),
+        false => Err(ApiError::new(ErrorKind::Usage, format!("{url} is no ticket, and no .tow")).hint(
+            "fetch URL.tow if 'tow publish' wrote one beside it, or name the URL as a mirror: tow get TICKET --from URL",
+        )),
+    }
+}
+
+/// The content that a ticket or an OID names: a `.tow` by that name can't lie about it.
+fn content(name: &str) -> Result<Oid, ApiError> {
+    let oid = state::parse_name(name)?;
+    match oid.is_live() {
+        false => Ok(oid),
+        true => Err(ApiError::new(
+            ErrorKind::Usage,
+            "the ticket's content has no name yet, so no .tow can name it",
+        )
+        .hint("name the file itself as a mirror")),
+    }
+}
+
+fn mirror(from: &str) -> Result<MirrorPlace, ApiError> {
+    MirrorPlace::new(from).map_err(|why| wrong(from, why))
+}
+
+/// Hints of mirrors, for a ticket.
+pub(crate) fn mirror_hints(urls: &[String]) -> Result<Vec<Hint>, ApiError> {
+    let hint = |url: &String| {
+        mirror(url)?;
+        let hint = Hint::new(url.clone(), 0, 1);
+        hint.map_err(|why| ApiError::new(ErrorKind::Usage, format!("'{url}' can't stand in a ticket: {why}")))
+    };
+    urls.iter().map(hint).collect()
+}
+
+/// A ticket that names these places, too. One that holds the object itself needs none.
+pub(crate) fn with_mirrors(ticket: String, mirrors: Vec<Hint>) -> String {
+    match ticket.parse::<Ticket>() {
+        Ok(mut longer) if !mirrors.is_empty() && longer.enclosed.is_none() => {
+            longer.hints.truncate(MAX_HINTS.saturating_sub(mirrors.len()));
+            longer.hints.extend(mirrors);
+            longer.hints.truncate(MAX_HINTS);
+            longer.to_string()
+        }
+        _ => ticket,
+    }
+}
+
+fn wrong(url: &str, why: WrongUrl) -> ApiError {
+    let shown: String = url.chars().filter(|c| !c.is_control()).take(200).collect();
+    ApiError::new(ErrorKind::Usage, format!("'{shown}' {why}"))
+}
+
+async fn published(url: &WebUrl, expected: Option<&Oid>) -> Result<Arc<Published>, ApiError> {
+    let fetched = Published::fetch(url, expected).await;
+    fetched.map(Arc::new).map_err(|error| {
+        let message = format!("{url} {error}");
+        match error {
+            PublishedError::Plain => ApiError::new(ErrorKind::Refused, message)
+                .hint("fetch it by https, or name its content: tow get OID --from URL"),
+            PublishedError::Web(error)
+                if matches!(error.outcome(), towpath_transfer::Outcome::RetryLater(_)) =>
+            {
+                ApiError::new(ErrorKind::Failed, message).hint("try again later")
+            }
+            _ => ApiError::new(ErrorKind::Failed, message),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn refused(ticket: &str, from: &[&str]) -> String {
+        let from = from.iter().map(|url| (*url).to_owned()).collect();
+        let request = GetRequest { ticket: ticket.into(), from, ..GetRequest::default() };
+        match WebPlaces::of(&request).await {
+            Ok(_) => String::new(),
+            Err(error) => error.message,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_names_nothing_to_fetch_is_said_before_anything_is_asked() {
+        let (oid, live) = (Oid::of(b"x").to_string(), Oid::Live([1; 32]).to_string());
+        for (ticket, from, words) in [
+            ("https://h/x.iso", &[][..], "is no ticket, and no .tow"),
+            ("https://me:secret@h/x.tow", &[], "holds a name or password"),
+            (&oid, &["https://h/x.iso"], "can't say what its pieces must be"),
+            (&oid, &["ftp://h/x.iso"], "begins with neither http:// nor https://"),
+            (&live, &["https://h/x.tow"], "has no name yet"),
+            ("nonsense", &["https://h/x.tow"], "is no ticket"),
+        ] {
+            let message = refused(ticket, from).await;
+            assert!(message.contains(words), "{ticket} {from:?}: {message}");
+        }
+        assert_eq!(refused(&oid, &[]).await, "");
+    }
+}
