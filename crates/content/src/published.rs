@@ -42,7 +42,7 @@ pub enum SectionKind {
 
 /// A section of a `.tow`, all of which lie behind the head, one behind the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Section {
+pub struct TowSection {
     /// What it holds.
     pub kind: SectionKind,
     /// Its bytes.
@@ -67,7 +67,7 @@ pub struct PublishedHead {
     /// URLs of the file, absolute or from the place of the `.tow` on. None: it lies beside, by the name of the `.tow` without that end.
     pub places: Vec<String>,
     /// The sections, in their order.
-    pub sections: Vec<Section>,
+    pub sections: Vec<TowSection>,
 }
 
 impl SectionKind {
@@ -103,7 +103,7 @@ impl SectionKind {
     }
 }
 
-impl Section {
+impl TowSection {
     /// The section that `bytes` are.
     pub fn of(kind: SectionKind, bytes: &[u8]) -> Self {
         Self { kind, len: bytes.len() as u64, hash: *blake3::hash(bytes).as_bytes() }
@@ -175,7 +175,7 @@ impl PublishedHead {
     }
 
     /// The section of this kind, and where it lies in the `.tow`; `front` are the bytes of mark, length and head.
-    pub fn section(&self, kind: SectionKind, front: u64) -> Option<(Section, Range<u64>)> {
+    pub fn section(&self, kind: SectionKind, front: u64) -> Option<(TowSection, Range<u64>)> {
         let mut start = front;
         for section in &self.sections {
             let end = start + section.len;
@@ -197,10 +197,10 @@ fn place(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
     Ok(text.to_owned())
 }
 
-fn section(reader: &mut Reader<'_>) -> Result<Section, DecodeError> {
+fn section(reader: &mut Reader<'_>) -> Result<TowSection, DecodeError> {
     let kind = SectionKind::of(reader.varint("kind of section")?);
     let len = reader.bounded("length of a section", MAX_SECTION)?;
-    Ok(Section { kind, len, hash: reader.array("hash of a section")? })
+    Ok(TowSection { kind, len, hash: reader.array("hash of a section")? })
 }
 
 /// The bytes of a section of values.
@@ -256,9 +256,9 @@ mod tests {
             modified: Some(Time { seconds: 1_700_000_000, nanos: 5 }),
             places: vec!["https://mirror.example/hello.txt".into(), "other/hello.txt".into()],
             sections: vec![
-                Section::of(SectionKind::Values, &[7; 32]),
-                Section::of(SectionKind::Unknown(99), b"later"),
-                Section::of(SectionKind::Recipe, b"recipe"),
+                TowSection::of(SectionKind::Values, &[7; 32]),
+                TowSection::of(SectionKind::Unknown(99), b"later"),
+                TowSection::of(SectionKind::Recipe, b"recipe"),
             ],
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use towpath_content::Hint;
+use towpath_protocol::Pace;
 use towpath_transfer::finder::{Finder, SourceChange};
 use towpath_transfer::{BoxFuture, Context, Source};
 
@@ -19,19 +20,24 @@ const MOST: usize = 64;
 pub struct MirrorFinder {
     named: Vec<MirrorPlace>,
     further: Vec<Arc<dyn Source>>,
+    pace: Arc<Pace>,
 }
 
 impl MirrorFinder {
-    /// Finds these places, which a person named, `further` sources, and what hints name.
-    pub fn new(named: Vec<MirrorPlace>, further: Vec<Arc<dyn Source>>) -> Self {
-        Self { named, further }
+    /// Finds these places, which a person named, `further` sources, and what hints name. Mirrors are taken from at this pace.
+    pub fn new(named: Vec<MirrorPlace>, further: Vec<Arc<dyn Source>>, pace: Arc<Pace>) -> Self {
+        Self { named, further, pace }
+    }
+
+    fn mirror(&self, place: MirrorPlace, named_by: NamedBy) -> Arc<dyn Source> {
+        Arc::new(Mirror::new(place, named_by, Arc::clone(&self.pace)))
     }
 }
 
 impl Finder for MirrorFinder {
     fn find<'a>(&'a self, context: &'a Context, changes: mpsc::Sender<SourceChange>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let named = self.named.iter().map(|place| mirror(place.clone(), NamedBy::Person));
+            let named = self.named.iter().map(|place| self.mirror(place.clone(), NamedBy::Person));
             let mut next = 0;
             for source in named.chain(self.further.iter().cloned()) {
                 next += 1;
@@ -50,7 +56,7 @@ impl Finder for MirrorFinder {
                     if known.len() < MOST && !known.contains_key(&text) {
                         next += 1;
                         known.insert(text, next);
-                        let source = mirror(place, NamedBy::Stranger);
+                        let source = self.mirror(place, NamedBy::Stranger);
                         let added = SourceChange::Added { key: next, source, priority, weight };
                         let _ = changes.send(added).await;
                     }
@@ -62,10 +68,6 @@ impl Finder for MirrorFinder {
             }
         })
     }
-}
-
-fn mirror(place: MirrorPlace, named_by: NamedBy) -> Arc<dyn Source> {
-    Arc::new(Mirror::new(place, named_by))
 }
 
 /// Places that hints name, with the priority and weight of each; not those that a person named, too.

@@ -15,6 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_content::pieces::Layout;
+use towpath_protocol::Pace;
 use towpath_store::{About, ObjectKind};
 use towpath_transfer::source::{PathState, Query, Sink, SourceState};
 use towpath_transfer::want::Payload;
@@ -156,24 +157,28 @@ impl MirrorCall {
 }
 
 impl Mirror {
-    /// Objects at this place.
-    pub fn new(place: MirrorPlace, named_by: NamedBy) -> Self {
-        Self::made(place, named_by, None)
+    /// Objects at this place, taken at this pace.
+    pub fn new(place: MirrorPlace, named_by: NamedBy, pace: Arc<Pace>) -> Self {
+        Self::made(place, Web::new(named_by, pace), None)
     }
 
     /// A published file at this place, one of [`Published::places`].
-    pub fn of_published(url: WebUrl, named_by: NamedBy, published: Arc<Published>) -> Self {
-        Self::made(MirrorPlace::File(url), named_by, Some(published))
+    pub fn of_published(
+        (url, named_by): (WebUrl, NamedBy),
+        pace: Arc<Pace>,
+        published: Arc<Published>,
+    ) -> Self {
+        Self::made(MirrorPlace::File(url), Web::new(named_by, pace), Some(published))
     }
 
-    fn made(place: MirrorPlace, named_by: NamedBy, published: Option<Arc<Published>>) -> Self {
+    fn made(place: MirrorPlace, web: Web, published: Option<Arc<Published>>) -> Self {
         let token = CancellationToken::new();
         let source = SourceId::other(MIRROR, Some(&place.shown()));
         let shared = Arc::new(MirrorCalls {
             place,
             source,
             published,
-            web: Web::new(named_by),
+            web,
             since: Instant::now(),
             state: Mutex::default(),
             more: Notify::new(),
@@ -238,7 +243,7 @@ impl Source for Mirror {
     fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let call = MirrorCall::new(&wants, sink);
-            let _guard = GivesUp { shared: &self.shared, call: &call };
+            let _guard = GivenUpCall { shared: &self.shared, call: &call };
             let mut empty = Vec::new();
             {
                 let mut state = lock(&self.shared.state);
@@ -271,12 +276,12 @@ impl Source for Mirror {
 }
 
 /// A call that is dropped before its end gives its wants up.
-struct GivesUp<'a> {
+struct GivenUpCall<'a> {
     shared: &'a MirrorCalls,
     call: &'a Arc<MirrorCall>,
 }
 
-impl Drop for GivesUp<'_> {
+impl Drop for GivenUpCall<'_> {
     fn drop(&mut self) {
         lock(&self.call.wants).owed.clear();
         self.call.given_up.cancel();

@@ -12,6 +12,7 @@ use towpath_content::published::{
     FRONT_LEN, MAX_HEAD, PublishedHead, SectionKind, recipe_from_bytes, values_from_bytes,
 };
 use towpath_content::{DecodeError, Oid};
+use towpath_protocol::Pace;
 use towpath_store::{About, ObjectKind};
 use towpath_transfer::want::Proof;
 use towpath_transfer::{Description, Metadata, Outcome, Query, RecipePart, SourceId};
@@ -190,7 +191,7 @@ async fn section(
 
 impl TowFile {
     async fn open(url: &WebUrl) -> Result<Self, WebError> {
-        let web = Web::new(NamedBy::Person);
+        let web = Web::new(NamedBy::Person, Arc::new(Pace::new(0)));
         let answer = web.open(url, &(0..FIRST.max((FRONT_LEN + MAX_HEAD) as u64)), None).await?;
         let (tag, is_encrypted) = (answer.range.tag.clone(), answer.is_encrypted);
         let first = answer.whole(&web, MAX_WHOLE).await?;

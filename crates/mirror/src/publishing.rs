@@ -7,7 +7,7 @@ use std::path::Path;
 
 use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
-use towpath_content::published::{PublishedHead, Section, SectionKind, recipe_to_bytes, values_to_bytes};
+use towpath_content::published::{PublishedHead, SectionKind, TowSection, recipe_to_bytes, values_to_bytes};
 use towpath_content::recipe::{self, Descriptor, NodeHash, RecipeBuilder, RecipeRoot};
 use towpath_store::{About, StoreError, cut_and_hash_open_file};
 
@@ -48,7 +48,7 @@ pub fn publish(
     if let Some(recipe) = has_recipe.then(|| recipe_section(&hashed.oid, parameters, &chunks)).flatten() {
         sections.push((SectionKind::Recipe, recipe));
     }
-    let described = sections.iter().map(|(kind, bytes)| Section::of(*kind, bytes)).collect();
+    let described = sections.iter().map(|(kind, bytes)| TowSection::of(*kind, bytes)).collect();
     let About { name, mode, modified, .. } = about;
     let (oid, size) = (hashed.oid, hashed.stamp.size);
     let head = PublishedHead { oid, size, name, mode, modified, places, sections: described };

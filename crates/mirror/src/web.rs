@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 use towpath_content::lock::lock;
+use towpath_protocol::Pace;
 
 use crate::answer::{AnsweredRange, WebAnswer, WebError, judge};
 use crate::public::is_public;
@@ -50,6 +51,8 @@ pub enum NamedBy {
 /// Ways to web servers, kept from question to question.
 pub struct Web {
     named_by: NamedBy,
+    /// No more than so much is taken a second.
+    pace: Arc<Pace>,
     idle: Mutex<Vec<WebConnection>>,
 }
 
@@ -72,12 +75,13 @@ pub(crate) struct WebBytes {
     pub(crate) waited: Duration,
     body: Incoming,
     connection: Option<WebConnection>,
+    pace: Arc<Pace>,
 }
 
 impl Web {
-    /// No connection yet.
-    pub fn new(named_by: NamedBy) -> Self {
-        Self { named_by, idle: Mutex::default() }
+    /// No connection yet. What comes is taken at this pace.
+    pub fn new(named_by: NamedBy, pace: Arc<Pace>) -> Self {
+        Self { named_by, pace, idle: Mutex::default() }
     }
 
     /// Asks for a range of a file, on the condition that it has this entity tag. Redirects are followed.
@@ -97,7 +101,8 @@ impl Web {
                 WebAnswer::Bytes(answered) => {
                     let (body, connection) = (response.into_body(), Some(connection));
                     let (waited, is_encrypted) = (asked.elapsed(), seen.iter().all(WebUrl::is_encrypted));
-                    return Ok(WebBytes { url: at, is_encrypted, range: answered, waited, body, connection });
+                    let (url, range, pace) = (at, answered, Arc::clone(&self.pace));
+                    return Ok(WebBytes { url, is_encrypted, range, waited, body, connection, pace });
                 }
                 WebAnswer::Moved(place) => {
                     at = at.join(&place).map_err(WebError::WrongRedirect)?;
@@ -172,6 +177,7 @@ impl WebBytes {
                 Some(Err(_)) => return Err(WebError::CutShort),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
+                        self.pace.pass(data.len() as u64).await;
                         return Ok(Some(data));
                     }
                 }

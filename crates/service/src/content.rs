@@ -55,7 +55,7 @@ enum ContentOrigin {
 async fn under_way(service: &Arc<Service>, request: &ContentRequest) -> Result<Arc<GetUnderWay>, ApiError> {
     let get = as_get(request);
     let web = WebPlaces::of(&get).await?;
-    GetUnderWay::with(service, &get, &web).map(Arc::new)
+    GetUnderWay::new(service, &get, &web).map(Arc::new)
 }
 
 /// Opens what `request` names; returns when it is known to be there, and before its bytes are.

@@ -52,7 +52,7 @@ pub async fn get(
         return get_list::list(service, &request, events).await;
     }
     let (start, web) = (Instant::now(), WebPlaces::of(&request).await?);
-    let first = GetUnderWay::with(service, &request, &web)?;
+    let first = GetUnderWay::new(service, &request, &web)?;
     let _leading =
         report_wait(first.own_turn(), "another get of the same object on this machine", &events).await;
     let _permit =
@@ -62,7 +62,7 @@ pub async fn get(
     for _ in 0..MAX_STARTS {
         // Made after its turn came: what was brought meanwhile may be used. And made anew after each start,
         // since its plugins belong to one session.
-        let get = Arc::new(GetUnderWay::with(service, &request, &web)?);
+        let get = Arc::new(GetUnderWay::new(service, &request, &web)?);
         let result = {
             let running = get.run(&request, &events, &mut summary);
             tokio::select! {
@@ -109,7 +109,7 @@ pub async fn get_stream(
     let start = Instant::now();
     let get = content::as_get(request);
     let web = WebPlaces::of(&get).await?;
-    let get = Arc::new(GetUnderWay::with(service, &get, &web)?);
+    let get = Arc::new(GetUnderWay::new(service, &get, &web)?);
     let opening = content::open_whole(Arc::clone(&get));
     let opened = tokio::select! { opened = opening => opened?, never = waiting::report(&get, &events) => match never {} };
     let (mut oid, size, arrival) = (opened.oid, opened.size.unwrap_or(u64::MAX), opened.arrival());

@@ -35,7 +35,7 @@ pub(crate) async fn list(
     events: mpsc::Sender<Event>,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
-    let get = Arc::new(GetUnderWay::with(service, request, &WebPlaces::of(request).await?)?);
+    let get = Arc::new(GetUnderWay::new(service, request, &WebPlaces::of(request).await?)?);
     let terms = get.context.secret.map(|secret| told_terms(secret.terms)).unwrap_or_default();
     if terms != TicketTerms::default() {
         let _ = events.send(Event::Terms(terms)).await;

@@ -102,13 +102,8 @@ impl From<FetchError> for Failure {
 }
 
 impl GetUnderWay {
-    /// A get by a ticket, or of what is on this machine.
-    pub(crate) fn new(service: &Arc<Service>, request: &GetRequest) -> Result<Self, ApiError> {
-        Self::with(service, request, &WebPlaces::default())
-    }
-
-    /// The same, which draws on web servers, too.
-    pub(crate) fn with(
+    /// A get by a ticket, of what is on this machine, or from web servers.
+    pub(crate) fn new(
         service: &Arc<Service>,
         request: &GetRequest,
         web: &WebPlaces,
@@ -123,8 +118,7 @@ impl GetUnderWay {
         let context = Context { root: oid, node, secret, hints };
         let store = Arc::clone(&service.store) as Arc<dyn Store>;
         let is_web = !web.is_empty() && node.is_none();
-        let allow =
-            if is_web { web_sources(request.reuse) } else { local_sources(service, node, request.reuse) };
+        let allow = if is_web { web_sources(request) } else { local_sources(service, node, request.reuse) };
         let told = ticket.as_ref().map(|ticket| ToldHolders::new(ticket, service.node_id(), sender.clone()));
         let (identity, peer) = (service.identity.clone(), peer_config(service, request, told));
         let lending = ticket.as_ref().and_then(|ticket| LendingGet::new(service, request, ticket));
@@ -136,10 +130,7 @@ impl GetUnderWay {
             None => {
                 let host = Some(Arc::clone(&peers) as Arc<dyn PeerHost>);
                 let (allow, from) = (Arc::clone(&allow), local_ends(service, &request.bind)?);
-                let mut published = web.published_sources();
-                // Nobody issued a ticket: the published file is the way.
-                let way = (is_web && !published.is_empty()).then(|| published.remove(0));
-                let (mirrors, host) = ((web.mirrors(), published), host);
+                let (way, mirrors) = web.way_and_mirrors(is_web, &peer.receive_pace);
                 let parts = PluginParts { store, allow, identity, peer, from, host, way, mirrors, search };
                 registry::build(&service.config().plugins, &parts)
             }
@@ -147,20 +138,7 @@ impl GetUnderWay {
         let measured = scope.zip(bare.adaptive.clone()).filter(|_| !service.processors().inspect_any());
         let found_files =
             measured.map(|(scope, adaptive)| Arc::new(FoundFiles::new(scope, adaptive, request.limit_rate)));
-        let turn = Arc::new(service.precedence.enter(request.priority));
-        let preferred = |root: Arc<dyn Root>| -> Arc<dyn Root> {
-            Arc::new(Preferred::new(root, Arc::clone(&turn), request.require_encryption))
-        };
-        // Objects of every source pass the processors.
-        let wrap = |root| Inspected::wrap(preferred(root), service.processors());
-        let wrap_source = |source| -> Arc<dyn Source> { wrap(Single::root(source)) };
-        let for_tree = Inspected::wrap_tree(preferred(Arc::clone(&bare.root)), service.processors());
-        let plugins = Tree {
-            root: wrap(bare.root),
-            remote: bare.remote.into_iter().map(wrap_source).collect(),
-            local: bare.local.into_iter().map(wrap_source).collect(),
-            adaptive: bare.adaptive,
-        };
+        let (plugins, for_tree) = wrapped(service, request, bare);
         Ok(Self {
             service: Arc::clone(service),
             plugins,
@@ -411,8 +389,28 @@ fn local_sources(service: &Arc<Service>, node: Option<NodeId>, reuse: bool) -> A
     })
 }
 
+/// The plugins of a get as it has its turn and objects pass the processors; and the root for a tree's descriptor and its files.
+fn wrapped(service: &Service, request: &GetRequest, bare: Tree) -> (Tree, Arc<dyn Root>) {
+    let turn = Arc::new(service.precedence.enter(request.priority));
+    let preferred = |root: Arc<dyn Root>| -> Arc<dyn Root> {
+        Arc::new(Preferred::new(root, Arc::clone(&turn), request.require_encryption))
+    };
+    // Objects of every source pass the processors.
+    let wrap = |root| Inspected::wrap(preferred(root), service.processors());
+    let wrap_source = |source| -> Arc<dyn Source> { wrap(Single::root(source)) };
+    let for_tree = Inspected::wrap_tree(preferred(Arc::clone(&bare.root)), service.processors());
+    let plugins = Tree {
+        root: wrap(bare.root),
+        remote: bare.remote.into_iter().map(wrap_source).collect(),
+        local: bare.local.into_iter().map(wrap_source).collect(),
+        adaptive: bare.adaptive,
+    };
+    (plugins, for_tree)
+}
+
 /// A web server sees what it is not asked for, as any sender does.
-fn web_sources(reuse: bool) -> Allow {
+fn web_sources(request: &GetRequest) -> Allow {
+    let reuse = request.reuse;
     Arc::new(move |_| reuse)
 }
 

@@ -20,6 +20,7 @@ use crate::get;
 use crate::getting::{GetUnderWay, relayed_binding};
 use crate::state::{self, Service};
 use crate::ticket_ends::ask_now_and_then;
+use crate::web_places::WebPlaces;
 use towpath_config::shares::{TicketKind, unhex};
 use towpath_peer_server::ending;
 use towpath_peer_server::grants::{PassOn, PassingOn};
@@ -92,7 +93,7 @@ async fn serve(
     };
     tokio::select! {
         never = telling => match never {},
-        never = ask_now_and_then(|| GetUnderWay::new(service, &request)) => match never {},
+        never = ask_now_and_then(|| GetUnderWay::new(service, &request, &WebPlaces::default())) => match never {},
     }
 }
 
@@ -151,7 +152,7 @@ impl DaemonPassing {
             if !is_recorded && (binding.is_some() || !self.ticket.oid.is_live()) {
                 record(service, &self.ticket, binding.as_ref());
             }
-            ask_now_and_then(|| GetUnderWay::new(service, &self.request)).await
+            ask_now_and_then(|| GetUnderWay::new(service, &self.request, &WebPlaces::default())).await
         };
         tokio::select! {
             why = service.ticket_over(&self.ticket) => {
@@ -228,7 +229,7 @@ async fn keep_binding(
     service: &Arc<Service>,
     request: &GetRequest,
 ) -> Result<Option<RelayedBinding>, ApiError> {
-    let get = GetUnderWay::new(service, request)?;
+    let get = GetUnderWay::new(service, request, &WebPlaces::default())?;
     for _ in 0..ASKED {
         if let Some(binding) = get.binding().await {
             service.grants.bind(&get.oid, binding.clone());

@@ -7,9 +7,13 @@ use towpath_api::{ApiError, ErrorKind, GetRequest};
 use towpath_content::hint::MAX_HINTS;
 use towpath_content::{Hint, Oid, Ticket};
 use towpath_mirror::{Mirror, MirrorPlace, Published, PublishedError, WebUrl, WrongUrl};
+use towpath_protocol::Pace;
 use towpath_transfer::Source;
 
 use crate::state;
+
+/// Mirrors that a person named, and further sources.
+pub(crate) type NamedMirrors = (Vec<MirrorPlace>, Vec<Arc<dyn Source>>);
 
 /// Places on web servers that a get draws on. None: it is by a ticket alone.
 #[derive(Clone, Default)]
@@ -52,18 +56,24 @@ impl WebPlaces {
         self.published.as_ref().map(|published| *published.oid())
     }
 
-    /// Mirrors that the person named.
-    pub(crate) fn mirrors(&self) -> Vec<MirrorPlace> {
-        self.mirrors.clone()
-    }
-
-    /// The places of the published file, as sources.
-    pub(crate) fn published_sources(&self) -> Vec<Arc<dyn Source>> {
-        let Some(published) = &self.published else { return Vec::new() };
-        let source = |(url, named_by)| -> Arc<dyn Source> {
-            Arc::new(Mirror::of_published(url, named_by, Arc::clone(published)))
+    /// The way to the content, if nobody issued a ticket for it: the first place of the published file. And what is beside it: mirrors
+    /// that the person named, and the other places.
+    /// All are taken from at this pace.
+    pub(crate) fn way_and_mirrors(
+        &self,
+        is_way: bool,
+        pace: &Arc<Pace>,
+    ) -> (Option<Arc<dyn Source>>, NamedMirrors) {
+        let source = |place, published: &Arc<Published>| -> Arc<dyn Source> {
+            Arc::new(Mirror::of_published(place, Arc::clone(pace), Arc::clone(published)))
         };
-        published.places().into_iter().map(source).collect()
+        let places = self
+            .published
+            .iter()
+            .flat_map(|published| published.places().into_iter().map(move |place| source(place, published)));
+        let mut places: Vec<Arc<dyn Source>> = places.collect();
+        let way = (is_way && !places.is_empty()).then(|| places.remove(0));
+        (way, (self.mirrors.clone(), places))
     }
 }
 

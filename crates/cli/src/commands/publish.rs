@@ -32,7 +32,7 @@ pub struct PublishCommand {
 
 /// Output of `--json`.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct ToldPublished<'a> {
     event: &'static str,
     oid: String,
     size: u64,
@@ -60,7 +60,7 @@ fn tell(tow: &PublishedTow, context: &Context) {
     if context.output.is_json() {
         let (oid, output) = (head.oid.to_string(), path.display().to_string());
         let (event, size, bytes) = ("published", head.size, *bytes);
-        context.output.object(&Told { event, oid, size, output, bytes, sections });
+        context.output.object(&ToldPublished { event, oid, size, output, bytes, sections });
         return;
     }
     let parts: Vec<String> =

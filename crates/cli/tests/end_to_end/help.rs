@@ -17,11 +17,12 @@ situations![
     a_flag_that_is_refused_names_itself_and_another_way,
 ];
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "cp",
     "sync",
     "share",
     "get",
+    "publish",
     "put",
     "daemon",
     "ls",

@@ -9,15 +9,15 @@ use towpath_mirror::{Mirror, MirrorFinder, MirrorPlace, NamedBy};
 use towpath_transfer_conformance::finders::{self, FinderSubject};
 use towpath_transfer_conformance::{self as conformance, Fixture, Subject};
 
-use super::context;
 use super::server::{Fault, WebServer};
+use super::{context, unlimited};
 
 async fn mirror_of(fixture: Fixture, fault: Fault) -> Subject {
     let named = fixture.objects.iter().map(|data| (hex(Oid::of(data).digest()), data.clone()));
     let server = WebServer::start(named).await;
     server.fail(fault);
     let place = MirrorPlace::new(&server.url("{oid}")).unwrap();
-    let mirror = Arc::new(Mirror::new(place, NamedBy::Person));
+    let mirror = Arc::new(Mirror::new(place, NamedBy::Person, unlimited()));
     Subject::new(mirror, fixture.context()).proving_nothing().sharing_a_stream().keeping(server)
 }
 
@@ -46,7 +46,12 @@ async fn the_finder_keeps_its_contract() {
         let coming = Arc::clone(&sender);
         let come = move |number| coming.send_modify(|hints| hints.push(hint(number)));
         let go = move |number| sender.send_modify(|hints| hints.retain(|one| *one != hint(number)));
-        FinderSubject::new(Arc::new(MirrorFinder::new(Vec::new(), Vec::new())), context, come, go)
+        FinderSubject::new(
+            Arc::new(MirrorFinder::new(Vec::new(), Vec::new(), unlimited())),
+            context,
+            come,
+            go,
+        )
     })
     .await;
 }

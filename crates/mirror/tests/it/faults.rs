@@ -7,13 +7,13 @@ use towpath_mirror::{Mirror, MirrorPlace, NamedBy};
 use towpath_transfer::{Outcome, Source};
 
 use super::server::{Fault, WebServer};
-use super::{get, noise};
+use super::{get, noise, unlimited};
 
 const PIECE: usize = 256 << 10;
 
 async fn server(data: &[u8]) -> (WebServer, Mirror) {
     let server = WebServer::start([("file".to_owned(), data.to_vec())]).await;
-    let mirror = Mirror::new(MirrorPlace::new(&server.url("file")).unwrap(), NamedBy::Person);
+    let mirror = Mirror::new(MirrorPlace::new(&server.url("file")).unwrap(), NamedBy::Person, unlimited());
     (server, mirror)
 }
 
@@ -108,7 +108,7 @@ async fn a_server_without_ranges_is_read_once_from_its_front() {
 async fn nobody_who_was_not_named_is_asked_at_home() {
     let data = noise(PIECE);
     let server = WebServer::start([("file".to_owned(), data.clone())]).await;
-    let mirror = Mirror::new(MirrorPlace::new(&server.url("file")).unwrap(), NamedBy::Stranger);
+    let mirror = Mirror::new(MirrorPlace::new(&server.url("file")).unwrap(), NamedBy::Stranger, unlimited());
     assert_eq!(get(&mirror, &data, [0]).await.ends(), [Outcome::NotHere]);
     assert!(mirror.state().trouble.unwrap().contains("not public"));
     assert_eq!(server.connections(), 0, "it was not even dialled");

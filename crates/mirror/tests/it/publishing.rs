@@ -11,7 +11,7 @@ use towpath_store::About;
 use towpath_transfer::{Description, Query, Source};
 
 use super::server::WebServer;
-use super::{context, get, noise};
+use super::{context, get, noise, unlimited};
 
 /// The `.tow` of a file with these bytes.
 fn tow_of(data: &[u8], places: &[&str]) -> Vec<u8> {
@@ -40,8 +40,8 @@ async fn what_is_published_is_fetched_and_proved() {
         let (_server, url) = serve(tow_of(&data, &[]), &data).await;
         let published = Arc::new(fetch(&url, Some(Oid::of(&data))).await.unwrap());
         assert_eq!(published.about().name, b"x.iso");
-        let (place, named_by) = published.places().pop().unwrap();
-        let mirror = Mirror::of_published(place, named_by, Arc::clone(&published));
+        let place = published.places().pop().unwrap();
+        let mirror = Mirror::of_published(place, unlimited(), Arc::clone(&published));
         let query = Query { proofs: Some(0..1000), recipe: true, ..Query::about(*published.oid()) };
         let (answers, mut inbox) = mpsc::channel(100);
         mirror.describe(query, &context(*published.oid()), answers).await.unwrap();

@@ -107,7 +107,8 @@ pub(super) static MIRRORS: Plugin = Plugin {
             let place = MirrorPlace::new(url);
             place.inspect_err(|why| tracing::warn!(url, %why, "a configured mirror is left out")).ok()
         });
-        Arc::new(MirrorFinder::new(named.iter().cloned().chain(own).collect(), further.clone()))
+        let (named, pace) = (named.iter().cloned().chain(own), &builder.parts.peer.receive_pace);
+        Arc::new(MirrorFinder::new(named.collect(), further.clone(), Arc::clone(pace)))
     }),
 };
 
