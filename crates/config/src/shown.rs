@@ -15,13 +15,14 @@ const WIDTH: usize = 100;
 
 impl Config {
     /// The tables but for the plugins, each with its fields.
-    pub(super) fn sections(&self) -> [(&'static str, Vec<Shown>); 6] {
+    pub(super) fn sections(&self) -> [(&'static str, Vec<Shown>); 7] {
         [
             ("", self.general.shown()),
             ("store", self.store.shown()),
             ("limits", self.limits.shown()),
             ("processors", self.processors.shown()),
             ("sharing", self.sharing.shown()),
+            ("site_cache", self.site_cache.shown()),
             ("metrics", self.metrics.shown()),
         ]
     }

@@ -24,6 +24,7 @@ use towpath_transfer::{Root, Single, Source};
 use crate::Cascade;
 use crate::direct::PeerHost;
 use crate::local::Allow;
+use crate::near::NearSource;
 use built_in::{ADAPTIVE, CASCADE, DEALER, DIRECT, HINTS, LOCAL};
 use towpath_reuse::adaptive::{Adaptive, Search};
 
@@ -206,6 +207,8 @@ pub struct PluginParts {
     pub way: Option<Arc<dyn Source>>,
     /// Search of this machine's disk, if any is allowed.
     pub search: Option<Search>,
+    /// The site's cache, if it brings the root: the `dealer` asks it first.
+    pub near: Option<NearSource>,
 }
 
 /// The plugins of one transfer.
@@ -461,6 +464,7 @@ mod tests {
             host: None,
             way: None,
             search: None,
+            near: None,
         }
     }
 

@@ -31,6 +31,7 @@ use towpath_transfer::{
 use crate::get_search;
 use crate::in_flight::{FlightGroup, FlightKey, FlightRole, Leading};
 use crate::local_ends::local_ends;
+use crate::near::NearWay;
 use crate::state;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
@@ -102,17 +103,31 @@ impl From<FetchError> for Failure {
 
 impl GetUnderWay {
     pub(crate) fn new(service: &Arc<Service>, request: &GetRequest) -> Result<Self, ApiError> {
+        Self::behind(service, request, None)
+    }
+
+    /// The same where the site's cache brings what is asked for: all others are its reserve.
+    pub(crate) fn behind(
+        service: &Arc<Service>,
+        request: &GetRequest,
+        near: Option<&NearWay>,
+    ) -> Result<Self, ApiError> {
         let text = request.ticket.trim();
         let ticket = text.starts_with("tow:").then(|| state::parse_ticket(text)).transpose()?;
         ticket.iter().try_for_each(|ticket| service.check_ticket(ticket))?;
         let oid = ticket.as_ref().map_or_else(|| state::parse_name(text), |ticket| Ok(ticket.oid))?;
-        let (sender, hints) = watch::channel(ticket.as_ref().map(|t| t.hints.clone()).unwrap_or_default());
+        let named = ticket.iter().flat_map(|ticket| ticket.hints.iter().cloned());
+        let (sender, hints) = watch::channel(named.chain(near.map(|near| near.hint.clone())).collect());
         let (node, secret) = (ticket.as_ref().map(|t| t.node), ticket.as_ref().map(Ticket::bound_secret));
         let context = Context { root: oid, node, secret, hints };
         let store = Arc::clone(&service.store) as Arc<dyn Store>;
         let allow = local_sources(service, node, request.reuse);
         let told = ticket.as_ref().map(|ticket| ToldHolders::new(ticket, service.node_id(), sender.clone()));
-        let (identity, peer) = (service.identity.clone(), peer_config(service, request, told));
+        let (identity, mut peer) = (service.identity.clone(), peer_config(service, request, told));
+        if let Some(near) = near {
+            // One limit holds for all that comes.
+            peer.receive_pace = Arc::clone(&near.pace);
+        }
         let lending = ticket.as_ref().and_then(|ticket| LendingGet::new(service, request, ticket));
         let peers = Arc::new(GetPeers::new(Arc::clone(&service.door.standing)));
         let search = get_search::search(service, request, node);
@@ -122,7 +137,8 @@ impl GetUnderWay {
             None => {
                 let host = Some(Arc::clone(&peers) as Arc<dyn PeerHost>);
                 let (allow, way, from) = (Arc::clone(&allow), None, local_ends(service, &request.bind)?);
-                let parts = PluginParts { store, allow, identity, peer, from, host, way, search };
+                let near = near.map(|near| near.source.clone());
+                let parts = PluginParts { store, allow, identity, peer, from, host, way, search, near };
                 registry::build(&service.config().plugins, &parts)
             }
         };
@@ -274,6 +290,22 @@ impl GetUnderWay {
             1 => format!("no answer from {first} and another address"),
             others => format!("no answer from {first} and {others} other addresses"),
         })
+    }
+
+    /// Asks others, not this machine, what the object is, until one of them answers or that is tried for `patience`.
+    pub(crate) async fn described_elsewhere(
+        &self,
+        patience: Duration,
+    ) -> Result<(About, Option<Layout>), Outcome> {
+        let start = Instant::now();
+        loop {
+            match self.ask_any(&self.plugins.remote, true).await {
+                Err(Outcome::RetryLater(delay)) if start.elapsed() < patience => {
+                    tokio::time::sleep(delay.max(PROGRESS_EVERY)).await;
+                }
+                answer => return answer,
+            }
+        }
     }
 
     /// Asks others, not this machine, what the object is.
@@ -429,7 +461,7 @@ fn session_config(request: &GetRequest) -> SessionConfig {
 }
 
 /// Configuration of connections to peers.
-fn peer_config(service: &Service, request: &GetRequest, told: Option<ToldHolders>) -> PeerConfig {
+pub(crate) fn peer_config(service: &Service, request: &GetRequest, told: Option<ToldHolders>) -> PeerConfig {
     let receive_pace = Arc::new(Pace::new(request.limit_rate));
     let (traffic, priority) = (Arc::clone(&service.metrics.fetched), request.priority);
     let dialled = service.door.connections.dialled();

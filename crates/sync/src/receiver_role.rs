@@ -178,7 +178,8 @@ fn plugins(endpoint: &Endpoint, destination: &Path, takeover: Arc<Takeover>) -> 
     let (store, allow) = (Arc::clone(&endpoint.host.store) as Arc<dyn Store>, allow(endpoint, destination));
     let (identity, peer) = (endpoint.host.identity.clone(), PeerConfig::default());
     let (way, search) = (Some(takeover as Arc<dyn Source>), search::of(endpoint, destination));
-    let parts = PluginParts { store, allow, identity, peer, from: Vec::new(), host: None, way, search };
+    let parts =
+        PluginParts { store, allow, identity, peer, from: Vec::new(), host: None, way, search, near: None };
     registry::build(&endpoint.host.plugins, &parts)
 }
 

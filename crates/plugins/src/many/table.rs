@@ -23,6 +23,7 @@ use super::open::OpenSources;
 use super::places::{FoundKey, FoundPlaces};
 use super::to_come::BytesToCome;
 use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, SourceHolding, WantedRange};
+use crate::near::NearHolding;
 
 /// Names that sources give themselves in deliveries: more are not told apart when one is blamed.
 const MOST_NAMES: usize = 1024;
@@ -107,6 +108,8 @@ pub(super) struct SourceTable {
     names: BTreeMap<SourceId, u32>,
     orders: Vec<SourceOrder>,
     to_come: BytesToCome,
+    /// A site's cache is in front of all others.
+    has_near: bool,
     next_number: u32,
     next_position: u64,
     next_tag: Tag,
@@ -126,10 +129,29 @@ impl SourceTable {
             names: BTreeMap::new(),
             orders: Vec::new(),
             to_come: BytesToCome::default(),
+            has_near: false,
             next_number: 0,
             next_position: BEHIND_ROOT,
             next_tag: FIRST_TAG,
         }
+    }
+
+    /// The site's cache: it comes before all others, which are in reserve from now on. Returns its number.
+    pub(super) fn add_near(&mut self, now: Duration, source: Arc<dyn Source>, holding: NearHolding) -> u32 {
+        let number = self.number();
+        let (has, promised) = match holding {
+            NearHolding::Everything => (SourceHolding::Everything, 0),
+            NearHolding::Coming { size } => (SourceHolding::Parts(Vec::new()), size),
+        };
+        self.opened(now, number, source, 0, has);
+        self.promises(now, number, promised);
+        self.has_near = true;
+        number
+    }
+
+    /// A source will soon have the root's bytes up to `end`.
+    pub(super) fn promises(&mut self, now: Duration, number: u32, end: u64) {
+        self.handle(now, DealerEvent::Promises { source: number, end });
     }
 
     /// A source that has everything and is there.
@@ -204,7 +226,7 @@ impl SourceTable {
         priority: u16,
         holding: SourceHolding,
     ) {
-        let facts = self.open.add(number, source, priority);
+        let facts = self.open.add(number, source, (u16::from(self.has_near), priority));
         self.handle(now, DealerEvent::SourceAdded { source: number, facts, holding });
     }
 
