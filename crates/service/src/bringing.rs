@@ -232,7 +232,8 @@ impl BringFlight {
         let fetching = async {
             if !is_here {
                 let target = self.target(&content, &about, can_draw)?;
-                let request = get.request(target, layout, Group::default());
+                // What others are told of it while it comes the session has to ask itself.
+                let request = get.request(target, layout.filter(|_| !can_draw), Group::default());
                 if can_draw {
                     lock(&self.service.bringer.coming).push(self.passing()?);
                 }
@@ -291,7 +292,8 @@ impl BringFlight {
         loop {
             ticks.tick().await;
             let there = progress.with(|now| now.done.wrapping_add(now.objects));
-            let is_announced = can && self.service.store.have(&self.ticket.oid).is_ok();
+            // Nothing can be proved before the values of all pieces are here.
+            let is_announced = can && self.service.store.get_descriptors(&self.ticket.oid, 0..1).is_ok();
             can &= !is_announced;
             let mut tickets = lock(&self.service.bringer.tickets);
             tickets.grew(&self.name, there, Instant::now());
