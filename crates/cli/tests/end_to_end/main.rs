@@ -34,6 +34,7 @@
 //! | `holders` | who fetched serves others |
 //! | `lending` | a get serves others while it runs |
 //! | `links` | several links of one machine at once |
+//! | `site_cache` | the cache of a site, which its machines draw on |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
@@ -103,6 +104,7 @@ mod running;
 mod searching;
 mod second_time;
 mod sharing_parts;
+mod site_cache;
 mod small;
 mod sshd;
 mod streams;
@@ -159,5 +161,6 @@ fn main() -> ExitCode {
         lending::SITUATIONS,
         links::SITUATIONS,
         ticket_terms::SITUATIONS,
+        site_cache::SITUATIONS,
     ])
 }
