@@ -34,7 +34,7 @@ below() {
         words) echo "content api link store files transfer ssh sync-messages" ;;
         indexing) echo "content api store files reuse targets config words" ;;
         service) echo "content api link store files transfer processors protocol reuse plugins targets ssh sync config limits confinement words indexing peer-server" ;;
-        peer-server) echo "content api link store files protocol plugins ssh config limits words" ;;
+        peer-server) echo "content api link store files transfer protocol plugins ssh config limits words" ;;
         api-server) echo "content api store words service" ;;
         cli) echo "api config confinement words service api-server" ;;
         *) return 1 ;;

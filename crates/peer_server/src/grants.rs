@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use towpath_content::ticket::BoundSecret;
@@ -11,7 +11,7 @@ use towpath_content::{NodeId, Oid, Ticket};
 use towpath_link::Identity;
 use towpath_protocol::Issuer;
 use towpath_protocol::access::{GivenSecret, TicketEnd};
-use towpath_protocol::service::{Brought, KnownWithdrawal, NO_CACHE, RelayedBinding};
+use towpath_protocol::service::{BringReply, KnownWithdrawal, NO_CACHE, RelayedBinding};
 use towpath_store::Leases;
 use towpath_transfer::Outcome;
 
@@ -49,7 +49,7 @@ pub struct Grants {
     upload: Mutex<UploadBudget>,
     /// Number of what was passed on last.
     last: AtomicU64,
-    cache: OnceLock<Weak<dyn TicketCache>>,
+    cache: OnceLock<Arc<dyn TicketCache>>,
 }
 
 /// A secret by which a root is passed on, and why.
@@ -183,7 +183,7 @@ impl Grants {
     }
 
     /// From now on `cache` fetches what machines of its site hand tickets over for. Said once.
-    pub fn bring_by(&self, cache: Weak<dyn TicketCache>) {
+    pub fn bring_by(&self, cache: Arc<dyn TicketCache>) {
         let _ = self.cache.set(cache);
     }
 
@@ -229,11 +229,11 @@ impl Issuer for Grants {
         Err(wait)
     }
 
-    fn bring(&self, node: &NodeId, text: &[u8]) -> Brought {
-        let refused = |why: &str| Brought { proved: None, outcome: Err(Outcome::Refused(why.into())) };
+    fn bring(&self, node: &NodeId, text: &[u8]) -> BringReply {
+        let refused = |why: &str| BringReply { proved: None, outcome: Err(Outcome::Refused(why.into())) };
         let config = self.config.get();
         let settings = &config.site_cache;
-        let cache = self.cache.get().filter(|_| settings.serve == Switch::On).and_then(Weak::upgrade);
+        let cache = self.cache.get().filter(|_| settings.serve == Switch::On);
         let Some(cache) = cache else { return refused(NO_CACHE) };
         let ticket = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Ticket>().ok());
         let Some(ticket) = ticket else { return refused("this is no ticket") };
@@ -244,7 +244,7 @@ impl Issuer for Grants {
         let is_machine = settings.anyone == Switch::On || settings.machines.contains(node);
         let outcome = cache.bring(&ticket, is_machine || self.is_known(node));
         let counts = !matches!(outcome, Err(Outcome::Refused(_)));
-        Brought { proved: counts.then_some((ticket.oid, secret)), outcome }
+        BringReply { proved: counts.then_some((ticket.oid, secret)), outcome }
     }
 
     fn over(&self, root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {

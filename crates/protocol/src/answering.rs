@@ -30,7 +30,7 @@ use super::asks::{AskStates, EntryAsk, EntryTag};
 use super::gets::{Encoder, GetAnswer, GetWants};
 use super::outgoing::Outgoing;
 use super::requests::oid_of;
-use super::service::{Brought, Issuer, KnownWithdrawal, Serving};
+use super::service::{BringReply, Issuer, KnownWithdrawal, Serving};
 use super::session::Encoded;
 use super::step::Step;
 use super::unwanted::UnwantedPieces;
@@ -233,7 +233,7 @@ impl Answering {
     /// Takes a ticket over. Whoever has it needs no other proof of its secret.
     fn bring(&mut self, bring: &wire::WireBring, issuer: &dyn Issuer) -> Result<Taken, String> {
         self.check_number(bring.request)?;
-        let Brought { proved, outcome } = issuer.bring(&self.node, &bring.ticket);
+        let BringReply { proved, outcome } = issuer.bring(&self.node, &bring.ticket);
         if let Some((root, secret)) = proved
             && (self.roots.len() < MAX_ROOTS || self.roots.contains_key(&root))
         {

@@ -245,11 +245,6 @@ impl Peer {
         self.greeted().await && self.shared.with(|session| session.greeting().has_samples)
     }
 
-    /// True if the peer can be asked to fetch what a ticket names, as its hello said, which this waits for.
-    pub async fn brings(&self) -> bool {
-        self.greeted().await && self.shared.with(|session| session.greeting().brings)
-    }
-
     /// Bytes that the peer last suggested to keep outstanding; 0 if it has no opinion.
     pub fn suggested(&self) -> u64 {
         self.shared.with(Session::suggested)

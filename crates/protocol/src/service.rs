@@ -72,8 +72,8 @@ pub trait Issuer: Send + Sync {
     }
     /// Fetches what the ticket `text`, which `node` hands over, names, for whoever has the ticket. Returns at once: with the right that
     /// the ticket gives, once what comes can be had here; else when to ask again, or why not at all.
-    fn bring(&self, _node: &NodeId, _text: &[u8]) -> Brought {
-        Brought { proved: None, outcome: Err(Outcome::Refused(NO_CACHE.into())) }
+    fn bring(&self, _node: &NodeId, _text: &[u8]) -> BringReply {
+        BringReply { proved: None, outcome: Err(Outcome::Refused(NO_CACHE.into())) }
     }
     /// The binding of a live root that this service was given: it can't sign one itself, and hands on what the issuer signed.
     fn relayed(&self, _root: &Oid) -> Option<RelayedBinding> {
@@ -91,7 +91,7 @@ pub trait Issuer: Send + Sync {
 
 /// What is said to who hands over a ticket for what it names to be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Brought {
+pub struct BringReply {
     /// The ticket's root and secret: who has the ticket has the right. `None` if it counts for nothing here.
     pub proved: Option<(Oid, BoundSecret)>,
     /// `Ok` once what comes can be had here.

@@ -13,11 +13,11 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinError, JoinHandle, JoinSet};
 use towpath_api::{ApiError, ErrorKind, GetRequest};
 use towpath_config::shares::TicketKind;
 use towpath_content::lock::lock;
@@ -55,9 +55,10 @@ const LEFT: Duration = Duration::from_secs(24 * 3600);
 const FOLDER: &str = "site-cache";
 
 /// See the head of this module.
-#[derive(Default)]
-pub(crate) struct Bringer {
-    service: OnceLock<Weak<Service>>,
+struct Bringer {
+    service: Weak<Service>,
+    /// Itself, for flights.
+    own: Weak<Self>,
     tickets: Mutex<BroughtTickets>,
     /// What is served while it comes.
     coming: Mutex<Vec<DaemonPassing>>,
@@ -75,10 +76,10 @@ impl TicketCache for Bringer {
                 Ok(())
             }
             BringStep::Later => Err(Outcome::RetryLater(LATER)),
-            BringStep::Refuse(why) => Err(Outcome::Refused(why.into())),
+            BringStep::Refuse(why) => Err(Outcome::Refused(why)),
             BringStep::Begin { was_here } => {
-                if let Some(service) = self.service.get().and_then(Weak::upgrade) {
-                    tokio::spawn(BringFlight::new(service, ticket, name).run(was_here));
+                if let Some((service, bringer)) = self.service.upgrade().zip(self.own.upgrade()) {
+                    tokio::spawn(BringFlight::new(service, bringer, ticket, name).run(was_here));
                 }
                 Err(Outcome::RetryLater(LATER))
             }
@@ -87,20 +88,6 @@ impl TicketCache for Bringer {
 }
 
 impl Bringer {
-    /// The service that it belongs to. Said once.
-    pub(crate) fn belongs_to(&self, service: &Arc<Service>) {
-        let _ = self.service.set(Arc::downgrade(service));
-    }
-
-    /// Goes on with what the last daemon served so.
-    pub(crate) fn resume(&self, service: &Arc<Service>) {
-        for passing in DaemonPassing::recorded(service, TicketKind::Cached) {
-            let (name, oid) = (name(passing.ticket()), passing.ticket().oid);
-            lock(&self.tickets).ended(&name, oid, Ok(()), Instant::now());
-            self.serve(name, passing);
-        }
-    }
-
     /// Serves what is here by a ticket, until that is over or others are used more.
     fn serve(&self, name: Vec<u8>, passing: DaemonPassing) {
         let task = tokio::spawn(passing.keep(true)).abort_handle();
@@ -149,19 +136,20 @@ impl Bringer {
 /// What one ticket names, on its way to the store.
 struct BringFlight {
     service: Arc<Service>,
+    bringer: Arc<Bringer>,
     ticket: Ticket,
     name: Vec<u8>,
     request: GetRequest,
 }
 
 impl BringFlight {
-    fn new(service: Arc<Service>, ticket: &Ticket, name: Vec<u8>) -> Self {
+    fn new(service: Arc<Service>, bringer: Arc<Bringer>, ticket: &Ticket, name: Vec<u8>) -> Self {
         let request = GetRequest { ticket: ticket.to_string(), no_upload: true, ..GetRequest::default() };
-        Self { service, ticket: ticket.clone(), name, request }
+        Self { service, bringer, ticket: ticket.clone(), name, request }
     }
 
     async fn run(self, was_here: bool) {
-        let (bringer, oid) = (Arc::clone(&self.service.bringer), self.ticket.oid);
+        let (bringer, oid) = (Arc::clone(&self.bringer), self.ticket.oid);
         let result = match was_here && bringer.serves(&self.name) && self.is_all_here().await {
             true => Ok(()),
             false => self.bring().await,
@@ -185,12 +173,12 @@ impl BringFlight {
         let coming = self.take_coming();
         fetched?;
         get.finish(true).await;
-        if !service.bringer.serves(&self.name) {
+        if !self.bringer.serves(&self.name) {
             let passing = coming.map_or_else(|| self.passing(), Ok)?;
             if !passing.record().await {
                 return Err(failed("its sender did not sign what it became"));
             }
-            service.bringer.serve(self.name.clone(), passing);
+            self.bringer.serve(self.name.clone(), passing);
         }
         admitted.done();
         let trimming = Arc::clone(service);
@@ -210,14 +198,14 @@ impl BringFlight {
 
     /// What was served while it came.
     fn take_coming(&self) -> Option<DaemonPassing> {
-        let mut coming = lock(&self.service.bringer.coming);
+        let mut coming = lock(&self.bringer.coming);
         let at = coming.iter().position(|passing| name(passing.ticket()) == self.name)?;
         Some(coming.swap_remove(at))
     }
 
     /// Fetches what the ticket names of who gave it.
     async fn fetch(&self, get: &Arc<GetUnderWay>) -> Result<(), ApiError> {
-        let described = get.described_elsewhere(SENDER).await;
+        let described = self.described(get).await;
         let (about, layout) = described.map_err(|outcome| words::fetch(&FetchError::Ended(outcome)))?;
         let content = self.content(get).await?;
         self.check_size(layout.filter(|_| !get.oid.is_live()).map_or(0, |layout| layout.size()))?;
@@ -235,7 +223,7 @@ impl BringFlight {
                 // What others are told of it while it comes the session has to ask itself.
                 let request = get.request(target, layout.filter(|_| !can_draw), Group::default());
                 if can_draw {
-                    lock(&self.service.bringer.coming).push(self.passing()?);
+                    lock(&self.bringer.coming).push(self.passing()?);
                 }
                 session.fetch(request).await.map_err(|error| words::fetch(&error))?;
                 get.note_sent(&content);
@@ -248,6 +236,19 @@ impl BringFlight {
         tokio::select! {
             fetched = fetching => fetched,
             never = self.note_growth(&session, can_draw) => match never {},
+        }
+    }
+
+    /// What the ticket names, as its sender says, which is tried for a while.
+    async fn described(&self, get: &GetUnderWay) -> Result<(About, Option<Layout>), Outcome> {
+        let start = Instant::now();
+        loop {
+            match get.ask_others(true).await {
+                Err(Outcome::RetryLater(delay)) if start.elapsed() < SENDER => {
+                    tokio::time::sleep(delay.max(LOOK_EVERY)).await;
+                }
+                answer => return answer,
+            }
         }
     }
 
@@ -280,7 +281,7 @@ impl BringFlight {
         std::fs::create_dir_all(&folder).map_err(io)?;
         let flight = hex(&Oid::of(&self.name).digest()[..8]);
         let path = folder.join(format!("{flight}-{}", hex(oid.digest())));
-        let (bringer, by) = (Arc::clone(&self.service.bringer), self.name.clone());
+        let (bringer, by) = (Arc::clone(&self.bringer), self.name.clone());
         let before = move |oid: &Oid| bringer.about_to_keep(oid, &by);
         let target = KeptObject::open(&path, Arc::clone(&self.service.store), about.clone(), before);
         Ok(Arc::new(target.map_err(io)?.announced(announced)))
@@ -295,7 +296,7 @@ impl BringFlight {
             // Nothing can be proved before the values of all pieces are here.
             let is_announced = can && self.service.store.get_descriptors(&self.ticket.oid, 0..1).is_ok();
             can &= !is_announced;
-            let mut tickets = lock(&self.service.bringer.tickets);
+            let mut tickets = lock(&self.bringer.tickets);
             tickets.grew(&self.name, there, Instant::now());
             if is_announced {
                 tickets.can_draw(&self.name, true);
@@ -332,7 +333,7 @@ impl BringFlight {
     fn ended(
         &self,
         get: &GetUnderWay,
-        ended: Option<Result<(Oid, Result<(), FetchError>), tokio::task::JoinError>>,
+        ended: Option<Result<EndedFile, JoinError>>,
         under_way: &mut Vec<Oid>,
     ) -> Result<(), ApiError> {
         let Some(ended) = ended else { return Ok(()) };
@@ -363,15 +364,18 @@ impl BringFlight {
     }
 }
 
+/// A file that has come, or not.
+type EndedFile = (Oid, Result<(), FetchError>);
+
 /// A file of a tree that has bytes of its own.
-struct TreeFile {
+struct KeptFile {
     oid: Oid,
     size: u64,
     name: Vec<u8>,
     block: u64,
 }
 
-impl TreeFile {
+impl KeptFile {
     fn request(self, target: Arc<dyn Target>) -> ObjectRequest {
         let Self { oid, size, name, block } = self;
         let coverage = Some(Coverage { block });
@@ -384,7 +388,7 @@ impl TreeFile {
 fn tree_files(
     service: &Arc<Service>,
     tree: Oid,
-) -> (mpsc::Receiver<TreeFile>, tokio::task::JoinHandle<Result<(), ApiError>>) {
+) -> (mpsc::Receiver<KeptFile>, JoinHandle<Result<(), ApiError>>) {
     let (files, inbox) = mpsc::channel(FILES);
     let store = Arc::clone(&service.store);
     let decoding = tokio::task::spawn_blocking(move || {
@@ -399,7 +403,7 @@ fn tree_files(
                 while let Some(located) = decoder.next_event().map_err(|error| failed(&error.to_string()))? {
                     let Event::Leaf(entry) = located.event else { continue };
                     let Kind::File { size: size @ 1.., oid: Some(oid), .. } = entry.kind else { continue };
-                    let file = TreeFile { oid, size, name: entry.name, block: located.block };
+                    let file = KeptFile { oid, size, name: entry.name, block: located.block };
                     if oid != LEFT_OUT && located.content.is_empty() && files.blocking_send(file).is_err() {
                         return Ok(());
                     }
@@ -420,8 +424,26 @@ fn folder(service: &Service) -> PathBuf {
     service.home.data().join(FOLDER)
 }
 
+/// From now on the service can be a site's cache. It goes on with what the last daemon served so.
+pub(crate) fn resume(service: &Arc<Service>) {
+    let bringer = Arc::new_cyclic(|own| Bringer {
+        service: Arc::downgrade(service),
+        own: Weak::clone(own),
+        tickets: Mutex::default(),
+        coming: Mutex::default(),
+        served: Mutex::default(),
+    });
+    for passing in DaemonPassing::recorded(service, TicketKind::Cached) {
+        let (name, oid) = (name(passing.ticket()), passing.ticket().oid);
+        lock(&bringer.tickets).ended(&name, oid, Ok(()), Instant::now());
+        bringer.serve(name, passing);
+    }
+    service.grants.bring_by(bringer);
+    sweep(service);
+}
+
 /// Removes what interrupted flights left that nobody asked for since.
-pub(crate) fn sweep(service: &Service) {
+fn sweep(service: &Service) {
     let Ok(left) = std::fs::read_dir(folder(service)) else { return };
     let is_old = |entry: &std::fs::DirEntry| {
         let written = entry.metadata().and_then(|metadata| metadata.modified());

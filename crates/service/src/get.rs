@@ -26,7 +26,7 @@ use crate::content;
 use crate::get_list;
 use crate::get_tree;
 use crate::get_update;
-use crate::getting::{Failure, GetUnderWay, report_progress, source_bytes, summarize};
+use crate::getting::{Failure, GetUnderWay, behind, report_progress, source_bytes, summarize};
 use crate::near;
 use crate::selecting::{is_part, preserve, selection};
 use crate::state::Service;
@@ -63,7 +63,7 @@ pub async fn get(
     for _ in 0..MAX_STARTS {
         // Made after its turn came: what was brought meanwhile may be used. And made anew after each start,
         // since its plugins belong to one session.
-        let get = Arc::new(GetUnderWay::behind(service, &request, near.as_ref())?);
+        let get = Arc::new(behind(service, &request, near.as_ref())?);
         let result = {
             let running = get.run(&request, &events, &mut summary);
             tokio::select! {

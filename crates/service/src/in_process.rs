@@ -65,8 +65,7 @@ impl Service {
     /// Goes on with what the last daemon passed on, and reads what was put and not completely read when it ended.
     pub fn resume(self: &Arc<Self>) {
         DaemonPassing::resume(self);
-        self.bringer.resume(self);
-        bringing::sweep(self);
+        bringing::resume(self);
         let service = Arc::clone(self);
         tokio::spawn(async move {
             let leases = service.store.leases().unwrap_or_default();

@@ -18,7 +18,7 @@ use towpath_transfer::source::Query;
 use towpath_transfer::{BoxFuture, Context, Description, FetchError, Outcome, Source};
 use towpath_words as words;
 
-use crate::getting::{GetUnderWay, peer_config};
+use crate::getting::{GetUnderWay, NearWay, peer_config};
 use crate::state::Service;
 use crate::waiting::report_wait;
 
@@ -30,15 +30,6 @@ const ANSWER: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Shortest and longest time until the cache is asked again.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-
-/// The way to a cache that brings what a get asks for.
-pub(crate) struct NearWay {
-    pub(crate) source: NearSource,
-    /// Where it is.
-    pub(crate) hint: Hint,
-    /// The rate at which the get takes what comes.
-    pub(crate) pace: Arc<Pace>,
-}
 
 /// A ticket in the hands of a cache.
 struct HandedTicket {

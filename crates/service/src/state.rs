@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use towpath_store::Leases;
 
@@ -18,7 +18,6 @@ use towpath_protocol::{Pace, Service as PeerService};
 use towpath_store::{Availability, DiskStore, Holder, Lease, ObjectKind, State, Store, StoreError};
 
 use crate::admission::{Admission, Admitted};
-use crate::bringing::Bringer;
 use crate::in_flight::Flights;
 use crate::metrics::{Direction, Metrics};
 use crate::open_puts::OpenPuts;
@@ -89,8 +88,6 @@ pub struct Service {
     /// Held by whoever indexes.
     pub(crate) indexing: tokio::sync::Mutex<()>,
     pub(crate) door: Door,
-    /// What it fetches for the machines of its site, if it is their cache.
-    pub(crate) bringer: Arc<Bringer>,
     /// Told when the configuration was replaced.
     pub(crate) reconfigured: Arc<tokio::sync::Notify>,
 }
@@ -143,12 +140,8 @@ impl Service {
             leased: tokio::sync::Notify::default(),
             config,
             door,
-            bringer: Arc::default(),
             reconfigured: Arc::default(),
         });
-        service.bringer.belongs_to(&service);
-        let cache: Weak<Bringer> = Arc::downgrade(&service.bringer);
-        service.grants.bring_by(cache);
         service.end_expired().map_err(|error| words::store(&error))?;
         Ok(service)
     }

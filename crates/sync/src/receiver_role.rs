@@ -176,10 +176,9 @@ impl Drop for EndOnDrop {
 /// The configured plugins, with the best way to the other side.
 fn plugins(endpoint: &Endpoint, destination: &Path, takeover: Arc<Takeover>) -> Tree {
     let (store, allow) = (Arc::clone(&endpoint.host.store) as Arc<dyn Store>, allow(endpoint, destination));
-    let (identity, peer) = (endpoint.host.identity.clone(), PeerConfig::default());
+    let (identity, peer, from) = (endpoint.host.identity.clone(), PeerConfig::default(), Vec::new());
     let (way, search) = (Some(takeover as Arc<dyn Source>), search::of(endpoint, destination));
-    let parts =
-        PluginParts { store, allow, identity, peer, from: Vec::new(), host: None, way, search, near: None };
+    let parts = PluginParts { store, allow, identity, peer, from, host: None, way, search, near: None };
     registry::build(&endpoint.host.plugins, &parts)
 }
 

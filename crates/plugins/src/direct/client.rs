@@ -139,9 +139,8 @@ impl Direct {
     pub async fn hand_over(&self, ticket: Bytes, context: &Context) -> Result<(), Outcome> {
         let slot = self.slots.idlest();
         let peer = self.peer(slot, context).await?;
-        if !peer.brings().await {
-            return self.ended(slot, &peer, Err(Outcome::NotHere));
-        }
+        // Whether it can be asked so its hello says.
+        peer.greeted().await;
         let (answers, _none) = mpsc::channel(1);
         let result = peer.ask(Question::Bring(ticket), Answers::Descriptions(answers)).await;
         self.ended(slot, &peer, result)

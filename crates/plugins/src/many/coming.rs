@@ -12,6 +12,7 @@ use towpath_transfer::Context;
 use towpath_transfer::intervals::Intervals;
 
 use super::SourceCalls;
+use crate::dealer::DealerEvent;
 use crate::near::{NearHolding, NearSource};
 
 /// Interval at which it is asked, and time that it has to answer.
@@ -45,7 +46,8 @@ pub(super) async fn follow(shared: &Arc<SourceCalls>, number: u32, near: &NearSo
         }
         if !stands && !is_all.load(Ordering::Relaxed) {
             tracing::info!("the site's cache brings no more: what it lacks comes from elsewhere");
-            lock(&shared.table).promises(shared.now(), number, 0);
+            let nothing = DealerEvent::Promises { source: number, end: 0 };
+            lock(&shared.table).handle(shared.now(), nothing);
             shared.perform(context);
         }
     };

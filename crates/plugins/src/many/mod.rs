@@ -96,7 +96,7 @@ impl Many {
         let token = CancellationToken::new();
         let mut table = SourceTable::new(random());
         let near = near.map(|near| {
-            let number = table.add_near(Duration::ZERO, Arc::clone(&near.source), near.holding);
+            let number = table.add(Duration::ZERO, Arc::clone(&near.source), Some(near.holding));
             (number, near)
         });
         let (table, since, has_started) = (Mutex::new(table), Instant::now(), AtomicBool::new(false));
@@ -104,7 +104,7 @@ impl Many {
         let shared =
             Arc::new(SourceCalls { table, lone, since, finders, near, has_started, found, token: of_calls });
         for source in sources {
-            lock(&shared.table).add(shared.now(), source);
+            lock(&shared.table).add(shared.now(), source, None);
         }
         Self { shared, clock: tokio::sync::Mutex::default(), _end: token.drop_guard() }
     }

@@ -136,28 +136,20 @@ impl SourceTable {
         }
     }
 
-    /// The site's cache: it comes before all others, which are in reserve from now on. Returns its number.
-    pub(super) fn add_near(&mut self, now: Duration, source: Arc<dyn Source>, holding: NearHolding) -> u32 {
+    /// A source that is there and has everything; or the site's cache: it comes before all others, which are in reserve from then on.
+    /// Returns its number.
+    pub(super) fn add(&mut self, now: Duration, source: Arc<dyn Source>, near: Option<NearHolding>) -> u32 {
         let number = self.number();
-        let (has, promised) = match holding {
-            NearHolding::Everything => (SourceHolding::Everything, 0),
-            NearHolding::Coming { size } => (SourceHolding::Parts(Vec::new()), size),
+        let (holding, promised) = match near {
+            Some(NearHolding::Coming { size }) => (SourceHolding::Parts(Vec::new()), size),
+            Some(NearHolding::Everything) | None => (SourceHolding::Everything, 0),
         };
-        self.opened(now, number, source, 0, has);
-        self.promises(now, number, promised);
-        self.has_near = true;
+        self.opened(now, number, source, 0, holding);
+        if promised > 0 {
+            self.handle(now, DealerEvent::Promises { source: number, end: promised });
+        }
+        self.has_near |= near.is_some();
         number
-    }
-
-    /// A source will soon have the root's bytes up to `end`.
-    pub(super) fn promises(&mut self, now: Duration, number: u32, end: u64) {
-        self.handle(now, DealerEvent::Promises { source: number, end });
-    }
-
-    /// A source that has everything and is there.
-    pub(super) fn add(&mut self, now: Duration, source: Arc<dyn Source>) {
-        let number = self.number();
-        self.opened(now, number, source, 0, SourceHolding::Everything);
     }
 
     /// A finder found a source under a new key: it waits to be opened. SRV's priority and weight say when.
@@ -482,7 +474,8 @@ impl SourceTable {
         cancelled
     }
 
-    fn handle(&mut self, now: Duration, event: DealerEvent) {
+    /// Tells the dealer what happened.
+    pub(super) fn handle(&mut self, now: Duration, event: DealerEvent) {
         for action in self.dealer.handle(now, event) {
             tracing::trace!(?now, ?action, "dealt");
             let order = match action {
