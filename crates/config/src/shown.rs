@@ -218,6 +218,7 @@ mod tests {
         let mut config = parse(&all.join("\n"));
         assert!(config.metrics.listen.take().is_some(), "an example stands for what is absent");
         assert!(config.processors.label.take().is_some(), "here too");
+        assert!(config.site_cache.address.take().is_some(), "and here");
         assert_eq!(config, Config::default());
     }
 }
