@@ -37,7 +37,7 @@ said() { for _ in $(seq 600); do ! grep -q "$2" "$1" 2> /dev/null || return 0; s
 # Bytes that the sender's host sent so far.
 left() {
     "$lab" exec "$name" sender cat /proc/net/dev |
-        awk -F: 'NR > 2 && $1 !~ /lo/ { split($2, counts, " "); sum += counts[9] } END { print sum }'
+        awk -F: 'NR > 2 && $1 !~ /lo/ { split($2, counts, " "); sum += counts[9] } END { printf "%.0f\n", sum }'
 }
 
 begin_cache() {

@@ -23,9 +23,9 @@ use crate::state::Service;
 use crate::waiting::report_wait;
 
 /// Time for a connection to a machine of the same site, and for a handshake with it.
-const CONNECT: Duration = Duration::from_secs(1);
+const CONNECT: Duration = Duration::from_secs(2);
 /// Time for an answer.
-const ANSWER: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(5);
 /// Longest time for which a get waits until the cache can be drawn on.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Shortest and longest time until the cache is asked again.

@@ -155,7 +155,8 @@ fn gets_go_on_when_the_cache_is_killed_and_started_again() {
     let _daemon = run(&site.cache, place.split_once('@').unwrap().1);
     for get in gets {
         let brought = by_peer(&get.end().summary());
-        assert_eq!(brought.len(), 2, "the sender brought the rest: {brought:?}");
+        let is_senders = |(node, _): &(String, u64)| *node == issuer(&ticket);
+        assert!(brought.iter().any(is_senders), "the sender brought the rest: {brought:?}");
     }
     // What the cache had still counts.
     assert_eq!(from(&issuer(&ticket), site.machines[2].get(&ticket, "file").end()), 0);

@@ -17,7 +17,7 @@ use crate::near::{NearHolding, NearSource};
 
 /// Interval at which it is asked, and time that it has to answer.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(4);
 /// What lies behind the root's own bytes: the session's other wants.
 const BEHIND: Range<u64> = 0..1 << 63;
 
