@@ -81,8 +81,15 @@ run() {
         begin_cache
     fi
     for get in "${gets[@]}"; do wait "$get" || { cat "$work"/machine*.err >&2; return 1; }; done
-    awk -v start="$start" -v end="$(date +%s.%N)" -v sent="$(($(left) - before))" -v size="$((mb * 1000000))" -v what="$1" \
-        'BEGIN { printf "%-40s %6.3f x   %6.1f s\n", what, sent / size, end - start }'
+    local end sent content
+    end=$(date +%s.%N)
+    sent=$(($(left) - before))
+    sleep 1
+    # What the sender says of each fetch, in MiB or GiB.
+    content=$(grep -oE '[0-9.]+ [KMG]iB sent|after [0-9.]+ [KMG]iB' "$work/share.err" | sed 's/after //' |
+        awk '{ sum += $1 * ($2 ~ /G/ ? 1024 : $2 ~ /M/ ? 1 : 1 / 1024) } END { printf "%.3f", sum * 1048576 / '"$((mb * 1000000))"' }')
+    awk -v start="$start" -v end="$end" -v sent="$sent" -v content="$content" -v size="$((mb * 1000000))" -v what="$1" \
+        'BEGIN { printf "%-30s %7.3f x %7.3f x %7.1f s\n", what, content, sent / size, end - start }'
     for host in $machines; do
         cmp -s "$work/sender/$1" "$work/$host/$1" || { echo "site-cache: other bytes" >&2; return 1; }
         rm "$work/$host/$1"
@@ -92,7 +99,7 @@ run() {
 }
 
 mkdir -p "$work/sender"
-echo "what left the sender, for ten machines that get $mb MB at once"
+echo "ten machines get $mb MB at once: content that the sender sent, all bytes that left it, seconds"
 run "without a cache"
 point
 for number in 1 2 3; do run "by the cache, run $number"; done

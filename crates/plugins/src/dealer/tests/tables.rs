@@ -85,6 +85,14 @@ impl Desk {
         self.tell(DealerEvent::Arrived { source, part: whole(tag) });
     }
 
+    /// So many runs come of source 1, in the order in which it was asked for them.
+    fn arrive_as_asked(&mut self, numbers: Range<usize>) {
+        for number in numbers {
+            let tag = self.asked_of(1)[number];
+            self.arrive(1, tag);
+        }
+    }
+
     fn asked_of(&self, source: SourceNumber) -> Vec<Tag> {
         self.asked.iter().filter(|asked| asked.0 == source).map(|asked| asked.1).collect()
     }
@@ -429,7 +437,7 @@ fn desk_of_a_promise() -> Desk {
     desk.tell(DealerEvent::Promises { source: 1, end: 8 * RUN });
     desk.add(2, SourceFacts { priority: 1, ..facts(4) }, SourceHolding::Everything);
     desk.want(0..8);
-    (0..3).for_each(|tag| desk.arrive(1, tag));
+    desk.arrive_as_asked(0..3);
     desk
 }
 
@@ -438,7 +446,7 @@ fn what_one_in_front_will_have_soon_is_not_asked_of_the_reserve() {
     let mut desk = desk_of_a_promise();
     assert_eq!((desk.asked_of(1).len(), desk.asked_of(2)), (3, Vec::new()));
     desk.tell(DealerEvent::Have { source: 1, added: std::iter::once(3 * RUN..8 * RUN).collect() });
-    (3..8).for_each(|tag| desk.arrive(1, tag));
+    desk.arrive_as_asked(3..8);
     assert_eq!((desk.asked_of(1).len(), desk.asked_of(2)), (8, Vec::new()), "nor borrowed by it at the end");
     assert!(desk.dealer.is_complete());
 }
