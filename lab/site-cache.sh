@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Ten machines of a site fetch the same file at once, behind one uplink: real processes in the lab's network. What left the sender,
-# packet headers and all, as a multiple of the file: without a cache, with one, and with one that is killed in mid-transfer.
+# Ten machines of a site fetch the same file at once, behind one uplink: real processes in the lab's network. What the sender sent,
+# and what the uplink carried, packet heads and all, as multiples of the file: without a cache, with one, and with one that is
+# killed in mid-transfer.
 #
 #     lab/site-cache.sh [MB]      100 by default
 #
@@ -34,10 +35,12 @@ at() {
     TOW_HOME=$work/$host/home HOME=$work/$host exec "$lab" exec "$name" "$host" "$tow" "$@"
 }
 said() { for _ in $(seq 600); do ! grep -q "$2" "$1" 2> /dev/null || return 0; sleep 0.1; done; return 1; }
-# Bytes that the sender's host sent so far.
-left() {
-    "$lab" exec "$name" sender cat /proc/net/dev |
-        awk -F: 'NR > 2 && $1 !~ /lo/ { split($2, counts, " "); sum += counts[9] } END { printf "%.0f\n", sum }'
+# The uplink's interface has the same name at both of its ends.
+uplink=$("$lab" exec "$name" sender cat /proc/net/dev | awk -F: 'NR > 2 && $1 !~ /lo/ { gsub(/ /, "", $1); print $1 }')
+# Bytes that came out of the uplink at the site so far.
+carried() {
+    "$lab" exec "$name" switch cat /proc/net/dev |
+        awk -F: -v link="$uplink" '{ gsub(/ /, "", $1) } $1 == link { split($2, counts, " "); printf "%.0f\n", counts[1] }'
 }
 
 begin_cache() {
@@ -68,7 +71,7 @@ run() {
     local share=$!
     started+=("$share")
     said "$work/share" tow:
-    before=$(left)
+    before=$(carried)
     start=$(date +%s.%N)
     for host in $machines; do
         at "$host" get --no-search "$(cat "$work/share")" -o "$work/$host/$1" > /dev/null 2> "$work/$host.err" &
@@ -83,7 +86,7 @@ run() {
     for get in "${gets[@]}"; do wait "$get" || { cat "$work"/machine*.err >&2; return 1; }; done
     local end sent content
     end=$(date +%s.%N)
-    sent=$(($(left) - before))
+    sent=$(($(carried) - before))
     sleep 1
     # What the sender says of each fetch, in MiB or GiB.
     content=$(grep -oE '[0-9.]+ [KMG]iB sent|after [0-9.]+ [KMG]iB' "$work/share.err" | sed 's/after //' |
@@ -99,7 +102,7 @@ run() {
 }
 
 mkdir -p "$work/sender"
-echo "ten machines get $mb MB at once: content that the sender sent, all bytes that left it, seconds"
+echo "ten machines get $mb MB at once: content that the sender sent, bytes that the uplink carried, seconds"
 run "without a cache"
 point
 for number in 1 2 3; do run "by the cache, run $number"; done
