@@ -100,7 +100,7 @@ mod tests {
         first.write(0, &content[..4]).unwrap();
         drop(first);
         let second = open();
-        assert_eq!(second.existing(), [0..4]);
+        assert_eq!(second.existing(), vec![Range { start: 0, end: 4 }]);
         second.write(4, &content[4..]).unwrap();
         second.complete(&oid, content.len() as u64, vec![*oid.digest()]).unwrap();
         assert_eq!(store.have(&oid).unwrap().state, State::Complete);
