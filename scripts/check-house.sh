@@ -35,7 +35,7 @@ below() {
         indexing) echo "content api store files reuse targets config words" ;;
         mirror) echo "content store transfer protocol" ;;
         service) echo "content api link store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server" ;;
-        peer-server) echo "content api link store files protocol plugins ssh config limits words" ;;
+        peer-server) echo "content api link store files transfer protocol plugins ssh config limits words" ;;
         api-server) echo "content api store words service" ;;
         cli) echo "api config confinement words service api-server" ;;
         *) return 1 ;;

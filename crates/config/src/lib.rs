@@ -38,11 +38,12 @@ use towpath_store::CachePolicy;
 
 pub use home::{Home, NoHome};
 pub use live::Live;
-pub use settings::{General, Limits, Metrics, ProcessorSettings, Sharing, StoreSettings};
+pub use settings::{General, Limits, Metrics, ProcessorSettings, Sharing, SiteCache, StoreSettings};
 pub use shown::{example, reference};
 pub use source::ConfigError;
 pub use value::{
-    Bytes, Compression, ConfigRate, ConfigSeconds, Count, Directory, Label, LogLevel, Switch, parse_bytes,
+    Bytes, CacheAddress, Compression, ConfigRate, ConfigSeconds, Count, Directory, Label, LogLevel, Switch,
+    parse_bytes,
 };
 
 use settings::Section;
@@ -69,6 +70,8 @@ pub struct Config {
     pub processors: ProcessorSettings,
     /// `[sharing]`: what is passed on of what was fetched.
     pub sharing: Sharing,
+    /// `[site_cache]`: the cache of a site, which serves its machines.
+    pub site_cache: SiteCache,
     /// `[metrics]`
     pub metrics: Metrics,
     /// `[plugins]`: what objects are fetched through.
@@ -83,6 +86,7 @@ impl Default for Config {
             limits: Limits::default(),
             processors: ProcessorSettings::default(),
             sharing: Sharing::default(),
+            site_cache: SiteCache::default(),
             metrics: Metrics::default(),
             plugins: default_tree(),
         }
@@ -108,6 +112,7 @@ impl Config {
             limits: section(&mut top, "limits")?,
             processors: section(&mut top, "processors")?,
             sharing: section(&mut top, "sharing")?,
+            site_cache: section(&mut top, "site_cache")?,
             metrics: section(&mut top, "metrics")?,
             plugins: match top.table("plugins")? {
                 Some(table) => plugins::read(table, plugins)?,

@@ -11,7 +11,8 @@ use towpath_protocol::rules::Rules;
 
 use super::source::{ConfigError, ConfigTable};
 use super::value::{
-    Bytes, Compression, ConfigRate, ConfigSeconds, ConfigSetting, Count, Directory, Label, LogLevel, Switch,
+    Bytes, CacheAddress, Compression, ConfigRate, ConfigSeconds, ConfigSetting, Count, Directory, Label,
+    LogLevel, Switch,
 };
 
 /// A field and its value, as people see it.
@@ -198,6 +199,20 @@ settings! {
         live while_getting: Switch = Switch::On,
         /// Rate of all that is so passed on, at most; 0 for no limit but `limit_rate`.
         live upload_rate: ConfigRate = ConfigRate(0),
+    }
+}
+
+settings! {
+    /// `[site_cache]`
+    struct SiteCache {
+        /// The cache that gets ask first, as its `tow daemon --cache` prints it. Absent: none.
+        live address: Option<CacheAddress> = None,
+        /// Whether this daemon is a cache: "on" or "off". It fetches what it is handed tickets for, and serves that to whoever has the ticket. `tow daemon --cache` turns it on.
+        live serve: Switch = Switch::Off,
+        /// Nodes that may have this cache fetch something, beside `allowed_nodes`. They get nothing else by that.
+        live machines: Vec<NodeId> = Vec::new(),
+        /// Whether any node that has a ticket may: "on" or "off". Only for a cache that no stranger can reach.
+        live anyone: Switch = Switch::Off,
     }
 }
 

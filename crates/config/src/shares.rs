@@ -24,6 +24,8 @@ pub enum TicketKind {
     Withdrawn,
     /// A daemon passes on what came by it.
     PassedOn,
+    /// A site's cache has what came by it.
+    Cached,
 }
 
 impl TicketKind {
@@ -31,6 +33,7 @@ impl TicketKind {
         match self {
             Self::Withdrawn => "withdrawn",
             Self::PassedOn => "passed-on",
+            Self::Cached => "cached",
         }
     }
 }

@@ -15,13 +15,14 @@ const WIDTH: usize = 100;
 
 impl Config {
     /// The tables but for the plugins, each with its fields.
-    pub(super) fn sections(&self) -> [(&'static str, Vec<Shown>); 6] {
+    pub(super) fn sections(&self) -> [(&'static str, Vec<Shown>); 7] {
         [
             ("", self.general.shown()),
             ("store", self.store.shown()),
             ("limits", self.limits.shown()),
             ("processors", self.processors.shown()),
             ("sharing", self.sharing.shown()),
+            ("site_cache", self.site_cache.shown()),
             ("metrics", self.metrics.shown()),
         ]
     }
@@ -217,6 +218,7 @@ mod tests {
         let mut config = parse(&all.join("\n"));
         assert!(config.metrics.listen.take().is_some(), "an example stands for what is absent");
         assert!(config.processors.label.take().is_some(), "here too");
+        assert!(config.site_cache.address.take().is_some(), "and here");
         assert_eq!(config, Config::default());
     }
 }

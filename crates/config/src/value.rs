@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use glob::Pattern;
 use toml::de::DeValue;
-use towpath_content::NodeId;
+use towpath_content::hint::PeerAddress;
+use towpath_content::{Hint, NodeId};
 use towpath_plugins::direct::LocalEnd;
 
 /// A kind of value.
@@ -85,6 +86,15 @@ pub struct Directory(pub PathBuf);
 
 /// As long as a value of metadata.
 const MAX_LABEL: usize = 1024;
+/// A site's cache: its node, and where it listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheAddress {
+    /// Its public key.
+    pub node: NodeId,
+    /// Where it listens, with that key, as a ticket names it.
+    pub hint: Hint,
+}
+
 const SWITCHES: [(Switch, &str); 2] = [(Switch::On, "on"), (Switch::Off, "off")];
 const COMPRESSIONS: [(Compression, &str); 3] =
     [(Compression::Never, "never"), (Compression::Asked, "asked"), (Compression::Always, "always")];
@@ -265,6 +275,30 @@ impl LogLevel {
     /// Its name.
     pub fn name(self) -> &'static str {
         LEVELS.iter().find(|(level, _)| *level == self).map_or("warn", |(_, name)| name)
+    }
+}
+
+impl ConfigSetting for Option<CacheAddress> {
+    const EXAMPLE: &'static str =
+        "\"00000000000000000000000000000000000000000000000000000000000000ff@192.0.2.1:7000\"";
+
+    fn kind() -> String {
+        "a node and its address, NODE@HOST:PORT".into()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let place = value.as_str().and_then(|text| text.parse::<PeerAddress>().ok());
+        let has_port = |place: &PeerAddress| {
+            place.address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+        };
+        let cache = place.filter(has_port).and_then(|place| {
+            Some(CacheAddress { node: place.node?, hint: Hint::new(format!("tow://{place}"), 0, 1).ok()? })
+        });
+        cache.map_or_else(|| wrong(value, &Self::kind()), |cache| Ok(Some(cache)))
+    }
+
+    fn show(&self) -> Option<String> {
+        self.as_ref().map(|cache| quoted(cache.hint.rest()))
     }
 }
 
@@ -525,6 +559,14 @@ mod tests {
         let node = NodeId([7; 32]);
         let nodes = read::<Vec<NodeId>>(&vec![node].show().unwrap()).unwrap();
         assert_eq!(nodes, [node]);
+        let place = quoted(&format!("{node}@cache.example:7000"));
+        let cache = read::<Option<CacheAddress>>(&place).unwrap();
+        assert_eq!((cache.show(), cache.map(|cache| cache.node)), (Some(place), Some(node)));
+        for wrong in
+            ["cache.example:7000".to_owned(), format!("{node}@cache.example"), format!("{node}@a b:1")]
+        {
+            assert!(read::<Option<CacheAddress>>(&quoted(&wrong)).is_err(), "{wrong}");
+        }
         for (level, name) in LEVELS {
             assert_eq!(read::<LogLevel>(&quoted(name)), Ok(level));
         }
@@ -541,6 +583,7 @@ mod tests {
         read::<Option<SocketAddr>>(Option::<SocketAddr>::EXAMPLE).unwrap();
         read::<Vec<SocketAddr>>(Vec::<SocketAddr>::EXAMPLE).unwrap();
         read::<Vec<NodeId>>(Vec::<NodeId>::EXAMPLE).unwrap();
+        read::<Option<CacheAddress>>(Option::<CacheAddress>::EXAMPLE).unwrap();
         read::<Vec<LocalEnd>>(Vec::<LocalEnd>::EXAMPLE).unwrap();
         read::<Compression>(Compression::EXAMPLE).unwrap();
         read::<Vec<Directory>>(Vec::<Directory>::EXAMPLE).unwrap();

@@ -3,20 +3,22 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use towpath_content::ticket::BoundSecret;
-use towpath_content::{NodeId, Oid};
+use towpath_content::{NodeId, Oid, Ticket};
 use towpath_link::Identity;
 use towpath_protocol::Issuer;
 use towpath_protocol::access::{GivenSecret, TicketEnd};
-use towpath_protocol::service::{KnownWithdrawal, RelayedBinding};
+use towpath_protocol::service::{BringReply, KnownWithdrawal, NO_CACHE, RelayedBinding};
 use towpath_store::Leases;
+use towpath_transfer::Outcome;
 
 use towpath_config::{Live, Switch};
 use towpath_content::lock::lock;
 
+use crate::brought::{TicketCache, may_be_kept};
 use crate::fresh::now;
 use crate::withdrawals::Withdrawals;
 use towpath_limits::lending::Lending;
@@ -47,6 +49,7 @@ pub struct Grants {
     upload: Mutex<UploadBudget>,
     /// Number of what was passed on last.
     last: AtomicU64,
+    cache: OnceLock<Arc<dyn TicketCache>>,
 }
 
 /// A secret by which a root is passed on, and why.
@@ -63,6 +66,8 @@ pub enum PassOn {
     Asked,
     /// As long as the configuration says so.
     Configured,
+    /// As long as this service is a site's cache.
+    Cached,
     /// While it comes, within this.
     WhileGetting(Arc<Mutex<Lending>>),
 }
@@ -98,7 +103,8 @@ impl Grants {
     ) -> Self {
         let (shared, given) = (RwLock::default(), RwLock::default());
         let (upload, last) = (Mutex::default(), AtomicU64::new(0));
-        Self { identity, shared, given, config, leases, withdrawals, upload, last }
+        let cache = OnceLock::new();
+        Self { identity, shared, given, config, leases, withdrawals, upload, last, cache }
     }
 
     /// Honours tickets for `oid` with `secret` until the service ends.
@@ -143,17 +149,22 @@ impl Grants {
         }
     }
 
+    /// The content of a root that was given: what a live one is bound to.
+    pub fn content_of(&self, root: &Oid) -> Oid {
+        self.of_given(root, |given| given.binding.as_ref().map(|binding| binding.content))
+            .flatten()
+            .unwrap_or(*root)
+    }
+
     fn of_given<T>(&self, root: &Oid, read: impl FnOnce(&GivenRoot) -> T) -> Option<T> {
         self.given.read().unwrap_or_else(PoisonError::into_inner).get(root).map(read)
     }
 
     /// Gets under way that lend what this secret opens; `None` if it is passed on without that limit.
     fn lendings(&self, root: &Oid, secret: &BoundSecret) -> Option<Vec<Arc<Mutex<Lending>>>> {
-        let is_configured = self.is_configured();
         let lending = |passed_on: &PassedOn| match &passed_on.why {
             PassOn::WhileGetting(lending) => Some(Some(Arc::clone(lending))),
-            PassOn::Asked => Some(None),
-            PassOn::Configured => is_configured.then_some(None),
+            other => self.allows(other).then_some(None),
         };
         let of_secret = |given: &GivenRoot| {
             let passed_on = given.passed_on.iter().filter(|passed_on| passed_on.secret == *secret);
@@ -162,8 +173,18 @@ impl Grants {
         self.of_given(root, of_secret).unwrap_or_else(|| Some(Vec::new()))
     }
 
-    fn is_configured(&self) -> bool {
-        self.config.get().sharing.pass_on == Switch::On
+    /// True if the configuration lets something be passed on for this reason.
+    fn allows(&self, why: &PassOn) -> bool {
+        match why {
+            PassOn::Configured => self.config.get().sharing.pass_on == Switch::On,
+            PassOn::Cached => self.config.get().site_cache.serve == Switch::On,
+            PassOn::Asked | PassOn::WhileGetting(_) => true,
+        }
+    }
+
+    /// From now on `cache` fetches what machines of its site hand tickets over for. Said once.
+    pub fn bring_by(&self, cache: Arc<dyn TicketCache>) {
+        let _ = self.cache.set(cache);
     }
 
     /// True if tickets of leases are honoured.
@@ -182,10 +203,9 @@ impl Issuer for Grants {
     }
 
     fn given(&self, root: &Oid) -> Vec<GivenSecret> {
-        let is_configured = self.is_configured();
-        let given = |passed_on: &PassedOn| {
-            let settings_allow = is_configured || !matches!(passed_on.why, PassOn::Configured);
-            GivenSecret { secret: passed_on.secret, settings_allow }
+        let given = |passed_on: &PassedOn| GivenSecret {
+            secret: passed_on.secret,
+            settings_allow: self.allows(&passed_on.why),
         };
         let all = self.of_given(root, |root| root.passed_on.iter().map(given).collect::<Vec<_>>());
         let mut all = all.unwrap_or_default();
@@ -207,6 +227,24 @@ impl Issuer for Grants {
             }
         }
         Err(wait)
+    }
+
+    fn bring(&self, node: &NodeId, text: &[u8]) -> BringReply {
+        let refused = |why: &str| BringReply { proved: None, outcome: Err(Outcome::Refused(why.into())) };
+        let config = self.config.get();
+        let settings = &config.site_cache;
+        let cache = self.cache.get().filter(|_| settings.serve == Switch::On);
+        let Some(cache) = cache else { return refused(NO_CACHE) };
+        let ticket = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Ticket>().ok());
+        let Some(ticket) = ticket else { return refused("this is no ticket") };
+        let secret = ticket.bound_secret();
+        if let Err(why) = may_be_kept(&ticket, &self.identity.node_id(), self.over(&ticket.oid, &secret)) {
+            return refused(why);
+        }
+        let is_machine = settings.anyone == Switch::On || settings.machines.contains(node);
+        let outcome = cache.bring(&ticket, is_machine || self.is_known(node));
+        let counts = !matches!(outcome, Err(Outcome::Refused(_)));
+        BringReply { proved: counts.then_some((ticket.oid, secret)), outcome }
     }
 
     fn over(&self, root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {

@@ -7,10 +7,12 @@
 //! | [`standing`] | the connections with peers that transfers may use, whoever dialled them |
 //! | [`fetches`] | who fetches what from this service |
 //! | [`grants`] | which ticket secrets this service honours |
+//! | [`brought`] | what a site's cache is asked to bring, and what it says to that |
 //! | [`withdrawals`] | tickets that were taken back |
 //! | [`ending`] | how long a service that is asked to end waits |
 //! | [`fresh`] | random names, and the time |
 
+pub mod brought;
 pub mod door;
 pub mod ending;
 pub mod fetches;

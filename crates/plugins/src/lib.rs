@@ -8,6 +8,7 @@
 //! | [`many`] | – | wraps others: each brings what it is best at, as [`dealer`] decides |
 //! | [`dealer`] | – | decides who of several brings what: pure, and no plugin by itself |
 //! | [`hinted`] | – | finds the nodes that hints name, as they change |
+//! | [`near`] | – | the site's cache, which [`many`] asks before all others |
 //! | [`links`] | – | several links to one peer as one way |
 //! | [`cascade`] | – | wraps others: what one does not have is asked of the next |
 //! | [`Inspected`] | – | wraps any: what comes passes the processors |
@@ -25,6 +26,7 @@ mod inspected;
 pub mod links;
 pub mod local;
 pub mod many;
+pub mod near;
 pub mod preferred;
 pub mod registry;
 pub mod takeover;

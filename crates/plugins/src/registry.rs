@@ -25,6 +25,7 @@ use towpath_transfer::{Root, Single, Source};
 use crate::Cascade;
 use crate::direct::PeerHost;
 use crate::local::Allow;
+use crate::near::NearSource;
 use built_in::{ADAPTIVE, CASCADE, DEALER, DIRECT, HINTS, LOCAL, MIRRORS};
 use towpath_reuse::adaptive::{Adaptive, Search};
 
@@ -209,6 +210,8 @@ pub struct PluginParts {
     pub mirrors: (Vec<MirrorPlace>, Vec<Arc<dyn Source>>),
     /// Search of this machine's disk, if any is allowed.
     pub search: Option<Search>,
+    /// The site's cache, if it brings the root: the `dealer` asks it first.
+    pub near: Option<NearSource>,
 }
 
 /// The plugins of one transfer.
@@ -468,6 +471,7 @@ mod tests {
             host: None,
             way: None,
             search: None,
+            near: None,
         }
     }
 

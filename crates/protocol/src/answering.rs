@@ -24,13 +24,13 @@ use towpath_content::{NodeId, Oid, pieces};
 use towpath_transfer::Outcome;
 
 use self::entries::OpenAsks;
-use super::access::{self, Holding, TicketEnd};
+use super::access::{self, GivenSecret, Holding, TicketEnd};
 use super::answers::{QuestionAnswer, QuestionSubject};
 use super::asks::{AskStates, EntryAsk, EntryTag};
 use super::gets::{Encoder, GetAnswer, GetWants};
 use super::outgoing::Outgoing;
 use super::requests::oid_of;
-use super::service::{Issuer, KnownWithdrawal, Serving};
+use super::service::{BringReply, Issuer, KnownWithdrawal, Serving};
 use super::session::Encoded;
 use super::step::Step;
 use super::unwanted::UnwantedPieces;
@@ -113,7 +113,7 @@ pub enum Taken {
     Answer(Answer),
     /// These are to be answered by an offer.
     Entries(Vec<EntryAsk>),
-    /// It is over: these are to be sent.
+    /// It is answered already: these are to be sent.
     Refused(Vec<Body>),
     /// It cancelled pieces, some of which had not been read: this is to be sent.
     Cancelled(Body),
@@ -166,6 +166,7 @@ impl Answering {
             Body::Signature(signature) => self.asks.recv(&signature).map(|()| Taken::Nothing),
             Body::Describe(question) => self.question(question, false, issuer),
             Body::Watch(question) => self.question(question, true, issuer),
+            Body::Bring(bring) => self.bring(&bring, issuer),
             Body::Cancel(cancel) => self.cancel(&cancel),
             _ => Err("sent a message that does not belong here".into()),
         }
@@ -227,6 +228,23 @@ impl Answering {
             self.is_known |= self.held(&root, issuer).is_some_and(Holding::serves);
         }
         Ok(())
+    }
+
+    /// Takes a ticket over. Whoever has it needs no other proof of its secret.
+    fn bring(&mut self, bring: &wire::WireBring, issuer: &dyn Issuer) -> Result<Taken, String> {
+        self.check_number(bring.request)?;
+        let BringReply { proved, outcome } = issuer.bring(&self.node, &bring.ticket);
+        if let Some((root, secret)) = proved
+            && (self.roots.len() < MAX_ROOTS || self.roots.contains_key(&root))
+        {
+            let holding = GivenSecret { secret, settings_allow: true }.holding();
+            self.roots.entry(root).or_insert(ProvedRoot { secret, holding });
+            self.is_known = true;
+        }
+        match outcome {
+            Ok(()) => Ok(Taken::Refused(vec![Body::Done(RequestOnly { request: bring.request })])),
+            Err(outcome) => self.refuse(bring.request, &outcome),
+        }
     }
 
     /// The ticket for `root` whose secret `proof` proves, and how this node came to it.

@@ -45,6 +45,9 @@ pub(super) const RECIPE_WAIT: Duration = Duration::from_secs(1);
 /// Bindings of roots kept by whoever answers: more roots than can be proved on a connection.
 const BINDINGS: usize = 64;
 
+/// Refusal of a service that fetches nothing for others.
+pub const NO_CACHE: &str = "this service is no cache";
+
 /// Needs of a service besides the store: secrets and a key.
 pub trait Issuer: Send + Sync {
     /// The secret of the ticket for `root`, if this service issued one.
@@ -67,6 +70,11 @@ pub trait Issuer: Send + Sync {
     fn pass_on(&self, _root: &Oid, _secret: &BoundSecret, _bytes: u64) -> Result<(), Duration> {
         Ok(())
     }
+    /// Fetches what the ticket `text`, which `node` hands over, names, for whoever has the ticket. Returns at once: with the right that
+    /// the ticket gives, once what comes can be had here; else when to ask again, or why not at all.
+    fn bring(&self, _node: &NodeId, _text: &[u8]) -> BringReply {
+        BringReply { proved: None, outcome: Err(Outcome::Refused(NO_CACHE.into())) }
+    }
     /// The binding of a live root that this service was given: it can't sign one itself, and hands on what the issuer signed.
     fn relayed(&self, _root: &Oid) -> Option<RelayedBinding> {
         None
@@ -79,6 +87,15 @@ pub trait Issuer: Send + Sync {
     }
     /// Signs with the node's key.
     fn sign(&self, message: &[u8]) -> [u8; 64];
+}
+
+/// What is said to who hands over a ticket for what it names to be fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BringReply {
+    /// The ticket's root and secret: who has the ticket has the right. `None` if it counts for nothing here.
+    pub proved: Option<(Oid, BoundSecret)>,
+    /// `Ok` once what comes can be had here.
+    pub outcome: Result<(), Outcome>,
 }
 
 /// A withdrawn ticket, with its issuer's word.

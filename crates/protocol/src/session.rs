@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_transfer::offer::EntryWant;
-use towpath_transfer::{SourceId, Tag, Want};
+use towpath_transfer::{Outcome, SourceId, Tag, Want};
 
 use self::ahead::Ahead;
 pub use self::config::SessionConfig;
@@ -198,8 +198,15 @@ impl Session {
         }
     }
 
-    /// Puts a question, now or once the peer's limit allows it; returns the request's number.
+    /// Puts a question, now or once the peer's limit allows it; returns the request's number. One that the peer, whose hello has come,
+    /// would not know ends at once: it is not here.
     pub fn ask(&mut self, question: Question) -> u32 {
+        if matches!(question, Question::Bring(_)) && !self.greeting().brings {
+            let request = self.outbox.number();
+            self.questions.begin(request, question);
+            self.questions.finish(request, Err(Outcome::NotHere), &mut self.outbox);
+            return request;
+        }
         self.put(|session, request| session.questions.begin(request, question))
     }
 

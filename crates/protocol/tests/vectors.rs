@@ -203,6 +203,10 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
             Body::Serves(wire::WireServes { root: root.clone(), port: 7000 }),
         ),
         ("holder: another node serves, too", holder(root.clone())),
+        (
+            "bring what this ticket names",
+            Body::Bring(wire::WireBring { request: 8, ticket: Bytes::from_static(b"tow:x") }),
+        ),
         ("done", Body::Done(wire::RequestOnly { request: 2 })),
         ("goodbye", Body::Goodbye(wire::Goodbye { reason: "sent a second hello".into() })),
         ("ping", Body::Ping(wire::Ping::default())),

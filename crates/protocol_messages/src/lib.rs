@@ -29,7 +29,8 @@ pub const DATA: u8 = 1;
 /// The protocol's version.
 pub const VERSION: u32 = 2;
 /// Capabilities that this program always has, for its [`Hello`]; encodings that it takes come behind.
-pub const CAPABILITIES: [&str; 8] = ["chunks", "live", RECIPES, PARTS, DELTAS, SAMPLES, WITHDRAWALS, HOLDERS];
+pub const CAPABILITIES: [&str; 9] =
+    ["chunks", "live", RECIPES, PARTS, DELTAS, SAMPLES, WITHDRAWALS, HOLDERS, BRINGS];
 /// The capability of encoded payloads of any size, which begin with it.
 pub const PARTS: &str = "parts";
 /// The capability of [`Recipe`] and of wants by a run of bytes.
@@ -44,6 +45,10 @@ pub const WITHDRAWALS: &str = "withdrawals";
 pub const ANSWERS: &str = "answers";
 /// The capability of [`WireServes`] and [`WireHolder`].
 pub const HOLDERS: &str = "holders";
+/// The capability of [`WireBring`].
+pub const BRINGS: &str = "brings";
+/// Most bytes of a ticket in a [`WireBring`].
+pub const MAX_TICKET: usize = 8 << 10;
 /// Most roots that are proved on a connection.
 pub const MAX_ROOTS: usize = 64;
 /// Most [`Withdrawn`] messages on a connection: one for each root.
@@ -265,6 +270,17 @@ pub struct WireServes {
     pub port: u32,
 }
 
+/// Asks a site's cache to fetch what a ticket names, for whoever has the ticket.
+#[derive(Clone, PartialEq, Message)]
+pub struct WireBring {
+    /// Request number.
+    #[prost(uint32, tag = "1")]
+    pub request: u32,
+    /// The ticket as text. The asking side shows its right with it.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub ticket: Bytes,
+}
+
 /// Another node that serves what is under a root, as it said to the ticket's issuer.
 #[derive(Clone, PartialEq, Message)]
 pub struct WireHolder {
@@ -483,7 +499,7 @@ pub struct Control {
     /// Exactly one.
     #[prost(
         oneof = "Body",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29"
     )]
     pub body: Option<Body>,
 }
@@ -548,6 +564,8 @@ pub enum Body {
     Serves(WireServes),
     #[prost(message, tag = "28")]
     Holder(WireHolder),
+    #[prost(message, tag = "29")]
+    Bring(WireBring),
 }
 
 impl Body {

@@ -11,12 +11,12 @@ use towpath_transfer::metadata::{MAX_KEY, MAX_KEYS, MAX_VALUE};
 use super::MAX_MESSAGE;
 use super::{
     MAX_BESIDE, MAX_CONTENTS, MAX_DELTA, MAX_ENCODINGS, MAX_ENTRIES, MAX_PIECES, MAX_PROOF_RUN, MAX_RANGES,
-    MAX_RECIPE_PART, MAX_SAMPLES, MAX_WANTS, MAX_WORDS,
+    MAX_RECIPE_PART, MAX_SAMPLES, MAX_TICKET, MAX_WANTS, MAX_WORDS,
 };
 use crate::counting::{Top, has_at_most, top};
 
 /// The highest number of a message.
-const HIGHEST: u32 = 28;
+const HIGHEST: u32 = 29;
 const HELLO: u32 = 1;
 const GOODBYE: u32 = 12;
 const CONTENTS: u32 = 21;
@@ -81,6 +81,7 @@ const fn limit(number: u32) -> MessageLimit {
         CONTENTS => (MAX_CONTENTS, &[(&[2, 1], MAX_ENTRIES)]),
         22 => (MAX_RUN_LEN, &[]),
         23 => (MAX_SIGNATURE_LEN, &[]),
+        29 => (MAX_TICKET, &[]),
         _ => (0, &[]),
     }
 }
@@ -166,6 +167,7 @@ mod tests {
                 ..WireSignature::default()
             }),
             Body::ContentCredit(ContentCredit { bytes: u64::MAX }),
+            Body::Bring(WireBring { request: 1, ticket: vec![1; MAX_TICKET].into() }),
         ];
         for body in most {
             assert_eq!(words(&body), "");
@@ -196,6 +198,7 @@ mod tests {
             listed(vec![content(300 << 10)]),
             packed(300 << 10),
             Body::Run(WireRun { bytes: long.clone(), ..WireRun::default() }),
+            Body::Bring(WireBring { request: 1, ticket: long.clone() }),
             Body::Signature(WireSignature { bytes: long, ..WireSignature::default() }),
         ] {
             assert!(words(&body).contains("is longer than one of its kind"), "{}", words(&body));

@@ -26,7 +26,8 @@ use crate::content;
 use crate::get_list;
 use crate::get_tree;
 use crate::get_update;
-use crate::getting::{Failure, GetUnderWay, report_progress, source_bytes, summarize};
+use crate::getting::{Failure, GetUnderWay, behind, report_progress, source_bytes, summarize};
+use crate::near;
 use crate::selecting::{is_part, preserve, selection};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
@@ -57,12 +58,13 @@ pub async fn get(
         report_wait(first.own_turn(), "another get of the same object on this machine", &events).await;
     let _permit =
         report_wait(service.in_flight.permit(), "the end of other gets on this machine", &events).await?;
+    let near = near::near(service, &first, &request, &events).await;
     drop(first);
     let mut summary = Summary::default();
     for _ in 0..MAX_STARTS {
         // Made after its turn came: what was brought meanwhile may be used. And made anew after each start,
         // since its plugins belong to one session.
-        let get = Arc::new(GetUnderWay::new(service, &request, &web)?);
+        let get = Arc::new(behind(service, &request, &web, near.as_ref())?);
         let result = {
             let running = get.run(&request, &events, &mut summary);
             tokio::select! {

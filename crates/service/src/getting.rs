@@ -14,9 +14,10 @@ use towpath_content::hint::PeerAddress;
 use towpath_content::live::Statement;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::Enclosed;
-use towpath_content::{NodeId, Oid, Ticket};
+use towpath_content::{Hint, NodeId, Oid, Ticket};
 use towpath_plugins::direct::PeerHost;
 use towpath_plugins::local::Allow;
+use towpath_plugins::near::NearSource;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Cascade, Inspected, Local, Preferred};
 use towpath_protocol::service::RelayedBinding;
@@ -75,7 +76,7 @@ pub(crate) struct GetUnderWay {
     /// Connections that it dialled.
     pub(crate) peers: Arc<GetPeers>,
     /// Kept open so that hints can still change.
-    _hints: watch::Sender<Vec<towpath_content::Hint>>,
+    _hints: watch::Sender<Vec<Hint>>,
 }
 
 /// Reason why one attempt did not finish.
@@ -108,51 +109,7 @@ impl GetUnderWay {
         request: &GetRequest,
         web: &WebPlaces,
     ) -> Result<Self, ApiError> {
-        let text = request.ticket.trim();
-        let ticket = text.starts_with("tow:").then(|| state::parse_ticket(text)).transpose()?;
-        ticket.iter().try_for_each(|ticket| service.check_ticket(ticket))?;
-        let named = ticket.as_ref().map(|ticket| ticket.oid).or_else(|| web.oid());
-        let oid = named.map_or_else(|| state::parse_name(text), Ok)?;
-        let (sender, hints) = watch::channel(ticket.as_ref().map(|t| t.hints.clone()).unwrap_or_default());
-        let (node, secret) = (ticket.as_ref().map(|t| t.node), ticket.as_ref().map(Ticket::bound_secret));
-        let context = Context { root: oid, node, secret, hints };
-        let store = Arc::clone(&service.store) as Arc<dyn Store>;
-        let is_web = !web.is_empty() && node.is_none();
-        let allow = if is_web { web_sources(request) } else { local_sources(service, node, request.reuse) };
-        let told = ticket.as_ref().map(|ticket| ToldHolders::new(ticket, service.node_id(), sender.clone()));
-        let (identity, peer) = (service.identity.clone(), peer_config(service, request, told));
-        let lending = ticket.as_ref().and_then(|ticket| LendingGet::new(service, request, ticket));
-        let peers = Arc::new(GetPeers::new(Arc::clone(&service.door.standing)));
-        let search = get_search::search(service, request, node, is_web);
-        let scope = search.as_ref().map(|search| search.scope.clone());
-        let bare = match ticket.and_then(|ticket| ticket.enclosed) {
-            Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
-            None => {
-                let host = Some(Arc::clone(&peers) as Arc<dyn PeerHost>);
-                let (allow, from) = (Arc::clone(&allow), local_ends(service, &request.bind)?);
-                let (way, mirrors) = web.way_and_mirrors(is_web, &peer.receive_pace);
-                let parts = PluginParts { store, allow, identity, peer, from, host, way, mirrors, search };
-                registry::build(&service.config().plugins, &parts)
-            }
-        };
-        let measured = scope.zip(bare.adaptive.clone()).filter(|_| !service.processors().inspect_any());
-        let found_files =
-            measured.map(|(scope, adaptive)| Arc::new(FoundFiles::new(scope, adaptive, request.limit_rate)));
-        let (plugins, for_tree) = wrapped(service, request, bare);
-        Ok(Self {
-            service: Arc::clone(service),
-            plugins,
-            for_tree,
-            allow,
-            found_files,
-            context,
-            config: session_config(request),
-            oid,
-            answered: SourceAnswered::default(),
-            lending,
-            peers,
-            _hints: sender,
-        })
+        behind(service, request, web, None)
     }
 
     /// A session that draws from this get's sources.
@@ -273,8 +230,8 @@ impl GetUnderWay {
     }
 
     /// Asks others, not this machine, what the object is.
-    pub(crate) async fn ask_others(&self) -> Result<(), Outcome> {
-        self.ask_any(&self.plugins.remote, false).await.map(drop)
+    pub(crate) async fn ask_others(&self, eager: bool) -> Result<(About, Option<Layout>), Outcome> {
+        self.ask_any(&self.plugins.remote, eager).await
     }
 
     /// The first answer, or what the first of them said instead.
@@ -372,6 +329,94 @@ impl GetUnderWay {
     }
 }
 
+/// The way to the site's cache, which brings what a get asks for.
+pub(crate) struct NearWay {
+    pub(crate) source: NearSource,
+    /// Where it is.
+    pub(crate) hint: Hint,
+    /// The rate at which the get takes what comes.
+    pub(crate) pace: Arc<Pace>,
+}
+
+/// A get that is about to run, where the site's cache may bring what is asked for: all others are its reserve then.
+pub(crate) fn behind(
+    service: &Arc<Service>,
+    request: &GetRequest,
+    web: &WebPlaces,
+    near: Option<&NearWay>,
+) -> Result<GetUnderWay, ApiError> {
+    let text = request.ticket.trim();
+    let ticket = text.starts_with("tow:").then(|| state::parse_ticket(text)).transpose()?;
+    ticket.iter().try_for_each(|ticket| service.check_ticket(ticket))?;
+    let oid = ticket.as_ref().map(|ticket| ticket.oid).or_else(|| web.oid());
+    let oid = oid.map_or_else(|| state::parse_name(text), Ok)?;
+    let named = ticket.iter().flat_map(|ticket| ticket.hints.iter().cloned());
+    let (sender, hints) = watch::channel(named.chain(near.map(|near| near.hint.clone())).collect());
+    let (node, secret) = (ticket.as_ref().map(|t| t.node), ticket.as_ref().map(Ticket::bound_secret));
+    let context = Context { root: oid, node, secret, hints };
+    let store = Arc::clone(&service.store) as Arc<dyn Store>;
+    let is_web = !web.is_empty() && node.is_none();
+    let allow = if is_web { web_sources(request) } else { local_sources(service, node, request.reuse) };
+    let told = ticket.as_ref().map(|ticket| ToldHolders::new(ticket, service.node_id(), sender.clone()));
+    let (identity, mut peer) = (service.identity.clone(), peer_config(service, request, told));
+    if let Some(near) = near {
+        // One limit holds for all that comes.
+        peer.receive_pace = Arc::clone(&near.pace);
+    }
+    let lending = ticket.as_ref().and_then(|ticket| LendingGet::new(service, request, ticket));
+    let peers = Arc::new(GetPeers::new(Arc::clone(&service.door.standing)));
+    let search = get_search::search(service, request, node, is_web);
+    let scope = search.as_ref().map(|search| search.scope.clone());
+    let bare = match ticket.and_then(|ticket| ticket.enclosed) {
+        Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
+        None => {
+            let host = Some(Arc::clone(&peers) as Arc<dyn PeerHost>);
+            let (allow, from) = (Arc::clone(&allow), local_ends(service, &request.bind)?);
+            let (way, mirrors) = web.way_and_mirrors(is_web, &peer.receive_pace);
+            let near = near.map(|near| near.source.clone());
+            let parts = PluginParts { store, allow, identity, peer, from, host, way, mirrors, search, near };
+            registry::build(&service.config().plugins, &parts)
+        }
+    };
+    let measured = scope.zip(bare.adaptive.clone()).filter(|_| !service.processors().inspect_any());
+    let found_files =
+        measured.map(|(scope, adaptive)| Arc::new(FoundFiles::new(scope, adaptive, request.limit_rate)));
+    let (plugins, for_tree) = wrapped(service, request, bare);
+    Ok(GetUnderWay {
+        service: Arc::clone(service),
+        plugins,
+        for_tree,
+        allow,
+        found_files,
+        context,
+        config: session_config(request),
+        oid,
+        answered: SourceAnswered::default(),
+        lending,
+        peers,
+        _hints: sender,
+    })
+}
+
+/// The plugins as a get asks them: what comes passes the processors. And the root of them for a tree's descriptor and its files.
+fn wrapped(service: &Arc<Service>, request: &GetRequest, bare: Tree) -> (Tree, Arc<dyn Root>) {
+    let turn = Arc::new(service.precedence.enter(request.priority));
+    let preferred = |root: Arc<dyn Root>| -> Arc<dyn Root> {
+        Arc::new(Preferred::new(root, Arc::clone(&turn), request.require_encryption))
+    };
+    // Objects of every source pass the processors.
+    let wrap = |root| Inspected::wrap(preferred(root), service.processors());
+    let wrap_source = |source| -> Arc<dyn Source> { wrap(Single::root(source)) };
+    let for_tree = Inspected::wrap_tree(preferred(Arc::clone(&bare.root)), service.processors());
+    let tree = Tree {
+        root: wrap(bare.root),
+        remote: bare.remote.into_iter().map(wrap_source).collect(),
+        local: bare.local.into_iter().map(wrap_source).collect(),
+        adaptive: bare.adaptive,
+    };
+    (tree, for_tree)
+}
+
 /// Local content that may stand in for the network: without a sender, if that is this service
 /// itself, or when asked to, all that the service knows; else only what that same sender sent before, which tells it nothing new.
 fn local_sources(service: &Arc<Service>, node: Option<NodeId>, reuse: bool) -> Allow {
@@ -387,25 +432,6 @@ fn local_sources(service: &Arc<Service>, node: Option<NodeId>, reuse: bool) -> A
             || !folders.is_empty()
                 && matches!(store.locate(oid), Ok(Some((path, _))) if is_from_sender(&path))
     })
-}
-
-/// The plugins of a get as it has its turn and objects pass the processors; and the root for a tree's descriptor and its files.
-fn wrapped(service: &Service, request: &GetRequest, bare: Tree) -> (Tree, Arc<dyn Root>) {
-    let turn = Arc::new(service.precedence.enter(request.priority));
-    let preferred = |root: Arc<dyn Root>| -> Arc<dyn Root> {
-        Arc::new(Preferred::new(root, Arc::clone(&turn), request.require_encryption))
-    };
-    // Objects of every source pass the processors.
-    let wrap = |root| Inspected::wrap(preferred(root), service.processors());
-    let wrap_source = |source| -> Arc<dyn Source> { wrap(Single::root(source)) };
-    let for_tree = Inspected::wrap_tree(preferred(Arc::clone(&bare.root)), service.processors());
-    let plugins = Tree {
-        root: wrap(bare.root),
-        remote: bare.remote.into_iter().map(wrap_source).collect(),
-        local: bare.local.into_iter().map(wrap_source).collect(),
-        adaptive: bare.adaptive,
-    };
-    (plugins, for_tree)
 }
 
 /// A web server sees what it is not asked for, as any sender does.
@@ -450,7 +476,7 @@ fn session_config(request: &GetRequest) -> SessionConfig {
 }
 
 /// Configuration of connections to peers.
-fn peer_config(service: &Service, request: &GetRequest, told: Option<ToldHolders>) -> PeerConfig {
+pub(crate) fn peer_config(service: &Service, request: &GetRequest, told: Option<ToldHolders>) -> PeerConfig {
     let receive_pace = Arc::new(Pace::new(request.limit_rate));
     let (traffic, priority) = (Arc::clone(&service.metrics.fetched), request.priority);
     let dialled = service.door.connections.dialled();

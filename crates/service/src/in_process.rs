@@ -18,6 +18,7 @@ use towpath_files::display_name;
 use towpath_store::{CachedObject, GcOptions, Holder, Lease, Leases, ObjectKind, Store};
 
 use crate::boundaries::Boundaries;
+use crate::bringing;
 use crate::metrics::{Direction, Watch};
 use crate::open_session::Open;
 use crate::parts::{self, Part};
@@ -65,6 +66,7 @@ impl Service {
     /// Goes on with what the last daemon passed on, and reads what was put and not completely read when it ended.
     pub fn resume(self: &Arc<Self>) {
         DaemonPassing::resume(self);
+        bringing::resume(self);
         let service = Arc::clone(self);
         tokio::spawn(async move {
             let leases = service.store.leases().unwrap_or_default();

@@ -31,6 +31,8 @@
 //! | `transfers` | numbers of transfers, and the events of all of them |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `while_getting` | a get that serves others while it runs, and hears of others |
+//! | `bringing` | a site's cache: what its machines hand it tickets for, fetched and served |
+//! | `near` | the cache of this machine's site, which a get asks first |
 //! | `admission` | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
 //! | `web_places` | what of a get lies on web servers |
@@ -43,6 +45,7 @@
 mod admission;
 mod arriving;
 pub mod boundaries;
+mod bringing;
 pub mod content;
 pub mod copy;
 #[cfg(feature = "fuzzing")]
@@ -58,6 +61,7 @@ pub mod in_process;
 mod local_ends;
 pub mod metrics;
 pub mod metrics_page;
+mod near;
 mod open_puts;
 mod open_session;
 pub mod parts;

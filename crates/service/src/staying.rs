@@ -99,6 +99,7 @@ async fn serve(
 
 /// What a daemon got by a ticket, which it passes on as its configuration says.
 pub(crate) struct DaemonPassing {
+    kind: TicketKind,
     service: Arc<Service>,
     request: GetRequest,
     ticket: Ticket,
@@ -113,51 +114,80 @@ impl DaemonPassing {
         let ticket = ticket(request).ok().filter(|ticket| is_on && ticket.enclosed.is_none())?;
         let (longer, oid) = (with_hints(service, ticket.clone()).to_string(), ticket.oid.to_string());
         let reply = PutReply { ticket: longer, oid, size: None };
-        Some((Self::of(service, request.clone(), ticket)?, reply))
+        Some((Self::of(service, request.clone(), ticket, TicketKind::PassedOn)?, reply))
     }
 
-    fn of(service: &Arc<Service>, request: GetRequest, ticket: Ticket) -> Option<Self> {
+    /// The same of what a site's cache has, or of anything else that is recorded as `kind`; `None` if so much is passed on already.
+    pub(crate) fn of(
+        service: &Arc<Service>,
+        request: GetRequest,
+        ticket: Ticket,
+        kind: TicketKind,
+    ) -> Option<Self> {
         let _place = Arc::clone(&service.passed_on).try_acquire_owned().ok()?;
-        let (secret, why) = (ticket.bound_secret(), PassOn::Configured);
-        let _passing = PassingOn::begin(&service.grants, ticket.oid, secret, why);
-        Some(Self { service: Arc::clone(service), request, ticket, _passing, _place })
+        let why = if let TicketKind::Cached = kind { PassOn::Cached } else { PassOn::Configured };
+        let _passing = PassingOn::begin(&service.grants, ticket.oid, ticket.bound_secret(), why);
+        Some(Self { kind, service: Arc::clone(service), request, ticket, _passing, _place })
     }
 
     /// Goes on with what the last daemon passed on, as far as that is here still.
     pub(crate) fn resume(service: &Arc<Service>) {
-        for (ticket, binding) in service.shares.tickets(TicketKind::PassedOn).iter().filter_map(recorded) {
+        for passing in Self::recorded(service, TicketKind::PassedOn) {
+            tokio::spawn(passing.keep(true));
+        }
+    }
+
+    /// What the last daemon recorded as `kind`, as far as that is here still.
+    pub(crate) fn recorded(service: &Arc<Service>, kind: TicketKind) -> Vec<Self> {
+        let mut all = Vec::new();
+        for (ticket, binding) in service.shares.tickets(kind).iter().filter_map(recorded) {
             let content = binding.as_ref().map_or(ticket.oid, |binding| binding.content);
             let is_here = service.store.have(&content).is_ok_and(|have| have.state == State::Complete);
             if !is_here || service.check_ticket(&ticket).is_err() {
-                service.shares.forget_ticket(TicketKind::PassedOn, &name(&ticket));
+                service.shares.forget_ticket(kind, &name(&ticket));
                 continue;
             }
             let (oid, text) = (ticket.oid, ticket.to_string());
             let request = GetRequest { ticket: text, ..GetRequest::default() };
-            let Some(passing) = Self::of(service, request, ticket) else { return };
+            let Some(passing) = Self::of(service, request, ticket, kind) else { return all };
             binding.into_iter().for_each(|binding| service.grants.bind(&oid, binding));
-            tokio::spawn(passing.keep(true));
+            all.push(passing);
         }
+        all
+    }
+
+    /// The ticket by which it is passed on.
+    pub(crate) const fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    /// Leaves the next daemon a record. False if that would be of no use: what was live is served by its issuer's word alone,
+    /// which cannot be had.
+    pub(crate) async fn record(&self) -> bool {
+        let binding = match self.ticket.oid.is_live() {
+            true => keep_binding(&self.service, &self.request).await.ok().flatten(),
+            false => None,
+        };
+        let is_of_use = binding.is_some() || !self.ticket.oid.is_live();
+        if is_of_use {
+            record(self, binding.as_ref());
+        }
+        is_of_use
     }
 
     /// Passes it on until the ticket is over, once all has come. Unless it `is_recorded`, the next daemon is left a record.
     pub(crate) async fn keep(self, is_recorded: bool) {
         let service = &self.service;
         let passing = async {
-            let binding = match self.ticket.oid.is_live() && !is_recorded {
-                true => keep_binding(service, &self.request).await.ok().flatten(),
-                false => None,
-            };
-            // Without its issuer's word nobody is served of what was live.
-            if !is_recorded && (binding.is_some() || !self.ticket.oid.is_live()) {
-                record(service, &self.ticket, binding.as_ref());
+            if !is_recorded {
+                self.record().await;
             }
             ask_now_and_then(|| GetUnderWay::new(service, &self.request, &WebPlaces::default())).await
         };
         tokio::select! {
             why = service.ticket_over(&self.ticket) => {
                 tracing::info!(oid = %self.ticket.oid, %why, "not passed on any more");
-                service.shares.forget_ticket(TicketKind::PassedOn, &name(&self.ticket));
+                service.shares.forget_ticket(self.kind, &name(&self.ticket));
             }
             never = passing => match never {},
         }
@@ -165,19 +195,20 @@ impl DaemonPassing {
 }
 
 /// Name of a ticket's record.
-fn name(ticket: &Ticket) -> Vec<u8> {
+pub(crate) fn name(ticket: &Ticket) -> Vec<u8> {
     ticket_name(&ticket.oid, &ticket.bound_secret())
 }
 
 /// Records for the next daemon what this one passes on.
-fn record(service: &Service, ticket: &Ticket, binding: Option<&RelayedBinding>) {
+fn record(passing: &DaemonPassing, binding: Option<&RelayedBinding>) {
+    let DaemonPassing { service, ticket, kind, .. } = passing;
     let word = |bytes: fn(&RelayedBinding) -> &[u8]| binding.map(|binding| hex(bytes(binding)));
     let record = json!({
         "ticket": ticket.to_string(),
         "statement": word(|binding| &binding.statement),
         "signature": word(|binding| &binding.signature),
     });
-    if let Err(error) = service.shares.keep_ticket(TicketKind::PassedOn, &name(ticket), &record) {
+    if let Err(error) = service.shares.keep_ticket(*kind, &name(ticket), &record) {
         tracing::warn!(%error, "what is passed on can't be kept for the next start");
     }
 }

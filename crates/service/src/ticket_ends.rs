@@ -125,7 +125,7 @@ pub(crate) async fn ask_now_and_then(get: impl Fn() -> Result<GetUnderWay, ApiEr
         asked = asked.saturating_add(1);
         // What comes of it does not matter here.
         if let Ok(get) = get() {
-            let _ = tokio::time::timeout(ANSWER, get.ask_others()).await;
+            let _ = tokio::time::timeout(ANSWER, get.ask_others(false)).await;
         }
     }
 }

@@ -176,10 +176,9 @@ impl Drop for EndOnDrop {
 /// The configured plugins, with the best way to the other side.
 fn plugins(endpoint: &Endpoint, destination: &Path, takeover: Arc<Takeover>) -> Tree {
     let (store, allow) = (Arc::clone(&endpoint.host.store) as Arc<dyn Store>, allow(endpoint, destination));
-    let (identity, peer) = (endpoint.host.identity.clone(), PeerConfig::default());
+    let (identity, (peer, from, host, mirrors, near)) = (endpoint.host.identity.clone(), Default::default());
     let (way, search) = (Some(takeover as Arc<dyn Source>), search::of(endpoint, destination));
-    let (from, host, mirrors) = Default::default();
-    let parts = PluginParts { store, allow, identity, peer, from, host, way, mirrors, search };
+    let parts = PluginParts { store, allow, identity, peer, from, host, way, mirrors, search, near };
     registry::build(&endpoint.host.plugins, &parts)
 }
 

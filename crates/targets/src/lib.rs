@@ -8,6 +8,7 @@
 //! | [`descriptor`] | a tree's descriptor, decoded while it comes |
 //! | [`file_target`] | the target of a session that brings a file of any kind |
 //! | [`get_file`] | one file of a get |
+//! | [`kept`] | an object on its way into the store as one of its own |
 //! | [`placing`] | complete files of a tree get their names in batches |
 //! | [`links`] | hard links of a described tree |
 //! | [`spool`] | a temporary that is read while it grows |
@@ -19,6 +20,7 @@ pub mod descriptor;
 pub mod file_target;
 pub mod get_file;
 pub mod index_record;
+pub mod kept;
 pub mod links;
 pub mod partial;
 pub mod placing;

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_api_server::{Socket, serve};
 use towpath_config::Home;
-use towpath_config::{Config, ConfigError, ConfigRate};
+use towpath_config::{Config, ConfigError, ConfigRate, Switch};
 use towpath_confinement::{self as confinement, Enforced, Limits, Writable, deny_calls};
 use towpath_service::state::prepare;
 use towpath_service::{Options, Service, metrics_page};
@@ -41,6 +41,9 @@ pub struct Daemon {
     /// Send at most this many bytes per second, as in 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     limit_rate: Option<u64>,
+    /// Be the cache of a site: fetch what its machines hand tickets for, and serve them that
+    #[arg(long)]
+    cache: bool,
     /// Configuration file, which must exist [default: config.toml in $TOW_HOME or in
     /// ~/.config/towpath, if there is one]
     #[arg(long, value_name = "FILE")]
@@ -104,6 +107,12 @@ impl Daemon {
             });
         }
         context.output.print(&format!("tow: node {} listens on {list}", service.node_id()));
+        if config.site_cache.serve == Switch::On {
+            let node = service.node_id();
+            let place = addresses.first().map(|address| format!("{node}@{address}")).unwrap_or_default();
+            context.output.print("tow: the machines of this site write into their configuration:");
+            context.output.print(&format!("tow:   site_cache.address = \"{place}\""));
+        }
         context.output.print(&format!("tow: local API at {}", context.home.socket().display()));
         notify(READY, &format!("Serving at {list}"));
         let ending = end(interrupts, Arc::clone(&service), Arc::clone(&context.output));
@@ -128,6 +137,9 @@ impl Daemon {
         };
         if !self.listen.is_empty() {
             config.general.listen.clone_from(&self.listen);
+        }
+        if self.cache {
+            config.site_cache.serve = Switch::On;
         }
         if let Some(rate) = self.limit_rate {
             config.general.limit_rate = ConfigRate(rate);

@@ -141,6 +141,7 @@ impl Context {
         options.config.processors = configured.processors;
         options.config.plugins = configured.plugins;
         options.config.sharing = configured.sharing;
+        options.config.site_cache.address = configured.site_cache.address;
         options.config.general.bind = configured.general.bind;
         options.config.general.bases_beyond = configured.general.bases_beyond;
         Service::open(self.home.clone(), options)

@@ -81,6 +81,11 @@ impl TestEnvironment {
         Self { sender: machine("sender"), receiver: machine("receiver"), stranger: machine("stranger"), dir }
     }
 
+    /// One more machine.
+    pub fn machine(&self, name: &str) -> Machine {
+        Machine::new(&self.dir().join(name))
+    }
+
     /// The folder that everything is in.
     pub fn dir(&self) -> &Path {
         self.dir.path()

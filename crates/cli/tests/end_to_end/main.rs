@@ -36,6 +36,7 @@
 //! | `links` | several links of one machine at once |
 //! | `mirrors` | files on plain web servers |
 //! | `web_server` | real web servers of a situation |
+//! | `site_cache` | the cache of a site, which its machines draw on |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |
 //! | `refusals` | what goes wrong is said, with its exit status, and nothing wrong is written |
@@ -106,6 +107,7 @@ mod running;
 mod searching;
 mod second_time;
 mod sharing_parts;
+mod site_cache;
 mod small;
 mod sshd;
 mod streams;
@@ -164,5 +166,6 @@ fn main() -> ExitCode {
         links::SITUATIONS,
         mirrors::SITUATIONS,
         ticket_terms::SITUATIONS,
+        site_cache::SITUATIONS,
     ])
 }

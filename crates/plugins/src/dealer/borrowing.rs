@@ -36,7 +36,8 @@ pub fn borrow(state: &mut DealerState, id: SourceNumber, now: f64) -> Option<Bor
         SourceStanding::Trying => borrower.outstanding == 0,
         _ => false,
     };
-    if !may || is_best_in_want(state, id) {
+    // What those of a better rank bring is not paid for twice.
+    if !may || state.sources.is_behind(id) || is_best_in_want(state, id) {
         return None;
     }
     let lenders = state.sources.slowest(LENDERS).filter_map(|lender| state.sources.get(lender));

@@ -53,15 +53,18 @@ pub fn choose(state: &mut DealerState, id: SourceNumber, now: f64) -> Option<Cho
 /// The first of these lots in which there is a run for this source, and the run.
 fn first_of(state: &DealerState, id: SourceNumber, lots: &[(u64, Elsewhere)]) -> Option<(u64, ChosenRun)> {
     let source = state.sources.get(id)?;
-    let is_in_front = state.sources.is_in_front(id);
+    let (is_in_front, is_behind) = (state.sources.is_in_front(id), state.sources.is_behind(id));
     for &(begin, elsewhere) in lots {
-        if !is_in_front && elsewhere.queue.is_finite() {
+        let is_for_others = !is_in_front && (elsewhere.queue.is_finite() || state.sources.is_promised(begin));
+        if is_for_others && !is_behind {
             continue;
         }
         let in_order =
             source.has.is_none() && state.lots.get(begin).is_some_and(|lot| lot.named().is_empty());
         let from = if in_order { begin } else { state.lots.seeded_place(id, begin) };
-        let may = |run: &DealtRun| source.has(&run.range()) && !run.not_at.contains(&id);
+        // What one in front lacked after all is for those behind it.
+        let is_free = |run: &DealtRun| !is_for_others || !run.not_at.is_empty();
+        let may = |run: &DealtRun| source.has(&run.range()) && !run.not_at.contains(&id) && is_free(run);
         let runs = state.lots.runs_from(begin, from).take(RUNS_LOOKED_AT);
         let found = runs.into_iter().find(|run| state.runs.get(*run).is_some_and(may));
         if let Some(run) = found {

@@ -134,6 +134,10 @@ impl Dealer {
                 self.changed(source, seconds);
             }
             DealerEvent::Gone { source } => self.gone(seconds, source),
+            DealerEvent::Promises { source, end } => {
+                self.state.sources.promise(source, end);
+                self.state.sources.look_at_idle(WOKEN);
+            }
             DealerEvent::Have { source, added } => self.state.have(source, added),
             DealerEvent::Wanted { wants, to_come } => {
                 self.state.to_come = to_come;

@@ -77,6 +77,13 @@ pub enum DealerEvent {
         /// The source.
         source: SourceNumber,
     },
+    /// It is being brought the first bytes of the root's space, up to here, and will have them soon; 0: it promises nothing.
+    Promises {
+        /// The source.
+        source: SourceNumber,
+        /// The end of these bytes.
+        end: u64,
+    },
     /// It has these bytes, too.
     Have {
         /// The source.

@@ -1,7 +1,7 @@
 //! All sources of a transfer: what each has and owes, and sums of them that cost the same work whatever their number.
 //!
 //! Sources of the best rank (price, then priority) in which one is in use are in front. Those behind it, and those that are
-//! doubted, are in reserve: they are asked only for what nobody in front has.
+//! doubted, are in reserve: they are asked only for what nobody in front has, nor promises to have soon.
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
@@ -193,6 +193,8 @@ pub struct DealtSources {
     idle: BTreeSet<SourceNumber>,
     due: BTreeSet<(Duration, SourceNumber)>,
     outstanding: u64,
+    /// Ends of what sources promise to have soon.
+    promises: BTreeMap<SourceNumber, u64>,
     next_place: u64,
     /// Source that was looked at last for its rate.
     refreshed: SourceNumber,
@@ -219,6 +221,7 @@ impl DealtSources {
     /// Takes one away.
     pub fn remove(&mut self, id: SourceNumber) -> Option<DealtSource> {
         let source = self.sources.remove(&id)?;
+        self.promises.remove(&id);
         self.leave(id, source.entered);
         self.forget_to_look(id, &source);
         if let Some(due) = source.record.due() {
@@ -248,6 +251,25 @@ impl DealtSources {
     pub fn is_in_front(&self, id: SourceNumber) -> bool {
         let entry = self.sources.get(&id).and_then(|source| source.entered);
         entry.is_some_and(|entry| entry.is_in_use && self.front().is_some_and(|(rank, _)| rank == entry.rank))
+    }
+
+    /// A source will soon have the first bytes of the root's space, up to `end`; none if that is 0.
+    pub fn promise(&mut self, id: SourceNumber, end: u64) {
+        match end {
+            0 => drop(self.promises.remove(&id)),
+            _ => drop(self.promises.insert(id, end)),
+        }
+    }
+
+    /// True if one in front promises this byte.
+    pub fn is_promised(&self, at: u64) -> bool {
+        self.promises.iter().any(|(&id, &end)| at < end && self.is_in_front(id))
+    }
+
+    /// True if there is a better rank than that of this one, in which one can be counted on.
+    pub fn is_behind(&self, id: SourceNumber) -> bool {
+        let rank = self.sources.get(&id).map(DealtSource::rank);
+        self.front().zip(rank).is_some_and(|((front, _), rank)| front < rank)
     }
 
     /// The fastest in front of those that have everything.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -132,6 +133,17 @@ impl Direct {
     /// Takes in a further connection to the same node; false if none is wanted.
     pub fn join(&self, peer: Arc<Peer>) -> bool {
         self.slots.join(peer)
+    }
+
+    /// Hands a ticket over for what it names to be fetched: `Ok` once that can be had from the peer.
+    pub async fn hand_over(&self, ticket: Bytes, context: &Context) -> Result<(), Outcome> {
+        let slot = self.slots.idlest();
+        let peer = self.peer(slot, context).await?;
+        // Whether it can be asked so its hello says.
+        peer.greeted().await;
+        let (answers, _none) = mpsc::channel(1);
+        let result = peer.ask(Question::Bring(ticket), Answers::Descriptions(answers)).await;
+        self.ended(slot, &peer, result)
     }
 
     fn set_last_error(&self, last_error: Option<String>) {

@@ -7,6 +7,7 @@
 //! | `call` | a call of whoever wants something, and whether its sink keeps up |
 //! | `asking` | a call of one source, and the sink of what it brings |
 //! | `lone` | a call of the only source there is, until another joins |
+//! | `coming` | what the site's cache has by now |
 //! | `finding` | sources that finders bring and take away |
 //! | `open` | sources that count |
 //! | `places` | what was found and is not open yet: pure |
@@ -18,6 +19,7 @@
 
 mod asking;
 mod call;
+mod coming;
 mod describing;
 mod finding;
 mod lone;
@@ -47,6 +49,7 @@ use self::lone::{LoneCall, LoneCalls};
 use self::table::{SourceOrder, SourceTable};
 use crate::asking_order::to_ask;
 use crate::having;
+use crate::near::NearSource;
 
 /// Window before any source tells its own.
 const FIRST_WINDOW: u64 = 4 << 20;
@@ -69,6 +72,8 @@ struct SourceCalls {
     lone: LoneCalls,
     since: Instant,
     finders: Vec<Arc<dyn Finder>>,
+    /// The site's cache, with its number, if there is one.
+    near: Option<(u32, NearSource)>,
     has_started: AtomicBool,
     /// Told when a finder has looked, or a place has answered.
     found: Notify,
@@ -79,14 +84,27 @@ impl Many {
     /// Draws from `sources`, of which each has all that can be asked for, and from those that
     /// `finders` find.
     pub fn new(sources: Vec<Arc<dyn Source>>, finders: Vec<Arc<dyn Finder>>) -> Self {
+        Self::behind(None, sources, finders)
+    }
+
+    /// The same with the site's cache in front, if there is one: all others are its reserve.
+    pub fn behind(
+        near: Option<NearSource>,
+        sources: Vec<Arc<dyn Source>>,
+        finders: Vec<Arc<dyn Finder>>,
+    ) -> Self {
         let token = CancellationToken::new();
-        let table = Mutex::new(SourceTable::new(random()));
-        let (since, has_started) = (Instant::now(), AtomicBool::new(false));
+        let mut table = SourceTable::new(random());
+        let near = near.map(|near| {
+            let number = table.add(Duration::ZERO, Arc::clone(&near.source), Some(near.holding));
+            (number, near)
+        });
+        let (table, since, has_started) = (Mutex::new(table), Instant::now(), AtomicBool::new(false));
         let (lone, found, of_calls) = (LoneCalls::default(), Notify::new(), token.clone());
         let shared =
-            Arc::new(SourceCalls { table, lone, since, finders, has_started, found, token: of_calls });
+            Arc::new(SourceCalls { table, lone, since, finders, near, has_started, found, token: of_calls });
         for source in sources {
-            lock(&shared.table).add(shared.now(), source);
+            lock(&shared.table).add(shared.now(), source, None);
         }
         Self { shared, clock: tokio::sync::Mutex::default(), _end: token.drop_guard() }
     }
@@ -100,6 +118,10 @@ impl Many {
         for source in self.shared.sources().into_iter().skip(1) {
             let context = context.clone();
             self.shared.spawn(async move { asking::warm(&source, &context).await });
+        }
+        if let Some((number, near)) = self.shared.near.clone() {
+            let (shared, context) = (Arc::clone(&self.shared), context.clone());
+            self.shared.spawn(async move { coming::follow(&shared, number, &near, &context).await });
         }
         lock(&self.shared.table).places.look(self.shared.now(), self.shared.finders.len());
         for (number, finder) in self.shared.finders.iter().enumerate() {

@@ -11,6 +11,8 @@ use crate::dealer::SourceFacts;
 struct OpenSource {
     source: Arc<dyn Source>,
     priority: u16,
+    /// Those with a larger one are in reserve.
+    rank: u16,
     window: u64,
 }
 
@@ -20,10 +22,15 @@ pub(super) struct OpenSources(BTreeMap<u32, OpenSource>);
 
 impl OpenSources {
     /// One more. Returns the facts that it tells of itself.
-    pub(super) fn add(&mut self, number: u32, source: Arc<dyn Source>, priority: u16) -> SourceFacts {
+    pub(super) fn add(
+        &mut self,
+        number: u32,
+        source: Arc<dyn Source>,
+        (rank, priority): (u16, u16),
+    ) -> SourceFacts {
         let state = source.state();
-        self.0.insert(number, OpenSource { source, priority, window: state.window });
-        facts(&state)
+        self.0.insert(number, OpenSource { source, priority, rank, window: state.window });
+        facts(&state, rank)
     }
 
     /// The one of this number.
@@ -54,8 +61,9 @@ impl OpenSources {
     /// The same, those first that should be asked first: the ones that were there from the start.
     pub(super) fn by_standing(&self) -> Vec<Arc<dyn Source>> {
         let mut sources: Vec<_> = self.0.iter().collect();
-        sources
-            .sort_by_key(|(number, open)| (open.source.state().trouble.is_some(), open.priority, **number));
+        sources.sort_by_key(|(number, open)| {
+            (open.source.state().trouble.is_some(), open.rank, open.priority, **number)
+        });
         sources.into_iter().map(|(_, open)| Arc::clone(&open.source)).collect()
     }
 
@@ -72,7 +80,7 @@ impl OpenSources {
             let state = open.source.state();
             if state.window != open.window {
                 open.window = state.window;
-                changed.push((*number, facts(&state)));
+                changed.push((*number, facts(&state, open.rank)));
             }
         }
         changed
@@ -81,7 +89,7 @@ impl OpenSources {
 
 /// Facts of a source. Near the end pieces are not cut for it: a part comes without a proof, and to ask for the values would
 /// take a round trip just then.
-fn facts(state: &SourceState) -> SourceFacts {
+const fn facts(state: &SourceState, rank: u16) -> SourceFacts {
     let (window, round_trip) = (state.window, state.path.round_trip);
-    SourceFacts { window, round_trip, priority: 0, price: 0, proves: false }
+    SourceFacts { window, round_trip, priority: rank, price: 0, proves: false }
 }

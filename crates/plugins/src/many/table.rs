@@ -23,6 +23,7 @@ use super::open::OpenSources;
 use super::places::{FoundKey, FoundPlaces};
 use super::to_come::BytesToCome;
 use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, SourceHolding, WantedRange};
+use crate::near::NearHolding;
 
 /// Names that sources give themselves in deliveries: more are not told apart when one is blamed.
 const MOST_NAMES: usize = 1024;
@@ -107,6 +108,8 @@ pub(super) struct SourceTable {
     names: BTreeMap<SourceId, u32>,
     orders: Vec<SourceOrder>,
     to_come: BytesToCome,
+    /// A site's cache is in front of all others.
+    has_near: bool,
     next_number: u32,
     next_position: u64,
     next_tag: Tag,
@@ -126,16 +129,27 @@ impl SourceTable {
             names: BTreeMap::new(),
             orders: Vec::new(),
             to_come: BytesToCome::default(),
+            has_near: false,
             next_number: 0,
             next_position: BEHIND_ROOT,
             next_tag: FIRST_TAG,
         }
     }
 
-    /// A source that has everything and is there.
-    pub(super) fn add(&mut self, now: Duration, source: Arc<dyn Source>) {
+    /// A source that is there and has everything; or the site's cache: it comes before all others, which are in reserve from then on.
+    /// Returns its number.
+    pub(super) fn add(&mut self, now: Duration, source: Arc<dyn Source>, near: Option<NearHolding>) -> u32 {
         let number = self.number();
-        self.opened(now, number, source, 0, SourceHolding::Everything);
+        let (holding, promised) = match near {
+            Some(NearHolding::Coming { size }) => (SourceHolding::Parts(Vec::new()), size),
+            Some(NearHolding::Everything) | None => (SourceHolding::Everything, 0),
+        };
+        self.opened(now, number, source, 0, holding);
+        if promised > 0 {
+            self.handle(now, DealerEvent::Promises { source: number, end: promised });
+        }
+        self.has_near |= near.is_some();
+        number
     }
 
     /// A finder found a source under a new key: it waits to be opened. SRV's priority and weight say when.
@@ -204,7 +218,7 @@ impl SourceTable {
         priority: u16,
         holding: SourceHolding,
     ) {
-        let facts = self.open.add(number, source, priority);
+        let facts = self.open.add(number, source, (u16::from(self.has_near), priority));
         self.handle(now, DealerEvent::SourceAdded { source: number, facts, holding });
     }
 
@@ -460,7 +474,8 @@ impl SourceTable {
         cancelled
     }
 
-    fn handle(&mut self, now: Duration, event: DealerEvent) {
+    /// Tells the dealer what happened.
+    pub(super) fn handle(&mut self, now: Duration, event: DealerEvent) {
         for action in self.dealer.handle(now, event) {
             tracing::trace!(?now, ?action, "dealt");
             let order = match action {

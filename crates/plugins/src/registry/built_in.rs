@@ -70,7 +70,7 @@ pub(super) static DEALER: Plugin = Plugin {
         let children = each.collect();
         builder.remote.truncate(others);
         let finders = builder.finders(node, "finders");
-        builder.remote(Arc::new(Many::new(children, finders)))
+        builder.remote(Arc::new(Many::behind(builder.parts.near.clone(), children, finders)))
     }),
 };
 
@@ -83,7 +83,12 @@ pub(super) static HINTS: Plugin = Plugin {
         let (identity, host) = (builder.parts.identity.clone(), builder.parts.host.clone());
         let config = DirectConfig { peer: builder.parts.peer.clone(), ..DirectConfig::default() };
         let ways = ways(&config, &builder.parts.from);
+        let near = builder.parts.near.as_ref().map(|near| near.node);
         HintedNodes::new(Box::new(move |node| {
+            // It is there already, in front.
+            if near == Some(node) {
+                return Vec::new();
+            }
             let direct = |config: &DirectConfig| -> Arc<dyn Source> {
                 Arc::new(Direct::new(identity.clone(), config.clone(), host.clone()).to(node))
             };

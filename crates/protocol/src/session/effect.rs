@@ -124,4 +124,6 @@ pub enum Question {
     Describe(wire::Describe),
     /// A question which pieces can be had.
     Watch(wire::Describe),
+    /// A ticket, for what it names to be fetched: has that begun to come?
+    Bring(Bytes),
 }

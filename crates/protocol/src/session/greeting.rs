@@ -24,6 +24,8 @@ pub struct Greeting {
     pub has_withdrawals: bool,
     /// Takes the word that this side serves what it gets, and who else does.
     pub has_holders: bool,
+    /// Can be asked to fetch what a ticket names.
+    pub brings: bool,
     /// Answers what it is asked, and takes the word that no more is needed.
     pub answers: bool,
     /// Its encoded payloads tell their lengths.
@@ -39,6 +41,7 @@ impl Greeting {
             has_samples: has(wire::SAMPLES),
             has_withdrawals: has(wire::WITHDRAWALS),
             has_holders: has(wire::HOLDERS),
+            brings: has(wire::BRINGS),
             answers: has(wire::ANSWERS),
             in_parts: has(wire::PARTS),
         }

@@ -28,12 +28,13 @@ impl OpenQuestions {
             Question::Describe(question) => {
                 PendingQuestion { recipe: question.recipe, samples: question.samples }
             }
-            Question::Watch(_) => PendingQuestion::default(),
+            Question::Watch(_) | Question::Bring(_) => PendingQuestion::default(),
         };
         self.open.insert(request, pending);
         match question {
             Question::Describe(question) => Body::Describe(wire::Describe { request, ..question }),
             Question::Watch(question) => Body::Watch(wire::Describe { request, ..question }),
+            Question::Bring(ticket) => Body::Bring(wire::WireBring { request, ticket }),
         }
     }
 

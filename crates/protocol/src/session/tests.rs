@@ -642,6 +642,21 @@ fn who_knows_it_is_told_who_serves() {
 }
 
 #[test]
+fn a_ticket_is_handed_only_to_who_knows_the_message() {
+    for (capabilities, knows) in [(&["brings"][..], true), (&[], false)] {
+        let mut session = greeted(capabilities);
+        while session.poll().is_some() {}
+        session.ask(Question::Bring(Bytes::from_static(b"ticket")));
+        match session.poll() {
+            Some(Effect::Send(Body::Bring(_))) => assert!(knows),
+            Some(Effect::Ended { result: Err(Outcome::NotHere), .. }) => assert!(!knows),
+            other => panic!("{other:?}"),
+        }
+        assert!(session.ended().is_none());
+    }
+}
+
+#[test]
 fn a_right_is_shown_once_and_not_where_another_one_to_the_same_root_was() {
     let mut session = greeted(&[]);
     let roots: Vec<Oid> = (0..=MAX_ROOTS as u8).map(|at| Oid::Live([at; 32])).collect();

@@ -72,6 +72,11 @@ impl Folders {
         sweep(&self.incoming)
     }
 
+    /// A private file on the same disk as a temporary; it leaves its place.
+    pub(crate) fn take_in(&self, path: &Path) -> Result<Temporary, StoreError> {
+        Temporary::take_in(&self.incoming, path).map_err(|error| StoreError::io("taking in", path, error))
+    }
+
     /// The folder of finished objects.
     pub(crate) fn objects(&self) -> &Path {
         &self.objects
@@ -153,6 +158,16 @@ impl Temporary {
                 return Ok(Self { file, path });
             }
         }
+    }
+
+    /// A file that lies elsewhere on the disk, under a name in `dir`.
+    fn take_in(dir: &Path, from: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(from)?;
+        // Before it has its name there a sweep must know that it is somebody's.
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        let path = dir.join(format!("{}-{:016x}", std::process::id(), random()));
+        std::fs::rename(from, &path)?;
+        Ok(Self { file, path })
     }
 
     /// Appends bytes to `buf` that were written.
@@ -295,6 +310,20 @@ mod tests {
         std::fs::write(&left, b"half").unwrap();
         Folders::open(dir.path()).unwrap();
         assert!(open.path.exists() && !left.exists());
+    }
+
+    #[test]
+    fn a_file_that_was_filled_elsewhere_becomes_a_temporary() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = Folders::open(dir.path()).unwrap();
+        let filled = dir.path().join("filled");
+        std::fs::write(&filled, b"bytes").unwrap();
+        let taken = folders.take_in(&filled).unwrap();
+        folders.sweep().unwrap();
+        let mut bytes = Vec::new();
+        taken.append(0..5, &mut bytes).unwrap();
+        assert_eq!((bytes.as_slice(), filled.exists()), (&b"bytes"[..], false));
+        assert!(folders.take_in(&filled).is_err());
     }
 
     #[test]

@@ -135,6 +135,11 @@ impl DiskStore {
         self.core.folders.temporary()
     }
 
+    /// The same of a private file that was filled elsewhere on the store's disk; it leaves its place.
+    pub fn take_in(&self, path: &Path) -> Result<Temporary, StoreError> {
+        self.core.folders.take_in(path)
+    }
+
     /// Takes a file from [`Self::incoming`] as an object that nobody leases, without copying it.
     /// Its bytes were checked by the caller; `values` are those of all its pieces, also if there
     /// is only one. It is on the disk when this returns.

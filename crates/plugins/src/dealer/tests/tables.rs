@@ -85,6 +85,14 @@ impl Desk {
         self.tell(DealerEvent::Arrived { source, part: whole(tag) });
     }
 
+    /// So many runs come of source 1, in the order in which it was asked for them.
+    fn arrive_as_asked(&mut self, numbers: Range<usize>) {
+        for number in numbers {
+            let tag = self.asked_of(1)[number];
+            self.arrive(1, tag);
+        }
+    }
+
     fn asked_of(&self, source: SourceNumber) -> Vec<Tag> {
         self.asked.iter().filter(|asked| asked.0 == source).map(|asked| asked.1).collect()
     }
@@ -420,4 +428,51 @@ fn the_sum_is_that_of_all_in_front() {
         desk.tell(DealerEvent::Gone { source });
     }
     assert_eq!(desk.dealer.sum().window, 100 * RUN);
+}
+
+/// One in front that is being brought all eight runs and has three of them, and a reserve that has everything.
+fn desk_of_a_promise() -> Desk {
+    let mut desk = Desk::new();
+    desk.add(1, facts(4), parts(&[(0, 3)]));
+    desk.tell(DealerEvent::Promises { source: 1, end: 8 * RUN });
+    desk.add(2, SourceFacts { priority: 1, ..facts(4) }, SourceHolding::Everything);
+    desk.want(0..8);
+    desk.arrive_as_asked(0..3);
+    desk
+}
+
+#[test]
+fn what_one_in_front_will_have_soon_is_not_asked_of_the_reserve() {
+    let mut desk = desk_of_a_promise();
+    assert_eq!((desk.asked_of(1).len(), desk.asked_of(2)), (3, Vec::new()));
+    desk.tell(DealerEvent::Have { source: 1, added: std::iter::once(3 * RUN..8 * RUN).collect() });
+    desk.arrive_as_asked(3..8);
+    assert_eq!((desk.asked_of(1).len(), desk.asked_of(2)), (8, Vec::new()), "nor borrowed by it at the end");
+    assert!(desk.dealer.is_complete());
+}
+
+#[test]
+fn the_reserve_brings_what_was_promised_once_nobody_can_count_on_that() {
+    for (what, event) in [
+        ("the promise is taken back", DealerEvent::Promises { source: 1, end: 0 }),
+        ("the source goes", DealerEvent::Gone { source: 1 }),
+    ] {
+        let mut desk = desk_of_a_promise();
+        desk.tell(event);
+        (0..5).for_each(|_| desk.tell(DealerEvent::Tick));
+        assert!(!desk.asked_of(2).is_empty(), "{what}");
+    }
+}
+
+#[test]
+fn what_one_in_front_lacks_after_all_is_asked_of_the_reserve() {
+    let mut desk = Desk::new();
+    desk.add(1, facts(4), SourceHolding::Everything);
+    desk.add(2, SourceFacts { priority: 1, ..facts(4) }, SourceHolding::Everything);
+    desk.want(0..2);
+    desk.tell(DealerEvent::NotBrought { source: 1, part: whole(0), outcome: Outcome::NotHere });
+    desk.arrive(1, 1);
+    assert_eq!(desk.asked_of(2), [0]);
+    desk.arrive(2, 0);
+    assert!(desk.dealer.is_complete());
 }

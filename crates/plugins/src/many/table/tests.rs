@@ -93,7 +93,7 @@ fn what_may_still_be_found_is_waited_for() {
 #[test]
 fn a_place_is_opened_before_its_turn_if_those_that_are_open_lack_what_is_wanted() {
     let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
-    table.add(now, Arc::new(Idle));
+    table.add(now, Arc::new(Idle), None);
     table.found(now, (0, 1), Arc::new(Idle), (0, 1));
     table.found(now, (0, 2), Arc::new(Idle), (9, 1));
     assert_eq!(told(&mut table).1, [2], "the better priority");
@@ -111,7 +111,7 @@ fn a_place_is_opened_before_its_turn_if_those_that_are_open_lack_what_is_wanted(
 #[test]
 fn a_source_of_a_tree_of_which_one_file_changed_is_not_dropped() {
     let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
-    table.add(now, Arc::new(Idle));
+    table.add(now, Arc::new(Idle), None);
     table.want(now, &Oid::of(b"tree"), vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
     table.take_orders();
     table.not_brought(now, 1, FIRST_TAG, 256 << 10, Outcome::SourceChanged);
@@ -178,7 +178,7 @@ fn asked_of_first(table: &mut SourceTable) -> (Vec<Want>, Vec<Want>) {
 #[test]
 fn of_a_call_whose_sink_does_not_keep_up_nothing_more_is_asked() {
     let (mut table, now, root) = (SourceTable::new(0), Duration::ZERO, Oid::of(b"tree"));
-    table.add(now, Arc::new(Idle));
+    table.add(now, Arc::new(Idle), None);
     let call = table.want(now, &root, vec![want(1, 1 << 20, 0)], Arc::new(Nobody));
     assert_eq!(asked_of_first(&mut table).0.len(), 1);
     let waiting: Vec<_> = (0..MOST_UNDELIVERED).map(|_| call.one_waits()).collect();

@@ -220,3 +220,51 @@ fn a_service_without_a_clock_honours_no_ticket_that_ends() {
     assert_eq!(Keys.over(&ROOT, &bound(SECRET, ENDS)), Some(TicketEnd::Expired));
     assert_eq!(Keys.over(&ROOT, &SECRET.into()), None);
 }
+
+/// A cache that takes one ticket, says so much of it, and serves by it.
+struct Cache(Tickets, Result<(), Outcome>);
+
+impl Issuer for Cache {
+    fn secret(&self, _root: &Oid) -> Option<BoundSecret> {
+        None
+    }
+
+    fn given(&self, root: &Oid) -> Vec<GivenSecret> {
+        self.0.given(root)
+    }
+
+    fn over(&self, _root: &Oid, _secret: &BoundSecret) -> Option<TicketEnd> {
+        None
+    }
+
+    fn bring(&self, _node: &NodeId, text: &[u8]) -> BringReply {
+        BringReply { proved: (text == b"right").then_some((ROOT, plain(7))), outcome: self.1.clone() }
+    }
+
+    fn is_allowed(&self, _node: &NodeId, _oid: &Oid) -> bool {
+        false
+    }
+
+    fn sign(&self, _message: &[u8]) -> [u8; 64] {
+        [0; 64]
+    }
+}
+
+#[test]
+fn a_ticket_that_a_cache_takes_is_the_proof_of_its_secret() {
+    let later = Err(Outcome::RetryLater(KEPT_WAIT));
+    let bring = |text: &'static [u8]| Body::Bring(wire::WireBring { request: 1, ticket: text.into() });
+    for (text, outcome, is_served) in
+        [(&b"right"[..], Ok(()), true), (b"right", later, true), (b"wrong", Ok(()), false)]
+    {
+        let cache = Cache(Tickets::given(ROOT, plain(7), true), outcome.clone());
+        let mut answering = Answering::new(NODE, [0; 32], Processors::default());
+        let Ok(Taken::Refused(said)) = answering.take(bring(text), &cache) else { panic!("no answer") };
+        assert_eq!(said.len(), if outcome.is_ok() { 1 } else { 2 }, "an outcome, and that it is over");
+        assert_eq!(said.last(), Some(&Body::Done(RequestOnly { request: 1 })));
+        assert_eq!(answering.is_known(), is_served);
+        let refused = refusal(answering.take(get(2, vec![piece(&ROOT, 0)]), &cache));
+        assert_eq!(refused.is_none(), is_served);
+    }
+    assert!(Keys.bring(&NODE, b"right").outcome.is_err(), "what is no cache says so");
+}
