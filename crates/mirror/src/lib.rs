@@ -13,6 +13,8 @@
 //! | [`mirror`] | [`Mirror`]: the source |
 //! | [`finder`] | [`MirrorFinder`]: mirrors that people and tickets name |
 //! | [`published`] | [`Published`]: the description of a file, as it was fetched |
+//! | [`values`] | what it tells, as a source that brings nothing |
+//! | [`similar`] | what an older version on this machine has of it |
 //! | [`publishing`] | the same as it is made |
 
 pub mod answer;
@@ -24,6 +26,8 @@ pub mod public;
 pub mod published;
 pub mod publishing;
 mod queue;
+pub mod similar;
+pub mod values;
 pub mod web;
 pub mod web_url;
 
@@ -32,5 +36,7 @@ pub use mirror::Mirror;
 pub use place::MirrorPlace;
 pub use published::{Published, PublishedError};
 pub use publishing::{PublishedFile, publish};
+pub use similar::SimilarSource;
+pub use values::ToldValues;
 pub use web::NamedBy;
 pub use web_url::{WebUrl, WrongUrl};

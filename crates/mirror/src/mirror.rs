@@ -17,7 +17,7 @@ use towpath_content::lock::lock;
 use towpath_content::pieces::Layout;
 use towpath_protocol::Pace;
 use towpath_store::{About, ObjectKind};
-use towpath_transfer::source::{PathState, Query, Sink, SourceState};
+use towpath_transfer::source::{NETWORK_PRICE, PathState, Query, Sink, SourceState};
 use towpath_transfer::want::Payload;
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Metadata, Outcome, Source, SourceId, Tag, Want, WantId,
@@ -26,7 +26,6 @@ use towpath_transfer::{
 use crate::answer::WebError;
 use crate::pace::{QUESTIONS, WebPace};
 use crate::place::MirrorPlace;
-use crate::published::Published;
 use crate::queue::{RangeQueue, WaitingRange};
 use crate::web::{NamedBy, Web, WebBytes};
 use crate::web_url::WebUrl;
@@ -50,8 +49,6 @@ pub struct Mirror {
 struct MirrorCalls {
     place: MirrorPlace,
     source: SourceId,
-    /// Description of the one file here, if it was published: then what it brings is proved.
-    published: Option<Arc<Published>>,
     web: Web,
     since: Instant,
     state: Mutex<MirrorState>,
@@ -88,8 +85,6 @@ struct WebWant {
     url: WebUrl,
     /// Bytes of the file, if the want tells.
     size: Option<u64>,
-    /// Number of the piece, if it is one.
-    piece: Option<u64>,
     asked: Instant,
     call: Arc<MirrorCall>,
 }
@@ -159,25 +154,12 @@ impl MirrorCall {
 impl Mirror {
     /// Objects at this place, taken at this pace.
     pub fn new(place: MirrorPlace, named_by: NamedBy, pace: Arc<Pace>) -> Self {
-        Self::made(place, Web::new(named_by, pace), None)
-    }
-
-    /// A published file at this place, one of [`Published::places`].
-    pub fn of_published(
-        (url, named_by): (WebUrl, NamedBy),
-        pace: Arc<Pace>,
-        published: Arc<Published>,
-    ) -> Self {
-        Self::made(MirrorPlace::File(url), Web::new(named_by, pace), Some(published))
-    }
-
-    fn made(place: MirrorPlace, web: Web, published: Option<Arc<Published>>) -> Self {
+        let web = Web::new(named_by, pace);
         let token = CancellationToken::new();
         let source = SourceId::other(MIRROR, Some(&place.shown()));
         let shared = Arc::new(MirrorCalls {
             place,
             source,
-            published,
             web,
             since: Instant::now(),
             state: Mutex::default(),
@@ -208,7 +190,8 @@ impl Source for Mirror {
             path,
             trouble: state.trouble.clone(),
             is_encrypted: self.shared.place.is_encrypted(),
-            proves: self.shared.published.is_some(),
+            proves: false,
+            price: NETWORK_PRICE,
             sources: 1,
         }
     }
@@ -220,9 +203,6 @@ impl Source for Mirror {
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         Box::pin(async move {
-            if let Some(published) = self.shared.published.as_ref().filter(|one| *one.oid() == query.oid) {
-                return published.describe(&query, &self.shared.source, answers).await;
-            }
             let metadata = Metadata::default();
             if matches!(self.shared.place, MirrorPlace::Folder(_)) && query.oid == context.root {
                 // Which of the tree's files lie there shows when they are wanted.
@@ -299,19 +279,18 @@ impl MirrorCalls {
         context: &Context,
         call: &Arc<MirrorCall>,
     ) -> Option<(Oid, Range<u64>, WebWant)> {
-        let (oid, range, size, piece) = match want.id {
+        let (oid, range, size) = match want.id {
             WantId::Piece { oid, layout, index } if index < layout.count() => {
                 let piece = layout.range(index);
                 let part = want.part.as_ref().map_or(piece.clone(), |part| {
                     piece.start + part.start..(piece.start + part.end).min(piece.end)
                 });
-                let whole = (part == piece).then_some(index);
                 // How long it gets is not known while it is live.
-                (oid, part, (!oid.is_live()).then_some(layout.size()), whole)
+                (oid, part, (!oid.is_live()).then_some(layout.size()))
             }
             WantId::Chunk { len, .. } => {
                 let origin = want.origin?;
-                (origin.oid, origin.offset..origin.offset.checked_add(len.into())?, None, None)
+                (origin.oid, origin.offset..origin.offset.checked_add(len.into())?, None)
             }
             _ => return None,
         };
@@ -319,7 +298,7 @@ impl MirrorCalls {
         let path = want.group.coverage.map_or(&b""[..], |_| &want.group.path);
         let url = self.place.url_of(&oid, &context.root, path)?;
         let (tag, call) = (want.tag, Arc::clone(call));
-        Some((oid, range, WebWant { tag, url, size, piece, asked: Instant::now(), call }))
+        Some((oid, range, WebWant { tag, url, size, asked: Instant::now(), call }))
     }
 
     /// Begins to ask, on as many connections as there is something for.
@@ -486,11 +465,10 @@ impl MirrorCalls {
     }
 
     async fn deliver(&self, want: &WebWant, bytes: Bytes) {
-        let proof = want.piece.and_then(|index| self.published.as_ref()?.proof(index));
         let (tag, source) = (want.tag, self.source.clone());
         let (payload, timing) = (Payload::Bytes(bytes), (want.asked, Instant::now()));
         lock(&self.state).calls.remove(&tag);
-        want.call.deliver(Delivery { tag, payload, proof, source, timing, saved: 0 }).await;
+        want.call.deliver(Delivery { tag, payload, proof: None, source, timing, saved: 0 }).await;
     }
 
     /// What did not come of a run ends.

@@ -5,8 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use thiserror::Error;
 use tokio::sync::mpsc;
+use towpath_content::delta::blocks::{BLOCKS_FRONT, BlockShape, NumberedSum};
 use towpath_content::pieces::{Layout, PieceTree};
 use towpath_content::published::{
     FRONT_LEN, MAX_HEAD, PublishedHead, SectionKind, recipe_from_bytes, values_from_bytes,
@@ -15,9 +17,11 @@ use towpath_content::{DecodeError, Oid};
 use towpath_protocol::Pace;
 use towpath_store::{About, ObjectKind};
 use towpath_transfer::want::Proof;
-use towpath_transfer::{Description, Metadata, Outcome, Query, RecipePart, SourceId};
+use towpath_transfer::{BoxFuture, Description, Metadata, Outcome, Query, RecipePart, SourceId};
 
 use crate::answer::WebError;
+use crate::pace::QUESTIONS;
+use crate::similar::SumsOfBlocks;
 use crate::web::{NamedBy, Web};
 use crate::web_url::WebUrl;
 
@@ -27,6 +31,8 @@ const FIRST: u64 = 64 << 10;
 const MAX_WHOLE: u64 = 64 << 20;
 /// Pieces whose values are told at a time.
 const PIECES: u64 = 4096;
+/// Bytes of sums that are read though nobody wants them: another question would cost about as much.
+const FAR: u64 = 512;
 
 /// Reason why a `.tow` is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -107,6 +113,16 @@ impl Published {
         &self.head.oid
     }
 
+    /// Its bytes.
+    pub const fn size(&self) -> u64 {
+        self.head.size
+    }
+
+    /// Its cutting into pieces.
+    pub const fn layout(&self) -> Layout {
+        self.tree.layout()
+    }
+
     /// What people call it.
     pub fn about(&self) -> About {
         let PublishedHead { name, mode, modified, .. } = &self.head;
@@ -125,13 +141,6 @@ impl Published {
             false => NamedBy::Stranger,
         };
         places.map(|url| (url.clone(), named(&url))).collect()
-    }
-
-    /// The proof of one piece.
-    pub(crate) fn proof(&self, index: u64) -> Option<Arc<Proof>> {
-        let run = index..index + 1;
-        let nodes = self.tree.proof(run.clone()).ok()?;
-        Some(Arc::new(Proof { run, nodes: nodes.into() }))
     }
 
     /// Answers a question about it; `maker` is to blame if the recipe is wrong.
@@ -169,6 +178,45 @@ impl Published {
         Some(RecipePart { maker: maker.clone(), root: Some(root.into()), nodes })
     }
 
+    /// The sums of its large blocks.
+    pub(crate) async fn large_blocks(&self) -> Option<SumsOfBlocks> {
+        let bytes = self.section(SectionKind::LargeBlocks).await.ok()??;
+        let shape = BlockShape::from_bytes(&bytes).ok()?;
+        Some((shape, shape.sums(0, bytes.get(BLOCKS_FRONT..)?).ok()?))
+    }
+
+    /// The sums of the small blocks that lie wholly in these stretches. They come by ranges of their section, so nobody checks its hash;
+    /// wrong ones cost time only.
+    pub(crate) async fn small_blocks(&self, stretches: &[Range<u64>]) -> Option<SumsOfBlocks> {
+        let (_, section) = self.head.section(SectionKind::SmallBlocks, self.front)?;
+        let front = self.file.read(section.start..section.start + BLOCKS_FRONT as u64).await.ok()?;
+        let shape = BlockShape::from_bytes(&front).ok()?;
+        let len = shape.block_len();
+        let within = |range: &Range<u64>| range.start.div_ceil(len)..range.end / len;
+        let runs = runs(stretches.iter().map(within), FAR / shape.sum_len() as u64);
+        let reading = runs
+            .into_iter()
+            .map(|run| -> BoxFuture<'_, _> { Box::pin(self.sums_of(section.clone(), shape, run)) });
+        let read: Vec<Option<Vec<NumberedSum>>> =
+            futures_util::stream::iter(reading).buffered(QUESTIONS).collect().await;
+        Some((shape, read.into_iter().flatten().flatten().collect()))
+    }
+
+    /// Sums of a run of blocks, from the section in which those of all are.
+    async fn sums_of(
+        &self,
+        section: Range<u64>,
+        shape: BlockShape,
+        run: Range<u64>,
+    ) -> Option<Vec<NumberedSum>> {
+        let place = shape.place_of(&run);
+        let place = section.start + place.start..section.start + place.end;
+        match place.end <= section.end {
+            true => shape.sums(run.start, &self.file.read(place).await.ok()?).ok(),
+            false => None,
+        }
+    }
+
     /// A section, if it has that one.
     async fn section(&self, kind: SectionKind) -> Result<Option<Vec<u8>>, PublishedError> {
         section(&self.file, &self.head, self.front, kind).await
@@ -187,6 +235,18 @@ async fn section(
         true => Ok(Some(bytes)),
         false => Err(PublishedError::WrongSection),
     }
+}
+
+/// Runs of blocks that are read at once: those less than `far` blocks apart are one.
+fn runs(blocks: impl Iterator<Item = Range<u64>>, far: u64) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for next in blocks.filter(|run| run.start < run.end) {
+        match runs.last_mut() {
+            Some(last) if next.start <= last.end + far => last.end = next.end.max(last.end),
+            _ => runs.push(next),
+        }
+    }
+    runs
 }
 
 impl TowFile {

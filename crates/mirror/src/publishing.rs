@@ -7,12 +7,13 @@ use std::path::Path;
 
 use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
+use towpath_content::delta::blocks::{BlockShape, BlockSummer};
 use towpath_content::published::{PublishedHead, SectionKind, TowSection, recipe_to_bytes, values_to_bytes};
 use towpath_content::recipe::{self, Descriptor, NodeHash, RecipeBuilder, RecipeRoot};
 use towpath_store::{About, StoreError, cut_and_hash_open_file};
 
-/// Smaller files have no recipe: it would hardly save what it takes.
-const LEAST_FOR_RECIPE: u64 = 256 << 10;
+/// Smaller files have neither recipe nor sums of blocks: they would hardly save what they take.
+const LEAST_FOR_HELP: u64 = 256 << 10;
 
 /// The `.tow` of a file, and what is in it.
 #[derive(Debug)]
@@ -36,17 +37,27 @@ pub fn publish(
     let size = file.metadata().map_err(failed)?.len();
     let parameters = Parameters::for_size(size).unwrap_or(Parameters::Given);
     let mut chunks: Vec<Descriptor> = Vec::new();
-    let hashed = cut_and_hash_open_file(file, path, &parameters, &mut |cut, _| {
+    let (large, small) = BlockShape::for_size(size);
+    let mut blocks = (BlockSummer::new(large), BlockSummer::new(small));
+    let hashed = cut_and_hash_open_file(file, path, &parameters, &mut |cut, bytes| {
         chunks.extend_from_slice(cut);
+        rayon::join(|| blocks.0.add(bytes), || blocks.1.add(bytes));
         Ok(())
     })?;
     let mut sections = Vec::new();
     if let Some(values) = &hashed.values {
         sections.push((SectionKind::Values, values_to_bytes(values)));
     }
-    let has_recipe = size >= LEAST_FOR_RECIPE;
-    if let Some(recipe) = has_recipe.then(|| recipe_section(&hashed.oid, parameters, &chunks)).flatten() {
+    let has_help = size >= LEAST_FOR_HELP;
+    if has_help {
+        // In front of what is needed less often: it comes with the first question.
+        sections.push((SectionKind::LargeBlocks, blocks.0.finish()));
+    }
+    if let Some(recipe) = has_help.then(|| recipe_section(&hashed.oid, parameters, &chunks)).flatten() {
         sections.push((SectionKind::Recipe, recipe));
+    }
+    if has_help {
+        sections.push((SectionKind::SmallBlocks, blocks.1.finish()));
     }
     let described = sections.iter().map(|(kind, bytes)| TowSection::of(*kind, bytes)).collect();
     let About { name, mode, modified, .. } = about;

@@ -40,6 +40,7 @@ impl Source for Cascade {
                 trouble: all.trouble.or(state.trouble),
                 is_encrypted: all.is_encrypted && state.is_encrypted,
                 proves: all.proves && state.proves,
+                price: all.price.max(state.price),
                 sources: all.sources.max(state.sources),
             };
         }

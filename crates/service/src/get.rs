@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use towpath_api::{
@@ -34,12 +34,14 @@ use crate::transfers::PROGRESS_EVERY;
 use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
 use crate::web_places::WebPlaces;
-use towpath_reuse::candidates::found_files::{Use, WHOLE};
+use towpath_reuse::candidates::found_files::{FoundFile, Use, WHOLE};
 use towpath_sync::search::searched;
 use towpath_words as words;
 
 /// Number of times a get begins anew when the producer of a live object does.
 const MAX_STARTS: usize = 20;
+/// Longest time in which an older version of a published file is looked at.
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
 /// A file of at most so many bytes is here as soon as another one was found: its first piece comes with its description.
 const SOON_HERE: u64 = 64 << 10;
 
@@ -232,6 +234,10 @@ impl GetUnderWay {
         let mut group = group(destination, &about, layout.as_ref());
         let fetched = match self.look_around(&group).await {
             Some((oid, Use::Whole(bytes))) => self.take(&target, oid, bytes, &about).await,
+            // Its blocks are found at any place, and by fewer bytes than its pieces.
+            Some((_, Use::Older(found) | Use::Pieces(found))) if self.draw_on(&found).await > 0 => {
+                self.fetch(&target, (layout, group), events, summary).await
+            }
             Some((_, Use::Older(found))) => {
                 found.show_to_search(&mut group);
                 self.fetch(&target, (layout, group), events, summary).await
@@ -306,6 +312,14 @@ impl GetUnderWay {
         };
         let looking = tokio::task::spawn_blocking(move || found_files.find(&[(&group, oid)]).pop().flatten());
         Some((oid, looking.await.ok().flatten()?))
+    }
+
+    /// Draws on an older version of a published file; returns how many bytes it has of the new one.
+    async fn draw_on(&self, found: &FoundFile) -> u64 {
+        let (Some(similar), Ok(file)) = (&self.similar, found.file.try_clone()) else { return 0 };
+        let name = found.path().display().to_string();
+        let filling = similar.fill(file, found.size, &name);
+        tokio::time::timeout(LONGEST_LOOK, filling).await.unwrap_or(0)
     }
 
     /// Takes all of a file that is the very same.

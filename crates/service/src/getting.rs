@@ -35,8 +35,9 @@ use crate::local_ends::local_ends;
 use crate::state;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
-use crate::web_places::WebPlaces;
+use crate::web_places::{WebPlaces, WebWays};
 use crate::while_getting::{GetPeers, LendingGet, ToldHolders};
+use towpath_mirror::SimilarSource;
 use towpath_words as words;
 
 /// Number of times a get waits for another one of the same object before it goes alone.
@@ -66,6 +67,8 @@ pub(crate) struct GetUnderWay {
     allow: Allow,
     /// Files that are here and may be of use, if these may be looked for.
     pub(crate) found_files: Option<Arc<FoundFiles>>,
+    /// What an older version has of a published file, once one is found.
+    pub(crate) similar: Option<Arc<SimilarSource>>,
     pub(crate) context: Context,
     pub(crate) config: SessionConfig,
     pub(crate) oid: Oid,
@@ -367,12 +370,14 @@ pub(crate) fn behind(
     let peers = Arc::new(GetPeers::new(Arc::clone(&service.door.standing)));
     let search = get_search::search(service, request, node, is_web);
     let scope = search.as_ref().map(|search| search.scope.clone());
+    let mut similar = None;
     let bare = match ticket.and_then(|ticket| ticket.enclosed) {
         Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
         None => {
             let host = Some(Arc::clone(&peers) as Arc<dyn PeerHost>);
             let (allow, from) = (Arc::clone(&allow), local_ends(service, &request.bind)?);
-            let (way, mirrors) = web.way_and_mirrors(is_web, &peer.receive_pace);
+            let WebWays { way, similar: found, mirrors } = web.ways(is_web, &peer.receive_pace);
+            similar = found;
             let near = near.map(|near| near.source.clone());
             let parts = PluginParts { store, allow, identity, peer, from, host, way, mirrors, search, near };
             registry::build(&service.config().plugins, &parts)
@@ -388,6 +393,7 @@ pub(crate) fn behind(
         for_tree,
         allow,
         found_files,
+        similar,
         context,
         config: session_config(request),
         oid,

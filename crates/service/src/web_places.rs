@@ -6,7 +6,10 @@ use std::sync::Arc;
 use towpath_api::{ApiError, ErrorKind, GetRequest};
 use towpath_content::hint::MAX_HINTS;
 use towpath_content::{Hint, Oid, Ticket};
-use towpath_mirror::{Mirror, MirrorPlace, Published, PublishedError, WebUrl, WrongUrl};
+use towpath_mirror::{
+    Mirror, MirrorFinder, MirrorPlace, Published, PublishedError, SimilarSource, ToldValues, WebUrl, WrongUrl,
+};
+use towpath_plugins::Many;
 use towpath_protocol::Pace;
 use towpath_transfer::Source;
 
@@ -14,6 +17,17 @@ use crate::state;
 
 /// Mirrors that a person named, and further sources.
 pub(crate) type NamedMirrors = (Vec<MirrorPlace>, Vec<Arc<dyn Source>>);
+
+/// Ways by web servers to what a get fetches.
+#[derive(Default)]
+pub(crate) struct WebWays {
+    /// The way, if there is no sender.
+    pub(crate) way: Option<Arc<dyn Source>>,
+    /// What an older version has, once one is found.
+    pub(crate) similar: Option<Arc<SimilarSource>>,
+    /// What is drawn on beside the sender.
+    pub(crate) mirrors: NamedMirrors,
+}
 
 /// Places on web servers that a get draws on. None: it is by a ticket alone.
 #[derive(Clone, Default)]
@@ -56,24 +70,23 @@ impl WebPlaces {
         self.published.as_ref().map(|published| *published.oid())
     }
 
-    /// The way to the content, if nobody issued a ticket for it: the first place of the published file. And what is beside it: mirrors
-    /// that the person named, and the other places.
-    /// All are taken from at this pace.
-    pub(crate) fn way_and_mirrors(
-        &self,
-        is_way: bool,
-        pace: &Arc<Pace>,
-    ) -> (Option<Arc<dyn Source>>, NamedMirrors) {
-        let source = |place, published: &Arc<Published>| -> Arc<dyn Source> {
-            Arc::new(Mirror::of_published(place, Arc::clone(pace), Arc::clone(published)))
+    /// The way to the content, if nobody issued a ticket for it: what the `.tow` tells, what an older version on this machine has of it,
+    /// and all mirrors. Else mirrors that come to what the ticket names. All are taken from at this pace.
+    pub(crate) fn ways(&self, is_way: bool, pace: &Arc<Pace>) -> WebWays {
+        let places = self.published.iter().flat_map(|published| published.places());
+        let mirror = |(url, named_by)| -> Arc<dyn Source> {
+            Arc::new(Mirror::new(MirrorPlace::File(url), named_by, Arc::clone(pace)))
         };
-        let places = self
-            .published
-            .iter()
-            .flat_map(|published| published.places().into_iter().map(move |place| source(place, published)));
-        let mut places: Vec<Arc<dyn Source>> = places.collect();
-        let way = (is_way && !places.is_empty()).then(|| places.remove(0));
-        (way, (self.mirrors.clone(), places))
+        let mut further: Vec<Arc<dyn Source>> = places.map(mirror).collect();
+        let Some(published) = self.published.as_ref().filter(|_| is_way) else {
+            return WebWays { mirrors: (self.mirrors.clone(), further), ..WebWays::default() };
+        };
+        let similar = SimilarSource::new(Arc::clone(published));
+        further.push(Arc::new(ToldValues::new(Arc::clone(published), Arc::clone(&similar))));
+        further.push(Arc::clone(&similar) as Arc<dyn Source>);
+        let finder = MirrorFinder::new(self.mirrors.clone(), further, Arc::clone(pace));
+        let way = Some(Arc::new(Many::new(Vec::new(), vec![Arc::new(finder)])) as Arc<dyn Source>);
+        WebWays { way, similar: Some(similar), mirrors: NamedMirrors::default() }
     }
 }
 

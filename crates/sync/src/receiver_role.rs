@@ -14,7 +14,7 @@ use towpath_content::Oid;
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Direct, Inspected, Takeover, takeover};
-use towpath_protocol::{ControlReceiver, PeerConfig};
+use towpath_protocol::ControlReceiver;
 use towpath_reuse::adaptive::Adaptive;
 use towpath_reuse::disk_search::Scope;
 use towpath_store::Store;

@@ -140,6 +140,9 @@ pub struct Backlog {
     pub receive_queue: u64,
 }
 
+/// Price of a byte that crosses a network.
+pub const NETWORK_PRICE: u32 = 1;
+
 /// Round trip below which a sender is near.
 const NEAR: Duration = Duration::from_millis(1);
 
@@ -179,6 +182,9 @@ pub struct SourceState {
     /// True if each piece that it delivers comes with its proof, and proofs that are asked for come. What proves nothing, a
     /// plain copy of the bytes say, is checked by values that others tell: the session asks for these first.
     pub proves: bool,
+    /// Price of a byte: what costs more is asked only for what nothing cheaper has. [`NETWORK_PRICE`], or 0 of what is on this machine
+    /// and wanted before anything is asked of a network.
+    pub price: u32,
     /// Sources that it draws from at once. A call of [`Source::get`] lasts until the slowest of them has brought its part:
     /// with more of them more calls may be under way.
     pub sources: usize,
@@ -188,7 +194,8 @@ impl SourceState {
     /// One source of this window that proves what it brings, and of which nothing else is known.
     pub fn of_window(window: u64) -> Self {
         let path = PathState::default();
-        Self { window, path, trouble: None, is_encrypted: false, proves: true, sources: 1 }
+        let (trouble, is_encrypted, proves) = (None, false, true);
+        Self { window, path, trouble, is_encrypted, proves, price: NETWORK_PRICE, sources: 1 }
     }
 }
 

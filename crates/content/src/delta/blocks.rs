@@ -49,7 +49,7 @@ impl BlockShape {
     /// hundred objects is taken for what it is not.
     pub fn new(log2: u8, size: u64) -> Self {
         let bits = |number: u64| 64 - number.leading_zeros();
-        let needed = bits(size) + bits(size >> log2) + 7;
+        let needed = bits(size) + bits(size >> log2) + 6;
         let strong_len = needed.saturating_sub(32).div_ceil(8).clamp(2, MAX_STRONG.into()) as u8;
         Self { log2, strong_len }
     }
@@ -202,9 +202,7 @@ impl BlockFinder {
         let mut matches: Vec<BlockMatch> = Vec::new();
         for (start, base) in all {
             match matches.last_mut() {
-                Some(last)
-                    if last.target.end == start && last.base + (start - last.target.start) == base =>
-                {
+                Some(last) if last.target.end == start && last.base + (start - last.target.start) == base => {
                     last.target.end = start + len;
                 }
                 _ => matches.push(BlockMatch { target: start..start + len, base }),
@@ -221,7 +219,8 @@ impl BlockFinder {
         let mut state = WeakState::of(first);
         loop {
             let block = &here[at..at + len];
-            let is_block = self.may_have(state.weak()) && self.take(state, block, begin + at as u64, budget, found);
+            let is_block =
+                self.may_have(state.weak()) && self.take(state, block, begin + at as u64, budget, found);
             if is_block && at + 2 * len <= here.len() {
                 at += len;
                 state = WeakState::of(&here[at..at + len]);

@@ -46,6 +46,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod blocks;
 mod copy_ops;
 mod diff;
 pub mod exchange;

@@ -6,7 +6,9 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_content::published::PublishedHead;
-use towpath_mirror::{Mirror, Published, PublishedError, WebUrl, publish};
+use towpath_mirror::{
+    Mirror, MirrorPlace, Published, PublishedError, SimilarSource, ToldValues, WebUrl, publish,
+};
 use towpath_store::About;
 use towpath_transfer::{Description, Query, Source};
 
@@ -40,11 +42,12 @@ async fn what_is_published_is_fetched_and_proved() {
         let (_server, url) = serve(tow_of(&data, &[]), &data).await;
         let published = Arc::new(fetch(&url, Some(Oid::of(&data))).await.unwrap());
         assert_eq!(published.about().name, b"x.iso");
-        let place = published.places().pop().unwrap();
-        let mirror = Mirror::of_published(place, unlimited(), Arc::clone(&published));
+        let (url, named_by) = published.places().pop().unwrap();
+        let told = ToldValues::new(Arc::clone(&published), SimilarSource::new(Arc::clone(&published)));
+        let mirror = Mirror::new(MirrorPlace::File(url), named_by, unlimited());
         let query = Query { proofs: Some(0..1000), recipe: true, ..Query::about(*published.oid()) };
         let (answers, mut inbox) = mpsc::channel(100);
-        mirror.describe(query, &context(*published.oid()), answers).await.unwrap();
+        told.describe(query, &context(*published.oid()), answers).await.unwrap();
         let mut kinds = Vec::new();
         while let Some(answer) = inbox.recv().await {
             kinds.push(match answer {

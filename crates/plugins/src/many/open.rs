@@ -91,5 +91,5 @@ impl OpenSources {
 /// take a round trip just then.
 const fn facts(state: &SourceState, rank: u16) -> SourceFacts {
     let (window, round_trip) = (state.window, state.path.round_trip);
-    SourceFacts { window, round_trip, priority: rank, price: 0, proves: false }
+    SourceFacts { window, round_trip, priority: rank, price: state.price, proves: false }
 }

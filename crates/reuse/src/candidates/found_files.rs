@@ -132,6 +132,11 @@ impl FoundFiles {
 }
 
 impl FoundFile {
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Has the search find other parts of it: near it first, unless it may be quite another file.
     pub fn show_to_search(&self, group: &mut Group) {
         let place = if self.is_guess { &mut group.older } else { &mut group.destination };
