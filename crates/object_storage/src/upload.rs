@@ -1,0 +1,140 @@
+//! Large puts: parts of a file, some under way at once, which become one object at the end.
+//!
+//! Parts that a failure leaves are taken back. What a crash leaves, only the bucket's own rules remove.
+
+use std::collections::VecDeque;
+use std::io::Read;
+
+use bytes::Bytes;
+use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+use towpath_byte_store::files::expect_end;
+use towpath_byte_store::{ByteName, ByteStore, ByteStoreError};
+
+use crate::s3::S3Bytes;
+
+/// Bytes of a part, and of what is put at once. Servers want 5 MiB or more.
+pub(crate) const PART: u64 = 8 << 20;
+/// Parts of an object, at most.
+const MAX_PARTS: u64 = 10_000;
+/// Bytes of a part, at most, which bounds memory.
+const MAX_PART: u64 = 64 << 20;
+/// Bytes under way at once.
+const UNDER_WAY: u64 = 32 << 20;
+
+type Part = JoinHandle<object_store::Result<()>>;
+
+/// Reads the next `size` bytes.
+pub(crate) fn read_part(bytes: &mut dyn Read, size: u64) -> Result<Bytes, ByteStoreError> {
+    let mut part = vec![0; size as usize];
+    bytes.read_exact(&mut part).map_err(ByteStoreError::Input)?;
+    Ok(part.into())
+}
+
+/// Length of the parts of an object; `None` if it would have too many.
+const fn part_length(size: u64) -> Option<u64> {
+    let least = size.div_ceil(MAX_PARTS);
+    match least {
+        ..=PART => Some(PART),
+        ..=MAX_PART => Some(least),
+        _ => None,
+    }
+}
+
+/// Puts bytes in parts.
+pub(crate) fn put(
+    store: &S3Bytes,
+    name: &ByteName,
+    bytes: &mut dyn Read,
+    size: u64,
+) -> Result<(), ByteStoreError> {
+    let length = part_length(size);
+    let length =
+        length.ok_or(ByteStoreError::Refused { why: "object storage takes at most 625 GiB at once" })?;
+    let (client, path) = (Arc::clone(&store.client), store.path(name));
+    let mut upload = store.wait("writing to", async move { client.put_multipart(&path).await })?;
+    match send_parts(store, &mut *upload, bytes, size, length) {
+        Ok(()) => complete(store, name, upload, size),
+        Err(error) => {
+            // The first error is the one to be told.
+            let _ = store.wait("writing to", async move { upload.abort().await });
+            Err(error)
+        }
+    }
+}
+
+fn send_parts(
+    store: &S3Bytes,
+    upload: &mut dyn MultipartUpload,
+    bytes: &mut dyn Read,
+    size: u64,
+    length: u64,
+) -> Result<(), ByteStoreError> {
+    let at_once = (UNDER_WAY / length).max(1) as usize;
+    let mut under_way = VecDeque::new();
+    let mut at = 0;
+    let mut sent = Ok(());
+    while at < size && sent.is_ok() {
+        let part = match read_part(bytes, length.min(size - at)) {
+            Ok(part) => part,
+            Err(error) => {
+                sent = Err(error);
+                break;
+            }
+        };
+        at += part.len() as u64;
+        let part = upload.put_part(PutPayload::from(part));
+        under_way.extend(store.runtime().map(|runtime| runtime.spawn(part)));
+        while under_way.len() >= at_once && sent.is_ok() {
+            sent = finish(store, under_way.pop_front());
+        }
+    }
+    // All are waited for, also after an error: they would disturb the abort.
+    for part in under_way {
+        let ended = finish(store, Some(part));
+        sent = sent.and(ended);
+    }
+    sent.and_then(|()| expect_end(bytes))
+}
+
+fn finish(store: &S3Bytes, part: Option<Part>) -> Result<(), ByteStoreError> {
+    let Some(part) = part else { return Ok(()) };
+    store.wait("writing to", async move {
+        part.await.map_err(|source| object_store::Error::JoinError { source })?
+    })
+}
+
+/// Makes the parts one object. A server may have done so and have failed to say it.
+fn complete(
+    store: &S3Bytes,
+    name: &ByteName,
+    mut upload: Box<dyn MultipartUpload>,
+    size: u64,
+) -> Result<(), ByteStoreError> {
+    let result = store.wait("writing to", async move { upload.complete().await.map(drop) });
+    match result {
+        Err(_) if matches!(store.size(name), Ok(found) if found == size) => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_grow_with_the_object_and_are_never_too_many() {
+        let cases = [
+            (PART + 1, Some(PART)),
+            (PART * MAX_PARTS, Some(PART)),
+            (PART * MAX_PARTS + 1, Some(PART + 1)),
+            (MAX_PART * MAX_PARTS, Some(MAX_PART)),
+            (MAX_PART * MAX_PARTS + 1, None),
+            (u64::MAX, None),
+        ];
+        for (size, length) in cases {
+            assert_eq!(part_length(size), length, "{size}");
+        }
+    }
+}
