@@ -35,11 +35,10 @@ pub(crate) fn read_part(bytes: &mut dyn Read, size: u64) -> Result<Bytes, ByteSt
 /// Length of the parts of an object; `None` if it would have too many.
 const fn part_length(size: u64) -> Option<u64> {
     let least = size.div_ceil(MAX_PARTS);
-    match least {
-        ..=PART => Some(PART),
-        ..=MAX_PART => Some(least),
-        _ => None,
+    if least > MAX_PART {
+        return None;
     }
+    Some(if least > PART { least } else { PART })
 }
 
 /// Puts bytes in parts.

@@ -2,6 +2,7 @@
 //!
 //! `scripts/test-tools.sh` gets the server. Without it these tests say that they are skipped; where `CI` is set
 //! they fail.
+#![cfg_attr(test, allow(clippy::unwrap_used))] // Clippy spares only functions marked as tests.
 
 mod support;
 
