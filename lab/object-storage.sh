@@ -5,7 +5,7 @@
 #   lab/object-storage.sh [DIR]     DIR takes some 8 GB; best on a tmpfs. Default: $TMPDIR
 #
 # MIB=N, COUNT=N and SIZE=BYTES change what is measured, AT_ONCE=N how many small ones are under way, RUNS=N how often.
-# The small ones go to the daemon as an application's would: over its local socket, by curl. Needs rclone, curl and
+# The small ones go to the daemon as an application's would: over its local socket. Needs rclone, curl and
 # python3; scripts/test-tools.sh gets the server. Ends all that it starts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,9 +28,11 @@ cleanup() {
 trap cleanup EXIT
 cd "$work"
 
+# rclone refuses to start with it.
+unset AWS_CA_BUNDLE
 port=$((20000 + $$ % 20000))
 url=http://127.0.0.1:$port
-mkdir -p buckets/tow buckets/rclone small tow-small home
+mkdir -p buckets/tow buckets/rclone small tow-small tickets home
 ROOT_ACCESS_KEY=key ROOT_SECRET_KEY=secret "$server" --port "127.0.0.1:$port" posix buckets >server.log 2>&1 &
 started=$!
 export TOW_HOME=$work/home AWS_ACCESS_KEY_ID=key AWS_SECRET_ACCESS_KEY=secret
@@ -56,7 +58,7 @@ rclone=(rclone --config "" --transfers "$at_once" --checkers "$at_once")
 seconds() {
     local begin end
     begin=$(date +%s.%N)
-    "$@" >/dev/null
+    "$@" >/dev/null 2>>talk || { cat talk >&2; return 1; }
     end=$(date +%s.%N)
     echo "$end $begin" | awk '{ printf "%.2f", $1 - $2 }'
 }
@@ -66,9 +68,45 @@ row() { # what, seconds of tow, seconds of rclone
 
 put_large() { "$tow" put - <large >ticket; }
 get_large() { "$tow" get --no-search "$(cat ticket)" -o - >large.tow; }
-curl_all() { curl -s --fail-with-body --unix-socket home/run/tow.sock --parallel --parallel-max "$at_once" -K "$1"; }
-put_small() { curl_all puts; }
-get_small() { curl_all gets; }
+small() { python3 small.py "$1" "$count" "$at_once"; }
+put_small() { small put; }
+get_small() { small get; }
+cat >small.py <<'EOF'
+"""Puts or gets the small objects over the daemon's socket, some at once, each on a connection of its own."""
+import concurrent.futures, json, socket, sys
+
+what, count, at_once = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+
+
+def call(head, body=b""):
+    with socket.socket(socket.AF_UNIX) as way:
+        way.settimeout(60)
+        way.connect("home/run/tow.sock")
+        way.sendall(f"{head} HTTP/1.0\r\nHost: tow\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        answer = b"".join(iter(lambda: way.recv(1 << 16), b""))
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    assert b" 200 " in head.split(b"\r\n")[0], head
+    return rest
+
+
+def put(number):
+    with open(f"small/{number}", "rb") as file:
+        events = [json.loads(line) for line in call("POST /v1/put-stream", file.read()).splitlines()]
+    assert events[-1]["event"] == "summary", events
+    with open(f"tickets/{number}", "w") as file:
+        file.write(events[0]["ticket"])
+
+
+def get(number):
+    with open(f"tickets/{number}") as file:
+        content = call(f"GET /v1/content?ticket={file.read()}")
+    with open(f"tow-small/{number}", "wb") as file:
+        file.write(content)
+
+
+with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+    list(pool.map(put if what == "put" else get, range(count)))
+EOF
 
 echo "| | tow, s | rclone, s | ratio |"
 echo "|---|---|---|---|"
@@ -78,12 +116,9 @@ for run in $(seq "$runs"); do
     python3 - "$count" "$size" <<'EOF'
 import os, sys
 count, size = map(int, sys.argv[1:])
-with open("puts", "w") as puts:
-    for number in range(count):
-        with open(f"small/{number}", "wb") as file:
-            file.write(os.urandom(size))
-        puts.write(f'{"next" if number else ""}\nurl = "http://tow/v1/put-stream"\nrequest = "POST"\n'
-                   f'data-binary = "@small/{number}"\noutput = "tow-small/{number}.put"\n')
+for number in range(count):
+    with open(f"small/{number}", "wb") as file:
+        file.write(os.urandom(size))
 EOF
     put=$(seconds put_large)
     other=$(seconds "${rclone[@]}" copyto large s:rclone/large)
@@ -96,21 +131,12 @@ EOF
     put=$(seconds put_small)
     other=$(seconds "${rclone[@]}" copy --no-traverse small s:rclone/small)
     row "run_$run:_put_$count" "$put" "$other"
-    python3 - "$count" <<'EOF'
-import json, sys
-with open("gets", "w") as gets:
-    for number in range(int(sys.argv[1])):
-        with open(f"tow-small/{number}.put") as events:
-            ticket = json.loads(events.readline())["ticket"]
-        gets.write(f'{"next" if number else ""}\nurl = "http://tow/v1/content?ticket={ticket}"\n'
-                   f'output = "tow-small/{number}"\n')
-EOF
     get=$(seconds get_small)
     other=$(seconds "${rclone[@]}" copy s:rclone/small small.rclone)
     row "run_$run:_get_$count" "$get" "$other"
     diff -rq small small.rclone
-    rm -f tow-small/*.put
     diff -rq small tow-small
-    rm -rf buckets/rclone/* small.rclone large.* tow-small/*
+    rm -rf buckets/rclone/* small.rclone large.* tow-small tickets
+    mkdir tow-small tickets
     curl -s --unix-socket home/run/tow.sock -X POST http://tow/v1/gc >/dev/null || true
 done
