@@ -20,10 +20,10 @@ use crate::seam::{ByteStore, MAX_RANGE, PutResult};
 /// Bytes that are more than one part of any upload.
 const MANY: usize = (20 << 20) + 12_345;
 
-type Outcome = Result<(), ByteStoreError>;
-type Check = fn(&dyn ByteStore) -> Outcome;
+type ByteOutcome = Result<(), ByteStoreError>;
+type ByteCheck = fn(&dyn ByteStore) -> ByteOutcome;
 
-const CHECKS: [(&str, Check); 12] = [
+const CHECKS: [(&str, ByteCheck); 12] = [
     ("what was put is read back, whole and in ranges", comes_back),
     ("no bytes are bytes, too", empty),
     ("many bytes come back", many),
@@ -41,12 +41,12 @@ const CHECKS: [(&str, Check); 12] = [
 /// Runs all checks, each at a place of its own.
 pub fn run(make: impl Fn(usize) -> Box<dyn ByteStore>) {
     for (number, (rule, check)) in CHECKS.into_iter().enumerate() {
-        let _named = RuleName(rule);
+        let _named = ByteRuleName(rule);
         let store = make(number);
         expect(store.claim(&PlaceOwner([1; 16]), true));
         expect(check(&*store));
     }
-    let _named = RuleName("a place belongs to the first who claims it");
+    let _named = ByteRuleName("a place belongs to the first who claims it");
     claimed(&make);
 }
 
@@ -68,9 +68,9 @@ fn expect<T>(result: Result<T, ByteStoreError>) -> T {
 }
 
 /// Names the rule that was broken.
-struct RuleName(&'static str);
+struct ByteRuleName(&'static str);
 
-impl Drop for RuleName {
+impl Drop for ByteRuleName {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("byte store conformance: this rule does not hold: {}", self.0);
@@ -106,7 +106,7 @@ fn get(
     result.map(|()| rest)
 }
 
-fn comes_back(store: &dyn ByteStore) -> Outcome {
+fn comes_back(store: &dyn ByteStore) -> ByteOutcome {
     let bytes = pattern(100_000);
     assert_eq!(put(store, name(1, 1), &bytes)?, PutResult::New);
     assert_eq!(store.size(&name(1, 1))?, 100_000);
@@ -117,14 +117,14 @@ fn comes_back(store: &dyn ByteStore) -> Outcome {
     Ok(())
 }
 
-fn empty(store: &dyn ByteStore) -> Outcome {
+fn empty(store: &dyn ByteStore) -> ByteOutcome {
     assert_eq!(put(store, name(1, 1), b"")?, PutResult::New);
     assert_eq!(store.size(&name(1, 1))?, 0);
     assert_eq!(get(store, name(1, 1), 0..0)?, b"");
     Ok(())
 }
 
-fn many(store: &dyn ByteStore) -> Outcome {
+fn many(store: &dyn ByteStore) -> ByteOutcome {
     let bytes = pattern(MANY);
     assert_eq!(put(store, name(1, 1), &bytes)?, PutResult::New);
     assert_eq!(store.size(&name(1, 1))?, MANY as u64);
@@ -134,21 +134,21 @@ fn many(store: &dyn ByteStore) -> Outcome {
     Ok(())
 }
 
-fn once(store: &dyn ByteStore) -> Outcome {
+fn once(store: &dyn ByteStore) -> ByteOutcome {
     assert_eq!(put(store, name(1, 1), b"bytes")?, PutResult::New);
     assert_eq!(put(store, name(1, 1), b"bytes")?, PutResult::WasHere);
     assert_eq!(get(store, name(1, 1), 0..5)?, b"bytes");
     Ok(())
 }
 
-fn replaced(store: &dyn ByteStore) -> Outcome {
+fn replaced(store: &dyn ByteStore) -> ByteOutcome {
     put(store, name(1, 1), b"byt")?;
     assert_eq!(put(store, name(1, 1), b"bytes")?, PutResult::New);
     assert_eq!(get(store, name(1, 1), 0..5)?, b"bytes");
     Ok(())
 }
 
-fn wrong_size(store: &dyn ByteStore) -> Outcome {
+fn wrong_size(store: &dyn ByteStore) -> ByteOutcome {
     for len in [100, MANY] {
         let bytes = pattern(len);
         for size in [len as u64 - 1, len as u64 + 1] {
@@ -159,10 +159,10 @@ fn wrong_size(store: &dyn ByteStore) -> Outcome {
     Ok(())
 }
 
-fn unreadable(store: &dyn ByteStore) -> Outcome {
+fn unreadable(store: &dyn ByteStore) -> ByteOutcome {
     for good in [10, MANY] {
         let bytes = pattern(good);
-        let mut broken = (&bytes[..]).chain(Broken);
+        let mut broken = (&bytes[..]).chain(BrokenInput);
         let result = store.put(&name(1, 1), &mut broken, good as u64 + 100);
         assert!(matches!(result, Err(ByteStoreError::Input(_))), "{result:?}");
         assert!(matches!(store.size(&name(1, 1)), Err(ByteStoreError::NotHere)));
@@ -171,15 +171,15 @@ fn unreadable(store: &dyn ByteStore) -> Outcome {
 }
 
 /// A disk that fails.
-struct Broken;
+struct BrokenInput;
 
-impl Read for Broken {
+impl Read for BrokenInput {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         Err(io::Error::other("the disk fails"))
     }
 }
 
-fn ranges(store: &dyn ByteStore) -> Outcome {
+fn ranges(store: &dyn ByteStore) -> ByteOutcome {
     put(store, name(1, 1), &pattern(1000))?;
     #[expect(clippy::reversed_empty_ranges, reason = "one that ends before it begins")]
     let wrong = [0..1001, 999..1001, 1000..1001, 5000..5001, 0..u64::MAX, 0..MAX_RANGE + 1, 9..8];
@@ -190,14 +190,14 @@ fn ranges(store: &dyn ByteStore) -> Outcome {
     Ok(())
 }
 
-fn absent(store: &dyn ByteStore) -> Outcome {
+fn absent(store: &dyn ByteStore) -> ByteOutcome {
     let is_absent = |error| matches!(error, Err(ByteStoreError::NotHere));
     assert!(is_absent(store.size(&name(1, 1)).map(drop)));
     assert!(is_absent(get(store, name(1, 1), 0..10).map(drop)));
     store.delete(&name(1, 1))
 }
 
-fn deleted(store: &dyn ByteStore) -> Outcome {
+fn deleted(store: &dyn ByteStore) -> ByteOutcome {
     put(store, name(1, 1), b"bytes")?;
     put(store, name(1, 2), b"others")?;
     store.delete(&name(1, 1))?;
@@ -207,7 +207,7 @@ fn deleted(store: &dyn ByteStore) -> Outcome {
     Ok(())
 }
 
-fn listed(store: &dyn ByteStore) -> Outcome {
+fn listed(store: &dyn ByteStore) -> ByteOutcome {
     assert!(store.list(None, 10)?.is_empty());
     let mut names: Vec<_> = (0..7).flat_map(|first| [name(first * 40, 9), name(first * 40, 1)]).collect();
     for (size, name) in names.iter().enumerate() {
@@ -230,7 +230,7 @@ fn listed(store: &dyn ByteStore) -> Outcome {
     Ok(())
 }
 
-fn at_once(store: &dyn ByteStore) -> Outcome {
+fn at_once(store: &dyn ByteStore) -> ByteOutcome {
     let bytes = pattern(300_000);
     std::thread::scope(|scope| {
         let puts: Vec<_> = (0..8).map(|_| scope.spawn(|| put(store, name(1, 1), &bytes))).collect();

@@ -27,17 +27,17 @@ pub enum ByteCall {
 }
 
 /// Decides which calls fail, and how.
-pub type Faults = dyn Fn(ByteCall) -> Option<ByteStoreError> + Send + Sync;
+pub type ByteFaults = dyn Fn(ByteCall) -> Option<ByteStoreError> + Send + Sync;
 
 /// Another byte store whose calls fail when `faults` says so, before they do anything.
 pub struct FailingBytes {
     inner: Arc<dyn ByteStore>,
-    faults: Box<Faults>,
+    faults: Box<ByteFaults>,
 }
 
 impl FailingBytes {
     /// Wraps `inner`.
-    pub fn new(inner: Arc<dyn ByteStore>, faults: Box<Faults>) -> Self {
+    pub fn new(inner: Arc<dyn ByteStore>, faults: Box<ByteFaults>) -> Self {
         Self { inner, faults }
     }
 

@@ -71,7 +71,7 @@ impl LocalFiles {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(failed(error)),
         }
-        let under_way = UnderWay(self.folder.join(format!(".{:016x}", fastrand::u64(..))));
+        let under_way = FileUnderWay(self.folder.join(format!(".{:016x}", fastrand::u64(..))));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&under_way.0);
         let file = file.map_err(failed)?;
         self.copy(bytes, size, &file)?;
@@ -242,9 +242,9 @@ fn sync(folder: &Path) -> io::Result<()> {
 }
 
 /// A file on its way; removed when dropped, unless it has its name by then.
-struct UnderWay(PathBuf);
+struct FileUnderWay(PathBuf);
 
-impl Drop for UnderWay {
+impl Drop for FileUnderWay {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }

@@ -13,7 +13,7 @@ pub struct FilePath(pub PathBuf);
 
 /// URL of a server, without a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint(pub String);
+pub struct ServerUrl(pub String);
 
 /// A place for bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl ConfigSetting for Option<BytePlace> {
     }
 }
 
-impl Endpoint {
+impl ServerUrl {
     fn parse(text: &str) -> Option<Self> {
         let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
         let is_of_host = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
@@ -60,7 +60,7 @@ impl Endpoint {
     }
 }
 
-impl ConfigSetting for Option<Endpoint> {
+impl ConfigSetting for Option<ServerUrl> {
     const EXAMPLE: &'static str = "\"https://s3.example.org\"";
 
     fn kind() -> String {
@@ -68,7 +68,7 @@ impl ConfigSetting for Option<Endpoint> {
     }
 
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        let parsed = value.as_str().and_then(Endpoint::parse);
+        let parsed = value.as_str().and_then(ServerUrl::parse);
         parsed.map_or_else(|| wrong(value, &Self::kind()), |endpoint| Ok(Some(endpoint)))
     }
 

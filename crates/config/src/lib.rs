@@ -38,7 +38,7 @@ use towpath_files::display_name;
 use towpath_plugins::registry::{Node, Registry, default_tree};
 use towpath_store::CachePolicy;
 
-pub use byte_place::{BytePlace, Endpoint, FilePath};
+pub use byte_place::{BytePlace, FilePath, ServerUrl};
 pub use home::{Home, NoHome};
 pub use live::Live;
 pub use settings::{General, Limits, Metrics, ProcessorSettings, Sharing, StoreSettings};

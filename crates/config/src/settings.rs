@@ -9,7 +9,7 @@ use towpath_plugins::direct::LocalEnd;
 use towpath_protocol::COMPRESS;
 use towpath_protocol::rules::Rules;
 
-use super::byte_place::{BytePlace, Endpoint, FilePath};
+use super::byte_place::{BytePlace, FilePath, ServerUrl};
 use super::source::{ConfigError, ConfigTable};
 use super::value::{
     Bytes, Compression, ConfigRate, ConfigSeconds, ConfigSetting, Count, Directory, Label, LogLevel, Switch,
@@ -121,7 +121,7 @@ settings! {
         /// Place of the bytes that the daemon keeps itself: streams that were put, objects that came for applications. A directory, say on another disk, or a bucket in object storage, "s3://BUCKET/PREFIX". Each daemon needs a place of its own. Absent: its data folder. The index stays there in any case.
         start bytes: Option<BytePlace> = None,
         /// URL of the server of object storage, if it is not Amazon's.
-        start bytes_endpoint: Option<Endpoint> = None,
+        start bytes_endpoint: Option<ServerUrl> = None,
         /// Region of the bucket. Absent: "us-east-1".
         start bytes_region: Option<Label> = None,
         /// File with the keys for object storage, that only its owner can read, in the form of `~/.aws/credentials`. Absent: the environment has `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`credentials`] | keys from the environment or a file, which are never shown |
 //! | [`s3`] | [`S3Bytes`]: puts, gets, lists, deletions |
+//! | `requests` | requests on a runtime of their own, while callers block |
 //! | `upload` | large puts in parts, some at once |
 //! | [`http`] | requests over hyper, each with a time limit |
 //! | `faults` | what an answer of the server means for the caller |
@@ -15,6 +16,7 @@
 pub mod credentials;
 mod faults;
 pub mod http;
+mod requests;
 pub mod s3;
 mod upload;
 

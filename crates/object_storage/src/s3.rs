@@ -6,14 +6,12 @@
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
-use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ObjectStore, ObjectStoreExt, PutMode, PutPayload, RetryConfig};
-use tokio::runtime::{Builder, Runtime};
 use towpath_byte_store::error::OUTSIDE;
 use towpath_byte_store::files::{check_range, expect_end};
 use towpath_byte_store::{
@@ -21,12 +19,10 @@ use towpath_byte_store::{
 };
 
 use crate::credentials::Credentials;
-use crate::faults::explain;
 use crate::http::OverHyper;
+use crate::requests::Requests;
 use crate::upload::{self, PART};
 
-/// Threads that move bytes and encrypt.
-const THREADS: usize = 2;
 /// Attempts after the first one.
 const MAX_RETRIES: usize = 5;
 /// Time after which nothing is tried again.
@@ -50,11 +46,8 @@ pub struct S3Settings {
 /// A bucket that keeps bytes.
 #[derive(Debug)]
 pub struct S3Bytes {
-    pub(crate) client: Arc<AmazonS3>,
+    requests: Requests,
     place: BucketPlace,
-    shown: String,
-    /// `None` only while it is dropped.
-    runtime: Option<Runtime>,
 }
 
 impl S3Bytes {
@@ -79,44 +72,11 @@ impl S3Bytes {
             builder = builder.with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
         }
         let client = Arc::new(builder.build().map_err(|error| failed(error.into()))?);
-        let mut runtime = Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(THREADS).thread_name("tow-s3").enable_all();
-        let runtime = Some(runtime.build().map_err(|error| failed(error.into()))?);
-        Ok(Self { client, place, shown, runtime })
+        let requests = Requests::new(client, &shown).map_err(|error| failed(error.into()))?;
+        Ok(Self { requests, place })
     }
 
-    /// Runs a request to its end. Its own limits bound the wait.
-    pub(crate) fn wait<T: Send + 'static>(
-        &self,
-        doing: &str,
-        request: impl Future<Output = object_store::Result<T>> + Send + 'static,
-    ) -> Result<T, ByteStoreError> {
-        let (done, result) = sync_channel(1);
-        if let Some(runtime) = &self.runtime {
-            runtime.spawn(async move {
-                // Whoever waits waits to the end.
-                let _ = done.send(request.await);
-            });
-        }
-        match result.recv() {
-            Ok(result) => result.map_err(|error| self.explain(doing, error)),
-            Err(_) => Err(ByteStoreError::Failed {
-                what: format!("{doing} {}", self.shown),
-                source: "the request ended without a result".into(),
-            }),
-        }
-    }
-
-    /// The runtime's handle, for requests that run beside the caller.
-    pub(crate) fn runtime(&self) -> Option<&Runtime> {
-        self.runtime.as_ref()
-    }
-
-    pub(crate) fn explain(&self, doing: &str, error: object_store::Error) -> ByteStoreError {
-        explain(&self.shown, doing, error)
-    }
-
-    pub(crate) fn path(&self, name: &ByteName) -> Path {
+    fn path(&self, name: &ByteName) -> Path {
         Path::from(self.place.key(&format!("objects/{name}")))
     }
 
@@ -143,15 +103,15 @@ impl S3Bytes {
             Ok(()) => Ok(PutResult::New),
             Err(Sent::Fault(error)) => Err(error),
             Err(Sent::WasThere) => Err(ByteStoreError::Unreachable {
-                place: self.shown.clone(),
+                place: self.requests.shown.clone(),
                 why: "the server neither keeps nor replaces what is there".into(),
             }),
         }
     }
 
     fn send(&self, path: Path, payload: PutPayload, mode: PutMode) -> Result<(), Sent> {
-        let client = Arc::clone(&self.client);
-        let sent = self.wait("writing to", async move {
+        let client = Arc::clone(&self.requests.client);
+        let sent = self.requests.wait("writing to", async move {
             match client.put_opts(&path, payload, mode.into()).await {
                 Ok(_) => Ok(true),
                 Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
@@ -171,8 +131,8 @@ impl S3Bytes {
 
     /// Owner that the place is noted to have; `None` in `Ok` if there is no note.
     fn noted(&self) -> Result<Option<String>, ByteStoreError> {
-        let (client, path) = (Arc::clone(&self.client), self.note());
-        let note = self.wait("reading in", async move {
+        let (client, path) = (Arc::clone(&self.requests.client), self.note());
+        let note = self.requests.wait("reading in", async move {
             let found = client.get(&path).await?;
             match found.meta.size {
                 ..=MAX_NOTE => found.bytes().await.map(|bytes| bytes.to_vec()),
@@ -195,11 +155,11 @@ enum Sent {
 
 impl ByteStore for S3Bytes {
     fn place(&self) -> &str {
-        &self.shown
+        &self.requests.shown
     }
 
     fn claim(&self, owner: &PlaceOwner, may_begin: bool) -> Result<(), ByteStoreError> {
-        let place = || self.shown.clone();
+        let place = || self.requests.shown.clone();
         // The second time another process of the same store may have been first.
         for _ in 0..2 {
             match self.noted()? {
@@ -229,12 +189,12 @@ impl ByteStore for S3Bytes {
             Ok(_) | Err(ByteStoreError::NotHere) => {}
             Err(error) => return Err(error),
         }
-        upload::put(self, name, bytes, size).map(|()| PutResult::New)
+        upload::put(&self.requests, &self.path(name), bytes, size).map(|()| PutResult::New)
     }
 
     fn size(&self, name: &ByteName) -> Result<u64, ByteStoreError> {
-        let (client, path) = (Arc::clone(&self.client), self.path(name));
-        self.wait("reading in", async move { client.head(&path).await.map(|found| found.size) })
+        let (client, path) = (Arc::clone(&self.requests.client), self.path(name));
+        self.requests.wait("reading in", async move { client.head(&path).await.map(|found| found.size) })
     }
 
     fn get_range(&self, name: &ByteName, range: Range<u64>, buf: &mut Vec<u8>) -> Result<(), ByteStoreError> {
@@ -242,8 +202,8 @@ impl ByteStore for S3Bytes {
         if range.is_empty() {
             return if range.end > self.size(name)? { Err(OUTSIDE) } else { Ok(()) };
         }
-        let (client, path, wanted) = (Arc::clone(&self.client), self.path(name), range.clone());
-        let bytes = self.wait("reading in", async move { client.get_range(&path, wanted).await })?;
+        let (client, path, wanted) = (Arc::clone(&self.requests.client), self.path(name), range.clone());
+        let bytes = self.requests.wait("reading in", async move { client.get_range(&path, wanted).await })?;
         if bytes.len() as u64 != range.end - range.start {
             return Err(OUTSIDE);
         }
@@ -252,9 +212,9 @@ impl ByteStore for S3Bytes {
     }
 
     fn list(&self, after: Option<&ByteName>, most: usize) -> Result<Vec<Listed>, ByteStoreError> {
-        let (client, folder) = (Arc::clone(&self.client), Path::from(self.place.key("objects")));
+        let (client, folder) = (Arc::clone(&self.requests.client), Path::from(self.place.key("objects")));
         let after = after.map(|after| self.path(after));
-        self.wait("listing", async move {
+        self.requests.wait("listing", async move {
             let found = match &after {
                 Some(after) => client.list_with_offset(Some(&folder), after),
                 None => client.list(Some(&folder)),
@@ -268,19 +228,10 @@ impl ByteStore for S3Bytes {
     }
 
     fn delete(&self, name: &ByteName) -> Result<(), ByteStoreError> {
-        let (client, path) = (Arc::clone(&self.client), self.path(name));
-        match self.wait("deleting in", async move { client.delete(&path).await }) {
+        let (client, path) = (Arc::clone(&self.requests.client), self.path(name));
+        match self.requests.wait("deleting in", async move { client.delete(&path).await }) {
             Err(ByteStoreError::NotHere) => Ok(()),
             result => result,
-        }
-    }
-}
-
-impl Drop for S3Bytes {
-    fn drop(&mut self) {
-        // Not waited for: the last handle may be dropped by a task.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
         }
     }
 }

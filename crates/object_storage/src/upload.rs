@@ -6,13 +6,14 @@ use std::collections::VecDeque;
 use std::io::Read;
 
 use bytes::Bytes;
+use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
+use towpath_byte_store::ByteStoreError;
 use towpath_byte_store::files::expect_end;
-use towpath_byte_store::{ByteName, ByteStore, ByteStoreError};
 
-use crate::s3::S3Bytes;
+use crate::requests::Requests;
 
 /// Bytes of a part, and of what is put at once. Servers want 5 MiB or more.
 pub(crate) const PART: u64 = 8 << 20;
@@ -23,7 +24,7 @@ const MAX_PART: u64 = 64 << 20;
 /// Bytes under way at once.
 const UNDER_WAY: u64 = 32 << 20;
 
-type Part = JoinHandle<object_store::Result<()>>;
+type PartUnderWay = JoinHandle<object_store::Result<()>>;
 
 /// Reads the next `size` bytes.
 pub(crate) fn read_part(bytes: &mut dyn Read, size: u64) -> Result<Bytes, ByteStoreError> {
@@ -43,28 +44,28 @@ const fn part_length(size: u64) -> Option<u64> {
 
 /// Puts bytes in parts.
 pub(crate) fn put(
-    store: &S3Bytes,
-    name: &ByteName,
+    requests: &Requests,
+    path: &Path,
     bytes: &mut dyn Read,
     size: u64,
 ) -> Result<(), ByteStoreError> {
     let length = part_length(size);
     let length =
         length.ok_or(ByteStoreError::Refused { why: "object storage takes at most 625 GiB at once" })?;
-    let (client, path) = (Arc::clone(&store.client), store.path(name));
-    let mut upload = store.wait("writing to", async move { client.put_multipart(&path).await })?;
-    match send_parts(store, &mut *upload, bytes, size, length) {
-        Ok(()) => complete(store, name, upload, size),
+    let (client, to) = (Arc::clone(&requests.client), path.clone());
+    let mut upload = requests.wait("writing to", async move { client.put_multipart(&to).await })?;
+    match send_parts(requests, &mut *upload, bytes, size, length) {
+        Ok(()) => complete(requests, path, upload, size),
         Err(error) => {
             // The first error is the one to be told.
-            let _ = store.wait("writing to", async move { upload.abort().await });
+            let _ = requests.wait("writing to", async move { upload.abort().await });
             Err(error)
         }
     }
 }
 
 fn send_parts(
-    store: &S3Bytes,
+    requests: &Requests,
     upload: &mut dyn MultipartUpload,
     bytes: &mut dyn Read,
     size: u64,
@@ -84,37 +85,41 @@ fn send_parts(
         };
         at += part.len() as u64;
         let part = upload.put_part(PutPayload::from(part));
-        under_way.extend(store.runtime().map(|runtime| runtime.spawn(part)));
+        under_way.extend(requests.runtime().map(|runtime| runtime.spawn(part)));
         while under_way.len() >= at_once && sent.is_ok() {
-            sent = finish(store, under_way.pop_front());
+            sent = finish(requests, under_way.pop_front());
         }
     }
     // All are waited for, also after an error: they would disturb the abort.
     for part in under_way {
-        let ended = finish(store, Some(part));
+        let ended = finish(requests, Some(part));
         sent = sent.and(ended);
     }
     sent.and_then(|()| expect_end(bytes))
 }
 
-fn finish(store: &S3Bytes, part: Option<Part>) -> Result<(), ByteStoreError> {
+fn finish(requests: &Requests, part: Option<PartUnderWay>) -> Result<(), ByteStoreError> {
     let Some(part) = part else { return Ok(()) };
-    store.wait("writing to", async move {
+    requests.wait("writing to", async move {
         part.await.map_err(|source| object_store::Error::JoinError { source })?
     })
 }
 
 /// Makes the parts one object. A server may have done so and have failed to say it.
 fn complete(
-    store: &S3Bytes,
-    name: &ByteName,
+    requests: &Requests,
+    path: &Path,
     mut upload: Box<dyn MultipartUpload>,
     size: u64,
 ) -> Result<(), ByteStoreError> {
-    let result = store.wait("writing to", async move { upload.complete().await.map(drop) });
+    let result = requests.wait("writing to", async move { upload.complete().await.map(drop) });
     match result {
-        Err(_) if matches!(store.size(name), Ok(found) if found == size) => Ok(()),
-        result => result,
+        Err(error) => {
+            let (client, path) = (Arc::clone(&requests.client), path.clone());
+            let found = requests.wait("reading in", async move { client.head(&path).await });
+            if found.is_ok_and(|found| found.size == size) { Ok(()) } else { Err(error) }
+        }
+        Ok(()) => Ok(()),
     }
 }
 

@@ -49,14 +49,14 @@ pub struct ByteKeeping {
     pub spool: u64,
 }
 
-type Slot = Arc<Mutex<Option<Vec<u8>>>>;
+type WindowSlot = Arc<Mutex<Option<Vec<u8>>>>;
 
 /// The byte store of a disk store.
 #[derive(Debug)]
 pub(super) struct KeptBytes {
     store: Arc<dyn ByteStore>,
     owner: PlaceOwner,
-    windows: Mutex<Lru<(Oid, u64), Slot>>,
+    windows: Mutex<Lru<(Oid, u64), WindowSlot>>,
     fetching: AtomicUsize,
     pub(super) spool: u64,
 }
@@ -118,11 +118,11 @@ impl KeptBytes {
     }
 
     /// The place of a window in memory; one is made for who reads on.
-    fn slot(&self, oid: &Oid, number: u64, is_reading_on: bool) -> Option<Slot> {
+    fn slot(&self, oid: &Oid, number: u64, is_reading_on: bool) -> Option<WindowSlot> {
         let mut windows = lock(&self.windows);
         let found = windows.get(&(*oid, number)).cloned();
         if found.is_none() && is_reading_on {
-            let slot = Slot::default();
+            let slot = WindowSlot::default();
             windows.insert((*oid, number), Arc::clone(&slot), 1);
             return Some(slot);
         }
@@ -159,7 +159,7 @@ impl KeptBytes {
             if windows.get(&(*oid, number)).is_some() {
                 continue;
             }
-            let slot = Slot::default();
+            let slot = WindowSlot::default();
             windows.insert((*oid, number), Arc::clone(&slot), 1);
             drop(windows);
             self.fetching.fetch_add(1, Ordering::Relaxed);
