@@ -14,8 +14,10 @@ fail() {
 # Each crate with the crates of this workspace it may know: all of them below it.
 below() {
     case $1 in
-        content | api | simnet) echo "" ;;
-        link | store | files) echo "content" ;;
+        content | api | simnet | byte-store) echo "" ;;
+        object-storage) echo "byte-store" ;;
+        link | files) echo "content" ;;
+        store) echo "content byte-store" ;;
         transfer) echo "content store" ;;
         transfer-conformance) echo "content store transfer" ;;
         protocol-messages) echo "content link store transfer processors" ;;
@@ -28,13 +30,13 @@ below() {
         sync-messages) echo "content api link store files transfer protocol ssh" ;;
         sync-sender) echo "content api link store files transfer protocol reuse targets sync-messages" ;;
         sync) echo "content api link store files transfer processors protocol reuse mirror plugins targets ssh sync-messages sync-sender" ;;
-        config) echo "content files store protocol plugins" ;;
+        config) echo "content byte-store files store protocol plugins" ;;
         limits) echo "content api config" ;;
         confinement) echo "content config" ;;
-        words) echo "content api link store files transfer ssh sync-messages" ;;
+        words) echo "content api byte-store link store files transfer ssh sync-messages" ;;
         indexing) echo "content api store files reuse targets config words" ;;
         mirror) echo "content store transfer protocol" ;;
-        service) echo "content api link store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server" ;;
+        service) echo "content api link store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
         peer-server) echo "content api link store files transfer protocol plugins ssh config limits words" ;;
         api-server) echo "content api store words service" ;;
         cli) echo "api config confinement words service api-server" ;;
@@ -43,7 +45,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet link store files transfer transfer-conformance processors protocol-messages protocol reuse plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service api-server cli"
+order="content api simnet byte-store object-storage link store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

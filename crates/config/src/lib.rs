@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `settings` | every field with its type, default and purpose: the list that all else is made from |
 //! | `value` | kinds of values: how each is written |
+//! | `byte_place` | those that name a place for the daemon's own bytes |
 //! | `plugins` | the tree of plugins |
 //! | `source` | a file's text and tables; errors that name file, line and field |
 //! | `shown` | a configuration as text; the reference and the example file |
@@ -18,6 +19,7 @@
 //!
 //! A file that is wrong anywhere is refused as a whole. Nothing here looks at the environment.
 
+mod byte_place;
 pub mod home;
 mod live;
 mod plugins;
@@ -36,6 +38,7 @@ use towpath_files::display_name;
 use towpath_plugins::registry::{Node, Registry, default_tree};
 use towpath_store::CachePolicy;
 
+pub use byte_place::{BytePlace, FilePath, ServerUrl};
 pub use home::{Home, NoHome};
 pub use live::Live;
 pub use settings::{General, Limits, Metrics, ProcessorSettings, Sharing, SiteCache, StoreSettings};
@@ -277,7 +280,17 @@ mod tests {
             ("[metrics]\nport = 1", "c.toml:2: metrics.port: there is no such field; [metrics] has: listen"),
             (
                 "[store]\ncash = 1\n",
-                "c.toml:2: store.cash: there is no such field; [store] has: cache, referred_files",
+                "c.toml:2: store.cash: there is no such field; [store] has: cache, referred_files, bytes, bytes_endpoint, bytes_region, bytes_credentials, bytes_read_ahead, bytes_spool",
+            ),
+            (
+                "[store]\nbytes = \"s3://B\"\n",
+                "c.toml:2: store.bytes: \"s3://B\" is not the absolute path of a directory, nor s3://BUCKET/PREFIX (a \
+                 bucket's name has 3 to 63 of a-z, 0-9, '-' and '.')",
+            ),
+            (
+                "[store]\nbytes_endpoint = \"s3.example.org\"\n",
+                "c.toml:2: store.bytes_endpoint: \"s3.example.org\" is not a URL of a server, as in \
+                 \"https://s3.example.org\"",
             ),
             ("limits = 3", "c.toml:1: limits: 3 is not a table; write [limits] above its fields"),
             (

@@ -9,6 +9,7 @@ use towpath_plugins::direct::LocalEnd;
 use towpath_protocol::COMPRESS;
 use towpath_protocol::rules::Rules;
 
+use super::byte_place::{BytePlace, FilePath, ServerUrl};
 use super::source::{ConfigError, ConfigTable};
 use super::value::{
     Bytes, CacheAddress, Compression, ConfigRate, ConfigSeconds, ConfigSetting, Count, Directory, Label,
@@ -118,6 +119,18 @@ settings! {
         live cache: Bytes = Bytes(10 << 30),
         /// Files outside the store that the index knows, at most; some 150 bytes each. The files themselves are never touched.
         live referred_files: Count = Count(4_000_000),
+        /// Place of the bytes that the daemon keeps itself: streams that were put, objects that came for applications. A directory, say on another disk, or a bucket in object storage, "s3://BUCKET/PREFIX". Each daemon needs a place of its own. Absent: its data folder. The index stays there in any case.
+        start bytes: Option<BytePlace> = None,
+        /// URL of the server of object storage, if it is not Amazon's.
+        start bytes_endpoint: Option<ServerUrl> = None,
+        /// Region of the bucket. Absent: "us-east-1".
+        start bytes_region: Option<Label> = None,
+        /// File with the keys for object storage, that only its owner can read, in the form of `~/.aws/credentials`. Absent: the environment has `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`.
+        start bytes_credentials: Option<FilePath> = None,
+        /// Memory for what is read from that place ahead of those who ask; at least 8M are used.
+        start bytes_read_ahead: Bytes = Bytes(64 << 20),
+        /// Objects of up to so many bytes are fetched whole from that place for a moment, when a receiver that has a similar file asks how they are cut. Larger ones come without that.
+        start bytes_spool: Bytes = Bytes(256 << 20),
     }
 }
 

@@ -195,6 +195,7 @@ mod tests {
     fn what_is_shown_is_the_same_configuration() {
         let other = "listen = [\"127.0.0.1:7\"]\nlimit_rate = \"3K\"\nlog_level = \"trace\"\nallowed_nodes = \
             [\"0707070707070707070707070707070707070707070707070707070707070707\"]\n\
+            [store]\nbytes = \"s3://one/two\"\nbytes_endpoint = \"http://[::1]:1\"\nbytes_credentials = \"/k\"\n\
             [limits]\nmemory = 12345\n[processors]\nrefuse_names = [\"a\"]\nlabel = \"l\"\n[metrics]\nlisten = \"[::1]:9\"\n[plugins]\nplugin = \"takeover\"\n\
             first = { plugin = \"local\" }\nbetter = { plugin = \"cascade\", of = [{ plugin = \"direct\" }] }\n";
         for config in [Config::default(), parse(other)] {
@@ -219,6 +220,10 @@ mod tests {
         assert!(config.metrics.listen.take().is_some(), "an example stands for what is absent");
         assert!(config.processors.label.take().is_some(), "here too");
         assert!(config.site_cache.address.take().is_some(), "and here");
+        let store = &mut config.store;
+        let named = [store.bytes_region.take().is_some(), store.bytes_credentials.take().is_some()];
+        let place = [store.bytes.take().is_some(), store.bytes_endpoint.take().is_some()];
+        assert_eq!([named, place], [[true; 2]; 2], "and here");
         assert_eq!(config, Config::default());
     }
 }

@@ -447,6 +447,9 @@ pub(super) fn outcome_of(error: &StoreError) -> Outcome {
         StoreError::NotYet => Outcome::RetryLater(Duration::from_millis(200)),
         StoreError::SourceChanged { .. } => Outcome::SourceChanged,
         StoreError::Refused { why } => Outcome::Refused((*why).into()),
-        StoreError::Io { .. } => Outcome::Refused("the sender could not read its file".into()),
+        StoreError::Bytes(error) if error.may_pass() => Outcome::RetryLater(Duration::from_secs(2)),
+        StoreError::Io { .. } | StoreError::Bytes(_) => {
+            Outcome::Refused("the sender could not read its file".into())
+        }
     }
 }

@@ -9,6 +9,7 @@
 //! | module | story |
 //! |---|---|
 //! | [`state`] | [`Service`]: the parts put together |
+//! | `byte_place` | the place of the bytes that the daemon keeps itself |
 //! | [`in_process`] | the API in process |
 //! | `ticket_ends` | how tickets end |
 //! | `staying` | what was fetched and is passed on |
@@ -46,6 +47,7 @@ mod admission;
 mod arriving;
 pub mod boundaries;
 mod bringing;
+mod byte_place;
 pub mod content;
 pub mod copy;
 #[cfg(feature = "fuzzing")]

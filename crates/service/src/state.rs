@@ -15,9 +15,12 @@ use towpath_link::Identity;
 use towpath_plugins::preferred::Precedence;
 use towpath_protocol::processors::Processors;
 use towpath_protocol::{Pace, Service as PeerService};
-use towpath_store::{Availability, DiskStore, Holder, Lease, ObjectKind, State, Store, StoreError};
+use towpath_store::{
+    Availability, ByteKeeping, DiskStore, Holder, Lease, ObjectKind, State, Store, StoreError,
+};
 
 use crate::admission::{Admission, Admitted};
+use crate::byte_place::byte_keeping;
 use crate::in_flight::Flights;
 use crate::metrics::{Direction, Metrics};
 use crate::open_puts::OpenPuts;
@@ -96,7 +99,7 @@ impl Service {
     /// Opens the home's key and store.
     pub fn open(home: Home, options: Options) -> Result<Arc<Self>, ApiError> {
         let identity = identity(&home)?;
-        let store = open_store(&home)?;
+        let store = open_store(&home, byte_keeping(&options.config.store)?)?;
         let chosen = &options.config.processors;
         let processors = options.processors.configured(chosen.compresses(), &chosen.rules());
         let leases = options.serve_leases.then(|| Arc::clone(&store) as Arc<dyn Leases>);
@@ -284,8 +287,8 @@ impl Service {
 }
 
 /// Opens the home's store, and gives back what applications held that died with their daemon.
-fn open_store(home: &Home) -> Result<Arc<DiskStore>, ApiError> {
-    let store = DiskStore::open(home.state(), home.data());
+fn open_store(home: &Home, keeping: Option<ByteKeeping>) -> Result<Arc<DiskStore>, ApiError> {
+    let store = DiskStore::open_with(home.state(), home.data(), keeping);
     let store = store.map_err(|error| no_home(words::store(&error)))?;
     let ended = store.lease_table().end_sessions().map_err(|error| words::store(&error))?;
     if !ended.is_empty() {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+use towpath_byte_store::ByteStoreError;
 
 /// Error of a store that could not do what was asked.
 #[derive(Debug, Error)]
@@ -33,6 +34,9 @@ pub enum StoreError {
         /// Fault of it.
         why: &'static str,
     },
+    /// The place of the store's own bytes failed; its error tells what to do next.
+    #[error(transparent)]
+    Bytes(ByteStoreError),
     /// The disk or its index failed.
     #[error("{what}: {source}")]
     Io {

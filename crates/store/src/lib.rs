@@ -37,8 +37,8 @@ pub mod stamp;
 
 pub use cutting::{CutScan, cut_and_hash_open_file, cut_open_file};
 pub use disk::{
-    CachePolicy, CachedObject, Collected, DiskStore, Evicted, FileRecord, GcOptions, Hold, LeaseTable,
-    ObjectCache, Recipes, Temporary,
+    ByteKeeping, CachePolicy, CachedObject, Collected, DiskStore, Evicted, FileRecord, GcOptions, Hold,
+    LeaseTable, ObjectCache, Recipes, Temporary,
 };
 pub use error::StoreError;
 pub use hashing::{Hashed, PieceHasher, hash_and_keep, hash_open_file};

@@ -26,6 +26,7 @@ pub(super) struct Inmost {
 impl Inmost {
     pub(super) const WINDOW: u64 = 5 << 20;
     pub(super) const SOURCES: usize = 7;
+    pub(super) const PRICE: u32 = 3;
     pub(super) const TROUBLE: &str = "the line is dead";
     pub(super) const PATH: PathState = PathState {
         round_trip: Duration::from_millis(3),
@@ -96,6 +97,7 @@ impl Source for Inmost {
             trouble: Some(Self::TROUBLE.into()),
             is_encrypted: self.is_encrypted,
             proves: self.proves,
+            price: Self::PRICE,
             sources: Self::SOURCES,
         }
     }

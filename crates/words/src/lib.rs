@@ -14,6 +14,7 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use towpath_api::{ApiError, ErrorKind};
+use towpath_byte_store::ByteStoreError;
 use towpath_files::{FileError, display_name, reason};
 use towpath_store::StoreError;
 use towpath_transfer::{FetchError, Outcome};
@@ -25,6 +26,41 @@ const YEAR_10000: u64 = 253_402_300_800;
 /// And about a full disk.
 const FREE_SPACE: &str = "free some space and run the same command again";
 
+/// An error of the place that the daemon keeps its own bytes in.
+pub fn bytes(error: &ByteStoreError) -> ApiError {
+    let message = error.to_string();
+    let (kind, hint) = match error {
+        ByteStoreError::NotHere => (ErrorKind::NotFound, ""),
+        ByteStoreError::Denied { .. } => (
+            ErrorKind::Refused,
+            "check the credentials, and that they may read, write, list and delete there",
+        ),
+        ByteStoreError::Full { .. } => (
+            ErrorKind::NoSpace,
+            "make room there, or lower 'cache' in [store] and run 'tow gc'; then try again",
+        ),
+        ByteStoreError::Unreachable { .. } => {
+            (ErrorKind::Unreachable, "check 'bytes_endpoint' in [store] and the network, and try again later")
+        }
+        ByteStoreError::Taken { .. } => {
+            (ErrorKind::Refused, "give each daemon a prefix or directory of its own: 'bytes' in [store]")
+        }
+        ByteStoreError::Missing { .. } => (
+            ErrorKind::NotFound,
+            "make the bucket or mount the disk; if what was kept moved, name its new place as 'bytes' in [store]",
+        ),
+        ByteStoreError::Refused { .. } => (ErrorKind::Usage, ""),
+        ByteStoreError::Input(source) => (io_kind(source), ""),
+        ByteStoreError::Failed { source, .. } => {
+            let message = format!("{message}: {source}");
+            return ApiError::new(ErrorKind::Failed, message)
+                .hint("check 'bytes' and what follows it in [store]");
+        }
+    };
+    let error = ApiError::new(kind, message);
+    if hint.is_empty() { error } else { error.hint(hint) }
+}
+
 /// An error of the store while working on `path`.
 pub fn store(error: &StoreError) -> ApiError {
     let kind = match error {
@@ -32,6 +68,7 @@ pub fn store(error: &StoreError) -> ApiError {
         StoreError::SourceChanged { .. } => ErrorKind::Changed,
         StoreError::Corrupt { .. } => ErrorKind::Corrupt,
         StoreError::Refused { .. } => ErrorKind::Usage,
+        StoreError::Bytes(error) => return bytes(error),
         StoreError::Io { source, .. } => io_kind(source),
     };
     let error = ApiError::new(kind, error.to_string());

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_api_server::{Socket, serve};
 use towpath_config::Home;
-use towpath_config::{Config, ConfigError, ConfigRate, Switch};
+use towpath_config::{BytePlace, Config, ConfigError, ConfigRate, Directory, Switch};
 use towpath_confinement::{self as confinement, Enforced, Limits, Writable, deny_calls};
 use towpath_service::state::prepare;
 use towpath_service::{Options, Service, metrics_page};
@@ -215,7 +215,12 @@ fn confine(home: &Home, config: &Config) -> Result<Option<Writable>, ApiError> {
         return Ok(None);
     }
     prepare(home)?;
-    let writable = confinement::of_daemon(home, &config.general.write_below);
+    let mut write_below = config.general.write_below.clone();
+    // A list of its own is complete but for the place that the daemon keeps its bytes in.
+    if let (false, Some(BytePlace::Directory(place))) = (write_below.is_empty(), &config.store.bytes) {
+        write_below.push(Directory(place.clone()));
+    }
+    let writable = confinement::of_daemon(home, &write_below);
     let limited = deny_calls().and_then(|are_denied| {
         let enforced = Limits::new(&writable)?.confine_thread()?;
         Ok((are_denied, enforced))

@@ -27,6 +27,7 @@
 //! | `applications` | the examples in Python and C: what either puts the other gets |
 //! | `daemon_killed` | `kill -9` of the daemon in the midst of its applications: what it acknowledged stays |
 //! | `bad_clients` | a program that stalls or sends garbage costs only itself |
+//! | `byte_places` | a daemon that keeps its own bytes in a bucket or on another disk |
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `indexing` | `tow index`: read ahead of time, and once |
 //! | `small` | what rides along in a ticket or a descriptor |
@@ -64,6 +65,7 @@
 mod applications;
 mod arriving;
 mod bad_clients;
+mod byte_places;
 mod carrying;
 mod ciphers;
 mod confined;
@@ -142,6 +144,7 @@ fn main() -> ExitCode {
         running::SITUATIONS,
         applications::SITUATIONS,
         bad_clients::SITUATIONS,
+        byte_places::SITUATIONS,
         arriving::SITUATIONS,
         destinations::SITUATIONS,
         getting_alike::SITUATIONS,

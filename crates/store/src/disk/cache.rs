@@ -21,7 +21,7 @@ use towpath_content::Oid;
 use super::folders::{self, Claim, claim};
 use super::index::{Durability, IndexOutcome};
 use super::leases;
-use super::rows::{self, oid_at};
+use super::rows::{self, ObjectRow, OwnBytes, oid_at};
 use super::source::OpenedBytes;
 use super::sources::SourceFiles;
 use super::store_core::StoreCore;
@@ -107,6 +107,7 @@ pub(super) fn choose<K: Copy + Ord>(mut cached: Vec<Cached<K>>, limit: u64) -> V
 struct Disowned {
     oid: Oid,
     size: u64,
+    is_kept: bool,
     _file: Option<File>,
 }
 
@@ -139,16 +140,21 @@ impl ObjectCache {
     /// The owned objects that nobody leases, unused longest first.
     pub fn objects(&self) -> Result<Vec<CachedObject>, StoreError> {
         self.core.write_uses()?;
-        let mut cached = self.core.index.read("reading the cache", unleased)?;
+        let mut cached = self.unleased()?;
         cached.sort_by_key(|one| (one.used, one.key));
         let object = |one: &Cached<Oid>| CachedObject { oid: one.key, size: one.weight, used: one.used };
         Ok(cached.iter().map(object).collect())
     }
 
+    fn unleased(&self) -> Result<Vec<Cached<Oid>>, StoreError> {
+        let has_byte_store = self.core.kept.is_some();
+        self.core.index.read("reading the cache", |conn| unleased(conn, has_byte_store))
+    }
+
     fn evict_owned(&self, limit: u64) -> Result<(u64, u64), StoreError> {
         let (mut objects, mut bytes, mut busy) = (0, 0, HashSet::new());
         loop {
-            let mut cached = self.core.index.read("reading the cache", unleased)?;
+            let mut cached = self.unleased()?;
             cached.iter_mut().for_each(|one| one.is_busy = busy.contains(&one.key));
             let victims = choose(cached, limit);
             if victims.is_empty() {
@@ -174,24 +180,41 @@ impl ObjectCache {
             }
             Ok(())
         })?;
+        gone.iter().filter(|disowned| disowned.is_kept).for_each(|disowned| self.delete_kept(&disowned.oid));
         self.remove_unowned(gone.iter().map(|disowned| &disowned.oid))?;
         gone.iter().for_each(|disowned| self.core.notices.changed(&disowned.oid));
         Ok(gone)
     }
 
     fn disown_unleased(&self, conn: &Connection, oid: &Oid) -> IndexOutcome<Option<Disowned>> {
-        let known = rows::known(conn, oid)?.filter(|known| known.is_owned);
+        let known = rows::known(conn, oid)?.filter(ObjectRow::is_owned);
         let (Some(known), false) = (known, leases::is_held(conn, oid)? || self.is_in_use(oid)) else {
             return Ok(None);
         };
-        let file = match claim(&self.core.folders.object(oid))? {
-            Claim::Free(file) => Some(file),
-            Claim::Missing => None,
-            Claim::Held => return Ok(None),
+        let is_kept = known.own == OwnBytes::Kept;
+        let file = match is_kept {
+            true if self.core.kept.is_none() => return Ok(None),
+            true => match self.core.folders.claim_stand_in(oid)? {
+                Some(file) => Some(file),
+                None => return Ok(None),
+            },
+            false => match claim(&self.core.folders.object(oid))? {
+                Claim::Free(file) => Some(file),
+                Claim::Missing => None,
+                Claim::Held => return Ok(None),
+            },
         };
         rows::disown(conn, oid)?;
         leases::unbind(conn, oid)?;
-        Ok(Some(Disowned { oid: *oid, size: known.size, _file: file }))
+        Ok(Some(Disowned { oid: *oid, size: known.size, is_kept, _file: file }))
+    }
+
+    /// Deletes what was evicted from the byte store. Its stand-in is locked.
+    fn delete_kept(&self, oid: &Oid) {
+        let deleted = self.core.kept().and_then(|kept| kept.delete(oid));
+        if let Err(error) = deleted {
+            tracing::warn!(%error, "an evicted object stays in the byte store; 'tow gc' tries again");
+        }
     }
 
     /// True if the object is announced or was read from in this process a moment ago.
@@ -204,7 +227,7 @@ impl ObjectCache {
         self.core.index.write(Durability::Cached, "removing objects", |t| {
             for oid in oids {
                 let known = rows::known(t, oid)?;
-                if known.as_ref().is_none_or(|known| !known.is_owned) {
+                if known.as_ref().is_none_or(|known| !known.is_owned()) {
                     folders::remove(&self.core.folders.object(oid))?;
                 }
                 if known.is_none() {
@@ -244,14 +267,14 @@ impl ObjectCache {
     }
 }
 
-/// The owned objects that no lease names.
-fn unleased(conn: &Connection) -> IndexOutcome<Vec<Cached<Oid>>> {
+/// The owned objects that no lease names; those in the byte store only if there is one.
+fn unleased(conn: &Connection, has_byte_store: bool) -> IndexOutcome<Vec<Cached<Oid>>> {
     let mut select = conn.prepare_cached(
-        "SELECT oid, max(size, 1), used FROM objects WHERE owned = 1
+        "SELECT oid, max(size, 1), used FROM objects WHERE (owned = 1 OR (owned = 2 AND ?))
          AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.oid = objects.oid)
          AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.content = objects.oid)",
     )?;
-    let found = select.query_map([], |row| {
+    let found = select.query_map([has_byte_store], |row| {
         Ok(Cached { key: oid_at(row, 0)?, weight: row.get(1)?, used: row.get(2)?, is_busy: false })
     })?;
     Ok(found.collect::<Result<_, _>>()?)

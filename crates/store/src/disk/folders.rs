@@ -62,6 +62,32 @@ impl Folders {
         self.given_recipes.join(hex(oid.digest()))
     }
 
+    /// The stand-in of an object that is in the byte store, locked together with others who read or put it. An
+    /// evictor who has it locked is waited for.
+    pub(crate) fn stand_in(&self, oid: &Oid) -> Result<File, StoreError> {
+        let path = self.object(oid);
+        loop {
+            let file = open_stand_in(&path).map_err(|error| StoreError::io("opening", &path, error))?;
+            rustix::fs::flock(&file, FlockOperation::LockShared)
+                .map_err(|error| StoreError::io("locking", &path, error.into()))?;
+            let found = file.metadata().map_err(|error| StoreError::io("looking at", &path, error))?;
+            if found.nlink() > 0 {
+                return Ok(file);
+            }
+        }
+    }
+
+    /// The stand-in of an object, locked against all others; `None` if somebody has it locked.
+    pub(crate) fn claim_stand_in(&self, oid: &Oid) -> Result<Option<File>, StoreError> {
+        let path = self.object(oid);
+        let file = open_stand_in(&path).map_err(|error| StoreError::io("opening", &path, error))?;
+        drop(file);
+        match claim(&path)? {
+            Claim::Free(file) => Ok(Some(file)),
+            Claim::Held | Claim::Missing => Ok(None),
+        }
+    }
+
     /// A new temporary.
     pub(crate) fn temporary(&self) -> Result<Temporary, StoreError> {
         Temporary::create_in(&self.incoming)
@@ -233,6 +259,11 @@ pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io("removing", path, error)),
         _ => Ok(()),
     }
+}
+
+/// Opens a file that stands for an object in the byte store; it is made if there is none.
+pub(crate) fn open_stand_in(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 /// Result of [`claim`].

@@ -7,7 +7,7 @@
 //! | cache | there is more than the policy allows |
 //! | rows of objects, values, names | nothing has the bytes any more |
 //! | recipes | their object is gone, or there are too many that can be made again |
-//! | owned files and chunks without a row | a crash between two steps |
+//! | owned files and chunks without a row, also in the byte store | a crash between two steps |
 //! | temporaries | their process is gone |
 //!
 //! Before it is removed, everything is looked at once more under the index's write lock, under which all others
@@ -23,7 +23,7 @@ use super::chunks::is_counted;
 use super::folders::{self, hash_of_name};
 use super::index::{Durability, IndexOutcome};
 use super::parts::DiskStore;
-use super::rows;
+use super::rows::{self, OwnBytes};
 use super::store_core::StoreCore;
 use crate::error::StoreError;
 
@@ -91,6 +91,8 @@ impl DiskStore {
         let (objects, object_bytes) = orphans.remove(core.folders.objects(), &is_owned)?;
         let (chunks, chunk_bytes) = orphans.remove_chunks()?;
         let (given, given_bytes) = orphans.remove(core.folders.given_recipes(), &is_complete)?;
+        let (kept, kept_bytes) = orphans.remove_kept()?;
+        let (objects, object_bytes) = (objects + kept, object_bytes + kept_bytes);
         let bytes = object_bytes + chunk_bytes + made_bytes + given_bytes;
         Ok(Collected { objects, chunks, recipes: made + given, bytes, ..collected })
     }
@@ -110,6 +112,43 @@ impl Orphans<'_> {
             (count, bytes) = (count + more, bytes + more_bytes);
         }
         Ok((count, bytes))
+    }
+
+    /// Deletes what is in the byte store and has no row; returns how much.
+    fn remove_kept(&self) -> Result<(u64, u64), StoreError> {
+        let Some(kept) = &self.core.kept else { return Ok((0, 0)) };
+        let (mut count, mut bytes, mut after) = (0, 0, None);
+        loop {
+            let page = kept.page(after.as_ref())?;
+            let Some(last) = page.last() else { return Ok((count, bytes)) };
+            after = Some(last.name);
+            let is_orphan = |conn: &Connection, oid: &Oid| {
+                Ok(rows::owned(conn, oid)?.is_none_or(|(_, own)| own != OwnBytes::Kept))
+            };
+            for listed in page {
+                let oid = Oid::Blake3(listed.name.0);
+                let look = || self.core.index.read("finding orphans", |conn| is_orphan(conn, &oid));
+                // Looked at again once nobody can put it.
+                if !look()? {
+                    continue;
+                }
+                let Some(_claimed) = self.core.folders.claim_stand_in(&oid)? else { continue };
+                if look()? {
+                    kept.delete(&oid)?;
+                    (count, bytes) = (count + 1, bytes + listed.size);
+                    self.remove_stand_in(&oid)?;
+                }
+            }
+        }
+    }
+
+    /// Removes a stand-in that the caller has locked, unless it is a file with bytes.
+    fn remove_stand_in(&self, oid: &Oid) -> Result<(), StoreError> {
+        let is_owned = |conn: &Connection| Ok(rows::owned(conn, oid)?.is_some());
+        if self.core.index.read("finding orphans", is_owned)? {
+            return Ok(());
+        }
+        folders::remove(&self.core.folders.object(oid))
     }
 
     /// Removes the files in `folder` that are named by a hash which no row has; returns how many,
@@ -153,7 +192,7 @@ fn without_row<'a>(
 }
 
 fn is_owned(conn: &Connection, hash: &[u8; 32]) -> IndexOutcome<bool> {
-    Ok(rows::known(conn, &Oid::Blake3(*hash))?.is_some_and(|known| known.is_owned))
+    Ok(rows::known(conn, &Oid::Blake3(*hash))?.is_some_and(|known| known.is_owned()))
 }
 
 fn is_complete(conn: &Connection, hash: &[u8; 32]) -> IndexOutcome<bool> {
@@ -166,7 +205,7 @@ fn remove_rows(conn: &rusqlite::Transaction<'_>) -> IndexOutcome<u64> {
     let gone = format!("owned = 0 AND NOT {}", is_file("objects.oid"));
     conn.execute(&format!("DELETE FROM objects WHERE {gone}"), [])?;
     let is_here = |oid| {
-        let owned = format!("EXISTS (SELECT 1 FROM objects WHERE objects.oid = {oid} AND owned = 1)");
+        let owned = format!("EXISTS (SELECT 1 FROM objects WHERE objects.oid = {oid} AND owned > 0)");
         format!("({} OR {owned})", is_file(oid))
     };
     let values =

@@ -29,7 +29,7 @@ use crate::error::StoreError;
 use towpath_content::lock::lock;
 
 /// The schema's version, kept in `user_version`.
-const VERSION: u64 = 4;
+const VERSION: u64 = 5;
 const SCHEMA: &str = include_str!("schema.sql");
 const FROM_1: &str = include_str!("from_1.sql");
 const FROM_2: &str = include_str!("from_2.sql");
@@ -201,8 +201,8 @@ fn open_writer(path: &Path) -> IndexOutcome<Connection> {
         0 => convert(&mut connection, SCHEMA)?,
         1 => convert(&mut connection, &[FROM_1, FROM_2].concat())?,
         2 => convert(&mut connection, FROM_2)?,
-        // Only leases of tickets with terms differ, and older programs made none.
-        3 => convert(&mut connection, "")?,
+        // Only leases of tickets with terms, and objects in a byte store, differ; older programs made none.
+        3 | 4 => convert(&mut connection, "")?,
         VERSION => probe(&connection)?,
         found => return Err(newer(path, found, VERSION).into()),
     }
@@ -416,7 +416,7 @@ mod tests {
         index.write(Durability::Synced, "test", |t| Ok(t.pragma_update(None, "user_version", 9)?)).unwrap();
         drop(index);
         let error = ObjectIndex::open(dir.path()).err().unwrap().to_string();
-        assert!(error.contains("version 9, this program knows 4"), "{error}");
+        assert!(error.contains("version 9, this program knows 5"), "{error}");
         assert!(files(dir.path()).is_empty());
     }
 

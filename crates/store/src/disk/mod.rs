@@ -13,6 +13,7 @@
 //! | `recipes`, `made_recipes` | [`Recipes`]: how to build objects from chunks: made, kept, evicted |
 //! | `proofs` | `Proofs`: that pieces belong to an object |
 //! | `sources`, `source` | `SourceFiles`: finding an object's bytes and noticing that a file changed |
+//! | `kept_bytes` | `KeptBytes`: the byte store for what is owned, if that is not this disk |
 //! | `lease_table`, `session_locks` | [`LeaseTable`]: leases, and which end with the process that held their session |
 //! | `chunks` | `ChunkFiles`: chunks and how often they were put |
 //! | [`chunk_index`] | where chunks lie in files that were cut before |
@@ -38,6 +39,7 @@ pub mod fuzzing;
 mod gc;
 mod incoming;
 mod index;
+mod kept_bytes;
 mod lease_table;
 mod leases;
 mod made_recipes;
@@ -64,6 +66,7 @@ pub use self::cache::{CachePolicy, CachedObject, Evicted, Hold, ObjectCache};
 pub use self::files::FileRecord;
 pub use self::folders::Temporary;
 pub use self::gc::{Collected, GcOptions};
+pub use self::kept_bytes::ByteKeeping;
 pub use self::lease_table::LeaseTable;
 pub use self::parts::DiskStore;
 pub use self::recipes::Recipes;

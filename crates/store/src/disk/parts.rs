@@ -13,6 +13,7 @@ use super::chunk_index::{ChunkIndex, ChunkLimits};
 use super::chunks::ChunkFiles;
 use super::files::FileRecord;
 use super::folders::Temporary;
+use super::kept_bytes::ByteKeeping;
 use super::lease_table::LeaseTable;
 use super::proofs::Proofs;
 use super::puts::Puts;
@@ -44,7 +45,20 @@ impl DiskStore {
     ///
     /// An index that is damaged is renamed aside and begun anew; one of a newer program is an error.
     pub fn open(state_dir: &Path, data_dir: &Path) -> Result<Self, StoreError> {
-        let core = Arc::new(StoreCore::open(state_dir, data_dir)?);
+        Self::open_with(state_dir, data_dir, None)
+    }
+
+    /// [`Self::open`] of a store that keeps what it owns in a byte store: streams that were put, objects that
+    /// came. Index, leases and records of files stay in `state_dir`. What was owned before stays where it is.
+    ///
+    /// The place is claimed: one that is another store's is refused, and so is a place that lacks what the index
+    /// says is there.
+    pub fn open_with(
+        state_dir: &Path,
+        data_dir: &Path,
+        keeping: Option<ByteKeeping>,
+    ) -> Result<Self, StoreError> {
+        let core = Arc::new(StoreCore::open(state_dir, data_dir, keeping)?);
         let sources = Arc::new(SourceFiles::new(Arc::clone(&core)));
         let records = Arc::new(FileRecords::new(Arc::clone(&core)));
         let recipes = Arc::new(Recipes::new(Arc::clone(&core), Arc::clone(&sources)));

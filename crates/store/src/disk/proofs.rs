@@ -68,7 +68,7 @@ impl Proofs {
     fn find_tree(&self, oid: &Oid) -> Result<PieceTree, StoreError> {
         let tree = self.sources.with(oid, |source| {
             let layout = Layout::of(source.size()).map_err(|_| OUTSIDE)?;
-            let values = all_values(source, &layout)?;
+            let values = all_values(source, &layout, &self.core)?;
             let tree = PieceTree::new(layout, values).filter(|tree| tree.oid() == *oid);
             // The bytes are others than the stamp or the name say.
             tree.ok_or_else(|| source.origin.loss())
@@ -80,9 +80,10 @@ impl Proofs {
     }
 }
 
-fn all_values(source: &OpenedBytes, layout: &Layout) -> Result<Vec<Value>, StoreError> {
+fn all_values(source: &OpenedBytes, layout: &Layout, core: &StoreCore) -> Result<Vec<Value>, StoreError> {
     let mut values = Vec::new();
-    let hashed = hash_pieces(&source.file, layout, &mut |run| {
+    let file = source.whole_file(core)?;
+    let hashed = hash_pieces(file.file(), layout, &mut |run| {
         values.extend(run);
         Ok(())
     });

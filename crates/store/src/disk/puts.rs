@@ -13,10 +13,11 @@ use super::files::{self, DirNumbers, FileRecord};
 use super::folders::Temporary;
 use super::incoming::{IncomingBody, Referred};
 use super::index::{Durability, IndexOutcome};
+use super::kept_bytes::KeptBytes;
 use super::points;
 use super::recipes::Recipes;
 use super::records::FileRecords;
-use super::rows::{self, ObjectRow};
+use super::rows::{self, ObjectRow, OwnBytes};
 use super::store_core::StoreCore;
 use crate::error::StoreError;
 use crate::hashing::{Hashed, LIVE_PIECE, hash_open_file, hash_pieces};
@@ -86,7 +87,7 @@ impl Puts {
             return Err(NOT_OPEN);
         };
         let Finished { oid, layout, values } = put.finish()?;
-        let object = ObjectRow { size: layout.size(), is_owned: true, about: put.about.clone() };
+        let object = ObjectRow { size: layout.size(), own: OwnBytes::File, about: put.about.clone() };
         let _given =
             put.given(object.size).and_then(|lengths| self.try_keep_given(&oid, &lengths, temporary));
         let is_new = self.own(temporary, Some(live), &oid, &object, &values)?;
@@ -100,7 +101,8 @@ impl Puts {
         kept.inspect_err(|error| tracing::warn!(%error, "boundaries of chunks were not kept")).ok()
     }
 
-    /// Makes a temporary the store's own copy of an object; true if it was not complete before.
+    /// Makes a temporary the store's own copy of an object; true if it was not complete before. What has a
+    /// file of its own already stays in that; else it goes into the byte store, if there is one.
     fn own(
         &self,
         temporary: &Temporary,
@@ -109,12 +111,41 @@ impl Puts {
         object: &ObjectRow,
         values: &[Value],
     ) -> Result<bool, StoreError> {
+        if let Some(kept) = &self.core.kept
+            && self.core.known(oid)?.is_none_or(|known| known.own != OwnBytes::File)
+        {
+            return self.own_kept(kept, temporary, live, oid, object, values);
+        }
         temporary.sync(object.size)?;
         points::pass("after the bytes were synced");
         self.core.index.write(Durability::Synced, "committing an object", |t| {
             temporary.publish(&self.core.folders.object(oid))?;
             let is_new = rows::known(t, oid)?.is_none();
             rows::put_object(t, oid, object)?;
+            rows::put_values(t, oid, values)?;
+            live.map_or(Ok(()), |live| rows::bind(t, live, oid, object.size))?;
+            Ok(is_new)
+        })
+    }
+
+    /// Puts a temporary's bytes into the byte store, and then records the object. The stand-in, locked,
+    /// keeps others from deleting them in between.
+    fn own_kept(
+        &self,
+        kept: &KeptBytes,
+        temporary: &Temporary,
+        live: Option<&Oid>,
+        oid: &Oid,
+        object: &ObjectRow,
+        values: &[Value],
+    ) -> Result<bool, StoreError> {
+        let _stand_in = self.core.folders.stand_in(oid)?;
+        kept.put(oid, temporary.file(), object.size)?;
+        points::pass("after the bytes were kept");
+        let object = ObjectRow { own: OwnBytes::Kept, ..object.clone() };
+        self.core.index.write(Durability::Synced, "committing an object", |t| {
+            let is_new = rows::known(t, oid)?.is_none();
+            rows::put_object(t, oid, &object)?;
             rows::put_values(t, oid, values)?;
             live.map_or(Ok(()), |live| rows::bind(t, live, oid, object.size))?;
             Ok(is_new)
@@ -139,7 +170,7 @@ impl Puts {
         if found.len() != size {
             return Err(StoreError::Refused { why: "the file does not have the object's size" });
         }
-        let object = ObjectRow { size, is_owned: true, about: about.clone() };
+        let object = ObjectRow { size, own: OwnBytes::File, about: about.clone() };
         let is_new = self.own(incoming, None, oid, &object, values)?;
         self.finished(None, oid, is_new);
         Ok(())
@@ -227,7 +258,7 @@ impl Puts {
         let is_new = self.core.index.write(durability, "recording a file", |t| {
             let is_new = rows::known(t, oid)?.is_none();
             record(t)?;
-            rows::put_object(t, oid, &ObjectRow { size, is_owned: false, about: about.clone() })?;
+            rows::put_object(t, oid, &ObjectRow { size, own: OwnBytes::None, about: about.clone() })?;
             if let Some(live) = live {
                 rows::bind(t, live, oid, size)?;
             }

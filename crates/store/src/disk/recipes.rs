@@ -65,7 +65,7 @@ impl Recipes {
         let parameters = Parameters::for_size(size).ok_or(StoreError::NotHere)?;
         if size <= SMALL {
             let attempt = |source: &Arc<OpenedBytes>| {
-                InMemory::make(content, parameters, |take| cut_source(source, parameters, take))
+                InMemory::make(content, parameters, |take| self.cut_source(source, parameters, take))
             };
             return Ok(Arc::new(self.sources.with(content, attempt)?));
         }
@@ -80,7 +80,7 @@ impl Recipes {
             return Ok(kept);
         }
         let temporary = self.sources.with(oid, |source| {
-            self.write_recipe(oid, parameters, |take| cut_source(source, parameters, take))
+            self.write_recipe(oid, parameters, |take| self.cut_source(source, parameters, take))
         })?;
         temporary.place(&path)?;
         let file = temporary.file().try_clone();
@@ -117,7 +117,8 @@ impl Recipes {
         let Some(lengths) = cuts.lengths(size) else { return Ok(()) };
         let temporary = self.sources.with(oid, |source| {
             self.write_recipe(oid, Parameters::Given, |take| {
-                let cut = hash_given(&source.file, &lengths, take);
+                let file = source.whole_file(&self.core)?;
+                let cut = hash_given(file.file(), &lengths, take);
                 cut.map_err(|error| failure_of(error, |error| source.origin.explain(error)))?;
                 source.check()
             })
@@ -151,6 +152,24 @@ impl Recipes {
         Ok(temporary)
     }
 
+    /// Cuts an object. One that is in the byte store is fetched for that, unless it is too large.
+    fn cut_source(
+        &self,
+        source: &OpenedBytes,
+        parameters: Parameters,
+        take: &mut Take<'_>,
+    ) -> Result<(), StoreError> {
+        if source.spool_limit().is_some_and(|limit| source.size() > limit) {
+            return Err(StoreError::NotHere);
+        }
+        let layout = Layout::of(source.size()).map_err(|_| TOO_LARGE)?;
+        let cutter = parameters.cutter().map_err(|_| StoreError::NotHere)?;
+        let file = source.whole_file(&self.core)?;
+        let cut = cut_file(file.file(), &layout, &cutter, None, &mut |chunks, _| take(chunks));
+        cut.map_err(|error| failure_of(error, |error| source.origin.explain(error)))?;
+        source.check()
+    }
+
     /// Evicts recipes that were made, beyond what is kept of them.
     pub(super) fn evict_made(&self) -> Result<(), StoreError> {
         *lock(&self.made.bytes) = Some(self.evict()?);
@@ -160,14 +179,6 @@ impl Recipes {
     fn evict(&self) -> Result<u64, StoreError> {
         evict(self.core.folders.made_recipes(), MADE_LIMIT)
     }
-}
-
-fn cut_source(source: &OpenedBytes, parameters: Parameters, take: &mut Take<'_>) -> Result<(), StoreError> {
-    let layout = Layout::of(source.size()).map_err(|_| TOO_LARGE)?;
-    let cutter = parameters.cutter().map_err(|_| StoreError::NotHere)?;
-    let cut = cut_file(&source.file, &layout, &cutter, None, &mut |chunks, _| take(chunks));
-    cut.map_err(|error| failure_of(error, |error| source.origin.explain(error)))?;
-    source.check()
 }
 
 /// The end of a recipe's file, while the nodes before it are written.

@@ -15,12 +15,48 @@ use super::uses::now;
 use crate::productions::IS_BOUND;
 use crate::seam::{About, ObjectKind};
 
+/// Place of the bytes that a store has itself of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OwnBytes {
+    /// It has none.
+    None,
+    /// In a file of its own.
+    File,
+    /// In its byte store.
+    Kept,
+}
+
+impl OwnBytes {
+    const fn from_column(number: i64) -> Self {
+        match number {
+            0 => Self::None,
+            2 => Self::Kept,
+            _ => Self::File,
+        }
+    }
+
+    const fn to_column(self) -> i64 {
+        match self {
+            Self::None => 0,
+            Self::File => 1,
+            Self::Kept => 2,
+        }
+    }
+}
+
 /// The index's row of a complete object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObjectRow {
     pub(crate) size: u64,
-    pub(crate) is_owned: bool,
+    pub(crate) own: OwnBytes,
     pub(crate) about: About,
+}
+
+impl ObjectRow {
+    /// True if the store has the bytes itself.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.own != OwnBytes::None
+    }
 }
 
 /// Reads an OID out of a column.
@@ -53,22 +89,28 @@ pub(crate) fn known(conn: &Connection, oid: &Oid) -> IndexOutcome<Option<ObjectR
         "SELECT size, owned, kind, name, mode, modified_s, modified_ns FROM objects WHERE oid = ?",
     )?;
     let row = |row: &Row<'_>| {
-        let (size, is_owned) = (row.get(0)?, row.get(1)?);
-        Ok(ObjectRow { size, is_owned, about: about_at(row, 2)? })
+        let (size, own) = (row.get(0)?, OwnBytes::from_column(row.get(1)?));
+        Ok(ObjectRow { size, own, about: about_at(row, 2)? })
     };
     let found = select.query_row([oid.to_bytes()], row).optional()?;
-    if found.as_ref().is_some_and(|known| known.is_owned) {
+    if found.as_ref().is_some_and(ObjectRow::is_owned) {
         return Ok(found);
     }
     let size = size_of_file(conn, oid)?;
     let about = found.map(|known| known.about).unwrap_or_default();
-    Ok(size.map(|size| ObjectRow { size, is_owned: false, about }))
+    Ok(size.map(|size| ObjectRow { size, own: OwnBytes::None, about }))
 }
 
-/// The size of an object whose bytes the store has itself.
-pub(crate) fn owned_size(conn: &Connection, oid: &Oid) -> IndexOutcome<Option<u64>> {
-    let mut select = conn.prepare_cached("SELECT size FROM objects WHERE oid = ? AND owned = 1")?;
-    Ok(select.query_row([oid.to_bytes()], |row| row.get(0)).optional()?)
+/// The size of an object whose bytes the store has itself, and where they are.
+pub(crate) fn owned(conn: &Connection, oid: &Oid) -> IndexOutcome<Option<(u64, OwnBytes)>> {
+    let mut select = conn.prepare_cached("SELECT size, owned FROM objects WHERE oid = ? AND owned > 0")?;
+    let row = |row: &Row<'_>| Ok((row.get(0)?, OwnBytes::from_column(row.get(1)?)));
+    Ok(select.query_row([oid.to_bytes()], row).optional()?)
+}
+
+/// True if the bytes of any object are in a byte store.
+pub(crate) fn has_kept(conn: &Connection) -> IndexOutcome<bool> {
+    Ok(conn.query_row("SELECT EXISTS (SELECT 1 FROM objects WHERE owned = 2)", [], |row| row.get(0))?)
 }
 
 fn size_of_file(conn: &Connection, oid: &Oid) -> IndexOutcome<Option<u64>> {
@@ -76,18 +118,18 @@ fn size_of_file(conn: &Connection, oid: &Oid) -> IndexOutcome<Option<u64>> {
     Ok(select.query_row([oid.to_bytes()], |row| row.get(0)).optional()?)
 }
 
-/// Adds an object or what is new about it; once owned it stays so.
+/// Adds an object or what is new about it; once owned it stays so, in the place that was told last.
 pub(crate) fn put_object(conn: &Connection, oid: &Oid, known: &ObjectRow) -> IndexOutcome<()> {
     let mut upsert = conn.prepare_cached(
         "INSERT INTO objects (oid, size, owned, kind, name, mode, modified_s, modified_ns, used)
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-         ON CONFLICT (oid) DO UPDATE SET owned = max(owned, excluded.owned), kind = excluded.kind,
+         ON CONFLICT (oid) DO UPDATE SET owned = CASE excluded.owned WHEN 0 THEN owned ELSE excluded.owned END, kind = excluded.kind,
             name = excluded.name, mode = excluded.mode, modified_s = excluded.modified_s,
             modified_ns = excluded.modified_ns, used = max(used, excluded.used)",
     )?;
-    let ObjectRow { size, is_owned, about } = known;
+    let ObjectRow { size, own, about } = known;
     let (seconds, nanos) = (about.modified.map(|time| time.seconds), about.modified.map(|time| time.nanos));
-    let start: [&dyn ToSql; 4] = [&oid.to_bytes(), size, is_owned, &kind_number(about)];
+    let start: [&dyn ToSql; 4] = [&oid.to_bytes(), size, &own.to_column(), &kind_number(about)];
     let end: [&dyn ToSql; 5] = [&about.name, &about.mode, &seconds, &nanos, &now()];
     upsert.execute(&[&start[..], &end[..]].concat()[..])?;
     Ok(())
@@ -136,7 +178,7 @@ pub(crate) fn bind(conn: &Connection, live: &Oid, oid: &Oid, size: u64) -> Index
 
 /// Gives up the store's own bytes of an object; true if it had any.
 pub(crate) fn disown(conn: &Connection, oid: &Oid) -> IndexOutcome<bool> {
-    let count = conn.execute("UPDATE objects SET owned = 0 WHERE oid = ? AND owned = 1", [oid.to_bytes()])?;
+    let count = conn.execute("UPDATE objects SET owned = 0 WHERE oid = ? AND owned > 0", [oid.to_bytes()])?;
     prune(conn, oid)?;
     Ok(count > 0)
 }

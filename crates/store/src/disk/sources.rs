@@ -1,6 +1,7 @@
 //! The files that objects are read from: the open ones first, then every file on record, forgetting those
 //! that are no longer as they were.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use towpath_content::pieces::Layout;
 
 use super::files::{self, FileFound};
 use super::index::{Durability, IndexOutcome};
-use super::rows;
+use super::rows::{self, OwnBytes};
 use super::source::{BytesOrigin, OpenedBytes};
 use super::store_core::StoreCore;
 use super::uses::Used;
@@ -48,6 +49,7 @@ impl SourceFiles {
     pub(super) fn locate(&self, oid: &Oid) -> Result<Option<(PathBuf, Stamp)>, StoreError> {
         match self.with(oid, |source| Ok(source.origin.clone())) {
             Ok(BytesOrigin::Referred(FileFound { path, stamp, .. })) => Ok(Some((path, stamp))),
+            Ok(BytesOrigin::Kept { .. }) => Ok(None),
             Ok(BytesOrigin::Owned { path, .. }) => match Stamp::of_path(&path) {
                 Ok(stamp) => Ok(Some((path, stamp))),
                 Err(error) => Err(StoreError::io("looking at", &path, error)),
@@ -103,7 +105,9 @@ impl SourceFiles {
             for origin in self.core.index.read("finding an object", |conn| self.origins(conn, oid))? {
                 match self.try_origin(oid, origin, &mut attempt) {
                     Err(one) => lost.push(one),
-                    Ok(Err(error @ StoreError::Io { .. })) => drop(failure.get_or_insert(error)),
+                    Ok(Err(error @ (StoreError::Io { .. } | StoreError::Bytes(_)))) => {
+                        failure.get_or_insert(error);
+                    }
                     Ok(result) => {
                         self.forget(oid, &lost)?;
                         return result;
@@ -114,6 +118,10 @@ impl SourceFiles {
                 return Err(failure.unwrap_or(StoreError::NotHere));
             }
             failure = failure.or(self.forget(oid, &lost)?);
+            if lost.iter().any(Lost::is_kept) {
+                // Asking a byte store again at once costs time and finds the same.
+                return Err(failure.unwrap_or(StoreError::NotHere));
+            }
         }
         let locked = io::Error::new(io::ErrorKind::WouldBlock, "another process has it locked");
         Err(failure.unwrap_or_else(|| StoreError::io("reading", &self.core.folders.object(oid), locked)))
@@ -136,7 +144,7 @@ impl SourceFiles {
         origin: BytesOrigin,
         attempt: &mut impl FnMut(&Arc<OpenedBytes>) -> Result<T, StoreError>,
     ) -> Result<Result<T, StoreError>, Lost> {
-        let source = match OpenedBytes::open(origin.clone()) {
+        let source = match OpenedBytes::open(origin.clone(), &self.core) {
             Ok(source) => Arc::new(source),
             Err(error) if error.is_loss() => return Err(Lost { origin, is_in_place: false }),
             Err(error) => return Ok(Err(error)),
@@ -155,7 +163,7 @@ impl SourceFiles {
         attempt: &mut impl FnMut(&Arc<OpenedBytes>) -> Result<T, StoreError>,
     ) -> Result<Result<T, StoreError>, Lost> {
         self.core.note_use(match &source.origin {
-            BytesOrigin::Owned { .. } => Used::Object(*oid),
+            BytesOrigin::Owned { .. } | BytesOrigin::Kept { .. } => Used::Object(*oid),
             BytesOrigin::Referred(found) => Used::Dir(found.dir),
         });
         match attempt(source) {
@@ -167,8 +175,15 @@ impl SourceFiles {
     }
 
     fn origins(&self, conn: &Connection, oid: &Oid) -> IndexOutcome<Vec<BytesOrigin>> {
-        let owned = rows::owned_size(conn, oid)?;
-        let owned = owned.map(|size| BytesOrigin::Owned { path: self.core.folders.object(oid), size });
+        let path = self.core.folders.object(oid);
+        let owned = match rows::owned(conn, oid)? {
+            Some((size, OwnBytes::Kept)) => {
+                let place = self.core.kept.as_ref().map(|kept| kept.place_of(oid)).unwrap_or_default();
+                Some(BytesOrigin::Kept { path, oid: *oid, size, place })
+            }
+            Some((size, _)) => Some(BytesOrigin::Owned { path, size }),
+            None => None,
+        };
         let holders = files::holders(conn, oid, HOLDERS)?;
         Ok(owned.into_iter().chain(holders.into_iter().map(BytesOrigin::Referred)).collect())
     }
@@ -179,10 +194,13 @@ impl SourceFiles {
             return Ok(None);
         }
         lock(&self.open).remove(oid);
+        // Locked until they are forgotten, so that nobody puts them meanwhile.
+        let gone = lost.iter().map(|one| self.claim_gone(oid, one)).collect::<Result<Vec<_>, _>>()?;
         let first = self.core.index.write(Durability::Cached, "forgetting changed files", |t| {
             let mut first = None;
-            for one in lost {
+            for (one, gone) in lost.iter().zip(&gone) {
                 let is_lost = match &one.origin {
+                    BytesOrigin::Kept { .. } => gone.is_some() && rows::disown(t, oid)?,
                     BytesOrigin::Owned { path, size } => {
                         (one.is_in_place || !is_whole(path, *size)) && rows::disown(t, oid)?
                     }
@@ -197,6 +215,16 @@ impl SourceFiles {
         self.core.notices.changed(oid);
         Ok(first)
     }
+
+    /// The stand-in, locked, of an object that the byte store does not have; `None` if it has it, or if
+    /// somebody puts or reads it now.
+    fn claim_gone(&self, oid: &Oid, lost: &Lost) -> Result<Option<File>, StoreError> {
+        let BytesOrigin::Kept { size, .. } = lost.origin else { return Ok(None) };
+        match self.core.folders.claim_stand_in(oid)? {
+            Some(claimed) if self.core.kept()?.is_gone(oid, size)? => Ok(Some(claimed)),
+            _ => Ok(None),
+        }
+    }
 }
 
 /// A file that was not as it is on record.
@@ -205,6 +233,12 @@ struct Lost {
     /// The very file that was found wrong lies there still. If not, an owned one may have been
     /// evicted or put again since it was looked for.
     is_in_place: bool,
+}
+
+impl Lost {
+    const fn is_kept(&self) -> bool {
+        matches!(self.origin, BytesOrigin::Kept { .. })
+    }
 }
 
 fn is_whole(path: &Path, size: u64) -> bool {

@@ -1,11 +1,14 @@
 //! The ground that all parts of a store on a disk share: the index, the folders, who waits for what, and notes of use.
 
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use towpath_content::Oid;
 
 use super::folders::{Folders, create_private};
 use super::index::{Durability, ObjectIndex};
+use super::kept_bytes::{ByteKeeping, KeptBytes};
 use super::rows::{self, ObjectRow};
 use super::uses::{self, UseNotes, Used, Uses};
 use crate::error::StoreError;
@@ -16,15 +19,37 @@ pub(super) struct StoreCore {
     pub(super) index: ObjectIndex,
     pub(super) folders: Folders,
     pub(super) notices: Notices,
+    /// The byte store for what it owns, if that is not in `folders`.
+    pub(super) kept: Option<Arc<KeptBytes>>,
     uses: Uses,
 }
 
 impl StoreCore {
     /// Opens the index in `state_dir` and the folders in `data_dir`, or begins them.
-    pub(super) fn open(state_dir: &Path, data_dir: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(
+        state_dir: &Path,
+        data_dir: &Path,
+        keeping: Option<ByteKeeping>,
+    ) -> Result<Self, StoreError> {
         create_private(state_dir)?;
         let folders = Folders::open(data_dir)?;
-        Ok(Self { index: ObjectIndex::open(state_dir)?, folders, notices: Notices::new(), uses: Uses::new() })
+        let index = ObjectIndex::open(state_dir)?;
+        let kept = match keeping {
+            Some(keeping) => {
+                let has_kept = index.read("looking for objects in the byte store", rows::has_kept)?;
+                Some(KeptBytes::open(keeping, state_dir, has_kept)?)
+            }
+            None => None,
+        };
+        Ok(Self { index, folders, notices: Notices::new(), kept, uses: Uses::new() })
+    }
+
+    /// The byte store. An object that is in one can be had only while it is configured.
+    pub(super) fn kept(&self) -> Result<&Arc<KeptBytes>, StoreError> {
+        self.kept.as_ref().ok_or_else(|| {
+            let why = "it is in the byte store, which only a daemon configured with it reaches";
+            StoreError::Io { what: "reading an object".into(), source: io::Error::other(why) }
+        })
     }
 
     /// Content that a live name is bound to, and its size.

@@ -179,7 +179,9 @@ impl Fatal {
             StoreError::Io { what, source } => {
                 (5, Self { doing: text(what), ..Self::of_system(Path::new(""), source) })
             }
-            StoreError::Refused { .. } => return (FatalKind::Internal, Self::detailed(&error.to_string())),
+            StoreError::Refused { .. } | StoreError::Bytes(_) => {
+                return (FatalKind::Internal, Self::detailed(&error.to_string()));
+            }
         };
         (FatalKind::Index, Self { class, ..said })
     }

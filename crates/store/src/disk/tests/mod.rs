@@ -3,6 +3,7 @@
 mod cache;
 mod changed;
 mod collecting;
+mod kept;
 mod recipes;
 mod while_hashed;
 
