@@ -21,7 +21,6 @@ use towpath_transfer::{BoxFuture, Description, Metadata, Outcome, Query, RecipeP
 
 use crate::answer::WebError;
 use crate::pace::QUESTIONS;
-use crate::similar::SumsOfBlocks;
 use crate::web::{NamedBy, Web};
 use crate::web_url::WebUrl;
 
@@ -33,6 +32,9 @@ const MAX_WHOLE: u64 = 64 << 20;
 const PIECES: u64 = 4096;
 /// Bytes of sums that are read though nobody wants them: another question would cost about as much.
 const FAR: u64 = 512;
+
+/// Sums of some blocks, and their shape.
+pub(crate) type SumsOfBlocks = (BlockShape, Vec<NumberedSum>);
 
 /// Reason why a `.tow` is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

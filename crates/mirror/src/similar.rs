@@ -21,7 +21,7 @@ use towpath_transfer::{
     BoxFuture, Context, Delivery, Description, Metadata, Outcome, Source, SourceId, Want, WantId,
 };
 
-use crate::published::Published;
+use crate::published::{Published, SumsOfBlocks};
 
 /// Kind of source.
 const SIMILAR: &str = "older version";
@@ -117,10 +117,6 @@ async fn find(base: &File, size: u64, (shape, sums): SumsOfBlocks) -> Option<Vec
     });
     finding.await.ok()?.ok()
 }
-
-/// Sums of some blocks, and their shape.
-pub(crate) type SumsOfBlocks =
-    (towpath_content::delta::blocks::BlockShape, Vec<towpath_content::delta::blocks::NumberedSum>);
 
 /// What lies between matches.
 fn missing(found: &[BlockMatch], size: u64) -> Vec<Range<u64>> {

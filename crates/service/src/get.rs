@@ -14,6 +14,7 @@ use towpath_api::{
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
 use towpath_files::{FileError, SingleFile, display_name};
+use towpath_mirror::SimilarSource;
 use towpath_store::{About, ObjectKind, Stamp, hash_open_file};
 use towpath_targets::base_file::BaseFile;
 use towpath_targets::file_target::{FileTarget, TargetFile};
@@ -34,7 +35,7 @@ use crate::transfers::PROGRESS_EVERY;
 use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
 use crate::web_places::WebPlaces;
-use towpath_reuse::candidates::found_files::{FoundFile, Use, WHOLE};
+use towpath_reuse::candidates::found_files::{Use, WHOLE};
 use towpath_sync::search::searched;
 use towpath_words as words;
 
@@ -234,17 +235,8 @@ impl GetUnderWay {
         let mut group = group(destination, &about, layout.as_ref());
         let fetched = match self.look_around(&group).await {
             Some((oid, Use::Whole(bytes))) => self.take(&target, oid, bytes, &about).await,
-            // Its blocks are found at any place, and by fewer bytes than its pieces.
-            Some((_, Use::Older(found) | Use::Pieces(found))) if self.draw_on(&found).await > 0 => {
-                self.fetch(&target, (layout, group), events, summary).await
-            }
-            Some((_, Use::Older(found))) => {
-                found.show_to_search(&mut group);
-                self.fetch(&target, (layout, group), events, summary).await
-            }
-            Some((_, Use::Pieces(found))) => {
-                found.show_to_search(&mut group);
-                target.partial().set_base(BaseFile::new(found.file, found.size, group.size.unwrap_or(0)));
+            Some((_, found)) => {
+                draw_on(self.similar.as_deref(), &target, &mut group, found).await;
                 self.fetch(&target, (layout, group), events, summary).await
             }
             None => self.fetch(&target, (layout, group), events, summary).await,
@@ -312,14 +304,6 @@ impl GetUnderWay {
         };
         let looking = tokio::task::spawn_blocking(move || found_files.find(&[(&group, oid)]).pop().flatten());
         Some((oid, looking.await.ok().flatten()?))
-    }
-
-    /// Draws on an older version of a published file; returns how many bytes it has of the new one.
-    async fn draw_on(&self, found: &FoundFile) -> u64 {
-        let (Some(similar), Ok(file)) = (&self.similar, found.file.try_clone()) else { return 0 };
-        let name = found.path().display().to_string();
-        let filling = similar.fill(file, found.size, &name);
-        tokio::time::timeout(LONGEST_LOOK, filling).await.unwrap_or(0)
     }
 
     /// Takes all of a file that is the very same.
@@ -406,6 +390,27 @@ impl GetUnderWay {
             }
             Some(output) => Ok(output.clone()),
         }
+    }
+}
+
+/// Makes use of a file that is likely an older version, for what comes to `target`.
+async fn draw_on(similar: Option<&SimilarSource>, target: &GetFile, group: &mut Group, found: Use) {
+    let (is_in_pieces, found) = match found {
+        Use::Whole(_) => return,
+        Use::Pieces(found) => (true, found),
+        Use::Older(found) => (false, found),
+    };
+    if let (Some(similar), Ok(file)) = (similar, found.file.try_clone()) {
+        let name = found.path().display().to_string();
+        let filling = tokio::time::timeout(LONGEST_LOOK, similar.fill(file, found.size, &name));
+        // Of a published file blocks are found at any place, and cost fewer bytes than what follows.
+        if filling.await.unwrap_or(0) > 0 {
+            return;
+        }
+    }
+    found.show_to_search(group);
+    if is_in_pieces {
+        target.partial().set_base(BaseFile::new(found.file, found.size, group.size.unwrap_or(0)));
     }
 }
 

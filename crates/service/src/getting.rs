@@ -370,14 +370,12 @@ pub(crate) fn behind(
     let peers = Arc::new(GetPeers::new(Arc::clone(&service.door.standing)));
     let search = get_search::search(service, request, node, is_web);
     let scope = search.as_ref().map(|search| search.scope.clone());
-    let mut similar = None;
+    let WebWays { way, similar, mirrors } = web.ways(is_web, &peer.receive_pace);
     let bare = match ticket.and_then(|ticket| ticket.enclosed) {
         Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
         None => {
             let host = Some(Arc::clone(&peers) as Arc<dyn PeerHost>);
             let (allow, from) = (Arc::clone(&allow), local_ends(service, &request.bind)?);
-            let WebWays { way, similar: found, mirrors } = web.ways(is_web, &peer.receive_pace);
-            similar = found;
             let near = near.map(|near| near.source.clone());
             let parts = PluginParts { store, allow, identity, peer, from, host, way, mirrors, search, near };
             registry::build(&service.config().plugins, &parts)
