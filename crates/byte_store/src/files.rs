@@ -201,10 +201,10 @@ impl ByteStore for LocalFiles {
             if page.len() >= most {
                 break;
             }
-            for name in self.names_in(&self.folder.join(format!("{folder:02x}")))? {
+            let names = self.names_in(&self.folder.join(format!("{folder:02x}")))?;
+            for name in names.into_iter().filter(|name| after.is_none_or(|after| name > after)) {
                 // One that is gone meanwhile is not there.
-                if after.is_none_or(|after| name > *after)
-                    && page.len() < most
+                if page.len() < most
                     && let Ok(size) = self.size(&name)
                 {
                     page.push(Listed { name, size });

@@ -177,14 +177,9 @@ impl Source for Mirror {
 
     fn state(&self) -> SourceState {
         let state = lock(&self.shared.state);
-        let nearest = state.pace.nearest();
-        let path = PathState {
-            round_trip: nearest,
-            shortest: nearest,
-            receive_queue: 0,
-            arrived: state.pace.total(),
-            is_due: state.asking > 0,
-        };
+        let (round_trip, shortest) = (state.pace.nearest(), state.pace.nearest());
+        let (arrived, is_due) = (state.pace.total(), state.asking > 0);
+        let path = PathState { round_trip, shortest, receive_queue: 0, arrived, is_due };
         SourceState {
             window: state.pace.window(self.shared.since.elapsed()),
             path,

@@ -102,9 +102,6 @@ impl SimilarSource {
             Some(part) => whole.start + part.start..(whole.start + part.end).min(whole.end),
             None => whole,
         };
-        if range.start >= range.end {
-            return None;
-        }
         blocks.read(range).ok().flatten()
     }
 }
@@ -121,7 +118,7 @@ async fn find(base: &File, size: u64, (shape, sums): SumsOfBlocks) -> Option<Vec
 /// What lies between matches.
 fn missing(found: &[BlockMatch], size: u64) -> Vec<Range<u64>> {
     let (mut missing, mut at) = (Vec::new(), 0);
-    for one in found.iter().map(|one| one.target.clone()).chain([size..size]) {
+    for one in found.iter().map(|one| one.target.clone()).chain(std::iter::once(size..size)) {
         if one.start > at {
             missing.push(at..one.start);
         }
@@ -148,7 +145,7 @@ fn joined(found: Vec<BlockMatch>, more: Vec<BlockMatch>, missing: &[Range<u64>])
 impl FoundBlocks {
     /// Bytes of the file, if all of them are here.
     fn read(&self, range: Range<u64>) -> io::Result<Option<Vec<u8>>> {
-        let (mut bytes, mut at) = (vec![0; (range.end - range.start) as usize], range.start);
+        let (mut bytes, mut at) = (vec![0; range.end.saturating_sub(range.start) as usize], range.start);
         let first = self.matches.partition_point(|one| one.target.end <= range.start);
         for one in &self.matches[first..] {
             if at >= range.end || one.target.start > at {
@@ -159,7 +156,7 @@ impl FoundBlocks {
             self.base.read_exact_at(&mut bytes[place], one.base + (at - one.target.start))?;
             at = end;
         }
-        Ok((at >= range.end).then_some(bytes))
+        Ok((at >= range.end && !bytes.is_empty()).then_some(bytes))
     }
 
     /// Stretches of the file that are here, of which neighbours are one.
@@ -227,9 +224,8 @@ impl Source for SimilarSource {
         ranges: mpsc::Sender<Vec<Range<u64>>>,
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let stretches = self.blocks().filter(|_| oid == *self.published.oid());
-            let stretches = stretches.map(|blocks| blocks.stretches()).unwrap_or_default();
-            for told in stretches.chunks(TOLD) {
+            let blocks = self.blocks().filter(|_| oid == *self.published.oid());
+            for told in blocks.map(|blocks| blocks.stretches()).unwrap_or_default().chunks(TOLD) {
                 if ranges.send(told.to_vec()).await.is_err() {
                     return;
                 }

@@ -177,19 +177,16 @@ fn has_scheme(reference: &str) -> bool {
 fn without_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let parts: Vec<&str> = path.split('/').skip(1).collect();
-    for (number, part) in parts.iter().enumerate() {
-        let is_last = number + 1 == parts.len();
+    for part in &parts {
         match *part {
-            "." if is_last => kept.push(""),
             "." => {}
-            ".." => {
-                kept.pop();
-                if is_last {
-                    kept.push("");
-                }
-            }
+            ".." => drop(kept.pop()),
             part => kept.push(part),
         }
+    }
+    // What ends so is a folder.
+    if matches!(parts.last(), Some(&("." | ".."))) {
+        kept.push("");
     }
     format!("/{}", kept.join("/"))
 }
