@@ -195,8 +195,7 @@ impl ByteStore for LocalFiles {
     }
 
     fn list(&self, after: Option<&ByteName>, most: usize) -> Result<Vec<Listed>, ByteStoreError> {
-        let (most, first) = (most.min(MAX_PAGE), after.map_or(0, |after| after.0[0]));
-        let mut page = Vec::new();
+        let (most, first, mut page) = (most.min(MAX_PAGE), after.map_or(0, |after| after.0[0]), Vec::new());
         for folder in first..=u8::MAX {
             if page.len() >= most {
                 break;

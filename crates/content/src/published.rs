@@ -22,6 +22,8 @@ pub const MAX_SECTIONS: usize = 16;
 /// The longest section, in bytes.
 pub const MAX_SECTION: u64 = 256 << 20;
 
+/// Bytes of the shortest node of a recipe, or fewer: it holds one hash at least.
+const LEAST_NODE: usize = 32;
 const MARK: &[u8; 8] = b"towpath\n";
 const VERSION: u64 = 1;
 
@@ -233,7 +235,12 @@ pub fn recipe_from_bytes(bytes: &[u8]) -> Result<(Vec<u8>, Vec<Vec<u8>>), Decode
     let root = reader.bytes("root of a recipe", crate::recipe::MAX_NODE_LEN)?.to_vec();
     let mut nodes = Vec::new();
     while reader.remaining() > 0 {
-        nodes.push(reader.bytes("node of a recipe", crate::recipe::MAX_NODE_LEN)?.to_vec());
+        let node = reader.bytes("node of a recipe", crate::recipe::MAX_NODE_LEN)?;
+        // Each takes memory of its own beside its bytes.
+        if node.len() < LEAST_NODE {
+            return Err(invalid("node of a recipe", "is shorter than any"));
+        }
+        nodes.push(node.to_vec());
     }
     Ok((root, nodes))
 }
@@ -310,9 +317,11 @@ mod tests {
 
     #[test]
     fn a_recipe_comes_back_in_its_parts() {
-        let nodes = vec![b"one".to_vec(), Vec::new(), b"three".to_vec()];
+        let nodes = vec![vec![1; 40], vec![2; 32], vec![3; 99]];
         assert_eq!(recipe_from_bytes(&recipe_to_bytes(b"root", &nodes)), Ok((b"root".to_vec(), nodes)));
         assert!(recipe_from_bytes(b"\x05root").is_err());
+        // Once a megabyte of empty nodes took sixty.
+        assert!(recipe_from_bytes(&[0; 1000]).is_err());
     }
 
     proptest! {

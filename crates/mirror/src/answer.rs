@@ -27,6 +27,12 @@ pub enum WebError {
     /// It leads to this machine or its network, and nobody here named it.
     #[error("leads to an address that is not public, and nobody here named it")]
     NotPublic,
+    /// Its certificate is none that this machine trusts.
+    #[error("shows a certificate that this machine does not trust ({0})")]
+    Untrusted(String),
+    /// It leads from an encrypted way to one that is not.
+    #[error("redirects from https to http")]
+    Downgrade,
     /// Nothing came for too long.
     #[error("says nothing")]
     Silent,

@@ -5,48 +5,82 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use towpath_content::Hint;
-use towpath_protocol::Pace;
 use towpath_transfer::finder::{Finder, SourceChange};
 use towpath_transfer::{BoxFuture, Context, Source};
 
 use crate::mirror::Mirror;
 use crate::place::MirrorPlace;
-use crate::web::NamedBy;
+use crate::similar::SimilarSource;
+use crate::web::{NamedBy, WebRules};
 
 /// Mirrors of one transfer, at most.
 const MOST: usize = 64;
 
-/// See the head of this module.
-pub struct MirrorFinder {
-    named: Vec<MirrorPlace>,
-    further: Vec<Arc<dyn Source>>,
-    pace: Arc<Pace>,
+/// Mirrors of a transfer that are known before it begins.
+#[derive(Clone, Default)]
+pub struct KnownMirrors {
+    /// Places that a person named.
+    pub named: Vec<MirrorPlace>,
+    /// Further sources to be found.
+    pub further: Vec<Arc<dyn Source>>,
+    /// What an older version has: it is found once one is known.
+    pub similar: Option<Arc<SimilarSource>>,
+    /// What holds for all web servers.
+    pub rules: WebRules,
 }
 
+/// See the head of this module.
+pub struct MirrorFinder(KnownMirrors);
+
 impl MirrorFinder {
-    /// Finds these places, which a person named, `further` sources, and what hints name. Mirrors are taken from at this pace.
-    pub fn new(named: Vec<MirrorPlace>, further: Vec<Arc<dyn Source>>, pace: Arc<Pace>) -> Self {
-        Self { named, further, pace }
+    /// Finds these, and what hints name.
+    pub fn new(mut known: KnownMirrors) -> Self {
+        let only_encrypted = known.rules.only_encrypted;
+        known.named.retain(|place| !only_encrypted || place.is_encrypted());
+        Self(known)
     }
 
     fn mirror(&self, place: MirrorPlace, named_by: NamedBy) -> Arc<dyn Source> {
-        Arc::new(Mirror::new(place, named_by, Arc::clone(&self.pace)))
+        Arc::new(Mirror::new(place, named_by, self.0.rules.clone()))
+    }
+
+    /// Tells of an older version once one is known.
+    async fn similar(&self, changes: mpsc::Sender<SourceChange>) {
+        if let Some(similar) = &self.0.similar {
+            similar.known().await;
+            let source = Arc::clone(similar) as Arc<dyn Source>;
+            let _ = changes.send(SourceChange::Added { key: u64::MAX, source, priority: 0, weight: 1 }).await;
+        }
+    }
+
+    /// Places that hints name, with the priority and weight of each; not those that a person named, too.
+    fn told(&self, hints: &[Hint]) -> BTreeMap<String, (MirrorPlace, u16, u16)> {
+        let ours = hints.iter().filter(|hint| matches!(hint.scheme(), "http" | "https"));
+        let is_used = |place: &MirrorPlace| {
+            !self.0.named.contains(place) && (!self.0.rules.only_encrypted || place.is_encrypted())
+        };
+        let place = |hint: &Hint| {
+            let place = MirrorPlace::new(&hint.method).ok().filter(is_used)?;
+            Some((hint.method.clone(), (place, hint.priority, hint.weight)))
+        };
+        ours.filter_map(place).collect()
     }
 }
 
 impl Finder for MirrorFinder {
     fn find<'a>(&'a self, context: &'a Context, changes: mpsc::Sender<SourceChange>) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            let named = self.named.iter().map(|place| self.mirror(place.clone(), NamedBy::Person));
+        let similar = self.similar(changes.clone());
+        let mirrors = async move {
+            let named = self.0.named.iter().map(|place| self.mirror(place.clone(), NamedBy::Person));
             let mut next = 0;
-            for source in named.chain(self.further.iter().cloned()) {
+            for source in named.chain(self.0.further.iter().cloned()) {
                 next += 1;
                 let added = SourceChange::Added { key: next, source, priority: 0, weight: 1 };
                 let _ = changes.send(added).await;
             }
             let (mut hints, mut known) = (context.hints.clone(), BTreeMap::new());
             loop {
-                let told = places(&hints.borrow_and_update(), &self.named);
+                let told = self.told(&hints.borrow_and_update());
                 let gone: Vec<String> =
                     known.keys().filter(|place| !told.contains_key(*place)).cloned().collect();
                 for key in gone.iter().filter_map(|place| known.remove(place)) {
@@ -66,16 +100,9 @@ impl Finder for MirrorFinder {
                     return;
                 }
             }
+        };
+        Box::pin(async move {
+            tokio::join!(mirrors, similar);
         })
     }
-}
-
-/// Places that hints name, with the priority and weight of each; not those that a person named, too.
-fn places(hints: &[Hint], named: &[MirrorPlace]) -> BTreeMap<String, (MirrorPlace, u16, u16)> {
-    let ours = hints.iter().filter(|hint| matches!(hint.scheme(), "http" | "https"));
-    let place = |hint: &Hint| {
-        let place = MirrorPlace::new(&hint.method).ok().filter(|place| !named.contains(place))?;
-        Some((hint.method.clone(), (place, hint.priority, hint.weight)))
-    };
-    ours.filter_map(place).collect()
 }

@@ -31,12 +31,12 @@ pub mod values;
 pub mod web;
 pub mod web_url;
 
-pub use finder::MirrorFinder;
+pub use finder::{KnownMirrors, MirrorFinder};
 pub use mirror::Mirror;
 pub use place::MirrorPlace;
 pub use published::{Published, PublishedError};
 pub use publishing::{PublishedFile, publish};
 pub use similar::SimilarSource;
 pub use values::ToldValues;
-pub use web::NamedBy;
+pub use web::{NamedBy, WebRules};
 pub use web_url::{WebUrl, WrongUrl};

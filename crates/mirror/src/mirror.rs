@@ -15,7 +15,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_content::pieces::Layout;
-use towpath_protocol::Pace;
 use towpath_store::{About, ObjectKind};
 use towpath_transfer::source::{NETWORK_PRICE, PathState, Query, Sink, SourceState};
 use towpath_transfer::want::Payload;
@@ -27,7 +26,7 @@ use crate::answer::WebError;
 use crate::pace::{QUESTIONS, WebPace};
 use crate::place::MirrorPlace;
 use crate::queue::{RangeQueue, WaitingRange};
-use crate::web::{NamedBy, Web, WebBytes};
+use crate::web::{NamedBy, Web, WebBytes, WebRules};
 use crate::web_url::WebUrl;
 
 /// Kind of source.
@@ -152,9 +151,9 @@ impl MirrorCall {
 }
 
 impl Mirror {
-    /// Objects at this place, taken at this pace.
-    pub fn new(place: MirrorPlace, named_by: NamedBy, pace: Arc<Pace>) -> Self {
-        let web = Web::new(named_by, pace);
+    /// Objects at this place.
+    pub fn new(place: MirrorPlace, named_by: NamedBy, rules: WebRules) -> Self {
+        let web = Web::new(named_by, rules);
         let token = CancellationToken::new();
         let source = SourceId::other(MIRROR, Some(&place.shown()));
         let shared = Arc::new(MirrorCalls {
@@ -329,9 +328,11 @@ impl MirrorCalls {
                 state.pace.asked(now);
                 run
             };
-            let mut run = run.into_iter().filter(|waiting| waiting.of.call.owes(waiting.of.tag)).collect();
+            let is_owed = |waiting: &WaitingRange<WebWant>| waiting.of.call.owes(waiting.of.tag);
+            let mut run: Vec<_> = run.into_iter().filter(is_owed).collect();
+            let asked: usize = run.len();
             if let Err(error) = self.ask(&oid, &mut run).await {
-                self.failed(&error, &run);
+                self.failed(&error, &run, run.len() < asked);
             }
             // What comes may have made room for more than one.
             self.start();
@@ -466,14 +467,14 @@ impl MirrorCalls {
         want.call.deliver(Delivery { tag, payload, proof: None, source, timing, saved: 0 }).await;
     }
 
-    /// What did not come of a run ends.
-    fn failed(&self, error: &WebError, run: &[WaitingRange<WebWant>]) {
+    /// What did not come of a run ends; `has_some` if a part of it came.
+    fn failed(&self, error: &WebError, run: &[WaitingRange<WebWant>], has_some: bool) {
         if run.is_empty() {
             return;
         }
         self.trouble(error);
         let outcome = match error {
-            WebError::CutShort => Outcome::RetryLater(AT_ONCE),
+            WebError::CutShort if has_some => Outcome::RetryLater(AT_ONCE),
             error => error.outcome(),
         };
         for waiting in run {
@@ -484,7 +485,9 @@ impl MirrorCalls {
 
     fn trouble(&self, error: &WebError) {
         tracing::debug!(mirror = %self.source, %error, "a mirror failed");
-        lock(&self.state).trouble = Some(format!("{} {error}", self.source));
+        let trouble = format!("{} {error}", self.source);
+        self.web.note(&trouble);
+        lock(&self.state).trouble = Some(trouble);
     }
 }
 

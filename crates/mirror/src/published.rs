@@ -2,7 +2,6 @@
 //! sections come when they are asked for.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -14,14 +13,13 @@ use towpath_content::published::{
     FRONT_LEN, MAX_HEAD, PublishedHead, SectionKind, recipe_from_bytes, values_from_bytes,
 };
 use towpath_content::{DecodeError, Oid};
-use towpath_protocol::Pace;
 use towpath_store::{About, ObjectKind};
 use towpath_transfer::want::Proof;
 use towpath_transfer::{BoxFuture, Description, Metadata, Outcome, Query, RecipePart, SourceId};
 
 use crate::answer::WebError;
 use crate::pace::QUESTIONS;
-use crate::web::{NamedBy, Web};
+use crate::web::{NamedBy, Web, WebRules};
 use crate::web_url::WebUrl;
 
 /// Bytes that are asked for at first: all of most small ones.
@@ -253,7 +251,7 @@ fn runs(blocks: impl Iterator<Item = Range<u64>>, far: u64) -> Vec<Range<u64>> {
 
 impl TowFile {
     async fn open(url: &WebUrl) -> Result<Self, WebError> {
-        let web = Web::new(NamedBy::Person, Arc::new(Pace::new(0)));
+        let web = Web::new(NamedBy::Person, WebRules::default());
         let answer = web.open(url, &(0..FIRST.max((FRONT_LEN + MAX_HEAD) as u64)), None).await?;
         let (tag, is_encrypted) = (answer.range.tag.clone(), answer.is_encrypted);
         let first = answer.whole(&web, MAX_WHOLE).await?;

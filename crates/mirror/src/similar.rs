@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -60,14 +61,19 @@ impl SimilarSource {
         self.found.borrow().is_some()
     }
 
-    /// Looks for the file's blocks in `base`, an older version of `size` bytes that `name` tells from others; returns how many bytes
+    /// Completes once an older version is known.
+    pub async fn known(&self) {
+        let _ = self.found.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Looks for the file's blocks in `base`, an older version of `size` bytes that lies at `path`; returns how many bytes
     /// were found, once whoever draws on this source knows them.
-    pub async fn fill(&self, base: File, size: u64, name: &str) -> u64 {
+    pub async fn fill(&self, base: File, size: u64, path: &Path) -> u64 {
         let Some(matches) = self.look(&base, size).await.filter(|matches| !matches.is_empty()) else {
             return 0;
         };
         let bytes = matches.iter().map(|found| found.target.end - found.target.start).sum();
-        *lock(&self.name) = SourceId::other(SIMILAR, Some(name));
+        *lock(&self.name) = SourceId::other(SIMILAR, Some(&path.display().to_string()));
         self.found.send_replace(Some(Arc::new(FoundBlocks { base, matches })));
         let _ = self.told.subscribe().wait_for(|told| *told).await;
         bytes
@@ -181,7 +187,6 @@ impl Source for SimilarSource {
         SourceState { proves: false, price: 0, ..SourceState::of_window(WINDOW) }
     }
 
-    /// Answers once an older version is known.
     fn describe<'a>(
         &'a self,
         query: Query,
@@ -189,11 +194,9 @@ impl Source for SimilarSource {
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
         Box::pin(async move {
-            if query.oid != *self.published.oid() {
+            if query.oid != *self.published.oid() || !self.is_known() {
                 return Err(Outcome::NotHere);
             }
-            let mut found = self.found.subscribe();
-            found.wait_for(Option::is_some).await.map_err(|_| Outcome::NotHere)?;
             let (about, layout) = (About::default(), Some(self.published.layout()));
             // Nobody need listen.
             let _ = answers.send(Description::Object { about, layout, metadata: Metadata::default() }).await;

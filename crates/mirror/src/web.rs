@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_util::task::AbortOnDropHandle;
 use towpath_content::lock::lock;
 use towpath_protocol::Pace;
@@ -48,11 +49,35 @@ pub enum NamedBy {
     Stranger,
 }
 
+/// What holds for all web servers of one transfer.
+#[derive(Clone)]
+pub struct WebRules {
+    /// No more than so much is taken a second.
+    pub pace: Arc<Pace>,
+    /// Only encrypted ways are used.
+    pub only_encrypted: bool,
+    /// What went wrong last, in words for people: where nothing can be had it says why.
+    pub trouble: Arc<Mutex<Option<String>>>,
+}
+
+impl WebRules {
+    /// Taken at this pace.
+    pub fn new(pace: Arc<Pace>, only_encrypted: bool) -> Self {
+        Self { pace, only_encrypted, trouble: Arc::default() }
+    }
+}
+
+impl Default for WebRules {
+    /// No limits.
+    fn default() -> Self {
+        Self::new(Arc::new(Pace::new(0)), false)
+    }
+}
+
 /// Ways to web servers, kept from question to question.
 pub struct Web {
     named_by: NamedBy,
-    /// No more than so much is taken a second.
-    pace: Arc<Pace>,
+    rules: WebRules,
     idle: Mutex<Vec<WebConnection>>,
 }
 
@@ -79,9 +104,14 @@ pub(crate) struct WebBytes {
 }
 
 impl Web {
-    /// No connection yet. What comes is taken at this pace.
-    pub fn new(named_by: NamedBy, pace: Arc<Pace>) -> Self {
-        Self { named_by, pace, idle: Mutex::default() }
+    /// No connection yet.
+    pub fn new(named_by: NamedBy, rules: WebRules) -> Self {
+        Self { named_by, rules, idle: Mutex::default() }
+    }
+
+    /// Notes what went wrong.
+    pub(crate) fn note(&self, trouble: &str) {
+        *lock(&self.rules.trouble) = Some(trouble.to_owned());
     }
 
     /// Asks for a range of a file, on the condition that it has this entity tag. Redirects are followed.
@@ -101,11 +131,15 @@ impl Web {
                 WebAnswer::Bytes(answered) => {
                     let (body, connection) = (response.into_body(), Some(connection));
                     let (waited, is_encrypted) = (asked.elapsed(), seen.iter().all(WebUrl::is_encrypted));
-                    let (url, range, pace) = (at, answered, Arc::clone(&self.pace));
+                    let (url, range, pace) = (at, answered, Arc::clone(&self.rules.pace));
                     return Ok(WebBytes { url, is_encrypted, range, waited, body, connection, pace });
                 }
                 WebAnswer::Moved(place) => {
-                    at = at.join(&place).map_err(WebError::WrongRedirect)?;
+                    let next = at.join(&place).map_err(WebError::WrongRedirect)?;
+                    if at.is_encrypted() && !next.is_encrypted() {
+                        return Err(WebError::Downgrade);
+                    }
+                    at = next;
                     if seen.contains(&at) || seen.len() > MAX_REDIRECTS {
                         return Err(WebError::Ring);
                     }
@@ -236,11 +270,18 @@ async fn connect(url: &WebUrl, is_named: bool) -> Result<WebConnection, WebError
     if !url.is_encrypted() {
         return begin(url, stream).await;
     }
+    begin(url, encrypted(url, stream).await?).await
+}
+
+/// The same with TLS on it, by a certificate that this machine trusts.
+async fn encrypted(url: &WebUrl, stream: TcpStream) -> Result<TlsStream<TcpStream>, WebError> {
     let name = ServerName::try_from(url.host().to_owned());
     let name = name.map_err(|_| WebError::Unreachable("its name is none that a certificate has".into()))?;
     let connector = TlsConnector::from(tls()?);
-    let stream = connector.connect(name, stream).await.map_err(unreachable)?;
-    begin(url, stream).await
+    connector.connect(name, stream).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidData => WebError::Untrusted(innermost(&error)),
+        _ => unreachable(error),
+    })
 }
 
 async fn begin(

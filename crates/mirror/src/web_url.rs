@@ -52,10 +52,8 @@ impl FromStr for WebUrl {
         if authority.contains('@') {
             return Err(WrongUrl::Credentials);
         }
-        match uri.host() {
-            Some("") | None => Err(WrongUrl::Malformed),
-            Some(_) => Ok(Self(uri)),
-        }
+        let has_host = uri.host().is_some_and(|host| !host.is_empty());
+        has_host.then_some(Self(uri)).ok_or(WrongUrl::Malformed)
     }
 }
 

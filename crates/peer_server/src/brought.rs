@@ -15,6 +15,8 @@ use towpath_content::{NodeId, Oid, Ticket};
 use towpath_protocol::access::TicketEnd;
 use towpath_transfer::Outcome;
 
+/// Longest time for which whoever has another ticket for the same waits.
+const OTHERS: Duration = Duration::from_secs(20);
 /// Nothing came for so long: whoever asks goes elsewhere.
 const STALLED: Duration = Duration::from_secs(20);
 /// What could not be had is tried again after this.
@@ -50,7 +52,7 @@ pub enum BringStep {
 
 #[derive(Debug)]
 enum BringStage {
-    Coming { bytes: u64, grown: Instant, can_draw: bool },
+    Coming { since: Instant, bytes: u64, grown: Instant, can_draw: bool },
     Here { checked: Instant },
     Failed { why: String, at: Instant },
 }
@@ -85,17 +87,28 @@ impl BroughtTickets {
         if !may_begin {
             return BringStep::Refuse("this node may not have the cache fetch anything".into());
         }
-        // What one node would send is no other one's: the next one waits.
-        if self.coming().any(|ticket| ticket.oid == oid) {
-            return BringStep::Later;
+        // What one node would send is no other one's: the next one waits, but not long for one that may be slow.
+        if let Some(since) = self.coming_since(oid) {
+            return match now.duration_since(since) < OTHERS {
+                true => BringStep::Later,
+                false => BringStep::Refuse("it comes by another ticket, from a slow sender perhaps".into()),
+            };
         }
         if self.coming().count() >= MOST_COMING {
             return BringStep::Refuse(format!("{MOST_COMING} other objects are on their way to the cache"));
         }
         self.make_room(now);
-        let stage = BringStage::Coming { bytes: 0, grown: now, can_draw: false };
+        let stage = BringStage::Coming { since: now, bytes: 0, grown: now, can_draw: false };
         self.0.insert(name.to_vec(), BroughtTicket { oid, stage });
         BringStep::Begin { was_here }
+    }
+
+    /// Since when an object comes by whatever ticket.
+    fn coming_since(&self, oid: Oid) -> Option<Instant> {
+        self.0.values().find_map(|ticket| match &ticket.stage {
+            BringStage::Coming { since, .. } if ticket.oid == oid => Some(*since),
+            _ => None,
+        })
     }
 
     fn coming(&self) -> impl Iterator<Item = &BroughtTicket> {
@@ -235,6 +248,12 @@ mod tests {
         let (root, now) = (Oid::of(b"root"), desk.at(0));
         assert_eq!(desk.ask(0), BEGIN);
         assert_eq!(desk.tickets.ask(OTHER, root, true, now), BringStep::Later);
+        let (grown, later) = (desk.at(19), desk.at(21));
+        desk.tickets.grew(NAME, 5, grown);
+        assert!(
+            matches!(desk.tickets.ask(OTHER, root, true, later), BringStep::Refuse(_)),
+            "the first is slow"
+        );
         desk.ends(1, Ok(()));
         assert_eq!(desk.tickets.ask(OTHER, root, true, now), BEGIN);
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use towpath_link::Identity;
 use towpath_link::tcp::LocalEnd;
-use towpath_mirror::MirrorPlace;
+use towpath_mirror::KnownMirrors;
 use towpath_protocol::PeerConfig;
 use towpath_store::Store;
 use towpath_transfer::finder::Finder;
@@ -206,8 +206,8 @@ pub struct PluginParts {
     pub host: Option<Arc<dyn PeerHost>>,
     /// The way to the other service that stands already, as in a copy; else each `direct` dials.
     pub way: Option<Arc<dyn Source>>,
-    /// Mirrors that a person named for this transfer, and further sources that are to be found.
-    pub mirrors: (Vec<MirrorPlace>, Vec<Arc<dyn Source>>),
+    /// Mirrors of this transfer.
+    pub mirrors: KnownMirrors,
     /// Search of this machine's disk, if any is allowed.
     pub search: Option<Search>,
     /// The site's cache, if it brings the root: the `dealer` asks it first.

@@ -11,7 +11,6 @@
 //! send before is fetched of it again. After a crash what was complete is served again, and what had begun to come goes on.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -236,7 +235,7 @@ impl BringFlight {
         };
         tokio::select! {
             fetched = fetching => fetched,
-            never = self.note_growth(&session, can_draw) => match never {},
+            why = self.note_growth(&session, can_draw) => Err(why),
         }
     }
 
@@ -288,12 +287,16 @@ impl BringFlight {
         Ok(Arc::new(target.map_err(io)?.announced(announced)))
     }
 
-    /// Notes what comes, and from when on it can be drawn on, if it `can` be while it comes; until it is dropped.
-    async fn note_growth(&self, session: &Session, mut can: bool) -> Infallible {
+    /// Notes what comes, and from when on it can be drawn on, if it `can` be while it comes; until it is dropped. The error is that it
+    /// is too large, which of what was live shows only now.
+    async fn note_growth(&self, session: &Session, mut can: bool) -> ApiError {
         let (progress, mut ticks) = (session.progress(), tokio::time::interval(LOOK_EVERY));
         loop {
             ticks.tick().await;
-            let there = progress.with(|now| now.done.wrapping_add(now.objects));
+            let (done, there) = progress.with(|now| (now.done, now.done.wrapping_add(now.objects)));
+            if let Err(why) = self.check_size(done) {
+                return why;
+            }
             // Nothing can be proved before the values of all pieces are here.
             let is_announced = can && self.service.store.get_descriptors(&self.ticket.oid, 0..1).is_ok();
             can &= !is_announced;

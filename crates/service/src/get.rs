@@ -12,6 +12,7 @@ use towpath_api::{
     Announced, ApiError, ContentRequest, EntryKind, ErrorKind, Event, GetRequest, Seconds, Summary,
 };
 use towpath_content::Oid;
+use towpath_content::lock::lock;
 use towpath_content::pieces::Layout;
 use towpath_files::{FileError, SingleFile, display_name};
 use towpath_mirror::SimilarSource;
@@ -79,7 +80,7 @@ pub async fn get(
         get.account(&mut summary);
         match result {
             Err(Failure::StartedOver) => tokio::time::sleep(PROGRESS_EVERY).await,
-            Err(Failure::Error(error)) => return Err(error),
+            Err(Failure::Error(error)) => return Err(explained(&get, error)),
             Ok(()) => {
                 summary.seconds = Seconds::from_duration(start.elapsed());
                 summary.encrypted = get.plugins.root.state().is_encrypted;
@@ -89,6 +90,17 @@ pub async fn get(
         }
     }
     Err(words::fetch(&FetchError::StartedOver))
+}
+
+/// An error in words that fit where there is no sender, only web servers.
+fn explained(get: &GetUnderWay, error: ApiError) -> ApiError {
+    let is_theirs = matches!(error.kind, ErrorKind::NotFound | ErrorKind::TimedOut | ErrorKind::Changed);
+    match lock(&get.web_trouble).clone().filter(|_| is_theirs && get.context.node.is_none()) {
+        Some(trouble) => ApiError::new(error.kind, trouble).hint(
+            "see that the server has the very file that the .tow describes; 'tow publish' describes it anew",
+        ),
+        None => error,
+    }
 }
 
 /// Completes when somebody tells that the ticket of `request` was taken back, with the reason. That it expires is for those to
@@ -401,8 +413,8 @@ async fn draw_on(similar: Option<&SimilarSource>, target: &GetFile, group: &mut 
         Use::Older(found) => (false, found),
     };
     if let (Some(similar), Ok(file)) = (similar, found.file.try_clone()) {
-        let name = found.path().display().to_string();
-        let filling = tokio::time::timeout(LONGEST_LOOK, similar.fill(file, found.size, &name));
+        let filling = similar.fill(file, found.size, found.path());
+        let filling = tokio::time::timeout(LONGEST_LOOK, filling);
         // Of a published file blocks are found at any place, and cost fewer bytes than what follows.
         if filling.await.unwrap_or(0) > 0 {
             return;

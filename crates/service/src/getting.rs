@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -37,7 +37,7 @@ use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::web_places::{WebPlaces, WebWays};
 use crate::while_getting::{GetPeers, LendingGet, ToldHolders};
-use towpath_mirror::SimilarSource;
+use towpath_mirror::{SimilarSource, WebRules};
 use towpath_words as words;
 
 /// Number of times a get waits for another one of the same object before it goes alone.
@@ -69,6 +69,8 @@ pub(crate) struct GetUnderWay {
     pub(crate) found_files: Option<Arc<FoundFiles>>,
     /// What an older version has of a published file, once one is found.
     pub(crate) similar: Option<Arc<SimilarSource>>,
+    /// What went wrong with web servers last.
+    pub(crate) web_trouble: Arc<Mutex<Option<String>>>,
     pub(crate) context: Context,
     pub(crate) config: SessionConfig,
     pub(crate) oid: Oid,
@@ -362,15 +364,14 @@ pub(crate) fn behind(
     let allow = if is_web { web_sources(request) } else { local_sources(service, node, request.reuse) };
     let told = ticket.as_ref().map(|ticket| ToldHolders::new(ticket, service.node_id(), sender.clone()));
     let (identity, mut peer) = (service.identity.clone(), peer_config(service, request, told));
-    if let Some(near) = near {
-        // One limit holds for all that comes.
-        peer.receive_pace = Arc::clone(&near.pace);
-    }
+    // One limit holds for all that comes.
+    near.iter().for_each(|near| peer.receive_pace = Arc::clone(&near.pace));
     let lending = ticket.as_ref().and_then(|ticket| LendingGet::new(service, request, ticket));
     let peers = Arc::new(GetPeers::new(Arc::clone(&service.door.standing)));
     let search = get_search::search(service, request, node, is_web);
     let scope = search.as_ref().map(|search| search.scope.clone());
-    let WebWays { way, similar, mirrors } = web.ways(is_web, &peer.receive_pace);
+    let rules = WebRules::new(Arc::clone(&peer.receive_pace), request.require_encryption);
+    let WebWays { way, similar, mirrors } = web.ways(is_web, rules.clone());
     let bare = match ticket.and_then(|ticket| ticket.enclosed) {
         Some(enclosed) => from_ticket(&oid, enclosed, store, &allow)?,
         None => {
@@ -392,6 +393,7 @@ pub(crate) fn behind(
         allow,
         found_files,
         similar,
+        web_trouble: rules.trouble,
         context,
         config: session_config(request),
         oid,

@@ -7,7 +7,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use towpath_api::{ApiError, ErrorKind};
-use towpath_content::published::{FRONT_LEN, PublishedHead};
+use towpath_content::hint::MAX_METHOD;
+use towpath_content::published::{FRONT_LEN, MAX_PLACES, PublishedHead};
 use towpath_content::tree::Time;
 use towpath_mirror::{MirrorPlace, PublishedFile, WebUrl, publish, web_url};
 use towpath_store::{About, ObjectKind};
@@ -27,17 +28,23 @@ pub struct PublishedTow {
 /// Writes the `.tow` of the file at `path`, to `output` or beside it. `urls` are further places of the file. One that is there
 /// already is replaced at once, when the new one is whole.
 pub fn publish_file(path: &Path, output: Option<&Path>, urls: &[String]) -> Result<PublishedTow, ApiError> {
-    for url in urls {
-        check_url(url)?;
-    }
+    check_urls(urls)?;
     let failed = |error: io::Error| words::io("read", path, &error);
-    let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
+    // Opening a pipe would wait for whoever writes.
+    let metadata = std::fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() {
         return Err(ApiError::new(ErrorKind::Usage, format!("{} is no file", path.display()))
             .hint("only single files are published; 'tow share' serves trees"));
     }
+    let file = File::open(path).map_err(failed)?;
     let destination = output.map_or_else(|| beside(path), Path::to_path_buf);
+    let is_same = |there: Metadata| (there.dev(), there.ino()) == (metadata.dev(), metadata.ino());
+    if std::fs::metadata(&destination).is_ok_and(is_same) {
+        return Err(ApiError::new(
+            ErrorKind::Usage,
+            "the .tow would replace the very file that it describes",
+        ));
+    }
     check_replaced(&destination)?;
     let made =
         publish(&file, path, about(path, &metadata), urls.to_vec()).map_err(|error| words::store(&error))?;
@@ -45,8 +52,18 @@ pub fn publish_file(path: &Path, output: Option<&Path>, urls: &[String]) -> Resu
     Ok(PublishedTow { path: destination, bytes: made.bytes.len() as u64, head: made.head })
 }
 
+fn check_urls(urls: &[String]) -> Result<(), ApiError> {
+    if urls.len() > MAX_PLACES {
+        return Err(ApiError::new(ErrorKind::Usage, format!("a .tow names {MAX_PLACES} URLs at most")));
+    }
+    urls.iter().try_for_each(|url| check_url(url))
+}
+
 fn check_url(url: &str) -> Result<(), ApiError> {
     let refused = |why: String| Err(ApiError::new(ErrorKind::Usage, format!("'{url}' {why}")));
+    if url.is_empty() || url.len() > MAX_METHOD || url.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return refused(format!("is no URL of 1 to {MAX_METHOD} characters without blanks"));
+    }
     match MirrorPlace::new(url) {
         Ok(MirrorPlace::File(_)) => Ok(()),
         Ok(_) => refused("is no URL of a single file".into()),
@@ -59,7 +76,10 @@ fn check_url(url: &str) -> Result<(), ApiError> {
 /// True for what a URL beside the `.tow` may be written as.
 fn is_reference(url: &str) -> bool {
     let beside: Option<WebUrl> = "http://host/file.tow".parse().ok();
-    !url.contains("://") && !url.ends_with('/') && beside.is_some_and(|tow| tow.join(url).is_ok())
+    !url.contains("://")
+        && !url.contains(['{', '#'])
+        && !url.ends_with('/')
+        && beside.is_some_and(|tow| tow.join(url).is_ok())
 }
 
 fn beside(path: &Path) -> PathBuf {
@@ -124,6 +144,8 @@ mod tests {
         assert_eq!(publish_file(&path, Some(&other), &[]).unwrap_err().kind, ErrorKind::Exists);
         assert_eq!(std::fs::read(&other).unwrap(), b"keep me");
         assert!(publish_file(folder.path(), None, &[]).is_err(), "a directory");
+        let tow = second.path;
+        assert!(publish_file(&tow, Some(&tow), &[]).is_err(), "itself");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "nothing is left over");
     }
 
@@ -138,6 +160,10 @@ mod tests {
             ("ftp://h/x", false),
             ("https://me@h/x", false),
             ("a b", false),
+            ("", false),
+            ("#", false),
+            ("pub/{oid}", false),
+            (&format!("https://h/{}", "x".repeat(600)), false),
         ] {
             assert_eq!(check_url(url).is_ok(), is_good, "{url}");
         }

@@ -2,21 +2,23 @@
 //! anything else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use towpath_api::{ApiError, ErrorKind, GetRequest};
 use towpath_content::hint::MAX_HINTS;
 use towpath_content::{Hint, Oid, Ticket};
+use towpath_mirror::answer::WebError;
 use towpath_mirror::{
-    Mirror, MirrorFinder, MirrorPlace, Published, PublishedError, SimilarSource, ToldValues, WebUrl, WrongUrl,
+    KnownMirrors, Mirror, MirrorFinder, MirrorPlace, Published, PublishedError, SimilarSource, ToldValues,
+    WebRules, WebUrl, WrongUrl,
 };
 use towpath_plugins::Many;
-use towpath_protocol::Pace;
 use towpath_transfer::Source;
 
 use crate::state;
 
-/// Mirrors that a person named, and further sources.
-pub(crate) type NamedMirrors = (Vec<MirrorPlace>, Vec<Arc<dyn Source>>);
+/// Time for the `.tow`, unless the request names another.
+const TOW_LIMIT: Duration = Duration::from_secs(60);
 
 /// Ways by web servers to what a get fetches.
 #[derive(Default)]
@@ -26,7 +28,7 @@ pub(crate) struct WebWays {
     /// What an older version has, once one is found.
     pub(crate) similar: Option<Arc<SimilarSource>>,
     /// What is drawn on beside the sender.
-    pub(crate) mirrors: NamedMirrors,
+    pub(crate) mirrors: KnownMirrors,
 }
 
 /// Places on web servers that a get draws on. None: it is by a ticket alone.
@@ -41,14 +43,14 @@ impl WebPlaces {
     pub(crate) async fn of(request: &GetRequest) -> Result<Self, ApiError> {
         let name = request.ticket.trim();
         if let Some(url) = web_url(name)? {
-            let published = published(&url, None).await?;
+            let published = published(&url, None, request).await?;
             let mirrors = request.from.iter().map(|from| mirror(from)).collect::<Result<_, _>>()?;
             return Ok(Self { published: Some(published), mirrors });
         }
         let (mut found, mut mirrors) = (None, Vec::new());
         for from in &request.from {
             match web_url(from).ok().flatten().filter(WebUrl::is_published) {
-                Some(url) => found = Some(published(&url, Some(&content(name)?)).await?),
+                Some(url) => found = Some(published(&url, Some(&content(name)?), request).await?),
                 None => mirrors.push(mirror(from)?),
             }
         }
@@ -71,22 +73,24 @@ impl WebPlaces {
     }
 
     /// The way to the content, if nobody issued a ticket for it: what the `.tow` tells, what an older version on this machine has of it,
-    /// and all mirrors. Else mirrors that come to what the ticket names. All are taken from at this pace.
-    pub(crate) fn ways(&self, is_way: bool, pace: &Arc<Pace>) -> WebWays {
+    /// and all mirrors. Else mirrors that come to what the ticket names. For all of them these rules hold.
+    pub(crate) fn ways(&self, is_way: bool, rules: WebRules) -> WebWays {
+        let is_used = |url: &WebUrl| !rules.only_encrypted || url.is_encrypted();
         let places = self.published.iter().flat_map(|published| published.places());
         let mirror = |(url, named_by)| -> Arc<dyn Source> {
-            Arc::new(Mirror::new(MirrorPlace::File(url), named_by, Arc::clone(pace)))
+            Arc::new(Mirror::new(MirrorPlace::File(url), named_by, rules.clone()))
         };
-        let mut further: Vec<Arc<dyn Source>> = places.map(mirror).collect();
+        let further: Vec<_> = places.filter(|(url, _)| is_used(url)).map(mirror).collect();
+        let mut mirrors = KnownMirrors { named: self.mirrors.clone(), further, similar: None, rules };
         let Some(published) = self.published.as_ref().filter(|_| is_way) else {
-            return WebWays { mirrors: (self.mirrors.clone(), further), ..WebWays::default() };
+            return WebWays { mirrors, ..WebWays::default() };
         };
         let similar = SimilarSource::new(Arc::clone(published));
-        further.push(Arc::new(ToldValues::new(Arc::clone(published), Arc::clone(&similar))));
-        further.push(Arc::clone(&similar) as Arc<dyn Source>);
-        let finder = MirrorFinder::new(self.mirrors.clone(), further, Arc::clone(pace));
+        mirrors.further.insert(0, Arc::new(ToldValues::new(Arc::clone(published), Arc::clone(&similar))));
+        mirrors.similar = Some(Arc::clone(&similar));
+        let finder = MirrorFinder::new(mirrors);
         let way = Some(Arc::new(Many::new(Vec::new(), vec![Arc::new(finder)])) as Arc<dyn Source>);
-        WebWays { way, similar: Some(similar), mirrors: NamedMirrors::default() }
+        WebWays { way, similar: Some(similar), mirrors: KnownMirrors::default() }
     }
 }
 
@@ -149,8 +153,17 @@ fn wrong(url: &str, why: WrongUrl) -> ApiError {
     ApiError::new(ErrorKind::Usage, format!("'{shown}' {why}"))
 }
 
-async fn published(url: &WebUrl, expected: Option<&Oid>) -> Result<Arc<Published>, ApiError> {
-    let fetched = Published::fetch(url, expected).await;
+async fn published(
+    url: &WebUrl,
+    expected: Option<&Oid>,
+    request: &GetRequest,
+) -> Result<Arc<Published>, ApiError> {
+    if request.require_encryption && !url.is_encrypted() {
+        return Err(ApiError::new(ErrorKind::Refused, format!("{url} is not encrypted, as was required")));
+    }
+    let limit = if request.timeout > 0 { Duration::from_secs(request.timeout) } else { TOW_LIMIT };
+    let fetching = tokio::time::timeout(limit, Published::fetch(url, expected)).await;
+    let fetched = fetching.unwrap_or(Err(PublishedError::Web(WebError::Silent)));
     fetched.map(Arc::new).map_err(|error| {
         let message = format!("{url} {error}");
         match error {

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use towpath_content::node_id::hex;
 use towpath_content::{Hint, Oid};
-use towpath_mirror::{Mirror, MirrorFinder, MirrorPlace, NamedBy};
+use towpath_mirror::{KnownMirrors, Mirror, MirrorFinder, MirrorPlace, NamedBy, WebRules};
 use towpath_transfer_conformance::finders::{self, FinderSubject};
 use towpath_transfer_conformance::{self as conformance, Fixture, Subject};
 
+use super::context;
 use super::server::{Fault, WebServer};
-use super::{context, unlimited};
 
 async fn mirror_of(fixture: Fixture, fault: Fault) -> Subject {
     let named = fixture.objects.iter().map(|data| (hex(Oid::of(data).digest()), data.clone()));
     let server = WebServer::start(named).await;
     server.fail(fault);
     let place = MirrorPlace::new(&server.url("{oid}")).unwrap();
-    let mirror = Arc::new(Mirror::new(place, NamedBy::Person, unlimited()));
+    let mirror = Arc::new(Mirror::new(place, NamedBy::Person, WebRules::default()));
     Subject::new(mirror, fixture.context()).proving_nothing().sharing_a_stream().keeping(server)
 }
 
@@ -46,12 +46,7 @@ async fn the_finder_keeps_its_contract() {
         let coming = Arc::clone(&sender);
         let come = move |number| coming.send_modify(|hints| hints.push(hint(number)));
         let go = move |number| sender.send_modify(|hints| hints.retain(|one| *one != hint(number)));
-        FinderSubject::new(
-            Arc::new(MirrorFinder::new(Vec::new(), Vec::new(), unlimited())),
-            context,
-            come,
-            go,
-        )
+        FinderSubject::new(Arc::new(MirrorFinder::new(KnownMirrors::default())), context, come, go)
     })
     .await;
 }

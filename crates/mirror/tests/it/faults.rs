@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use towpath_content::Oid;
-use towpath_mirror::{Mirror, MirrorPlace, NamedBy};
+use towpath_mirror::{Mirror, MirrorPlace, NamedBy, WebRules};
 use towpath_transfer::{Outcome, Source};
 
 use super::server::{Fault, WebServer};
-use super::{get, noise, unlimited};
+use super::{get, noise};
 
 const PIECE: usize = 256 << 10;
 
 async fn server(data: &[u8]) -> (WebServer, Mirror) {
     let server = WebServer::start([("file".to_owned(), data.to_vec())]).await;
-    let mirror = Mirror::new(MirrorPlace::new(&server.url("file")).unwrap(), NamedBy::Person, unlimited());
+    let mirror =
+        Mirror::new(MirrorPlace::new(&server.url("file")).unwrap(), NamedBy::Person, WebRules::default());
     (server, mirror)
 }
 
@@ -108,7 +109,8 @@ async fn a_server_without_ranges_is_read_once_from_its_front() {
 async fn nobody_who_was_not_named_is_asked_at_home() {
     let data = noise(PIECE);
     let server = WebServer::start([("file".to_owned(), data.clone())]).await;
-    let mirror = Mirror::new(MirrorPlace::new(&server.url("file")).unwrap(), NamedBy::Stranger, unlimited());
+    let mirror =
+        Mirror::new(MirrorPlace::new(&server.url("file")).unwrap(), NamedBy::Stranger, WebRules::default());
     assert_eq!(get(&mirror, &data, [0]).await.ends(), [Outcome::NotHere]);
     assert!(mirror.state().trouble.unwrap().contains("not public"));
     assert_eq!(server.connections(), 0, "it was not even dialled");

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
-use towpath_protocol::Pace;
 use towpath_transfer::source::{Backlog, Context, Sink, Source};
 use towpath_transfer::{BoxFuture, Delivery, Outcome, Tag, Want, WantId};
 
@@ -51,10 +50,6 @@ impl Came {
         tags.sort_unstable();
         tags
     }
-}
-
-fn unlimited() -> Arc<Pace> {
-    Arc::new(Pace::new(0))
 }
 
 fn context(root: Oid) -> Context {

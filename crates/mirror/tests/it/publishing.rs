@@ -7,13 +7,13 @@ use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_content::published::PublishedHead;
 use towpath_mirror::{
-    Mirror, MirrorPlace, Published, PublishedError, SimilarSource, ToldValues, WebUrl, publish,
+    Mirror, MirrorPlace, Published, PublishedError, SimilarSource, ToldValues, WebRules, WebUrl, publish,
 };
 use towpath_store::About;
 use towpath_transfer::{Description, Query, Source};
 
 use super::server::WebServer;
-use super::{context, get, noise, unlimited};
+use super::{context, get, noise};
 
 /// The `.tow` of a file with these bytes.
 fn tow_of(data: &[u8], places: &[&str]) -> Vec<u8> {
@@ -44,7 +44,7 @@ async fn what_is_published_is_fetched_and_proved() {
         assert_eq!(published.about().name, b"x.iso");
         let (url, named_by) = published.places().pop().unwrap();
         let told = ToldValues::new(Arc::clone(&published), SimilarSource::new(Arc::clone(&published)));
-        let mirror = Mirror::new(MirrorPlace::File(url), named_by, unlimited());
+        let mirror = Mirror::new(MirrorPlace::File(url), named_by, WebRules::default());
         let query = Query { proofs: Some(0..1000), recipe: true, ..Query::about(*published.oid()) };
         let (answers, mut inbox) = mpsc::channel(100);
         told.describe(query, &context(*published.oid()), answers).await.unwrap();

@@ -107,13 +107,12 @@ pub(super) static MIRRORS: Plugin = Plugin {
         about: "Further ones: of a folder in which a tree's files lie, or with {oid} for an object's id.",
     }],
     build: Build::Finder(|node, builder| {
-        let (named, further) = &builder.parts.mirrors;
-        let own = node.texts("urls").iter().filter_map(|url| {
+        let mut known = builder.parts.mirrors.clone();
+        known.named.extend(node.texts("urls").iter().filter_map(|url| {
             let place = MirrorPlace::new(url);
             place.inspect_err(|why| tracing::warn!(url, %why, "a configured mirror is left out")).ok()
-        });
-        let (named, pace) = (named.iter().cloned().chain(own), &builder.parts.peer.receive_pace);
-        Arc::new(MirrorFinder::new(named.collect(), further.clone(), Arc::clone(pace)))
+        }));
+        Arc::new(MirrorFinder::new(known))
     }),
 };
 
