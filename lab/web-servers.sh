@@ -102,7 +102,7 @@ EOF
     serve "$(address slow)" on slow
     local url link before start
     url=http://$(address slow):8080
-    link=$(on receiver ip -o addr show to "$(address slow)/24" | awk '{ print $2 }' | head -n 1)
+    link=$(on receiver ip route get "$(address slow)" | grep -oE "dev [^ ]+" | cut -d" " -f2)
     for _ in $(seq "$runs"); do
         fresh; cp "$work/old" "$work/get/new-1"
         before=$(came "$link"); start=$(now)

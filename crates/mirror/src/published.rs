@@ -2,6 +2,7 @@
 //! sections come when they are asked for.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -18,7 +19,6 @@ use towpath_transfer::want::Proof;
 use towpath_transfer::{BoxFuture, Description, Metadata, Outcome, Query, RecipePart, SourceId};
 
 use crate::answer::WebError;
-use crate::pace::QUESTIONS;
 use crate::web::{NamedBy, Web, WebRules};
 use crate::web_url::WebUrl;
 
@@ -30,6 +30,8 @@ const MAX_WHOLE: u64 = 64 << 20;
 const PIECES: u64 = 4096;
 /// Bytes of sums that are read though nobody wants them: another question would cost about as much.
 const FAR: u64 = 512;
+/// Questions for sums at once: their answers are short, so most of the time is on the way.
+const SUM_QUESTIONS: usize = 8;
 
 /// Sums of some blocks, and their shape.
 pub(crate) type SumsOfBlocks = (BlockShape, Vec<NumberedSum>);
@@ -78,6 +80,8 @@ struct TowFile {
     tag: Option<String>,
     /// All hops to it were encrypted.
     is_encrypted: bool,
+    /// Bytes a second at which these came, the question included.
+    rate: f64,
 }
 
 impl Published {
@@ -111,6 +115,11 @@ impl Published {
     /// The content.
     pub const fn oid(&self) -> &Oid {
         &self.head.oid
+    }
+
+    /// Bytes a second at which the `.tow` came: a first guess of what its server is good for.
+    pub const fn rate(&self) -> u64 {
+        self.file.rate as u64
     }
 
     /// Its bytes.
@@ -198,7 +207,7 @@ impl Published {
             .into_iter()
             .map(|run| -> BoxFuture<'_, _> { Box::pin(self.sums_of(section.clone(), shape, run)) });
         let read: Vec<Option<Vec<NumberedSum>>> =
-            futures_util::stream::iter(reading).buffered(QUESTIONS).collect().await;
+            futures_util::stream::iter(reading).buffered(SUM_QUESTIONS).collect().await;
         Some((shape, read.into_iter().flatten().flatten().collect()))
     }
 
@@ -251,11 +260,12 @@ fn runs(blocks: impl Iterator<Item = Range<u64>>, far: u64) -> Vec<Range<u64>> {
 
 impl TowFile {
     async fn open(url: &WebUrl) -> Result<Self, WebError> {
-        let web = Web::new(NamedBy::Person, WebRules::default());
+        let (web, asked) = (Web::new(NamedBy::Person, WebRules::default()), Instant::now());
         let answer = web.open(url, &(0..FIRST.max((FRONT_LEN + MAX_HEAD) as u64)), None).await?;
         let (tag, is_encrypted) = (answer.range.tag.clone(), answer.is_encrypted);
         let first = answer.whole(&web, MAX_WHOLE).await?;
-        Ok(Self { url: url.clone(), web, first, tag, is_encrypted })
+        let rate = first.len() as f64 / asked.elapsed().as_secs_f64();
+        Ok(Self { url: url.clone(), web, first, tag, is_encrypted, rate })
     }
 
     async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, WebError> {

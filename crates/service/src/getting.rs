@@ -384,7 +384,7 @@ pub(crate) fn behind(
     };
     let measured = scope.zip(bare.adaptive.clone()).filter(|_| !service.processors().inspect_any());
     let found_files =
-        measured.map(|(scope, adaptive)| Arc::new(FoundFiles::new(scope, adaptive, request.limit_rate)));
+        measured.map(|(scope, adaptive)| Arc::new(FoundFiles::new(scope, adaptive, web.rate(request))));
     let (plugins, for_tree) = wrapped(service, request, bare);
     Ok(GetUnderWay {
         service: Arc::clone(service),

@@ -67,6 +67,14 @@ impl WebPlaces {
         self.published.is_none() && self.mirrors.is_empty()
     }
 
+    /// Bytes a second that can be expected, at most as many as the request allows.
+    pub(crate) fn rate(&self, request: &GetRequest) -> u64 {
+        match (&self.published, request.limit_rate) {
+            (Some(published), 0) => published.rate(),
+            (_, limit) => limit,
+        }
+    }
+
     /// The content that the `.tow` names.
     pub(crate) fn oid(&self) -> Option<Oid> {
         self.published.as_ref().map(|published| *published.oid())
