@@ -295,7 +295,7 @@ mod tests {
             ("limits = 3", "c.toml:1: limits: 3 is not a table; write [limits] above its fields"),
             (
                 "\n\n[plugins]\nplugin = \"multipath\"",
-                "c.toml:4: plugins.plugin: this build has no plugin 'multipath'; it has: adaptive, cascade, dealer, direct, hints, local, \
+                "c.toml:4: plugins.plugin: this build has no plugin 'multipath'; it has: adaptive, cascade, dealer, direct, hints, local, mirrors, \
                  takeover",
             ),
             (

@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn shapes_grow_with_the_object_and_hostile_ones_are_refused() {
         for (size, large, small, sum) in
-            [(50_000_000, 8192, 1024, 6), (1 << 30, 16384, 2048, 7), (1 << 40, 1 << 24, 1 << 21, 7)]
+            [(50_000_000, 8192, 1024, 6), (1 << 30, 16384, 2048, 7), (1 << 40, 1 << 24, 1 << 21, 8)]
         {
             let shapes = BlockShape::for_size(size);
             assert_eq!((shapes.0.block_len(), shapes.1.block_len()), (large, small), "{size}");
