@@ -36,15 +36,21 @@ on() { local host=$1; shift; "$lab" exec "$name" "$host" "$@"; }
 
 # nginx over www, listening at an address; `ON HOST` in front runs it there. Its process is in $server.
 serve() {
-    local listen=$1
+    local listen=$1 own=$work/nginx$1
     shift
-    mkdir -p "$work/nginx$listen"
-    printf 'daemon off; worker_processes 2; pid %s/pid; error_log %s/error; user root; events { }\nhttp { access_log off; sendfile on; client_body_temp_path %s/a; proxy_temp_path %s/b; fastcgi_temp_path %s/c; uwsgi_temp_path %s/d; scgi_temp_path %s/e; server { listen %s:8080; root %s/www; } }\n' \
-        "$work/nginx$listen" "$work/nginx$listen" "$work/nginx$listen" "$work/nginx$listen" "$work/nginx$listen" "$work/nginx$listen" "$work/nginx$listen" "$listen" "$work" > "$work/nginx$listen/conf"
-    "$@" nginx -c "$work/nginx$listen/conf" -e "$work/nginx$listen/error" &
+    mkdir -p "$own"
+    cat > "$own/conf" << EOF
+daemon off; worker_processes 2; pid $own/pid; error_log $own/error; user root; events { }
+http {
+    access_log off; sendfile on;
+    client_body_temp_path $own/a; proxy_temp_path $own/b; fastcgi_temp_path $own/c; uwsgi_temp_path $own/d; scgi_temp_path $own/e;
+    server { listen $listen:8080; root $work/www; }
+}
+EOF
+    "$@" nginx -c "$own/conf" -e "$own/error" &
     started+=($!)
-    for _ in $(seq 100); do [ ! -s "$work/nginx$listen/pid" ] || break; sleep 0.1; done
-    server=$(cat "$work/nginx$listen/pid")
+    for _ in $(seq 100); do [ ! -s "$own/pid" ] || break; sleep 0.1; done
+    server=$(cat "$own/pid")
 }
 get() { TOW_HOME=$work/home$RANDOM on receiver "$tow" get --no-search "$@" 2>&1 | grep -E '^tow:' | head -n 1 > "$work/said"; }
 fresh() { rm -rf "$work"/get/* "$work"/home[0-9]*; }
@@ -52,7 +58,7 @@ fresh() { rm -rf "$work"/get/* "$work"/home[0-9]*; }
 sum() {
     network_up
     head -c 200000000 /dev/urandom > "$work/www/big"
-    local oid ticket start alone=() both
+    local oid ticket start both
     oid=$("$tow" publish "$work/www/big" 2> /dev/null)
     TOW_HOME=$work/sender on sender "$tow" share --listen "$(address sender):7000" "$work/www/big" > "$work/ticket" 2> /dev/null &
     local share=$!
@@ -136,13 +142,12 @@ local_gib() {
     done
 }
 
-for what in "${@:-sum similar local}"; do
-    for one in $what; do
-        case $one in
-            sum) sum ;;
-            similar) similar ;;
-            local) local_gib ;;
-            *) echo "web-servers.sh: no such thing: $one" >&2; exit 2 ;;
-        esac
-    done
+[ $# -gt 0 ] || set -- sum similar local
+for one in "$@"; do
+    case $one in
+        sum) sum ;;
+        similar) similar ;;
+        local) local_gib ;;
+        *) echo "web-servers.sh: no such thing: $one" >&2; exit 2 ;;
+    esac
 done

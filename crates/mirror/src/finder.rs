@@ -10,7 +10,7 @@ use towpath_transfer::{BoxFuture, Context, Source};
 
 use crate::mirror::Mirror;
 use crate::place::MirrorPlace;
-use crate::similar::SimilarSource;
+use crate::values::ToldValues;
 use crate::web::{NamedBy, WebRules};
 
 /// Mirrors of one transfer, at most.
@@ -19,12 +19,10 @@ const MOST: usize = 64;
 /// Mirrors of a transfer that are known before it begins.
 #[derive(Clone, Default)]
 pub struct KnownMirrors {
-    /// Places that a person named.
-    pub named: Vec<MirrorPlace>,
-    /// Further sources to be found.
-    pub further: Vec<Arc<dyn Source>>,
-    /// What an older version has: it is found once one is known.
-    pub similar: Option<Arc<SimilarSource>>,
+    /// Places, and who named each.
+    pub places: Vec<(MirrorPlace, NamedBy)>,
+    /// What a `.tow` tells. An older version, of which this knows, is found once there is one.
+    pub told: Option<Arc<ToldValues>>,
     /// What holds for all web servers.
     pub rules: WebRules,
 }
@@ -35,8 +33,7 @@ pub struct MirrorFinder(KnownMirrors);
 impl MirrorFinder {
     /// Finds these, and what hints name.
     pub fn new(mut known: KnownMirrors) -> Self {
-        let only_encrypted = known.rules.only_encrypted;
-        known.named.retain(|place| !only_encrypted || place.is_encrypted());
+        known.places.retain(|(place, _)| known.rules.allow(place));
         Self(known)
     }
 
@@ -46,19 +43,18 @@ impl MirrorFinder {
 
     /// Tells of an older version once one is known.
     async fn similar(&self, changes: mpsc::Sender<SourceChange>) {
-        if let Some(similar) = &self.0.similar {
+        if let Some(similar) = self.0.told.as_ref().map(|told| told.similar()) {
             similar.known().await;
             let source = Arc::clone(similar) as Arc<dyn Source>;
             let _ = changes.send(SourceChange::Added { key: u64::MAX, source, priority: 0, weight: 1 }).await;
         }
     }
 
-    /// Places that hints name, with the priority and weight of each; not those that a person named, too.
-    fn told(&self, hints: &[Hint]) -> BTreeMap<String, (MirrorPlace, u16, u16)> {
+    /// Places that hints name, with the priority and weight of each; not those that are known, too.
+    fn hinted(&self, hints: &[Hint]) -> BTreeMap<String, (MirrorPlace, u16, u16)> {
         let ours = hints.iter().filter(|hint| matches!(hint.scheme(), "http" | "https"));
-        let is_used = |place: &MirrorPlace| {
-            !self.0.named.contains(place) && (!self.0.rules.only_encrypted || place.is_encrypted())
-        };
+        let is_known = |place: &MirrorPlace| self.0.places.iter().any(|(known, _)| known == place);
+        let is_used = |place: &MirrorPlace| !is_known(place) && self.0.rules.allow(place);
         let place = |hint: &Hint| {
             let place = MirrorPlace::new(&hint.method).ok().filter(is_used)?;
             Some((hint.method.clone(), (place, hint.priority, hint.weight)))
@@ -71,22 +67,24 @@ impl Finder for MirrorFinder {
     fn find<'a>(&'a self, context: &'a Context, changes: mpsc::Sender<SourceChange>) -> BoxFuture<'a, ()> {
         let similar = self.similar(changes.clone());
         let mirrors = async move {
-            let named = self.0.named.iter().map(|place| self.mirror(place.clone(), NamedBy::Person));
+            // What can tell comes first: the others can't.
+            let told = self.0.told.iter().map(|told| Arc::clone(told) as Arc<dyn Source>);
+            let places = self.0.places.iter().map(|(place, by)| self.mirror(place.clone(), *by));
             let mut next = 0;
-            for source in named.chain(self.0.further.iter().cloned()) {
+            for source in told.chain(places) {
                 next += 1;
                 let added = SourceChange::Added { key: next, source, priority: 0, weight: 1 };
                 let _ = changes.send(added).await;
             }
             let (mut hints, mut known) = (context.hints.clone(), BTreeMap::new());
             loop {
-                let told = self.told(&hints.borrow_and_update());
+                let hinted = self.hinted(&hints.borrow_and_update());
                 let gone: Vec<String> =
-                    known.keys().filter(|place| !told.contains_key(*place)).cloned().collect();
+                    known.keys().filter(|place| !hinted.contains_key(*place)).cloned().collect();
                 for key in gone.iter().filter_map(|place| known.remove(place)) {
                     let _ = changes.send(SourceChange::Removed(key)).await;
                 }
-                for (text, (place, priority, weight)) in told {
+                for (text, (place, priority, weight)) in hinted {
                     if known.len() < MOST && !known.contains_key(&text) {
                         next += 1;
                         known.insert(text, next);

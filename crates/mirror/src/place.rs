@@ -41,7 +41,7 @@ impl MirrorPlace {
         }
     }
 
-    /// A URL at the same server, to tell it from others.
+    /// As it was named.
     pub fn shown(&self) -> String {
         match self {
             Self::File(url) | Self::Folder(url) => url.to_string(),

@@ -19,6 +19,7 @@ use towpath_transfer::want::Proof;
 use towpath_transfer::{BoxFuture, Description, Metadata, Outcome, Query, RecipePart, SourceId};
 
 use crate::answer::WebError;
+use crate::place::MirrorPlace;
 use crate::web::{NamedBy, Web, WebRules};
 use crate::web_url::WebUrl;
 
@@ -86,8 +87,12 @@ struct TowFile {
 
 impl Published {
     /// Fetches head and values. `expected` is the content that it must name; without it the way there must be encrypted.
-    pub async fn fetch(url: &WebUrl, expected: Option<&Oid>) -> Result<Self, PublishedError> {
-        let file = TowFile::open(url).await?;
+    pub async fn fetch(
+        url: &WebUrl,
+        expected: Option<&Oid>,
+        rules: WebRules,
+    ) -> Result<Self, PublishedError> {
+        let file = TowFile::open(url, rules).await?;
         if expected.is_none() && !file.is_encrypted {
             return Err(PublishedError::Plain);
         }
@@ -139,17 +144,21 @@ impl Published {
     }
 
     /// URLs of the file, and who named each: whoever named the `.tow` meant its server, too.
-    pub fn places(&self) -> Vec<(WebUrl, NamedBy)> {
+    pub fn places(&self) -> Vec<(MirrorPlace, NamedBy)> {
         let tow = &self.file.url;
         if self.head.places.is_empty() {
-            return tow.described().map(|url| (url, NamedBy::Person)).into_iter().collect();
+            return tow
+                .described()
+                .map(|url| (MirrorPlace::File(url), NamedBy::Person))
+                .into_iter()
+                .collect();
         }
         let places = self.head.places.iter().filter_map(|place| tow.join(place).ok());
         let named = |url: &WebUrl| match url.is_beside(tow) {
             true => NamedBy::Person,
             false => NamedBy::Stranger,
         };
-        places.map(|url| (url.clone(), named(&url))).collect()
+        places.map(|url| (MirrorPlace::File(url.clone()), named(&url))).collect()
     }
 
     /// Answers a question about it; `maker` is to blame if the recipe is wrong.
@@ -259,8 +268,8 @@ fn runs(blocks: impl Iterator<Item = Range<u64>>, far: u64) -> Vec<Range<u64>> {
 }
 
 impl TowFile {
-    async fn open(url: &WebUrl) -> Result<Self, WebError> {
-        let (web, asked) = (Web::new(NamedBy::Person, WebRules::default()), Instant::now());
+    async fn open(url: &WebUrl, rules: WebRules) -> Result<Self, WebError> {
+        let (web, asked) = (Web::new(NamedBy::Person, rules), Instant::now());
         let answer = web.open(url, &(0..FIRST.max((FRONT_LEN + MAX_HEAD) as u64)), None).await?;
         let (tag, is_encrypted) = (answer.range.tag.clone(), answer.is_encrypted);
         let first = answer.whole(&web, MAX_WHOLE).await?;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 use towpath_content::Oid;
@@ -28,6 +28,8 @@ use crate::published::{Published, SumsOfBlocks};
 const SIMILAR: &str = "older version";
 /// Reading is quick: a few pieces keep it busy.
 const WINDOW: u64 = 8 << 20;
+/// Longest time for which somebody is waited for who hears what there is.
+const HEARD: Duration = Duration::from_secs(2);
 /// Stretches that are told of at once.
 const TOLD: usize = 1024;
 
@@ -67,7 +69,7 @@ impl SimilarSource {
     }
 
     /// Looks for the file's blocks in `base`, an older version of `size` bytes that lies at `path`; returns how many bytes
-    /// were found, once whoever draws on this source knows them.
+    /// were found, once whoever draws on this source knows them, or soon after.
     pub async fn fill(&self, base: File, size: u64, path: &Path) -> u64 {
         let Some(matches) = self.look(&base, size).await.filter(|matches| !matches.is_empty()) else {
             return 0;
@@ -75,7 +77,7 @@ impl SimilarSource {
         let bytes = matches.iter().map(|found| found.target.end - found.target.start).sum();
         *lock(&self.name) = SourceId::other(SIMILAR, Some(&path.display().to_string()));
         self.found.send_replace(Some(Arc::new(FoundBlocks { base, matches })));
-        let _ = self.told.subscribe().wait_for(|told| *told).await;
+        let _ = tokio::time::timeout(HEARD, self.told.subscribe().wait_for(|told| *told)).await;
         bytes
     }
 

@@ -23,9 +23,15 @@ pub struct ToldValues {
 }
 
 impl ToldValues {
-    /// What this one tells, of which `similar` may have a part.
-    pub fn new(published: Arc<Published>, similar: Arc<SimilarSource>) -> Self {
+    /// What this one tells. No older version is known yet.
+    pub fn new(published: Arc<Published>) -> Self {
+        let similar = SimilarSource::new(Arc::clone(&published));
         Self { published, similar, name: SourceId::other(TOLD, None) }
+    }
+
+    /// What an older version has.
+    pub fn similar(&self) -> &Arc<SimilarSource> {
+        &self.similar
     }
 }
 

@@ -27,6 +27,7 @@ use towpath_content::lock::lock;
 use towpath_protocol::Pace;
 
 use crate::answer::{AnsweredRange, WebAnswer, WebError, judge};
+use crate::place::MirrorPlace;
 use crate::public::is_public;
 use crate::web_url::WebUrl;
 
@@ -64,6 +65,11 @@ impl WebRules {
     /// Taken at this pace.
     pub fn new(pace: Arc<Pace>, only_encrypted: bool) -> Self {
         Self { pace, only_encrypted, trouble: Arc::default() }
+    }
+
+    /// True if this place may be asked.
+    pub fn allow(&self, place: &MirrorPlace) -> bool {
+        !self.only_encrypted || place.is_encrypted()
     }
 }
 

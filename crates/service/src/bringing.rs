@@ -35,7 +35,6 @@ use crate::getting::GetUnderWay;
 use crate::metrics::Direction;
 use crate::state::Service;
 use crate::staying::{DaemonPassing, name};
-use crate::web_places::WebPlaces;
 
 /// Delay after which a machine asks again.
 const LATER: Duration = Duration::from_millis(100);
@@ -165,7 +164,7 @@ impl BringFlight {
         let service = &self.service;
         let admitted = service.admission.begin(Direction::Get, service.home.data())?;
         let _permit = service.in_flight.permit().await?;
-        let get = Arc::new(GetUnderWay::new(service, &self.request, &WebPlaces::default())?);
+        let get = Arc::new(GetUnderWay::new(service, &self.request)?);
         let fetched = tokio::select! {
             fetched = self.fetch(&get) => fetched,
             why = service.ticket_over(&self.ticket) => Err(why),

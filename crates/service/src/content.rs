@@ -17,7 +17,7 @@ use towpath_store::{Descriptors, Hold, State, Store};
 use towpath_transfer::intervals::Intervals;
 
 use crate::arriving::refuse_trees;
-use crate::getting::GetUnderWay;
+use crate::getting::{GetUnderWay, behind};
 use crate::in_flight::{Arrival, FlightGroup, FlightRole};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
@@ -55,7 +55,7 @@ enum ContentOrigin {
 async fn under_way(service: &Arc<Service>, request: &ContentRequest) -> Result<Arc<GetUnderWay>, ApiError> {
     let get = as_get(request);
     let web = WebPlaces::of(&get).await?;
-    GetUnderWay::new(service, &get, &web).map(Arc::new)
+    behind(service, &get, &web, None).map(Arc::new)
 }
 
 /// Opens what `request` names; returns when it is known to be there, and before its bytes are.

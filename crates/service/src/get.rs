@@ -57,7 +57,7 @@ pub async fn get(
         return get_list::list(service, &request, events).await;
     }
     let (start, web) = (Instant::now(), WebPlaces::of(&request).await?);
-    let first = GetUnderWay::new(service, &request, &web)?;
+    let first = behind(service, &request, &web, None)?;
     let _leading =
         report_wait(first.own_turn(), "another get of the same object on this machine", &events).await;
     let _permit =
@@ -126,7 +126,7 @@ pub async fn get_stream(
     let start = Instant::now();
     let get = content::as_get(request);
     let web = WebPlaces::of(&get).await?;
-    let get = Arc::new(GetUnderWay::new(service, &get, &web)?);
+    let get = Arc::new(behind(service, &get, &web, None)?);
     let opening = content::open_whole(Arc::clone(&get));
     let opened = tokio::select! { opened = opening => opened?, never = waiting::report(&get, &events) => match never {} };
     let (mut oid, size, arrival) = (opened.oid, opened.size.unwrap_or(u64::MAX), opened.arrival());

@@ -20,7 +20,7 @@ use towpath_targets::spool::{FailOnDrop, Spool, SpoolReader};
 use towpath_transfer::{Group, Session, Target};
 
 use crate::get_tree::decode;
-use crate::getting::{GetUnderWay, summarize};
+use crate::getting::{GetUnderWay, behind, summarize};
 use crate::selecting::{Missing, os_path, selection};
 use crate::state::Service;
 use crate::ticket_ends::told_terms;
@@ -35,7 +35,7 @@ pub(crate) async fn list(
     events: mpsc::Sender<Event>,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
-    let get = Arc::new(GetUnderWay::new(service, request, &WebPlaces::of(request).await?)?);
+    let get = Arc::new(behind(service, request, &WebPlaces::of(request).await?, None)?);
     let terms = get.context.secret.map(|secret| told_terms(secret.terms)).unwrap_or_default();
     if terms != TicketTerms::default() {
         let _ = events.send(Event::Terms(terms)).await;

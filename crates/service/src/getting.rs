@@ -108,13 +108,9 @@ impl From<FetchError> for Failure {
 }
 
 impl GetUnderWay {
-    /// A get by a ticket, of what is on this machine, or from web servers.
-    pub(crate) fn new(
-        service: &Arc<Service>,
-        request: &GetRequest,
-        web: &WebPlaces,
-    ) -> Result<Self, ApiError> {
-        behind(service, request, web, None)
+    /// A get by a ticket, or of what is on this machine.
+    pub(crate) fn new(service: &Arc<Service>, request: &GetRequest) -> Result<Self, ApiError> {
+        behind(service, request, &WebPlaces::default(), None)
     }
 
     /// A session that draws from this get's sources.
@@ -343,7 +339,7 @@ pub(crate) struct NearWay {
     pub(crate) pace: Arc<Pace>,
 }
 
-/// A get that is about to run, where the site's cache may bring what is asked for: all others are its reserve then.
+/// A get that draws on web servers, too, or is about to run where the site's cache may bring what is asked for: all others are its reserve then.
 pub(crate) fn behind(
     service: &Arc<Service>,
     request: &GetRequest,

@@ -382,7 +382,7 @@ mod tests {
     async fn ask(receiver: &Arc<Service>, ticket: &str, content: &[u8]) -> Result<Fetched, FetchError> {
         let request =
             GetRequest { ticket: ticket.into(), timeout: 5, no_search: true, ..GetRequest::default() };
-        let get = GetUnderWay::new(receiver, &request, &Default::default()).unwrap();
+        let get = GetUnderWay::new(receiver, &request).unwrap();
         let group = Group { coverage: Some(Coverage { block: 0 }), ..Group::default() };
         let (oid, size) = (Oid::of(content), Some(content.len() as u64));
         let target = Spool::into_empty(tempfile::tempfile().unwrap());

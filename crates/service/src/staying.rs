@@ -20,7 +20,6 @@ use crate::get;
 use crate::getting::{GetUnderWay, relayed_binding};
 use crate::state::{self, Service};
 use crate::ticket_ends::ask_now_and_then;
-use crate::web_places::WebPlaces;
 use towpath_config::shares::{TicketKind, unhex};
 use towpath_peer_server::ending;
 use towpath_peer_server::grants::{PassOn, PassingOn};
@@ -93,7 +92,7 @@ async fn serve(
     };
     tokio::select! {
         never = telling => match never {},
-        never = ask_now_and_then(|| GetUnderWay::new(service, &request, &WebPlaces::default())) => match never {},
+        never = ask_now_and_then(|| GetUnderWay::new(service, &request)) => match never {},
     }
 }
 
@@ -182,7 +181,7 @@ impl DaemonPassing {
             if !is_recorded {
                 self.record().await;
             }
-            ask_now_and_then(|| GetUnderWay::new(service, &self.request, &WebPlaces::default())).await
+            ask_now_and_then(|| GetUnderWay::new(service, &self.request)).await
         };
         tokio::select! {
             why = service.ticket_over(&self.ticket) => {
@@ -260,7 +259,7 @@ async fn keep_binding(
     service: &Arc<Service>,
     request: &GetRequest,
 ) -> Result<Option<RelayedBinding>, ApiError> {
-    let get = GetUnderWay::new(service, request, &WebPlaces::default())?;
+    let get = GetUnderWay::new(service, request)?;
     for _ in 0..ASKED {
         if let Some(binding) = get.binding().await {
             service.grants.bind(&get.oid, binding.clone());

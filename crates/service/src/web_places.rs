@@ -9,11 +9,12 @@ use towpath_content::hint::MAX_HINTS;
 use towpath_content::{Hint, Oid, Ticket};
 use towpath_mirror::answer::WebError;
 use towpath_mirror::{
-    KnownMirrors, Mirror, MirrorFinder, MirrorPlace, Published, PublishedError, SimilarSource, ToldValues,
+    KnownMirrors, MirrorFinder, MirrorPlace, NamedBy, Published, PublishedError, SimilarSource, ToldValues,
     WebRules, WebUrl, WrongUrl,
 };
 use towpath_plugins::Many;
-use towpath_transfer::Source;
+use towpath_protocol::Pace;
+use towpath_transfer::{Outcome, Source};
 
 use crate::state;
 
@@ -49,9 +50,11 @@ impl WebPlaces {
         }
         let (mut found, mut mirrors) = (None, Vec::new());
         for from in &request.from {
-            match web_url(from).ok().flatten().filter(WebUrl::is_published) {
-                Some(url) => found = Some(published(&url, Some(&content(name)?), request).await?),
-                None => mirrors.push(mirror(from)?),
+            match mirror(from)? {
+                MirrorPlace::File(url) if url.is_published() => {
+                    found = Some(published(&url, Some(&content(name)?), request).await?);
+                }
+                place => mirrors.push(place),
             }
         }
         if found.is_none() && !mirrors.is_empty() && !name.starts_with("tow:") {
@@ -83,22 +86,18 @@ impl WebPlaces {
     /// The way to the content, if nobody issued a ticket for it: what the `.tow` tells, what an older version on this machine has of it,
     /// and all mirrors. Else mirrors that come to what the ticket names. For all of them these rules hold.
     pub(crate) fn ways(&self, is_way: bool, rules: WebRules) -> WebWays {
-        let is_used = |url: &WebUrl| !rules.only_encrypted || url.is_encrypted();
-        let places = self.published.iter().flat_map(|published| published.places());
-        let mirror = |(url, named_by)| -> Arc<dyn Source> {
-            Arc::new(Mirror::new(MirrorPlace::File(url), named_by, rules.clone()))
-        };
-        let further: Vec<_> = places.filter(|(url, _)| is_used(url)).map(mirror).collect();
-        let mut mirrors = KnownMirrors { named: self.mirrors.clone(), further, similar: None, rules };
+        let named = self.mirrors.iter().map(|place| (place.clone(), NamedBy::Person));
+        let published = self.published.iter().flat_map(|published| published.places());
+        let places = named.chain(published).collect();
         let Some(published) = self.published.as_ref().filter(|_| is_way) else {
+            let mirrors = KnownMirrors { places, told: None, rules };
             return WebWays { mirrors, ..WebWays::default() };
         };
-        let similar = SimilarSource::new(Arc::clone(published));
-        mirrors.further.insert(0, Arc::new(ToldValues::new(Arc::clone(published), Arc::clone(&similar))));
-        mirrors.similar = Some(Arc::clone(&similar));
-        let finder = MirrorFinder::new(mirrors);
+        let told = Arc::new(ToldValues::new(Arc::clone(published)));
+        let similar = Some(Arc::clone(told.similar()));
+        let finder = MirrorFinder::new(KnownMirrors { places, told: Some(told), rules });
         let way = Some(Arc::new(Many::new(Vec::new(), vec![Arc::new(finder)])) as Arc<dyn Source>);
-        WebWays { way, similar: Some(similar), mirrors: KnownMirrors::default() }
+        WebWays { way, similar, mirrors: KnownMirrors::default() }
     }
 }
 
@@ -169,17 +168,16 @@ async fn published(
     if request.require_encryption && !url.is_encrypted() {
         return Err(ApiError::new(ErrorKind::Refused, format!("{url} is not encrypted, as was required")));
     }
+    let rules = WebRules::new(Arc::new(Pace::new(request.limit_rate)), request.require_encryption);
     let limit = if request.timeout > 0 { Duration::from_secs(request.timeout) } else { TOW_LIMIT };
-    let fetching = tokio::time::timeout(limit, Published::fetch(url, expected)).await;
+    let fetching = tokio::time::timeout(limit, Published::fetch(url, expected, rules)).await;
     let fetched = fetching.unwrap_or(Err(PublishedError::Web(WebError::Silent)));
     fetched.map(Arc::new).map_err(|error| {
         let message = format!("{url} {error}");
         match error {
             PublishedError::Plain => ApiError::new(ErrorKind::Refused, message)
                 .hint("fetch it by https, or name its content: tow get OID --from URL"),
-            PublishedError::Web(error)
-                if matches!(error.outcome(), towpath_transfer::Outcome::RetryLater(_)) =>
-            {
+            PublishedError::Web(error) if matches!(error.outcome(), Outcome::RetryLater(_)) => {
                 ApiError::new(ErrorKind::Failed, message).hint("try again later")
             }
             _ => ApiError::new(ErrorKind::Failed, message),
@@ -189,6 +187,8 @@ async fn published(
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     async fn refused(ticket: &str, from: &[&str]) -> String {
@@ -215,5 +215,35 @@ mod tests {
             assert!(message.contains(words), "{ticket} {from:?}: {message}");
         }
         assert_eq!(refused(&oid, &[]).await, "");
+    }
+
+    #[tokio::test]
+    async fn a_tow_that_trickles_is_given_up_in_time() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/x.tow", listener.local_addr().unwrap());
+        let request = GetRequest {
+            ticket: Oid::of(b"x").to_string(),
+            from: vec![url],
+            timeout: 1,
+            ..GetRequest::default()
+        };
+        // A byte now and then: each comes in time.
+        let trickling = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0, "it was asked");
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n").await.unwrap();
+            let mut ticks = tokio::time::interval(Duration::from_millis(50));
+            while stream.write_all(b"t").await.is_ok() {
+                ticks.tick().await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            result = WebPlaces::of(&request) => {
+                let error = result.err().unwrap();
+                assert!(error.message.contains("says nothing"), "{}", error.message);
+            }
+            () = trickling => {}
+        }
     }
 }

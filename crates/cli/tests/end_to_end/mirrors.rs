@@ -18,6 +18,8 @@ situations![
     a_folder_on_a_web_server_helps_with_a_tree,
     a_mirror_with_another_version_spoils_nothing,
     a_ticket_cannot_have_this_network_asked,
+    an_encrypted_way_is_not_left_for_another,
+    an_older_version_spares_what_it_has,
 ];
 
 const SIZE: u64 = 12 << 20;
@@ -166,4 +168,40 @@ fn a_ticket_cannot_have_this_network_asked() {
     assert_eq!(summary.from("mirror"), 0);
     assert_eq!(server.answers(), before, "nobody here named it");
     assert_arrived(&env);
+}
+
+fn an_encrypted_way_is_not_left_for_another() {
+    let env = TestEnvironment::new();
+    let oid = publish(&env, 1 << 20);
+    let server = WebServer::nginx(&env.sender.path("www"), 0);
+    let trusting = |words: &[&str]| env.receiver.tow(words).variable("SSL_CERT_FILE", &server.certificate());
+    let url = server.downgraded_url("file.tow");
+    let refused = trusting(&["get", "--json", &oid, "--from", &url]).end().failure();
+    assert!(refused["message"].as_str().unwrap().contains("from https to http"), "{refused}");
+    // What is not encrypted is left out, and the rest goes on.
+    let (_share, ticket) = slow_share(&env, "www/file");
+    let (plain, downgraded) = (server.url("file"), server.downgraded_url("file"));
+    let words = ["get", "--json", "--require-encryption", &ticket, "--from", &plain, "--from", &downgraded];
+    let summary = trusting(&words).end().summary();
+    assert_arrived(&env);
+    assert_eq!(summary.from("mirror"), 0);
+    assert_eq!(summary.from("peer"), 1 << 20);
+}
+
+fn an_older_version_spares_what_it_has() {
+    let env = TestEnvironment::new();
+    let older = env.receiver.path("file-1");
+    file(&older, 1, SIZE);
+    let mut content = fs::read(&older).unwrap();
+    // Longer in the middle, so that all behind it lies elsewhere.
+    content.splice(6_000_000..6_001_000, vec![7; 3000]);
+    fs::create_dir_all(env.sender.path("www")).unwrap();
+    fs::write(env.sender.path("www/file"), content).unwrap();
+    let oid = env.sender.tow(["publish", "www/file"]).end().text().trim().to_owned();
+    let server = WebServer::nginx(&env.sender.path("www"), 0);
+    let words = ["get", "--json", "--limit-rate", "300K", &oid, "--from", &server.url("file.tow")];
+    let summary = env.receiver.tow(words).end().summary();
+    assert_arrived(&env);
+    assert!(summary.from("mirror") < 64 << 10, "{}", summary.from("mirror"));
+    assert!(summary.from("older version") > SIZE - (64 << 10), "{}", summary.from("older version"));
 }

@@ -17,6 +17,7 @@ situations![
     machines_that_ask_at_once_draw_on_the_sender_once,
     gets_go_on_when_the_cache_is_killed_and_started_again,
     gets_go_to_the_sender_if_the_cache_is_away_full_or_says_no,
+    what_was_live_is_not_fetched_beyond_the_caches_limit,
     what_the_cache_gives_is_checked_and_a_liar_is_left,
     who_may_not_use_the_cache_draws_on_what_is_there_by_the_ticket_alone,
     a_forged_ticket_brings_nothing_that_another_one_brought,
@@ -188,6 +189,22 @@ fn gets_go_to_the_sender_if_the_cache_is_away_full_or_says_no() {
         assert_eq!(from(&issuer(&ticket), get), size, "{what}");
         assert_same_bytes(&sender.path("file"), &site.machines[0].path("file"));
     }
+}
+
+fn what_was_live_is_not_fetched_beyond_the_caches_limit() {
+    let (site, _daemon) = Site::new("[store]\ncache = \"8M\"\n");
+    let (sender, size) = (&site.env.sender, 70 << 20);
+    file(&sender.path("file"), 1, size);
+    let mut sharing = share(sender, &["--limit-rate", "40M"], "file");
+    let ticket = sharing.ticket();
+    assert!(ticket.parse::<Ticket>().unwrap().oid.is_live(), "its size is not known at first");
+    let get = site.machines[0].get(&ticket, "file").end();
+    assert_eq!(from(&issuer(&ticket), get), size);
+    let left = fs::read_dir(site.cache.home("data/site-cache")).unwrap();
+    let bytes: u64 = left.map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    assert!(bytes < size, "{bytes}");
+    let sent = sent(sharing);
+    assert!(sent < size + size / 2, "{sent}");
 }
 
 fn what_the_cache_gives_is_checked_and_a_liar_is_left() {

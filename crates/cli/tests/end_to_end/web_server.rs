@@ -40,6 +40,7 @@ impl WebServer {
              client_body_temp_path {own_text}/a; proxy_temp_path {own_text}/b; fastcgi_temp_path {own_text}/c;\n\
              uwsgi_temp_path {own_text}/d; scgi_temp_path {own_text}/e;\n\
              server {{ listen 127.0.0.1:{port}; listen 127.0.0.1:{tls_port} ssl; root {root};\n\
+             location /plainly/ {{ rewrite ^/plainly/(.*) http://127.0.0.1:{port}/$1 redirect; }}\n\
              ssl_certificate {own_text}/cert.pem; ssl_certificate_key {own_text}/key.pem; }} }}\n"
         );
         fs::write(own.join("nginx.conf"), config).unwrap();
@@ -74,6 +75,11 @@ impl WebServer {
     /// The same with encryption, by a certificate that [`WebServer::certificate`] is the root of.
     pub fn tls_url(&self, name: &str) -> String {
         format!("https://localhost:{}/{name}", self.tls_port)
+    }
+
+    /// The same, which leads to where there is no encryption.
+    pub fn downgraded_url(&self, name: &str) -> String {
+        self.tls_url(&format!("plainly/{name}"))
     }
 
     /// The file with the certificate, to be trusted.

@@ -45,8 +45,8 @@ pub struct BlockMatch {
 }
 
 impl BlockShape {
-    /// Blocks of 2^`log2` bytes of an object of `size` bytes. Sums are so long that of all places in an older version as long one in a
-    /// hundred objects is taken for what it is not.
+    /// Blocks of 2^`log2` bytes of an object of `size` bytes. Sums are so long that in an older version as long something is taken for what
+    /// it is not with fewer than one object of 64.
     pub fn new(log2: u8, size: u64) -> Self {
         let bits = |number: u64| 64 - number.leading_zeros();
         let needed = bits(size) + bits(size >> log2) + 6;

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use towpath_content::Oid;
-use towpath_mirror::{Mirror, MirrorPlace, NamedBy, WebRules};
-use towpath_transfer::{Outcome, Source};
+use tokio::sync::{mpsc, watch};
+use towpath_content::{Hint, Oid};
+use towpath_mirror::{KnownMirrors, Mirror, MirrorFinder, MirrorPlace, NamedBy, WebRules};
+use towpath_transfer::finder::{Finder, SourceChange};
+use towpath_transfer::{Context, Outcome, Source};
 
 use super::server::{Fault, WebServer};
-use super::{get, noise};
+use super::{context, get, noise};
 
 const PIECE: usize = 256 << 10;
 
@@ -128,11 +130,54 @@ async fn a_server_that_is_not_there_is_tried_again() {
 #[tokio::test]
 async fn a_redirect_at_one_server_is_followed_and_remembered() {
     let data = noise(PIECE * 2);
+    let server = WebServer::start([("file".to_owned(), data.clone())]).await;
+    server.fail(Fault::Moved("file".into()));
+    let place = MirrorPlace::new(&server.url("old")).unwrap();
+    let mirror = Mirror::new(place, NamedBy::Person, WebRules::default());
+    assert_eq!(get(&mirror, &data, [0]).await.tags(), [0]);
+    assert_eq!(get(&mirror, &data, [1]).await.tags(), [1]);
+    let paths: Vec<String> =
+        server.asked().iter().filter_map(|asked| Some(asked.split_once(' ')?.0.to_owned())).collect();
+    assert_eq!(paths, ["old", "file", "file"]);
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_server_at_home_is_not_followed() {
+    let data = noise(PIECE * 2);
     let there = WebServer::start([("file".to_owned(), data.clone())]).await;
     let (server, mirror) = server(&data).await;
     // To another port: somebody else's server, at an address that is not public.
     server.fail(Fault::Redirects(there.url("file")));
     assert_eq!(get(&mirror, &data, [0]).await.ends(), [Outcome::NotHere]);
     assert_eq!(there.connections(), 0);
-    assert_eq!(Oid::of(&data), Oid::of(&data));
+}
+
+#[tokio::test]
+async fn where_only_encrypted_ways_may_be_used_others_are_not_found() {
+    let (_sender, hints) = watch::channel(
+        ["http://a.example/x", "https://b.example/x"].map(|url| Hint::new(url, 0, 1).unwrap()).to_vec(),
+    );
+    let context = Context { hints, ..context(Oid::of(b"")) };
+    let rules = WebRules { only_encrypted: true, ..WebRules::default() };
+    let named = ["http://c.example/x", "https://d.example/x"].map(|url| MirrorPlace::new(url).unwrap());
+    let places = named.map(|place| (place, NamedBy::Person)).to_vec();
+    let finder = MirrorFinder::new(KnownMirrors { places, told: None, rules });
+    let (changes, mut inbox) = mpsc::channel(9);
+    let looking = async {
+        let mut found = 0;
+        while let Some(change) = inbox.recv().await {
+            match change {
+                SourceChange::Added { source, .. } => {
+                    found += 1;
+                    assert!(source.state().is_encrypted);
+                }
+                _ => break,
+            }
+        }
+        found
+    };
+    tokio::select! {
+        found = looking => assert_eq!(found, 2),
+        () = async { finder.find(&context, changes).await; std::future::pending().await } => {}
+    }
 }

@@ -6,9 +6,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_content::published::PublishedHead;
-use towpath_mirror::{
-    Mirror, MirrorPlace, Published, PublishedError, SimilarSource, ToldValues, WebRules, WebUrl, publish,
-};
+use towpath_mirror::{Mirror, Published, PublishedError, ToldValues, WebRules, WebUrl, publish};
 use towpath_store::About;
 use towpath_transfer::{Description, Query, Source};
 
@@ -32,7 +30,7 @@ async fn serve(tow: Vec<u8>, data: &[u8]) -> (WebServer, WebUrl) {
 }
 
 async fn fetch(url: &WebUrl, oid: Option<Oid>) -> Result<Published, PublishedError> {
-    Published::fetch(url, oid.as_ref()).await
+    Published::fetch(url, oid.as_ref(), WebRules::default()).await
 }
 
 #[tokio::test]
@@ -42,9 +40,9 @@ async fn what_is_published_is_fetched_and_proved() {
         let (_server, url) = serve(tow_of(&data, &[]), &data).await;
         let published = Arc::new(fetch(&url, Some(Oid::of(&data))).await.unwrap());
         assert_eq!(published.about().name, b"x.iso");
-        let (url, named_by) = published.places().pop().unwrap();
-        let told = ToldValues::new(Arc::clone(&published), SimilarSource::new(Arc::clone(&published)));
-        let mirror = Mirror::new(MirrorPlace::File(url), named_by, WebRules::default());
+        let (place, named_by) = published.places().pop().unwrap();
+        let told = ToldValues::new(Arc::clone(&published));
+        let mirror = Mirror::new(place, named_by, WebRules::default());
         let query = Query { proofs: Some(0..1000), recipe: true, ..Query::about(*published.oid()) };
         let (answers, mut inbox) = mpsc::channel(100);
         told.describe(query, &context(*published.oid()), answers).await.unwrap();
@@ -107,7 +105,8 @@ async fn places_are_counted_from_the_tow_on() {
     let data = noise(1000);
     let (server, url) = serve(tow_of(&data, &["pub/x.iso", "https://else.example/x"]), &data).await;
     let published = fetch(&url, Some(Oid::of(&data))).await.unwrap();
-    let places: Vec<String> = published.places().iter().map(|(url, by)| format!("{url} {by:?}")).collect();
+    let places: Vec<String> =
+        published.places().iter().map(|(place, by)| format!("{} {by:?}", place.shown())).collect();
     let beside = format!("{} Person", server.url("pub/x.iso"));
     assert_eq!(places, [beside, "https://else.example/x Stranger".to_owned()]);
 }

@@ -26,6 +26,8 @@ pub enum Fault {
     Status(u16, &'static str),
     /// Redirects there.
     Redirects(String),
+    /// Everything but this file is redirected to it.
+    Moved(String),
     /// Answers, and sends nothing of the body.
     Stalls,
     /// Sends it compressed, as it says.
@@ -49,7 +51,7 @@ pub struct WebServer {
 struct Shared {
     files: Mutex<HashMap<String, Vec<u8>>>,
     fault: Mutex<Fault>,
-    /// First lines and ranges of all questions.
+    /// Path and range of each question.
     asked: Mutex<Vec<String>>,
     connections: AtomicUsize,
 }
@@ -81,7 +83,7 @@ impl WebServer {
         *self.shared.fault.lock().unwrap() = fault;
     }
 
-    /// Ranges that were asked for.
+    /// Paths and ranges that were asked for.
     pub fn asked(&self) -> Vec<String> {
         self.shared.asked.lock().unwrap().clone()
     }
@@ -119,7 +121,7 @@ impl Shared {
             let range = header("range").unwrap_or_default();
             let number = {
                 let mut asked = self.asked.lock().unwrap();
-                asked.push(range.clone());
+                asked.push(format!("{path} {range}"));
                 asked.len()
             };
             let fault = self.fault.lock().unwrap().clone();
@@ -147,6 +149,7 @@ impl Shared {
         };
         match fault {
             Fault::Status(status, more) => return empty(&format!("{status} Status"), more),
+            Fault::Moved(to) if path != to => return empty("302 Found", &format!("location: /{to}\r\n")),
             Fault::Redirects(place) => return empty("302 Found", &format!("location: {place}\r\n")),
             Fault::ErrorPage => {
                 let page = "<h1>Please log in</h1>";

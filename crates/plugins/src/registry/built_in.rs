@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_link::tcp::LocalEnd;
-use towpath_mirror::{MirrorFinder, MirrorPlace};
+use towpath_mirror::{MirrorFinder, MirrorPlace, NamedBy};
 use towpath_reuse::adaptive::Adaptive;
 use towpath_transfer::Source;
 
@@ -108,9 +108,10 @@ pub(super) static MIRRORS: Plugin = Plugin {
     }],
     build: Build::Finder(|node, builder| {
         let mut known = builder.parts.mirrors.clone();
-        known.named.extend(node.texts("urls").iter().filter_map(|url| {
+        known.places.extend(node.texts("urls").iter().filter_map(|url| {
             let place = MirrorPlace::new(url);
-            place.inspect_err(|why| tracing::warn!(url, %why, "a configured mirror is left out")).ok()
+            let place = place.inspect_err(|why| tracing::warn!(url, %why, "a configured mirror is left out"));
+            Some((place.ok()?, NamedBy::Person))
         }));
         Arc::new(MirrorFinder::new(known))
     }),
