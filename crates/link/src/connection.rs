@@ -13,6 +13,7 @@ use towpath_content::NodeId;
 use crate::frame::{FrameReader, FrameWriter};
 use crate::path::PathProbe;
 pub use crate::recv_buffer::ReadHalf;
+use crate::tls::Protocol;
 
 /// The sending half of a transport. Flushed with nothing behind the last flush, it gives back memory that it holds.
 pub type WriteHalf = Pin<Box<dyn AsyncWrite + Send>>;
@@ -72,6 +73,8 @@ pub struct Connection {
     pub info: PathProbe,
     /// Address of the other end, if it has one.
     pub address: Option<IpAddr>,
+    /// What is spoken.
+    pub protocol: Protocol,
 }
 
 impl Connection {
@@ -81,7 +84,7 @@ impl Connection {
         let info = transport.probe();
         let (read, write) = transport.split();
         let (reader, writer) = (FrameReader::new(read), FrameWriter::new(write));
-        Self { peer, proof, binding, reader, writer, info, address: None }
+        Self { peer, proof, binding, reader, writer, info, address: None, protocol: Protocol::PEER }
     }
 
     /// The two halves alone.

@@ -51,3 +51,4 @@ pub use path::{
     MAX_FRAME, PathInfo, PathProbe, frame_len, frame_len_at, suggested_outstanding, unsent_limit,
 };
 pub use recv_buffer::{Receive, RecvBuffer};
+pub use tls::Protocol;

@@ -14,7 +14,7 @@ use super::pacing::Pacing;
 use super::{LocalEnd, Timeouts, connection, socket};
 use crate::connection::Connection;
 use crate::identity::Identity;
-use crate::tls::{self, HandshakeError};
+use crate::tls::{self, HandshakeError, Protocol};
 
 /// Time that an address has to itself before the next is tried beside it (RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -26,11 +26,13 @@ pub struct DialConfig {
     pub timeouts: Timeouts,
     /// This machine's end. Default: the system chooses.
     pub from: Option<LocalEnd>,
+    /// What is to be spoken. Default: [`Protocol::PEER`].
+    pub protocol: Protocol,
 }
 
 impl From<Timeouts> for DialConfig {
     fn from(timeouts: Timeouts) -> Self {
-        Self { timeouts, from: None }
+        Self { timeouts, ..Self::default() }
     }
 }
 
@@ -115,11 +117,11 @@ pub async fn dial(
     expected: NodeId,
     how: &DialConfig,
 ) -> Result<Connection, DialError> {
-    let timeouts = how.timeouts;
-    let config = tls::client_config(identity, expected)
+    let (timeouts, protocol) = (how.timeouts, how.protocol);
+    let config = tls::client_config(identity, expected, protocol)
         .map_err(|source| DialError::Handshake { address, source: HandshakeError::Tls { source } })?;
     let mut stream = connect(address, how).await?;
-    let shaking = tls::connect(config, address.ip(), &mut stream);
+    let shaking = tls::connect(config, protocol, address.ip(), &mut stream);
     let shaken = timeout(timeouts.handshake, shaking)
         .await
         .map_err(|_| DialError::HandshakeTimeout { address, waited: timeouts.handshake })?;

@@ -15,20 +15,26 @@ use super::pacing::Pacing;
 use super::{connection, socket};
 use crate::connection::Connection;
 use crate::identity::Identity;
-use crate::tls::{self, HandshakeError};
+use crate::tls::{self, HandshakeError, Protocol};
 
 /// Waits for peers at one address.
 pub struct Listener {
     listener: TcpListener,
     pacing: Pacing,
-    config: Arc<ServerConfig>,
+    speaking: Arc<Speaking>,
+}
+
+/// How those that come are spoken with.
+struct Speaking {
+    config: ServerConfig,
+    protocols: Vec<Protocol>,
 }
 
 /// A peer that connected and has not proved anything yet. Dropping it hangs up. Its handshake
 /// takes some 100 KiB of memory.
 pub struct Pending {
     stream: TcpStream,
-    config: Arc<ServerConfig>,
+    speaking: Arc<Speaking>,
     address: SocketAddr,
     accepted: Instant,
 }
@@ -82,24 +88,35 @@ pub enum AcceptError {
 }
 
 impl Listener {
-    /// Listens on `address` as `identity`; port 0 lets the system choose.
+    /// Listens on `address` as `identity`, for other services; port 0 lets the system choose.
     pub async fn bind(address: SocketAddr, identity: &Identity) -> Result<Self, BindError> {
+        Self::bind_for(address, identity, &[Protocol::PEER]).await
+    }
+
+    /// The same for who speaks one of `protocols`: the connection says which.
+    pub async fn bind_for(
+        address: SocketAddr,
+        identity: &Identity,
+        protocols: &[Protocol],
+    ) -> Result<Self, BindError> {
         let listener =
             TcpListener::bind(address).await.map_err(|source| BindError::Io { address, source })?;
-        Self::new(listener, identity)
+        Self::new(listener, identity, protocols)
     }
 
     /// Takes over a socket that another program, such as systemd, listens on already.
     pub fn inherit(listener: std::net::TcpListener, identity: &Identity) -> Result<Self, BindError> {
         let address = listener.local_addr().unwrap_or(SocketAddr::from(([0; 4], 0)));
         let taken = listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener));
-        Self::new(taken.map_err(|source| BindError::Io { address, source })?, identity)
+        let listener = taken.map_err(|source| BindError::Io { address, source })?;
+        Self::new(listener, identity, &[Protocol::PEER])
     }
 
-    fn new(listener: TcpListener, identity: &Identity) -> Result<Self, BindError> {
-        let config = tls::server_config(identity).map_err(|source| BindError::Tls { source })?;
+    fn new(listener: TcpListener, identity: &Identity, protocols: &[Protocol]) -> Result<Self, BindError> {
+        let config = tls::server_config(identity, protocols).map_err(|source| BindError::Tls { source })?;
         let pacing = Pacing::postpone(&listener);
-        Ok(Self { listener, pacing, config: Arc::new(config) })
+        let speaking = Arc::new(Speaking { config, protocols: protocols.to_vec() });
+        Ok(Self { listener, pacing, speaking })
     }
 
     /// Address on which it listens.
@@ -114,7 +131,7 @@ impl Listener {
     pub async fn accept(&self) -> io::Result<Pending> {
         let (stream, address) = self.listener.accept().await?;
         self.pacing.decide(&stream);
-        Ok(Pending { stream, config: self.config.clone(), address, accepted: Instant::now() })
+        Ok(Pending { stream, speaking: Arc::clone(&self.speaking), address, accepted: Instant::now() })
     }
 }
 
@@ -145,7 +162,7 @@ impl Pending {
         let (address, deadline) = (self.address, self.deadline(limit));
         let mut stream = self.stream;
         socket::set_up(&stream).map_err(|source| AcceptError::Io { address, source })?;
-        let shaking = tls::accept(&self.config, &mut stream);
+        let shaking = tls::accept(&self.speaking.config, &self.speaking.protocols, &mut stream);
         let shaken = timeout_at(deadline, shaking)
             .await
             .map_err(|_| AcceptError::HandshakeTimeout { address, limit })?

@@ -74,8 +74,9 @@ impl Transport for TcpTransport {
 fn connection(socket: TcpStream, shaken: Shaken) -> Connection {
     let address = socket.peer_addr().ok().map(|address| address.ip());
     let (socket, agreed) = (Arc::new(socket), shaken.agreed);
+    let protocol = agreed.protocol;
     let probe = socket::probe(&socket);
     let (receiver, sender) = tls::split(socket, shaken);
     let connection = Connection::new(Box::new(TcpTransport { receiver, sender, agreed, probe }));
-    Connection { address, ..connection }
+    Connection { address, protocol, ..connection }
 }

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::keys::{Keys, Secrets, Suite};
 use super::record::HEAD;
-use super::{Agreed, HandshakeError, WrongNode, agreed};
+use super::{Agreed, HandshakeError, Protocol, WrongNode, agreed};
 
 /// Bytes received at once. The messages of a handshake are far smaller.
 const READ: usize = 4096;
@@ -31,27 +31,32 @@ pub(crate) struct Shaken {
     pub(super) early: Vec<u8>,
 }
 
-/// Shakes hands as initiator.
+/// Shakes hands as initiator, to speak `protocol`, which is the configuration's.
 pub(crate) async fn connect(
     mut config: ClientConfig,
+    protocol: Protocol,
     address: IpAddr,
     socket: &mut TcpStream,
 ) -> Result<Shaken, HandshakeError> {
     let secrets = Arc::new(Secrets::default());
     config.key_log = Arc::<Secrets>::clone(&secrets);
     let session = ClientConnection::new(Arc::new(config), ServerName::from(address)).map_err(tls_failed)?;
-    let (agreed, suite, early) = shake(session, socket).await?;
+    let (agreed, suite, early) = shake(session, &[protocol], socket).await?;
     let (sending, receiving) = secrets.keys(suite).map_err(tls_failed)?;
     Ok(Shaken { agreed, sending, receiving, early })
 }
 
-/// Shakes hands as responder.
-pub(crate) async fn accept(config: &ServerConfig, socket: &mut TcpStream) -> Result<Shaken, HandshakeError> {
+/// Shakes hands as responder, to speak one of `protocols`, which are the configuration's.
+pub(crate) async fn accept(
+    config: &ServerConfig,
+    protocols: &[Protocol],
+    socket: &mut TcpStream,
+) -> Result<Shaken, HandshakeError> {
     let secrets = Arc::new(Secrets::default());
     let mut config = config.clone();
     config.key_log = Arc::<Secrets>::clone(&secrets);
     let session = ServerConnection::new(Arc::new(config)).map_err(tls_failed)?;
-    let (agreed, suite, early) = shake(session, socket).await?;
+    let (agreed, suite, early) = shake(session, protocols, socket).await?;
     let (receiving, sending) = secrets.keys(suite).map_err(tls_failed)?;
     Ok(Shaken { agreed, sending, receiving, early })
 }
@@ -59,6 +64,7 @@ pub(crate) async fn accept(config: &ServerConfig, socket: &mut TcpStream) -> Res
 /// Runs a handshake to its end; returns also what came behind it.
 async fn shake<Session, Side>(
     mut session: Session,
+    offered: &[Protocol],
     socket: &mut TcpStream,
 ) -> Result<(Agreed, Suite, Vec<u8>), HandshakeError>
 where
@@ -78,7 +84,7 @@ where
             return Err(tls_failed(error));
         }
     }
-    let agreed = agreed(&session)?;
+    let agreed = agreed(&session, offered)?;
     let suite = session.negotiated_cipher_suite().ok_or(Error::HandshakeNotComplete);
     let suite = suite.and_then(|suite| Suite::new(suite.suite())).map_err(tls_failed)?;
     Ok((agreed, suite, records.rest()))

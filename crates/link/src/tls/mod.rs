@@ -39,8 +39,21 @@ pub(crate) use handshake::{Shaken, accept, connect};
 pub(crate) use stream::{TlsReceiver, TlsSender, split};
 pub use verify::WrongNode;
 
-/// The protocol both ends must agree on (ALPN).
-pub const PROTOCOL: &[u8] = b"tow/1";
+/// What is spoken on a connection: both ends must agree on it (ALPN).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Protocol(pub &'static [u8]);
+
+impl Protocol {
+    /// That between services, for transfers.
+    pub const PEER: Self = Self(b"tow/1");
+}
+
+impl Default for Protocol {
+    fn default() -> Self {
+        Self::PEER
+    }
+}
+
 /// RFC 9266.
 const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 
@@ -76,27 +89,34 @@ pub enum HandshakeError {
     },
 }
 
-/// TLS as an initiator who wants to talk to `expected`.
-pub(crate) fn client_config(identity: &Identity, expected: NodeId) -> Result<ClientConfig, rustls::Error> {
+/// TLS as an initiator who wants to speak `protocol` with `expected`.
+pub(crate) fn client_config(
+    identity: &Identity,
+    expected: NodeId,
+    protocol: Protocol,
+) -> Result<ClientConfig, rustls::Error> {
     let verifier = Arc::new(verify::ExpectNode { expected });
     let mut config = ClientConfig::builder_with_provider(Arc::new(crypto(has_fast_aes())))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous() // The library's word for anything but the web's certificates.
         .with_custom_certificate_verifier(verifier)
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified(identity)?)));
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = vec![protocol.0.to_vec()];
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     Ok(config)
 }
 
-/// TLS as a responder who lets anyone with a key speak.
-pub(crate) fn server_config(identity: &Identity) -> Result<ServerConfig, rustls::Error> {
+/// TLS as a responder who lets anyone with a key speak one of these protocols.
+pub(crate) fn server_config(
+    identity: &Identity,
+    protocols: &[Protocol],
+) -> Result<ServerConfig, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(crypto(has_fast_aes())))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(Arc::new(verify::AnyNode))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified(identity)?)));
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.0.to_vec()).collect();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
@@ -139,18 +159,19 @@ pub fn has_fast_aes() -> bool {
     return false;
 }
 
-/// Result of a finished handshake: the peer, and bytes only this connection has.
+/// Result of a finished handshake: the peer, what is spoken, and bytes only this connection has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agreed {
     pub(crate) peer: NodeId,
+    pub(crate) protocol: Protocol,
     pub(crate) binding: [u8; 32],
 }
 
-fn agreed<Side>(session: &ConnectionCommon<Side>) -> Result<Agreed, HandshakeError> {
+/// Result of a handshake in which `offered` were the protocols of this end.
+fn agreed<Side>(session: &ConnectionCommon<Side>, offered: &[Protocol]) -> Result<Agreed, HandshakeError> {
     let common: &CommonState = session;
-    if common.alpn_protocol() != Some(PROTOCOL) {
-        return Err(HandshakeError::NoProtocol);
-    }
+    let protocol = offered.iter().find(|offered| common.alpn_protocol() == Some(offered.0));
+    let protocol = *protocol.ok_or(HandshakeError::NoProtocol)?;
     let shown = common.peer_certificates().and_then(|shown| shown.first());
     let peer = shown
         .and_then(|key| verify::decode(key))
@@ -158,7 +179,7 @@ fn agreed<Side>(session: &ConnectionCommon<Side>) -> Result<Agreed, HandshakeErr
     let binding = session
         .export_keying_material([0; 32], BINDING_LABEL, Some(b""))
         .map_err(|source| HandshakeError::Tls { source })?;
-    Ok(Agreed { peer, binding })
+    Ok(Agreed { peer, protocol, binding })
 }
 
 #[cfg(test)]
@@ -176,11 +197,11 @@ mod tests {
     #[test]
     fn nothing_is_kept_for_a_later_connection() {
         let identity = Identity::generate().unwrap();
-        let server = server_config(&identity).unwrap();
+        let server = server_config(&identity, &[Protocol::PEER]).unwrap();
         assert!(!server.session_storage.can_cache());
         assert!(!server.ticketer.enabled());
         assert_eq!((server.send_tls13_tickets, server.max_early_data_size), (0, 0));
-        let client = client_config(&identity, identity.node_id()).unwrap();
+        let client = client_config(&identity, identity.node_id(), Protocol::PEER).unwrap();
         assert!(!client.enable_early_data);
     }
 }

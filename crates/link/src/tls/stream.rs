@@ -311,8 +311,8 @@ impl RecordContent<'_> {
 mod tests {
     use super::*;
     use crate::frame::{FrameReader, FrameWriter, HEAD_LEN, encode_head};
-    use crate::tls::Agreed;
     use crate::tls::keys::{Keys, Suite};
+    use crate::tls::{Agreed, Protocol};
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
     use towpath_content::NodeId;
@@ -327,7 +327,7 @@ mod tests {
     fn shaken(records: u64, sending: u8, receiving: u8) -> Shaken {
         let suite = Suite::new(rustls::CipherSuite::TLS13_AES_128_GCM_SHA256).unwrap();
         let keys = |secret| Keys::new(Suite { records, ..suite }, &[secret; 32]).unwrap();
-        let agreed = Agreed { peer: NodeId([0; 32]), binding: [0; 32] };
+        let agreed = Agreed { peer: NodeId([0; 32]), protocol: Protocol::PEER, binding: [0; 32] };
         Shaken { agreed, sending: keys(sending), receiving: keys(receiving), early: Vec::new() }
     }
 

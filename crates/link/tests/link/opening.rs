@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
 use towpath_link::pipe::{self, PipeError, Role};
 use towpath_link::tcp::{self, AcceptError, BindError, DialConfig, DialError, Listener, Timeouts};
 use towpath_link::tls::HandshakeError;
-use towpath_link::{Connection, PeerProof};
+use towpath_link::{Connection, PeerProof, Protocol};
 
 use crate::pair::{LIMIT, identity, listen, over_pipe};
 
@@ -159,4 +159,28 @@ async fn a_pipe_that_leads_back_or_has_two_initiators_is_refused() {
 
     let twin = [&b"towpipe\x01\x00"[..], &[7; 64]].concat();
     assert!(matches!(hear(&twin, false).await, PipeError::SameRole));
+}
+
+#[tokio::test]
+async fn several_protocols_share_a_port_and_a_connection_says_which_it_speaks() {
+    const OTHER: Protocol = Protocol(b"tow-other/1");
+    const UNKNOWN: Protocol = Protocol(b"tow-unknown/1");
+    let far = identity();
+    let here = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listener = Listener::bind_for(here, &far, &[Protocol::PEER, OTHER]).await.unwrap();
+    let (address, near) = (listener.address().unwrap(), identity());
+    for protocol in [OTHER, Protocol::PEER] {
+        let how = DialConfig { protocol, ..DialConfig::default() };
+        let dialling = tcp::dial(address, &near, far.node_id(), &how);
+        let accepting = async { listener.accept().await.unwrap().handshake(LIMIT).await };
+        let (dialled, accepted) = tokio::join!(dialling, accepting);
+        assert_eq!((dialled.unwrap().protocol, accepted.unwrap().protocol), (protocol, protocol));
+    }
+    let how = DialConfig { protocol: UNKNOWN, ..DialConfig::default() };
+    let dialling = tcp::dial(address, &near, far.node_id(), &how);
+    let accepting = async { listener.accept().await.unwrap().handshake(LIMIT).await };
+    let (dialled, accepted) = tokio::join!(dialling, accepting);
+    let refused = DialError::Handshake { address, source: HandshakeError::NoProtocol };
+    assert_eq!(dialled.unwrap_err().to_string(), refused.to_string());
+    assert!(accepted.is_err());
 }
