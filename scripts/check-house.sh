@@ -35,7 +35,7 @@ below() {
         confinement) echo "content config" ;;
         words) echo "content api byte-store link store files transfer ssh sync-messages" ;;
         indexing) echo "content api store files reuse targets config words" ;;
-        mirror) echo "content store transfer protocol" ;;
+        mirror) echo "content link store transfer protocol" ;;
         service) echo "content api link store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
         peer-server) echo "content api link store files transfer protocol plugins ssh config limits words" ;;
         api-server) echo "content api store words service" ;;

@@ -26,6 +26,7 @@
 //! | [`pipe`] | a pair of streams that someone else protects, such as ssh's |
 //! | [`path`] | what the kernel says of a path, and how much to keep outstanding on it |
 //! | [`doubles`] | connections within one program, for tests of what goes over them |
+//! | [`public`] | which addresses anybody may reach |
 //! | [`backoff`] | how long to wait before the next attempt |
 //!
 //! After a crash or a dropped half nothing is left on this side; the peer sees a connection that
@@ -39,6 +40,7 @@ pub mod identity;
 mod kernel;
 pub mod path;
 pub mod pipe;
+pub mod public;
 mod recv_buffer;
 pub mod tcp;
 pub mod tls;

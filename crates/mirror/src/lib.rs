@@ -4,7 +4,6 @@
 //! | module | story |
 //! |---|---|
 //! | [`web_url`] | URLs, and what references lead to: pure |
-//! | [`public`] | which addresses are public: pure |
 //! | [`place`] | where the bytes of an object lie: pure |
 //! | [`answer`] | what an answer is worth: pure |
 //! | [`web`] | connections, redirects, questions |
@@ -22,7 +21,6 @@ pub mod finder;
 pub mod mirror;
 mod pace;
 pub mod place;
-pub mod public;
 pub mod published;
 pub mod publishing;
 mod queue;

@@ -28,7 +28,7 @@ use towpath_protocol::Pace;
 
 use crate::answer::{AnsweredRange, WebAnswer, WebError, judge};
 use crate::place::MirrorPlace;
-use crate::public::is_public;
+use towpath_link::public::is_public;
 use crate::web_url::WebUrl;
 
 /// Time for a connection, with its handshake.

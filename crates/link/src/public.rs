@@ -1,4 +1,4 @@
-//! Which addresses are public: a URL that nobody here named leads to no other ones. Pure.
+//! Which addresses are public: what nobody here named, a URL or a server, leads to no other ones. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
