@@ -1,0 +1,250 @@
+//! The connection with one server: dialled again when it is lost, and told everything anew.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+use towpath_content::lock::lock;
+use towpath_link::backoff::BackoffConfig;
+use towpath_link::{Backoff, Connection, Frame, FrameReader, FrameWriter, Identity};
+
+use super::told::{Due, LIFE, ToldServer, Wish};
+use super::{KnownServer, MeetingState, ServerClient, ServerStatus};
+use crate::dialling;
+use crate::entry::SignedEntry;
+use crate::message::{ToClient, ToServer};
+use crate::server::{chance, now};
+use crate::topic::Topic;
+
+/// Interval at which it is looked what has to be said again, and what is over.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// A server that says nothing for so long is asked, ...
+const QUIET: Duration = Duration::from_secs(60);
+/// ... and if it says nothing then, it is gone.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// The longest wait between attempts to reach a server: after its restart all is back within a minute.
+const BACKOFF: BackoffConfig = BackoffConfig {
+    first: Duration::from_millis(500),
+    longest: Duration::from_secs(10),
+    shortest: Duration::from_millis(50),
+    forget_after: Duration::from_secs(300),
+};
+/// Time for the last words.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Why a connection is over.
+enum SessionEnd {
+    /// Nobody wants it any more.
+    Unwanted,
+    /// It broke, or the server is not as it should be.
+    Lost(&'static str),
+}
+
+const BROKE: SessionEnd = SessionEnd::Lost("the connection broke");
+
+/// Keeps the connection until nobody wants it.
+pub(super) async fn run(
+    server: KnownServer,
+    identity: Identity,
+    client: Weak<ServerClient>,
+    mut wanted: watch::Receiver<u64>,
+) {
+    let mut backoff = Backoff::new(BACKOFF);
+    loop {
+        let trouble = match visit(&server, &identity, &client, &mut wanted).await {
+            Ok(None) => return,
+            Ok(Some((why, lasted))) => {
+                if lasted >= LOOK_EVERY {
+                    backoff.succeeded();
+                }
+                why.to_owned()
+            }
+            Err(why) => why,
+        };
+        tracing::debug!(server = %server.place, trouble, "no rendezvous");
+        let Some(client) = client.upgrade() else { return };
+        client.status.send_replace(ServerStatus { seen: None, trouble: Some(trouble) });
+        drop(client);
+        tokio::select! {
+            () = tokio::time::sleep(backoff.next(Instant::now(), chance())) => {}
+            () = until_unwanted(&mut wanted) => return,
+        }
+    }
+}
+
+/// Dials, and says and hears until the connection ends. Returns why and how long it lasted, or `None` if nobody wants it.
+async fn visit(
+    server: &KnownServer,
+    identity: &Identity,
+    client: &Weak<ServerClient>,
+    wanted: &mut watch::Receiver<u64>,
+) -> Result<Option<(&'static str, Duration)>, String> {
+    let connection = tokio::select! {
+        dialled = dialling::dial(server, identity) => dialled?,
+        () = until_unwanted(wanted) => return Ok(None),
+    };
+    let begun = Instant::now();
+    let Connection { mut reader, writer, .. } = connection;
+    reader.hold_short(true);
+    let session = ServerSession { client, identity, writer, told: ToldServer::default(), last: 0 };
+    Ok(match session.attend(&mut reader, wanted).await {
+        SessionEnd::Unwanted => None,
+        SessionEnd::Lost(why) => Some((why, begun.elapsed())),
+    })
+}
+
+async fn until_unwanted(wanted: &mut watch::Receiver<u64>) {
+    while wanted.changed().await.is_ok() {}
+}
+
+/// A connection while it stands.
+struct ServerSession<'a> {
+    client: &'a Weak<ServerClient>,
+    identity: &'a Identity,
+    writer: FrameWriter,
+    told: ToldServer,
+    /// Number of the last entry that was told: each has a larger one.
+    last: u64,
+}
+
+impl ServerSession<'_> {
+    /// Says and hears until the end.
+    async fn attend(mut self, reader: &mut FrameReader, wanted: &mut watch::Receiver<u64>) -> SessionEnd {
+        let mut ticks = tokio::time::interval(LOOK_EVERY);
+        let mut heard = Instant::now();
+        wanted.mark_changed();
+        loop {
+            let result = tokio::select! {
+                frame = reader.next() => {
+                    heard = Instant::now();
+                    self.hear(frame.ok().flatten())
+                }
+                changed = wanted.changed() => match changed {
+                    Ok(()) => self.say(Vec::new()).await,
+                    Err(_) => return self.last_words().await,
+                },
+                _ = ticks.tick() => self.look(heard).await,
+            };
+            if let Err(end) = result {
+                return end;
+            }
+            reader.rest();
+        }
+    }
+
+    /// Says what is due, behind `first`.
+    async fn say(&mut self, first: Vec<ToServer>) -> Result<(), SessionEnd> {
+        let wishes = self.client.upgrade().map(|client| client.wishes()).unwrap_or_default();
+        let due = self.told.due(&wishes, Instant::now());
+        let due: Vec<ToServer> = due.into_iter().map(|due| self.message(due)).collect();
+        for message in first.into_iter().chain(due) {
+            let (kind, body) = message.to_frame();
+            self.writer.send_bytes(kind, &[], body).await.map_err(|_| BROKE)?;
+        }
+        self.writer.flush().await.map_err(|_| BROKE)?;
+        self.writer.rest().await.map_err(|_| BROKE)
+    }
+
+    fn message(&mut self, due: Due) -> ToServer {
+        match due {
+            Due::Watch(topic) => ToServer::Watch(topic),
+            Due::Unwatch(topic) => ToServer::Unwatch(topic),
+            Due::Say(keys, entry) => {
+                let millis =
+                    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+                self.last = u64::try_from(millis).unwrap_or(u64::MAX).max(self.last + 1);
+                let times = (self.last, now() + LIFE.as_secs());
+                let mut nonce = [0; 12];
+                let random = rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty());
+                // Without randomness nothing can be sealed.
+                let entry = entry.as_ref().filter(|_| random.is_ok_and(|filled| filled == nonce.len()));
+                let signed = SignedEntry::new(self.identity, &keys, times, entry, nonce);
+                ToServer::Announce(signed.to_bytes().into())
+            }
+        }
+    }
+
+    async fn last_words(mut self) -> SessionEnd {
+        let leaving = async {
+            let _ = self.say(Vec::new()).await;
+            let _ = self.writer.finish().await;
+        };
+        let _ = tokio::time::timeout(LAST_WORDS, leaving).await;
+        SessionEnd::Unwanted
+    }
+
+    /// Looks what is over, what has to be said again, and whether the server is still there, which was heard of at `heard`.
+    async fn look(&mut self, heard: Instant) -> Result<(), SessionEnd> {
+        let now = now();
+        for state in self.client.upgrade().map(|client| client.states()).unwrap_or_default() {
+            state.found.send_if_modified(|found| found.expire(now));
+        }
+        let silent = heard.elapsed();
+        if silent > QUIET + PATIENCE {
+            return Err(SessionEnd::Lost("the server says nothing"));
+        }
+        self.say(if silent > QUIET { vec![ToServer::Ping] } else { Vec::new() }).await
+    }
+
+    fn hear(&self, frame: Option<Frame>) -> Result<(), SessionEnd> {
+        let frame = frame.ok_or(BROKE)?;
+        let message = ToClient::from_frame(frame.kind, &frame.body)
+            .map_err(|_| SessionEnd::Lost("the server can't be understood"))?;
+        let Some(client) = self.client.upgrade() else { return Ok(()) };
+        match message {
+            Some(ToClient::Seen(address)) => {
+                client.status.send_replace(ServerStatus { seen: Some(address), trouble: None });
+            }
+            Some(ToClient::Entry(entry)) => {
+                if let Ok(signed) = SignedEntry::verified(&entry) {
+                    client.states_of(&signed.topic).iter().for_each(|state| state.take(&signed));
+                }
+            }
+            Some(ToClient::Told(topic)) => {
+                for state in client.states_of(&topic) {
+                    state.found.send_modify(|found| found.told += 1);
+                }
+            }
+            Some(ToClient::Refused(why)) => {
+                tracing::debug!(why = why.reason(), "a rendezvous refuses");
+                client.status.send_modify(|status| status.trouble = Some(why.reason().to_owned()));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl ServerClient {
+    /// What is wanted now. Where several parts of a program have one topic, it says what the one with most says.
+    fn wishes(&self) -> BTreeMap<Topic, Wish> {
+        let mut wishes = BTreeMap::new();
+        for state in self.states() {
+            let entry = lock(&state.entry).clone();
+            let wish = wishes
+                .entry(state.keys.topic())
+                .or_insert_with(|| Wish { keys: state.keys.clone(), entry: None });
+            if entry.as_ref().map(|entry| entry.has) > wish.entry.as_ref().map(|entry| entry.has) {
+                wish.entry = entry;
+            }
+        }
+        wishes
+    }
+
+    fn states(&self) -> Vec<Arc<MeetingState>> {
+        lock(&self.topics).values().flatten().filter_map(Weak::upgrade).collect()
+    }
+
+    fn states_of(&self, topic: &Topic) -> Vec<Arc<MeetingState>> {
+        lock(&self.topics).get(topic).into_iter().flatten().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl MeetingState {
+    fn take(&self, signed: &SignedEntry) {
+        if signed.node != self.own {
+            self.found.send_if_modified(|found| found.take(now(), &self.keys, signed));
+        }
+    }
+}

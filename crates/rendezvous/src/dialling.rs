@@ -1,0 +1,26 @@
+//! The way to a server: its name is looked up, and where only a ticket named it nothing but public addresses are dialled.
+
+use std::net::SocketAddr;
+
+use towpath_link::public::is_public;
+use towpath_link::tcp::{DialConfig, dial_any};
+use towpath_link::{Connection, Identity};
+
+use crate::PROTOCOL;
+use crate::client::KnownServer;
+
+/// Addresses of a server that are tried.
+const MOST_ADDRESSES: usize = 8;
+
+/// A connection with `server`, or why there is none.
+pub(crate) async fn dial(server: &KnownServer, identity: &Identity) -> Result<Connection, String> {
+    let address = &server.place.address;
+    let found = tokio::net::lookup_host(address).await.map_err(|error| format!("{address}: {error}"))?;
+    let may = |address: &SocketAddr| server.is_trusted || is_public(address.ip());
+    let addresses: Vec<SocketAddr> = found.filter(may).take(MOST_ADDRESSES).collect();
+    if addresses.is_empty() {
+        return Err(format!("{address}: a ticket names it, and its address is not a public one"));
+    }
+    let how = DialConfig { protocol: PROTOCOL, ..DialConfig::default() };
+    dial_any(&addresses, identity, server.place.node, &how).await.map_err(|error| error.to_string())
+}
