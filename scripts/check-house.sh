@@ -17,6 +17,7 @@ below() {
         content | api | simnet | byte-store) echo "" ;;
         object-storage) echo "byte-store" ;;
         link | files) echo "content" ;;
+        rendezvous) echo "content link" ;;
         store) echo "content byte-store" ;;
         transfer) echo "content store" ;;
         transfer-conformance) echo "content store transfer" ;;
@@ -36,8 +37,8 @@ below() {
         words) echo "content api byte-store link store files transfer ssh sync-messages" ;;
         indexing) echo "content api store files reuse targets config words" ;;
         mirror) echo "content link store transfer protocol" ;;
-        service) echo "content api link store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
-        peer-server) echo "content api link store files transfer protocol plugins ssh config limits words" ;;
+        service) echo "content api link rendezvous store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
+        peer-server) echo "content api link rendezvous store files transfer protocol plugins ssh config limits words" ;;
         api-server) echo "content api store words service" ;;
         cli) echo "api config confinement words service api-server" ;;
         *) return 1 ;;
@@ -45,7 +46,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage link store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service api-server cli"
+order="content api simnet byte-store object-storage link rendezvous store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

@@ -41,12 +41,14 @@ use towpath_store::CachePolicy;
 pub use byte_place::{BytePlace, FilePath, ServerUrl};
 pub use home::{Home, NoHome};
 pub use live::Live;
-pub use settings::{General, Limits, Metrics, ProcessorSettings, Sharing, SiteCache, StoreSettings};
+pub use settings::{
+    General, Limits, Metrics, ProcessorSettings, RendezvousSettings, Sharing, SiteCache, StoreSettings,
+};
 pub use shown::{example, reference};
 pub use source::ConfigError;
 pub use value::{
     Bytes, CacheAddress, Compression, ConfigRate, ConfigSeconds, Count, Directory, Label, LogLevel, Switch,
-    parse_bytes,
+    node_at, parse_bytes,
 };
 
 use settings::Section;
@@ -75,6 +77,8 @@ pub struct Config {
     pub sharing: Sharing,
     /// `[site_cache]`: the cache of a site, which serves its machines.
     pub site_cache: SiteCache,
+    /// `[rendezvous]`: where peers find each other.
+    pub rendezvous: RendezvousSettings,
     /// `[metrics]`
     pub metrics: Metrics,
     /// `[plugins]`: what objects are fetched through.
@@ -90,6 +94,7 @@ impl Default for Config {
             processors: ProcessorSettings::default(),
             sharing: Sharing::default(),
             site_cache: SiteCache::default(),
+            rendezvous: RendezvousSettings::default(),
             metrics: Metrics::default(),
             plugins: default_tree(),
         }
@@ -116,6 +121,7 @@ impl Config {
             processors: section(&mut top, "processors")?,
             sharing: section(&mut top, "sharing")?,
             site_cache: section(&mut top, "site_cache")?,
+            rendezvous: section(&mut top, "rendezvous")?,
             metrics: section(&mut top, "metrics")?,
             plugins: match top.table("plugins")? {
                 Some(table) => plugins::read(table, plugins)?,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use glob::Pattern;
 use towpath_content::NodeId;
+use towpath_content::hint::PeerAddress;
 use towpath_plugins::direct::LocalEnd;
 use towpath_protocol::COMPRESS;
 use towpath_protocol::rules::Rules;
@@ -226,6 +227,14 @@ settings! {
         live machines: Vec<NodeId> = Vec::new(),
         /// Whether any node that has a ticket may: "on" or "off". Only for a cache that no stranger can reach.
         live anyone: Switch = Switch::Off,
+    }
+}
+
+settings! {
+    /// `[rendezvous]`
+    struct RendezvousSettings {
+        /// Servers where those who have a ticket of this machine find it, wherever both are, as `tow rendezvous` prints them. Tickets name them; gets ask them, too. An empty list: none. `TOW_RENDEZVOUS`, a list with commas, takes its place.
+        live servers: Vec<PeerAddress> = Vec::new(),
     }
 }
 

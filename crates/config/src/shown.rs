@@ -15,7 +15,7 @@ const WIDTH: usize = 100;
 
 impl Config {
     /// The tables but for the plugins, each with its fields.
-    pub(super) fn sections(&self) -> [(&'static str, Vec<Shown>); 7] {
+    pub(super) fn sections(&self) -> [(&'static str, Vec<Shown>); 8] {
         [
             ("", self.general.shown()),
             ("store", self.store.shown()),
@@ -23,6 +23,7 @@ impl Config {
             ("processors", self.processors.shown()),
             ("sharing", self.sharing.shown()),
             ("site_cache", self.site_cache.shown()),
+            ("rendezvous", self.rendezvous.shown()),
             ("metrics", self.metrics.shown()),
         ]
     }

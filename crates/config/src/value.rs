@@ -287,11 +287,7 @@ impl ConfigSetting for Option<CacheAddress> {
     }
 
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        let place = value.as_str().and_then(|text| text.parse::<PeerAddress>().ok());
-        let has_port = |place: &PeerAddress| {
-            place.address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
-        };
-        let cache = place.filter(has_port).and_then(|place| {
+        let cache = value.as_str().and_then(node_at).and_then(|place| {
             Some(CacheAddress { node: place.node?, hint: Hint::new(format!("tow://{place}"), 0, 1).ok()? })
         });
         cache.map_or_else(|| wrong(value, &Self::kind()), |cache| Ok(Some(cache)))
@@ -532,6 +528,32 @@ impl ConfigSetting for Vec<LocalEnd> {
     }
 }
 
+impl ConfigSetting for Vec<PeerAddress> {
+    const EXAMPLE: &'static str =
+        "[\"00000000000000000000000000000000000000000000000000000000000000ff@192.0.2.1:7000\"]";
+
+    fn kind() -> String {
+        "a list of nodes and their addresses, each NODE@HOST:PORT".into()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        list(value, &Self::kind(), "a node and its address, NODE@HOST:PORT", node_at)
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(show_list(self))
+    }
+}
+
+/// A node and its address.
+pub fn node_at(text: &str) -> Option<PeerAddress> {
+    let place = text.parse::<PeerAddress>().ok()?;
+    let (_, port) = place.address.rsplit_once(':')?;
+    let is_one = place.node.is_some() && port.parse::<u16>().is_ok_and(|port| port != 0);
+    // What a hint can't hold no ticket could name.
+    (is_one && Hint::new(format!("tow://{place}"), 0, 1).is_ok()).then_some(place)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -585,6 +607,7 @@ mod tests {
         read::<Vec<NodeId>>(Vec::<NodeId>::EXAMPLE).unwrap();
         read::<Option<CacheAddress>>(Option::<CacheAddress>::EXAMPLE).unwrap();
         read::<Vec<LocalEnd>>(Vec::<LocalEnd>::EXAMPLE).unwrap();
+        read::<Vec<PeerAddress>>(Vec::<PeerAddress>::EXAMPLE).unwrap();
         read::<Compression>(Compression::EXAMPLE).unwrap();
         read::<Vec<Directory>>(Vec::<Directory>::EXAMPLE).unwrap();
         read::<Vec<Pattern>>(Vec::<Pattern>::EXAMPLE).unwrap();

@@ -14,6 +14,8 @@ use crate::codec::{DecodeError, Reader, Writer, invalid};
 pub const MAX_METHOD: usize = 512;
 /// The most hints accepted in one list.
 pub const MAX_HINTS: usize = 64;
+/// The scheme of hints that name a rendezvous server, `meet://NODE@HOST:PORT`: it tells addresses.
+pub const RENDEZVOUS: &str = "meet";
 
 /// One place to try.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

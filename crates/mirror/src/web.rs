@@ -28,8 +28,8 @@ use towpath_protocol::Pace;
 
 use crate::answer::{AnsweredRange, WebAnswer, WebError, judge};
 use crate::place::MirrorPlace;
-use towpath_link::public::is_public;
 use crate::web_url::WebUrl;
+use towpath_link::public::is_public;
 
 /// Time for a connection, with its handshake.
 const CONNECT: Duration = Duration::from_secs(10);

@@ -19,6 +19,7 @@ use towpath_store::{DiskStore, Store};
 use crate::ending;
 use crate::fetches::Fetches;
 use crate::listen::{self, ListenerServing, Listening};
+use crate::meetings::Meetings;
 use crate::standing::StandingPeers;
 use crate::withdrawals::Withdrawals;
 use towpath_config::shares::Shares;
@@ -45,6 +46,8 @@ pub struct Door {
     pub listening: OnceCell<Listening>,
     /// Connections that transfers may use, whoever dialled them.
     pub standing: Arc<StandingPeers>,
+    /// Where others find it, and it finds them.
+    pub meetings: Arc<Meetings>,
 }
 
 /// Configuration of connections with peers.
@@ -86,6 +89,7 @@ impl Door {
         store: &Arc<DiskStore>,
         peers: Arc<PeerService>,
         connections: Connections,
+        meetings: Meetings,
     ) -> Self {
         let limits = Arc::new(ConnectionLimits::new(connections.config.clone()));
         let fetches = Arc::new(Fetches::new(Arc::clone(store) as Arc<dyn Store>));
@@ -98,6 +102,7 @@ impl Door {
         };
         Self {
             identity: identity.clone(),
+            meetings: Arc::new(meetings),
             shares: Arc::clone(shares),
             peers,
             connections,
@@ -136,7 +141,13 @@ impl Door {
             pool: Arc::clone(&self.standing.pool),
             wait_limit: listen::WAIT_LIMIT,
         };
-        let start = async || Listening::start(sockets.await?, serving);
+        let meetings = Arc::clone(&self.meetings);
+        let start = async || {
+            let listening = Listening::start(sockets.await?, serving)?;
+            let addresses = listening.addresses().to_vec();
+            listening.attend(async move { meetings.keep_announced(addresses).await });
+            Ok::<_, ApiError>(listening)
+        };
         let listening = self.listening.get_or_try_init(start).await?;
         Ok(listening.addresses().to_vec())
     }
@@ -188,7 +199,10 @@ impl Door {
             let priority = u16::try_from(rank).unwrap_or(u16::MAX);
             Hint::new(format!("tow://{address}"), priority, 1).ok()
         });
-        hints.take(MAX_HINTS).collect()
+        let mut hints: Vec<Hint> = hints.collect();
+        let found_at = self.meetings.hints(hints.len());
+        hints.truncate(MAX_HINTS - found_at.len());
+        hints.into_iter().chain(found_at).collect()
     }
 
     /// The limits on connections from peers.

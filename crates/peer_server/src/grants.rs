@@ -187,6 +187,24 @@ impl Grants {
         let _ = self.cache.set(cache);
     }
 
+    /// Tickets by which others are served, by root and secret; true for those of which all is here. Not those that a get lends
+    /// by while it runs.
+    pub fn served(&self) -> HashMap<(Oid, BoundSecret), bool> {
+        let shared = self.shared.read().unwrap_or_else(PoisonError::into_inner);
+        let leases = self.leases.iter().filter_map(|leases| leases.leases().ok()).flatten();
+        let own = shared.iter().map(|(root, secret)| (*root, *secret));
+        let own = own.chain(leases.map(|lease| (lease.oid, lease.secret)));
+        let mut served: HashMap<_, _> = own.map(|ticket| (ticket, true)).collect();
+        for (root, given) in self.given.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            let lasts = |passed_on: &&PassedOn| !matches!(passed_on.why, PassOn::WhileGetting(_));
+            for passed_on in given.passed_on.iter().filter(lasts).filter(|it| self.allows(&it.why)) {
+                served.entry((*root, passed_on.secret)).or_insert(false);
+            }
+        }
+        served.retain(|(root, secret), _| self.over(root, secret).is_none());
+        served
+    }
+
     /// True if tickets of leases are honoured.
     pub fn honours_leases(&self) -> bool {
         self.leases.is_some()

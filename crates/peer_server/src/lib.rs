@@ -8,6 +8,7 @@
 //! | [`fetches`] | who fetches what from this service |
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`brought`] | what a site's cache is asked to bring, and what it says to that |
+//! | [`meetings`] | where others find what this service serves, and it finds them |
 //! | [`withdrawals`] | tickets that were taken back |
 //! | [`ending`] | how long a service that is asked to end waits |
 //! | [`fresh`] | random names, and the time |
@@ -19,5 +20,6 @@ pub mod fetches;
 pub mod fresh;
 pub mod grants;
 pub mod listen;
+pub mod meetings;
 pub mod standing;
 pub mod withdrawals;

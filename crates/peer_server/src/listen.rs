@@ -32,6 +32,7 @@ pub struct Listening {
     addresses: Vec<SocketAddr>,
     open: CancellationToken,
     closed: CancellationToken,
+    end: CancellationToken,
     _end: DropGuard,
 }
 
@@ -44,6 +45,12 @@ impl Listening {
     /// Lets callers in; until then they wait in the kernel.
     pub fn open(&self) {
         self.open.cancel();
+    }
+
+    /// Runs `work` until this is dropped.
+    pub fn attend<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) {
+        let ended = self.end.clone();
+        tokio::spawn(async move { ended.run_until_cancelled(work).await });
     }
 
     /// Lets nobody in any more. Connections that are there stay.
@@ -70,7 +77,7 @@ impl Listening {
         let mut addresses: Vec<_> = local.into_iter().flat_map(reachable).collect();
         let mut seen = std::collections::HashSet::new();
         addresses.retain(|address| seen.insert(*address));
-        Ok(Self { addresses, open, closed, _end: token.drop_guard() })
+        Ok(Self { addresses, open, closed, end: token.clone(), _end: token.drop_guard() })
     }
 }
 

@@ -28,6 +28,7 @@ const SIGNATURE: usize = 64;
 
 const HAS_ALL: u8 = 1;
 const SERVES: u8 = 2;
+const AWAITS_CALLS: u8 = 4;
 
 /// What those who have the ticket are told of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,6 +37,8 @@ pub struct Entry {
     pub has_all: bool,
     /// It serves what it has.
     pub serves: bool,
+    /// It reaches nobody who serves, and would be dialled by them.
+    pub awaits_calls: bool,
     /// Thousandths of the bytes that it has, about.
     pub has: u16,
     /// Where it listens.
@@ -49,7 +52,8 @@ pub struct Entry {
 impl Entry {
     fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::new();
-        let flags = u8::from(self.has_all) * HAS_ALL + u8::from(self.serves) * SERVES;
+        let flags = [(self.has_all, HAS_ALL), (self.serves, SERVES), (self.awaits_calls, AWAITS_CALLS)];
+        let flags = flags.into_iter().filter_map(|(is_so, flag)| is_so.then_some(flag)).sum();
         writer.u8(flags).varint(self.has.min(1000).into());
         for (addresses, most) in [(&self.addresses, MAX_ADDRESSES), (&self.outside, MAX_OUTSIDE)] {
             let addresses = &addresses[..addresses.len().min(most)];
@@ -82,8 +86,8 @@ impl Entry {
         let count = reader.bounded("entry relays", MAX_RELAYS as u64)?;
         let relays = (0..count).map(|_| text(&mut reader).map(str::to_owned)).collect::<Result<_, _>>()?;
         reader.finish()?;
-        let (has_all, serves) = (flags & HAS_ALL != 0, flags & SERVES != 0);
-        Ok(Self { has_all, serves, has, addresses, outside, relays })
+        let [has_all, serves, awaits_calls] = [HAS_ALL, SERVES, AWAITS_CALLS].map(|flag| flags & flag != 0);
+        Ok(Self { has_all, serves, awaits_calls, has, addresses, outside, relays })
     }
 }
 
@@ -197,7 +201,7 @@ mod tests {
         let addresses = vec!["192.0.2.1:7000".parse().unwrap(), "[2001:db8::1]:7000".parse().unwrap()];
         let relays = vec![format!("{}@relay.example.org:4433", NodeId([9; 32]))];
         let outside = vec!["198.51.100.1:7001".parse().unwrap()];
-        Entry { has_all: false, serves: true, has: 250, addresses, outside, relays }
+        Entry { serves: true, awaits_calls: true, has: 250, addresses, outside, relays, ..Entry::default() }
     }
 
     #[test]

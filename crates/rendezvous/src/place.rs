@@ -5,10 +5,7 @@ use std::str::FromStr;
 
 use towpath_content::NodeId;
 use towpath_content::codec::{DecodeError, invalid};
-use towpath_content::hint::PeerAddress;
-
-/// The scheme of hints that name a server.
-pub const SCHEME: &str = "meet";
+use towpath_content::hint::{PeerAddress, RENDEZVOUS};
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,7 +19,7 @@ pub struct ServerPlace {
 impl ServerPlace {
     /// The method of a hint that names it.
     pub fn method(&self) -> String {
-        format!("{SCHEME}://{self}")
+        format!("{RENDEZVOUS}://{self}")
     }
 }
 

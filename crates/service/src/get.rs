@@ -301,7 +301,7 @@ impl GetUnderWay {
     /// Serves others what comes, if this get may.
     async fn serve_meanwhile(&self, progress: &Progress) -> Infallible {
         match &self.lending {
-            Some(lending) => lending.run(&self.service, &self.peers, progress).await,
+            Some(lending) => lending.run(self, progress).await,
             None => std::future::pending().await,
         }
     }

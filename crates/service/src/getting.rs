@@ -32,6 +32,7 @@ use towpath_transfer::{
 use crate::get_search;
 use crate::in_flight::{FlightGroup, FlightKey, FlightRole, Leading};
 use crate::local_ends::local_ends;
+use crate::meeting::GetMeeting;
 use crate::state;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
@@ -80,6 +81,8 @@ pub(crate) struct GetUnderWay {
     pub(crate) lending: Option<LendingGet>,
     /// Connections that it dialled.
     pub(crate) peers: Arc<GetPeers>,
+    /// Where it hears of others, if there is such a place.
+    pub(crate) meeting: Option<GetMeeting>,
     /// Kept open so that hints can still change.
     _hints: watch::Sender<Vec<Hint>>,
 }
@@ -363,6 +366,8 @@ pub(crate) fn behind(
     // One limit holds for all that comes.
     near.iter().for_each(|near| peer.receive_pace = Arc::clone(&near.pace));
     let lending = ticket.as_ref().and_then(|ticket| LendingGet::new(service, request, ticket));
+    let meeting = ticket.as_ref().filter(|ticket| ticket.enclosed.is_none());
+    let meeting = meeting.and_then(|ticket| GetMeeting::begin(service, ticket, sender.clone()));
     let peers = Arc::new(GetPeers::new(Arc::clone(&service.door.standing)));
     let search = get_search::search(service, request, node, is_web);
     let scope = search.as_ref().map(|search| search.scope.clone());
@@ -396,6 +401,7 @@ pub(crate) fn behind(
         answered: SourceAnswered::default(),
         lending,
         peers,
+        meeting,
         _hints: sender,
     })
 }

@@ -32,6 +32,8 @@
 //! | `transfers` | numbers of transfers, and the events of all of them |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `while_getting` | a get that serves others while it runs, and hears of others |
+//! | `meeting` | a get that hears of others at a rendezvous |
+//! | [`public_server`] | the server where peers find each other, as a program of its own |
 //! | `bringing` | a site's cache: what its machines hand it tickets for, fetched and served |
 //! | `near` | the cache of this machine's site, which a get asks first |
 //! | `admission` | which transfers may begin |
@@ -61,12 +63,14 @@ mod getting;
 mod in_flight;
 pub mod in_process;
 mod local_ends;
+mod meeting;
 pub mod metrics;
 pub mod metrics_page;
 mod near;
 mod open_puts;
 mod open_session;
 pub mod parts;
+pub mod public_server;
 pub mod publishing;
 pub mod put;
 pub mod put_source;

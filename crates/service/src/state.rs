@@ -34,6 +34,7 @@ use towpath_content::lock::lock;
 use towpath_limits::read_budget::ReadBudget;
 use towpath_peer_server::door::{Connections, Door};
 use towpath_peer_server::grants::Grants;
+use towpath_peer_server::meetings::Meetings;
 use towpath_peer_server::withdrawals::Withdrawals;
 use towpath_words as words;
 
@@ -118,7 +119,8 @@ impl Service {
             served: Arc::clone(&metrics.served),
             withdrawals: Arc::clone(&withdrawals),
         };
-        let door = Door::new(&identity, &shares, &store, peers, connections);
+        let meetings = Meetings::new(&identity, &grants, config.clone());
+        let door = Door::new(&identity, &shares, &store, peers, connections, meetings);
         let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
         let service = Arc::new(Self {
             home,
@@ -317,7 +319,8 @@ fn private_folder(folder: &Path) -> Result<(), ApiError> {
     made.map_err(|error| no_home(words::io("create", folder, &error)))
 }
 
-fn identity(home: &Home) -> Result<Identity, ApiError> {
+/// The key of this home, which is made first if there is none.
+pub(crate) fn identity(home: &Home) -> Result<Identity, ApiError> {
     let key = home.key();
     private_folder(key.parent().unwrap_or(&key))?;
     Identity::load_or_create(&key)

@@ -22,6 +22,7 @@ use towpath_protocol::wire::WireHolder;
 use towpath_protocol::{HolderSink, Peer, PeerConfig};
 use towpath_transfer::progress::Progress;
 
+use crate::getting::GetUnderWay;
 use crate::state::Service;
 use towpath_peer_server::grants::{Grants, PassOn, PassingOn};
 use towpath_peer_server::standing::StandingPeers;
@@ -62,7 +63,8 @@ impl LendingGet {
     }
 
     /// Notes what comes, and lets others know where it can be had, until it is dropped.
-    pub(crate) async fn run(&self, service: &Service, peers: &GetPeers, progress: &Progress) -> Infallible {
+    pub(crate) async fn run(&self, get: &GetUnderWay, progress: &Progress) -> Infallible {
+        let GetUnderWay { service, peers, meeting, .. } = get;
         let (start, mut ticks) = (Instant::now(), tokio::time::interval(LOOK_EVERY));
         let mut port = None;
         loop {
@@ -79,9 +81,19 @@ impl LendingGet {
             }
             if let Some(Some(port)) = port {
                 peers.tell(&self.ticket, port);
+                if let Some(meeting) = meeting {
+                    meeting.serves(thousandths(progress), &service.door.addresses());
+                }
             }
         }
     }
+}
+
+/// Thousandths of what is wanted that are here, in steps of a twentieth: each is told to everybody who is there.
+fn thousandths(progress: &Progress) -> u16 {
+    let now = progress.snapshot();
+    let twentieths = u128::from(now.done) * 20 / u128::from(now.expected.max(1));
+    u16::try_from(twentieths.min(20) * 50).unwrap_or_default()
 }
 
 /// True if a get serves others as far as it and its ticket are concerned: it is of all of something whose name is known, and neither

@@ -19,7 +19,7 @@ use towpath_confinement::{self as confinement, Enforced, Limits, Writable, deny_
 use towpath_service::state::prepare;
 use towpath_service::{Options, Service, metrics_page};
 
-use super::{Context, is_confined, not_confined, parse_address, parse_rate, run_to_end};
+use super::{Context, is_confined, not_confined, override_rendezvous, parse_address, parse_rate, run_to_end};
 use crate::interrupts::{Interrupts, is_ignored};
 use crate::log::LogFormat;
 use crate::notify::{READY, STOPPING, notify};
@@ -135,6 +135,7 @@ impl Daemon {
                 ApiError::new(ErrorKind::NotFound, message)
             })?,
         };
+        override_rendezvous(&mut config)?;
         if !self.listen.is_empty() {
             config.general.listen.clone_from(&self.listen);
         }

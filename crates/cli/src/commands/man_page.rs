@@ -26,6 +26,12 @@ const ENVIRONMENT: &[(&str, &[&str], &str)] = &[
         &["tow-cp", "tow-sync", "tow-daemon"],
         "If it is off, the daemon and the far end of a copy do not confine themselves.",
     ),
+    (
+        "TOW_RENDEZVOUS",
+        &["tow-share", "tow-get", "tow-put", "tow-daemon"],
+        "Rendezvous servers, each NODE@HOST:PORT as tow rendezvous prints it, with commas between them. They take the place of \
+         the configuration's; empty: none.",
+    ),
     ("NO_COLOR", &[], "If it is set and not empty, the log has no colours."),
 ];
 

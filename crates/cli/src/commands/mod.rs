@@ -18,6 +18,7 @@ mod publish;
 mod put;
 mod refused;
 mod remote;
+mod rendezvous;
 mod rsync_size;
 mod share;
 mod status;
@@ -35,7 +36,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use tokio::runtime::Runtime;
 use towpath_api::{Api, ApiError, Client, ErrorKind};
-use towpath_config::{Config, Switch, parse_bytes};
+use towpath_config::{Config, Switch, node_at, parse_bytes};
 use towpath_config::{Home, NoHome};
 use towpath_confinement::{self as confinement, ConfinementError};
 use towpath_service::copy::{self, CopyError};
@@ -51,6 +52,8 @@ use crate::output::{INTERRUPTED, Output, SYNC_INTERRUPTED};
 /// Threads that block on the disk, at most: a few answer all peers, a few work for each transfer, one for each
 /// application that reads.
 const BLOCKING_THREADS: usize = 4096;
+/// The variable that names rendezvous servers.
+const RENDEZVOUS: &str = "TOW_RENDEZVOUS";
 /// A folder that no system has.
 const NOWHERE: &str = "/nonexistent";
 /// Threads that wait for a peer or a disk must not hold up the end.
@@ -99,6 +102,7 @@ enum Command {
     Publish(publish::PublishCommand),
     Put(put::PutCommand),
     Daemon(daemon::Daemon),
+    Rendezvous(rendezvous::RendezvousCommand),
     Ls(ls::Ls),
     Done(done::DoneCommand),
     Gc(gc::Gc),
@@ -131,7 +135,9 @@ impl Context {
     fn configured(&self) -> Result<Config, ApiError> {
         let configured = Config::load(self.home.config_file(), &self.plugins);
         let configured = configured.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
-        Ok(configured.unwrap_or_default())
+        let mut configured = configured.unwrap_or_default();
+        override_rendezvous(&mut configured)?;
+        Ok(configured)
     }
 
     /// The service in this process. Of the configuration only this counts: what may not pass this host may not do so
@@ -142,6 +148,7 @@ impl Context {
         options.config.plugins = configured.plugins;
         options.config.sharing = configured.sharing;
         options.config.site_cache.address = configured.site_cache.address;
+        options.config.rendezvous = configured.rendezvous;
         options.config.general.bind = configured.general.bind;
         options.config.general.bases_beyond = configured.general.bases_beyond;
         Service::open(self.home.clone(), options)
@@ -164,6 +171,19 @@ impl Context {
             None => Ok(Box::new(self.in_process()?)),
         }
     }
+}
+
+/// Has the environment's rendezvous servers, if it names any, take the place of the configured ones.
+fn override_rendezvous(config: &mut Config) -> Result<(), ApiError> {
+    let Some(named) = std::env::var_os(RENDEZVOUS) else { return Ok(()) };
+    let named = named.to_string_lossy().into_owned();
+    let servers = named.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let read = |name: &str| {
+        let wrong = || format!("{RENDEZVOUS}: '{name}' is not NODE@HOST:PORT, as 'tow rendezvous' prints it");
+        node_at(name).ok_or_else(|| ApiError::new(ErrorKind::Usage, wrong()))
+    };
+    config.rendezvous.servers = servers.map(read).collect::<Result<_, _>>()?;
+    Ok(())
 }
 
 /// Runs a command to its end.
@@ -278,6 +298,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Ls(ls) => ls.run(context).await,
         Command::Done(done) => done.run(context).await,
         Command::Gc(gc) => gc.run(context).await,
+        Command::Rendezvous(rendezvous) => rendezvous.run(context).await,
         Command::Index(index) => index.run(context).await,
         Command::Status(status) => status.run(context).await,
         Command::Daemon(daemon) => daemon.run(context),

@@ -37,6 +37,7 @@
 //! | `links` | several links of one machine at once |
 //! | `mirrors` | files on plain web servers |
 //! | `web_server` | real web servers of a situation |
+//! | `anywhere` | machines that know no address of each other meet at a rendezvous |
 //! | `site_cache` | the cache of a site, which its machines draw on |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |
@@ -62,6 +63,7 @@
 //! `cargo test -p towpath --test end_to_end -- WORD...` runs those whose names contain a word.
 #![cfg_attr(test, allow(clippy::unwrap_used))] // Clippy spares only functions marked as tests.
 
+mod anywhere;
 mod applications;
 mod arriving;
 mod bad_clients;
@@ -170,5 +172,6 @@ fn main() -> ExitCode {
         mirrors::SITUATIONS,
         ticket_terms::SITUATIONS,
         site_cache::SITUATIONS,
+        anywhere::SITUATIONS,
     ])
 }

@@ -213,8 +213,7 @@ impl Direct {
         let addresses = addresses(hints, |named| named.or(context.node) == Some(node)).await;
         if addresses.is_empty() {
             self.shuns.store(false, Ordering::Relaxed);
-            self.set_last_error(Some("no hint tells an address that this program can dial".into()));
-            return Err(Outcome::NotHere);
+            return Err(self.nowhere(context));
         }
         let dialled = dial_any(&addresses, &self.identity, node, &self.config.dial).await;
         let wait = dialling.dialled(Instant::now(), random());
@@ -235,6 +234,17 @@ impl Direct {
                 Err(Outcome::RetryLater(wait))
             }
         }
+    }
+
+    /// No address is known. Where a rendezvous is named it may tell one.
+    fn nowhere(&self, context: &Context) -> Outcome {
+        let may_be_told = context.hints.borrow().iter().any(|named| named.scheme() == hint::RENDEZVOUS);
+        let (why, outcome) = match may_be_told {
+            true => ("nobody who has it is known at the rendezvous", Outcome::RetryLater(LOOK_EVERY)),
+            false => ("no hint tells an address that this program can dial", Outcome::NotHere),
+        };
+        self.set_last_error(Some(why.into()));
+        outcome
     }
 
     /// The ways to the peer, all connections together. The kernel is asked now and then only: states are asked for often.

@@ -1,0 +1,141 @@
+//! Machines that know no address of each other meet at a rendezvous.
+
+use towpath_content::Ticket;
+
+use crate::environment::{LOOPBACK, Machine, Running, TestEnvironment, first_line};
+use crate::holders::by_peer;
+use crate::runner::situations;
+use crate::trees::{assert_same_bytes, file};
+
+situations![
+    a_sender_that_moved_is_found_where_it_is_now,
+    a_ticket_alone_leads_to_no_private_server,
+    receivers_that_know_only_the_rendezvous_draw_on_each_other,
+    a_daemon_is_found_after_its_restart,
+    a_wrong_server_is_refused_in_words,
+];
+
+/// A rendezvous server, and machines whose configuration names it.
+struct Meeting {
+    env: TestEnvironment,
+    place: String,
+    _server: Running,
+}
+
+impl Meeting {
+    fn new(machines: &[&Machine], env: TestEnvironment) -> Self {
+        let mut server = env.machine("server").tow(["rendezvous", "--listen", LOOPBACK]).start();
+        let place = server.wait_until("its place", |server| first_line(&server.output()));
+        for machine in machines {
+            machine.configure(&configuration(&place));
+        }
+        Self { env, place, _server: server }
+    }
+
+    fn of_two() -> Self {
+        let env = TestEnvironment::new();
+        let (sender, receiver) = (env.machine("sender"), env.machine("receiver"));
+        Self::new(&[&sender, &receiver], env)
+    }
+}
+
+fn configuration(place: &str) -> String {
+    format!("[rendezvous]\nservers = [\"{place}\"]\n")
+}
+
+/// A port of the loopback that nothing listens on.
+fn free() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+fn share(machine: &Machine, address: &str, words: &[&str], path: &str) -> Running {
+    let fixed = ["share", "--json", "--listen", address];
+    machine.tow(fixed.iter().chain(words).chain(&[path])).start()
+}
+
+/// The ticket without the hints of this scheme.
+fn without(ticket: &str, scheme: &str) -> String {
+    let mut ticket: Ticket = ticket.parse().unwrap();
+    ticket.hints.retain(|hint| hint.scheme() != scheme);
+    ticket.to_string()
+}
+
+fn a_sender_that_moved_is_found_where_it_is_now() {
+    let meeting = Meeting::of_two();
+    let (sender, receiver) = (&meeting.env.sender, &meeting.env.receiver);
+    file(&sender.path("file"), 1, 3 << 20);
+    let mut first = share(sender, &free(), &[], "file");
+    let ticket = first.ticket();
+    first.kill();
+    let mut second = share(sender, &free(), &[], "file");
+    second.ticket();
+    receiver.get(&ticket, "file").end().summary();
+    assert_same_bytes(&sender.path("file"), &receiver.path("file"));
+    receiver.get(&without(&ticket, "tow"), "again").end().summary();
+    // A ticket from before there was a rendezvous: the configuration is enough.
+    let third = meeting.env.machine("third");
+    third.configure(&configuration(&meeting.place));
+    third.get(&without(&ticket, "meet"), "file").end().summary();
+    assert_same_bytes(&sender.path("file"), &third.path("file"));
+}
+
+fn a_ticket_alone_leads_to_no_private_server() {
+    let meeting = Meeting::of_two();
+    let (sender, receiver) = (&meeting.env.sender, &meeting.env.receiver);
+    file(&sender.path("file"), 1, 1 << 20);
+    let mut sharing = share(sender, &free(), &[], "file");
+    let ticket = without(&sharing.ticket(), "tow");
+    receiver.configure("");
+    let words = ["get", &ticket, "--timeout", "2", "--json"];
+    let failure = receiver.tow(words).end().failure();
+    let message = failure["message"].as_str().unwrap();
+    assert!(message.contains("rendezvous"), "{message}");
+}
+
+fn receivers_that_know_only_the_rendezvous_draw_on_each_other() {
+    let meeting = Meeting::of_two();
+    let (sender, first, size) = (&meeting.env.sender, &meeting.env.receiver, 24 << 20);
+    let second = meeting.env.machine("second");
+    second.configure(&configuration(&meeting.place));
+    file(&sender.path("file"), 1, size);
+    let mut sharing = share(sender, LOOPBACK, &["--limit-rate", "4M"], "file");
+    let ticket = without(&sharing.ticket(), "tow");
+    let issuer = ticket.parse::<Ticket>().unwrap().node.to_string();
+    let mut getting = first.get(&ticket, "file").start();
+    getting.wait_for_bytes(size / 2);
+    let summary = second.get(&ticket, "file").end().summary();
+    getting.end().summary();
+    assert_same_bytes(&sender.path("file"), &second.path("file"));
+    let from_issuer: u64 =
+        by_peer(&summary).iter().filter(|(node, _)| *node == issuer).map(|(_, bytes)| bytes).sum();
+    // The first one had half, and draws on the sender, too.
+    assert!(from_issuer * 10 <= size * 7, "{from_issuer} of {size}");
+}
+
+fn a_daemon_is_found_after_its_restart() {
+    let meeting = Meeting::of_two();
+    let (sender, receiver) = (&meeting.env.sender, &meeting.env.receiver);
+    file(&sender.path("file"), 1, 2 << 20);
+    let daemon = |address: &str| sender.daemon_of(sender.tow(["daemon", "--listen", address]));
+    let first = daemon(&free());
+    let put = sender.tow(["put", "file", "--json"]).end();
+    let ticket = without(put.with(0).events()[0]["ticket"].as_str().unwrap(), "tow");
+    first.kill();
+    let second = daemon(&free());
+    receiver.get(&ticket, "file").end().summary();
+    assert_same_bytes(&sender.path("file"), &receiver.path("file"));
+    drop(second);
+}
+
+fn a_wrong_server_is_refused_in_words() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 1000);
+    env.sender.configure("[rendezvous]\nservers = [\"meet.example.org:4433\"]\n");
+    let failure = env.sender.tow(["share", "file", "--json"]).end().failure_with(2);
+    assert!(failure["message"].as_str().unwrap().contains("NODE@HOST:PORT"), "{failure}");
+    env.sender.configure("");
+    let call = env.sender.tow(["share", "file", "--json"]).variable("TOW_RENDEZVOUS", "here");
+    let failure = call.end().failure_with(2);
+    let message = failure["message"].as_str().unwrap();
+    assert!(message.contains("TOW_RENDEZVOUS") && message.contains("'here'"), "{message}");
+}

@@ -1,0 +1,171 @@
+//! A get meets others at the rendezvous: it hears where the ticket's issuer and other holders are now, and says what it has
+//! itself. What it hears becomes hints, so that those are dialled whose address the ticket does not know.
+//!
+//! Where the ticket says where to go, that comes first: a get that has what it wants in a moment asks no server.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use towpath_content::hint::{MAX_HINTS, PeerAddress, RENDEZVOUS};
+use towpath_content::{Hint, NodeId, Ticket};
+use towpath_peer_server::meetings::told;
+use towpath_plugins::direct;
+use towpath_rendezvous::Entry;
+use towpath_rendezvous::client::{FoundNodes, Meeting};
+
+use crate::state::Service;
+
+/// A get that is over sooner asks no server, unless its ticket says nothing else.
+const AFTER: Duration = Duration::from_millis(250);
+/// Addresses of one node that become hints, at most.
+const MOST_ADDRESSES: usize = 8;
+/// Nodes whose addresses become hints, at most.
+const MOST_NODES: usize = 32;
+
+/// What a get says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct GetFacts {
+    /// Thousandths of the bytes that are here.
+    has: u16,
+    /// It serves them.
+    serves: bool,
+    /// Where it listens, if it does.
+    addresses: Vec<SocketAddr>,
+}
+
+/// See the head of this module. It ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct GetMeeting {
+    facts: watch::Sender<GetFacts>,
+    task: AbortHandle,
+}
+
+impl GetMeeting {
+    /// Of a get by `ticket`, whose hints these are; `None` if there is no server to ask.
+    pub(crate) fn begin(
+        service: &Arc<Service>,
+        ticket: &Ticket,
+        hints: watch::Sender<Vec<Hint>>,
+    ) -> Option<Self> {
+        let meetings = Arc::clone(&service.door.meetings);
+        let names_one = ticket.hints.iter().any(|hint| hint.scheme() == RENDEZVOUS);
+        if ticket.node == service.node_id() || !names_one && !meetings.is_used() {
+            return None;
+        }
+        let (facts, ticket) = (watch::Sender::new(GetFacts::default()), ticket.clone());
+        let told = facts.subscribe();
+        let task = tokio::spawn(async move {
+            if ticket.hints.iter().any(|hint| hint.scheme() == direct::SCHEME) {
+                tokio::time::sleep(AFTER).await;
+            }
+            let secret = ticket.bound_secret();
+            if let Some(meeting) = meetings.meet(&ticket.oid, &secret, &ticket.hints) {
+                attend(&meeting, told, &hints).await;
+            }
+        });
+        Some(Self { facts, task: task.abort_handle() })
+    }
+
+    /// From now on others hear that so many thousandths are here, and are served at these addresses.
+    pub(crate) fn serves(&self, has: u16, listening: &[SocketAddr]) {
+        let facts = GetFacts { has, serves: true, addresses: told(listening) };
+        self.facts.send_if_modified(|told| std::mem::replace(told, facts.clone()) != facts);
+    }
+}
+
+impl Drop for GetMeeting {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn attend(meeting: &Meeting, mut facts: watch::Receiver<GetFacts>, hints: &watch::Sender<Vec<Hint>>) {
+    let (mut found, mut own) = (meeting.found(), Vec::new());
+    loop {
+        meeting.say(Some(entry(&facts.borrow_and_update())));
+        let new = hints_of(&found.borrow_and_update());
+        replace(hints, &own, &new);
+        own = new;
+        tokio::select! {
+            changed = facts.changed() => if changed.is_err() { return },
+            changed = found.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+fn entry(facts: &GetFacts) -> Entry {
+    let GetFacts { has, serves, addresses } = facts.clone();
+    Entry { has_all: has >= 1000, serves, has, addresses, ..Entry::default() }
+}
+
+/// Those that were told before go, and these come, in place of none that the ticket or somebody else told.
+fn replace(hints: &watch::Sender<Vec<Hint>>, old: &[Hint], new: &[Hint]) {
+    hints.send_if_modified(|hints| {
+        let before = hints.clone();
+        hints.retain(|hint| !old.contains(hint) || new.contains(hint));
+        for hint in new {
+            if hints.len() < MAX_HINTS && !hints.contains(hint) {
+                hints.push(hint.clone());
+            }
+        }
+        *hints != before
+    });
+}
+
+/// Hints of those who serve.
+fn hints_of(found: &FoundNodes) -> Vec<Hint> {
+    let serving = found.iter().filter(|(_, entry)| entry.serves).take(MOST_NODES);
+    let hints = serving.flat_map(|(node, entry)| {
+        let addresses: BTreeSet<_> = entry.addresses.iter().filter(|address| is_one(address)).collect();
+        addresses.into_iter().take(MOST_ADDRESSES).filter_map(|address| hint(node, address))
+    });
+    hints.take(MAX_HINTS).collect()
+}
+
+fn hint(node: &NodeId, address: &SocketAddr) -> Option<Hint> {
+    let place = PeerAddress { node: Some(*node), address: address.to_string() };
+    Hint::new(format!("{}://{place}", direct::SCHEME), 0, 1).ok()
+}
+
+/// True if an address is that of one machine.
+fn is_one(address: &SocketAddr) -> bool {
+    let ip = address.ip();
+    address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hints(ports: &[u16]) -> Vec<Hint> {
+        let hint = |port: &u16| hint(&NodeId([1; 32]), &SocketAddr::from(([192, 0, 2, 1], *port)));
+        ports.iter().filter_map(hint).collect()
+    }
+
+    #[test]
+    fn what_is_heard_replaces_what_was_heard_and_nothing_else() {
+        let sender = watch::Sender::new(hints(&[1, 2]));
+        replace(&sender, &[], &hints(&[2, 3]));
+        assert_eq!(*sender.borrow(), hints(&[1, 2, 3]));
+        replace(&sender, &hints(&[3]), &hints(&[4]));
+        assert_eq!(*sender.borrow(), hints(&[1, 2, 4]));
+        let mut receiver = sender.subscribe();
+        replace(&sender, &hints(&[4]), &hints(&[4]));
+        assert!(!receiver.has_changed().unwrap(), "nothing is new");
+        replace(&sender, &hints(&[4]), &hints(&(10..200).collect::<Vec<_>>()));
+        assert_eq!(receiver.borrow_and_update().len(), MAX_HINTS);
+    }
+
+    #[test]
+    fn only_addresses_of_one_machine_are_dialled() {
+        for (address, is_it) in
+            [("192.0.2.1:1", true), ("192.0.2.1:0", false), ("0.0.0.0:1", false), ("[ff02::1]:1", false)]
+        {
+            assert_eq!(is_one(&address.parse().unwrap()), is_it, "{address}");
+        }
+    }
+}
