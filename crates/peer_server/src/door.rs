@@ -12,6 +12,7 @@ use towpath_content::Hint;
 use towpath_content::hint::MAX_HINTS;
 use towpath_link::Identity;
 use towpath_link::tcp::Listener;
+use towpath_plugins::direct::PeerHost;
 use towpath_protocol::processors::Processors;
 use towpath_protocol::{Pace, PeerConfig, PeerNews, Service as PeerService, Traffic, WithdrawalSink};
 use towpath_store::{DiskStore, Store};
@@ -141,11 +142,13 @@ impl Door {
             pool: Arc::clone(&self.standing.pool),
             wait_limit: listen::WAIT_LIMIT,
         };
-        let meetings = Arc::clone(&self.meetings);
+        let (meetings, connections) = (Arc::clone(&self.meetings), self.connections.clone());
+        let host = Arc::clone(&self.standing) as Arc<dyn PeerHost>;
+        let caller = meetings.caller(&self.identity, host, move || connections.dialled());
         let start = async || {
             let listening = Listening::start(sockets.await?, serving)?;
             let addresses = listening.addresses().to_vec();
-            listening.attend(async move { meetings.keep_announced(addresses).await });
+            listening.attend(async move { meetings.keep_announced(addresses, caller).await });
             Ok::<_, ApiError>(listening)
         };
         let listening = self.listening.get_or_try_init(start).await?;

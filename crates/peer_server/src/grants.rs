@@ -70,6 +70,8 @@ pub enum PassOn {
     Cached,
     /// While it comes, within this.
     WhileGetting(Arc<Mutex<Lending>>),
+    /// It is not: who has the ticket may come in all the same, as one who was asked to call.
+    Called,
 }
 
 /// What is here of a root is passed on, until this is dropped.
@@ -139,7 +141,8 @@ impl Grants {
 
     /// True if what is here of `root` is passed on.
     pub fn passes_on(&self, root: &Oid) -> bool {
-        self.given.read().unwrap_or_else(PoisonError::into_inner).contains_key(root)
+        let is_passed_on = |passed_on: &PassedOn| !matches!(passed_on.why, PassOn::Called);
+        self.of_given(root, |given| given.passed_on.iter().any(is_passed_on)).unwrap_or_default()
     }
 
     /// Content that a live root is bound to, as its issuer signed.
@@ -179,6 +182,7 @@ impl Grants {
             PassOn::Configured => self.config.get().sharing.pass_on == Switch::On,
             PassOn::Cached => self.config.get().site_cache.serve == Switch::On,
             PassOn::Asked | PassOn::WhileGetting(_) => true,
+            PassOn::Called => false,
         }
     }
 

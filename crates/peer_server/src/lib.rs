@@ -8,12 +8,14 @@
 //! | [`fetches`] | who fetches what from this service |
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`brought`] | what a site's cache is asked to bring, and what it says to that |
+//! | [`calling`] | calls to those who can't reach this service |
 //! | [`meetings`] | where others find what this service serves, and it finds them |
 //! | [`withdrawals`] | tickets that were taken back |
 //! | [`ending`] | how long a service that is asked to end waits |
 //! | [`fresh`] | random names, and the time |
 
 pub mod brought;
+pub mod calling;
 pub mod door;
 pub mod ending;
 pub mod fetches;

@@ -9,16 +9,20 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::AbortHandle;
 use towpath_config::Live;
 use towpath_content::hint::{PeerAddress, RENDEZVOUS};
 use towpath_content::lock::lock;
 use towpath_content::ticket::BoundSecret;
 use towpath_content::{Hint, Oid};
 use towpath_link::Identity;
+use towpath_plugins::direct::PeerHost;
+use towpath_protocol::PeerConfig;
 use towpath_rendezvous::client::{KnownServer, Meeting};
 use towpath_rendezvous::{Entry, Rendezvous, ServerPlace, TopicKeys};
 
+use crate::calling::{AT_ONCE, Caller, Calls};
 use crate::grants::Grants;
 
 /// Interval at which it is looked what is served.
@@ -33,14 +37,26 @@ pub struct Meetings {
     rendezvous: Rendezvous,
     grants: Arc<Grants>,
     config: Live,
-    look: Notify,
-    announced: Mutex<HashMap<(Oid, BoundSecret), Meeting>>,
+    look: Arc<Notify>,
+    announced: Mutex<HashMap<(Oid, BoundSecret), AnnouncedTicket>>,
+}
+
+/// A ticket that is announced, until this is dropped.
+struct AnnouncedTicket {
+    meeting: Arc<Meeting>,
+    calling: AbortHandle,
+}
+
+impl Drop for AnnouncedTicket {
+    fn drop(&mut self) {
+        self.calling.abort();
+    }
 }
 
 impl Meetings {
     /// Nobody is met yet.
     pub fn new(identity: &Identity, grants: &Arc<Grants>, config: Live) -> Self {
-        let (look, announced) = (Notify::new(), Mutex::default());
+        let (look, announced) = (Arc::default(), Mutex::default());
         let (rendezvous, grants) = (Rendezvous::new(identity.clone()), Arc::clone(grants));
         Self { rendezvous, grants, config, look, announced }
     }
@@ -80,15 +96,26 @@ impl Meetings {
         (!servers.is_empty()).then(|| self.rendezvous.meet(&servers, &TopicKeys::new(root, secret)))
     }
 
-    /// Announces what is served at these addresses, for as long as it is polled.
-    pub async fn keep_announced(&self, listening: Vec<SocketAddr>) -> Infallible {
+    /// Calls others whom it met; `host` has the connections, which are configured so.
+    pub fn caller(
+        &self,
+        identity: &Identity,
+        host: Arc<dyn PeerHost>,
+        config: impl Fn() -> PeerConfig + Send + Sync + 'static,
+    ) -> Arc<Caller> {
+        let (identity, port) = (identity.clone(), self.rendezvous.port().cloned());
+        Arc::new(Caller { identity, port, host, config: Box::new(config), places: Semaphore::new(AT_ONCE) })
+    }
+
+    /// Announces what is served at these addresses, and has those called who ask for it, for as long as it is polled.
+    pub async fn keep_announced(&self, listening: Vec<SocketAddr>, caller: Arc<Caller>) -> Infallible {
         loop {
-            self.announce(&listening);
+            self.announce(&listening, &caller);
             let _ = tokio::time::timeout(LOOK_EVERY, self.look.notified()).await;
         }
     }
 
-    fn announce(&self, listening: &[SocketAddr]) {
+    fn announce(&self, listening: &[SocketAddr], caller: &Arc<Caller>) {
         let (servers, mut announced) = (self.configured(), lock(&self.announced));
         if servers.is_empty() {
             announced.clear();
@@ -100,25 +127,66 @@ impl Meetings {
             if announced.len() >= MOST_TICKETS && !announced.contains_key(&ticket) {
                 continue;
             }
-            let met = || self.rendezvous.meet(&servers, &TopicKeys::new(&ticket.0, &ticket.1));
-            let meeting = announced.entry(ticket).or_insert_with(met);
-            meeting.say(Some(entry(has_all, listening)));
+            let announced = announced.entry(ticket).or_insert_with(|| {
+                let (root, secret) = ticket;
+                let meeting = Arc::new(self.rendezvous.meet(&servers, &TopicKeys::new(&root, &secret)));
+                let (met, caller) = (Arc::clone(&meeting), Arc::clone(caller));
+                let look = Arc::clone(&self.look);
+                let calling = tokio::spawn(async move {
+                    tokio::join!(caller.attend(&met, Calls::WhoAsks, root, secret), async {
+                        loop {
+                            met.changed().await;
+                            look.notify_one();
+                        }
+                    });
+                });
+                AnnouncedTicket { meeting, calling: calling.abort_handle() }
+            });
+            announced.meeting.say(Some(entry(has_all, listening, announced.meeting.seen())));
         }
     }
 }
 
 /// What is said of something that is served here.
-fn entry(has_all: bool, listening: &[SocketAddr]) -> Entry {
+fn entry(has_all: bool, listening: &[SocketAddr], outside: Vec<SocketAddr>) -> Entry {
     let has = if has_all { 1000 } else { 0 };
-    Entry { has_all, serves: true, has, addresses: told(listening), ..Entry::default() }
+    let addresses = told(listening, &outside);
+    Entry { has_all, serves: true, has, addresses, outside, ..Entry::default() }
 }
 
-/// Addresses that others are told: none of this machine alone, unless there are no others.
-pub fn told(listening: &[SocketAddr]) -> Vec<SocketAddr> {
+/// Addresses that others are told: none of this machine alone, unless there are no others; and where a router that lets in what
+/// comes to its own address would pass it on from, of which only the port is a guess.
+pub fn told(listening: &[SocketAddr], outside: &[SocketAddr]) -> Vec<SocketAddr> {
     let far: Vec<_> = listening.iter().copied().filter(|address| !address.ip().is_loopback()).collect();
-    if far.is_empty() { listening.to_vec() } else { far }
+    let mut told = if far.is_empty() { listening.to_vec() } else { far };
+    let port = listening.first().map(SocketAddr::port);
+    for outer in outside.iter().zip(port).map(|(outside, port)| SocketAddr::new(outside.ip(), port)) {
+        if !told.contains(&outer) {
+            told.push(outer);
+        }
+    }
+    told
 }
 
 fn place(place: &PeerAddress) -> Option<ServerPlace> {
     Some(ServerPlace { node: place.node?, address: place.address.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_of_use_elsewhere_if_anything_is() {
+        let of = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
+        let rows: [(&[&str], &[&str], &[&str]); 4] = [
+            (&["10.0.0.2:7", "127.0.0.1:7"], &[], &["10.0.0.2:7"]),
+            (&["127.0.0.1:7"], &["127.0.0.1:9"], &["127.0.0.1:7"]),
+            (&["10.0.0.2:7"], &["192.0.2.1:9"], &["10.0.0.2:7", "192.0.2.1:7"]),
+            (&[], &["192.0.2.1:9"], &[]),
+        ];
+        for (listening, outside, expected) in rows {
+            assert_eq!(told(&of(listening), &of(outside)), of(expected), "{listening:?} {outside:?}");
+        }
+    }
 }

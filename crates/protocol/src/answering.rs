@@ -225,7 +225,8 @@ impl Answering {
             prove.proof[..].try_into().map_err(|_| "sent a proof of the wrong length".to_owned())?;
         if let Some(proved) = self.proved(&root, &proof, issuer) {
             self.roots.insert(root, proved);
-            self.is_known |= self.held(&root, issuer).is_some_and(Holding::serves);
+            // Who has a ticket is no stranger where that ticket is used, also if nothing is passed on there: it may have been called.
+            self.is_known |= self.held(&root, issuer).is_some_and(|held| !matches!(held, Holding::Over(_)));
         }
         Ok(())
     }

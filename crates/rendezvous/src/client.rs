@@ -15,9 +15,11 @@ use tokio::sync::watch;
 use towpath_content::NodeId;
 use towpath_content::lock::lock;
 use towpath_link::Identity;
+use towpath_link::tcp::SharedPort;
 
 pub use found::FoundNodes;
 
+use crate::dialling::ServerWay;
 use crate::entry::Entry;
 use crate::place::ServerPlace;
 use crate::topic::{Topic, TopicKeys};
@@ -35,6 +37,8 @@ pub struct KnownServer {
 #[derive(Debug)]
 pub struct Rendezvous {
     identity: Identity,
+    /// Connections go out from here, so what servers see is an address that others may open connections to while this node does.
+    port: Option<SharedPort>,
     clients: Mutex<HashMap<KnownServer, Weak<ServerClient>>>,
 }
 
@@ -75,7 +79,15 @@ struct MeetingState {
 impl Rendezvous {
     /// Nothing is dialled before something is wanted.
     pub fn new(identity: Identity) -> Self {
-        Self { identity, clients: Mutex::default() }
+        let port = SharedPort::new();
+        let port =
+            port.inspect_err(|error| tracing::debug!(%error, "no port is held for crossing connections"));
+        Self { identity, port: port.ok(), clients: Mutex::default() }
+    }
+
+    /// The port that connections go out from; it is what [`Meeting::seen`] tells outside.
+    pub const fn port(&self) -> Option<&SharedPort> {
+        self.port.as_ref()
     }
 
     /// Meets others who have the ticket with these keys, at all of these servers.
@@ -102,8 +114,9 @@ impl Rendezvous {
         let (changes, status) = (watch::Sender::new(0), watch::Sender::new(ServerStatus::default()));
         let wanted = changes.subscribe();
         let client = Arc::new(ServerClient { topics: Mutex::default(), changes, status });
-        let (identity, weak) = (self.identity.clone(), Arc::downgrade(&client));
-        tokio::spawn(connection::run(server.clone(), identity, weak, wanted));
+        let way =
+            ServerWay { server: server.clone(), identity: self.identity.clone(), port: self.port.clone() };
+        tokio::spawn(connection::run(way, Arc::downgrade(&client), wanted));
         clients.insert(server.clone(), Arc::downgrade(&client));
         client
     }

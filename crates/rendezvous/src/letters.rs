@@ -5,7 +5,7 @@ use towpath_content::NodeId;
 use towpath_link::{FrameReader, FrameWriter, Identity};
 
 use crate::client::KnownServer;
-use crate::dialling;
+use crate::dialling::ServerWay;
 use crate::message::{Refusal, ToClient, ToServer};
 
 /// An end of a mailbox. Dropping it leaves.
@@ -71,7 +71,8 @@ impl Letters {
     }
 
     async fn dial(server: &KnownServer, identity: &Identity) -> Result<Self, LetterError> {
-        let mut connection = dialling::dial(server, identity).await.map_err(LetterError::NoServer)?;
+        let way = ServerWay { server: server.clone(), identity: identity.clone(), port: None };
+        let mut connection = way.dial().await.map_err(LetterError::NoServer)?;
         connection.reader.hold_short(true);
         let (reader, writer) = connection.split();
         Ok(Self { reader, writer })

@@ -366,9 +366,9 @@ pub(crate) fn behind(
     // One limit holds for all that comes.
     near.iter().for_each(|near| peer.receive_pace = Arc::clone(&near.pace));
     let lending = ticket.as_ref().and_then(|ticket| LendingGet::new(service, request, ticket));
-    let meeting = ticket.as_ref().filter(|ticket| ticket.enclosed.is_none());
-    let meeting = meeting.and_then(|ticket| GetMeeting::begin(service, ticket, sender.clone()));
     let peers = Arc::new(GetPeers::new(Arc::clone(&service.door.standing)));
+    let meeting = ticket.as_ref().filter(|ticket| ticket.enclosed.is_none());
+    let meeting = meeting.and_then(|ticket| GetMeeting::begin(service, ticket, sender.clone(), &peers));
     let search = get_search::search(service, request, node, is_web);
     let scope = search.as_ref().map(|search| search.scope.clone());
     let rules = WebRules::new(Arc::clone(&peer.receive_pace), request.require_encryption);

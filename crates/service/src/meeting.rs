@@ -10,17 +10,23 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 use towpath_content::hint::{MAX_HINTS, PeerAddress, RENDEZVOUS};
 use towpath_content::{Hint, NodeId, Ticket};
+use towpath_peer_server::calling::{Caller, Calls};
+use towpath_peer_server::grants::{PassOn, PassingOn};
 use towpath_peer_server::meetings::told;
-use towpath_plugins::direct;
+use towpath_plugins::direct::{self, PeerHost};
 use towpath_rendezvous::Entry;
 use towpath_rendezvous::client::{FoundNodes, Meeting};
 
 use crate::state::Service;
+use crate::while_getting::GetPeers;
 
 /// A get that is over sooner asks no server, unless its ticket says nothing else.
 const AFTER: Duration = Duration::from_millis(250);
+/// Whoever has reached nobody for so long asks to be called.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Addresses of one node that become hints, at most.
 const MOST_ADDRESSES: usize = 8;
 /// Nodes whose addresses become hints, at most.
@@ -50,6 +56,7 @@ impl GetMeeting {
         service: &Arc<Service>,
         ticket: &Ticket,
         hints: watch::Sender<Vec<Hint>>,
+        peers: &Arc<GetPeers>,
     ) -> Option<Self> {
         let meetings = Arc::clone(&service.door.meetings);
         let names_one = ticket.hints.iter().any(|hint| hint.scheme() == RENDEZVOUS);
@@ -58,13 +65,18 @@ impl GetMeeting {
         }
         let (facts, ticket) = (watch::Sender::new(GetFacts::default()), ticket.clone());
         let told = facts.subscribe();
+        let issuer = ticket.node;
+        let waiting = CallsWaiting { service: Arc::clone(service), peers: Arc::clone(peers), issuer };
         let task = tokio::spawn(async move {
             if ticket.hints.iter().any(|hint| hint.scheme() == direct::SCHEME) {
                 tokio::time::sleep(AFTER).await;
             }
             let secret = ticket.bound_secret();
+            let grants = &waiting.service.grants;
+            let _known = PassingOn::begin(grants, ticket.oid, secret, PassOn::Called);
             if let Some(meeting) = meetings.meet(&ticket.oid, &secret, &ticket.hints) {
-                attend(&meeting, told, &hints).await;
+                let calling = waiting.caller().attend(&meeting, Calls::WhoServes, ticket.oid, secret);
+                tokio::join!(waiting.attend(&meeting, told, &hints), calling);
             }
         });
         Some(Self { facts, task: task.abort_handle() })
@@ -72,7 +84,7 @@ impl GetMeeting {
 
     /// From now on others hear that so many thousandths are here, and are served at these addresses.
     pub(crate) fn serves(&self, has: u16, listening: &[SocketAddr]) {
-        let facts = GetFacts { has, serves: true, addresses: told(listening) };
+        let facts = GetFacts { has, serves: true, addresses: listening.to_vec() };
         self.facts.send_if_modified(|told| std::mem::replace(told, facts.clone()) != facts);
     }
 }
@@ -83,23 +95,62 @@ impl Drop for GetMeeting {
     }
 }
 
-async fn attend(meeting: &Meeting, mut facts: watch::Receiver<GetFacts>, hints: &watch::Sender<Vec<Hint>>) {
-    let (mut found, mut own) = (meeting.found(), Vec::new());
-    loop {
-        meeting.say(Some(entry(&facts.borrow_and_update())));
-        let new = hints_of(&found.borrow_and_update());
-        replace(hints, &own, &new);
-        own = new;
-        tokio::select! {
-            changed = facts.changed() => if changed.is_err() { return },
-            changed = found.changed() => if changed.is_err() { return },
-        }
-    }
+/// A get that asks to be called while it reaches nobody.
+struct CallsWaiting {
+    service: Arc<Service>,
+    peers: Arc<GetPeers>,
+    /// The ticket's.
+    issuer: NodeId,
 }
 
-fn entry(facts: &GetFacts) -> Entry {
-    let GetFacts { has, serves, addresses } = facts.clone();
-    Entry { has_all: has >= 1000, serves, has, addresses, ..Entry::default() }
+impl CallsWaiting {
+    /// Calls those who serve.
+    fn caller(&self) -> Arc<Caller> {
+        let (host, door) = (Arc::clone(&self.peers) as Arc<dyn PeerHost>, &self.service.door);
+        let connections = door.connections.clone();
+        door.meetings.caller(&self.service.identity, host, move || connections.dialled())
+    }
+
+    async fn attend(
+        &self,
+        meeting: &Meeting,
+        mut facts: watch::Receiver<GetFacts>,
+        hints: &watch::Sender<Vec<Hint>>,
+    ) {
+        let (mut found, mut own) = (meeting.found(), Vec::new());
+        let mut ticks = tokio::time::interval_at(Instant::now() + PATIENCE, PATIENCE);
+        loop {
+            meeting.say(Some(self.entry(&facts.borrow_and_update(), meeting.seen())));
+            let new = hints_of(&found.borrow_and_update());
+            replace(hints, &own, &new);
+            own = new;
+            tokio::select! {
+                changed = facts.changed() => if changed.is_err() { return },
+                changed = found.changed() => if changed.is_err() { return },
+                () = meeting.changed() => {}
+                _ = ticks.tick() => self.be_reachable().await,
+            }
+        }
+    }
+
+    /// Listens, if nobody was reached.
+    async fn be_reachable(&self) {
+        if !self.peers.reaches_somebody(&self.issuer) && self.service.door.addresses().is_empty() {
+            let listened = self.service.door.listen_for_a_while(self.service.grants.honours_leases()).await;
+            drop(listened.inspect_err(|error| tracing::debug!(%error, "nobody can call")));
+        }
+    }
+
+    fn entry(&self, facts: &GetFacts, outside: Vec<SocketAddr>) -> Entry {
+        let GetFacts { has, serves, mut addresses } = facts.clone();
+        let awaits_calls =
+            !self.peers.reaches_somebody(&self.issuer) && !self.service.door.addresses().is_empty();
+        if awaits_calls && addresses.is_empty() {
+            addresses = self.service.door.addresses();
+        }
+        let addresses = told(&addresses, &outside);
+        Entry { has_all: has >= 1000, serves, awaits_calls, has, addresses, outside, ..Entry::default() }
+    }
 }
 
 /// Those that were told before go, and these come, in place of none that the ticket or somebody else told.

@@ -129,6 +129,13 @@ impl GetPeers {
         Self { standing, dialled: Mutex::new(Vec::new()) }
     }
 
+    /// True if a connection that it dialled stands, or one with `issuer` that somebody else did.
+    pub(crate) fn reaches_somebody(&self, issuer: &NodeId) -> bool {
+        let dialled = lock(&self.dialled);
+        let peers = dialled.iter().filter_map(|dialled| dialled.peer.upgrade());
+        peers.into_iter().any(|peer| peer.ended().is_none()) || self.standing.pool.reaches(issuer)
+    }
+
     /// Tells the ticket's issuer where this get serves what it fetches, on connections on which that was not said.
     fn tell(&self, ticket: &Ticket, port: u16) {
         let mut dialled = lock(&self.dialled);

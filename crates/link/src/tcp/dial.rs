@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use towpath_content::NodeId;
 
 use super::pacing::Pacing;
-use super::{LocalEnd, Timeouts, connection, socket};
+use super::{LocalEnd, SharedPort, Timeouts, connection, socket};
 use crate::connection::Connection;
 use crate::identity::Identity;
 use crate::tls::{self, HandshakeError, Protocol};
@@ -26,6 +26,8 @@ pub struct DialConfig {
     pub timeouts: Timeouts,
     /// This machine's end. Default: the system chooses.
     pub from: Option<LocalEnd>,
+    /// This machine's port, which other connections may have, too. Default: one that is free.
+    pub port: Option<SharedPort>,
     /// What is to be spoken. Default: [`Protocol::PEER`].
     pub protocol: Protocol,
 }
@@ -162,12 +164,14 @@ pub async fn dial_any(
     }
 }
 
-async fn connect(address: SocketAddr, how: &DialConfig) -> Result<TcpStream, DialError> {
+pub(super) async fn connect(address: SocketAddr, how: &DialConfig) -> Result<TcpStream, DialError> {
     let limit = how.timeouts.connect;
     let local = |source| DialError::Local { address, source };
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let socket = socket.map_err(local)?;
-    if let Some(end) = &how.from {
+    if let Some(port) = &how.port {
+        port.bind(&socket, address).map_err(local)?;
+    } else if let Some(end) = &how.from {
         end.bind(&socket, address).map_err(|source| DialError::NoSuchEnd { end: end.clone(), source })?;
     }
     let pacing = Pacing::postpone(&socket);
@@ -192,7 +196,7 @@ fn not_connected(address: SocketAddr, source: io::Error) -> DialError {
     }
 }
 
-fn not_shaken(address: SocketAddr, error: HandshakeError) -> DialError {
+pub(super) fn not_shaken(address: SocketAddr, error: HandshakeError) -> DialError {
     match error {
         HandshakeError::WrongNode { expected, found } => DialError::WrongNode { address, expected, found },
         source => DialError::Handshake { address, source },

@@ -4,10 +4,12 @@
 //! the peer is gone, leave the size of their buffers to the kernel, which knows the path, and are not
 //! paced if the peer is near.
 
+mod crossing;
 mod dial;
 mod listen;
 mod local_end;
 mod pacing;
+mod shared_port;
 mod socket;
 
 use std::sync::Arc;
@@ -20,9 +22,11 @@ use crate::connection::{Connection, PeerProof, ReadHalf, Transport, WriteHalf};
 use crate::path::PathProbe;
 use crate::tls::{self, Agreed, Shaken};
 
+pub use crossing::cross;
 pub use dial::{DialConfig, DialError, dial, dial_any};
 pub use listen::{AcceptError, BindError, Listener, Pending};
 pub use local_end::{LocalEnd, NoLocalEnd};
+pub use shared_port::SharedPort;
 
 /// Longest times for the steps of opening a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

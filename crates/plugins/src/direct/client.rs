@@ -173,13 +173,12 @@ impl Direct {
                     // The others stand.
                     (true, false) => return Err(Outcome::RetryLater(PAUSE)),
                 }
-                let found = self.find(slot, context).map(Arc::new);
-                let is_found = found.is_some();
-                let peer = match (found, decision) {
-                    (Some(found), _) => found,
+                let (peer, is_found) = match (self.find(slot, context), decision) {
+                    (Some(found), _) => (found, true),
                     (None, Decision::Wait(wait)) => return Err(Outcome::RetryLater(wait)),
-                    (None, _) => Arc::new(self.dial(&mut dialling, context).await?),
+                    (None, _) => self.dial_or_find(slot, &mut dialling, context).await?,
                 };
+                let peer = Arc::new(peer);
                 slot.set(Arc::clone(&peer), is_found);
                 peer
             }
@@ -205,6 +204,25 @@ impl Direct {
         }
         let needs = PeerNeeds::of(&self.config.peer);
         host.pool().take(&node, needs, context.root, |peer| self.prove(peer, context))
+    }
+
+    /// A connection that is dialled, or one that somebody else brings meanwhile; true for such a one.
+    async fn dial_or_find(
+        &self,
+        slot: &Slot,
+        dialling: &mut Dialling,
+        context: &Context,
+    ) -> Result<(PeerUse, bool), Outcome> {
+        let finding = async {
+            match &self.host {
+                Some(host) => host.pool().until(|| self.find(slot, context)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            dialled = self.dial(dialling, context) => Ok((dialled?, false)),
+            found = finding => Ok((found, true)),
+        }
     }
 
     async fn dial(&self, dialling: &mut Dialling, context: &Context) -> Result<PeerUse, Outcome> {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
+use tokio::sync::Notify;
 use towpath_content::lock::lock;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Connection;
@@ -22,6 +23,8 @@ pub trait PeerHost: Send + Sync {
 #[derive(Debug, Default)]
 pub struct PeerPool {
     known: Mutex<BTreeMap<NodeId, Vec<Weak<Peer>>>>,
+    /// Told when there is another one that has said what it is.
+    added: Arc<Notify>,
 }
 
 /// What a transfer needs of a connection that it did not dial.
@@ -49,6 +52,22 @@ impl PeerPool {
     /// From now on `peer` may be used, as long as it stands.
     pub fn add(&self, peer: &Arc<Peer>) {
         lock(&self.known).entry(peer.node()).or_default().push(Arc::downgrade(peer));
+        let (peer, added) = (Arc::clone(peer), Arc::clone(&self.added));
+        tokio::spawn(async move {
+            peer.greeted().await;
+            added.notify_waiters();
+        });
+    }
+
+    /// What `find` finds here, now or once another connection is there.
+    pub async fn until<T>(&self, find: impl Fn() -> Option<T>) -> T {
+        loop {
+            let added = self.added.notified();
+            if let Some(found) = find() {
+                return found;
+            }
+            added.await;
+        }
     }
 
     /// Forgets those that are gone.
@@ -57,6 +76,13 @@ impl PeerPool {
             peers.retain(|peer| peer.upgrade().is_some_and(|peer| peer.ended().is_none()));
             !peers.is_empty()
         });
+    }
+
+    /// True if a connection with `node` stands.
+    pub fn reaches(&self, node: &NodeId) -> bool {
+        let known = lock(&self.known);
+        let peers = known.get(node).into_iter().flatten().filter_map(Weak::upgrade);
+        peers.into_iter().any(|peer| peer.ended().is_none())
     }
 
     /// Connections that it knows of.

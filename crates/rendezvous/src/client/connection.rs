@@ -10,8 +10,8 @@ use towpath_link::backoff::BackoffConfig;
 use towpath_link::{Backoff, Connection, Frame, FrameReader, FrameWriter, Identity};
 
 use super::told::{Due, LIFE, ToldServer, Wish};
-use super::{KnownServer, MeetingState, ServerClient, ServerStatus};
-use crate::dialling;
+use super::{MeetingState, ServerClient, ServerStatus};
+use crate::dialling::ServerWay;
 use crate::entry::SignedEntry;
 use crate::message::{ToClient, ToServer};
 use crate::server::{chance, now};
@@ -44,15 +44,10 @@ enum SessionEnd {
 const BROKE: SessionEnd = SessionEnd::Lost("the connection broke");
 
 /// Keeps the connection until nobody wants it.
-pub(super) async fn run(
-    server: KnownServer,
-    identity: Identity,
-    client: Weak<ServerClient>,
-    mut wanted: watch::Receiver<u64>,
-) {
+pub(super) async fn run(way: ServerWay, client: Weak<ServerClient>, mut wanted: watch::Receiver<u64>) {
     let mut backoff = Backoff::new(BACKOFF);
     loop {
-        let trouble = match visit(&server, &identity, &client, &mut wanted).await {
+        let trouble = match visit(&way, &client, &mut wanted).await {
             Ok(None) => return,
             Ok(Some((why, lasted))) => {
                 if lasted >= LOOK_EVERY {
@@ -62,7 +57,7 @@ pub(super) async fn run(
             }
             Err(why) => why,
         };
-        tracing::debug!(server = %server.place, trouble, "no rendezvous");
+        tracing::debug!(server = %way.server.place, trouble, "no rendezvous");
         let Some(client) = client.upgrade() else { return };
         client.status.send_replace(ServerStatus { seen: None, trouble: Some(trouble) });
         drop(client);
@@ -75,19 +70,19 @@ pub(super) async fn run(
 
 /// Dials, and says and hears until the connection ends. Returns why and how long it lasted, or `None` if nobody wants it.
 async fn visit(
-    server: &KnownServer,
-    identity: &Identity,
+    way: &ServerWay,
     client: &Weak<ServerClient>,
     wanted: &mut watch::Receiver<u64>,
 ) -> Result<Option<(&'static str, Duration)>, String> {
     let connection = tokio::select! {
-        dialled = dialling::dial(server, identity) => dialled?,
+        dialled = way.dial() => dialled?,
         () = until_unwanted(wanted) => return Ok(None),
     };
     let begun = Instant::now();
     let Connection { mut reader, writer, .. } = connection;
     reader.hold_short(true);
-    let session = ServerSession { client, identity, writer, told: ToldServer::default(), last: 0 };
+    let session =
+        ServerSession { client, identity: &way.identity, writer, told: ToldServer::default(), last: 0 };
     Ok(match session.attend(&mut reader, wanted).await {
         SessionEnd::Unwanted => None,
         SessionEnd::Lost(why) => Some((why, begun.elapsed())),

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Which routers two machines may be behind, and still find a way to each other: every pair of kinds, or the one that is named.
+# A sender behind the one and a receiver behind the other know nothing but a rendezvous server. Round trip 40 ms, 100 Mbit/s
+# between each two of the three (lab/scenarios/nat.toml).
+#
+#   lab/nat.sh                            every pair, 4 MiB
+#   lab/nat.sh restricted symmetric       one pair (the sender's router first)
+#   MB=40 lab/nat.sh symmetric symmetric
+#
+# Kinds: open (no router), cone (whatever comes to the outer address is let in), restricted (only answers are let in, and a
+# port is the same outside whomever it speaks to), symmetric (only answers, and each connection has another port outside).
+# Needs root, ip and nft; TOW and LAB name the programs (default: tow and towpath-lab in target/release).
+# Prints a line for each pair: seconds of the get, and the bytes by the way they came.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tow=$(realpath "${TOW:-target/release/tow}")
+lab=$(realpath "${LAB:-target/release/towpath-lab}")
+mb=${MB:-4} limit=${LIMIT:-40}
+work=$(mktemp -d /dev/shm/nat.XXXXXX)
+started=()
+
+stop() {
+    for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+    started=()
+    for side in left right; do ip netns del "tow-inner-$side" 2>/dev/null || true; done
+    rm -rf "${work:?}"/*
+}
+trap 'stop; rmdir "$work"' EXIT
+
+wait_for() {
+    for _ in $(seq 100); do
+        [ ! -s "$1" ] || return 0
+        sleep 0.1
+    done
+    echo "nat: nothing came: $1" >&2
+    return 1
+}
+
+network() {
+    "$lab" up lab/scenarios/nat.toml >"$work/lab" &
+    started+=($!)
+    for _ in $(seq 100); do grep -q '^run:' "$work/lab" && break; sleep 0.1; done
+    name=$(sed -n 's/^lab \(.*\) is up.*/\1/p' "$work/lab")
+}
+address() { awk -v host="$1" '$1 == host { print $2 }' "$work/lab"; }
+
+# Puts a machine behind HOST, which becomes its router of this kind; the machine's namespace is in $inner then.
+behind() {
+    local host=$1 kind=$2 number=$3 router=towpath-$name-$1
+    inner=$router
+    [ "$kind" != open ] || return 0
+    inner=tow-inner-$host
+    ip netns add "$inner"
+    ip link add lan netns "$router" type veth peer name wan netns "$inner"
+    ip -n "$router" addr add "192.168.$number.1/24" dev lan
+    ip -n "$router" link set lan up
+    ip -n "$inner" link set lo up
+    ip -n "$inner" link set wan up
+    ip -n "$inner" addr add "192.168.$number.2/24" dev wan
+    ip -n "$inner" route add default via "192.168.$number.1"
+    ip netns exec "$router" sysctl -qw net.ipv4.ip_forward=1
+    local how=persistent comes=drop inward=
+    [ "$kind" != symmetric ] || how=fully-random
+    if [ "$kind" = cone ]; then
+        comes=accept
+        inward="iifname != \"lan\" ip daddr $(address "$host") dnat to 192.168.$number.2"
+    fi
+    ip netns exec "$router" nft -f - <<RULES
+table ip nat {
+    chain pre { type nat hook prerouting priority -100; $inward; }
+    chain post { type nat hook postrouting priority 100; ip saddr 192.168.0.0/16 snat to $(address "$host") $how; }
+}
+table ip filter {
+    chain in { type filter hook input priority 0; iifname != { "lan", "lo" } ct state new drop; }
+    chain through { type filter hook forward priority 0; iifname != "lan" ct state new $comes; }
+}
+RULES
+}
+
+pair() {
+    stop
+    network
+    behind left "$1" 1
+    local left=$inner
+    behind right "$2" 2
+    local right=$inner
+    head -c "$((mb << 20))" /dev/urandom >"$work/file"
+    TOW_HOME=$work/server ip netns exec "towpath-$name-server" "$tow" rendezvous --listen "$(address server):4433" \
+        >"$work/place" 2>"$work/server.err" &
+    started+=($!)
+    wait_for "$work/place"
+    TOW_RENDEZVOUS=$(head -n 1 "$work/place")
+    export TOW_RENDEZVOUS
+    TOW_HOME=$work/left ip netns exec "$left" "$tow" share -vv "$work/file" >"$work/ticket" 2>"$work/share.err" &
+    started+=($!)
+    wait_for "$work/ticket"
+    sleep 1
+    local begun status=0
+    begun=$(date +%s.%N)
+    TOW_HOME=$work/right ip netns exec "$right" timeout "$limit" "$tow" get -vv --no-search --json "$(head -n 1 "$work/ticket")" \
+        -o "$work/copy" >"$work/get" 2>"$work/get.err" || status=$?
+    local seconds how="no way in $limit s"
+    seconds=$(echo "$(date +%s.%N) - $begun" | bc)
+    if [ "$status" = 0 ] && cmp -s "$work/file" "$work/copy"; then
+        how=$(python3 - "$work/get" <<'READ'
+import json, sys
+last = [json.loads(line) for line in open(sys.argv[1])][-1]
+print(", ".join(f"{s['kind']}{' ' + s['path'] if s.get('path') else ''} {s['bytes']}" for s in last["sources"]))
+READ
+        )
+    fi
+    printf '%-11s %-11s %6.2f s  %s\n' "$1" "$2" "$seconds" "$how"
+    [ -z "${KEEP:-}" ] || cp -r "$work"/*.err "$work/get" "$KEEP"
+    stop
+}
+
+if [ $# = 2 ]; then
+    pair "$1" "$2"
+    exit
+fi
+for left in open cone restricted symmetric; do
+    for right in open cone restricted symmetric; do
+        pair "$left" "$right"
+    done
+done
