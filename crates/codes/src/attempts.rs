@@ -23,7 +23,8 @@ pub enum Renewal {
         /// True if people compare fingerprints from now on.
         is_verified: bool,
     },
-    /// Show nothing: the code stays as it is, a new [`crate::CodeHost`] waits for it.
+    /// Show nothing: the code stays as it is. From now on each guest that comes has a new [`crate::CodeHost`] of its own for it, so that
+    /// a guesser spoils nobody else's; when one has sold the ticket, the others are dropped.
     SameCode,
     /// End, and say that somebody guesses.
     End,
