@@ -23,8 +23,8 @@ pub enum Renewal {
         /// True if people compare fingerprints from now on.
         is_verified: bool,
     },
-    /// Show nothing: the code stays as it is. From now on each guest that comes has a new [`crate::CodeHost`] of its own for it, so that
-    /// a guesser spoils nobody else's; when one has sold the ticket, the others are dropped.
+    /// Show nothing: the code stays as it is. From now on each guest that comes has a new [`crate::CodeHost`] of its
+    /// own for it, so that a guesser spoils nobody else's; when one has sold the ticket, the others are dropped.
     SameCode,
     /// End, and say that somebody guesses.
     End,
@@ -33,9 +33,9 @@ pub enum Renewal {
 /// The wrong guesses at one host's codes.
 ///
 /// A code is void after one wrong guess, and is followed by a new one, three times. Whoever still guesses then
-/// counts mailboxes on purpose, and would spoil every code of that kind before the guest has typed it. So the next
-/// one is longer, is compared by its fingerprint, and stands many guesses; with these used up, the host ends. A guesser is right once
-/// in 2^17 at best, all codes taken together.
+/// counts mailboxes on purpose, and would spoil every code of that kind before the guest has typed it. So the next one
+/// is longer, is compared by its fingerprint, and stands many guesses; with these used up, the host ends. A guesser is
+/// right once in 2^17 at best, all codes taken together.
 #[derive(Debug, Clone)]
 pub struct Renewals {
     words: usize,

@@ -56,8 +56,8 @@ pub struct Code {
 }
 
 impl Code {
-    /// Chooses so many words, from [`USUAL_WORDS`] to [`MAX_WORDS`], for the mailbox of this number, from 1 to [`MAX_NUMBER`];
-    /// what is outside is brought to the nearest that is allowed.
+    /// Chooses so many words, from [`USUAL_WORDS`] to [`MAX_WORDS`], for the mailbox of this number, from 1 to
+    /// [`MAX_NUMBER`]; what is outside is brought to the nearest that is allowed.
     pub fn random(number: u32, words: usize, entropy: &mut Entropy) -> Self {
         let count = words.clamp(USUAL_WORDS, MAX_WORDS);
         let word = |_| words::word(u16::from_le_bytes(entropy.array()));

@@ -19,7 +19,8 @@ pub fn find(number: u32, wait: Duration) -> Result<LanSearch, LanError> {
     Ok(LanSearch { listening, number, known: HashSet::new(), ready: VecDeque::new() })
 }
 
-/// The numbers that are announced on the LAN, as far as it tells within `wait`: half a second is enough where nothing is lost.
+/// The numbers that are announced on the LAN, as far as it tells within `wait`: a second and a half is enough where
+/// nothing is lost. One that was announced just now is told again only after a second.
 pub fn numbers_in_use(wait: Duration) -> Result<BTreeSet<u32>, LanError> {
     let mut listening = LanListening::begin(wait)?;
     let mut taken = BTreeSet::new();

@@ -52,8 +52,8 @@ impl From<EndReason> for GuestFailure {
 /// What follows for the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuestStep {
-    /// Send this. If it may be lost in the mailbox, send the same again: it is still the same guess. But it is worth nothing on another
-    /// direct connection, where it would be a wrong guess; there begin anew.
+    /// Send this. If it may be lost in the mailbox, send the same again: it is still the same guess. On another direct
+    /// connection it would be a wrong one; there begin anew.
     Answer(Vec<u8>),
     /// The code is right, the ticket will follow.
     Confirmed,

@@ -38,8 +38,8 @@ pub enum HostStep {
         /// As the guest shows it too.
         fingerprint: Fingerprint,
     },
-    /// The words were wrong: a mistyped code, or somebody guesses. This host gives its ticket to nobody any more; what next, says
-    /// [`crate::attempts::Renewals`].
+    /// The words were wrong: a mistyped code, or somebody guesses. This host gives its ticket to nobody any more; what
+    /// next, says [`crate::attempts::Renewals`].
     Void {
         /// Tells the guest.
         send: Vec<Vec<u8>>,
@@ -188,8 +188,8 @@ impl CodeHost {
         }
     }
 
-    /// The person has found another fingerprint, or wants no more. Nothing can be had for the code any longer. The message tells
-    /// the other end.
+    /// The person has found another fingerprint, or wants no more. Nothing can be had for the code any longer. The
+    /// message tells the other end.
     pub fn refuse(&mut self) -> Vec<u8> {
         let reason = match mem::replace(&mut self.state, HostState::Over) {
             HostState::Comparing(..) => EndReason::Differs,
