@@ -167,3 +167,28 @@ pub(super) fn commitment(nonce: &[u8; 32]) -> [u8; 32] {
 fn is_same(ours: [u8; 32], theirs: [u8; 32]) -> bool {
     blake3::Hash::from_bytes(ours) == blake3::Hash::from_bytes(theirs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever stands in between and knows the words could otherwise choose it last, until both fingerprints are equal.
+    #[test]
+    fn a_nonce_that_the_offer_was_not_committed_to_confirms_nothing() {
+        let code: Code = "7-otter-lagoon".parse().unwrap();
+        let host = SpakeHalf::of_host(&code, &mut Entropy::from_seed(&[1; 32]));
+        let guest = SpakeHalf::of_guest(&code, &mut Entropy::from_seed(&[2; 32]));
+        let (own, other) = ([3; 32], [4; 32]);
+        let (node, guest_node) = (NodeId([5; 32]), NodeId([6; 32]));
+        let offer =
+            CodeOffer { is_verified: true, node, commitment: commitment(&own), element: host.element };
+        let [host_element, guest_element] = [host.element, guest.element];
+        let said = WhatWasSaid::new(7, &CodeWay::Carried, &offer, guest_node, &guest_element);
+        let at_host = host.finish(&guest_element, &said).unwrap();
+        let at_guest = guest.finish(&host_element, &said).unwrap();
+        assert!(at_guest.is_hosts(&offer, &own, at_host.host_confirmation(&own)));
+        assert!(!at_guest.is_hosts(&offer, &other, at_host.host_confirmation(&other)));
+        assert_eq!(at_guest.fingerprint(&own), at_host.fingerprint(&own));
+        assert_ne!(at_guest.fingerprint(&own), at_guest.fingerprint(&other));
+    }
+}

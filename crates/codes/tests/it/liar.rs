@@ -96,15 +96,18 @@ fn another_node_put_into_the_messages_makes_the_code_void() {
 
 #[test]
 fn a_carrier_cannot_take_the_fingerprint_away() {
-    let came =
-        run(true, [CodeWay::Carried; 2], |seen, message| match CodeMessage::from_bytes(&message).unwrap() {
-            CodeMessage::Offer(mut offer) if seen == 0 => {
-                offer.is_verified = false;
-                CodeMessage::Offer(offer).to_bytes()
-            }
-            other => other.to_bytes(),
-        });
-    assert_eq!(came, [false; 2]);
+    let code = code("7-otter-lagoon");
+    for is_verified in [true, false] {
+        let (mut host, mut guest) = (host(&code, is_verified, 40), guest(&code, 40));
+        let Ok(CodeMessage::Offer(mut offer)) = CodeMessage::from_bytes(host.offer()) else {
+            panic!("no offer")
+        };
+        offer.is_verified = !is_verified;
+        let step = guest.receive(&CodeMessage::Offer(offer).to_bytes(), &CodeWay::Carried);
+        let GuestStep::Answer(answer) = step else { panic!("{step:?}") };
+        let step = host.receive(&answer, &CodeWay::Carried);
+        assert!(matches!(step, HostStep::Void { .. }), "{step:?}");
+    }
 }
 
 /// It has guessed the words, and plays guest to the host and host to the guest: the fingerprints are not the same.
