@@ -92,8 +92,13 @@ fn own_names() -> Vec<String> {
     let mut names = vec![host.trim().to_owned(), folder.file_name().unwrap().to_string_lossy().into_owned()];
     names.extend(variables.into_iter().flatten());
     let names = names.iter().flat_map(|name| name.split(['/', '.'])).map(str::to_lowercase);
-    // A name of two letters is found in anything; this one is the folder's and the service's both.
-    names.filter(|name| name.len() > 2 && name != "lan").collect()
+    // Short ones are found in anything, so they count where their length stands before them, as before each name.
+    let sought = |name: String| match name.len() {
+        0 => None,
+        len @ 1..=3 => Some(format!("{}{name}", char::from(len as u8))),
+        _ => Some(name),
+    };
+    names.filter_map(sought).collect()
 }
 
 fn nothing_on_the_wire_tells_names_of_the_machine() {
@@ -105,7 +110,7 @@ fn nothing_on_the_wire_tells_names_of_the_machine() {
     for number in [7, 7] {
         let waiting = cable.left(|| LanAnnouncement::start(number, 4007).unwrap());
         let mut packet = [0; 9000];
-        // Announcements come by themselves; the one with the host's name, its addresses and the port is the first with data.
+        // They come by themselves, with all that is told in one packet.
         loop {
             let (len, _) = ear.recv_from(&mut packet).unwrap();
             let text = String::from_utf8_lossy(&packet[..len]).to_lowercase();
