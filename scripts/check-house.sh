@@ -14,9 +14,9 @@ fail() {
 # Each crate with the crates of this workspace it may know: all of them below it.
 below() {
     case $1 in
-        content | api | simnet | byte-store) echo "" ;;
+        content | api | simnet | byte-store | lan) echo "" ;;
         object-storage) echo "byte-store" ;;
-        link | files) echo "content" ;;
+        link | files | codes) echo "content" ;;
         rendezvous) echo "content link" ;;
         store) echo "content byte-store" ;;
         transfer) echo "content store" ;;
@@ -46,7 +46,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage link rendezvous store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service api-server cli"
+order="content api simnet byte-store object-storage lan codes link rendezvous store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

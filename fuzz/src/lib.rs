@@ -8,6 +8,7 @@
 //! | module | whose bytes |
 //! |---|---|
 //! | [`content`], [`recipes`] | senders' and ticket issuers': names, trees, deltas; recipes as a whole |
+//! | [`codes`] | whoever types a code, or carries the messages for one |
 //! | [`link`] | whoever reaches a port or a pipe |
 //! | [`direct`], [`session`], [`answering`] | peers': messages one by one, a connection as a whole, its answering half |
 //! | [`following`] | senders': samples of objects |
@@ -21,6 +22,7 @@
 //! | [`corpus`] | the kept ones |
 
 pub mod answering;
+pub mod codes;
 pub mod content;
 pub mod conversation;
 pub mod copy;
@@ -79,6 +81,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "recipe_walk", run: recipes::recipe_walk, seeds: recipes::seeds },
     Target { name: "recipe_reader", run: recipes::recipe_reader, seeds: recipes::seeds },
     Target { name: "samples", run: following::samples, seeds: following::seeds },
+    Target { name: "code_text", run: codes::code_text, seeds: codes::texts },
+    Target { name: "code_message", run: codes::code_message, seeds: codes::messages },
+    Target { name: "code_exchange", run: codes::code_exchange, seeds: codes::exchanges },
     Target { name: "frame", run: link::frame, seeds: seeds::link::frames },
     Target { name: "pipe", run: link::pipe, seeds: seeds::link::pipes },
     Target { name: "tls_record", run: link::tls_record, seeds: seeds::link::records },
