@@ -18,6 +18,7 @@ below() {
         object-storage) echo "byte-store" ;;
         link | files | codes) echo "content" ;;
         rendezvous) echo "content link" ;;
+        handover) echo "content lan codes link rendezvous" ;;
         store) echo "content byte-store" ;;
         transfer) echo "content store" ;;
         transfer-conformance) echo "content store transfer" ;;
@@ -37,7 +38,7 @@ below() {
         words) echo "content api byte-store link store files transfer ssh sync-messages" ;;
         indexing) echo "content api store files reuse targets config words" ;;
         mirror) echo "content link store transfer protocol" ;;
-        service) echo "content api link rendezvous store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
+        service) echo "content api lan codes link rendezvous handover store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
         peer-server) echo "content api link rendezvous store files transfer protocol plugins ssh config limits words" ;;
         api-server) echo "content api store words service" ;;
         cli) echo "api config confinement words service api-server" ;;
@@ -46,7 +47,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage lan codes link rendezvous store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service api-server cli"
+order="content api simnet byte-store object-storage lan codes link rendezvous handover store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

@@ -235,6 +235,8 @@ settings! {
     struct RendezvousSettings {
         /// Servers where those who have a ticket of this machine find it, wherever both are, as `tow rendezvous` prints them. Tickets name them; gets ask them, too. An empty list: none. `TOW_RENDEZVOUS`, a list with commas, takes its place.
         live servers: Vec<PeerAddress> = Vec::new(),
+        /// Whether short codes are found on this machine's own network, by multicast: "on" or "off". A code that waits is announced under a name of chance; nothing is while none waits.
+        live lan: Switch = Switch::On,
     }
 }
 

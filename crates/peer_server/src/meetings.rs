@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
-use towpath_config::Live;
+use towpath_config::{Config, Live};
 use towpath_content::hint::{PeerAddress, RENDEZVOUS};
 use towpath_content::lock::lock;
 use towpath_content::ticket::BoundSecret;
@@ -61,12 +61,6 @@ impl Meetings {
         Self { rendezvous, grants, config, look, announced }
     }
 
-    /// Servers of the configuration.
-    fn configured(&self) -> Vec<KnownServer> {
-        let servers = &self.config.get().rendezvous.servers;
-        servers.iter().filter_map(place).map(|place| KnownServer { place, is_trusted: true }).collect()
-    }
-
     /// True if others can find this service.
     pub fn is_used(&self) -> bool {
         !self.config.get().rendezvous.servers.is_empty()
@@ -75,7 +69,7 @@ impl Meetings {
     /// Hints that name the servers, for a ticket that is about to be made: what it opens is announced at once.
     pub fn hints(&self, rank: usize) -> Vec<Hint> {
         self.look.notify_one();
-        let servers = self.configured().into_iter().take(MOST_SERVERS).enumerate();
+        let servers = configured(&self.config.get()).into_iter().take(MOST_SERVERS).enumerate();
         let hint = |(at, server): (usize, KnownServer)| {
             let priority = u16::try_from(rank + at).unwrap_or(u16::MAX);
             Hint::new(server.place.method(), priority, 1).ok()
@@ -86,7 +80,7 @@ impl Meetings {
     /// Meets others who have the ticket for `root` with these hints: at the servers of the configuration, and at those that the
     /// ticket names. `None` if there are none.
     pub fn meet(&self, root: &Oid, secret: &BoundSecret, hints: &[Hint]) -> Option<Meeting> {
-        let mut servers = self.configured();
+        let mut servers = configured(&self.config.get());
         let named = hints.iter().filter(|hint| hint.scheme() == RENDEZVOUS);
         for place in named.filter_map(|hint| hint.rest().parse::<ServerPlace>().ok()).take(MOST_SERVERS) {
             if !servers.iter().any(|server| server.place == place) {
@@ -116,7 +110,7 @@ impl Meetings {
     }
 
     fn announce(&self, listening: &[SocketAddr], caller: &Arc<Caller>) {
-        let (servers, mut announced) = (self.configured(), lock(&self.announced));
+        let (servers, mut announced) = (configured(&self.config.get()), lock(&self.announced));
         if servers.is_empty() {
             announced.clear();
             return;
@@ -166,6 +160,12 @@ pub fn told(listening: &[SocketAddr], outside: &[SocketAddr]) -> Vec<SocketAddr>
         }
     }
     told
+}
+
+/// Servers of the configuration.
+pub fn configured(config: &Config) -> Vec<KnownServer> {
+    let servers = config.rendezvous.servers.iter();
+    servers.filter_map(place).map(|place| KnownServer { place, is_trusted: true }).collect()
 }
 
 fn place(place: &PeerAddress) -> Option<ServerPlace> {

@@ -34,6 +34,7 @@
 //! | `while_getting` | a get that serves others while it runs, and hears of others |
 //! | `meeting` | a get that hears of others at a rendezvous |
 //! | [`public_server`] | the server where peers find each other, as a program of its own |
+//! | [`short_codes`] | tickets that are handed over by some words |
 //! | `bringing` | a site's cache: what its machines hand it tickets for, fetched and served |
 //! | `near` | the cache of this machine's site, which a get asks first |
 //! | `admission` | which transfers may begin |
@@ -77,6 +78,7 @@ pub mod put_source;
 mod put_tree;
 mod selecting;
 mod sessions;
+pub mod short_codes;
 pub mod state;
 mod staying;
 pub mod ticket_ends;

@@ -18,7 +18,7 @@ use towpath_service::{InProcess, get};
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
 use super::update_flags::{UpdateFlags, change};
-use super::{Context, parse_address, parse_rate, sync_flags};
+use super::{Context, parse_address, parse_rate, short_code, sync_flags};
 use crate::copy_output::{Explained, explanation, line};
 
 /// The longest ticket read from standard input.
@@ -34,9 +34,9 @@ const PART: usize = 256 << 10;
 /// the same command goes on; only what is missing crosses the network.
 #[derive(Debug, Args)]
 pub struct GetCommand {
-    /// The ticket, the https URL of a .tow that 'tow publish' wrote, or the OID of an object on this machine or --from a
-    /// web server; `-` reads it from standard input, which keeps it off the command line
-    #[arg(value_name = "TICKET|URL|OID|-")]
+    /// The ticket; the short code that 'tow share --code' shows; the https URL of a .tow that 'tow publish' wrote; or the OID
+    /// of an object on this machine or --from a web server. `-` reads it from standard input, which keeps it off the command line
+    #[arg(value_name = "TICKET|CODE|URL|OID|-")]
     ticket: String,
     /// Only these paths of a tree, as --list tells them: each under its last name in DEST, or a single one as DEST
     #[arg(value_name = "PATH")]
@@ -125,7 +125,11 @@ impl GetCommand {
         if self.list {
             context.output.hide_bar();
         }
-        let request = self.request()?;
+        let mut request = self.request()?;
+        let named = request.ticket.clone();
+        if let Some(ticket) = short_code::ticket_of(context, &named).await? {
+            request.ticket = ticket;
+        }
         if self.stay {
             return self.get_and_stay(context, request).await;
         }
@@ -154,6 +158,7 @@ impl GetCommand {
             return Ok(context.output.list_end(&summary));
         }
         let status = context.output.summary(&summary);
+        short_code::done(context, &named, status);
         if self.explain {
             explanation(1, &Explained::from(&summary)).iter().for_each(|line| context.output.print(line));
         }

@@ -21,6 +21,7 @@ mod remote;
 mod rendezvous;
 mod rsync_size;
 mod share;
+mod short_code;
 mod status;
 mod sync;
 mod sync_flags;

@@ -10,8 +10,10 @@ use towpath_api::{Api, ApiError, Event, ShareRequest};
 
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
+use super::short_code::{CodeFlags, WaitingCode};
 use super::ticket_flags::TicketFlags;
 use super::{Context, parse_address, parse_rate};
+use crate::output::Output;
 
 /// Events on their way to the screen.
 const EVENTS: usize = 16;
@@ -35,6 +37,8 @@ pub struct ShareCommand {
     filters: FilterFlags<true>,
     #[command(flatten)]
     ticket: TicketFlags,
+    #[command(flatten)]
+    code: CodeFlags,
     /// URL of a web server that holds it, too; the ticket names it, and receivers draw on both. May be given more than
     /// once: of a file, or of a folder (with / at its end) in which a tree's files lie by their paths
     #[arg(long, value_name = "URL")]
@@ -58,17 +62,24 @@ impl ShareCommand {
         let request = ShareRequest { paths, filters, name, metadata, terms, mirrors, listen, limit_rate };
         let (events, mut inbox) = mpsc::channel(EVENTS);
         let mut sharing = service.share(request, events);
-        let (mut is_read, mut left_out) = (false, false);
+        let (mut is_read, mut left_out, mut code) = (false, false, None);
         loop {
             let event = tokio::select! {
                 () = interrupts.next() => break,
                 never = &mut sharing => match never? {},
+                handed = attend(&mut code, &context.output) => {
+                    handed?;
+                    continue;
+                }
                 Some(event) = inbox.recv() => event,
             };
             match event {
                 Event::Ticket(reply) => {
-                    context.output.ticket(&reply);
-                    context.output.print("tow: serving until interrupted; fetch with: tow get TICKET");
+                    code = self.code.hand_over(context, &reply.ticket)?;
+                    if code.is_none() {
+                        context.output.ticket(&reply);
+                        context.output.print("tow: serving until interrupted; fetch with: tow get TICKET");
+                    }
                 }
                 Event::Summary(_) => is_read = true,
                 event => {
@@ -81,5 +92,13 @@ impl ShareCommand {
             .output
             .interrupted("the same command goes on under the same ticket, as long as nothing changed");
         Ok(if left_out && is_read { ExitCode::from(crate::output::PARTLY) } else { code })
+    }
+}
+
+/// Attends to the code, if there is one.
+async fn attend(code: &mut Option<WaitingCode>, output: &Output) -> Result<(), ApiError> {
+    match code {
+        Some(code) => code.attend(output).await,
+        None => std::future::pending().await,
     }
 }

@@ -58,7 +58,7 @@ async fn shake(
     let shaking = async {
         match identity.node_id() < expected {
             true => {
-                let config = tls::client_config(identity, expected, protocol).map_err(not_tls)?;
+                let config = tls::client_config(identity, Some(expected), protocol).map_err(not_tls)?;
                 let shaken = tls::connect(config, protocol, address.ip(), &mut stream).await;
                 shaken.map_err(|error| not_shaken(address, error))
             }

@@ -119,6 +119,24 @@ pub async fn dial(
     expected: NodeId,
     how: &DialConfig,
 ) -> Result<Connection, DialError> {
+    dial_one(address, identity, Some(expected), how).await
+}
+
+/// Connects to whatever node is at `address`. Who it is has to be found out by what is said.
+pub async fn dial_whoever(
+    address: SocketAddr,
+    identity: &Identity,
+    how: &DialConfig,
+) -> Result<Connection, DialError> {
+    dial_one(address, identity, None, how).await
+}
+
+async fn dial_one(
+    address: SocketAddr,
+    identity: &Identity,
+    expected: Option<NodeId>,
+    how: &DialConfig,
+) -> Result<Connection, DialError> {
     let (timeouts, protocol) = (how.timeouts, how.protocol);
     let config = tls::client_config(identity, expected, protocol)
         .map_err(|source| DialError::Handshake { address, source: HandshakeError::Tls { source } })?;

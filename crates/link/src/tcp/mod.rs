@@ -23,7 +23,7 @@ use crate::path::PathProbe;
 use crate::tls::{self, Agreed, Shaken};
 
 pub use crossing::cross;
-pub use dial::{DialConfig, DialError, dial, dial_any};
+pub use dial::{DialConfig, DialError, dial, dial_any, dial_whoever};
 pub use listen::{AcceptError, BindError, Listener, Pending};
 pub use local_end::{LocalEnd, NoLocalEnd};
 pub use shared_port::SharedPort;

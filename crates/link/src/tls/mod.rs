@@ -89,10 +89,10 @@ pub enum HandshakeError {
     },
 }
 
-/// TLS as an initiator who wants to speak `protocol` with `expected`.
+/// TLS as an initiator who wants to speak `protocol` with `expected`, or with whoever answers.
 pub(crate) fn client_config(
     identity: &Identity,
-    expected: NodeId,
+    expected: Option<NodeId>,
     protocol: Protocol,
 ) -> Result<ClientConfig, rustls::Error> {
     let verifier = Arc::new(verify::ExpectNode { expected });
@@ -201,7 +201,7 @@ mod tests {
         assert!(!server.session_storage.can_cache());
         assert!(!server.ticketer.enabled());
         assert_eq!((server.send_tls13_tickets, server.max_early_data_size), (0, 0));
-        let client = client_config(&identity, identity.node_id(), Protocol::PEER).unwrap();
+        let client = client_config(&identity, Some(identity.node_id()), Protocol::PEER).unwrap();
         assert!(!client.enable_early_data);
     }
 }

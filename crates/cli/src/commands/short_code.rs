@@ -1,0 +1,139 @@
+//! Short codes at the command line: what `tow share --code` shows and asks, and what `tow get CODE` does before it gets.
+
+use std::future::pending;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_service::short_codes::{self, HostEvent, HostWish, MAX_WORDS, WORDS};
+
+use super::Context;
+use crate::output::Output;
+
+/// How a ticket is handed over.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct CodeFlags {
+    /// Print a short code in place of the ticket, to be said aloud: 'tow get CODE' on the other machine, once. On one network
+    /// that is all; between networks both sides need a rendezvous server
+    #[arg(long)]
+    code: bool,
+    /// Words of the code, from 2 to 8
+    #[arg(long, value_name = "NUMBER", requires = "code", value_parser = parse_words, default_value_t = WORDS, hide_default_value = true)]
+    words: usize,
+    /// Both ends show four words, and the ticket goes when you say that they are the same
+    #[arg(long, requires = "code")]
+    verify: bool,
+}
+
+fn parse_words(text: &str) -> Result<usize, String> {
+    let words = text.parse().ok().filter(|words| (WORDS..=MAX_WORDS).contains(words));
+    words.ok_or_else(|| format!("write a number from {WORDS} to {MAX_WORDS}"))
+}
+
+/// A line of `--json`.
+#[derive(Debug, Serialize)]
+struct CodeEvent<'a> {
+    event: &'static str,
+    code: &'a str,
+    /// The code before it is void.
+    renewed: bool,
+}
+
+/// A ticket that waits for whoever has the code.
+pub struct WaitingCode {
+    handing: Option<JoinHandle<Result<(), ApiError>>>,
+    events: mpsc::Receiver<HostEvent>,
+}
+
+impl CodeFlags {
+    /// Hands `ticket` over, if it is to be by a code.
+    pub fn hand_over(self, context: &Context, ticket: &str) -> Result<Option<WaitingCode>, ApiError> {
+        if !self.code {
+            return Ok(None);
+        }
+        let (config, (told, events)) = (context.configured()?, mpsc::channel(1));
+        let wish = HostWish { ticket: ticket.to_owned(), words: self.words, is_verified: self.verify };
+        let handing = tokio::spawn(async move { short_codes::hand_out(&config, &wish, &told).await });
+        Ok(Some(WaitingCode { handing: Some(handing), events }))
+    }
+}
+
+impl WaitingCode {
+    /// Shows and asks what there is to be shown and asked. Returns when that is done, to be called again; never after the end.
+    pub async fn attend(&mut self, output: &Output) -> Result<(), ApiError> {
+        let Some(handing) = &mut self.handing else { return pending().await };
+        tokio::select! {
+            biased;
+            Some(event) = self.events.recv() => show(event, output).await,
+            ended = handing => {
+                self.handing = None;
+                let ended = ended.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()));
+                ended.flatten()?;
+                output.print("tow: the ticket was handed over; the code is spent. Serving until interrupted");
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn show(event: HostEvent, output: &Output) {
+    match event {
+        HostEvent::Code { code, is_renewed, is_verified } => {
+            if is_renewed {
+                output.print("tow: somebody gave a wrong code; that one is void, this one is new");
+            }
+            match output.is_json() {
+                true => output.object(&CodeEvent { event: "code", code: &code, renewed: is_renewed }),
+                false => output.line(&code),
+            }
+            output.print(&format!("tow: on the other machine: tow get {code}"));
+            if is_verified {
+                output.print("tow: the other end will show four words to compare");
+            }
+        }
+        HostEvent::Trouble(trouble) => output.print(&format!("tow: nobody comes by {trouble}")),
+        HostEvent::Compare { fingerprint, answer } => {
+            output.print(&format!("tow: the other end shows: {fingerprint}"));
+            let _ = answer.send(asked("tow: is it the same there? [y/N]", output).await);
+        }
+    }
+}
+
+/// Asks the person; where standard input ends the answer is no.
+async fn asked(question: &str, output: &Output) -> bool {
+    output.print(question);
+    let read = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).map(|_| line)
+    });
+    let line = read.await.ok().and_then(Result::ok).unwrap_or_default();
+    ["y", "yes"].contains(&line.trim().to_lowercase().as_str())
+}
+
+/// The ticket that a code buys; `None` if `text` is no code.
+pub async fn ticket_of(context: &Context, text: &str) -> Result<Option<String>, ApiError> {
+    if !short_codes::is_code(text) {
+        return Ok(None);
+    }
+    let (fingerprints, mut shown) = mpsc::channel(1);
+    let config = context.configured()?;
+    let mut buying = std::pin::pin!(short_codes::ticket_of(&context.home, &config, text, &fingerprints));
+    loop {
+        tokio::select! {
+            ticket = &mut buying => return ticket.map(Some),
+            Some(fingerprint) = shown.recv() => {
+                context.output.print(&format!("tow: the other end shows the same words if nobody is in between: {fingerprint}"));
+            }
+        }
+    }
+}
+
+/// After a get by a code: nobody needs its ticket any more, if all came.
+pub fn done(context: &Context, text: &str, status: ExitCode) {
+    if status == ExitCode::SUCCESS && short_codes::is_code(text) {
+        short_codes::forget(&context.home, text);
+    }
+}

@@ -1,0 +1,161 @@
+//! Where a host waits: a mailbox at each rendezvous server, and a port of its own that multicast tells of. Who comes in is a
+//! conversation.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use towpath_lan::LanAnnouncement;
+use towpath_link::Identity;
+use towpath_link::tcp::{Listener, Pending, Timeouts};
+use towpath_rendezvous::client::KnownServer;
+use towpath_rendezvous::letters::{LetterEvent, Letters};
+
+use crate::conversation::Conversation;
+use crate::{HandoverPlaces, PROTOCOL};
+
+/// Conversations on one network at once.
+const AT_ONCE: usize = 16;
+/// Conversations that wait to be attended to.
+const WAITING: usize = 4;
+/// Times that a number is asked for.
+const TRIES: u32 = 5;
+/// After a failed accept, and until a number is asked for again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Places that a host waits at, all under one number; dropping them closes them.
+pub(crate) struct HostDoors {
+    /// The number.
+    pub(crate) number: u32,
+    mailboxes: Vec<(KnownServer, Letters)>,
+    listener: Option<Listener>,
+    /// Why some place is none.
+    pub(crate) troubles: Vec<String>,
+}
+
+impl HostDoors {
+    /// Opens all that can be had. `wanted` is the number if it is free everywhere; 0: any.
+    pub(crate) async fn open(places: &HandoverPlaces, identity: &Identity, wanted: u32, chance: u32) -> Self {
+        let mut doors = Self { number: wanted, mailboxes: Vec::new(), listener: None, troubles: Vec::new() };
+        for server in &places.servers {
+            match open(server, identity, doors.number).await {
+                Ok((letters, number)) if doors.number == 0 || doors.number == number => {
+                    doors.number = number;
+                    doors.mailboxes.push((server.clone(), letters));
+                }
+                // One number is all that is said.
+                Ok(_) => doors.troubles.push(format!("{}: the number is taken there", server.place.address)),
+                Err(error) => doors.troubles.push(format!("{}: {error}", server.place.address)),
+            }
+        }
+        if doors.number == 0 {
+            doors.number = 1 + chance % 99;
+        }
+        if places.lan {
+            match listen(identity).await {
+                Ok(listener) => doors.listener = Some(listener),
+                Err(error) => doors.troubles.push(format!("this network: {error}")),
+            }
+        }
+        doors
+    }
+
+    /// True if nobody could come.
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.mailboxes.is_empty() && self.listener.is_none()
+    }
+
+    /// Lets guests in; `offer` waits for them in the mailboxes. What is returned ends with its receiver.
+    pub(crate) fn attend(self, offer: &Bytes) -> (mpsc::Receiver<Conversation>, AttendedDoors) {
+        let (came, guests) = mpsc::channel(WAITING);
+        let (mut tasks, mut announcement) = (JoinSet::new(), None);
+        for (_, letters) in self.mailboxes {
+            tasks.spawn(wait_for_letters(letters, offer.clone(), came.clone()));
+        }
+        if let Some(listener) = self.listener {
+            let port = listener.address().map_or(0, |address| address.port());
+            match LanAnnouncement::start(self.number, port) {
+                Ok(started) => announcement = Some(started),
+                Err(error) => tracing::debug!(%error, "this network is not told of the code"),
+            }
+            tasks.spawn(accept(listener, came));
+        }
+        (guests, AttendedDoors { _tasks: tasks, _announcement: announcement })
+    }
+}
+
+/// Doors that are attended to, until this is dropped.
+pub(crate) struct AttendedDoors {
+    _tasks: JoinSet<()>,
+    _announcement: Option<LanAnnouncement>,
+}
+
+/// A mailbox under the wanted number. The one before, which was left a moment ago, may still have it.
+async fn open(
+    server: &KnownServer,
+    identity: &Identity,
+    wanted: u32,
+) -> Result<(Letters, u32), towpath_rendezvous::letters::LetterError> {
+    for _ in 1..TRIES {
+        let (letters, number) = Letters::open(server, identity, wanted).await?;
+        if wanted == 0 || number == wanted {
+            return Ok((letters, number));
+        }
+        drop(letters);
+        tokio::time::sleep(PAUSE).await;
+    }
+    Letters::open(server, identity, wanted).await
+}
+
+/// A mailbox is for one guest, who finds the offer there.
+async fn wait_for_letters(mut letters: Letters, offer: Bytes, came: mpsc::Sender<Conversation>) {
+    if letters.send(offer).await.is_err() {
+        return;
+    }
+    loop {
+        match letters.next().await {
+            Ok(LetterEvent::Joined(_)) => {
+                let _ = came.send(Conversation::Letters(letters)).await;
+                return;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(%error, "a mailbox is lost");
+                return;
+            }
+        }
+    }
+}
+
+async fn listen(identity: &Identity) -> Result<Listener, towpath_link::tcp::BindError> {
+    let everywhere = |ip: IpAddr| SocketAddr::new(ip, 0);
+    match Listener::bind_for(everywhere(Ipv6Addr::UNSPECIFIED.into()), identity, &[PROTOCOL]).await {
+        Ok(listener) => Ok(listener),
+        Err(_) => Listener::bind_for(everywhere(Ipv4Addr::UNSPECIFIED.into()), identity, &[PROTOCOL]).await,
+    }
+}
+
+async fn accept(listener: Listener, came: mpsc::Sender<Conversation>) {
+    let mut shaking = JoinSet::new();
+    loop {
+        tokio::select! {
+            pending = listener.accept(), if shaking.len() < AT_ONCE => match pending {
+                Ok(pending) => drop(shaking.spawn(shake(pending, came.clone()))),
+                Err(error) => {
+                    tracing::debug!(%error, "could not accept a connection");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            },
+            Some(_) = shaking.join_next() => {}
+        }
+    }
+}
+
+async fn shake(pending: Pending, came: mpsc::Sender<Conversation>) {
+    match pending.handshake(Timeouts::default().handshake).await {
+        Ok(connection) => drop(came.send(Conversation::direct(connection)).await),
+        Err(error) => tracing::debug!(%error, "a handshake failed"),
+    }
+}
