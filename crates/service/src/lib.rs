@@ -33,6 +33,7 @@
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `while_getting` | a get that serves others while it runs, and hears of others |
 //! | `bringing` | a site's cache: what its machines hand it tickets for, fetched and served |
+//! | `left` | files of what is on its way to it, and of what an interruption left |
 //! | `near` | the cache of this machine's site, which a get asks first |
 //! | `admission` | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
@@ -60,6 +61,7 @@ mod get_update;
 mod getting;
 mod in_flight;
 pub mod in_process;
+mod left;
 mod local_ends;
 pub mod metrics;
 pub mod metrics_page;
