@@ -53,10 +53,12 @@ impl ConfigSetting for Option<BytePlace> {
 
 impl ServerUrl {
     fn parse(text: &str) -> Option<Self> {
+        // Scheme and host, of which it consists, are the same in capitals.
+        let text = text.to_ascii_lowercase();
         let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
         let is_of_host = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
         let is_host = !host.is_empty() && host.len() <= 255 && host.chars().all(is_of_host);
-        is_host.then(|| Self(text.into()))
+        is_host.then_some(Self(text))
     }
 }
 

@@ -219,7 +219,7 @@ settings! {
 settings! {
     /// `[site_cache]`
     struct SiteCache {
-        /// The cache that gets ask first, as its `tow daemon --cache` prints it. Absent: none.
+        /// The cache that is asked first by gets, as its `tow daemon --cache` prints it. Absent: none.
         live address: Option<CacheAddress> = None,
         /// Whether this daemon is a cache: "on" or "off". It fetches what it is handed tickets for, and serves that to whoever has the ticket. `tow daemon --cache` turns it on.
         live serve: Switch = Switch::Off,

@@ -1,7 +1,8 @@
-//! The published test vectors of names, pieces, statements and tickets: `docs/formats/vectors/`.
+//! The published test vectors of names, pieces, sums of blocks, statements and tickets: `docs/formats/vectors/`.
 #![allow(clippy::unwrap_used)] // Clippy spares only functions marked as tests, not their helpers.
 
 use ring::signature::{Ed25519KeyPair, KeyPair};
+use towpath_content::delta::blocks::{BLOCKS_FRONT, BlockShape, BlockSummer};
 use towpath_content::live::Statement;
 use towpath_content::node_id::hex;
 use towpath_content::pieces::{self, Layout, PieceTree};
@@ -188,6 +189,51 @@ fn published_tickets_and_proofs_are_read_and_made() {
                 assert!(secret.check(&array(proof), &array(binding), &prover, &oid));
             }
             ["refused", text] => assert!(text.parse::<Ticket>().is_err(), "{text}"),
+            _ => panic!("{line:?}"),
+        }
+    }
+}
+
+/// A shape of blocks by the two bytes in front of their sums.
+fn shape(log2: &str, strong: &str) -> BlockShape {
+    BlockShape::from_bytes(&[log2.parse().unwrap(), strong.parse().unwrap()]).unwrap()
+}
+
+#[test]
+fn published_sums_of_blocks_are_made_and_read() {
+    let summed = |shape, size: &str| {
+        let mut summer = BlockSummer::new(shape);
+        input(number(size)).chunks(700).for_each(|part| summer.add(part));
+        summer.finish()
+    };
+    for line in lines(include_str!("../../../docs/formats/vectors/blocks.txt")) {
+        match line[..] {
+            ["shapes", size, large, large_strong, small, small_strong] => {
+                let expected = (shape(large, large_strong), shape(small, small_strong));
+                assert_eq!(BlockShape::for_size(number(size)), expected, "{size}");
+            }
+            ["sums", size, log2, strong, section] => {
+                let (shape, section) = (shape(log2, strong), bytes(section));
+                assert_eq!(hex(&summed(shape, size)), hex(&section), "{size} {log2} {strong}");
+                assert_eq!(BlockShape::from_bytes(&section), Ok(shape));
+                let sums = shape.sums(0, &section[BLOCKS_FRONT..]).unwrap();
+                assert_eq!(sums.len() as u64, number(size) / shape.block_len());
+            }
+            ["part", size, log2, strong, from, to, part] => {
+                let (shape, run) = (shape(log2, strong), number(from)..number(to));
+                let place = shape.place_of(&run);
+                let section = summed(shape, size);
+                assert_eq!(section[place.start as usize..place.end as usize], bytes(part));
+                let numbers: Vec<u64> =
+                    shape.sums(run.start, &bytes(part)).unwrap().iter().map(|sum| sum.block.into()).collect();
+                assert_eq!(numbers, run.collect::<Vec<_>>());
+            }
+            ["refused", section, ..] => {
+                assert!(BlockShape::from_bytes(&bytes(section)).is_err(), "{line:?}");
+            }
+            ["refused-sums", log2, strong, sums, ..] => {
+                assert!(shape(log2, strong).sums(0, &bytes(sums)).is_err(), "{line:?}");
+            }
             _ => panic!("{line:?}"),
         }
     }

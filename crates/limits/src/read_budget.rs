@@ -110,6 +110,13 @@ impl HeldBody {
         held.shares.fetch_add(len, Ordering::Relaxed);
         Some(BodyRoom { len, is_pool: false, held, _slot: slot })
     }
+
+    /// Room for all of a part, if there is some in the pool at this moment.
+    pub fn room_now(&self, len: u64) -> Option<BodyRoom> {
+        let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
+        let held = Arc::clone(&self.budget.held);
+        self.budget.take(len).then(|| BodyRoom { len, is_pool: true, held, _slot: slot })
+    }
 }
 
 /// Room for one part, until it is dropped.
@@ -188,6 +195,19 @@ mod tests {
         drop(kept);
         assert_eq!(budget.held(), 0);
         assert_eq!(readers[0].room(PIECE).await.unwrap().bytes(), PIECE);
+    }
+
+    #[tokio::test]
+    async fn room_at_this_moment_is_whole_or_none() {
+        let budget = budget(2000, 1);
+        let (reader, other) = (HeldBody::new(&budget), HeldBody::new(&budget));
+        let room = reader.room_now(800).unwrap();
+        assert!(other.room_now(300).is_none(), "the pool has no room for all of it");
+        assert_eq!(budget.held(), 800, "and nothing was taken");
+        let _second = reader.room_now(100).unwrap();
+        assert!(reader.room_now(1).is_none(), "it has its parts");
+        drop(room);
+        assert_eq!((budget.held(), other.room_now(300).map(|room| room.bytes())), (100, Some(300)));
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ use crate::mirror::Mirror;
 use crate::place::MirrorPlace;
 use crate::values::ToldValues;
 use crate::web::{NamedBy, WebRules};
+use crate::web_url::is_web;
 
 /// Mirrors of one transfer, at most.
 const MOST: usize = 64;
@@ -52,7 +53,7 @@ impl MirrorFinder {
 
     /// Places that hints name, with the priority and weight of each; not those that are known, too.
     fn hinted(&self, hints: &[Hint]) -> BTreeMap<String, (MirrorPlace, u16, u16)> {
-        let ours = hints.iter().filter(|hint| matches!(hint.scheme(), "http" | "https"));
+        let ours = hints.iter().filter(|hint| is_web(&hint.method));
         let is_known = |place: &MirrorPlace| self.0.places.iter().any(|(known, _)| known == place);
         let is_used = |place: &MirrorPlace| !is_known(place) && self.0.rules.allow(place);
         let place = |hint: &Hint| {

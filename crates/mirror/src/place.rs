@@ -1,15 +1,17 @@
 //! Where on web servers the bytes of an object lie. Pure.
 
+use std::fmt;
+
 use towpath_content::Oid;
 use towpath_content::node_id::hex;
 
-use crate::web_url::{WebUrl, WrongUrl};
+use crate::web_url::{WebUrl, WrongUrl, normal, shown};
 
 /// Stands in a URL for the hexadecimal digits of an object's id.
 const BY_OID: &str = "{oid}";
 
 /// A place on a web server, as people and tickets name it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum MirrorPlace {
     /// URL of one file: the transfer's own object.
     File(WebUrl),
@@ -19,12 +21,18 @@ pub enum MirrorPlace {
     ByOid(String),
 }
 
+impl fmt::Debug for MirrorPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
 impl MirrorPlace {
     /// Reads a URL; one with `{oid}` in it names all objects.
     pub fn new(text: &str) -> Result<Self, WrongUrl> {
         if text.contains(BY_OID) {
             by_oid(text, &Oid::Blake3([0; 32]))?;
-            return Ok(Self::ByOid(text.to_owned()));
+            return Ok(Self::ByOid(normal(text)));
         }
         let url: WebUrl = text.parse()?;
         Ok(if url.is_folder() { Self::Folder(url) } else { Self::File(url) })
@@ -41,11 +49,11 @@ impl MirrorPlace {
         }
     }
 
-    /// As it was named.
+    /// As it is shown to people: without a query, which may hold a token.
     pub fn shown(&self) -> String {
         match self {
             Self::File(url) | Self::Folder(url) => url.to_string(),
-            Self::ByOid(text) => text.clone(),
+            Self::ByOid(text) => shown(text),
         }
     }
 
@@ -89,5 +97,23 @@ mod tests {
         assert!(file.url_of(&other, &live, b"").is_some(), "also by the name that it got");
         assert!(file.url_of(&other, &live, b"a").is_none(), "a file of a tree");
         assert_eq!(MirrorPlace::new("ftp://h/{oid}"), Err(WrongUrl::Scheme));
+    }
+
+    #[test]
+    fn a_place_is_shown_without_its_query() {
+        for (place, as_shown) in [
+            ("https://h/x.iso?token=secret", "https://h/x.iso?…"),
+            ("https://h/{oid}?token=secret", "https://h/{oid}?…"),
+            ("https://h/get?secret={oid}", "https://h/get?…"),
+            ("https://h/pub/", "https://h/pub/"),
+        ] {
+            let place = MirrorPlace::new(place).unwrap();
+            assert_eq!((place.shown().as_str(), format!("{place:?}").as_str()), (as_shown, as_shown));
+        }
+        let oid = Oid::of(b"x");
+        let by_oid = MirrorPlace::new("HTTPS://H/get?secret={oid}").unwrap();
+        assert!(by_oid.is_encrypted(), "capitals are the same");
+        let asked = by_oid.url_of(&oid, &oid, b"").unwrap();
+        assert_eq!(asked.path_and_query(), format!("/get?secret={}", hex(oid.digest())));
     }
 }

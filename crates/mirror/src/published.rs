@@ -46,6 +46,9 @@ pub enum PublishedError {
     /// It is none.
     #[error("is no .tow file: {0}")]
     Format(#[from] DecodeError),
+    /// It is too short to be one.
+    #[error("is no .tow file: it has {0} bytes")]
+    TooShort(u64),
     /// It came in a way in which anybody could change it, and nobody here said what it must name.
     #[error("came without encryption, where anybody on the way can change it")]
     Plain,
@@ -78,6 +81,8 @@ struct TowFile {
     web: Web,
     /// Its first bytes, which came at once.
     first: Vec<u8>,
+    /// Its bytes, if they are known.
+    size: Option<u64>,
     tag: Option<String>,
     /// All hops to it were encrypted.
     is_encrypted: bool,
@@ -93,6 +98,9 @@ impl Published {
         rules: WebRules,
     ) -> Result<Self, PublishedError> {
         let file = TowFile::open(url, rules).await?;
+        if let Some(size) = file.size.filter(|size| *size < FRONT_LEN as u64) {
+            return Err(PublishedError::TooShort(size));
+        }
         if expected.is_none() && !file.is_encrypted {
             return Err(PublishedError::Plain);
         }
@@ -268,13 +276,21 @@ fn runs(blocks: impl Iterator<Item = Range<u64>>, far: u64) -> Vec<Range<u64>> {
 }
 
 impl TowFile {
-    async fn open(url: &WebUrl, rules: WebRules) -> Result<Self, WebError> {
+    async fn open(url: &WebUrl, rules: WebRules) -> Result<Self, PublishedError> {
         let (web, asked) = (Web::new(NamedBy::Person, rules), Instant::now());
-        let answer = web.open(url, &(0..FIRST.max((FRONT_LEN + MAX_HEAD) as u64)), None).await?;
+        let answer = match web.open(url, &(0..FIRST.max((FRONT_LEN + MAX_HEAD) as u64)), None).await {
+            // Of an empty file there is no range. Not all servers say how long it is; and nothing was known that could have changed.
+            Err(WebError::OtherSize { found: 0, .. } | WebError::Changed) => {
+                return Err(PublishedError::TooShort(0));
+            }
+            answer => answer?,
+        };
         let (tag, is_encrypted) = (answer.range.tag.clone(), answer.is_encrypted);
+        let (is_whole, total) = (answer.range.is_whole, answer.range.total);
         let first = answer.whole(&web, MAX_WHOLE).await?;
+        let size = if is_whole { Some(first.len() as u64) } else { total };
         let rate = first.len() as f64 / asked.elapsed().as_secs_f64();
-        Ok(Self { url: url.clone(), web, first, tag, is_encrypted, rate })
+        Ok(Self { url: url.clone(), web, first, size, tag, is_encrypted, rate })
     }
 
     async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, WebError> {

@@ -1,4 +1,6 @@
 //! URLs of files on web servers, and what a link or a redirect found at one of them leads to (RFC 3986 §5). Pure.
+//!
+//! A query may hold a token. So it is asked for, and never shown.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,6 +14,11 @@ pub const MAX_URL: usize = 2048;
 
 /// End of the names of published files' descriptions.
 pub const TOW: &str = ".tow";
+
+/// Stands for a query where a URL is shown.
+const HIDDEN: &str = "?…";
+/// Characters that are shown of what somebody wrote.
+const MAX_SHOWN: usize = 200;
 
 /// Reason why a text is no URL to fetch from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -30,8 +37,8 @@ pub enum WrongUrl {
     TooLong,
 }
 
-/// A URL by `http` or `https`, with a host and without a user.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// A URL by `http` or `https`, with a host and without a user. Shown without its query.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct WebUrl(Uri);
 
 impl FromStr for WebUrl {
@@ -41,7 +48,7 @@ impl FromStr for WebUrl {
         if text.len() > MAX_URL {
             return Err(WrongUrl::TooLong);
         }
-        let text = text.split('#').next().unwrap_or_default();
+        let text = normal(text.split('#').next().unwrap_or_default());
         let uri: Uri = text.parse().map_err(|_| WrongUrl::Malformed)?;
         match uri.scheme_str() {
             Some("http" | "https") => {}
@@ -59,8 +66,50 @@ impl FromStr for WebUrl {
 
 impl fmt::Display for WebUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        let scheme = self.0.scheme_str().unwrap_or_default();
+        write!(f, "{scheme}://{}{}", self.authority(), self.0.path())?;
+        if self.0.query().is_some() { f.write_str(HIDDEN) } else { Ok(()) }
     }
+}
+
+impl fmt::Debug for WebUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A URL as somebody wrote it, with scheme and host in small letters, which mean the same in any.
+pub fn normal(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let (host, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    // What is in front of an `@` is refused.
+    if host.contains('@') {
+        return text.to_owned();
+    }
+    format!("{}://{}{rest}", scheme.to_ascii_lowercase(), host.to_ascii_lowercase())
+}
+
+/// True if a text that may be something else is meant as a URL of a web server.
+pub fn is_web(text: &str) -> bool {
+    let scheme = text.split_once(':').map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)))
+}
+
+/// What somebody wrote for a URL, as it may be shown: without a query, a name or a password.
+pub fn shown(text: &str) -> String {
+    let (text, hidden) = match text.split_once('?') {
+        Some((front, _)) => (front, HIDDEN),
+        None => (text, ""),
+    };
+    let authority = text.find("://").map_or(0, |at| at + "://".len());
+    let end = text[authority..].find('/').map_or(text.len(), |at| authority + at);
+    let host = text[authority..end].rfind('@').map_or(authority, |at| authority + at);
+    let text = if host == authority {
+        text.to_owned()
+    } else {
+        format!("{}…{}", &text[..authority], &text[host..])
+    };
+    text.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).chain(hidden.chars()).collect()
 }
 
 impl WebUrl {
@@ -197,6 +246,52 @@ mod tests {
         text.parse().unwrap()
     }
 
+    /// All of it, as it is asked for.
+    fn whole(url: WebUrl) -> String {
+        url.0.to_string()
+    }
+
+    #[test]
+    fn a_query_is_asked_for_and_not_shown() {
+        let token = url("https://h/x.iso.tow?token=secret#part");
+        for shown in [
+            token.to_string(),
+            format!("{token:?}"),
+            shown("https://h/x.iso.tow?token=secret"),
+            shown("https://me:secret@h/x.iso.tow?x"),
+            shown("ftp://h?secret"),
+        ] {
+            assert!(!shown.contains("secret") && shown.ends_with("?…"), "{shown}");
+        }
+        assert_eq!(token.to_string(), "https://h/x.iso.tow?…");
+        assert_eq!(shown("https://me:secret@h/x@y"), "https://…@h/x@y");
+        assert_eq!(shown("tow:abc"), "tow:abc");
+        assert_eq!(token.path_and_query(), "/x.iso.tow?token=secret");
+        let file = token.described().unwrap();
+        assert_eq!(
+            (file.path_and_query(), file.to_string().as_str()),
+            ("/x.iso?token=secret", "https://h/x.iso?…")
+        );
+    }
+
+    #[test]
+    fn scheme_and_host_are_the_same_in_any_letters() {
+        let capitals = url("HTTPS://Host.Example:8443/A?B");
+        assert_eq!(capitals, url("https://host.example:8443/A?B"));
+        assert!(capitals.is_encrypted() && is_web("HTTPS://h/x.tow") && is_web("Http://h"));
+        assert_eq!(capitals.path_and_query(), "/A?B");
+        for (text, as_normal) in [
+            ("HTTP://H?A=B://C", "http://h?A=B://C"),
+            ("HTTP://H", "http://h"),
+            ("HTTPS://H/{oid}/X", "https://h/{oid}/X"),
+            ("A/B", "A/B"),
+        ] {
+            assert_eq!(normal(text), as_normal);
+        }
+        assert!(!is_web("tow:http") && !is_web("http") && !is_web("httpx://h"));
+        assert_eq!("HTTPS://Me@h/".parse::<WebUrl>(), Err(WrongUrl::Credentials));
+    }
+
     #[test]
     fn what_is_no_url_to_fetch_from_is_refused() {
         for (text, why) in [
@@ -253,7 +348,7 @@ mod tests {
             ("/./g", "http://a/g"),
             ("https://other:1/x", "https://other:1/x"),
         ] {
-            assert_eq!(base.join(reference).map(|url| url.to_string()), Ok(target.into()), "{reference}");
+            assert_eq!(base.join(reference).map(whole), Ok(target.into()), "{reference}");
         }
         assert_eq!(base.join("ftp://a/"), Err(WrongUrl::Scheme));
         assert_eq!(base.join("javascript:alert(1)"), Err(WrongUrl::Malformed));
@@ -267,7 +362,7 @@ mod tests {
             ("https://h/a/.tow", None),
             ("https://h/a/x.iso", None),
         ] {
-            assert_eq!(url(text).described().map(|url| url.to_string()).as_deref(), file, "{text}");
+            assert_eq!(url(text).described().map(whole).as_deref(), file, "{text}");
         }
     }
 

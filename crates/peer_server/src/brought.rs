@@ -25,7 +25,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 const CHECKED: Duration = Duration::from_secs(60);
 /// Tickets by which something comes at once.
 const MOST_COMING: usize = 64;
-/// Tickets that are remembered, whatever became of them.
+/// Tickets that are remembered, whatever became of them. What is here and was looked at longest ago is forgotten first: whoever
+/// has a ticket for that has it looked for again.
 const MOST: usize = 1024;
 
 /// What a cache does for the machines of its site. Called by a connection's reader, which waits.
@@ -115,12 +116,22 @@ impl BroughtTickets {
         self.0.values().filter(|ticket| matches!(ticket.stage, BringStage::Coming { .. }))
     }
 
-    /// Forgets what could not be had, if much is remembered.
+    /// Forgets what could not be had, if much is remembered, and then what is here.
     fn make_room(&mut self, now: Instant) {
-        if self.0.len() >= MOST {
-            let is_old = |at: &Instant| now.duration_since(*at) >= PAUSE;
-            self.0.retain(|_, ticket| !matches!(&ticket.stage, BringStage::Failed { at, .. } if is_old(at)));
+        if self.0.len() < MOST {
+            return;
         }
+        let is_old = |at: &Instant| now.duration_since(*at) >= PAUSE;
+        self.0.retain(|_, ticket| !matches!(&ticket.stage, BringStage::Failed { at, .. } if is_old(at)));
+        let checked = |ticket: &BroughtTicket| match ticket.stage {
+            BringStage::Here { checked } => Some(checked),
+            _ => None,
+        };
+        let mut here: Vec<_> =
+            self.0.iter().filter_map(|(name, ticket)| Some((checked(ticket)?, name.clone()))).collect();
+        here.sort_unstable();
+        let excess = (self.0.len() + 1).saturating_sub(MOST);
+        here.iter().take(excess).for_each(|(_, name)| drop(self.0.remove(name)));
     }
 
     /// So many bytes have come by a ticket.
@@ -146,7 +157,16 @@ impl BroughtTickets {
             Ok(()) => BringStage::Here { checked: now },
             Err(why) => BringStage::Failed { why, at: now },
         };
+        if !self.0.contains_key(name) {
+            self.make_room(now);
+        }
         self.0.insert(name.to_vec(), BroughtTicket { oid, stage });
+    }
+
+    /// Names of the tickets by which something comes.
+    pub fn coming_names(&self) -> impl Iterator<Item = &[u8]> {
+        let coming = self.0.iter().filter(|(_, ticket)| matches!(ticket.stage, BringStage::Coming { .. }));
+        coming.map(|(name, _)| name.as_slice())
     }
 
     /// A ticket is not served any more.
@@ -268,11 +288,33 @@ mod tests {
             assert_eq!(desk.tickets.ask(&name(at), oid, true, now), BEGIN);
         }
         assert!(matches!(desk.ask(0), BringStep::Refuse(_)));
+        assert_eq!(desk.tickets.coming_names().count(), MOST_COMING);
         for at in 0..2 * MOST {
             desk.tickets.ended(&name(at), Oid::of(&name(at)), Err("gone".into()), now);
         }
+        assert_eq!(desk.tickets.coming_names().count(), 0);
         assert_eq!(desk.ask(10), BEGIN);
         assert_eq!(desk.tickets.0.len(), 1);
+    }
+
+    #[test]
+    fn what_is_here_is_forgotten_when_much_is_remembered() {
+        let mut desk = Desk::new();
+        let name = |at: usize| (at as u64).to_be_bytes();
+        assert_eq!(desk.ask(0), BEGIN);
+        for at in 0..2 * MOST {
+            let now = desk.at(at as u64);
+            desk.tickets.ended(&name(at), Oid::of(&name(at)), Ok(()), now);
+            assert!(desk.tickets.0.len() <= MOST);
+        }
+        assert_eq!(desk.tickets.coming_names().collect::<Vec<_>>(), [NAME], "what comes is not forgotten");
+        let now = desk.at(2 * MOST as u64);
+        let mut ask = |at: usize| desk.tickets.ask(&name(at), Oid::of(&name(at)), true, now);
+        assert_eq!(
+            [ask(2 * MOST - 1), ask(0)],
+            [BringStep::Draw, BEGIN],
+            "the one looked at longest ago goes"
+        );
     }
 
     #[test]

@@ -11,7 +11,6 @@
 //! send before is fetched of it again. After a crash what was complete is served again, and what had begun to come goes on.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -25,13 +24,14 @@ use towpath_content::pieces::Layout;
 use towpath_content::tree::{Decoder, Event, Kind, LEFT_OUT};
 use towpath_content::{Oid, Ticket};
 use towpath_peer_server::brought::{BringStep, BroughtTickets, TicketCache};
-use towpath_store::{About, ObjectKind, State, Store};
+use towpath_store::{About, Availability, ObjectKind, Store};
 use towpath_targets::kept::KeptObject;
 use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Group, ObjectRequest, Outcome, Session, Target};
 use towpath_words as words;
 
 use crate::getting::GetUnderWay;
+use crate::left::{self, LeftFile, flight};
 use crate::metrics::Direction;
 use crate::state::Service;
 use crate::staying::{DaemonPassing, name};
@@ -50,8 +50,8 @@ const MOST_SERVED: usize = 192;
 const FILES: usize = 32;
 /// What an interrupted flight left, and nobody asked for since, is removed after this.
 const LEFT: Duration = Duration::from_secs(24 * 3600);
-/// The folder of what is on its way.
-const FOLDER: &str = "site-cache";
+/// Interval at which it is looked for that, besides after each flight.
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
 /// See the head of this module.
 struct Bringer {
@@ -89,7 +89,15 @@ impl TicketCache for Bringer {
 impl Bringer {
     /// Serves what is here by a ticket, until that is over or others are used more.
     fn serve(&self, name: Vec<u8>, passing: DaemonPassing) {
-        let task = tokio::spawn(passing.keep(true)).abort_handle();
+        let (own, over) = (Weak::clone(&self.own), name.clone());
+        let keeping = async move {
+            passing.keep(true).await;
+            // The ticket is over.
+            if let Some(bringer) = own.upgrade() {
+                lock(&bringer.tickets).forget(&over);
+            }
+        };
+        let task = tokio::spawn(keeping).abort_handle();
         let mut served = lock(&self.served);
         served.push_back((name, task));
         while served.len() > MOST_SERVED
@@ -115,6 +123,30 @@ impl Bringer {
         let mut served = lock(&self.served);
         served.retain(|(_, task)| !task.is_finished());
         served.iter().any(|(served, _)| served == name)
+    }
+
+    /// Removes what interrupted flights left that nobody asked for since, and of the rest the oldest, as far as it is more than the
+    /// whole cache may be.
+    fn sweep(&self, service: &Service) {
+        // Held meanwhile: no flight goes on with what is being removed.
+        let tickets = lock(&self.tickets);
+        let coming: Vec<String> = tickets.coming_names().map(flight).collect();
+        let is_coming = |file: &LeftFile| {
+            let name = file.path.file_name().unwrap_or_default().as_encoded_bytes();
+            coming.iter().any(|flight| name.starts_with(flight.as_bytes()))
+        };
+        let (left, limit) = (left::files(service.home.data()), service.config().store.cache.0);
+        let mut all: u64 = left.iter().map(|file| file.bytes).sum();
+        for file in left.iter().filter(|file| !is_coming(file)) {
+            let age = SystemTime::now().duration_since(file.written).unwrap_or_default();
+            if age <= LEFT && all <= limit {
+                continue;
+            }
+            match std::fs::remove_file(&file.path) {
+                Ok(()) => all -= file.bytes,
+                Err(error) => tracing::warn!(%error, "what an interrupted transfer left can't be removed"),
+            }
+        }
     }
 
     /// `oid` is about to be here by the ticket of this name: by others, which are not proved right yet, it is served no more.
@@ -157,7 +189,15 @@ impl BringFlight {
             tracing::warn!(%oid, error = error.message, "the site's machines are not brought this");
         }
         let result = result.map_err(|error| error.message);
+        let service = Arc::clone(&self.service);
         lock(&bringer.tickets).ended(&self.name, oid, result, Instant::now());
+        let trimmed = tokio::task::spawn_blocking(move || {
+            bringer.sweep(&service);
+            service.trim_cache()
+        });
+        if let Ok(Err(error)) = trimmed.await {
+            tracing::warn!(%error, "the cache could not be trimmed");
+        }
     }
 
     async fn bring(&self) -> Result<(), ApiError> {
@@ -180,11 +220,6 @@ impl BringFlight {
             self.bringer.serve(self.name.clone(), passing);
         }
         admitted.done();
-        let trimming = Arc::clone(service);
-        let trimmed = tokio::task::spawn_blocking(move || trimming.trim_cache()).await;
-        if let Ok(Err(error)) = trimmed {
-            tracing::warn!(%error, "the cache could not be trimmed");
-        }
         Ok(())
     }
 
@@ -263,7 +298,7 @@ impl BringFlight {
     }
 
     fn has(&self, oid: &Oid) -> bool {
-        matches!(self.service.store.have(oid), Ok(have) if have.state == State::Complete)
+        self.service.store.is_here(oid)
     }
 
     fn check_size(&self, size: u64) -> Result<(), ApiError> {
@@ -275,11 +310,10 @@ impl BringFlight {
 
     /// Where an object goes on its way.
     fn target(&self, oid: &Oid, about: &About, announced: bool) -> Result<Arc<dyn Target>, ApiError> {
-        let folder = folder(&self.service);
+        let folder = left::folder(self.service.home.data());
         let io = |error| words::io("write", &folder, &error);
         std::fs::create_dir_all(&folder).map_err(io)?;
-        let flight = hex(&Oid::of(&self.name).digest()[..8]);
-        let path = folder.join(format!("{flight}-{}", hex(oid.digest())));
+        let path = folder.join(format!("{}-{}", flight(&self.name), hex(oid.digest())));
         let (bringer, by) = (Arc::clone(&self.bringer), self.name.clone());
         let before = move |oid: &Oid| bringer.about_to_keep(oid, &by);
         let target = KeptObject::open(&path, Arc::clone(&self.service.store), about.clone(), before);
@@ -353,9 +387,12 @@ impl BringFlight {
     /// True if nothing was evicted of what the ticket names.
     async fn is_all_here(&self) -> bool {
         let content = self.service.grants.content_of(&self.ticket.oid);
-        let Ok(have) = self.service.store.have(&content) else { return false };
-        if have.state != State::Complete || have.about.kind == ObjectKind::Blob {
-            return have.state == State::Complete;
+        if !self.has(&content) {
+            return false;
+        }
+        let is_tree = |have: Availability| have.about.kind == ObjectKind::Tree;
+        if !self.service.store.have(&content).is_ok_and(is_tree) {
+            return true;
         }
         let (mut files, decoding) = tree_files(&self.service, content);
         while let Some(file) = files.recv().await {
@@ -422,11 +459,6 @@ fn failed(why: &str) -> ApiError {
     ApiError::new(ErrorKind::Failed, why)
 }
 
-/// The folder of what is on its way.
-fn folder(service: &Service) -> PathBuf {
-    service.home.data().join(FOLDER)
-}
-
 /// From now on the service can be a site's cache. It goes on with what the last daemon served so.
 pub(crate) fn resume(service: &Arc<Service>) {
     let bringer = Arc::new_cyclic(|own| Bringer {
@@ -441,21 +473,95 @@ pub(crate) fn resume(service: &Arc<Service>) {
         lock(&bringer.tickets).ended(&name, oid, Ok(()), Instant::now());
         bringer.serve(name, passing);
     }
+    bringer.sweep(service);
+    tokio::spawn(sweep_on(Arc::downgrade(service), Arc::downgrade(&bringer)));
     service.grants.bring_by(bringer);
-    sweep(service);
 }
 
-/// Removes what interrupted flights left that nobody asked for since.
-fn sweep(service: &Service) {
-    let Ok(left) = std::fs::read_dir(folder(service)) else { return };
-    let is_old = |entry: &std::fs::DirEntry| {
-        let written = entry.metadata().and_then(|metadata| metadata.modified());
-        let age = written.ok().and_then(|written| SystemTime::now().duration_since(written).ok());
-        age.is_some_and(|age| age > LEFT)
-    };
-    for entry in left.flatten().filter(is_old) {
-        if let Err(error) = std::fs::remove_file(entry.path()) {
-            tracing::warn!(%error, "what an interrupted transfer left can't be removed");
-        }
+/// Sweeps now and then, as long as there is something to sweep for.
+async fn sweep_on(service: Weak<Service>, bringer: Weak<Bringer>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        let Some((service, bringer)) = service.upgrade().zip(bringer.upgrade()) else { return };
+        let _ = tokio::task::spawn_blocking(move || bringer.sweep(&service)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::path::Path;
+
+    use towpath_config::{Bytes, Config, Home};
+
+    use super::*;
+    use crate::Options;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn service(folder: &Path, cache: u64) -> Arc<Service> {
+        let mut config = Config::default();
+        config.store.cache = Bytes(cache);
+        Service::open(Home::under(folder), Options { config, ..Options::default() }).unwrap()
+    }
+
+    fn bringer(service: &Arc<Service>) -> Arc<Bringer> {
+        Arc::new_cyclic(|own| Bringer {
+            service: Arc::downgrade(service),
+            own: Weak::clone(own),
+            tickets: Mutex::default(),
+            coming: Mutex::default(),
+            served: Mutex::default(),
+        })
+    }
+
+    /// What the flight of a ticket left so long ago.
+    fn leave(service: &Service, name: &[u8], age: Duration, bytes: usize) {
+        let folder = left::folder(service.home.data());
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(format!("{}-object", flight(name)));
+        std::fs::write(&path, vec![7; bytes]).unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(SystemTime::now() - age).unwrap();
+    }
+
+    fn names(service: &Service) -> Vec<String> {
+        let left = left::files(service.home.data());
+        left.iter().map(|file| file.path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_left_goes_after_a_day_and_when_it_is_too_much_but_not_what_comes() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = service(folder.path(), 1 << 20);
+        let bringer = bringer(&service);
+        let begin = |name: &[u8]| lock(&bringer.tickets).ask(name, Oid::of(name), true, Instant::now());
+        assert!(matches!(begin(b"coming"), BringStep::Begin { .. }));
+        leave(&service, b"coming", 30 * HOUR, 100 << 10);
+        leave(&service, b"old", 25 * HOUR, 100 << 10);
+        leave(&service, b"lately", 3 * HOUR, 300 << 10);
+        leave(&service, b"just now", HOUR, 700 << 10);
+        bringer.sweep(&service);
+        let is_left = |name: &[u8]| names(&service).contains(&format!("{}-object", flight(name)));
+        assert_eq!(
+            [&b"coming"[..], b"old", b"lately", b"just now"].map(is_left),
+            [true, false, false, true],
+            "a day old, and too much with the others"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_left_counts_in_the_caches_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = service(folder.path(), 1 << 20);
+        let live = Oid::Live([1; 32]);
+        service.store.put_init(&live, &About::default()).unwrap();
+        service.store.put_data(&live, &vec![3; 600 << 10]).unwrap();
+        let oid = service.store.put_commit(&live).unwrap();
+        service.trim_cache().unwrap();
+        assert!(service.store.have(&oid).is_ok(), "there is room for it");
+        leave(&service, b"left", HOUR, 600 << 10);
+        service.reconfigure((*service.config()).clone());
+        service.trim_cache().unwrap();
+        assert!(service.store.have(&oid).is_err(), "with what an interrupted flight left there is none");
     }
 }

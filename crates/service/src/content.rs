@@ -5,15 +5,16 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use towpath_api::{ApiError, ContentRequest, ErrorKind, Event, GetRequest, Progress, SearchEffort, Summary};
 use towpath_content::Oid;
+use towpath_content::lock::lock;
 use towpath_content::pieces::{self, Layout};
-use towpath_store::{Descriptors, Hold, State, Store};
+use towpath_store::{Descriptors, DiskStore, Hold, State, Store};
 use towpath_transfer::intervals::Intervals;
 
 use crate::arriving::refuse_trees;
@@ -48,7 +49,14 @@ pub struct Opened {
 }
 
 enum ContentOrigin {
-    Stored { service: Arc<Service>, oid: Oid, layout: Layout, _hold: Hold },
+    Stored {
+        service: Arc<Service>,
+        oid: Oid,
+        layout: Layout,
+        /// The first piece, which was read to see whether it can be: for whoever reads from there.
+        first: Mutex<Option<Bytes>>,
+        _hold: Hold,
+    },
     Arriving(Arc<Arrival>),
 }
 
@@ -171,22 +179,47 @@ async fn stored(get: &Arc<GetUnderWay>) -> Result<Option<Opened>, ApiError> {
         let Some(have) = have.filter(|have| have.state == State::Complete) else { return Ok(None) };
         refuse_trees(&have.about)?;
         let (size, layout) = (Some(have.layout.size()), have.layout);
-        // A file that it refers to may have changed: then it is not here.
-        if have.layout.size() > 0 && checked_piece(&*service.store, &oid, &layout, 0).is_err() {
-            return Ok(None);
-        }
-        let Ok(hold) = service.store.hold(&oid) else { return Ok(None) };
         let (transfer, body) = (begin(&get), HeldBody::new(&service.read_budget));
-        let source = ContentOrigin::Stored { service, oid, layout, _hold: hold };
+        // A file that it refers to may have changed: then it is not here.
+        let Ok((first, hold)) = held(&service.store, &oid, &layout, &body) else { return Ok(None) };
+        let source = ContentOrigin::Stored { service, oid, layout, first: Mutex::new(first), _hold: hold };
         Ok(Some(Opened { oid: Some(oid), size, encrypted: true, source, body, transfer }))
     });
     looking.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+}
+
+/// Keeps an object from being evicted, and reads its first piece, which shows whether it can be read. The piece is returned
+/// if there is room for it, so that a byte store need not be asked for it twice.
+fn held(
+    store: &DiskStore,
+    oid: &Oid,
+    layout: &Layout,
+    body: &HeldBody,
+) -> Result<(Option<Bytes>, Hold), ApiError> {
+    if layout.size() == 0 {
+        return Ok((None, store.hold(oid).map_err(|error| words::store(&error))?));
+    }
+    let (len, room) = (layout.len(0), body.room_now(layout.len(0)));
+    let mut bytes = Vec::new();
+    let hold = store.hold_piece(oid, 0, &mut bytes).map_err(|error| words::store(&error))?;
+    check_piece(store, oid, layout, 0, &bytes)?;
+    Ok((room.map(|room| room.hold(bytes, 0..len as usize)), hold))
 }
 
 /// Reads a piece, and checks it as what comes from anywhere is checked.
 fn checked_piece(store: &dyn Store, oid: &Oid, layout: &Layout, index: u64) -> Result<Vec<u8>, ApiError> {
     let mut bytes = Vec::new();
     store.read_piece(oid, index, &mut bytes).map_err(|error| words::store(&error))?;
+    check_piece(store, oid, layout, index, &bytes).map(|()| bytes)
+}
+
+fn check_piece(
+    store: &dyn Store,
+    oid: &Oid,
+    layout: &Layout,
+    index: u64,
+    bytes: &[u8],
+) -> Result<(), ApiError> {
     let expected = match layout.count() {
         1 => Some(*oid.digest()),
         _ => {
@@ -196,8 +229,8 @@ fn checked_piece(store: &dyn Store, oid: &Oid, layout: &Layout, index: u64) -> R
             values.ok().and_then(|values| values.first().copied())
         }
     };
-    match expected == Some(layout.value(index, &bytes)) {
-        true => Ok(bytes),
+    match expected == Some(layout.value(index, bytes)) {
+        true => Ok(()),
         false => Err(damaged(oid)),
     }
 }
@@ -222,6 +255,13 @@ impl Opened {
     /// The bytes of `range` in order. The channel ends after the last one, and only then.
     pub fn in_order(self, range: Range<u64>) -> mpsc::Receiver<io::Result<Bytes>> {
         let (parts, inbox) = mpsc::channel(AHEAD);
+        if let Some(bytes) = self.source.at_hand(&range) {
+            // Of what is small no task has to be made.
+            let delivered = DeliveredBytes { bytes: bytes.len() as u64, last: None };
+            self.report_end(&Ok(()), &delivered, self.oid);
+            let _ = parts.try_send(Ok(bytes));
+            return inbox;
+        }
         tokio::spawn(async move {
             let mut delivered = DeliveredBytes::default();
             let sent = tokio::select! {
@@ -301,20 +341,20 @@ impl Opened {
         if let (Ok(()), true, ContentOrigin::Arriving(arrival)) = (sent, to_the_end, &self.source) {
             oid = arrival.ended().await.ok();
         }
-        match sent {
+        self.report_end(sent, delivered, oid);
+        sent.clone()
+    }
+
+    fn report_end(&self, sent: &Result<(), ApiError>, delivered: &DeliveredBytes, oid: Option<Oid>) {
+        let event = match sent {
             Ok(()) => {
                 let oid = oid.map(|oid| oid.to_string()).unwrap_or_default();
                 let (bytes, encrypted) = (delivered.bytes, self.encrypted);
-                self.transfer.report(&Event::Summary(Summary {
-                    oid,
-                    bytes,
-                    encrypted,
-                    ..Summary::default()
-                }));
+                Event::Summary(Summary { oid, bytes, encrypted, ..Summary::default() })
             }
-            Err(error) => self.transfer.report(&Event::Failed(error.clone())),
-        }
-        sent.clone()
+            Err(error) => Event::Failed(error.clone()),
+        };
+        self.transfer.report(&event);
     }
 
     /// Tells now and then how far it is.
@@ -345,14 +385,28 @@ fn gone_away() -> ApiError {
 }
 
 impl ContentOrigin {
+    /// The bytes of `range`, if they are in memory.
+    fn at_hand(&self, range: &Range<u64>) -> Option<Bytes> {
+        let Self::Stored { layout, first, .. } = self else { return None };
+        let range = range.start..range.end.min(layout.size());
+        let is_first = range.start <= range.end && range.end <= layout.range(0).end;
+        let first = if is_first { lock(first).take() } else { None };
+        first.map(|first| first.slice(range.start as usize..range.end as usize))
+    }
+
     /// Bytes from `at` on, up to `end`; none after the object's end.
     async fn read(&self, at: u64, end: u64, body: &HeldBody) -> Result<Option<Bytes>, ApiError> {
         match self {
             Self::Stored { layout, .. } if at >= layout.size() => Ok(None),
-            Self::Stored { service, oid, layout, .. } => {
+            Self::Stored { service, oid, layout, first, .. } => {
                 let (service, oid, layout) = (Arc::clone(service), *oid, *layout);
                 let index = at / layout.piece_len();
                 let piece = layout.range(index);
+                // Also of who reads elsewhere: it takes up room.
+                let first = lock(first).take().filter(|_| index == 0);
+                if let Some(first) = first {
+                    return Ok(Some(first.slice(at as usize..end.min(piece.end) as usize)));
+                }
                 let room = body.room(layout.len(index)).await.ok_or_else(gone_away)?;
                 let budget = Arc::clone(&service.read_budget);
                 let _permit = if room.bytes() < layout.len(index) { budget.cutting().await } else { None };
@@ -416,4 +470,58 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use towpath_config::{BytePlace, Config, Home};
+    use towpath_content::node_id::hex;
+    use towpath_store::About;
+
+    use super::*;
+    use crate::Options;
+
+    const LIVE: Oid = Oid::Live([9; 32]);
+
+    /// A service whose bytes lie in a directory of their own, with one object; and its request.
+    fn kept_elsewhere(folder: &std::path::Path, content: &[u8]) -> (Arc<Service>, ContentRequest) {
+        let mut config = Config::default();
+        config.store.bytes = Some(BytePlace::Directory(folder.join("bytes")));
+        let options = Options { config, ..Options::default() };
+        let service = Service::open(Home::under(&folder.join("home")), options).unwrap();
+        service.store.put_init(&LIVE, &About::default()).unwrap();
+        service.store.put_data(&LIVE, content).unwrap();
+        let oid = service.store.put_commit(&LIVE).unwrap();
+        (service, ContentRequest { ticket: oid.to_string(), ..ContentRequest::default() })
+    }
+
+    async fn all(mut parts: mpsc::Receiver<io::Result<Bytes>>) -> io::Result<Vec<u8>> {
+        let mut all = Vec::new();
+        while let Some(part) = parts.recv().await {
+            all.extend_from_slice(&part?);
+        }
+        Ok(all)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_small_object_is_read_once_where_its_bytes_lie() {
+        let folder = tempfile::tempdir().unwrap();
+        let content: Vec<u8> = (0..8192_u32).map(|number| number as u8).collect();
+        let (service, request) = kept_elsewhere(folder.path(), &content);
+        let [whole, part, late] = [
+            open(&service, &request).await.unwrap(),
+            open(&service, &request).await.unwrap(),
+            open(&service, &request).await.unwrap(),
+        ];
+        assert_eq!(service.read_budget.held(), 3 * 8192, "their memory counts");
+        // What is asked for from now on is not there.
+        let hash = hex(Oid::of(&content).digest());
+        fs::remove_file(folder.path().join("bytes").join(&hash[..2]).join(&hash)).unwrap();
+        assert_eq!(all(whole.in_order(0..8192)).await.unwrap(), content);
+        assert_eq!(all(part.in_order(1000..1010)).await.unwrap(), content[1000..1010]);
+        drop(late);
+        assert_eq!(service.read_budget.held(), 0);
+    }
 }

@@ -221,10 +221,12 @@ impl GetUnderWay {
     /// Nobody said no, and nobody said yes. Nothing of an object that only this machine may have.
     pub(crate) fn unanswered(&self) -> Option<String> {
         let hints = self.context.hints.borrow();
-        let mut addresses = hints.iter().map(|hint| match hint.rest().parse::<PeerAddress>() {
+        let addresses = hints.iter().map(|hint| match hint.rest().parse::<PeerAddress>() {
             Ok(peer) => peer.address,
             Err(_) => hint.rest().to_owned(),
         });
+        // What follows a '?' may be a secret of a web server.
+        let mut addresses = addresses.map(|address| address.split('?').next().unwrap_or_default().to_owned());
         let first = addresses.next()?;
         Some(match addresses.count() {
             0 => format!("no answer from {first}"),

@@ -36,6 +36,7 @@
 //! | [`public_server`] | the server where peers find each other, as a program of its own |
 //! | [`short_codes`] | tickets that are handed over by some words |
 //! | `bringing` | a site's cache: what its machines hand it tickets for, fetched and served |
+//! | `left` | files of what is on its way to it, and of what an interruption left |
 //! | `near` | the cache of this machine's site, which a get asks first |
 //! | `admission` | which transfers may begin |
 //! | [`metrics`], [`metrics_page`] | what is counted, and as Prometheus reads it |
@@ -63,6 +64,7 @@ mod get_update;
 mod getting;
 mod in_flight;
 pub mod in_process;
+mod left;
 mod local_ends;
 mod meeting;
 pub mod metrics;

@@ -13,7 +13,7 @@ use towpath_plugins::Direct;
 use towpath_plugins::direct::{DirectConfig, PeerHost};
 use towpath_plugins::near::{NearHolding, NearSource, Promise};
 use towpath_protocol::Pace;
-use towpath_store::{ObjectKind, State, Store};
+use towpath_store::ObjectKind;
 use towpath_transfer::source::Query;
 use towpath_transfer::{BoxFuture, Context, Description, FetchError, Outcome, Source};
 use towpath_words as words;
@@ -55,9 +55,8 @@ pub(crate) async fn near(
 ) -> Option<NearWay> {
     let cache = service.config().site_cache.address.clone()?;
     let ticket = request.ticket.trim().parse::<Ticket>().ok()?;
-    let is_here = matches!(service.store.have(&ticket.oid), Ok(have) if have.state == State::Complete);
     if !may_be_brought(request, &ticket, (&cache.node, &service.node_id()))
-        || is_here && get.may_use(&ticket.oid)
+        || get.may_use(&ticket.oid) && service.store.is_here(&ticket.oid)
     {
         return None;
     }

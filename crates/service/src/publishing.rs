@@ -60,7 +60,8 @@ fn check_urls(urls: &[String]) -> Result<(), ApiError> {
 }
 
 fn check_url(url: &str) -> Result<(), ApiError> {
-    let refused = |why: String| Err(ApiError::new(ErrorKind::Usage, format!("'{url}' {why}")));
+    let refused =
+        |why: String| Err(ApiError::new(ErrorKind::Usage, format!("'{}' {why}", web_url::shown(url))));
     if url.is_empty() || url.len() > MAX_METHOD || url.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return refused(format!("is no URL of 1 to {MAX_METHOD} characters without blanks"));
     }

@@ -22,6 +22,7 @@ use towpath_store::{
 use crate::admission::{Admission, Admitted};
 use crate::byte_place::byte_keeping;
 use crate::in_flight::Flights;
+use crate::left;
 use crate::metrics::{Direction, Metrics};
 use crate::open_puts::OpenPuts;
 use crate::sessions::Sessions;
@@ -276,7 +277,10 @@ impl Service {
         }
         *trimmed = Some(Instant::now());
         drop(trimmed);
-        self.metrics.evicted(&self.store.cache().evict(&self.config().cache_policy())?);
+        let mut policy = self.config().cache_policy();
+        // What is on its way to a site's cache takes up room, too.
+        policy.owned_bytes = policy.owned_bytes.saturating_sub(left::bytes(self.home.data()));
+        self.metrics.evicted(&self.store.cache().evict(&policy)?);
         Ok(())
     }
 

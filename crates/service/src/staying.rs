@@ -14,7 +14,6 @@ use towpath_content::Ticket;
 use towpath_content::hint::{Hint, MAX_HINTS, PeerAddress};
 use towpath_content::node_id::hex;
 use towpath_protocol::service::RelayedBinding;
-use towpath_store::{State, Store};
 
 use crate::get;
 use crate::getting::{GetUnderWay, relayed_binding};
@@ -141,8 +140,7 @@ impl DaemonPassing {
         let mut all = Vec::new();
         for (ticket, binding) in service.shares.tickets(kind).iter().filter_map(recorded) {
             let content = binding.as_ref().map_or(ticket.oid, |binding| binding.content);
-            let is_here = service.store.have(&content).is_ok_and(|have| have.state == State::Complete);
-            if !is_here || service.check_ticket(&ticket).is_err() {
+            if !service.store.is_here(&content) || service.check_ticket(&ticket).is_err() {
                 service.shares.forget_ticket(kind, &name(&ticket));
                 continue;
             }

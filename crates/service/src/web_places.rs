@@ -10,7 +10,7 @@ use towpath_content::{Hint, Oid, Ticket};
 use towpath_mirror::answer::WebError;
 use towpath_mirror::{
     KnownMirrors, MirrorFinder, MirrorPlace, NamedBy, Published, PublishedError, SimilarSource, ToldValues,
-    WebRules, WebUrl, WrongUrl,
+    WebRules, WebUrl, WrongUrl, web_url,
 };
 use towpath_plugins::Many;
 use towpath_protocol::Pace;
@@ -43,7 +43,7 @@ impl WebPlaces {
     /// Those of `request`; fetches the `.tow` that it names, if it names one.
     pub(crate) async fn of(request: &GetRequest) -> Result<Self, ApiError> {
         let name = request.ticket.trim();
-        if let Some(url) = web_url(name)? {
+        if let Some(url) = tow_url(name)? {
             let published = published(&url, None, request).await?;
             let mirrors = request.from.iter().map(|from| mirror(from)).collect::<Result<_, _>>()?;
             return Ok(Self { published: Some(published), mirrors });
@@ -102,8 +102,8 @@ impl WebPlaces {
 }
 
 /// The URL of a `.tow` in place of a ticket; nothing if it is no URL at all.
-fn web_url(name: &str) -> Result<Option<WebUrl>, ApiError> {
-    if !["http:", "https:"].iter().any(|scheme| name.starts_with(scheme)) {
+fn tow_url(name: &str) -> Result<Option<WebUrl>, ApiError> {
+    if !web_url::is_web(name) {
         return Ok(None);
     }
     let url: WebUrl = name.parse().map_err(|why| wrong(name, why))?;
@@ -136,8 +136,11 @@ fn mirror(from: &str) -> Result<MirrorPlace, ApiError> {
 pub(crate) fn mirror_hints(urls: &[String]) -> Result<Vec<Hint>, ApiError> {
     let hint = |url: &String| {
         mirror(url)?;
-        let hint = Hint::new(url.clone(), 0, 1);
-        hint.map_err(|why| ApiError::new(ErrorKind::Usage, format!("'{url}' can't stand in a ticket: {why}")))
+        let shown = web_url::shown(url);
+        let hint = Hint::new(web_url::normal(url), 0, 1);
+        hint.map_err(|why| {
+            ApiError::new(ErrorKind::Usage, format!("'{shown}' can't stand in a ticket: {why}"))
+        })
     };
     urls.iter().map(hint).collect()
 }
@@ -156,8 +159,7 @@ pub(crate) fn with_mirrors(ticket: String, mirrors: Vec<Hint>) -> String {
 }
 
 fn wrong(url: &str, why: WrongUrl) -> ApiError {
-    let shown: String = url.chars().filter(|c| !c.is_control()).take(200).collect();
-    ApiError::new(ErrorKind::Usage, format!("'{shown}' {why}"))
+    ApiError::new(ErrorKind::Usage, format!("'{}' {why}", web_url::shown(url)))
 }
 
 async fn published(
@@ -205,7 +207,8 @@ mod tests {
         let (oid, live) = (Oid::of(b"x").to_string(), Oid::Live([1; 32]).to_string());
         for (ticket, from, words) in [
             ("https://h/x.iso", &[][..], "is no ticket, and no .tow"),
-            ("https://me:secret@h/x.tow", &[], "holds a name or password"),
+            ("https://me:secret@h/x.tow", &[], "'https://…@h/x.tow' holds a name or password"),
+            ("HTTPS://H/x.iso?token=secret", &[], "https://h/x.iso?… is no ticket, and no .tow"),
             (&oid, &["https://h/x.iso"], "can't say what its pieces must be"),
             (&oid, &["ftp://h/x.iso"], "begins with neither http:// nor https://"),
             (&live, &["https://h/x.tow"], "has no name yet"),

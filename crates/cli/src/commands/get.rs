@@ -63,7 +63,8 @@ pub struct GetCommand {
     #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "0", hide_default_value = true)]
     limit_rate: u64,
     /// Draw on this web server, too; may be given more than once. URL of the file, of a folder (with / at its end) in which
-    /// a tree's files lie by their paths, or of the .tow that 'tow publish' wrote
+    /// a tree's files lie by their paths, with {oid} where an object's id in hexadecimal digits belongs, or of the .tow that
+    /// 'tow publish' wrote
     #[arg(long, value_name = "URL")]
     from: Vec<String>,
     /// Go out by these interfaces of this machine, or from these addresses, all at once, as in eth0,wlan0

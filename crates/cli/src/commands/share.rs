@@ -40,7 +40,8 @@ pub struct ShareCommand {
     #[command(flatten)]
     code: CodeFlags,
     /// URL of a web server that holds it, too; the ticket names it, and receivers draw on both. May be given more than
-    /// once: of a file, or of a folder (with / at its end) in which a tree's files lie by their paths
+    /// once: of a file, of a folder (with / at its end) in which a tree's files lie by their paths, or with {oid} where an
+    /// object's id in hexadecimal digits belongs
     #[arg(long, value_name = "URL")]
     mirror: Vec<String>,
     /// Address to listen on, as in 192.0.2.1:7000 [default: all addresses, the port

@@ -20,6 +20,7 @@ situations![
     a_ticket_cannot_have_this_network_asked,
     an_encrypted_way_is_not_left_for_another,
     an_older_version_spares_what_it_has,
+    a_token_in_a_url_is_sent_and_never_shown,
 ];
 
 const SIZE: u64 = 12 << 20;
@@ -71,6 +72,35 @@ fn without_encryption_the_contents_name_is_needed() {
     assert!(other["message"].as_str().unwrap().contains("names other content"), "{other}");
     env.receiver.tow(["get", "--json", &oid, "--from", &server.url("file.tow")]).end().summary();
     assert_arrived(&env);
+}
+
+fn a_token_in_a_url_is_sent_and_never_shown() {
+    let env = TestEnvironment::new();
+    publish(&env, SIZE);
+    let (_share, ticket) = slow_share(&env, "www/file");
+    let server = WebServer::nginx(&env.sender.path("www"), 0);
+    // Capitals mean the same.
+    let url = |name: &str| {
+        format!("{}?token=S3cret", server.tls_url(name).replace("https://localhost", "HTTPS://LocalHost"))
+    };
+    let get = |name: &str, words: &[&str]| {
+        let call = env.receiver.tow([&["get", "--json", "-o", name], words].concat());
+        let call = call.variable("SSL_CERT_FILE", &server.certificate()).variable("TOW_LOG", "trace");
+        let ended = call.end();
+        for text in [ended.text(), ended.err.clone()] {
+            let shown = text.lines().find(|line| line.contains("S3cret"));
+            assert_eq!(shown, None, "{words:?}");
+        }
+        ended
+    };
+    let alone = get("alone", &[&url("file.tow")]);
+    assert!(alone.err.contains("TRACE"), "it tells much: {}", alone.err);
+    assert_eq!(alone.summary().from("mirror"), SIZE);
+    assert!(get("both", &[&ticket, "--from", &url("file")]).summary().from("mirror") > SIZE / 10);
+    assert!(server.log().lines().filter(|line| line.contains("/file?token=S3cret")).count() > 1);
+    get("wrong", &[&url("missing.tow")]).failure();
+    get("no-tow", &[&url("file")]).failure_with(2);
+    get("user", &[&url("file.tow").replace("LocalHost", "me:S3cret@LocalHost")]).failure_with(2);
 }
 
 fn an_interrupted_get_from_the_web_goes_on() {

@@ -14,6 +14,7 @@ use crate::trees::{assert_same, assert_same_bytes, bytes, file};
 
 situations![
     what_one_machine_had_fetched_the_next_takes_from_the_cache,
+    what_was_deleted_on_a_machine_is_taken_from_the_cache_again,
     machines_that_ask_at_once_draw_on_the_sender_once,
     gets_go_on_when_the_cache_is_killed_and_started_again,
     gets_go_to_the_sender_if_the_cache_is_away_full_or_says_no,
@@ -120,6 +121,20 @@ fn what_one_machine_had_fetched_the_next_takes_from_the_cache() {
     }
     let left = fs::read_dir(site.cache.home("data/site-cache")).unwrap().count();
     assert_eq!(left, 0, "all of it is the store's");
+}
+
+fn what_was_deleted_on_a_machine_is_taken_from_the_cache_again() {
+    let (site, _daemon) = Site::new("");
+    let (sender, machine) = (&site.env.sender, &site.machines[0]);
+    file(&sender.path("file"), 1, 3 << 20);
+    let mut share = sender.share("file");
+    let ticket = share.ticket();
+    machine.get(&ticket, "file").end().summary();
+    share.kill();
+    // It is known still that this sender sent it, and where it was.
+    fs::remove_file(machine.path("file")).unwrap();
+    machine.get(&ticket, "file").end().summary();
+    assert_same_bytes(&sender.path("file"), &machine.path("file"));
 }
 
 fn machines_that_ask_at_once_draw_on_the_sender_once() {

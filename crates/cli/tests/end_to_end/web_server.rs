@@ -89,8 +89,12 @@ impl WebServer {
 
     /// Number of questions that were answered.
     pub fn answers(&self) -> usize {
-        let log = fs::read_to_string(self.folder.with_extension("nginx").join("access.log"));
-        log.unwrap_or_default().lines().count()
+        self.log().lines().count()
+    }
+
+    /// Its own log, one line for each question.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.with_extension("nginx").join("access.log")).unwrap_or_default()
     }
 
     /// It ends at once.

@@ -10,11 +10,11 @@ use towpath_mirror::{Mirror, Published, PublishedError, ToldValues, WebRules, We
 use towpath_store::About;
 use towpath_transfer::{Description, Query, Source};
 
-use super::server::WebServer;
+use super::server::{Fault, WebServer};
 use super::{context, get, noise};
 
 /// The `.tow` of a file with these bytes.
-fn tow_of(data: &[u8], places: &[&str]) -> Vec<u8> {
+pub fn tow_of(data: &[u8], places: &[&str]) -> Vec<u8> {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("x.iso");
     std::fs::write(&path, data).unwrap();
@@ -97,7 +97,18 @@ async fn what_is_damaged_is_refused() {
     assert!(matches!(refused(page).await, Some(PublishedError::Format(_))));
     assert!(refused(good[..front + 20].to_vec()).await.is_some(), "cut in the values");
     assert!(refused(good[..20].to_vec()).await.is_some(), "cut in the head");
-    assert!(refused(Vec::new()).await.is_some(), "empty");
+    assert_eq!(refused(b"tow".to_vec()).await, Some(PublishedError::TooShort(3)));
+}
+
+#[tokio::test]
+async fn an_empty_tow_is_told_as_none() {
+    for fault in [Fault::Nothing, Fault::NoRanges] {
+        let (server, url) = serve(Vec::new(), b"file").await;
+        server.fail(fault.clone());
+        let error = fetch(&url, Some(Oid::of(b"file"))).await.err().unwrap();
+        assert_eq!(error, PublishedError::TooShort(0), "{fault:?}");
+        assert_eq!(error.to_string(), "is no .tow file: it has 0 bytes");
+    }
 }
 
 #[tokio::test]

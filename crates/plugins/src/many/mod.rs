@@ -170,7 +170,7 @@ impl SourceCalls {
                     let (shared, context) = (Arc::clone(self), context.clone());
                     self.spawn(async move { asking::open(&shared, number, &source, &context).await });
                 }
-                SourceOrder::End { sink, tag, outcome } => sink.outcome(tag, outcome),
+                SourceOrder::End { awaited, tag, outcome } => awaited.end(tag, outcome),
                 SourceOrder::Close { source, why } => self.spawn(async move { source.finish(why).await }),
             }
         }
@@ -300,7 +300,7 @@ impl Source for Many {
         drop(table);
         owed.into_iter().for_each(|(source, tags)| source.cancel(&tags));
         let dealt: HashSet<Tag> = cancelled.iter().map(|(_, tag)| *tag).collect();
-        cancelled.into_iter().for_each(|(sink, tag)| sink.outcome(tag, Outcome::Cancelled));
+        cancelled.into_iter().for_each(|(awaited, tag)| awaited.end(tag, Outcome::Cancelled));
         // Others may have been asked for while there was only one source.
         let undealt: Vec<Tag> = tags.iter().copied().filter(|tag| !dealt.contains(tag)).collect();
         if !undealt.is_empty() {

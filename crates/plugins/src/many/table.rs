@@ -39,8 +39,8 @@ pub(super) enum SourceOrder {
     Cancel { source: Arc<dyn Source>, tags: Vec<Tag> },
     /// Ask a source whether it has the root at all.
     Open { number: u32, source: Arc<dyn Source> },
-    /// End a want that nobody has.
-    End { sink: Arc<dyn Sink>, tag: Tag, outcome: Outcome },
+    /// End a want that nobody has: its sink is told first, then its call.
+    End { awaited: Awaited, tag: Tag, outcome: Outcome },
     /// Close a source for good.
     Close { source: Arc<dyn Source>, why: &'static str },
 }
@@ -90,6 +90,14 @@ impl DealtWant {
 pub(super) struct Awaited {
     pub(super) sink: Arc<dyn Sink>,
     pub(super) call: Arc<DealtCall>,
+}
+
+impl Awaited {
+    /// Tells the end of a want. A call that had ended before its sink heard of that would have left a want without an end.
+    pub(super) fn end(self, tag: Tag, outcome: Outcome) {
+        self.sink.outcome(tag, outcome);
+        self.call.one_ended();
+    }
 }
 
 /// See the head of this module.
@@ -302,8 +310,8 @@ impl SourceTable {
     fn end(&mut self, now: Duration, tag: Tag, outcome: Outcome) {
         let Some(want) = self.take(tag) else { return };
         self.handle(now, DealerEvent::Withdrawn(vec![tag]));
-        want.call.one_ended();
-        self.orders.push(SourceOrder::End { sink: want.sink, tag: want.named, outcome });
+        let awaited = Awaited { sink: want.sink, call: want.call };
+        self.orders.push(SourceOrder::End { awaited, tag: want.named, outcome });
     }
 
     /// Tells the dealer of wants, and how much is likely to follow: what is left of the last object, or as much as lately.
@@ -321,13 +329,12 @@ impl SourceTable {
         Some(want)
     }
 
-    /// These are not wanted any more. Returns where each is to be told so.
-    pub(super) fn cancel(&mut self, now: Duration, named: &[Tag]) -> Vec<(Arc<dyn Sink>, Tag)> {
+    /// These are not wanted any more. Returns who is to be told so of each, as with [`SourceOrder::End`].
+    pub(super) fn cancel(&mut self, now: Duration, named: &[Tag]) -> Vec<(Awaited, Tag)> {
         let tags: Vec<Tag> = named.iter().filter_map(|named| self.tags.get(named).copied()).collect();
         let mut cancelled = Vec::new();
         for want in tags.iter().filter_map(|&tag| self.take(tag)) {
-            want.call.one_ended();
-            cancelled.push((want.sink, want.named));
+            cancelled.push((Awaited { sink: want.sink, call: want.call }, want.named));
         }
         self.handle(now, DealerEvent::Withdrawn(tags));
         cancelled

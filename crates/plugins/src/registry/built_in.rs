@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_link::tcp::LocalEnd;
+use towpath_mirror::web_url::shown;
 use towpath_mirror::{MirrorFinder, MirrorPlace, NamedBy};
 use towpath_reuse::adaptive::Adaptive;
 use towpath_transfer::Source;
@@ -110,7 +111,9 @@ pub(super) static MIRRORS: Plugin = Plugin {
         let mut known = builder.parts.mirrors.clone();
         known.places.extend(node.texts("urls").iter().filter_map(|url| {
             let place = MirrorPlace::new(url);
-            let place = place.inspect_err(|why| tracing::warn!(url, %why, "a configured mirror is left out"));
+            let place = place.inspect_err(|why| {
+                tracing::warn!(url = shown(url), %why, "a configured mirror is left out");
+            });
             Some((place.ok()?, NamedBy::Person))
         }));
         Arc::new(MirrorFinder::new(known))

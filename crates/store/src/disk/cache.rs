@@ -23,7 +23,7 @@ use super::index::{Durability, IndexOutcome};
 use super::leases;
 use super::rows::{self, ObjectRow, OwnBytes, oid_at};
 use super::source::OpenedBytes;
-use super::sources::SourceFiles;
+use super::sources::{SourceFiles, piece_range};
 use super::store_core::StoreCore;
 use crate::error::StoreError;
 
@@ -126,6 +126,19 @@ impl ObjectCache {
     /// Keeps a content from being evicted, by any process, for as long as the hold lives.
     pub(super) fn hold(&self, content: &Oid) -> Result<Hold, StoreError> {
         self.sources.with(content, |source| Ok(Hold { _source: Arc::clone(source) }))
+    }
+
+    /// The same, and appends a piece of it to `buf`.
+    pub(super) fn hold_piece(
+        &self,
+        content: &Oid,
+        index: u64,
+        buf: &mut Vec<u8>,
+    ) -> Result<Hold, StoreError> {
+        self.sources.with(content, |source| {
+            source.append(piece_range(source, index)?, buf)?;
+            Ok(Hold { _source: Arc::clone(source) })
+        })
     }
 
     /// Evicts what nobody leases, unused longest first, until the rest is within `policy`. What is

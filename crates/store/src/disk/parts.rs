@@ -22,7 +22,7 @@ use super::records::FileRecords;
 use super::sources::SourceFiles;
 use super::store_core::StoreCore;
 use crate::error::StoreError;
-use crate::seam::About;
+use crate::seam::{About, State, Store};
 use crate::stamp::Stamp;
 
 /// A store on a disk.
@@ -116,10 +116,21 @@ impl DiskStore {
         self.sources.locate(oid)
     }
 
+    /// True if an object is complete and its file is there still, unchanged as far as its stamp tells: that the index has it says
+    /// only that it was so once.
+    pub fn is_here(&self, oid: &Oid) -> bool {
+        self.have(oid).is_ok_and(|have| have.state == State::Complete) && self.hold(oid).is_ok()
+    }
+
     /// Keeps a complete object from being evicted, by any process, for as long as the hold lives.
     /// Files that it refers to may be changed by others all the same.
     pub fn hold(&self, oid: &Oid) -> Result<Hold, StoreError> {
         self.cache.hold(&self.core.resolve(oid)?)
+    }
+
+    /// [`Self::hold`], and appends a piece of the object to `buf`, which it is looked up for only once.
+    pub fn hold_piece(&self, oid: &Oid, index: u64, buf: &mut Vec<u8>) -> Result<Hold, StoreError> {
+        self.cache.hold_piece(&self.core.resolve(oid)?, index, buf)
     }
 
     /// Puts a file by reference: it is not copied, and its stamp says whether it is still the same.

@@ -245,7 +245,7 @@ fn is_whole(path: &Path, size: u64) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.len() == size)
 }
 
-fn piece_range(source: &OpenedBytes, index: u64) -> Result<Range<u64>, StoreError> {
+pub(super) fn piece_range(source: &OpenedBytes, index: u64) -> Result<Range<u64>, StoreError> {
     let layout = Layout::of(source.size()).ok().filter(|layout| index < layout.count());
     layout.map(|layout| layout.range(index)).ok_or(OUTSIDE)
 }

@@ -63,7 +63,7 @@ mod work;
 mod workers;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -112,7 +112,9 @@ pub struct SessionConfig {
 
 impl Default for SessionConfig {
     fn default() -> Self {
-        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        // The kernel is asked once: it takes the reading of several files.
+        static PROCESSORS: LazyLock<usize> =
+            LazyLock::new(|| std::thread::available_parallelism().map_or(2, usize::from));
         Self {
             ledger: LedgerConfig::default(),
             buffer_bytes: 32 << 20,
@@ -120,7 +122,7 @@ impl Default for SessionConfig {
             batch_wants: 256,
             calls: 16,
             objects: 2048,
-            workers: processors.clamp(2, 4),
+            workers: PROCESSORS.clamp(2, 4),
         }
     }
 }

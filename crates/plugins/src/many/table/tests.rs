@@ -29,6 +29,57 @@ fn without_any_source_a_want_ends_at_once() {
     assert!(table.wants.is_empty() && table.tags.is_empty());
 }
 
+/// Notes whether its call had ended already when it was told of an end.
+struct Hearing {
+    call: std::sync::OnceLock<Arc<DealtCall>>,
+    had_ended: std::sync::Mutex<Vec<bool>>,
+}
+
+impl Sink for Hearing {
+    fn deliver(&self, _delivery: Delivery) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn outcome(&self, _tag: Tag, _outcome: Outcome) {
+        self.had_ended.lock().unwrap().push(has_ended(self.call.get().unwrap()));
+    }
+
+    fn backpressure(&self) -> Backlog {
+        Backlog::default()
+    }
+}
+
+fn has_ended(call: &DealtCall) -> bool {
+    futures_util::FutureExt::now_or_never(call.ended()).is_some()
+}
+
+#[test]
+fn a_call_ends_once_its_sink_was_told_of_each_want() {
+    for is_cancelled in [false, true] {
+        let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
+        let sink = Arc::new(Hearing { call: Default::default(), had_ended: Default::default() });
+        if is_cancelled {
+            table.add(now, Arc::new(Idle), None);
+        }
+        let call =
+            table.want(now, &Oid::of(b""), vec![want(1, 1 << 20, 3)], Arc::clone(&sink) as Arc<dyn Sink>);
+        sink.call.set(Arc::clone(&call)).ok();
+        let ends: Vec<(Awaited, Tag)> = match is_cancelled {
+            true => table.cancel(now, &[3]),
+            false => {
+                let end = |order| match order {
+                    SourceOrder::End { awaited, tag, .. } => Some((awaited, tag)),
+                    _ => None,
+                };
+                table.take_orders().into_iter().filter_map(end).collect()
+            }
+        };
+        assert!(ends.len() == 1 && !has_ended(&call), "it is not told yet");
+        ends.into_iter().for_each(|(awaited, tag)| awaited.end(tag, Outcome::NotHere));
+        assert_eq!((sink.had_ended.lock().unwrap().as_slice(), has_ended(&call)), (&[false][..], true));
+    }
+}
+
 /// A source of which nothing is asked here.
 struct Idle;
 

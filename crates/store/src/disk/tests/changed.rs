@@ -22,6 +22,21 @@ fn a_changed_file_is_forgotten_and_nobody_is_blamed() {
 }
 
 #[test]
+fn what_is_gone_from_the_disk_is_not_here_whatever_the_index_says() {
+    let home = Home::new();
+    let store = home.store();
+    let path = home.file("a", b"referred");
+    let referred = put_file(&store, &path);
+    let owned = cache::put(&store, 1, 1000);
+    assert!(store.is_here(&referred) && store.is_here(&owned));
+    fs::remove_file(path).unwrap();
+    fs::remove_file(home.path("data/objects").join(owned.to_string().trim_start_matches("blake3:"))).unwrap();
+    assert!(store.have(&referred).is_ok() && store.have(&owned).is_ok(), "the index does not know it yet");
+    assert!(!store.is_here(&referred) && !store.is_here(&owned));
+    assert!(!store.is_here(&live(1)), "a name of what is gone");
+}
+
+#[test]
 fn a_file_that_is_gone_replaced_or_a_pipe_now_is_a_changed_one() {
     let home = Home::new();
     let store = home.store();

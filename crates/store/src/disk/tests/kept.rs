@@ -193,6 +193,27 @@ fn a_place_that_does_not_answer_costs_no_object_its_row() {
 }
 
 #[test]
+fn an_object_is_held_and_read_by_one_request() {
+    let (_quiet, home) = (quiet(), Home::new());
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    let store = home.failing(move |call| {
+        counted.fetch_add(usize::from(!matches!(call, ByteCall::Put | ByteCall::Claim)), Ordering::Relaxed);
+        None
+    });
+    let oid = put(&store, 1, 1000);
+    let mut bytes = vec![9];
+    let hold = store.hold_piece(&oid, 0, &mut bytes).unwrap();
+    assert_eq!((bytes.len(), bytes[0], bytes[1..] == content(1, 1000)), (1001, 9, true));
+    assert_eq!(requests.load(Ordering::Relaxed), 1);
+    assert_eq!(store.cache().evict(&NOTHING).unwrap().objects, 0, "it is held");
+    drop(hold);
+    assert_eq!(store.cache().evict(&NOTHING).unwrap().objects, 1);
+    assert!(store.hold_piece(&oid, 0, &mut bytes).is_err());
+    assert_eq!(bytes.len(), 1001, "nothing is appended");
+}
+
+#[test]
 fn an_object_that_vanished_is_forgotten_and_can_be_put_again() {
     let (_quiet, home) = (quiet(), Home::new());
     let store = home.keeping();
