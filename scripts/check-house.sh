@@ -38,16 +38,17 @@ below() {
         words) echo "content api byte-store link store files transfer ssh sync-messages" ;;
         indexing) echo "content api store files reuse targets config words" ;;
         mirror) echo "content link store transfer protocol" ;;
-        service) echo "content api lan codes link rendezvous handover store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
+        service) echo "content api link rendezvous store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
         peer-server) echo "content api link rendezvous store files transfer protocol plugins ssh config limits words" ;;
+        standalone) echo "content api store files codes link rendezvous handover mirror ssh config peer-server words" ;;
         api-server) echo "content api store words service" ;;
-        cli) echo "api config confinement words service api-server" ;;
+        cli) echo "api config confinement words service standalone api-server" ;;
         *) return 1 ;;
     esac
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage lan codes link rendezvous handover store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service api-server cli"
+order="content api simnet byte-store object-storage lan codes link rendezvous handover store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

@@ -13,7 +13,7 @@ const MESSAGE: u8 = 1;
 const LINGER: Duration = Duration::from_secs(2);
 
 /// See the head of this module.
-pub(crate) enum Conversation {
+pub(crate) enum CodeConversation {
     /// A mailbox with both ends in it.
     Letters(Letters),
     /// A connection between the two.
@@ -27,7 +27,7 @@ pub(crate) enum Conversation {
     },
 }
 
-impl Conversation {
+impl CodeConversation {
     /// Over a connection with the other end.
     pub(crate) fn direct(connection: Connection) -> Self {
         let way = CodeWay::Direct { peer: connection.peer, binding: connection.binding };

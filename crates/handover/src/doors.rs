@@ -10,10 +10,10 @@ use tokio::task::JoinSet;
 use towpath_lan::LanAnnouncement;
 use towpath_link::Identity;
 use towpath_link::tcp::{Listener, Pending, Timeouts};
-use towpath_rendezvous::client::KnownServer;
 use towpath_rendezvous::letters::{LetterEvent, Letters};
+use towpath_rendezvous::place::KnownServer;
 
-use crate::conversation::Conversation;
+use crate::conversation::CodeConversation;
 use crate::{HandoverPlaces, PROTOCOL};
 
 /// Conversations on one network at once.
@@ -68,7 +68,7 @@ impl HostDoors {
     }
 
     /// Lets guests in; `offer` waits for them in the mailboxes. What is returned ends with its receiver.
-    pub(crate) fn attend(self, offer: &Bytes) -> (mpsc::Receiver<Conversation>, AttendedDoors) {
+    pub(crate) fn attend(self, offer: &Bytes) -> (mpsc::Receiver<CodeConversation>, AttendedDoors) {
         let (came, guests) = mpsc::channel(WAITING);
         let (mut tasks, mut announcement) = (JoinSet::new(), None);
         for (_, letters) in self.mailboxes {
@@ -110,14 +110,14 @@ async fn open(
 }
 
 /// A mailbox is for one guest, who finds the offer there.
-async fn wait_for_letters(mut letters: Letters, offer: Bytes, came: mpsc::Sender<Conversation>) {
+async fn wait_for_letters(mut letters: Letters, offer: Bytes, came: mpsc::Sender<CodeConversation>) {
     if letters.send(offer).await.is_err() {
         return;
     }
     loop {
         match letters.next().await {
             Ok(LetterEvent::Joined(_)) => {
-                let _ = came.send(Conversation::Letters(letters)).await;
+                let _ = came.send(CodeConversation::Letters(letters)).await;
                 return;
             }
             Ok(_) => {}
@@ -137,7 +137,7 @@ async fn listen(identity: &Identity) -> Result<Listener, towpath_link::tcp::Bind
     }
 }
 
-async fn accept(listener: Listener, came: mpsc::Sender<Conversation>) {
+async fn accept(listener: Listener, came: mpsc::Sender<CodeConversation>) {
     let mut shaking = JoinSet::new();
     loop {
         tokio::select! {
@@ -153,9 +153,9 @@ async fn accept(listener: Listener, came: mpsc::Sender<Conversation>) {
     }
 }
 
-async fn shake(pending: Pending, came: mpsc::Sender<Conversation>) {
+async fn shake(pending: Pending, came: mpsc::Sender<CodeConversation>) {
     match pending.handshake(Timeouts::default().handshake).await {
-        Ok(connection) => drop(came.send(Conversation::direct(connection)).await),
+        Ok(connection) => drop(came.send(CodeConversation::direct(connection)).await),
         Err(error) => tracing::debug!(%error, "a handshake failed"),
     }
 }

@@ -10,11 +10,11 @@ use towpath_codes::exchange::{CodeGuest, Fingerprint, GuestFailure, GuestStep};
 use towpath_codes::{Code, Entropy};
 use towpath_link::Identity;
 use towpath_link::tcp::{self, DialConfig, Timeouts};
-use towpath_rendezvous::client::KnownServer;
 use towpath_rendezvous::letters::{LetterError, Letters};
 use towpath_rendezvous::message::Refusal;
+use towpath_rendezvous::place::KnownServer;
 
-use crate::conversation::Conversation;
+use crate::conversation::CodeConversation;
 use crate::{HandoverPlaces, PROTOCOL};
 
 /// Time for being found on one network: what was announced long ago is there in a moment.
@@ -77,7 +77,7 @@ fn look(
     places: &HandoverPlaces,
     number: u32,
     identity: &Identity,
-) -> (mpsc::Receiver<Conversation>, mpsc::UnboundedReceiver<String>) {
+) -> (mpsc::Receiver<CodeConversation>, mpsc::UnboundedReceiver<String>) {
     let (came, found) = mpsc::channel(1);
     let (trouble, troubles) = mpsc::unbounded_channel();
     for server in places.servers.clone() {
@@ -95,11 +95,11 @@ async fn join(
     server: KnownServer,
     number: u32,
     identity: Identity,
-    came: mpsc::Sender<Conversation>,
+    came: mpsc::Sender<CodeConversation>,
     trouble: mpsc::UnboundedSender<String>,
 ) {
     match Letters::join(&server, &identity, number).await {
-        Ok((letters, _)) => drop(came.send(Conversation::Letters(letters)).await),
+        Ok((letters, _)) => drop(came.send(CodeConversation::Letters(letters)).await),
         Err(LetterError::Refused(Refusal::NobodyWaits)) => {}
         Err(error) => drop(trouble.send(format!("{}: {error}", server.place.address))),
     }
@@ -108,7 +108,7 @@ async fn join(
 async fn look_near(
     number: u32,
     identity: Identity,
-    came: mpsc::Sender<Conversation>,
+    came: mpsc::Sender<CodeConversation>,
     trouble: mpsc::UnboundedSender<String>,
 ) {
     let (told, mut addresses) = mpsc::channel(1);
@@ -128,18 +128,18 @@ async fn look_near(
     }
 }
 
-async fn dial(address: SocketAddr, identity: Identity, came: mpsc::Sender<Conversation>) {
+async fn dial(address: SocketAddr, identity: Identity, came: mpsc::Sender<CodeConversation>) {
     let timeouts = Timeouts { connect: CONNECT, handshake: CONNECT };
     let how = DialConfig { timeouts, protocol: PROTOCOL, ..DialConfig::default() };
     // Who it is does not matter: whether it has the code does.
     match tcp::dial_whoever(address, &identity, &how).await {
-        Ok(connection) => drop(came.send(Conversation::direct(connection)).await),
+        Ok(connection) => drop(came.send(CodeConversation::direct(connection)).await),
         Err(error) => tracing::debug!(%error, "who waits near here can't be reached"),
     }
 }
 
 async fn talk(
-    mut host: Conversation,
+    mut host: CodeConversation,
     code: &Code,
     identity: &Identity,
     fingerprints: &mpsc::Sender<Fingerprint>,

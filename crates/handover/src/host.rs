@@ -15,7 +15,7 @@ use towpath_content::lock::lock;
 use towpath_link::Identity;
 
 use crate::HandoverPlaces;
-use crate::conversation::Conversation;
+use crate::conversation::CodeConversation;
 use crate::doors::HostDoors;
 
 /// Time for a guest to say something.
@@ -224,7 +224,7 @@ impl Hosting {
 
 /// Talks with one guest; `None` if it left and nothing has changed.
 async fn talk(
-    mut guest: Conversation,
+    mut guest: CodeConversation,
     host: Arc<Mutex<CodeHost>>,
     offer: Bytes,
     events: mpsc::Sender<HostEvent>,

@@ -15,7 +15,7 @@ pub mod guest;
 pub mod host;
 
 use towpath_link::Protocol;
-use towpath_rendezvous::client::KnownServer;
+use towpath_rendezvous::place::KnownServer;
 
 /// What is spoken on one network, without a server: messages of a code, each in a frame.
 pub const PROTOCOL: Protocol = Protocol(b"tow-code/1");

@@ -14,7 +14,7 @@ use towpath_link::tcp::{DialConfig, DialError, SharedPort, cross, dial_any};
 use towpath_link::{Connection, Identity};
 use towpath_plugins::direct::PeerHost;
 use towpath_protocol::PeerConfig;
-use towpath_rendezvous::Entry;
+use towpath_rendezvous::HolderEntry;
 use towpath_rendezvous::client::Meeting;
 use towpath_transfer::BoxFuture;
 
@@ -39,7 +39,7 @@ pub enum Calls {
 }
 
 /// Calls nodes, and keeps a connection with them for whoever uses it. See the head of this module.
-pub struct Caller {
+pub struct NodeCaller {
     /// Calls as this node.
     pub identity: Identity,
     /// Connections go out from here where both ends open them.
@@ -52,7 +52,7 @@ pub struct Caller {
     pub places: Semaphore,
 }
 
-impl Caller {
+impl NodeCaller {
     /// Calls nodes of this meeting, for as long as it is polled.
     pub async fn attend(self: Arc<Self>, meeting: &Meeting, calls: Calls, root: Oid, secret: BoundSecret) {
         let (mut found, mut called) = (meeting.found(), CalledNodes::default());
@@ -119,7 +119,7 @@ struct CalledNodes(HashMap<NodeId, (CallWays, Instant)>);
 
 impl CalledNodes {
     /// Ways by which a node is to be called now, which counts as done; `None` if it is none of those, or was called so.
-    fn due(&mut self, node: &NodeId, entry: &Entry, calls: Calls, now: Instant) -> Option<CallWays> {
+    fn due(&mut self, node: &NodeId, entry: &HolderEntry, calls: Calls, now: Instant) -> Option<CallWays> {
         let ways = match calls {
             Calls::WhoAsks if entry.awaits_calls => {
                 CallWays { addresses: entry.addresses.clone(), outside: entry.outside.clone() }
@@ -154,7 +154,7 @@ mod tests {
         let (mut called, node, start) = (CalledNodes::default(), NodeId([1; 32]), Instant::now());
         let entry = |awaits_calls, port| {
             let addresses = vec![SocketAddr::from(([192, 0, 2, 1], port))];
-            Entry { awaits_calls, addresses, ..Entry::default() }
+            HolderEntry { awaits_calls, addresses, ..HolderEntry::default() }
         };
         let rows = [
             (0, entry(false, 1), false, "it does not ask"),
@@ -165,7 +165,7 @@ mod tests {
             (13, entry(true, 2), true, "it asks still"),
             (14, entry(false, 2), false, "it is reached"),
             (15, entry(true, 2), true, "and asks anew"),
-            (30, Entry { awaits_calls: true, ..Entry::default() }, false, "it says no address"),
+            (30, HolderEntry { awaits_calls: true, ..HolderEntry::default() }, false, "it says no address"),
         ];
         for (at, entry, is_due, why) in rows {
             let due = called.due(&node, &entry, Calls::WhoAsks, start + Duration::from_secs(at));
@@ -177,14 +177,19 @@ mod tests {
     fn who_asks_opens_from_its_end_what_who_serves_opens_from_the_other() {
         let (listens, outside) =
             (SocketAddr::from(([192, 0, 2, 1], 7)), SocketAddr::from(([192, 0, 2, 1], 8)));
-        let entry =
-            Entry { serves: true, addresses: vec![listens], outside: vec![outside], ..Entry::default() };
-        let due =
-            |calls, entry: &Entry| CalledNodes::default().due(&NodeId([1; 32]), entry, calls, Instant::now());
+        let entry = HolderEntry {
+            serves: true,
+            addresses: vec![listens],
+            outside: vec![outside],
+            ..HolderEntry::default()
+        };
+        let due = |calls, entry: &HolderEntry| {
+            CalledNodes::default().due(&NodeId([1; 32]), entry, calls, Instant::now())
+        };
         let crossed = CallWays { addresses: Vec::new(), outside: vec![outside] };
         assert_eq!(due(Calls::WhoServes, &entry), Some(crossed.clone()), "it is dialled anyway");
         assert_eq!(due(Calls::WhoAsks, &entry), None);
-        let asks = Entry { serves: false, awaits_calls: true, ..entry };
+        let asks = HolderEntry { serves: false, awaits_calls: true, ..entry };
         assert_eq!(due(Calls::WhoServes, &asks), None);
         assert_eq!(due(Calls::WhoAsks, &asks), Some(CallWays { addresses: vec![listens], ..crossed }));
     }

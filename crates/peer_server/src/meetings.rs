@@ -19,10 +19,11 @@ use towpath_content::{Hint, Oid};
 use towpath_link::Identity;
 use towpath_plugins::direct::PeerHost;
 use towpath_protocol::PeerConfig;
-use towpath_rendezvous::client::{KnownServer, Meeting};
-use towpath_rendezvous::{Entry, Rendezvous, ServerPlace, TopicKeys};
+use towpath_rendezvous::client::Meeting;
+use towpath_rendezvous::place::KnownServer;
+use towpath_rendezvous::{HolderEntry, Rendezvous, ServerPlace, TopicKeys};
 
-use crate::calling::{AT_ONCE, Caller, Calls};
+use crate::calling::{AT_ONCE, Calls, NodeCaller};
 use crate::grants::Grants;
 
 /// Interval at which it is looked what is served.
@@ -96,20 +97,26 @@ impl Meetings {
         identity: &Identity,
         host: Arc<dyn PeerHost>,
         config: impl Fn() -> PeerConfig + Send + Sync + 'static,
-    ) -> Arc<Caller> {
+    ) -> Arc<NodeCaller> {
         let (identity, port) = (identity.clone(), self.rendezvous.port().cloned());
-        Arc::new(Caller { identity, port, host, config: Box::new(config), places: Semaphore::new(AT_ONCE) })
+        Arc::new(NodeCaller {
+            identity,
+            port,
+            host,
+            config: Box::new(config),
+            places: Semaphore::new(AT_ONCE),
+        })
     }
 
     /// Announces what is served at these addresses, and has those called who ask for it, for as long as it is polled.
-    pub async fn keep_announced(&self, listening: Vec<SocketAddr>, caller: Arc<Caller>) -> Infallible {
+    pub async fn keep_announced(&self, listening: Vec<SocketAddr>, caller: Arc<NodeCaller>) -> Infallible {
         loop {
             self.announce(&listening, &caller);
             let _ = tokio::time::timeout(LOOK_EVERY, self.look.notified()).await;
         }
     }
 
-    fn announce(&self, listening: &[SocketAddr], caller: &Arc<Caller>) {
+    fn announce(&self, listening: &[SocketAddr], caller: &Arc<NodeCaller>) {
         let (servers, mut announced) = (configured(&self.config.get()), lock(&self.announced));
         if servers.is_empty() {
             announced.clear();
@@ -142,10 +149,10 @@ impl Meetings {
 }
 
 /// What is said of something that is served here.
-fn entry(has_all: bool, listening: &[SocketAddr], outside: Vec<SocketAddr>) -> Entry {
+fn entry(has_all: bool, listening: &[SocketAddr], outside: Vec<SocketAddr>) -> HolderEntry {
     let has = if has_all { 1000 } else { 0 };
     let addresses = told(listening, &outside);
-    Entry { has_all, serves: true, has, addresses, outside, ..Entry::default() }
+    HolderEntry { has_all, serves: true, has, addresses, outside, ..HolderEntry::default() }
 }
 
 /// Addresses that others are told: none of this machine alone, unless there are no others; and where a router that lets in what

@@ -129,7 +129,7 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Entry, SignedEntry, TopicKeys};
+    use crate::{HolderEntry, SignedEntry, TopicKeys};
     use towpath_content::Oid;
     use towpath_content::ticket::Secret;
     use towpath_link::Identity;
@@ -150,7 +150,7 @@ mod tests {
         let identity = Identity::generate().unwrap();
         let keys = TopicKeys::new(&Oid::of(b"root"), &Secret([7; 16]).into());
         let mut board = board(&[identity.node_id(), NodeId([1; 32]), NodeId([2; 32])]);
-        let entry = SignedEntry::new(&identity, &keys, (1, 200), Some(&Entry::default()), [0; 12]);
+        let entry = SignedEntry::new(&identity, &keys, (1, 200), Some(&HolderEntry::default()), [0; 12]);
         let (entry, topic) = (Bytes::from(entry.to_bytes()), keys.topic());
         let told = ToClient::Told(topic);
         assert_eq!(board.say(NOW, 1, ToServer::Watch(topic)), [(1, told.clone())]);

@@ -20,18 +20,9 @@ use towpath_link::tcp::SharedPort;
 pub use found::FoundNodes;
 
 use crate::dialling::ServerWay;
-use crate::entry::Entry;
-use crate::place::ServerPlace;
+use crate::entry::HolderEntry;
+use crate::place::{KnownServer, ServerPlace};
 use crate::topic::{Topic, TopicKeys};
-
-/// A server, and whether the person named it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct KnownServer {
-    /// The server.
-    pub place: ServerPlace,
-    /// The person typed or configured it. One that a ticket alone names is dialled at public addresses only.
-    pub is_trusted: bool,
-}
 
 /// The connections with servers.
 #[derive(Debug)]
@@ -72,7 +63,7 @@ pub struct Meeting {
 struct MeetingState {
     keys: TopicKeys,
     own: NodeId,
-    entry: Mutex<Option<Entry>>,
+    entry: Mutex<Option<HolderEntry>>,
     found: watch::Sender<FoundNodes>,
 }
 
@@ -124,7 +115,7 @@ impl Rendezvous {
 
 impl Meeting {
     /// From now on others are told this of this node; `None`: that it is there no more.
-    pub fn say(&self, entry: Option<Entry>) {
+    pub fn say(&self, entry: Option<HolderEntry>) {
         if std::mem::replace(&mut *lock(&self.state.entry), entry.clone()) != entry {
             self.tell();
         }

@@ -7,7 +7,7 @@ use towpath_link::tcp::{DialConfig, SharedPort, dial_any};
 use towpath_link::{Connection, Identity};
 
 use crate::PROTOCOL;
-use crate::client::KnownServer;
+use crate::place::KnownServer;
 
 /// Addresses of a server that are tried.
 const MOST_ADDRESSES: usize = 8;

@@ -32,7 +32,7 @@ const AWAITS_CALLS: u8 = 4;
 
 /// What those who have the ticket are told of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Entry {
+pub struct HolderEntry {
     /// It has everything.
     pub has_all: bool,
     /// It serves what it has.
@@ -49,7 +49,7 @@ pub struct Entry {
     pub relays: Vec<String>,
 }
 
-impl Entry {
+impl HolderEntry {
     fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::new();
         let flags = [(self.has_all, HAS_ALL), (self.serves, SERVES), (self.awaits_calls, AWAITS_CALLS)];
@@ -123,7 +123,7 @@ impl SignedEntry {
         identity: &Identity,
         keys: &TopicKeys,
         (number, expires): (u64, u64),
-        entry: Option<&Entry>,
+        entry: Option<&HolderEntry>,
         nonce: [u8; NONCE_LEN],
     ) -> Self {
         let (topic, node) = (keys.topic(), identity.node_id());
@@ -139,8 +139,8 @@ impl SignedEntry {
     }
 
     /// What it says, if it was written by somebody who has the ticket.
-    pub fn open(&self, keys: &TopicKeys) -> Option<Entry> {
-        Entry::from_bytes(&keys.open(&self.head(), &self.sealed)?).ok()
+    pub fn open(&self, keys: &TopicKeys) -> Option<HolderEntry> {
+        HolderEntry::from_bytes(&keys.open(&self.head(), &self.sealed)?).ok()
     }
 
     /// All in front of the sealed body.
@@ -197,11 +197,19 @@ mod tests {
         TopicKeys::new(&Oid::of(b"root"), &Secret([7; 16]).into())
     }
 
-    fn entry() -> Entry {
+    fn entry() -> HolderEntry {
         let addresses = vec!["192.0.2.1:7000".parse().unwrap(), "[2001:db8::1]:7000".parse().unwrap()];
         let relays = vec![format!("{}@relay.example.org:4433", NodeId([9; 32]))];
         let outside = vec!["198.51.100.1:7001".parse().unwrap()];
-        Entry { serves: true, awaits_calls: true, has: 250, addresses, outside, relays, ..Entry::default() }
+        HolderEntry {
+            serves: true,
+            awaits_calls: true,
+            has: 250,
+            addresses,
+            outside,
+            relays,
+            ..HolderEntry::default()
+        }
     }
 
     #[test]
@@ -241,7 +249,7 @@ mod tests {
     fn the_largest_entry_is_within_the_limit() {
         let address = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535".parse().unwrap();
         let relay = format!("{}@{}:4433", NodeId([9; 32]), "a".repeat(60));
-        let largest = Entry {
+        let largest = HolderEntry {
             addresses: vec![address; MAX_ADDRESSES + 1],
             outside: vec![address; MAX_OUTSIDE + 1],
             relays: vec![relay; MAX_RELAYS + 1],
@@ -253,7 +261,7 @@ mod tests {
         let read = SignedEntry::verified(&signed.to_bytes()).unwrap().open(&keys()).unwrap();
         assert_eq!((read.addresses.len(), read.relays.len()), (MAX_ADDRESSES, MAX_RELAYS));
         assert!(SignedEntry::verified(&[1; MAX_ENTRY + 1]).is_err());
-        let far = Entry { relays: vec!["a".repeat(300); MAX_RELAYS], ..largest };
+        let far = HolderEntry { relays: vec!["a".repeat(300); MAX_RELAYS], ..largest };
         let signed = SignedEntry::new(&identity, &keys(), times, Some(&far), [3; NONCE_LEN]);
         let read = SignedEntry::verified(&signed.to_bytes()).unwrap().open(&keys()).unwrap();
         assert_eq!(read.relays.len(), 2, "as many as there is room for");
@@ -263,7 +271,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
             let _ = SignedEntry::verified(&bytes);
-            let _ = Entry::from_bytes(&bytes);
+            let _ = HolderEntry::from_bytes(&bytes);
         }
     }
 }

@@ -203,7 +203,7 @@ fn count_down<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Entry, TopicKeys};
+    use crate::{HolderEntry, TopicKeys};
     use towpath_content::Oid;
     use towpath_content::ticket::Secret;
     use towpath_link::Identity;
@@ -215,7 +215,9 @@ mod tests {
     }
 
     fn entry(identity: &Identity, secret: u8, times: (u64, u64)) -> Bytes {
-        SignedEntry::new(identity, &keys(secret), times, Some(&Entry::default()), [0; 12]).to_bytes().into()
+        SignedEntry::new(identity, &keys(secret), times, Some(&HolderEntry::default()), [0; 12])
+            .to_bytes()
+            .into()
     }
 
     fn from(address: &str) -> AddressGroup {

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use towpath_content::NodeId;
 use towpath_link::{FrameReader, FrameWriter, Identity};
 
-use crate::client::KnownServer;
 use crate::dialling::ServerWay;
 use crate::message::{Refusal, ToClient, ToServer};
+use crate::place::KnownServer;
 
 /// An end of a mailbox. Dropping it leaves.
 pub struct Letters {

@@ -41,7 +41,7 @@ use towpath_link::Protocol;
 
 pub use address_group::AddressGroup;
 pub use client::Rendezvous;
-pub use entry::{Entry, SignedEntry};
+pub use entry::{HolderEntry, SignedEntry};
 pub use place::ServerPlace;
 pub use server::RendezvousServer;
 pub use topic::{Topic, TopicKeys};

@@ -16,6 +16,15 @@ pub struct ServerPlace {
     pub address: String,
 }
 
+/// A server, and whether the person named it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct KnownServer {
+    /// The server.
+    pub place: ServerPlace,
+    /// The person typed or configured it. One that a ticket alone names is dialled at public addresses only.
+    pub is_trusted: bool,
+}
+
 impl ServerPlace {
     /// The method of a hint that names it.
     pub fn method(&self) -> String {

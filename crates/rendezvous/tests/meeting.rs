@@ -13,11 +13,14 @@ use towpath_content::Oid;
 use towpath_content::ticket::Secret;
 use towpath_link::Identity;
 use towpath_link::tcp::Listener;
-use towpath_rendezvous::client::{FoundNodes, KnownServer, Meeting};
+use towpath_rendezvous::client::{FoundNodes, Meeting};
 use towpath_rendezvous::letters::{LetterError, LetterEvent, Letters};
 use towpath_rendezvous::message::Refusal;
+use towpath_rendezvous::place::KnownServer;
 use towpath_rendezvous::server::ServerLimits;
-use towpath_rendezvous::{Entry, PROTOCOL, Rendezvous, RendezvousServer, ServerPlace, TopicKeys, listening};
+use towpath_rendezvous::{
+    HolderEntry, PROTOCOL, Rendezvous, RendezvousServer, ServerPlace, TopicKeys, listening,
+};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -61,8 +64,8 @@ fn keys() -> TopicKeys {
     TopicKeys::new(&Oid::of(b"root"), &Secret([7; 16]).into())
 }
 
-fn has(part: u16) -> Option<Entry> {
-    Some(Entry { has: part, ..Entry::default() })
+fn has(part: u16) -> Option<HolderEntry> {
+    Some(HolderEntry { has: part, ..HolderEntry::default() })
 }
 
 async fn until(meeting: &Meeting, what: impl Fn(&FoundNodes) -> bool) -> FoundNodes {

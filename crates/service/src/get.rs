@@ -301,7 +301,12 @@ impl GetUnderWay {
     /// Serves others what comes, if this get may.
     async fn serve_meanwhile(&self, progress: &Progress) -> Infallible {
         match &self.lending {
-            Some(lending) => lending.run(self, progress).await,
+            Some(lending) => {
+                let tell = |has, listening: &[_]| {
+                    self.meeting.iter().for_each(|meeting| meeting.serves(has, listening));
+                };
+                lending.run(&self.service, &self.peers, progress, tell).await
+            }
             None => std::future::pending().await,
         }
     }

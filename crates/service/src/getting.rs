@@ -351,11 +351,7 @@ pub(crate) fn behind(
     web: &WebPlaces,
     near: Option<&NearWay>,
 ) -> Result<GetUnderWay, ApiError> {
-    let text = request.ticket.trim();
-    let ticket = text.starts_with("tow:").then(|| state::parse_ticket(text)).transpose()?;
-    ticket.iter().try_for_each(|ticket| service.check_ticket(ticket))?;
-    let oid = ticket.as_ref().map(|ticket| ticket.oid).or_else(|| web.oid());
-    let oid = oid.map_or_else(|| state::parse_name(text), Ok)?;
+    let (ticket, oid) = what_is_asked_for(service, request, web)?;
     let named = ticket.iter().flat_map(|ticket| ticket.hints.iter().cloned());
     let (sender, hints) = watch::channel(named.chain(near.map(|near| near.hint.clone())).collect());
     let (node, secret) = (ticket.as_ref().map(|t| t.node), ticket.as_ref().map(Ticket::bound_secret));
@@ -369,8 +365,8 @@ pub(crate) fn behind(
     near.iter().for_each(|near| peer.receive_pace = Arc::clone(&near.pace));
     let lending = ticket.as_ref().and_then(|ticket| LendingGet::new(service, request, ticket));
     let peers = Arc::new(GetPeers::new(Arc::clone(&service.door.standing)));
-    let meeting = ticket.as_ref().filter(|ticket| ticket.enclosed.is_none());
-    let meeting = meeting.and_then(|ticket| GetMeeting::begin(service, ticket, sender.clone(), &peers));
+    let meeting =
+        ticket.as_ref().and_then(|ticket| GetMeeting::begin(service, ticket, sender.clone(), &peers));
     let search = get_search::search(service, request, node, is_web);
     let scope = search.as_ref().map(|search| search.scope.clone());
     let rules = WebRules::new(Arc::clone(&peer.receive_pace), request.require_encryption);
@@ -406,6 +402,19 @@ pub(crate) fn behind(
         meeting,
         _hints: sender,
     })
+}
+
+/// The ticket, if it is one, and the object.
+fn what_is_asked_for(
+    service: &Service,
+    request: &GetRequest,
+    web: &WebPlaces,
+) -> Result<(Option<Ticket>, Oid), ApiError> {
+    let text = request.ticket.trim();
+    let ticket = text.starts_with("tow:").then(|| state::parse_ticket(text)).transpose()?;
+    ticket.iter().try_for_each(|ticket| service.check_ticket(ticket))?;
+    let oid = ticket.as_ref().map(|ticket| ticket.oid).or_else(|| web.oid());
+    Ok((ticket, oid.map_or_else(|| state::parse_name(text), Ok)?))
 }
 
 /// The plugins as a get asks them: what comes passes the processors. And the root of them for a tree's descriptor and its files.

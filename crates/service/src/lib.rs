@@ -13,7 +13,6 @@
 //! | [`in_process`] | the API in process |
 //! | `ticket_ends` | how tickets end |
 //! | `staying` | what was fetched and is passed on |
-//! | [`publishing`] | what `tow publish` writes |
 //! | [`put`], `put_tree` | files, trees and streams into the store |
 //! | [`put_source`] | paths that become one object, and the filters on them |
 //! | [`boundaries`] | where an application says that chunks end |
@@ -33,8 +32,6 @@
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `while_getting` | a get that serves others while it runs, and hears of others |
 //! | `meeting` | a get that hears of others at a rendezvous |
-//! | [`public_server`] | the server where peers find each other, as a program of its own |
-//! | [`short_codes`] | tickets that are handed over by some words |
 //! | `bringing` | a site's cache: what its machines hand it tickets for, fetched and served |
 //! | `left` | files of what is on its way to it, and of what an interruption left |
 //! | `near` | the cache of this machine's site, which a get asks first |
@@ -73,14 +70,11 @@ mod near;
 mod open_puts;
 mod open_session;
 pub mod parts;
-pub mod public_server;
-pub mod publishing;
 pub mod put;
 pub mod put_source;
 mod put_tree;
 mod selecting;
 mod sessions;
-pub mod short_codes;
 pub mod state;
 mod staying;
 pub mod ticket_ends;

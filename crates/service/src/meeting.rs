@@ -13,11 +13,11 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use towpath_content::hint::{MAX_HINTS, PeerAddress, RENDEZVOUS};
 use towpath_content::{Hint, NodeId, Ticket};
-use towpath_peer_server::calling::{Caller, Calls};
+use towpath_peer_server::calling::{Calls, NodeCaller};
 use towpath_peer_server::grants::{PassOn, PassingOn};
 use towpath_peer_server::meetings::told;
 use towpath_plugins::direct::{self, PeerHost};
-use towpath_rendezvous::Entry;
+use towpath_rendezvous::HolderEntry;
 use towpath_rendezvous::client::{FoundNodes, Meeting};
 
 use crate::state::Service;
@@ -60,7 +60,8 @@ impl GetMeeting {
     ) -> Option<Self> {
         let meetings = Arc::clone(&service.door.meetings);
         let names_one = ticket.hints.iter().any(|hint| hint.scheme() == RENDEZVOUS);
-        if ticket.node == service.node_id() || !names_one && !meetings.is_used() {
+        let is_needed = ticket.enclosed.is_none() && ticket.node != service.node_id();
+        if !is_needed || !names_one && !meetings.is_used() {
             return None;
         }
         let (facts, ticket) = (watch::Sender::new(GetFacts::default()), ticket.clone());
@@ -105,7 +106,7 @@ struct CallsWaiting {
 
 impl CallsWaiting {
     /// Calls those who serve.
-    fn caller(&self) -> Arc<Caller> {
+    fn caller(&self) -> Arc<NodeCaller> {
         let (host, door) = (Arc::clone(&self.peers) as Arc<dyn PeerHost>, &self.service.door);
         let connections = door.connections.clone();
         door.meetings.caller(&self.service.identity, host, move || connections.dialled())
@@ -141,7 +142,7 @@ impl CallsWaiting {
         }
     }
 
-    fn entry(&self, facts: &GetFacts, outside: Vec<SocketAddr>) -> Entry {
+    fn entry(&self, facts: &GetFacts, outside: Vec<SocketAddr>) -> HolderEntry {
         let GetFacts { has, serves, mut addresses } = facts.clone();
         let awaits_calls =
             !self.peers.reaches_somebody(&self.issuer) && !self.service.door.addresses().is_empty();
@@ -149,7 +150,15 @@ impl CallsWaiting {
             addresses = self.service.door.addresses();
         }
         let addresses = told(&addresses, &outside);
-        Entry { has_all: has >= 1000, serves, awaits_calls, has, addresses, outside, ..Entry::default() }
+        HolderEntry {
+            has_all: has >= 1000,
+            serves,
+            awaits_calls,
+            has,
+            addresses,
+            outside,
+            ..HolderEntry::default()
+        }
     }
 }
 

@@ -324,7 +324,7 @@ fn private_folder(folder: &Path) -> Result<(), ApiError> {
 }
 
 /// The key of this home, which is made first if there is none.
-pub(crate) fn identity(home: &Home) -> Result<Identity, ApiError> {
+pub fn identity(home: &Home) -> Result<Identity, ApiError> {
     let key = home.key();
     private_folder(key.parent().unwrap_or(&key))?;
     Identity::load_or_create(&key)

@@ -22,7 +22,6 @@ use towpath_protocol::wire::WireHolder;
 use towpath_protocol::{HolderSink, Peer, PeerConfig};
 use towpath_transfer::progress::Progress;
 
-use crate::getting::GetUnderWay;
 use crate::state::Service;
 use towpath_peer_server::grants::{Grants, PassOn, PassingOn};
 use towpath_peer_server::standing::StandingPeers;
@@ -62,9 +61,15 @@ impl LendingGet {
         Some(PassingOn::begin(grants, self.ticket.oid, self.ticket.bound_secret(), why))
     }
 
-    /// Notes what comes, and lets others know where it can be had, until it is dropped.
-    pub(crate) async fn run(&self, get: &GetUnderWay, progress: &Progress) -> Infallible {
-        let GetUnderWay { service, peers, meeting, .. } = get;
+    /// Notes what comes, and lets others know where it can be had, until it is dropped: the issuer, and by `tell`, with
+    /// thousandths that are here, whoever is met elsewhere.
+    pub(crate) async fn run(
+        &self,
+        service: &Service,
+        peers: &GetPeers,
+        progress: &Progress,
+        tell: impl Fn(u16, &[SocketAddr]),
+    ) -> Infallible {
         let (start, mut ticks) = (Instant::now(), tokio::time::interval(LOOK_EVERY));
         let mut port = None;
         loop {
@@ -81,9 +86,7 @@ impl LendingGet {
             }
             if let Some(Some(port)) = port {
                 peers.tell(&self.ticket, port);
-                if let Some(meeting) = meeting {
-                    meeting.serves(thousandths(progress), &service.door.addresses());
-                }
+                tell(thousandths(progress), &service.door.addresses());
             }
         }
     }

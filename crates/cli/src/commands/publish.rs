@@ -7,7 +7,7 @@ use clap::Args;
 use indicatif::HumanBytes;
 use serde::Serialize;
 use towpath_api::{ApiError, ErrorKind};
-use towpath_service::publishing::{PublishedTow, publish_file};
+use towpath_standalone::publishing::{PublishedTow, publish_file};
 
 use super::Context;
 

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use towpath_api::ApiError;
-use towpath_service::public_server::PublicServer;
+use towpath_service::state::identity;
+use towpath_standalone::public_server::PublicServer;
 
 use super::{Context, parse_address};
 use crate::notify::{READY, notify};
@@ -26,11 +27,11 @@ pub struct RendezvousCommand {
 impl RendezvousCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let mut interrupts = context.signals.interrupts();
-        let server = PublicServer::start(&context.home, &self.listen).await?;
+        let server = PublicServer::start(&identity(&context.home)?, &self.listen).await?;
         let places: Vec<String> = server.places().iter().map(ToString::to_string).collect();
         let first = places.first().cloned().unwrap_or_default();
         if context.output.is_json() {
-            context.output.object(&Listening { event: "listening", places });
+            context.output.object(&ServerListening { event: "listening", places });
         } else {
             context.output.line(&first);
         }
@@ -46,7 +47,7 @@ impl RendezvousCommand {
 
 /// Output of `--json` when the server can be reached.
 #[derive(Debug, Serialize)]
-struct Listening {
+struct ServerListening {
     event: &'static str,
     /// Where, each as NODE@HOST:PORT; the best first.
     places: Vec<String>,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use towpath_api::{ApiError, ErrorKind};
-use towpath_service::short_codes::{self, HostEvent, HostWish, MAX_WORDS, WORDS};
+use towpath_standalone::short_codes::{self, HostEvent, HostWish, MAX_WORDS, WORDS};
 
 use super::Context;
 use crate::output::Output;

@@ -34,14 +34,14 @@ const BACKOFF: BackoffConfig = BackoffConfig {
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why a connection is over.
-enum SessionEnd {
+enum VisitEnd {
     /// Nobody wants it any more.
     Unwanted,
     /// It broke, or the server is not as it should be.
     Lost(&'static str),
 }
 
-const BROKE: SessionEnd = SessionEnd::Lost("the connection broke");
+const BROKE: VisitEnd = VisitEnd::Lost("the connection broke");
 
 /// Keeps the connection until nobody wants it.
 pub(super) async fn run(way: ServerWay, client: Weak<ServerClient>, mut wanted: watch::Receiver<u64>) {
@@ -84,8 +84,8 @@ async fn visit(
     let session =
         ServerSession { client, identity: &way.identity, writer, told: ToldServer::default(), last: 0 };
     Ok(match session.attend(&mut reader, wanted).await {
-        SessionEnd::Unwanted => None,
-        SessionEnd::Lost(why) => Some((why, begun.elapsed())),
+        VisitEnd::Unwanted => None,
+        VisitEnd::Lost(why) => Some((why, begun.elapsed())),
     })
 }
 
@@ -105,7 +105,7 @@ struct ServerSession<'a> {
 
 impl ServerSession<'_> {
     /// Says and hears until the end.
-    async fn attend(mut self, reader: &mut FrameReader, wanted: &mut watch::Receiver<u64>) -> SessionEnd {
+    async fn attend(mut self, reader: &mut FrameReader, wanted: &mut watch::Receiver<u64>) -> VisitEnd {
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         let mut heard = Instant::now();
         wanted.mark_changed();
@@ -129,7 +129,7 @@ impl ServerSession<'_> {
     }
 
     /// Says what is due, behind `first`.
-    async fn say(&mut self, first: Vec<ToServer>) -> Result<(), SessionEnd> {
+    async fn say(&mut self, first: Vec<ToServer>) -> Result<(), VisitEnd> {
         let wishes = self.client.upgrade().map(|client| client.wishes()).unwrap_or_default();
         let due = self.told.due(&wishes, Instant::now());
         let due: Vec<ToServer> = due.into_iter().map(|due| self.message(due)).collect();
@@ -160,32 +160,32 @@ impl ServerSession<'_> {
         }
     }
 
-    async fn last_words(mut self) -> SessionEnd {
+    async fn last_words(mut self) -> VisitEnd {
         let leaving = async {
             let _ = self.say(Vec::new()).await;
             let _ = self.writer.finish().await;
         };
         let _ = tokio::time::timeout(LAST_WORDS, leaving).await;
-        SessionEnd::Unwanted
+        VisitEnd::Unwanted
     }
 
     /// Looks what is over, what has to be said again, and whether the server is still there, which was heard of at `heard`.
-    async fn look(&mut self, heard: Instant) -> Result<(), SessionEnd> {
+    async fn look(&mut self, heard: Instant) -> Result<(), VisitEnd> {
         let now = now();
         for state in self.client.upgrade().map(|client| client.states()).unwrap_or_default() {
             state.found.send_if_modified(|found| found.expire(now));
         }
         let silent = heard.elapsed();
         if silent > QUIET + PATIENCE {
-            return Err(SessionEnd::Lost("the server says nothing"));
+            return Err(VisitEnd::Lost("the server says nothing"));
         }
         self.say(if silent > QUIET { vec![ToServer::Ping] } else { Vec::new() }).await
     }
 
-    fn hear(&self, frame: Option<Frame>) -> Result<(), SessionEnd> {
+    fn hear(&self, frame: Option<Frame>) -> Result<(), VisitEnd> {
         let frame = frame.ok_or(BROKE)?;
         let message = ToClient::from_frame(frame.kind, &frame.body)
-            .map_err(|_| SessionEnd::Lost("the server can't be understood"))?;
+            .map_err(|_| VisitEnd::Lost("the server can't be understood"))?;
         let Some(client) = self.client.upgrade() else { return Ok(()) };
         match message {
             Some(ToClient::Seen(address)) => {

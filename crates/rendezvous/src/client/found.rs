@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use towpath_content::NodeId;
 
-use crate::entry::{Entry, SignedEntry};
+use crate::entry::{HolderEntry, SignedEntry};
 use crate::topic::TopicKeys;
 
 /// Nodes that are kept for one topic.
@@ -23,12 +23,12 @@ struct FoundNode {
     number: u64,
     expires: u64,
     /// `None`: it said that it is there no more.
-    entry: Option<Entry>,
+    entry: Option<HolderEntry>,
 }
 
 impl FoundNodes {
     /// Those that are there.
-    pub fn iter(&self) -> impl Iterator<Item = (&NodeId, &Entry)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&NodeId, &HolderEntry)> {
         self.nodes.iter().filter_map(|(node, found)| Some((node, found.entry.as_ref()?)))
     }
 
@@ -73,9 +73,10 @@ mod tests {
     #[test]
     fn the_newest_word_of_a_node_holds_until_it_is_over_whichever_server_told_it() {
         let (mut found, node) = (FoundNodes::default(), Identity::generate().unwrap());
-        let entry = |has| Entry { has, ..Entry::default() };
-        let signed =
-            |times, entry: Option<Entry>| SignedEntry::new(&node, &keys(1), times, entry.as_ref(), [0; 12]);
+        let entry = |has| HolderEntry { has, ..HolderEntry::default() };
+        let signed = |times, entry: Option<HolderEntry>| {
+            SignedEntry::new(&node, &keys(1), times, entry.as_ref(), [0; 12])
+        };
         let has = |found: &FoundNodes| found.iter().map(|(_, entry)| entry.has).collect::<Vec<_>>();
         assert!(found.take(0, &keys(1), &signed((5, 100), Some(entry(5)))));
         assert!(!found.take(0, &keys(1), &signed((5, 100), Some(entry(9)))), "told again");

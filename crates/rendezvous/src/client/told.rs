@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::entry::Entry;
+use crate::entry::HolderEntry;
 use crate::topic::{Topic, TopicKeys};
 
 /// How long an entry lives. It is said again at half of it.
@@ -15,14 +15,14 @@ pub struct Wish {
     /// Keys of the topic.
     pub keys: TopicKeys,
     /// What this node says there.
-    pub entry: Option<Entry>,
+    pub entry: Option<HolderEntry>,
 }
 
 /// Something to tell the server.
 #[derive(Debug, Clone)]
 pub enum Due {
     /// This node's entry, or its end.
-    Say(TopicKeys, Option<Entry>),
+    Say(TopicKeys, Option<HolderEntry>),
     /// Others' entries are wanted.
     Watch(Topic),
     /// They are wanted no more.
@@ -36,7 +36,7 @@ pub struct ToldServer(BTreeMap<Topic, ToldTopic>);
 #[derive(Debug)]
 struct ToldTopic {
     keys: TopicKeys,
-    entry: Option<Entry>,
+    entry: Option<HolderEntry>,
     at: Instant,
 }
 
@@ -87,7 +87,7 @@ mod tests {
     fn only_news_is_told_and_what_holds_is_said_again_before_it_is_over() {
         let keys = TopicKeys::new(&Oid::of(b"root"), &Secret([1; 16]).into());
         let wishes = |has: Option<u16>| {
-            let entry = has.map(|has| Entry { has, ..Entry::default() });
+            let entry = has.map(|has| HolderEntry { has, ..HolderEntry::default() });
             BTreeMap::from([(keys.topic(), Wish { keys: keys.clone(), entry })])
         };
         let (mut told, start) = (ToldServer::default(), Instant::now());

@@ -6,15 +6,12 @@ use std::sync::Arc;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_api::{ApiError, ErrorKind};
-use towpath_config::Home;
 use towpath_link::tcp::{BindError, Listener};
 use towpath_link::{Identity, Protocol};
 use towpath_rendezvous::server::ServerLimits;
 use towpath_rendezvous::{PROTOCOL, RendezvousServer, ServerPlace, listening};
 use towpath_ssh::addresses::interfaces;
 use towpath_words as words;
-
-use crate::state::identity;
 
 /// The port of a server that is told no other.
 pub const PORT: u16 = 4433;
@@ -27,14 +24,13 @@ pub struct PublicServer {
 }
 
 impl PublicServer {
-    /// Listens on `addresses`, or on all of the machine, with this home's key.
-    pub async fn start(home: &Home, addresses: &[SocketAddr]) -> Result<Self, ApiError> {
-        let identity = identity(home)?;
+    /// Listens on `addresses`, or on all of the machine, as `identity`.
+    pub async fn start(identity: &Identity, addresses: &[SocketAddr]) -> Result<Self, ApiError> {
         let everywhere = [SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT)];
         let (server, token) = (RendezvousServer::new(ServerLimits::default()), CancellationToken::new());
         let mut places = Vec::new();
         for address in if addresses.is_empty() { &everywhere } else { addresses } {
-            let listener = bind(*address, &identity, &[PROTOCOL]).await?;
+            let listener = bind(*address, identity, &[PROTOCOL]).await?;
             let local =
                 listener.address().map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
             let node = identity.node_id();

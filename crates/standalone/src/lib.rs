@@ -1,0 +1,11 @@
+//! What commands do without store and daemon.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`publishing`] | what `tow publish` writes |
+//! | [`short_codes`] | tickets that are handed over by some words |
+//! | [`public_server`] | the server where peers find each other, as a program of its own |
+
+pub mod public_server;
+pub mod publishing;
+pub mod short_codes;
