@@ -10,7 +10,7 @@ export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 # Each program with the package it comes in.
 wanted="sshd:openssh-server ssh:openssh-client ssh-keygen:openssh-client rsync:rsync setfacl:acl
-setfattr:attr strace:strace setpriv:util-linux unshare:util-linux ip:iproute2 ping:iputils-ping mkfs.ext4:e2fsprogs
+setfattr:attr strace:strace setpriv:util-linux unshare:util-linux ip:iproute2 nft:nftables ping:iputils-ping mkfs.ext4:e2fsprogs
 mount:mount wget:wget nginx:nginx-light curl:curl systemd-socket-activate:systemd python3:python3 cc:gcc openssl:openssl"
 
 missing() {

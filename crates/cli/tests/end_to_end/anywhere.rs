@@ -4,6 +4,7 @@ use towpath_content::Ticket;
 
 use crate::environment::{LOOPBACK, Machine, Running, TestEnvironment, first_line};
 use crate::holders::by_peer;
+use crate::network::{Network, Router, SERVER};
 use crate::runner::situations;
 use crate::trees::{assert_same_bytes, file};
 
@@ -13,6 +14,12 @@ situations![
     receivers_that_know_only_the_rendezvous_draw_on_each_other,
     a_daemon_is_found_after_its_restart,
     a_wrong_server_is_refused_in_words,
+    a_code_buys_the_ticket_once_and_a_get_goes_on_without_it,
+    a_wrong_code_is_void_and_a_new_one_is_shown,
+    people_compare_words_before_the_ticket_goes,
+    a_code_is_enough_on_one_network,
+    a_receiver_behind_a_router_is_called,
+    two_routers_let_through_what_both_ends_open,
 ];
 
 /// A rendezvous server, and machines whose configuration names it.
@@ -138,4 +145,100 @@ fn a_wrong_server_is_refused_in_words() {
     let failure = call.end().failure_with(2);
     let message = failure["message"].as_str().unwrap();
     assert!(message.contains("TOW_RENDEZVOUS") && message.contains("'here'"), "{message}");
+}
+
+/// A sharing program, and the code that it shows.
+fn share_by_code(machine: &Machine, words: &[&str]) -> (Running, String) {
+    let fixed = ["share", "--listen", LOOPBACK, "--code"];
+    let mut sharing = machine.tow(fixed.iter().chain(words).chain(&["file"])).start();
+    let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
+    (sharing, code)
+}
+
+fn a_code_buys_the_ticket_once_and_a_get_goes_on_without_it() {
+    let meeting = Meeting::of_two();
+    let (sender, receiver, size) = (&meeting.env.sender, &meeting.env.receiver, 12 << 20);
+    file(&sender.path("file"), 1, size);
+    let (_sharing, code) = share_by_code(sender, &["--limit-rate", "4M"]);
+    let mut getting = receiver.get(&code, "file").start();
+    getting.wait_for_bytes(size / 4);
+    getting.kill();
+    // The code is spent; what it bought is kept.
+    let summary = receiver.get(&code, "file").end().summary();
+    assert!(summary.number("kept") > 0, "{}", summary.0);
+    assert_same_bytes(&sender.path("file"), &receiver.path("file"));
+    let failure = receiver.get(&code, "again").end().failure();
+    assert!(failure["message"].as_str().unwrap().contains("nobody waits"), "{failure}");
+    let failure = receiver.get("7-oter-lagoon", "again").end().failure_with(2);
+    assert!(failure["message"].as_str().unwrap().contains("did you mean 'otter'"), "{failure}");
+}
+
+fn a_wrong_code_is_void_and_a_new_one_is_shown() {
+    let meeting = Meeting::of_two();
+    let (sender, receiver) = (&meeting.env.sender, &meeting.env.receiver);
+    file(&sender.path("file"), 1, 1 << 20);
+    let (mut sharing, code) = share_by_code(sender, &[]);
+    let number = code.split('-').next().unwrap();
+    let wrong = if code.ends_with("-otter") { "lagoon" } else { "otter" };
+    let failure = receiver.get(&format!("{number}-{wrong}-{wrong}"), "file").end().failure();
+    assert!(failure["message"].as_str().unwrap().contains("the code is wrong"), "{failure}");
+    let renewed = sharing.wait_until("shows a new code", |sharing| {
+        let output = String::from_utf8(sharing.output()).unwrap();
+        output.lines().nth(1).map(str::to_owned)
+    });
+    assert_ne!(renewed, code);
+    assert!(sharing.error_text().contains("somebody gave a wrong code"));
+    receiver.get(&renewed, "file").end().summary();
+    assert_same_bytes(&sender.path("file"), &receiver.path("file"));
+}
+
+fn people_compare_words_before_the_ticket_goes() {
+    let meeting = Meeting::of_two();
+    let (sender, receiver) = (&meeting.env.sender, &meeting.env.receiver);
+    file(&sender.path("file"), 1, 1 << 20);
+    for (answer, succeeds) in [("y\n", true), ("n\n", false)] {
+        let words = ["share", "--listen", LOOPBACK, "--code", "--verify", "--words", "3", "file"];
+        let mut sharing = sender.tow(words).input_text(answer).start();
+        let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
+        assert_eq!(code.split('-').count(), 4, "{code}");
+        let ended = receiver.tow(["get", &code, "-o", answer.trim()]).end();
+        assert_eq!(ended.code() == 0, succeeds, "{}", ended.err);
+        let shown = |text: &str| {
+            let line = text.lines().find(|line| line.contains("end shows")).unwrap().to_owned();
+            line.rsplit(": ").next().unwrap().to_owned()
+        };
+        assert_eq!(shown(&sharing.error_text()), shown(&ended.err));
+    }
+}
+
+fn a_code_is_enough_on_one_network() {
+    let (network, env) = (Network::plain(), TestEnvironment::new());
+    file(&env.sender.path("file"), 1, 1 << 20);
+    let mut sharing = env.sender.tow_as(&network.left(), ["share", "--code", "file"]).start();
+    let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
+    env.receiver.tow_as(&network.right(), ["get", &code, "-o", "file"]).end().with(0);
+    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+}
+
+/// A sender and a receiver behind these routers, who know nothing but a server.
+fn by_a_server_alone(left: Router, right: Router) {
+    let (network, env) = (Network::behind(left, right), TestEnvironment::new());
+    let words = ["rendezvous", "--listen", &format!("{SERVER}:4433")];
+    let mut server = env.machine("server").tow_as(&network.server(), words).start();
+    let place = server.wait_until("its place", |server| first_line(&server.output()));
+    [&env.sender, &env.receiver].into_iter().for_each(|machine| machine.configure(&configuration(&place)));
+    file(&env.sender.path("file"), 1, 4 << 20);
+    let mut sharing = env.sender.tow_as(&network.left(), ["share", "file"]).start();
+    let ticket = sharing.ticket();
+    let words = ["get", "--json", &ticket, "-o", "file"];
+    env.receiver.tow_as(&network.right(), words).end().summary();
+    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+}
+
+fn a_receiver_behind_a_router_is_called() {
+    by_a_server_alone(Router::Symmetric, Router::Missing);
+}
+
+fn two_routers_let_through_what_both_ends_open() {
+    by_a_server_alone(Router::Restricted, Router::Restricted);
 }

@@ -56,6 +56,7 @@
 //! | `copying_flags_remote` | the same of those about the other side and the way there |
 //! | `copying_like_rsync` | random trees and flags: `tow sync` ends as rsync does, `tow cp` as `cp -a` |
 //! | `confined` | what the kernel refuses to the far end of a copy and to the daemon |
+//! | `network` | machines on one network, or behind routers |
 //! | `likeness` | whether trees are alike in all that can be seen |
 //! | `help` | the help texts, as they were last agreed on |
 //! | `memory` | neither side grows with the data |
@@ -101,6 +102,7 @@ mod local_client;
 mod machinery;
 mod memory;
 mod mirrors;
+mod network;
 mod odd_trees;
 mod older_elsewhere;
 mod processors;

@@ -1,0 +1,150 @@
+//! Machines in network namespaces: on one network, or behind routers that let in answers only. They go when this is dropped.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::environment::TOW;
+use crate::machinery::{is_root, tool};
+use crate::runner::skip;
+
+/// Address of the server that everybody reaches.
+pub const SERVER: &str = "198.51.100.1";
+
+/// A router in front of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Router {
+    /// There is none.
+    Missing,
+    /// Only answers are let in, and a port is the same outside whomever it speaks to.
+    Restricted,
+    /// Only answers are let in, and each connection has another port outside.
+    Symmetric,
+}
+
+/// A network with a server and two machines, `left` and `right`.
+pub struct Network {
+    prefix: String,
+    /// Namespaces that were made.
+    made: Vec<String>,
+    left: String,
+    right: String,
+}
+
+impl Network {
+    /// One network: all see each other.
+    pub fn plain() -> Self {
+        Self::behind(Router::Missing, Router::Missing)
+    }
+
+    /// The machines are behind routers.
+    pub fn behind(left: Router, right: Router) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        if !is_root() {
+            skip("only root may make network namespaces");
+        }
+        tool("ip");
+        let prefix = format!("tow{}x{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let mut network = Self { prefix, made: Vec::new(), left: String::new(), right: String::new() };
+        let hub = network.add("hub");
+        ip(&["-n", &hub, "link", "add", "hub", "type", "bridge"]);
+        ip(&["-n", &hub, "link", "set", "hub", "up"]);
+        let server = network.add("server");
+        network.plug(&server, 1);
+        network.left = network.machine("left", 2, left);
+        network.right = network.machine("right", 3, right);
+        network
+    }
+
+    /// Words that start `tow` at the server.
+    pub fn server(&self) -> Vec<String> {
+        at(&format!("{}server", self.prefix))
+    }
+
+    /// The same on the left machine.
+    pub fn left(&self) -> Vec<String> {
+        at(&self.left)
+    }
+
+    /// The same on the right one.
+    pub fn right(&self) -> Vec<String> {
+        at(&self.right)
+    }
+
+    fn add(&mut self, name: &str) -> String {
+        let name = format!("{}{name}", self.prefix);
+        ip(&["netns", "add", &name]);
+        self.made.push(name.clone());
+        ip(&["-n", &name, "link", "set", "lo", "up"]);
+        name
+    }
+
+    /// A device `net` in `name` that leads to all others, with the address of this number.
+    fn plug(&self, name: &str, number: u8) {
+        let (hub, port) = (format!("{}hub", self.prefix), format!("port{number}"));
+        ip(&["link", "add", &port, "netns", &hub, "type", "veth", "peer", "name", "net", "netns", name]);
+        ip(&["-n", &hub, "link", "set", &port, "master", "hub", "up"]);
+        ip(&["-n", name, "address", "add", &format!("198.51.100.{number}/24"), "dev", "net"]);
+        ip(&["-n", name, "link", "set", "net", "up"]);
+    }
+
+    fn machine(&mut self, side: &str, number: u8, kind: Router) -> String {
+        let host = self.add(side);
+        if kind == Router::Missing {
+            self.plug(&host, number);
+            return host;
+        }
+        let router = self.add(&format!("{side}r"));
+        self.plug(&router, number);
+        ip(&[
+            "link", "add", "inner", "netns", &router, "type", "veth", "peer", "name", "net", "netns", &host,
+        ]);
+        ip(&["-n", &router, "address", "add", &format!("10.9.{number}.1/24"), "dev", "inner"]);
+        ip(&["-n", &router, "link", "set", "inner", "up"]);
+        ip(&["-n", &host, "address", "add", &format!("10.9.{number}.2/24"), "dev", "net"]);
+        ip(&["-n", &host, "link", "set", "net", "up"]);
+        ip(&["-n", &host, "route", "add", "default", "via", &format!("10.9.{number}.1")]);
+        run(
+            Command::new("ip").args(["netns", "exec", &router, "sysctl", "-qw", "net.ipv4.ip_forward=1"]),
+            "",
+        );
+        let how = if kind == Router::Symmetric { "fully-random" } else { "persistent" };
+        let rules = format!(
+            "table ip nat {{\nchain post {{\ntype nat hook postrouting priority 100;\n\
+             oifname \"net\" snat to 198.51.100.{number} {how}\n}}\n}}\n\
+             table ip filter {{\nchain in {{\ntype filter hook input priority 0;\niifname \"net\" ct state new drop\n}}\n\
+             chain through {{\ntype filter hook forward priority 0;\niifname \"net\" ct state new drop\n}}\n}}\n"
+        );
+        let nft = tool("nft").display().to_string();
+        run(Command::new("ip").args(["netns", "exec", &router, &nft, "-f", "-"]), &rules);
+        host
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for name in &self.made {
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
+fn at(name: &str) -> Vec<String> {
+    ["ip", "netns", "exec", name, TOW].map(str::to_owned).to_vec()
+}
+
+fn ip(words: &[&str]) {
+    run(Command::new("ip").args(words), "");
+}
+
+fn run(command: &mut Command, input: &str) {
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let why = String::from_utf8_lossy(&output.stderr);
+    match (output.status.success(), std::env::var_os("CI")) {
+        (true, _) => {}
+        (false, None) if why.contains("not permitted") => skip(&format!("no network namespaces here: {why}")),
+        (false, _) => panic!("{command:?}: {why}"),
+    }
+}
