@@ -17,6 +17,7 @@ below() {
         content | api | simnet | byte-store) echo "" ;;
         object-storage) echo "byte-store" ;;
         link | files) echo "content" ;;
+        relay) echo "content link" ;;
         store) echo "content byte-store" ;;
         transfer) echo "content store" ;;
         transfer-conformance) echo "content store transfer" ;;
@@ -45,7 +46,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage link store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service api-server cli"
+order="content api simnet byte-store object-storage link relay store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {
