@@ -71,13 +71,15 @@ async fn two_nodes_that_only_dial_out_have_a_proved_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_that_is_killed_and_comes_back_costs_little() {
-    let (mut relay, near, far) = (TestRelay::start(rules()), identity(), identity());
+    let (relay, near, far) = (TestRelay::start(rules()), identity(), identity());
     let (one, other, _waiting) = connected(&[relay.place.clone()], &near, &far).await;
+    let mut relay = Some(relay);
     let (path, frames) = (one.info.clone(), 300);
     let killing = async {
         for _ in 0..4 {
             sleep(Duration::from_millis(300)).await;
-            relay = tokio::task::spawn_blocking(|| relay.kill_and_restart()).await.unwrap();
+            let killed = relay.take().unwrap();
+            relay = Some(tokio::task::spawn_blocking(|| killed.kill_and_restart()).await.unwrap());
         }
     };
     exchange(one, other, frames, 15_000_000, killing).await;
