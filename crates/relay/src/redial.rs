@@ -49,7 +49,7 @@ impl Redial {
         while self.is_refused[self.at] {
             self.at = (self.at + 1) % relays;
         }
-        let is_new_round = self.tried > 0 && self.tried % willing == 0;
+        let is_new_round = self.tried > 0 && self.tried.is_multiple_of(willing);
         let wait = if is_new_round { self.backoff.next(now, random) } else { Duration::ZERO };
         self.tried += 1;
         Some((self.at, wait))

@@ -53,7 +53,7 @@ async fn run(mut way: CircuitWay, shared: Arc<CircuitShared>, mut connection: Op
         if let Some(connection) = connection {
             carry(&shared, connection).await;
         }
-        if !shared.update(|circuit, now| is_lost(circuit, now)) {
+        if !shared.update(is_lost) {
             break;
         }
         tracing::debug!(circuit = ?way.circuit, "the relay is lost");

@@ -1,4 +1,4 @@
-//! A relay: guests and their tasks around [`RelayTable`], which decides.
+//! A relay: guests and their tasks around [`RelayTable`](crate::table::RelayTable), which decides.
 //!
 //! Each connection has one task. Once two are joined, each has the other's sending half, and passes on what its own guest
 //! sends. So a slow guest holds up the other one by TCP's own means, and no third.

@@ -58,7 +58,7 @@ async fn exchange(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_nodes_that_only_dial_out_have_a_proved_connection() {
     let (relay, near, far) = (TestRelay::start(rules()), identity(), identity());
-    let (one, other, _waiting) = connected(&[relay.place.clone()], &near, &far).await;
+    let (one, other, _waiting) = connected(std::slice::from_ref(&relay.place), &near, &far).await;
     assert_eq!((one.peer, other.peer), (far.node_id(), near.node_id()));
     assert_eq!((one.proof, other.proof, one.binding), (PeerProof::Key, PeerProof::Key, other.binding));
     assert_eq!((one.protocol, other.protocol), (Protocol::PEER, Protocol::PEER));
@@ -72,7 +72,7 @@ async fn two_nodes_that_only_dial_out_have_a_proved_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_that_is_killed_and_comes_back_costs_little() {
     let (relay, near, far) = (TestRelay::start(rules()), identity(), identity());
-    let (one, other, _waiting) = connected(&[relay.place.clone()], &near, &far).await;
+    let (one, other, _waiting) = connected(std::slice::from_ref(&relay.place), &near, &far).await;
     let mut relay = Some(relay);
     let (path, frames) = (one.info.clone(), 300);
     let killing = async {
@@ -112,7 +112,7 @@ async fn another_relay_takes_over() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_leaves_is_seen_to_leave_and_the_relay_forgets_both() {
     let (relay, near, far) = (TestRelay::start(rules()), identity(), identity());
-    let (mut one, mut other, waiting) = connected(&[relay.place.clone()], &near, &far).await;
+    let (mut one, mut other, waiting) = connected(std::slice::from_ref(&relay.place), &near, &far).await;
     one.writer.send(5, b"", b"last words").await.unwrap();
     one.writer.flush().await.unwrap();
     drop(one);
@@ -171,7 +171,7 @@ async fn a_circuit_ends_with_its_bytes_and_a_node_gets_its_rate() {
     let quotas =
         Quotas { bytes_per_circuit: Some(1_000_000), bytes_per_second: Some(1_000_000), ..Quotas::default() };
     let (relay, near, far) = (TestRelay::start(RelayRules { quotas, ..rules() }), identity(), identity());
-    let (mut one, mut other, _waiting) = connected(&[relay.place.clone()], &near, &far).await;
+    let (mut one, mut other, _waiting) = connected(std::slice::from_ref(&relay.place), &near, &far).await;
     let sending = tokio::spawn(async move { while one.writer.send(1, b"", &[7; FRAME]).await.is_ok() {} });
     let (begun, mut frames) = (Instant::now(), 0);
     while let Ok(Some(_)) = timeout(LIMIT, other.reader.next()).await.unwrap() {
