@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn the_same_relay_first_then_the_others_then_a_wait() {
         let (mut redial, now) = (Redial::new(3, 1), Instant::now());
-        let mut next = |redial: &mut Redial| redial.next(now, u64::MAX).unwrap();
+        let next = |redial: &mut Redial| redial.next(now, u64::MAX).unwrap();
         assert_eq!([0; 3].map(|_| next(&mut redial).0), [1, 2, 0]);
         let (at, wait) = next(&mut redial);
         assert!(at == 1 && wait > Duration::from_millis(50), "{at} {wait:?}");

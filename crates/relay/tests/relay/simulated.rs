@@ -93,7 +93,7 @@ fn faults(
 
 #[test]
 fn a_thousand_circuits_survive_relays_that_die_and_connections_that_break() {
-    for_seeds(1, |seed| {
+    for_seeds(2, |seed| {
         let mut world = world(1000, "delay = '5ms'", seed, a_little);
         world.set_faults(faults(
             |_, dice| match dice {
@@ -106,16 +106,17 @@ fn a_thousand_circuits_survive_relays_that_die_and_connections_that_break() {
         assert!(run(&mut world, seed, 40), "all end in time");
         assert_all_well(&world);
         let losses: u32 = ends(&world).map(|end| end.circuit.as_ref().unwrap().losses()).sum();
-        assert!(losses > 1000, "{losses}");
+        assert!(losses > 300, "{losses}");
         world.set_faults(Box::new(|_| NetFault::None));
+        for relay in 0..RELAYS {
+            world.stop(relay);
+            world.restart(relay, SimHost::Relay(Box::new(RelayHost::new())));
+        }
         world.run(world.now() + Duration::from_secs(100), |_| false);
         for node in world.nodes() {
             let SimHost::Relay(relay) = node else { continue };
             let counts = relay.table.counts();
-            // A node whose first words were held back is there and says nothing.
-            let TableCounts { guests, waiting, calls, resumes } = counts;
-            assert!(guests <= 1000 && (990..=1000).contains(&waiting), "{counts:?}");
-            assert_eq!((calls, resumes), (0, 0));
+            assert_eq!(counts, TableCounts { guests: 1000, waiting: 1000, ..TableCounts::default() });
         }
     });
 }
@@ -210,6 +211,30 @@ fn little_is_sent_twice() {
         // Four seconds are the least there is, with the relay gone for a quarter of the time.
         assert!(world.now() < Duration::from_secs(14), "{:?}", world.now());
     });
+}
+
+/// Seconds that a circuit takes for so many bytes over this wire, from its first to its last.
+fn seconds(wire: &str, total: u64) -> f64 {
+    let fast = |end, _: &mut Rng| {
+        let to_send = if end == 0 { total } else { 1 };
+        Talk { to_send, to_read: 0, chunk: 1 << 17, step: Duration::from_millis(1) }
+    };
+    let mut world = world(1, wire, 1, fast);
+    assert!(world.run(Duration::from_secs(60), |world| ends(world).all(|end| end.circuit.is_some())));
+    let begun = world.now();
+    assert!(world.run(Duration::from_secs(60), all_over));
+    assert_all_well(&world);
+    (world.now() - begun).as_secs_f64()
+}
+
+#[test]
+fn the_window_fills_a_long_way() {
+    let wire = |rate| format!("delay = '10ms'\nrate = '{rate}'\nqueue = '100ms'");
+    for (rate, total, alone) in [("100mbit", 10_000_000, 0.8), ("1gbit", 40_000_000, 0.32)] {
+        let took = seconds(&wire(rate), total);
+        // Some round trips until the window is open, and one for the end.
+        assert!(took < alone * 1.1 + 0.25, "{rate}: {took} s");
+    }
 }
 
 /// No relay comes back: both ends say so within the limit.
