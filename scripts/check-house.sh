@@ -17,7 +17,7 @@ below() {
         content | api | simnet | byte-store | lan) echo "" ;;
         object-storage) echo "byte-store" ;;
         link | files | codes) echo "content" ;;
-        rendezvous) echo "content link" ;;
+        rendezvous | relay) echo "content link" ;;
         handover) echo "content lan codes link rendezvous" ;;
         store) echo "content byte-store" ;;
         transfer) echo "content store" ;;
@@ -26,7 +26,7 @@ below() {
         processors) echo "content store transfer" ;;
         protocol) echo "content link store transfer processors protocol-messages" ;;
         reuse) echo "content link store files transfer protocol" ;;
-        plugins) echo "content link store transfer protocol reuse mirror" ;;
+        plugins) echo "content link relay store transfer protocol reuse mirror" ;;
         targets) echo "content api store files transfer" ;;
         ssh) echo "content api link files protocol plugins targets" ;;
         sync-messages) echo "content api link store files transfer protocol ssh" ;;
@@ -38,9 +38,9 @@ below() {
         words) echo "content api byte-store link store files transfer ssh sync-messages" ;;
         indexing) echo "content api store files reuse targets config words" ;;
         mirror) echo "content link store transfer protocol" ;;
-        service) echo "content api link rendezvous store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
-        peer-server) echo "content api link rendezvous store files transfer protocol plugins ssh config limits words" ;;
-        standalone) echo "content api store files codes link rendezvous handover mirror ssh config peer-server words" ;;
+        service) echo "content api link rendezvous relay store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
+        peer-server) echo "content api link rendezvous relay store files transfer protocol plugins ssh config limits words" ;;
+        standalone) echo "content api store files codes link rendezvous relay handover mirror ssh config peer-server words" ;;
         api-server) echo "content api store words service" ;;
         cli) echo "api config confinement words service standalone api-server" ;;
         *) return 1 ;;
@@ -48,7 +48,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage lan codes link rendezvous handover store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone api-server cli"
+order="content api simnet byte-store object-storage lan codes link rendezvous relay handover store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

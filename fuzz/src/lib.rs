@@ -10,6 +10,7 @@
 //! | [`content`], [`recipes`] | senders' and ticket issuers': names, trees, deltas; recipes as a whole |
 //! | [`codes`] | whoever types a code, or carries the messages for one |
 //! | [`link`] | whoever reaches a port or a pipe |
+//! | [`relay`] | whoever reaches a relay, and relays |
 //! | [`direct`], [`session`], [`answering`] | peers': messages one by one, a connection as a whole, its answering half |
 //! | [`following`] | senders': samples of objects |
 //! | [`files`] | the other side's of a copy: rules and modes |
@@ -36,6 +37,7 @@ pub mod json;
 pub mod link;
 pub mod local;
 pub mod recipes;
+pub mod relay;
 pub mod seeds;
 pub mod session;
 
@@ -89,6 +91,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "tls_record", run: link::tls_record, seeds: seeds::link::records },
     Target { name: "tls_opening", run: link::tls_opening, seeds: seeds::link::contents },
     Target { name: "tls_handshake", run: link::tls_handshake, seeds: seeds::link::handshakes },
+    Target { name: "relay_message", run: relay::relay_message, seeds: seeds::relay::messages },
+    Target { name: "relay_place", run: relay::relay_place, seeds: seeds::relay::places },
+    Target { name: "relay_circuit", run: relay::relay_circuit, seeds: seeds::relay::circuits },
+    Target { name: "relay_table", run: relay::relay_table, seeds: seeds::relay::tables },
     Target { name: "control", run: direct::control, seeds: seeds::direct::controls },
     Target { name: "data_header", run: direct::data_header, seeds: seeds::direct::data_frames },
     Target { name: "packing", run: direct::packing, seeds: seeds::direct::packed },

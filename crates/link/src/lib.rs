@@ -11,8 +11,9 @@
 //!                    |
 //!            Box<dyn Transport>                       the seam
 //!              /           \
-//!        TcpTransport   PipeTransport                 tcp, pipe
-//!         tls, socket
+//!        TlsTransport   PipeTransport                 tls, pipe
+//!             |
+//!        RecordSocket                                 the seam: TCP, or a stream of another kind
 //! ```
 //!
 //! | module | story |

@@ -6,3 +6,4 @@ pub mod direct;
 pub mod disk;
 pub mod files;
 pub mod link;
+pub mod relay;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use thiserror::Error;
 
-use super::{Frame, FrameError, LENGTH_LEN, ReadMeasure, decode, measure};
+use super::{Frame, FrameError, LENGTH_LEN, MAX_FRAME, ReadMeasure, decode, measure};
 use crate::recv_buffer::{Memory, ReadHalf, RecvBuffer};
 
 /// Memory for frames: a payload of 256 KiB with its headers, as it comes encrypted, and some of what
@@ -42,6 +42,8 @@ pub struct FrameReader {
     received: Arc<AtomicU64>,
     /// Memory is taken for little frames alone.
     is_short: bool,
+    /// No frame is longer.
+    longest: usize,
     /// Little has come since it had no memory, and may be all there is.
     is_quiet: bool,
 }
@@ -93,8 +95,14 @@ impl FrameReader {
             memory,
             received: Arc::default(),
             is_short: false,
+            longest: MAX_FRAME,
             is_quiet: true,
         }
+    }
+
+    /// From now on a frame whose kind and body are longer than this together is an error, and no memory is taken for it.
+    pub const fn limit(&mut self, longest: usize) {
+        self.longest = longest;
     }
 
     /// From now on takes memory for frames of up to 16 KiB alone, some 70 KiB in all, or no longer:
@@ -124,7 +132,7 @@ impl FrameReader {
                 None => continue,
                 Some(missing) => missing,
             };
-            self.check_short(missing)?;
+            self.check_length(missing)?;
             if self.buffer.is_resting() {
                 let ready = poll_fn(|cx| self.stream.poll_ready(cx)).await;
                 ready.map_err(|error| explain(error, missing, true))?;
@@ -187,12 +195,13 @@ impl FrameReader {
     }
 
     /// Refuses a frame of which `missing` bytes are still to come, if the peer may send none so long.
-    fn check_short(&self, missing: usize) -> Result<(), ReadError> {
+    fn check_length(&self, missing: usize) -> Result<(), ReadError> {
         let (begun, length) = (self.buffer.plain().len(), self.buffer.plain().len() + missing);
-        if !self.is_short || begun < LENGTH_LEN || length <= LENGTH_LEN + LITTLE {
+        let limit = if self.is_short { LITTLE.min(self.longest) } else { self.longest };
+        if begun < LENGTH_LEN || length <= LENGTH_LEN + limit {
             return Ok(());
         }
-        let (length, limit) = ((length - LENGTH_LEN) as u64, LITTLE as u64);
+        let (length, limit) = ((length - LENGTH_LEN) as u64, limit as u64);
         Err(malformed(FrameError::Oversized { length, limit }))
     }
 
@@ -242,7 +251,7 @@ fn explain(error: io::Error, missing: usize, between_frames: bool) -> ReadError 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{MAX_FRAME, encode_head};
+    use crate::frame::encode_head;
     use tokio::io::AsyncWriteExt;
 
     fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
@@ -279,6 +288,19 @@ mod tests {
         assert_eq!(reader.next().await.unwrap().unwrap().body.len(), LITTLE, "no byte is lost");
         near.write_all(&frame(1, &vec![5; MAX_FRAME - 1])).await.unwrap();
         assert_eq!(reader.next().await.unwrap().unwrap().body.len(), MAX_FRAME - 1);
+    }
+
+    #[tokio::test]
+    async fn a_limit_holds_for_the_longest_frame() {
+        let (mut near, far) = tokio::io::duplex(MAX_FRAME);
+        let mut reader = FrameReader::new(Box::new(far));
+        reader.limit(70_000);
+        near.write_all(&frame(1, &vec![5; 69_999])).await.unwrap();
+        assert_eq!(reader.next().await.unwrap().unwrap().body.len(), 69_999);
+        near.write_all(&frame(1, &vec![5; 70_000])).await.unwrap();
+        let error = reader.next().await.unwrap_err();
+        let oversized = FrameError::Oversized { length: 70_001, limit: 70_000 };
+        assert!(matches!(error, ReadError::Malformed { source } if source == oversized), "{error}");
     }
 
     #[tokio::test]

@@ -140,8 +140,8 @@ async fn dial_one(
     let (timeouts, protocol) = (how.timeouts, how.protocol);
     let config = tls::client_config(identity, expected, protocol)
         .map_err(|source| DialError::Handshake { address, source: HandshakeError::Tls { source } })?;
-    let mut stream = connect(address, how).await?;
-    let shaking = tls::connect(config, protocol, address.ip(), &mut stream);
+    let stream = connect(address, how).await?;
+    let shaking = tls::connect(config, protocol, address.ip().into(), &stream);
     let shaken = timeout(timeouts.handshake, shaking)
         .await
         .map_err(|_| DialError::HandshakeTimeout { address, waited: timeouts.handshake })?;

@@ -160,9 +160,9 @@ impl Pending {
     /// Shakes hands, within `limit` of having been accepted (see [`super::Timeouts`]).
     pub async fn handshake(self, limit: Duration) -> Result<Connection, AcceptError> {
         let (address, deadline) = (self.address, self.deadline(limit));
-        let mut stream = self.stream;
+        let stream = self.stream;
         socket::set_up(&stream).map_err(|source| AcceptError::Io { address, source })?;
-        let shaking = tls::accept(&self.speaking.config, &self.speaking.protocols, &mut stream);
+        let shaking = tls::accept(&self.speaking.config, &self.speaking.protocols, &stream);
         let shaken = timeout_at(deadline, shaking)
             .await
             .map_err(|_| AcceptError::HandshakeTimeout { address, limit })?

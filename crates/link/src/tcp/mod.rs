@@ -16,11 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use towpath_content::NodeId;
 
-use crate::connection::{Connection, PeerProof, ReadHalf, Transport, WriteHalf};
-use crate::path::PathProbe;
-use crate::tls::{self, Agreed, Shaken};
+use crate::connection::Connection;
+use crate::tls::{self, Shaken};
 
 pub use crossing::cross;
 pub use dial::{DialConfig, DialError, dial, dial_any, dial_whoever};
@@ -44,43 +42,10 @@ impl Default for Timeouts {
     }
 }
 
-/// TLS over TCP, shaken hands.
-struct TcpTransport {
-    receiver: tls::TlsReceiver,
-    sender: tls::TlsSender,
-    agreed: Agreed,
-    probe: PathProbe,
-}
-
-impl Transport for TcpTransport {
-    fn peer(&self) -> NodeId {
-        self.agreed.peer
-    }
-
-    fn proof(&self) -> PeerProof {
-        PeerProof::Key
-    }
-
-    fn binding(&self) -> [u8; 32] {
-        self.agreed.binding
-    }
-
-    fn probe(&self) -> PathProbe {
-        self.probe.clone()
-    }
-
-    fn split(self: Box<Self>) -> (ReadHalf, WriteHalf) {
-        (Box::new(self.receiver), Box::pin(self.sender))
-    }
-}
-
 /// The socket is closed when both halves of the connection are gone, whoever still has a probe.
 fn connection(socket: TcpStream, shaken: Shaken) -> Connection {
     let address = socket.peer_addr().ok().map(|address| address.ip());
-    let (socket, agreed) = (Arc::new(socket), shaken.agreed);
-    let protocol = agreed.protocol;
+    let socket = Arc::new(socket);
     let probe = socket::probe(&socket);
-    let (receiver, sender) = tls::split(socket, shaken);
-    let connection = Connection::new(Box::new(TcpTransport { receiver, sender, agreed, probe }));
-    Connection { address, protocol, ..connection }
+    Connection { address, ..tls::connection(socket, shaken, probe) }
 }

@@ -1,17 +1,20 @@
 //! Doors for the fuzz targets in `fuzz/`: records that a peer may send, and what is made of them. Only there is
 //! the feature `fuzzing` on.
 
+use std::collections::VecDeque;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
+use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
 use ring::aead::Aad;
 use rustls::{CipherSuite, Error};
-use tokio::io::{AsyncRead, ReadBuf};
+use towpath_content::lock::lock;
 
 use super::handshake::HandshakeRecords;
 use super::keys::{Keys, Suite};
 use super::record::{self, OpenedRecord, Opening};
+use super::socket::RecordSocket;
 
 /// Bytes in front of the first record that are none of its business.
 const BEFORE: usize = 3;
@@ -76,36 +79,38 @@ pub fn open(stream: &[u8]) -> (Vec<u8>, bool) {
 /// come in reads of at most `lens` bytes each, then in one.
 pub fn records(stream: &[u8], lens: &[u8]) -> (Vec<Vec<u8>>, Vec<u8>) {
     let (mut records, mut parts) = (HandshakeRecords::default(), Vec::new());
-    let mut socket = Slowly { stream, lens };
+    let socket = Slowly(Mutex::new((stream.to_vec().into(), lens.to_vec().into())));
     let mut context = Context::from_waker(Waker::noop());
-    while let Poll::Ready(Ok(part)) = pin!(records.next(&mut socket)).poll(&mut context) {
+    while let Poll::Ready(Ok(part)) = pin!(records.next(&socket)).poll(&mut context) {
         parts.push(part.to_vec());
     }
     (parts, records.rest())
 }
 
-/// A socket on which something lies ready at all times, until the end.
-struct Slowly<'a> {
-    stream: &'a [u8],
-    lens: &'a [u8],
-}
+/// A socket on which something lies ready at all times, until the end: what is still to come of the stream, and how much
+/// of it comes with each read.
+struct Slowly(Mutex<(VecDeque<u8>, VecDeque<u8>)>);
 
-impl AsyncRead for Slowly<'_> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        space: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let most = match self.lens.split_first() {
-            Some((len, rest)) => {
-                self.lens = rest;
-                usize::from(*len).max(1)
-            }
-            None => usize::MAX,
-        };
-        let (read, rest) = self.stream.split_at(most.min(space.remaining()).min(self.stream.len()));
-        space.put_slice(read);
-        self.stream = rest;
+impl RecordSocket for Slowly {
+    fn poll_readable(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read(&self, _: &mut Context<'_>, space: &mut [u8]) -> Poll<io::Result<usize>> {
+        let (stream, lens) = &mut *lock(&self.0);
+        let most = lens.pop_front().map_or(usize::MAX, |len| usize::from(len).max(1));
+        let count = most.min(space.len()).min(stream.len());
+        for (place, byte) in space.iter_mut().zip(stream.drain(..count)) {
+            *place = byte;
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_write(&self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_shutdown(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 }

@@ -2,7 +2,6 @@
 //! [`super::stream`], so the library is never handed a byte of it.
 
 use std::io;
-use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -10,11 +9,10 @@ use rustls::pki_types::ServerName;
 use rustls::{
     ClientConfig, ClientConnection, ConnectionCommon, Error, ServerConfig, ServerConnection, SideData,
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use super::keys::{Keys, Secrets, Suite};
 use super::record::HEAD;
+use super::socket::{RecordSocket, read, write_all};
 use super::{Agreed, HandshakeError, Protocol, WrongNode, agreed};
 
 /// Bytes received at once. The messages of a handshake are far smaller.
@@ -35,12 +33,12 @@ pub(crate) struct Shaken {
 pub(crate) async fn connect(
     mut config: ClientConfig,
     protocol: Protocol,
-    address: IpAddr,
-    socket: &mut TcpStream,
+    name: ServerName<'static>,
+    socket: &impl RecordSocket,
 ) -> Result<Shaken, HandshakeError> {
     let secrets = Arc::new(Secrets::default());
     config.key_log = Arc::<Secrets>::clone(&secrets);
-    let session = ClientConnection::new(Arc::new(config), ServerName::from(address)).map_err(tls_failed)?;
+    let session = ClientConnection::new(Arc::new(config), name).map_err(tls_failed)?;
     let (agreed, suite, early) = shake(session, &[protocol], socket).await?;
     let (sending, receiving) = secrets.keys(suite).map_err(tls_failed)?;
     Ok(Shaken { agreed, sending, receiving, early })
@@ -50,7 +48,7 @@ pub(crate) async fn connect(
 pub(crate) async fn accept(
     config: &ServerConfig,
     protocols: &[Protocol],
-    socket: &mut TcpStream,
+    socket: &impl RecordSocket,
 ) -> Result<Shaken, HandshakeError> {
     let secrets = Arc::new(Secrets::default());
     let mut config = config.clone();
@@ -65,7 +63,7 @@ pub(crate) async fn accept(
 async fn shake<Session, Side>(
     mut session: Session,
     offered: &[Protocol],
-    socket: &mut TcpStream,
+    socket: &impl RecordSocket,
 ) -> Result<(Agreed, Suite, Vec<u8>), HandshakeError>
 where
     Session: DerefMut + Deref<Target = ConnectionCommon<Side>>,
@@ -92,13 +90,13 @@ where
 
 async fn send<Side: SideData>(
     session: &mut ConnectionCommon<Side>,
-    socket: &mut TcpStream,
+    socket: &impl RecordSocket,
 ) -> io::Result<()> {
     let mut out = Vec::new();
     while session.wants_write() {
         session.write_tls(&mut out)?;
     }
-    socket.write_all(&out).await
+    write_all(socket, &out).await
 }
 
 fn take<Side: SideData>(session: &mut ConnectionCommon<Side>, mut part: &[u8]) -> Result<(), Error> {
@@ -121,12 +119,12 @@ pub(super) struct HandshakeRecords {
 
 impl HandshakeRecords {
     /// The next part of a record, never beyond its end.
-    pub(super) async fn next(&mut self, socket: &mut (impl AsyncRead + Unpin)) -> io::Result<&[u8]> {
+    pub(super) async fn next(&mut self, socket: &impl RecordSocket) -> io::Result<&[u8]> {
         self.came.drain(..std::mem::take(&mut self.taken));
         let least = if self.left == 0 { HEAD } else { 1 };
         while self.came.len() < least {
             let mut space = [0; READ];
-            match socket.read(&mut space).await? {
+            match read(socket, &mut space).await? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 count => self.came.extend_from_slice(&space[..count]),
             }

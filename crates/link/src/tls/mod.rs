@@ -11,14 +11,18 @@
 //! | `handshake` | up to the record that ends it, by the library |
 //! | `keys` | from the secrets it leads to, record keys and nonces: pure |
 //! | `record` | one record, opened or sealed: pure |
-//! | `stream` | records on a socket |
+//! | `socket` | the seam below the records: any stream of bytes both ways |
+//! | `stream` | records on such a stream |
+//! | `over` | a connection on such a stream |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod handshake;
 mod keys;
+mod over;
 mod record;
+mod socket;
 mod stream;
 mod verify;
 
@@ -36,7 +40,9 @@ use towpath_content::NodeId;
 use crate::identity::Identity;
 
 pub(crate) use handshake::{Shaken, accept, connect};
-pub(crate) use stream::{TlsReceiver, TlsSender, split};
+pub(crate) use over::connection;
+pub use over::{accept_over, open_over};
+pub use socket::RecordSocket;
 pub use verify::WrongNode;
 
 /// What is spoken on a connection: both ends must agree on it (ALPN).
@@ -86,6 +92,12 @@ pub enum HandshakeError {
     Io {
         /// The system's error.
         source: std::io::Error,
+    },
+    /// It was not done in time.
+    #[error("handshake not done within {limit:?}")]
+    TimedOut {
+        /// The time there was.
+        limit: std::time::Duration,
     },
 }
 

@@ -11,10 +11,10 @@ use std::task::{Context, Poll, ready};
 
 use rustls::Error;
 use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 
 use super::handshake::Shaken;
 use super::record::{CONTENT, OpenedRecord, Opening, RECORD, Sealing, alert_for, record_len};
+use super::socket::RecordSocket;
 use crate::recv_buffer::{Receive, RecvBuffer};
 
 /// Encrypted bytes that may wait for the socket, written in one system call. Four records still lie
@@ -30,7 +30,10 @@ const LITTLE_SEND: usize = 3 * 1024;
 const NONE: u8 = 0;
 
 /// The two directions of a connection that has shaken hands.
-pub(crate) fn split(socket: Arc<TcpStream>, shaken: Shaken) -> (TlsReceiver, TlsSender) {
+pub(super) fn split<Socket: RecordSocket>(
+    socket: Arc<Socket>,
+    shaken: Shaken,
+) -> (TlsReceiver<Socket>, TlsSender<Socket>) {
     let duties = Arc::new(Duties::default());
     let receiver = TlsReceiver {
         socket: Arc::clone(&socket),
@@ -55,8 +58,8 @@ struct Duties {
 }
 
 /// The receiving direction.
-pub(crate) struct TlsReceiver {
-    socket: Arc<TcpStream>,
+pub(super) struct TlsReceiver<Socket> {
+    socket: Arc<Socket>,
     opening: Opening,
     /// Bytes that came behind the handshake, until it is in the buffer.
     early: Vec<u8>,
@@ -72,10 +75,10 @@ enum StreamEnd {
     Failed(Error),
 }
 
-impl Receive for TlsReceiver {
+impl<Socket: RecordSocket> Receive for TlsReceiver<Socket> {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.early.is_empty() && self.end.is_none() {
-            true => self.socket.poll_read_ready(cx),
+            true => self.socket.poll_readable(cx),
             false => Poll::Ready(Ok(())),
         }
     }
@@ -104,7 +107,7 @@ impl Receive for TlsReceiver {
             let most = most.saturating_sub(buffer.raw().len()).max(1);
             let free = buffer.free();
             let most = most.min(free.len());
-            match ready!(poll_socket(&self.socket, cx, &mut free[..most]))? {
+            match ready!(self.socket.poll_read(cx, &mut free[..most]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 count => buffer.received(count),
             }
@@ -112,7 +115,7 @@ impl Receive for TlsReceiver {
     }
 }
 
-impl TlsReceiver {
+impl<Socket> TlsReceiver<Socket> {
     /// Opens all whole records; returns how many bytes of content these had.
     fn open_all(&mut self, buffer: &mut RecvBuffer) -> usize {
         let mut content = 0;
@@ -146,19 +149,9 @@ impl TlsReceiver {
     }
 }
 
-fn poll_socket(socket: &TcpStream, cx: &mut Context<'_>, space: &mut [u8]) -> Poll<io::Result<usize>> {
-    loop {
-        ready!(socket.poll_read_ready(cx))?;
-        match socket.try_read(space) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            result => return Poll::Ready(result),
-        }
-    }
-}
-
 /// The sending direction.
-pub(crate) struct TlsSender {
-    socket: Arc<TcpStream>,
+pub(super) struct TlsSender<Socket> {
+    socket: Arc<Socket>,
     sealing: Sealing,
     /// Memory for records, taken when there is something to send.
     out: Box<[u8]>,
@@ -172,16 +165,13 @@ pub(crate) struct TlsSender {
     duties: Arc<Duties>,
 }
 
-impl TlsSender {
+impl<Socket: RecordSocket> TlsSender<Socket> {
     /// Hands over to the socket what is sealed.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.sent < self.sealed {
-            ready!(self.socket.poll_write_ready(cx))?;
-            match self.socket.try_write(&self.out[self.sent..self.sealed]) {
-                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Ok(count) => self.sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
+            match ready!(self.socket.poll_write(cx, &self.out[self.sent..self.sealed]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.sent += count,
             }
         }
         (self.sealed, self.sent) = (0, 0);
@@ -228,7 +218,7 @@ impl TlsSender {
     }
 }
 
-impl AsyncWrite for TlsSender {
+impl<Socket: RecordSocket> AsyncWrite for TlsSender<Socket> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(buf)])
     }
@@ -272,7 +262,7 @@ impl AsyncWrite for TlsSender {
             *sealed += sealing.close(&mut out[*sealed..]).map_err(io::Error::other)?;
         }
         ready!(self.poll_send(cx))?;
-        Poll::Ready(Ok(rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Write)?))
+        self.socket.poll_shutdown(cx)
     }
 }
 
@@ -314,7 +304,7 @@ mod tests {
     use crate::tls::keys::{Keys, Suite};
     use crate::tls::{Agreed, Protocol};
     use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use towpath_content::NodeId;
 
     async fn sockets() -> (Arc<TcpStream>, Arc<TcpStream>) {

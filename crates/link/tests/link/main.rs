@@ -4,5 +4,6 @@
 mod carry;
 mod hostile;
 mod opening;
+mod over;
 mod pair;
 mod records;

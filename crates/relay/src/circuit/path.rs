@@ -1,0 +1,184 @@
+//! What acknowledgements tell of the path: its round trip, its rate, and so how much may be under way. Pure.
+//!
+//! As BBR does it: the highest rate of late, times the shortest round trip, is what the path holds; twice that may be
+//! under way. So little is sent again after a loss, and the path never runs dry.
+
+use std::time::{Duration, Instant};
+
+use towpath_link::PathInfo;
+
+use crate::message::MAX_BLOCK;
+
+/// The fewest bytes that may be under way: enough for a path not measured yet.
+pub const MIN_WINDOW: usize = 256 << 10;
+/// The most, and what the other end must be ready to hold: the product of 1 Gbit/s and 40 ms passes, with half as much
+/// again.
+pub const MAX_WINDOW: usize = 8 << 20;
+/// So many times the product of rate and round trip.
+const GAIN: u64 = 2;
+/// Rates are forgotten after one to two of these, if there was enough to send.
+const PERIOD: Duration = Duration::from_secs(1);
+/// ... or of so many round trips.
+const PERIOD_ROUND_TRIPS: u32 = 10;
+/// A block is to take the path less than this part of a second: one over it.
+const BLOCKS_PER_SECOND: u64 = 64;
+/// The fewest bytes that a block is cut to if there is more.
+const MIN_BLOCK: usize = 16 << 10;
+
+/// State of a path when a block was sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SentMark {
+    at: Instant,
+    /// Bytes acknowledged by then, and when the last of them were.
+    delivered: u64,
+    delivered_at: Instant,
+    /// There was not enough to send.
+    is_starved: bool,
+}
+
+/// Measurements of one circuit's path.
+#[derive(Debug, Default)]
+pub(super) struct PathEstimate {
+    delivered: u64,
+    delivered_at: Option<Instant>,
+    rtt: Option<Duration>,
+    min_rtt: Option<Duration>,
+    /// The highest rates, in bytes a second, of this period and the one before it.
+    rates: [u64; 2],
+    period_began: Option<Instant>,
+}
+
+impl PathEstimate {
+    /// A block leaves at `now`; `is_starved` if more might be under way and there is no more.
+    pub(super) fn sent(&mut self, now: Instant, is_idle: bool, is_starved: bool) -> SentMark {
+        if is_idle {
+            self.delivered_at = Some(now);
+        }
+        let delivered_at = self.delivered_at.unwrap_or(now);
+        SentMark { at: now, delivered: self.delivered, delivered_at, is_starved }
+    }
+
+    /// A block of `len` bytes that left at `mark` was acknowledged; `is_last` of those that were acknowledged together.
+    pub(super) fn acked(&mut self, len: usize, mark: SentMark, is_last: bool, now: Instant) {
+        self.delivered += len as u64;
+        self.delivered_at = Some(now);
+        if !is_last {
+            return;
+        }
+        let rtt = now.saturating_duration_since(mark.at);
+        self.min_rtt = Some(self.min_rtt.map_or(rtt, |least| least.min(rtt)));
+        self.rtt = Some(self.rtt.map_or(rtt, |smooth| (smooth * 7 + rtt) / 8));
+        let time = now.saturating_duration_since(mark.delivered_at).max(rtt).max(Duration::from_micros(1));
+        let rate = (self.delivered - mark.delivered) as f64 / time.as_secs_f64();
+        self.note_rate(rate as u64, mark.is_starved, now);
+    }
+
+    fn note_rate(&mut self, rate: u64, is_starved: bool, now: Instant) {
+        let period = PERIOD.max(self.rtt.unwrap_or_default() * PERIOD_ROUND_TRIPS);
+        let began = *self.period_began.get_or_insert(now);
+        if !is_starved && now.saturating_duration_since(began) >= period {
+            self.rates = [rate, self.rates[0]];
+            self.period_began = Some(now);
+        } else if !is_starved || rate > self.rate() {
+            self.rates[0] = self.rates[0].max(rate);
+        }
+    }
+
+    /// What was under way is lost. If the way is another one from now on, it is measured anew.
+    pub(super) const fn lost(&mut self, is_other_way: bool) {
+        self.delivered_at = None;
+        if is_other_way {
+            self.min_rtt = None;
+            self.rates = [0; 2];
+        }
+    }
+
+    fn rate(&self) -> u64 {
+        self.rates[0].max(self.rates[1])
+    }
+
+    /// Bytes that may be under way.
+    pub(super) fn window(&self) -> usize {
+        let rtt = self.min_rtt.unwrap_or_default();
+        let product = u128::from(self.rate()) * rtt.as_micros() / 1_000_000;
+        let window = usize::try_from(product).unwrap_or(usize::MAX).saturating_mul(GAIN as usize);
+        window.clamp(MIN_WINDOW, MAX_WINDOW)
+    }
+
+    /// Bytes of a block, if there is so much.
+    pub(super) fn block_len(&self) -> usize {
+        match self.rate() {
+            0 => MAX_BLOCK,
+            rate => {
+                usize::try_from(rate / BLOCKS_PER_SECOND).unwrap_or(MAX_BLOCK).clamp(MIN_BLOCK, MAX_BLOCK)
+            }
+        }
+    }
+
+    /// The figures, where so many bytes are not acknowledged, and so many of them not sent.
+    pub(super) fn info(&self, kept: usize, unsent: usize) -> PathInfo {
+        PathInfo {
+            rtt: self.rtt.unwrap_or_default(),
+            min_rtt: self.min_rtt.unwrap_or_default(),
+            congestion_window_bytes: self.window() as u64,
+            delivery_rate_bytes_per_s: Some(self.rate()).filter(|&rate| rate > 0),
+            unsent_bytes: unsent as u64,
+            send_queue_bytes: kept as u64,
+            ..PathInfo::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends windows over a path of this rate and round trip for a while.
+    fn measured(rate: u64, rtt: Duration) -> PathEstimate {
+        let (mut path, start) = (PathEstimate::default(), Instant::now());
+        let clocking = |bytes: usize| Duration::from_secs_f64(bytes as f64 / rate as f64);
+        let (mut now, mut free) = (start, start);
+        let mut under_way = std::collections::VecDeque::new();
+        for _ in 0..20_000 {
+            while under_way.len() * MAX_BLOCK < path.window() {
+                let mark = path.sent(now, under_way.is_empty(), false);
+                free = free.max(now + rtt / 2) + clocking(MAX_BLOCK);
+                under_way.push_back((mark, free + rtt / 2));
+            }
+            let (mark, arrives) = under_way.pop_front().unwrap();
+            now = arrives;
+            path.acked(MAX_BLOCK, mark, true, now);
+        }
+        path
+    }
+
+    #[test]
+    fn the_window_is_twice_what_the_path_holds() {
+        let table = [
+            ("a LAN", 125_000_000, 1, 256 << 10, 600 << 10),
+            ("100 Mbit/s, 40 ms", 12_500_000, 40, 1_000_000, 1_200_000),
+            ("1 Gbit/s, 40 ms", 125_000_000, 40, MAX_WINDOW, MAX_WINDOW),
+            ("DSL", 193_000, 40, MIN_WINDOW, MIN_WINDOW),
+        ];
+        for (name, rate, rtt, least, most) in table {
+            let path = measured(rate, Duration::from_millis(rtt));
+            assert!((least..=most).contains(&path.window()), "{name}: {}", path.window());
+            let found = path.rate() as f64 / rate as f64;
+            assert!((0.9..1.1).contains(&found), "{name}: {found}");
+        }
+    }
+
+    #[test]
+    fn who_has_little_to_say_makes_the_path_no_slower() {
+        let mut path = measured(12_500_000, Duration::from_millis(40));
+        let (rate, mut now) = (path.rate(), Instant::now() + Duration::from_secs(3600));
+        for _ in 0..100 {
+            let mark = path.sent(now, true, true);
+            now += Duration::from_millis(40);
+            path.acked(100, mark, true, now);
+        }
+        assert_eq!(path.rate(), rate);
+        assert_eq!(path.block_len(), MAX_BLOCK);
+        assert_eq!(measured(193_000, Duration::from_millis(40)).block_len(), MIN_BLOCK);
+    }
+}

@@ -1,0 +1,190 @@
+//! The task that carries a circuit: messages to and from the relay, and another way when the relay is lost.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::{sleep, sleep_until, timeout};
+use towpath_content::NodeId;
+use towpath_link::frame::WriteError;
+use towpath_link::tcp::Timeouts;
+use towpath_link::{Connection, FrameReader, FrameWriter, Identity, PathProbe};
+
+use super::dialling::{AttemptError, RelayDial, ask, dial_relay};
+use super::socket::{CircuitShared, CircuitSocket};
+use super::waiting::WaitingPlace;
+use crate::message::{CircuitId, FailReason, Message};
+use crate::redial::{CALLEE_STAYS, CALLER_STAYS, Redial};
+
+/// What waits is written once it is a block.
+const WRITE_AT: usize = 64 << 10;
+/// After so long without anything to send memory is given back.
+const IDLE: Duration = Duration::from_millis(500);
+/// So long the last words of a circuit may take.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// After a loss no relay may take longer for each step of connecting.
+const REDIAL_LIMIT: Duration = Duration::from_secs(3);
+
+/// A circuit, and all that is needed to find its other end again.
+pub(super) struct CircuitWay {
+    /// Relays to try, ...
+    pub(super) places: Arc<[WaitingPlace]>,
+    /// ... of which this one carries it.
+    pub(super) at: usize,
+    pub(super) identity: Identity,
+    pub(super) how: RelayDial,
+    pub(super) circuit: CircuitId,
+    /// The node at the other end.
+    pub(super) other: NodeId,
+    pub(super) is_caller: bool,
+}
+
+/// Carries a circuit in a task of its own: over `connection`, whose relay has joined both ends; without one it looks for
+/// the other end first.
+pub(super) fn start(way: CircuitWay, connection: Option<Connection>) -> (CircuitSocket, PathProbe) {
+    let shared = CircuitShared::new();
+    let probe = shared.probe();
+    tokio::spawn(run(way, Arc::clone(&shared), connection));
+    (CircuitSocket(shared), probe)
+}
+
+async fn run(mut way: CircuitWay, shared: Arc<CircuitShared>, mut connection: Option<Connection>) {
+    let mut redial = Redial::new(way.places.len(), way.at);
+    loop {
+        if let Some(connection) = connection {
+            carry(&shared, connection).await;
+        }
+        if !shared.update(is_lost) {
+            break;
+        }
+        tracing::debug!(circuit = ?way.circuit, "the relay is lost");
+        match resume(&mut way, &shared, &mut redial).await {
+            None => break,
+            next => connection = next,
+        }
+    }
+    let (end, sent) = shared.update(|circuit, _| (circuit.end(), circuit.sent_bytes()));
+    tracing::debug!(circuit = ?way.circuit, ?end, sent, "a circuit is over");
+}
+
+/// The connection has ended; true if the circuit has not.
+fn is_lost(circuit: &mut crate::circuit::Circuit, now: Instant) -> bool {
+    circuit.lost(now);
+    circuit.is_paused()
+}
+
+/// Carries the circuit until it is over or the connection is lost.
+async fn carry(shared: &CircuitShared, connection: Connection) {
+    let Connection { mut reader, mut writer, .. } = connection;
+    tokio::select! {
+        () = receive(shared, &mut reader) => {}
+        sent = send(shared, &mut writer) => {
+            if sent.is_ok() {
+                // The relay may be gone.
+                let _ = timeout(FAREWELL, writer.finish()).await;
+            }
+        }
+    }
+}
+
+/// Receives until the connection ends; or, once there is nothing more to receive, until the rest was sent.
+async fn receive(shared: &CircuitShared, reader: &mut FrameReader) {
+    while shared.update(|circuit, _| circuit.end().is_none() && !circuit.is_paused()) {
+        let next = match timeout(IDLE, reader.next()).await {
+            Ok(next) => next,
+            Err(_) => {
+                reader.rest();
+                reader.next().await
+            }
+        };
+        let Ok(Some(frame)) = next else { return };
+        match Message::decode(frame.kind, frame.body) {
+            Ok(message) => shared.handle(message),
+            Err(_) => shared.handle(Message::Fail { why: FailReason::Violation }),
+        }
+    }
+    sleep(FAREWELL).await;
+}
+
+/// Sends until the circuit is over or paused.
+async fn send(shared: &CircuitShared, writer: &mut FrameWriter) -> Result<(), WriteError> {
+    loop {
+        while let Some(message) = shared.update(|circuit, now| circuit.transmit(now)) {
+            message.queue(writer)?;
+            if writer.waiting() >= WRITE_AT {
+                writer.write_records().await?;
+            }
+        }
+        writer.flush().await?;
+        let due = shared.update(|circuit, _| circuit.next_timeout().filter(|_| !circuit.is_paused()));
+        let Some(due) = due else { return Ok(()) };
+        if wait(shared, due.min(Instant::now() + IDLE)).await {
+            continue;
+        }
+        writer.rest().await?;
+        if due > Instant::now() {
+            wait(shared, due).await;
+        }
+    }
+}
+
+/// Waits until something changed or `due`; true if it did, or what was due is done.
+async fn wait(shared: &CircuitShared, due: Instant) -> bool {
+    tokio::select! {
+        () = shared.changed() => true,
+        () = sleep_until(due.into()) => {
+            shared.update(|circuit, now| {
+                let is_due = circuit.next_timeout().is_some_and(|at| at <= now);
+                circuit.handle_timeout(now);
+                is_due
+            })
+        }
+    }
+}
+
+/// Looks for the other end at one relay after the other; `None` if the circuit is over.
+async fn resume(way: &mut CircuitWay, shared: &CircuitShared, redial: &mut Redial) -> Option<Connection> {
+    loop {
+        let Some((at, pause)) = redial.next(Instant::now(), fastrand::u64(..)) else {
+            shared.update(|circuit, _| circuit.fail(FailReason::NotAllowed));
+            return None;
+        };
+        let due = shared.update(|circuit, _| circuit.next_timeout())?;
+        let trying = async {
+            sleep(pause).await;
+            resume_at(way, shared, at).await
+        };
+        let tried = tokio::time::timeout_at(due.into(), trying).await;
+        shared.update(|circuit, now| circuit.handle_timeout(now));
+        shared.update(|circuit, _| circuit.next_timeout())?;
+        match tried {
+            Ok(Ok(connection)) => {
+                redial.succeeded();
+                way.at = at;
+                return Some(connection);
+            }
+            Ok(Err(AttemptError::Refused { why: FailReason::NotAllowed | FailReason::Violation })) => {
+                redial.refused();
+            }
+            Ok(Err(error)) => tracing::debug!(circuit = ?way.circuit, %error, "no way by this relay"),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Goes on with the circuit at this relay.
+async fn resume_at(way: &CircuitWay, shared: &CircuitShared, at: usize) -> Result<Connection, AttemptError> {
+    let WaitingPlace { place, pass } = &way.places[at];
+    let timeouts = Timeouts { connect: REDIAL_LIMIT, handshake: REDIAL_LIMIT };
+    let mut connection = dial_relay(place, &way.identity, &RelayDial { timeouts, ..way.how.clone() }).await?;
+    let node = way.identity.node_id();
+    let request = Message::Resume {
+        circuit: way.circuit,
+        node: way.other,
+        received: shared.update(|circuit, _| circuit.received()),
+        pass: pass.as_ref().map(|pass| pass.proof(&connection.binding, &node)),
+    };
+    let stays = if way.is_caller { CALLER_STAYS } else { CALLEE_STAYS };
+    let received = ask(&mut connection, &request, stays).await?;
+    shared.update(|circuit, now| circuit.resumed(received, at != way.at, now));
+    Ok(connection)
+}

@@ -1,0 +1,237 @@
+//! Waiting at relays to be called.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use towpath_content::NodeId;
+use towpath_link::backoff::BackoffConfig;
+use towpath_link::tls::accept_over;
+use towpath_link::{Backoff, Connection, Identity, Protocol};
+
+use super::calling::{ANSWER, HANDSHAKE};
+use super::dialling::{AttemptError, RelayDial, ask, dial_relay};
+use super::driving::{CircuitWay, start};
+use crate::message::{CircuitId, FailReason, Message};
+use crate::pass::Pass;
+use crate::place::RelayPlace;
+
+/// A relay that is silent is asked after so long ...
+const QUIET: Duration = Duration::from_secs(20);
+/// ... and is lost if it does not answer in this time.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Calls that may wait to be taken; what comes beyond is not answered.
+const CALLS: usize = 16;
+/// A relay that refuses is asked again so seldom.
+const REFUSED_PAUSE: Duration = Duration::from_secs(300);
+
+/// A relay to wait at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingPlace {
+    /// The relay.
+    pub place: RelayPlace,
+    /// Its pass, if it wants one.
+    pub pass: Option<Pass>,
+}
+
+/// How waiting at one relay goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitingState {
+    /// It is being dialled, or will be again after a failure.
+    Connecting,
+    /// This node can be called there.
+    Waiting,
+    /// It refuses; it is asked again now and then.
+    Refused(FailReason),
+}
+
+/// Waits at relays, until it is dropped.
+pub struct Waiting {
+    calls: mpsc::Receiver<IncomingCall>,
+    states: watch::Receiver<Vec<WaitingState>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Waiting {
+    /// Waits at all of `places` as `identity`. Relays that are lost are dialled again.
+    pub fn start(places: Vec<WaitingPlace>, identity: &Identity, how: &RelayDial) -> Self {
+        let (sender, calls) = mpsc::channel(CALLS);
+        let (telling, states) = watch::channel(vec![WaitingState::Connecting; places.len()]);
+        let (places, telling) = (Arc::from(places), Arc::new(telling));
+        let mut tasks = JoinSet::new();
+        for at in 0..Arc::<[WaitingPlace]>::clone(&places).len() {
+            let post = WaitingPost {
+                places: Arc::clone(&places),
+                at,
+                identity: identity.clone(),
+                how: how.clone(),
+                calls: sender.clone(),
+                states: Arc::clone(&telling),
+            };
+            tasks.spawn(post.run());
+        }
+        Self { calls, states, _tasks: tasks }
+    }
+
+    /// The next call; `None` if there is no relay to wait at. Cancel-safe.
+    pub async fn next(&mut self) -> Option<IncomingCall> {
+        self.calls.recv().await
+    }
+
+    /// How it goes, by relay; changes can be waited for.
+    pub fn states(&self) -> watch::Receiver<Vec<WaitingState>> {
+        self.states.clone()
+    }
+}
+
+/// Waiting at one relay.
+struct WaitingPost {
+    places: Arc<[WaitingPlace]>,
+    at: usize,
+    identity: Identity,
+    how: RelayDial,
+    calls: mpsc::Sender<IncomingCall>,
+    states: Arc<watch::Sender<Vec<WaitingState>>>,
+}
+
+impl WaitingPost {
+    async fn run(self) {
+        let mut backoff = Backoff::new(BackoffConfig::default());
+        loop {
+            let error = match self.register().await {
+                Ok(connection) => {
+                    self.tell(WaitingState::Waiting);
+                    backoff.succeeded();
+                    self.wait(connection).await
+                }
+                Err(error) => error,
+            };
+            let pause = match error {
+                AttemptError::Refused { why: why @ (FailReason::NotAllowed | FailReason::Violation) } => {
+                    self.tell(WaitingState::Refused(why));
+                    REFUSED_PAUSE
+                }
+                _ => {
+                    self.tell(WaitingState::Connecting);
+                    backoff.next(Instant::now(), fastrand::u64(..))
+                }
+            };
+            tracing::debug!(relay = %self.places[self.at].place, %error, "can't be called there");
+            sleep(pause).await;
+        }
+    }
+
+    fn tell(&self, state: WaitingState) {
+        self.states.send_if_modified(|states| std::mem::replace(&mut states[self.at], state) != state);
+    }
+
+    async fn register(&self) -> Result<Connection, AttemptError> {
+        let WaitingPlace { place, pass } = &self.places[self.at];
+        let mut connection = dial_relay(place, &self.identity, &self.how).await?;
+        connection.reader.hold_short(true);
+        let node = self.identity.node_id();
+        let pass = pass.as_ref().map(|pass| pass.proof(&connection.binding, &node));
+        ask(&mut connection, &Message::Wait { pass }, ANSWER).await?;
+        Ok(connection)
+    }
+
+    /// Takes calls until the relay is lost.
+    async fn wait(&self, mut connection: Connection) -> AttemptError {
+        loop {
+            connection.reader.rest();
+            let message = match timeout(QUIET, next(&mut connection)).await {
+                Ok(message) => message,
+                Err(_) => asked(&mut connection).await,
+            };
+            match message {
+                Ok(Message::Incoming { circuit, caller }) => self.called(circuit, caller),
+                Ok(Message::Ok { .. }) => {}
+                Ok(Message::Fail { why }) => return AttemptError::Refused { why },
+                Ok(_) => return AttemptError::Answer,
+                Err(error) => return error,
+            }
+        }
+    }
+
+    fn called(&self, circuit: CircuitId, caller: NodeId) {
+        let call = IncomingCall {
+            caller,
+            circuit,
+            places: Arc::clone(&self.places),
+            at: self.at,
+            identity: self.identity.clone(),
+            how: self.how.clone(),
+        };
+        if self.calls.try_send(call).is_err() {
+            tracing::debug!(caller = %caller.short(), "too many calls at once; this one is not taken");
+        }
+    }
+}
+
+/// Cancel-safe.
+async fn next(connection: &mut Connection) -> Result<Message, AttemptError> {
+    let frame = connection.reader.next().await.map_err(|source| AttemptError::Read { source })?;
+    let frame = frame.ok_or(AttemptError::Answer)?;
+    Message::decode(frame.kind, frame.body).map_err(|_| AttemptError::Answer)
+}
+
+/// Asks whether the relay is still there; the next message is the answer, or as good as one.
+async fn asked(connection: &mut Connection) -> Result<Message, AttemptError> {
+    let sent = Message::Ping.send(&mut connection.writer).await;
+    sent.map_err(|source| AttemptError::Write { source })?;
+    let limit = SILENCE;
+    timeout(limit, next(connection)).await.map_err(|_| AttemptError::NoAnswer { limit })?
+}
+
+/// A node calls. Dropping it leaves the call unanswered.
+pub struct IncomingCall {
+    caller: NodeId,
+    circuit: CircuitId,
+    places: Arc<[WaitingPlace]>,
+    at: usize,
+    identity: Identity,
+    how: RelayDial,
+}
+
+impl IncomingCall {
+    /// The node that calls, as the relay tells it; [`Self::accept`] has it proved.
+    pub const fn caller(&self) -> NodeId {
+        self.caller
+    }
+
+    /// The relay by which the call came.
+    pub fn relay(&self) -> &RelayPlace {
+        &self.places[self.at].place
+    }
+
+    /// Takes the call, to speak one of `protocols`.
+    pub async fn accept(self, protocols: &[Protocol]) -> Result<Connection, AttemptError> {
+        let (identity, caller) = (self.identity.clone(), self.caller);
+        let mut connection = dial_relay(self.relay(), &identity, &self.how).await?;
+        let taken = ask(&mut connection, &Message::Take { circuit: self.circuit }, ANSWER).await;
+        let connection = match taken {
+            Ok(_) => Some(connection),
+            // Whether the relay has joined both ends is not known: the caller may have gone on.
+            Err(AttemptError::Read { .. } | AttemptError::Write { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let way = CircuitWay {
+            places: self.places,
+            at: self.at,
+            identity: self.identity,
+            how: self.how,
+            circuit: self.circuit,
+            other: caller,
+            is_caller: false,
+        };
+        let (socket, probe) = start(way, connection);
+        let accepted = accept_over(socket, &identity, protocols, HANDSHAKE, probe).await;
+        let connection = accepted.map_err(|source| AttemptError::EndToEnd { source })?;
+        if connection.peer != caller {
+            return Err(AttemptError::WrongCaller);
+        }
+        Ok(connection)
+    }
+}

@@ -1,0 +1,174 @@
+//! One guest's task, up to when it is joined with another.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use towpath_content::NodeId;
+use towpath_link::{Connection, FrameReader, FrameWriter};
+
+use super::desk::{Order, Presence, RelayShared};
+use super::forwarding::forward;
+use crate::message::{FailReason, Message};
+use crate::table::{ANSWER_LIMIT, RelayRules, Request};
+
+/// So long a guest may take to say what it wants.
+const FIRST_LIMIT: Duration = Duration::from_secs(10);
+/// A waiting node that says nothing for so long is gone: it asks three times in that time.
+const WAITING_SILENCE: Duration = Duration::from_secs(70);
+/// The longest frame before two guests are joined.
+const LONGEST_REQUEST: usize = 128;
+/// So long a guest that is sent away may take to read why.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How a guest's stay ended.
+#[derive(Debug)]
+pub(super) enum Stay {
+    /// It hung up, or its connection broke.
+    Gone,
+    /// It was sent away.
+    Dismissed(FailReason),
+    /// Its circuit is over.
+    Joined,
+}
+
+/// Serves a guest to its end.
+pub(super) async fn attend(
+    shared: &Arc<RelayShared>,
+    connection: Connection,
+    remote: IpAddr,
+    token: CancellationToken,
+) -> Stay {
+    let Connection { mut reader, mut writer, binding, peer, .. } = connection;
+    reader.hold_short(true);
+    reader.limit(LONGEST_REQUEST);
+    let mut presence = match shared.enter(peer, remote) {
+        Ok(presence) => presence,
+        Err(why) => return dismiss(&mut writer, why).await,
+    };
+    let request = match timeout(FIRST_LIMIT, next_message(&mut reader)).await {
+        Ok(Next::Message(message)) => requested(message, &shared.rules, &peer, &binding),
+        Ok(Next::Gone) => return Stay::Gone,
+        Ok(Next::Bad) | Err(_) => None,
+    };
+    let Some(request) = request else { return dismiss(&mut writer, FailReason::Violation).await };
+    presence.request(request);
+    if matches!(request, Request::Wait { .. }) {
+        return attend_waiting(&mut presence, &mut reader, &mut writer, &token).await;
+    }
+    match seat(&mut presence, &mut reader, &token).await {
+        Ok(seat) => {
+            presence.is_joined();
+            forward(shared, reader, writer, *seat, &token).await;
+            Stay::Joined
+        }
+        Err(Some(why)) => dismiss(&mut writer, why).await,
+        Err(None) => Stay::Gone,
+    }
+}
+
+/// What a guest's first message asks for.
+fn requested(message: Message, rules: &RelayRules, node: &NodeId, binding: &[u8; 32]) -> Option<Request> {
+    match message {
+        Message::Wait { pass } => {
+            Some(Request::Wait { is_allowed: rules.may_wait(node, binding, pass.as_ref()) })
+        }
+        Message::Call { node, circuit } => Some(Request::Call { node, circuit }),
+        Message::Take { circuit } => Some(Request::Take { circuit }),
+        Message::Resume { circuit, node: other, received, pass } => {
+            let is_allowed = rules.may_wait(node, binding, pass.as_ref());
+            Some(Request::Resume { circuit, node: other, received, is_allowed })
+        }
+        _ => None,
+    }
+}
+
+async fn dismiss(writer: &mut FrameWriter, why: FailReason) -> Stay {
+    // It may have left already.
+    let _ = timeout(FAREWELL, Message::Fail { why }.send(writer)).await;
+    Stay::Dismissed(why)
+}
+
+/// A node that waits to be called.
+async fn attend_waiting(
+    presence: &mut Presence,
+    reader: &mut FrameReader,
+    writer: &mut FrameWriter,
+    token: &CancellationToken,
+) -> Stay {
+    let mut silent_at = Instant::now() + WAITING_SILENCE;
+    loop {
+        let answer = tokio::select! {
+            order = presence.order() => match order {
+                Order::Tell(message) => message,
+                Order::Dismiss(why) => return dismiss(writer, why).await,
+                Order::Join(_) => return Stay::Gone,
+            },
+            next = next_message(reader) => match next {
+                Next::Message(Message::Ping) => {
+                    silent_at = Instant::now() + WAITING_SILENCE;
+                    Message::Ok { received: 0 }
+                }
+                Next::Gone => return Stay::Gone,
+                _ => return dismiss(writer, FailReason::Violation).await,
+            },
+            () = sleep_until(silent_at) => return Stay::Gone,
+            () = token.cancelled() => return dismiss(writer, FailReason::ShuttingDown).await,
+        };
+        let sent = timeout(FIRST_LIMIT, answer.send(writer)).await;
+        reader.rest();
+        if !matches!(sent, Ok(Ok(()))) || writer.rest().await.is_err() {
+            return Stay::Gone;
+        }
+    }
+}
+
+/// Waits for the other end. An error without a reason is a guest that left.
+async fn seat(
+    presence: &mut Presence,
+    reader: &mut FrameReader,
+    token: &CancellationToken,
+) -> Result<Box<super::desk::Seat>, Option<FailReason>> {
+    let mut late_at = Instant::now() + ANSWER_LIMIT;
+    loop {
+        tokio::select! {
+            order = presence.order() => match order {
+                Order::Join(seat) => return Ok(seat),
+                Order::Dismiss(why) => return Err(Some(why)),
+                Order::Tell(_) => {}
+            },
+            next = next_message(reader) => match next {
+                Next::Gone => return Err(None),
+                // There is nothing to say before the answer.
+                Next::Message(_) | Next::Bad => return Err(Some(FailReason::Violation)),
+            },
+            () = sleep_until(late_at) => {
+                presence.look_for_late();
+                late_at += Duration::from_secs(1);
+            }
+            () = token.cancelled() => return Err(Some(FailReason::ShuttingDown)),
+        }
+    }
+}
+
+/// What came of a guest.
+enum Next {
+    Message(Message),
+    /// Bytes that are no message.
+    Bad,
+    Gone,
+}
+
+/// Cancel-safe.
+async fn next_message(reader: &mut FrameReader) -> Next {
+    match reader.next().await {
+        Ok(Some(frame)) => match Message::decode(frame.kind, frame.body) {
+            Ok(message) => Next::Message(message),
+            Err(_) => Next::Bad,
+        },
+        Err(towpath_link::frame::ReadError::Malformed { .. }) => Next::Bad,
+        Ok(None) | Err(_) => Next::Gone,
+    }
+}
