@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Which routers two machines may be behind, and still find a way to each other: every pair of kinds, or the one that is named.
-# A sender behind the one and a receiver behind the other know nothing but a rendezvous server. Round trip 40 ms, 100 Mbit/s
+# A sender behind the one and a receiver behind the other know nothing but a rendezvous server, which is a relay, too. Round trip 40 ms, 100 Mbit/s
 # between each two of the three (lab/scenarios/nat.toml).
 #
 #   lab/nat.sh                            every pair, 4 MiB
@@ -86,12 +86,14 @@ pair() {
     behind right "$2" 2
     local right=$inner
     head -c "$((mb << 20))" /dev/urandom >"$work/file"
-    TOW_HOME=$work/server ip netns exec "towpath-$name-server" "$tow" rendezvous --listen "$(address server):4433" \
+    TOW_HOME=$work/server ip netns exec "towpath-$name-server" "$tow" rendezvous --relay --public --listen "$(address server):4433" \
         >"$work/place" 2>"$work/server.err" &
     started+=($!)
     wait_for "$work/place"
     TOW_RENDEZVOUS=$(head -n 1 "$work/place")
     export TOW_RENDEZVOUS
+    mkdir -p "$work/left"
+    echo "rendezvous.relays = [\"$TOW_RENDEZVOUS\"]" >"$work/left/config.toml"
     TOW_HOME=$work/left ip netns exec "$left" "$tow" share -vv "$work/file" >"$work/ticket" 2>"$work/share.err" &
     started+=($!)
     wait_for "$work/ticket"

@@ -235,6 +235,10 @@ settings! {
     struct RendezvousSettings {
         /// Servers where those who have a ticket of this machine find it, wherever both are, as `tow rendezvous` prints them. Tickets name them; gets ask them, too. An empty list: none. `TOW_RENDEZVOUS`, a list with commas, takes its place.
         live servers: Vec<PeerAddress> = Vec::new(),
+        /// Relays at which this machine waits to be called by those who can't reach it otherwise, as `tow relay` prints them. Tickets name them. What comes by them is encrypted from end to end. An empty list: none.
+        start relays: Vec<PeerAddress> = Vec::new(),
+        /// File with the pass for these relays, which only its owner can read. Absent: none is shown.
+        start relay_pass: Option<FilePath> = None,
         /// Whether short codes are found on this machine's own network, by multicast: "on" or "off". A code that waits is announced under a name of chance; nothing is while none waits.
         live lan: Switch = Switch::On,
     }

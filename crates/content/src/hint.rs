@@ -16,6 +16,9 @@ pub const MAX_METHOD: usize = 512;
 pub const MAX_HINTS: usize = 64;
 /// The scheme of hints that name a rendezvous server, `meet://NODE@HOST:PORT`: it tells addresses.
 pub const RENDEZVOUS: &str = "meet";
+/// The scheme of hints that name a relay, at which a service waits to be called: `relay://RELAY@HOST:PORT` for the ticket's issuer,
+/// with `/NODE` behind it for another one.
+pub const RELAY: &str = "relay";
 
 /// One place to try.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

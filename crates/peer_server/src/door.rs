@@ -21,6 +21,7 @@ use crate::ending;
 use crate::fetches::Fetches;
 use crate::listen::{self, ListenerServing, Listening};
 use crate::meetings::Meetings;
+use crate::relayed;
 use crate::standing::StandingPeers;
 use crate::withdrawals::Withdrawals;
 use towpath_config::shares::Shares;
@@ -100,6 +101,7 @@ impl Door {
             send_pace: Arc::clone(&connections.send_pace),
             limits: Arc::clone(&limits),
             fetches: Arc::clone(&fetches),
+            config: connections.config.clone(),
         };
         Self {
             identity: identity.clone(),
@@ -134,19 +136,21 @@ impl Door {
         sockets: impl Future<Output = Result<Vec<Listener>, ApiError>>,
     ) -> Result<Vec<SocketAddr>, ApiError> {
         let connections = self.connections.clone();
-        let serving = ListenerServing {
+        let relays = relayed::waiting_places(&connections.config.get())?;
+        let serving = Arc::new(ListenerServing {
             service: Arc::clone(&self.peers),
             config: Box::new(move || connections.callers()),
             connection_limits: Arc::clone(&self.limits),
             fetches: Arc::clone(&self.fetches),
             pool: Arc::clone(&self.standing.pool),
             wait_limit: listen::WAIT_LIMIT,
-        };
+        });
         let (meetings, connections) = (Arc::clone(&self.meetings), self.connections.clone());
         let host = Arc::clone(&self.standing) as Arc<dyn PeerHost>;
         let caller = meetings.caller(&self.identity, host, move || connections.dialled());
         let start = async || {
-            let listening = Listening::start(sockets.await?, serving)?;
+            let listening = Listening::start(sockets.await?, Arc::clone(&serving))?;
+            listening.attend(relayed::attend(relays, self.identity.clone(), serving));
             let addresses = listening.addresses().to_vec();
             listening.attend(async move { meetings.keep_announced(addresses, caller).await });
             Ok::<_, ApiError>(listening)
@@ -203,9 +207,10 @@ impl Door {
             Hint::new(format!("tow://{address}"), priority, 1).ok()
         });
         let mut hints: Vec<Hint> = hints.collect();
-        let found_at = self.meetings.hints(hints.len());
-        hints.truncate(MAX_HINTS - found_at.len());
-        hints.into_iter().chain(found_at).collect()
+        let mut others = self.meetings.hints(hints.len());
+        others.extend(relayed::hints(&self.connections.config.get(), hints.len() + others.len()));
+        hints.truncate(MAX_HINTS - others.len());
+        hints.into_iter().chain(others).collect()
     }
 
     /// The limits on connections from peers.

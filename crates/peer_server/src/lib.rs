@@ -10,6 +10,7 @@
 //! | [`brought`] | what a site's cache is asked to bring, and what it says to that |
 //! | [`calling`] | calls to those who can't reach this service |
 //! | [`meetings`] | where others find what this service serves, and it finds them |
+//! | [`relayed`] | peers that come by a relay |
 //! | [`withdrawals`] | tickets that were taken back |
 //! | [`ending`] | how long a service that is asked to end waits |
 //! | [`fresh`] | random names, and the time |
@@ -23,5 +24,6 @@ pub mod fresh;
 pub mod grants;
 pub mod listen;
 pub mod meetings;
+pub mod relayed;
 pub mod standing;
 pub mod withdrawals;

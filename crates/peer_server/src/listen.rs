@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Longest time that a peer may be there without showing a right to anything.
 pub const WAIT_LIMIT: Duration = Duration::from_secs(30);
 /// The reason sent to it then.
-const NOTHING_SHOWN: &str = "no ticket of this service was shown for too long";
+pub(crate) const NOTHING_SHOWN: &str = "no ticket of this service was shown for too long";
 /// Time for a peer that is one too many to send its requests.
 const LISTEN_TIME: Duration = Duration::from_millis(200);
 
@@ -59,11 +59,10 @@ impl Listening {
     }
 
     /// Listens on `sockets`, for callers that `serving` knows what to do with.
-    pub fn start(sockets: Vec<Listener>, serving: ListenerServing) -> Result<Self, ApiError> {
+    pub fn start(sockets: Vec<Listener>, serving: Arc<ListenerServing>) -> Result<Self, ApiError> {
         let local = sockets.iter().map(Listener::address).collect::<Result<Vec<_>, _>>();
         let local = local.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
         let [token, open, closed] = std::array::from_fn(|_| CancellationToken::new());
-        let serving = Arc::new(serving);
         for socket in sockets {
             let accepting = accept(socket, Arc::clone(&serving), closed.clone(), token.clone());
             let (opened, ended) = (open.clone(), token.clone());

@@ -25,6 +25,7 @@ use towpath_rendezvous::{HolderEntry, Rendezvous, ServerPlace, TopicKeys};
 
 use crate::calling::{AT_ONCE, Calls, NodeCaller};
 use crate::grants::Grants;
+use crate::relayed::MOST_RELAYS;
 
 /// Interval at which it is looked what is served.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -122,6 +123,8 @@ impl Meetings {
             announced.clear();
             return;
         }
+        let relays: Vec<String> =
+            self.config.get().rendezvous.relays.iter().take(MOST_RELAYS).map(ToString::to_string).collect();
         let mut served = self.grants.served();
         announced.retain(|ticket, _| served.contains_key(ticket));
         for (ticket, has_all) in served.drain() {
@@ -143,7 +146,8 @@ impl Meetings {
                 });
                 AnnouncedTicket { meeting, calling: calling.abort_handle() }
             });
-            announced.meeting.say(Some(entry(has_all, listening, announced.meeting.seen())));
+            let entry = entry(has_all, listening, announced.meeting.seen());
+            announced.meeting.say(Some(HolderEntry { relays: relays.clone(), ..entry }));
         }
     }
 }

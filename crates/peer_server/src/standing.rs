@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use towpath_config::Live;
+use towpath_content::NodeId;
 use towpath_link::Connection;
 use towpath_plugins::direct::{PeerHost, PeerPool};
 use towpath_protocol::{Pace, Peer, PeerConfig, Served, Service as PeerService};
@@ -27,6 +29,8 @@ pub struct StandingPeers {
     pub limits: Arc<ConnectionLimits>,
     /// Who fetches what.
     pub fetches: Arc<Fetches>,
+    /// The configuration, which names relays.
+    pub config: Live,
 }
 
 impl PeerHost for StandingPeers {
@@ -54,6 +58,11 @@ impl PeerHost for StandingPeers {
 
     fn pool(&self) -> &PeerPool {
         &self.pool
+    }
+
+    fn chose(&self, relay: &NodeId) -> bool {
+        let named = &self.config.get().rendezvous;
+        named.relays.iter().chain(&named.servers).any(|place| place.node == Some(*relay))
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use towpath_content::hint::{MAX_HINTS, PeerAddress, RENDEZVOUS};
+use towpath_content::hint::{MAX_HINTS, PeerAddress, RELAY, RENDEZVOUS};
 use towpath_content::{Hint, NodeId, Ticket};
 use towpath_peer_server::calling::{Calls, NodeCaller};
 use towpath_peer_server::grants::{PassOn, PassingOn};
@@ -181,7 +181,9 @@ fn hints_of(found: &FoundNodes) -> Vec<Hint> {
     let serving = found.iter().filter(|(_, entry)| entry.serves).take(MOST_NODES);
     let hints = serving.flat_map(|(node, entry)| {
         let addresses: BTreeSet<_> = entry.addresses.iter().filter(|address| is_one(address)).collect();
-        addresses.into_iter().take(MOST_ADDRESSES).filter_map(|address| hint(node, address))
+        let dialled = addresses.into_iter().take(MOST_ADDRESSES).filter_map(|address| hint(node, address));
+        let relayed = move |relay: &String| Hint::new(format!("{RELAY}://{relay}/{node}"), 0, 1).ok();
+        dialled.chain(entry.relays.iter().filter_map(relayed))
     });
     hints.take(MAX_HINTS).collect()
 }

@@ -168,6 +168,10 @@ impl PeerHost for GetPeers {
     fn pool(&self) -> &PeerPool {
         self.standing.pool()
     }
+
+    fn chose(&self, relay: &NodeId) -> bool {
+        self.standing.chose(relay)
+    }
 }
 
 /// Holders that a ticket's issuer tells of become hints of the get.

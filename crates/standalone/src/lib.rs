@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`publishing`] | what `tow publish` writes |
 //! | [`short_codes`] | tickets that are handed over by some words |
-//! | [`public_server`] | the server where peers find each other, as a program of its own |
+//! | [`public_server`] | the servers where peers find each other, and that carry what they send |
 
 pub mod public_server;
 pub mod publishing;

@@ -142,6 +142,8 @@ pub struct Backlog {
 
 /// Price of a byte that crosses a network.
 pub const NETWORK_PRICE: u32 = 1;
+/// [`SourceState::price`] of what comes by a third machine, which carries each byte in and out.
+pub const RELAYED_PRICE: u32 = 2;
 
 /// Round trip below which a sender is near.
 const NEAR: Duration = Duration::from_millis(1);

@@ -1,13 +1,14 @@
-//! `tow rendezvous`
+//! `tow rendezvous` and `tow relay`
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
 use towpath_api::ApiError;
 use towpath_service::state::identity;
-use towpath_standalone::public_server::PublicServer;
+use towpath_standalone::public_server::{PublicDuties, PublicServer, RelayRules, relay_rules};
 
 use super::{Context, parse_address};
 use crate::notify::{READY, notify};
@@ -15,33 +16,85 @@ use crate::notify::{READY, notify};
 /// Run a server where machines find each other that know no address of each other
 ///
 /// It keeps for each ticket who has what and where, sealed so that only who has the ticket can read it, and forgets that after
-/// some minutes. Content never passes it. Machines that use it name it in their configuration, under
+/// some minutes. Content never passes it, unless it is a relay, too. Machines that use it name it in their configuration, under
 /// rendezvous.servers, or in TOW_RENDEZVOUS.
 #[derive(Debug, Args)]
 pub struct RendezvousCommand {
     /// Address to listen on; may be given again [default: all addresses, port 4433]
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     listen: Vec<SocketAddr>,
+    /// Be a relay on the same port, too, as 'tow relay' is
+    #[arg(long)]
+    relay: bool,
+    #[command(flatten)]
+    guests: RelayGuests,
+}
+
+/// Run a relay, for machines that can't reach each other
+///
+/// It carries what is encrypted from end to end, and can read none of it. Only who waits to be called needs a right: by its node,
+/// or by a pass. Such machines name it in their configuration, under rendezvous.relays, and their tickets do.
+#[derive(Debug, Args)]
+pub struct RelayCommand {
+    /// Address to listen on; may be given again [default: all addresses, port 4433]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    listen: Vec<SocketAddr>,
+    #[command(flatten)]
+    guests: RelayGuests,
+}
+
+/// Who may be called through a relay.
+#[derive(Debug, Args)]
+pub struct RelayGuests {
+    /// File with the pass that lets machines wait at the relay; only its owner may read it
+    #[arg(long, value_name = "FILE")]
+    pass: Option<PathBuf>,
+    /// Node that may wait at the relay without a pass; may be given again
+    #[arg(long, value_name = "NODE")]
+    node: Vec<String>,
+    /// Let everybody wait at the relay
+    #[arg(long)]
+    public: bool,
 }
 
 impl RendezvousCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
-        let mut interrupts = context.signals.interrupts();
-        let server = PublicServer::start(&identity(&context.home)?, &self.listen).await?;
-        let places: Vec<String> = server.places().iter().map(ToString::to_string).collect();
-        let first = places.first().cloned().unwrap_or_default();
-        if context.output.is_json() {
-            context.output.object(&ServerListening { event: "listening", places });
-        } else {
-            context.output.line(&first);
-        }
-        context.output.print("tow: machines find each other here if their configuration says");
-        context.output.print(&format!("tow:   rendezvous.servers = [\"{first}\"]"));
-        notify(READY, "Serving");
-        tokio::select! {
-            () = interrupts.next() => Ok(ExitCode::SUCCESS),
-            never = server.run() => match never {},
-        }
+        let relay = self.relay.then(|| self.guests.rules()).transpose()?;
+        serve(context, &self.listen, PublicDuties { rendezvous: true, relay }).await
+    }
+}
+
+impl RelayCommand {
+    pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+        let relay = Some(self.guests.rules()?);
+        serve(context, &self.listen, PublicDuties { rendezvous: false, relay }).await
+    }
+}
+
+impl RelayGuests {
+    fn rules(&self) -> Result<RelayRules, ApiError> {
+        relay_rules(&self.node, self.pass.as_deref(), self.public)
+    }
+}
+
+async fn serve(context: &Context, listen: &[SocketAddr], duties: PublicDuties) -> Result<ExitCode, ApiError> {
+    let mut interrupts = context.signals.interrupts();
+    let named = [(duties.rendezvous, "rendezvous.servers"), (duties.relay.is_some(), "rendezvous.relays")];
+    let server = PublicServer::start(&identity(&context.home)?, listen, duties).await?;
+    let places: Vec<String> = server.places().iter().map(ToString::to_string).collect();
+    let first = places.first().cloned().unwrap_or_default();
+    match context.output.is_json() {
+        true => context.output.object(&ServerListening { event: "listening", places }),
+        false => context.output.line(&first),
+    }
+    context.output.print("tow: machines use it if their configuration says");
+    for (_, field) in named.iter().filter(|(is_on, _)| *is_on) {
+        context.output.print(&format!("tow:   {field} = [\"{first}\"]"));
+    }
+    notify(READY, "Serving");
+    tokio::select! {
+        () = interrupts.next() => Ok(ExitCode::SUCCESS),
+        never = server.run() => match never {},
     }
 }
 

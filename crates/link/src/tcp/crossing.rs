@@ -49,7 +49,7 @@ pub async fn cross(
 }
 
 async fn shake(
-    mut stream: TcpStream,
+    stream: TcpStream,
     (address, identity, expected): (SocketAddr, &Identity, NodeId),
     how: &DialConfig,
 ) -> Result<Connection, DialError> {
@@ -59,12 +59,12 @@ async fn shake(
         match identity.node_id() < expected {
             true => {
                 let config = tls::client_config(identity, Some(expected), protocol).map_err(not_tls)?;
-                let shaken = tls::connect(config, protocol, address.ip(), &mut stream).await;
+                let shaken = tls::connect(config, protocol, address.ip().into(), &stream).await;
                 shaken.map_err(|error| not_shaken(address, error))
             }
             false => {
                 let config = tls::server_config(identity, &[protocol]).map_err(not_tls)?;
-                let shaken = tls::accept(&config, &[protocol], &mut stream).await;
+                let shaken = tls::accept(&config, &[protocol], &stream).await;
                 shaken.map_err(|error| not_shaken(address, error))
             }
         }

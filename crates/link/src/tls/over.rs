@@ -28,7 +28,7 @@ pub async fn open_over(
     limit: Duration,
     probe: PathProbe,
 ) -> Result<Connection, HandshakeError> {
-    let config = client_config(identity, expected, protocol).map_err(unusable)?;
+    let config = client_config(identity, Some(expected), protocol).map_err(unusable)?;
     let shaken = timeout(limit, connect(config, protocol, NOWHERE.into(), &stream)).await;
     let shaken = shaken.map_err(|_| HandshakeError::TimedOut { limit })??;
     Ok(connection(Arc::new(stream), shaken, probe))

@@ -17,7 +17,7 @@ use towpath_content::{Hint, NodeId, Oid};
 use towpath_link::Identity;
 use towpath_link::tcp::{DialConfig, dial_any};
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
-use towpath_transfer::source::{Backlog, PathState, Query, Sink, SourceState};
+use towpath_transfer::source::{Backlog, NETWORK_PRICE, PathState, Query, RELAYED_PRICE, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, SourceId, Tag, Want};
 
 use towpath_protocol::callers::Answers;
@@ -30,6 +30,7 @@ use towpath_protocol::{Arrived, Peer, PeerConfig, PeerUse, Stall};
 use super::SCHEME;
 use super::apart::apart;
 use super::pool::{PeerHost, PeerNeeds};
+use super::relayed::{call_by, relays};
 use super::slots::{Slot, Slots};
 use super::unasked::{Unasked, UnaskedCall};
 
@@ -58,12 +59,14 @@ pub struct DirectConfig {
     pub dial: DialConfig,
     /// Configuration of each connection.
     pub peer: PeerConfig,
+    /// The peer is called through relays, and not dialled.
+    pub is_relayed: bool,
 }
 
 impl Default for DirectConfig {
     fn default() -> Self {
         let (dial, peer) = (DialConfig::default(), PeerConfig::default());
-        Self { connections: 1, most_connections: 16, dial, peer }
+        Self { connections: 1, most_connections: 16, dial, peer, is_relayed: false }
     }
 }
 
@@ -198,7 +201,8 @@ impl Direct {
     /// A connection of this service with the node, for the first slot: further ones are there to be more than those that stand.
     fn find(&self, slot: &Slot, context: &Context) -> Option<PeerUse> {
         let (host, node) = (self.host.as_ref()?, self.node.or(context.node)?);
-        let may_be_any = self.config.dial.from.is_none() && self.slots.is_first(slot);
+        let may_be_any =
+            self.config.dial.from.is_none() && !self.config.is_relayed && self.slots.is_first(slot);
         if !may_be_any || self.shuns.load(Ordering::Relaxed) {
             return None;
         }
@@ -225,7 +229,30 @@ impl Direct {
         }
     }
 
+    /// A connection that a relay carries. It is for this transfer alone: to others it would look like a direct one.
+    async fn call(&self, dialling: &mut Dialling, context: &Context) -> Result<PeerUse, Outcome> {
+        let Some(node) = self.node.or(context.node) else { return Err(Outcome::NotHere) };
+        let hints = context.hints.borrow().clone();
+        let is_it = |named: Option<NodeId>| named.or(context.node) == Some(node);
+        let relays = relays(hints, is_it, |total| random() % (total + 1));
+        if relays.is_empty() {
+            return Err(Outcome::NotHere);
+        }
+        let called = call_by(relays, &self.identity, node, self.host.as_ref()).await;
+        let wait = dialling.dialled(Instant::now(), random());
+        match called {
+            Ok(connection) => Ok(PeerUse::lent(Peer::start(connection, self.config.peer.clone(), None))),
+            Err(error) => {
+                self.set_last_error(Some(error));
+                Err(Outcome::RetryLater(wait))
+            }
+        }
+    }
+
     async fn dial(&self, dialling: &mut Dialling, context: &Context) -> Result<PeerUse, Outcome> {
+        if self.config.is_relayed {
+            return self.call(dialling, context).await;
+        }
         let Some(node) = self.node.or(context.node) else { return Err(Outcome::NotHere) };
         let hints = context.hints.borrow().clone();
         let addresses = addresses(hints, |named| named.or(context.node) == Some(node)).await;
@@ -472,6 +499,7 @@ impl Source for Direct {
             path: self.path(),
             trouble: lock(&self.last_error).clone(),
             is_encrypted: self.slots.peers().all(|peer| peer.is_encrypted()),
+            price: if self.config.is_relayed { RELAYED_PRICE } else { NETWORK_PRICE },
             ..SourceState::of_window(self.slots.window())
         }
     }

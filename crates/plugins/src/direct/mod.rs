@@ -4,6 +4,7 @@
 //! | module | story |
 //! |---|---|
 //! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
+//! | [`relayed`] | calls through relays |
 //! | `slots` | the connections to one peer |
 //! | [`pool`] | the connections of a service, which its transfers may use whoever dialled them; and when: pure |
 //! | `apart` | what came over such a connection and waits for its session |
@@ -15,6 +16,7 @@ mod apart;
 pub mod client;
 mod long_path;
 pub mod pool;
+pub mod relayed;
 mod slots;
 mod unasked;
 mod widening;

@@ -17,6 +17,11 @@ pub trait PeerHost: Send + Sync {
 
     /// The connections that stand.
     fn pool(&self) -> &PeerPool;
+
+    /// True if its person chose this relay. Others are dialled at public addresses only.
+    fn chose(&self, _relay: &NodeId) -> bool {
+        false
+    }
 }
 
 /// Connections that stand. Those that are gone go out of it.

@@ -417,7 +417,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_source_lacks_is_asked_of_one_that_was_opened_meanwhile() {
         let lacks = Arc::new(Answering { has_it: false, answers: Semaphore::new(0) });
-        let found = |_| -> Vec<Arc<dyn Source>> {
+        let found = |_, _| -> Vec<Arc<dyn Source>> {
             vec![Arc::new(Answering { has_it: true, answers: Semaphore::new(9) })]
         };
         let many =
@@ -443,7 +443,7 @@ mod tests {
     #[tokio::test]
     async fn one_source_is_asked_as_it_is_where_no_hint_names_another() {
         let nothing = || -> Arc<dyn Source> { Arc::new(Cascade::new(Vec::new())) };
-        let finder = HintedNodes::new(Box::new(move |_| vec![nothing()]));
+        let finder = HintedNodes::new(Box::new(move |_, _| vec![nothing()]));
         let many = Many::new(vec![nothing()], vec![finder]);
         let hints = watch::channel(Vec::new()).1;
         many.start(&Context { root: Oid::of(b""), node: None, secret: None, hints });

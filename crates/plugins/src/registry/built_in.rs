@@ -11,6 +11,7 @@ use towpath_transfer::Source;
 
 use super::{Build, Field, FieldKind, Node, Plugin, PluginParts, TreeBuilder};
 use crate::direct::{self, DirectConfig};
+use crate::hinted::HintedWay;
 use crate::takeover::Names;
 use crate::{Cascade, Direct, HintedNodes, Local, Many, Takeover};
 
@@ -78,14 +79,16 @@ pub(super) static DEALER: Plugin = Plugin {
 pub(super) static HINTS: Plugin = Plugin {
     name: "hints",
     scheme: None,
-    about: "Finds the services that a ticket's hints name beside the one that issued it.",
+    about: "Finds the services that a ticket's hints name beside the one that issued it, and the relays where services wait.",
     fields: &[],
     build: Build::Finder(|_, builder| {
         let (identity, host) = (builder.parts.identity.clone(), builder.parts.host.clone());
         let config = DirectConfig { peer: builder.parts.peer.clone(), ..DirectConfig::default() };
         let ways = ways(&config, &builder.parts.from);
         let near = builder.parts.near.as_ref().map(|near| near.node);
-        HintedNodes::new(Box::new(move |node| {
+        let mut relayed = DirectConfig { is_relayed: true, ..config.clone() };
+        relayed.peer.way = Some("by relay".into());
+        HintedNodes::new(Box::new(move |node, way| {
             // It is there already, in front.
             if near == Some(node) {
                 return Vec::new();
@@ -93,7 +96,10 @@ pub(super) static HINTS: Plugin = Plugin {
             let direct = |config: &DirectConfig| -> Arc<dyn Source> {
                 Arc::new(Direct::new(identity.clone(), config.clone(), host.clone()).to(node))
             };
-            ways.iter().map(direct).collect()
+            match way {
+                HintedWay::Dialled => ways.iter().map(direct).collect(),
+                HintedWay::Relayed => vec![direct(&relayed)],
+            }
         }))
     }),
 };

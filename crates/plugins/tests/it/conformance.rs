@@ -214,7 +214,7 @@ async fn the_finder_of_hinted_nodes_passes() {
         let go = move |place| {
             hints.send_modify(|hints| hints.retain(|hint| *hint != nodes[usize::try_from(place).unwrap()]))
         };
-        let nothing = |_| -> Vec<Arc<dyn Source>> { vec![Arc::new(Cascade::new(Vec::new()))] };
+        let nothing = |_, _| -> Vec<Arc<dyn Source>> { vec![Arc::new(Cascade::new(Vec::new()))] };
         FinderSubject::new(HintedNodes::new(Box::new(nothing)), context, come, go)
     })
     .await;

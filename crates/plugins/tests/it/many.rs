@@ -118,8 +118,10 @@ async fn a_node_that_a_hint_names_is_asked_beside_the_issuer() {
     let identity = Identity::generate().unwrap();
     let dial = move || Direct::new(identity.clone(), DirectConfig::default(), None);
     let first: Arc<dyn Source> = Arc::new(dial());
-    let many =
-        Many::new(vec![first], vec![HintedNodes::new(Box::new(move |node| vec![Arc::new(dial().to(node))]))]);
+    let many = Many::new(
+        vec![first],
+        vec![HintedNodes::new(Box::new(move |node, _| vec![Arc::new(dial().to(node))]))],
+    );
     let session = Session::start(Single::root(Arc::new(many)), context, impatient(LIMIT));
     let target = Arc::new(Memory::default());
     session.fetch(request(oid, None, &target)).await.unwrap();
@@ -154,7 +156,7 @@ async fn a_hint_that_comes_is_used_and_one_that_goes_is_let_go() {
     let leaving = Mannered::new("leaving", &data, 16 << 20, Manner::Stalls(12));
     let coming = Mannered::new("coming", &data, 16 << 20, Manner::Honest);
     let sources = [(first, Arc::clone(&leaving)), (second, Arc::clone(&coming))];
-    let peer = move |node: NodeId| -> Vec<Arc<dyn Source>> {
+    let peer = move |node: NodeId, _| -> Vec<Arc<dyn Source>> {
         let found = sources.iter().find(|(known, _)| *known == node);
         vec![Arc::clone(&found.expect("only these are named").1) as _]
     };
@@ -188,7 +190,7 @@ async fn one_that_was_alone_shares_what_it_owes_with_one_that_joins() {
     let alone = Mannered::new("alone", &data, 256 << 10, Manner::Honest);
     let joins = Mannered::new("joins", &data, 64 << 20, Manner::Honest);
     let found = Arc::clone(&joins);
-    let peer = move |named: NodeId| -> Vec<Arc<dyn Source>> {
+    let peer = move |named: NodeId, _| -> Vec<Arc<dyn Source>> {
         assert_eq!(named, node);
         vec![Arc::clone(&found) as _]
     };

@@ -24,7 +24,7 @@ fn scattered(len: u64) -> impl Iterator<Item = Range<u64>> {
 /// Fetches `data` of a sender and of a holder that a hint names. Returns the bytes that each brought.
 async fn fetched(data: &[u8], sender: &Arc<Mannered>, holder: &Arc<Mannered>) -> [u64; 2] {
     let (oid, found) = (Oid::of(data), Arc::clone(holder));
-    let peer = move |_: NodeId| -> Vec<Arc<dyn Source>> { vec![Arc::clone(&found) as _] };
+    let peer = move |_: NodeId, _| -> Vec<Arc<dyn Source>> { vec![Arc::clone(&found) as _] };
     let node = Identity::generate().unwrap().node_id();
     let hint = Hint::new(format!("tow://{node}@127.0.0.1:1"), 0, 1).unwrap();
     let hints = watch::channel(vec![hint]).1;

@@ -99,7 +99,7 @@ pub(super) async fn dial_relay(
     if addresses.is_empty() {
         return Err(AttemptError::NoAddress);
     }
-    let config = DialConfig { timeouts: how.timeouts, from: None, protocol: RELAY_PROTOCOL };
+    let config = DialConfig { timeouts: how.timeouts, protocol: RELAY_PROTOCOL, ..DialConfig::default() };
     let dialled = dial_any(&addresses, identity, place.node, &config).await;
     let mut connection = dialled.map_err(|source| AttemptError::Dial { source })?;
     connection.reader.limit(MAX_FRAME);

@@ -1,0 +1,114 @@
+//! Peers that come by a relay: this service waits at those of its configuration, and answers who calls there.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use towpath_api::{ApiError, ErrorKind};
+use towpath_config::Config;
+use towpath_content::Hint;
+use towpath_content::hint::{PeerAddress, RELAY};
+use towpath_link::{Identity, Protocol};
+use towpath_protocol::Peer;
+use towpath_relay::{IncomingCall, Pass, RelayDial, RelayPlace, Waiting, WaitingPlace};
+
+use crate::listen::{ListenerServing, NOTHING_SHOWN};
+
+/// Relays that a ticket names, at most.
+pub const MOST_RELAYS: usize = 4;
+/// The longest pass.
+const MAX_PASS: u64 = 4096;
+
+/// Relays of the configuration, with their pass.
+pub fn waiting_places(config: &Config) -> Result<Vec<WaitingPlace>, ApiError> {
+    let pass = config.rendezvous.relay_pass.as_ref().map(|file| pass(&file.0)).transpose()?;
+    let places = config.rendezvous.relays.iter().filter_map(place);
+    Ok(places.map(|place| WaitingPlace { place, pass: pass.clone() }).collect())
+}
+
+/// The pass in a file that only its owner can read.
+pub fn pass(file: &Path) -> Result<Pass, ApiError> {
+    let wrong = |why: &str| ApiError::new(ErrorKind::Usage, format!("{}: {why}", file.display()));
+    let unreadable = |error: std::io::Error| wrong(&error.to_string());
+    let opened = fs::File::open(file).map_err(unreadable)?;
+    if opened.metadata().map_err(unreadable)?.mode() & 0o077 != 0 {
+        return Err(wrong("others than its owner can read the pass; run: chmod go-rwx"));
+    }
+    let mut text = String::new();
+    opened.take(MAX_PASS).read_to_string(&mut text).map_err(unreadable)?;
+    match text.trim() {
+        "" => Err(wrong("there is no pass in it")),
+        text => Ok(Pass::new(text)),
+    }
+}
+
+fn place(place: &PeerAddress) -> Option<RelayPlace> {
+    Some(RelayPlace { node: place.node?, addresses: vec![place.address.clone()] })
+}
+
+/// Hints that name the relays of the configuration, behind `rank` others.
+pub fn hints(config: &Config, rank: usize) -> Vec<Hint> {
+    let relays = config.rendezvous.relays.iter().take(MOST_RELAYS).enumerate();
+    let hint = |(at, relay): (usize, &PeerAddress)| {
+        let priority = u16::try_from(rank + at).unwrap_or(u16::MAX);
+        Hint::new(format!("{RELAY}://{relay}"), priority, 1).ok()
+    };
+    relays.filter_map(hint).collect()
+}
+
+/// Waits at `places` as `identity`, and answers who calls, for as long as it is polled.
+pub(crate) async fn attend(places: Vec<WaitingPlace>, identity: Identity, serving: Arc<ListenerServing>) {
+    let mut waiting = Waiting::start(places, &identity, &RelayDial::default());
+    while let Some(call) = waiting.next().await {
+        tokio::spawn(answer(call, Arc::clone(&serving)));
+    }
+}
+
+async fn answer(call: IncomingCall, serving: Arc<ListenerServing>) {
+    let node = call.caller();
+    let Some(_place) = serving.connection_limits.dialled(node) else {
+        tracing::info!(peer = %node.short(), "a call was one too many");
+        return;
+    };
+    match call.accept(&[Protocol::PEER]).await {
+        Ok(connection) => {
+            let address = connection.address.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED.into());
+            let peer = Peer::start(connection, (serving.config)(), Some(Arc::clone(&serving.service)));
+            tokio::select! {
+                () = serving.fetches.attend(&peer, address) => {}
+                () = overstayed(&peer, &serving) => peer.close(NOTHING_SHOWN),
+            }
+        }
+        Err(error) => tracing::debug!(peer = %node.short(), %error, "a call by a relay came to nothing"),
+    }
+}
+
+/// Completes if the peer has shown no right to anything for too long.
+async fn overstayed(peer: &Peer, serving: &ListenerServing) {
+    if tokio::time::timeout(serving.wait_limit, peer.until_known()).await.is_ok() {
+        std::future::pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_pass_is_of_a_file_that_nobody_else_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pass");
+        assert!(pass(&file).is_err(), "it is not there");
+        fs::write(&file, "secret\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(pass(&file).unwrap_err().message.contains("chmod"));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(pass(&file).unwrap(), Pass::new("secret"));
+        fs::write(&file, " \n").unwrap();
+        assert!(pass(&file).unwrap_err().message.contains("no pass"));
+    }
+}
