@@ -142,7 +142,8 @@ pub struct Backlog {
 
 /// Price of a byte that crosses a network.
 pub const NETWORK_PRICE: u32 = 1;
-/// [`SourceState::price`] of what comes by a third machine, which carries each byte in and out.
+/// [`SourceState::price`] of what comes by a third machine, which carries each byte in and out; and of what is not reached yet,
+/// which is no better than that until it is.
 pub const RELAYED_PRICE: u32 = 2;
 
 /// Round trip below which a sender is near.

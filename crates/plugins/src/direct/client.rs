@@ -281,6 +281,12 @@ impl Direct {
         }
     }
 
+    /// Price of what it brings. Where it is not reached yet, a relay is as good.
+    fn price(&self) -> u32 {
+        let is_reached = self.slots.peers().next().is_some();
+        if self.config.is_relayed || !is_reached { RELAYED_PRICE } else { NETWORK_PRICE }
+    }
+
     /// No address is known. Where a rendezvous is named it may tell one.
     fn nowhere(&self, context: &Context) -> Outcome {
         let may_be_told = context.hints.borrow().iter().any(|named| named.scheme() == hint::RENDEZVOUS);
@@ -499,7 +505,7 @@ impl Source for Direct {
             path: self.path(),
             trouble: lock(&self.last_error).clone(),
             is_encrypted: self.slots.peers().all(|peer| peer.is_encrypted()),
-            price: if self.config.is_relayed { RELAYED_PRICE } else { NETWORK_PRICE },
+            price: self.price(),
             ..SourceState::of_window(self.slots.window())
         }
     }
