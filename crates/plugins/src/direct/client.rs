@@ -45,6 +45,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const PING: u64 = 64;
 
+/// Time in which a peer that can be dialled is reached.
+const LATE: Duration = Duration::from_millis(500);
+
 /// Time for which a path counts as measured.
 const MEASURED: Duration = Duration::from_millis(1);
 
@@ -83,6 +86,8 @@ pub struct Direct {
     /// A connection that was found brought nothing, and none was dialled since.
     shuns: AtomicBool,
     last_error: Mutex<Option<String>>,
+    /// Time since which there is no connection, as far as somebody looked.
+    unreached: Mutex<Option<Instant>>,
     /// The path as it was measured last.
     measured: Mutex<Option<(Instant, PathState)>>,
 }
@@ -100,6 +105,7 @@ impl Direct {
             host,
             shuns: AtomicBool::new(false),
             last_error: Mutex::default(),
+            unreached: Mutex::default(),
             measured: Mutex::default(),
         }
     }
@@ -281,10 +287,15 @@ impl Direct {
         }
     }
 
-    /// Price of what it brings. Where it is not reached yet, a relay is as good.
+    /// Price of what it brings. Where it has not been reached for a moment, a relay is as good.
     fn price(&self) -> u32 {
-        let is_reached = self.slots.peers().next().is_some();
-        if self.config.is_relayed || !is_reached { RELAYED_PRICE } else { NETWORK_PRICE }
+        let (mut since, now) = (lock(&self.unreached), Instant::now());
+        *since = match self.slots.peers().next() {
+            Some(_) => None,
+            None => Some(since.unwrap_or(now)),
+        };
+        let is_late = since.is_some_and(|since| now.saturating_duration_since(since) > LATE);
+        if self.config.is_relayed || is_late { RELAYED_PRICE } else { NETWORK_PRICE }
     }
 
     /// No address is known. Where a rendezvous is named it may tell one.
