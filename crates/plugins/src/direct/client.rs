@@ -17,7 +17,9 @@ use towpath_content::{Hint, NodeId, Oid};
 use towpath_link::Identity;
 use towpath_link::tcp::{DialConfig, dial_any};
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
-use towpath_transfer::source::{Backlog, NETWORK_PRICE, PathState, Query, RELAYED_PRICE, Sink, SourceState};
+use towpath_transfer::source::{
+    Backlog, NETWORK_PRICE, PathState, Query, RELAYED_PRICE, Sink, SourceState, UNREACHED_PRICE,
+};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, SourceId, Tag, Want};
 
 use towpath_protocol::callers::Answers;
@@ -45,8 +47,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const PING: u64 = 64;
 
-/// Time in which a peer that can be dialled is reached.
-const LATE: Duration = Duration::from_millis(500);
+/// Time in which a peer that can be dialled is reached, mostly.
+const LATE: Duration = Duration::from_millis(250);
 
 /// Time for which a path counts as measured.
 const MEASURED: Duration = Duration::from_millis(1);
@@ -287,7 +289,7 @@ impl Direct {
         }
     }
 
-    /// Price of what it brings. Where it has not been reached for a moment, a relay is as good.
+    /// Price of what it brings. Where it has not been reached for a moment, others come first.
     fn price(&self) -> u32 {
         let (mut since, now) = (lock(&self.unreached), Instant::now());
         *since = match self.slots.peers().next() {
@@ -295,7 +297,11 @@ impl Direct {
             None => Some(since.unwrap_or(now)),
         };
         let is_late = since.is_some_and(|since| now.saturating_duration_since(since) > LATE);
-        if self.config.is_relayed || is_late { RELAYED_PRICE } else { NETWORK_PRICE }
+        match (is_late, self.config.is_relayed) {
+            (true, _) => UNREACHED_PRICE,
+            (false, true) => RELAYED_PRICE,
+            (false, false) => NETWORK_PRICE,
+        }
     }
 
     /// No address is known. Where a rendezvous is named it may tell one.

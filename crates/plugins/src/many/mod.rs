@@ -114,10 +114,15 @@ impl Many {
         if self.shared.has_started.swap(true, Ordering::AcqRel) {
             return;
         }
-        // The first one is asked now anyway.
-        for source in self.shared.sources().into_iter().skip(1) {
+        for (at, source) in self.shared.sources().into_iter().enumerate() {
             let context = context.clone();
-            self.shared.spawn(async move { asking::warm(&source, &context).await });
+            self.shared.spawn(async move {
+                // The first one is asked now anyway.
+                if at == 0 {
+                    asking::until_lost(&source).await;
+                }
+                asking::keep_warm(&source, &context).await;
+            });
         }
         if let Some((number, near)) = self.shared.near.clone() {
             let (shared, context) = (Arc::clone(&self.shared), context.clone());
