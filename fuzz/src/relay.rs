@@ -7,15 +7,15 @@ use bytes::Bytes;
 use towpath_content::NodeId;
 use towpath_relay::RelayPlace;
 use towpath_relay::circuit::{Circuit, MAX_WINDOW};
-use towpath_relay::message::{CircuitId, Message};
-use towpath_relay::table::{Quotas, RelayTable, Request, TableAction};
+use towpath_relay::message::{CircuitId, RelayMessage};
+use towpath_relay::table::{Quotas, RelayTable, TableAction, TableRequest};
 
 use crate::input::Source;
 
 /// One frame: its kind and its body.
 pub fn relay_message(data: &[u8]) {
     let Some((&kind, body)) = data.split_first() else { return };
-    if let Ok(message) = Message::decode(kind, Bytes::copy_from_slice(body)) {
+    if let Ok(message) = RelayMessage::decode(kind, Bytes::copy_from_slice(body)) {
         let (again, head, rest) = message.encode();
         assert_eq!((again, [head, rest.to_vec()].concat()), (kind, body.to_vec()));
     }
@@ -46,7 +46,7 @@ pub fn relay_circuit(data: &[u8]) {
             6 => now += Duration::from_millis(source.below(70_000)),
             kind => {
                 let body = Bytes::copy_from_slice(source.run());
-                if let Ok(message) = Message::decode(kind - 6, body) {
+                if let Ok(message) = RelayMessage::decode(kind - 6, body) {
                     circuit.handle(message, now);
                 }
             }
@@ -92,13 +92,13 @@ pub fn relay_table(data: &[u8]) {
     assert_eq!(table.counts(), Default::default());
 }
 
-fn request(source: &mut Source<'_>) -> Request {
+fn request(source: &mut Source<'_>) -> TableRequest {
     let (circuit, node) = (CircuitId([source.byte() % 3; 16]), NodeId([source.byte() % 4; 32]));
     let is_allowed = source.byte() % 2 == 0;
     match source.below(4) {
-        0 => Request::Wait { is_allowed },
-        1 => Request::Call { node, circuit },
-        2 => Request::Take { circuit },
-        _ => Request::Resume { circuit, node, received: source.number(), is_allowed },
+        0 => TableRequest::Wait { is_allowed },
+        1 => TableRequest::Call { node, circuit },
+        2 => TableRequest::Take { circuit },
+        _ => TableRequest::Resume { circuit, node, received: source.number(), is_allowed },
     }
 }

@@ -12,8 +12,8 @@ use towpath_content::NodeId;
 
 use crate::frame::{FrameReader, FrameWriter};
 use crate::path::PathProbe;
+use crate::protocol::Protocol;
 pub use crate::recv_buffer::ReadHalf;
-use crate::tls::Protocol;
 
 /// The sending half of a transport. Flushed with nothing behind the last flush, it gives back memory that it holds.
 pub type WriteHalf = Pin<Box<dyn AsyncWrite + Send>>;

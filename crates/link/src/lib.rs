@@ -27,6 +27,7 @@
 //! | [`pipe`] | a pair of streams that someone else protects, such as ssh's |
 //! | [`path`] | what the kernel says of a path, and how much to keep outstanding on it |
 //! | [`doubles`] | connections within one program, for tests of what goes over them |
+//! | `protocol` | names of what is spoken |
 //! | [`public`] | which addresses anybody may reach |
 //! | [`backoff`] | how long to wait before the next attempt |
 //!
@@ -41,6 +42,7 @@ pub mod identity;
 mod kernel;
 pub mod path;
 pub mod pipe;
+mod protocol;
 pub mod public;
 mod recv_buffer;
 pub mod tcp;
@@ -53,5 +55,5 @@ pub use identity::Identity;
 pub use path::{
     MAX_FRAME, PathInfo, PathProbe, frame_len, frame_len_at, suggested_outstanding, unsent_limit,
 };
+pub use protocol::Protocol;
 pub use recv_buffer::{Receive, RecvBuffer};
-pub use tls::Protocol;

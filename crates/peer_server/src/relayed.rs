@@ -12,7 +12,7 @@ use towpath_content::Hint;
 use towpath_content::hint::{PeerAddress, RELAY};
 use towpath_link::{Identity, Protocol};
 use towpath_protocol::Peer;
-use towpath_relay::{IncomingCall, Pass, RelayDial, RelayPlace, Waiting, WaitingPlace};
+use towpath_relay::{IncomingCall, RelayDial, RelayPass, RelayPlace, Waiting, WaitingPlace};
 
 use crate::listen::{ListenerServing, NOTHING_SHOWN};
 
@@ -29,7 +29,7 @@ pub fn waiting_places(config: &Config) -> Result<Vec<WaitingPlace>, ApiError> {
 }
 
 /// The pass in a file that only its owner can read.
-pub fn pass(file: &Path) -> Result<Pass, ApiError> {
+pub fn pass(file: &Path) -> Result<RelayPass, ApiError> {
     let wrong = |why: &str| ApiError::new(ErrorKind::Usage, format!("{}: {why}", file.display()));
     let unreadable = |error: std::io::Error| wrong(&error.to_string());
     let opened = fs::File::open(file).map_err(unreadable)?;
@@ -40,7 +40,7 @@ pub fn pass(file: &Path) -> Result<Pass, ApiError> {
     opened.take(MAX_PASS).read_to_string(&mut text).map_err(unreadable)?;
     match text.trim() {
         "" => Err(wrong("there is no pass in it")),
-        text => Ok(Pass::new(text)),
+        text => Ok(RelayPass::new(text)),
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(pass(&file).unwrap_err().message.contains("chmod"));
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(pass(&file).unwrap(), Pass::new("secret"));
+        assert_eq!(pass(&file).unwrap(), RelayPass::new("secret"));
         fs::write(&file, " \n").unwrap();
         assert!(pass(&file).unwrap_err().message.contains("no pass"));
     }

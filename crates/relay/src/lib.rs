@@ -26,7 +26,7 @@ pub mod server;
 pub mod table;
 
 pub use client::{CallError, IncomingCall, RelayDial, Waiting, WaitingPlace, WaitingState, call};
-pub use pass::Pass;
+pub use pass::RelayPass;
 pub use place::{PlaceError, RelayPlace};
 pub use server::RelayServer;
 pub use table::{Quotas, RelayRules};

@@ -82,7 +82,7 @@ impl FailReason {
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
+pub enum RelayMessage {
     /// Node: I can be called here.
     Wait {
         /// Proof that this node has the relay's pass.
@@ -186,7 +186,7 @@ const CLOSE: u8 = 10;
 const ABORT: u8 = 11;
 const PING: u8 = 12;
 
-impl Message {
+impl RelayMessage {
     /// The frame's kind, the body, and what follows of a body that is large.
     pub fn encode(&self) -> (u8, Vec<u8>, Bytes) {
         let none = Bytes::new();
@@ -211,7 +211,7 @@ impl Message {
 
     /// Reads a frame.
     pub fn decode(kind: u8, body: Bytes) -> Result<Self, BadMessage> {
-        let fields = &mut Fields { kind, len: body.len(), body };
+        let fields = &mut MessageFields { kind, len: body.len(), body };
         let message = Self::fields(kind, fields)?;
         match fields.body.is_empty() {
             true => Ok(message),
@@ -219,7 +219,7 @@ impl Message {
         }
     }
 
-    fn fields(kind: u8, fields: &mut Fields) -> Result<Self, BadMessage> {
+    fn fields(kind: u8, fields: &mut MessageFields) -> Result<Self, BadMessage> {
         Ok(match kind {
             WAIT => Self::Wait { pass: fields.pass()? },
             CALL => Self::Call { node: fields.node()?, circuit: fields.circuit()? },
@@ -260,13 +260,13 @@ fn pass_bytes(pass: &Option<PassProof>) -> Vec<u8> {
 }
 
 /// What is still to be read of a body.
-struct Fields {
+struct MessageFields {
     kind: u8,
     len: usize,
     body: Bytes,
 }
 
-impl Fields {
+impl MessageFields {
     const fn wrong_length(&self) -> BadMessage {
         BadMessage::Length { kind: self.kind, len: self.len }
     }
@@ -326,7 +326,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_frame_is_a_message_or_refused(kind in 0u8..14, body in proptest::collection::vec(any::<u8>(), 0..100)) {
-            if let Ok(message) = Message::decode(kind, Bytes::from(body.clone())) {
+            if let Ok(message) = RelayMessage::decode(kind, Bytes::from(body.clone())) {
                 let (again, head, rest) = message.encode();
                 prop_assert_eq!((again, [head, rest.to_vec()].concat()), (kind, body));
             }
@@ -335,11 +335,11 @@ mod tests {
 
     #[test]
     fn blocks_are_neither_empty_nor_oversized() {
-        let block = |len| Message::decode(BLOCK, Bytes::from(vec![1; 8 + len]));
+        let block = |len| RelayMessage::decode(BLOCK, Bytes::from(vec![1; 8 + len]));
         assert!(block(1).is_ok() && block(MAX_BLOCK).is_ok());
         for len in [0, MAX_BLOCK + 1] {
             assert_eq!(block(len), Err(BadMessage::Length { kind: BLOCK, len: 8 + len }));
         }
-        assert_eq!(Message::decode(BLOCK, Bytes::from(vec![0; 9])), Err(BadMessage::Number));
+        assert_eq!(RelayMessage::decode(BLOCK, Bytes::from(vec![0; 9])), Err(BadMessage::Number));
     }
 }

@@ -10,9 +10,9 @@ const CONTEXT: &str = "towpath 2026-11 relay pass v1";
 
 /// A relay's secret, as its nodes have it. Any bytes; 16 random ones are enough.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pass(Vec<u8>);
+pub struct RelayPass(Vec<u8>);
 
-impl Pass {
+impl RelayPass {
     /// The pass with this secret.
     pub fn new(secret: impl Into<Vec<u8>>) -> Self {
         Self(secret.into())
@@ -34,7 +34,7 @@ impl Pass {
     }
 }
 
-impl fmt::Debug for Pass {
+impl fmt::Debug for RelayPass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pass(secret)")
     }
@@ -50,12 +50,12 @@ mod tests {
 
     #[test]
     fn a_proof_is_for_one_connection_one_node_and_one_pass() {
-        let (pass, node) = (Pass::new(*b"secret"), NodeId([2; 32]));
+        let (pass, node) = (RelayPass::new(*b"secret"), NodeId([2; 32]));
         let proof = pass.proof(&[1; 32], &node);
         assert!(pass.is_shown(&[1; 32], &node, &proof));
         assert!(!pass.is_shown(&[9; 32], &node, &proof), "another connection");
         assert!(!pass.is_shown(&[1; 32], &NodeId([3; 32]), &proof), "another node");
-        assert!(!Pass::new(*b"other").is_shown(&[1; 32], &node, &proof));
+        assert!(!RelayPass::new(*b"other").is_shown(&[1; 32], &node, &proof));
         assert_eq!(format!("{pass:?}"), "Pass(secret)");
     }
 }

@@ -33,20 +33,20 @@ pub struct PublicDuties {
 
 /// A server that listens; dropping it ends it.
 pub struct PublicServer {
-    serving: Serving,
+    serving: PublicServing,
     places: Vec<ServerPlace>,
     _end: DropGuard,
 }
 
 /// What answers those who come.
 #[derive(Clone)]
-struct Serving {
+struct PublicServing {
     rendezvous: Arc<RendezvousServer>,
     relay: RelayServer,
     ending: CancellationToken,
 }
 
-impl Serving {
+impl PublicServing {
     async fn serve(self, connection: Connection, address: SocketAddr) {
         match connection.protocol == RELAY_PROTOCOL {
             true => self.relay.serve(connection, address.ip(), self.ending).await,
@@ -66,7 +66,7 @@ impl PublicServer {
         let protocols = [(duties.rendezvous, PROTOCOL), (duties.relay.is_some(), RELAY_PROTOCOL)];
         let protocols: Vec<_> =
             protocols.into_iter().filter_map(|(is_on, protocol)| is_on.then_some(protocol)).collect();
-        let serving = Serving {
+        let serving = PublicServing {
             rendezvous: RendezvousServer::new(ServerLimits::default()),
             relay: RelayServer::new(duties.relay.unwrap_or_default()),
             ending: CancellationToken::new(),

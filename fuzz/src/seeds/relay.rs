@@ -1,26 +1,26 @@
 //! Messages of relays, places, and what befalls circuits and tables.
 
 use towpath_content::NodeId;
-use towpath_relay::message::{CircuitId, FailReason, Message};
+use towpath_relay::message::{CircuitId, FailReason, RelayMessage};
 use towpath_relay::pass::PassProof;
 
 use crate::input::Written;
 
-fn all() -> Vec<Message> {
+fn all() -> Vec<RelayMessage> {
     let (circuit, node, pass) = (CircuitId([1; 16]), NodeId([2; 32]), Some(PassProof([3; 32])));
     vec![
-        Message::Wait { pass },
-        Message::Call { node, circuit },
-        Message::Take { circuit },
-        Message::Resume { circuit, node, received: 5, pass },
-        Message::Ok { received: 0 },
-        Message::Fail { why: FailReason::NoAnswer },
-        Message::Incoming { circuit, caller: node },
-        Message::Block { number: 1, bytes: b"hello".to_vec().into() },
-        Message::Ack { through: 1 },
-        Message::Close { number: 2 },
-        Message::Abort,
-        Message::Ping,
+        RelayMessage::Wait { pass },
+        RelayMessage::Call { node, circuit },
+        RelayMessage::Take { circuit },
+        RelayMessage::Resume { circuit, node, received: 5, pass },
+        RelayMessage::Ok { received: 0 },
+        RelayMessage::Fail { why: FailReason::NoAnswer },
+        RelayMessage::Incoming { circuit, caller: node },
+        RelayMessage::Block { number: 1, bytes: b"hello".to_vec().into() },
+        RelayMessage::Ack { through: 1 },
+        RelayMessage::Close { number: 2 },
+        RelayMessage::Abort,
+        RelayMessage::Ping,
     ]
 }
 

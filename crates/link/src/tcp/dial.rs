@@ -14,7 +14,8 @@ use super::pacing::Pacing;
 use super::{LocalEnd, SharedPort, Timeouts, connection, socket};
 use crate::connection::Connection;
 use crate::identity::Identity;
-use crate::tls::{self, HandshakeError, Protocol};
+use crate::protocol::Protocol;
+use crate::tls::{self, HandshakeError};
 
 /// Time that an address has to itself before the next is tried beside it (RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);

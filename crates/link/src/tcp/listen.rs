@@ -15,7 +15,8 @@ use super::pacing::Pacing;
 use super::{connection, socket};
 use crate::connection::Connection;
 use crate::identity::Identity;
-use crate::tls::{self, HandshakeError, Protocol};
+use crate::protocol::Protocol;
+use crate::tls::{self, HandshakeError};
 
 /// Waits for peers at one address.
 pub struct Listener {

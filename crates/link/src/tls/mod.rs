@@ -38,27 +38,13 @@ use thiserror::Error;
 use towpath_content::NodeId;
 
 use crate::identity::Identity;
+use crate::protocol::Protocol;
 
 pub(crate) use handshake::{Shaken, accept, connect};
 pub(crate) use over::connection;
 pub use over::{accept_over, open_over};
 pub use socket::RecordSocket;
 pub use verify::WrongNode;
-
-/// What is spoken on a connection: both ends must agree on it (ALPN).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Protocol(pub &'static [u8]);
-
-impl Protocol {
-    /// That between services, for transfers.
-    pub const PEER: Self = Self(b"tow/1");
-}
-
-impl Default for Protocol {
-    fn default() -> Self {
-        Self::PEER
-    }
-}
 
 /// RFC 9266.
 const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";

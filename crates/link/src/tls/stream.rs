@@ -301,8 +301,9 @@ impl RecordContent<'_> {
 mod tests {
     use super::*;
     use crate::frame::{FrameReader, FrameWriter, HEAD_LEN, encode_head};
+    use crate::protocol::Protocol;
+    use crate::tls::Agreed;
     use crate::tls::keys::{Keys, Suite};
-    use crate::tls::{Agreed, Protocol};
     use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
     use towpath_content::NodeId;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use tokio_util::sync::CancellationToken;
 use towpath_link::{Connection, Identity, Protocol};
 use towpath_relay::{
-    Pass, Quotas, RelayDial, RelayPlace, RelayRules, RelayServer, Waiting, WaitingPlace, call,
+    Quotas, RelayDial, RelayPass, RelayPlace, RelayRules, RelayServer, Waiting, WaitingPlace, call,
 };
 use wait4::Wait4;
 
@@ -37,7 +37,8 @@ async fn be_relay(key: &std::path::Path, address: SocketAddr) {
         connections_per_address: most,
         ..Quotas::default()
     };
-    let rules = RelayRules { nodes: HashSet::new(), pass: Some(Pass::new(SECRET)), public: false, quotas };
+    let rules =
+        RelayRules { nodes: HashSet::new(), pass: Some(RelayPass::new(SECRET)), public: false, quotas };
     let token = CancellationToken::new();
     let listening = RelayServer::listen(&[address], &identity, rules, &token).await.expect("listen");
     println!("{}@{}", identity.node_id(), listening.addresses[0]);
@@ -85,7 +86,7 @@ impl RelayProcess {
 
 /// A node that waits at these relays.
 pub fn wait_at(places: &[RelayPlace], identity: &Identity) -> Waiting {
-    let pass = Some(Pass::new(SECRET));
+    let pass = Some(RelayPass::new(SECRET));
     let places = places.iter().map(|place| WaitingPlace { place: place.clone(), pass: pass.clone() });
     Waiting::start(places.collect(), identity, &RelayDial::default())
 }

@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use towpath_link::PathInfo;
 
-use crate::message::{FailReason, Message};
+use crate::message::{FailReason, RelayMessage};
 pub use path::{MAX_WINDOW, MIN_WINDOW};
-use receiving::Receiving;
+use receiving::BlockReceiving;
+use sending::BlockSending;
 pub use sending::MAX_BLOCKS;
-use sending::Sending;
 
 /// So long after the connection was lost a circuit is given up.
 pub const PAUSE_LIMIT: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// What the other end, or the relay in its place, did against the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Violation {
+pub enum CircuitViolation {
     /// A block out of order, or doubled.
     #[error("block {number} came where {expected} was due")]
     Order {
@@ -104,7 +104,7 @@ pub enum CircuitEnd {
     #[error("{violation}")]
     Violated {
         /// The rule.
-        violation: Violation,
+        violation: CircuitViolation,
     },
 }
 
@@ -119,8 +119,8 @@ enum CircuitState {
 
 /// See the head of this module.
 pub struct Circuit {
-    sending: Sending,
-    receiving: Receiving,
+    sending: BlockSending,
+    receiving: BlockReceiving,
     state: CircuitState,
     /// When something was heard last.
     heard: Instant,
@@ -139,8 +139,8 @@ impl Circuit {
     /// A circuit whose connection stands at `now`.
     pub fn new(now: Instant) -> Self {
         Self {
-            sending: Sending::new(),
-            receiving: Receiving::new(),
+            sending: BlockSending::new(),
+            receiving: BlockReceiving::new(),
             state: CircuitState::Up,
             heard: now,
             asked: None,
@@ -196,9 +196,9 @@ impl Circuit {
     }
 
     /// The next message to send on the connection.
-    pub fn transmit(&mut self, now: Instant) -> Option<Message> {
+    pub fn transmit(&mut self, now: Instant) -> Option<RelayMessage> {
         if std::mem::take(&mut self.owes_abort) {
-            return Some(Message::Abort);
+            return Some(RelayMessage::Abort);
         }
         if self.state != CircuitState::Up {
             return None;
@@ -206,17 +206,17 @@ impl Circuit {
         let answer = std::mem::take(&mut self.owes_answer).then(|| self.receiving.ack());
         if let Some(through) = answer.or_else(|| self.receiving.transmit(now)) {
             self.check_finished();
-            return Some(Message::Ack { through });
+            return Some(RelayMessage::Ack { through });
         }
         self.sending.transmit(now).or_else(|| self.ask(now))
     }
 
-    fn ask(&mut self, now: Instant) -> Option<Message> {
+    fn ask(&mut self, now: Instant) -> Option<RelayMessage> {
         if self.asked.is_some() || now < self.heard + self.quiet() {
             return None;
         }
         self.asked = Some(now);
-        Some(Message::Ping)
+        Some(RelayMessage::Ping)
     }
 
     fn quiet(&self) -> Duration {
@@ -224,7 +224,7 @@ impl Circuit {
     }
 
     /// A message came on the connection.
-    pub fn handle(&mut self, message: Message, now: Instant) {
+    pub fn handle(&mut self, message: RelayMessage, now: Instant) {
         if self.state != CircuitState::Up {
             return;
         }
@@ -237,16 +237,16 @@ impl Circuit {
         self.check_left();
     }
 
-    fn understand(&mut self, message: Message, now: Instant) -> Result<(), Violation> {
+    fn understand(&mut self, message: RelayMessage, now: Instant) -> Result<(), CircuitViolation> {
         match message {
-            Message::Block { number, bytes } => self.receiving.block(number, bytes)?,
-            Message::Close { number } => self.receiving.close(number, now)?,
-            Message::Ack { through } => self.sending.acked(through, now)?,
-            Message::Ping => self.owes_answer = true,
-            Message::Abort => self.over(CircuitEnd::Aborted),
-            Message::Fail { why: FailReason::ShuttingDown } => self.lost(now),
-            Message::Fail { why } => self.over(CircuitEnd::Failed { why }),
-            _ => return Err(Violation::Message),
+            RelayMessage::Block { number, bytes } => self.receiving.block(number, bytes)?,
+            RelayMessage::Close { number } => self.receiving.close(number, now)?,
+            RelayMessage::Ack { through } => self.sending.acked(through, now)?,
+            RelayMessage::Ping => self.owes_answer = true,
+            RelayMessage::Abort => self.over(CircuitEnd::Aborted),
+            RelayMessage::Fail { why: FailReason::ShuttingDown } => self.lost(now),
+            RelayMessage::Fail { why } => self.over(CircuitEnd::Failed { why }),
+            _ => return Err(CircuitViolation::Message),
         }
         if self.left.is_some() {
             self.receiving.discard(now);

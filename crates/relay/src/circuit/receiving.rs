@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 
-use super::Violation;
+use super::CircuitViolation;
 use super::path::MAX_WINDOW;
 use super::sending::MAX_BLOCKS;
 
@@ -15,7 +15,7 @@ const ACK_BYTES: usize = 128 << 10;
 const ACK_DELAY: Duration = Duration::from_millis(2);
 
 /// See the head of this module.
-pub(super) struct Receiving {
+pub(super) struct BlockReceiving {
     inbox: VecDeque<Bytes>,
     inbox_bytes: usize,
     /// The last number taken in, the end's included.
@@ -30,7 +30,7 @@ pub(super) struct Receiving {
     has_ended: bool,
 }
 
-impl Receiving {
+impl BlockReceiving {
     pub(super) const fn new() -> Self {
         Self {
             inbox: VecDeque::new(),
@@ -45,10 +45,10 @@ impl Receiving {
     }
 
     /// Takes a block in.
-    pub(super) fn block(&mut self, number: u64, bytes: Bytes) -> Result<(), Violation> {
+    pub(super) fn block(&mut self, number: u64, bytes: Bytes) -> Result<(), CircuitViolation> {
         self.count(number)?;
         if self.inbox_bytes + bytes.len() > MAX_WINDOW || self.inbox.len() >= MAX_BLOCKS {
-            return Err(Violation::Flood { held: self.inbox_bytes });
+            return Err(CircuitViolation::Flood { held: self.inbox_bytes });
         }
         self.inbox_bytes += bytes.len();
         self.inbox.push_back(bytes);
@@ -56,20 +56,20 @@ impl Receiving {
     }
 
     /// Takes the direction's end in.
-    pub(super) fn close(&mut self, number: u64, now: Instant) -> Result<(), Violation> {
+    pub(super) fn close(&mut self, number: u64, now: Instant) -> Result<(), CircuitViolation> {
         self.count(number)?;
         self.has_ended = true;
         self.hand_on_end(now);
         Ok(())
     }
 
-    fn count(&mut self, number: u64) -> Result<(), Violation> {
+    fn count(&mut self, number: u64) -> Result<(), CircuitViolation> {
         let expected = self.received.saturating_add(1);
         if self.has_ended {
-            return Err(Violation::AfterEnd);
+            return Err(CircuitViolation::AfterEnd);
         }
         if number != expected {
-            return Err(Violation::Order { number, expected });
+            return Err(CircuitViolation::Order { number, expected });
         }
         self.received = number;
         Ok(())

@@ -6,9 +6,9 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use towpath_link::PathInfo;
 
-use super::Violation;
+use super::CircuitViolation;
 use super::path::{PathEstimate, SentMark};
-use crate::message::{MAX_BLOCK, Message};
+use crate::message::{MAX_BLOCK, RelayMessage};
 
 /// Blocks that may be under way, whatever their size.
 pub const MAX_BLOCKS: usize = 1024;
@@ -31,7 +31,7 @@ enum Closing {
 }
 
 /// See the head of this module.
-pub(super) struct Sending {
+pub(super) struct BlockSending {
     /// Blocks `acked + 1` and on.
     kept: VecDeque<KeptBlock>,
     kept_bytes: usize,
@@ -52,7 +52,7 @@ pub(super) struct Sending {
     again: u64,
 }
 
-impl Sending {
+impl BlockSending {
     pub(super) fn new() -> Self {
         Self {
             kept: VecDeque::new(),
@@ -133,7 +133,7 @@ impl Sending {
     }
 
     /// The next message of this direction.
-    pub(super) fn transmit(&mut self, now: Instant) -> Option<Message> {
+    pub(super) fn transmit(&mut self, now: Instant) -> Option<RelayMessage> {
         if self.sent == self.kept.len() && !self.tail.is_empty() && self.kept.len() < MAX_BLOCKS {
             self.cut();
         }
@@ -147,10 +147,10 @@ impl Sending {
         self.closing = Closing::Sent;
         let number = self.acked + self.kept.len() as u64 + 1;
         self.highest = number;
-        Some(Message::Close { number })
+        Some(RelayMessage::Close { number })
     }
 
-    fn block(&mut self, now: Instant) -> Message {
+    fn block(&mut self, now: Instant) -> RelayMessage {
         let is_last = self.sent + 1 == self.kept.len() && self.tail.is_empty();
         let is_starved = is_last && self.kept_bytes < self.path.window();
         let mark = self.path.sent(now, self.in_flight == 0, is_starved);
@@ -162,14 +162,14 @@ impl Sending {
         let number = self.acked + self.sent as u64;
         self.again += u64::from(number <= self.highest);
         self.highest = self.highest.max(number);
-        Message::Block { number, bytes: block.bytes.clone() }
+        RelayMessage::Block { number, bytes: block.bytes.clone() }
     }
 
     /// The other end has handed on everything up to `through`.
-    pub(super) fn acked(&mut self, through: u64, now: Instant) -> Result<(), Violation> {
+    pub(super) fn acked(&mut self, through: u64, now: Instant) -> Result<(), CircuitViolation> {
         let end = self.acked + self.sent as u64 + u64::from(self.closing == Closing::Sent);
         if through > end || through < self.acked {
-            return Err(Violation::Ack { through, sent: end });
+            return Err(CircuitViolation::Ack { through, sent: end });
         }
         let mut fresh = through - self.acked;
         while fresh > 0
@@ -200,9 +200,9 @@ impl Sending {
     }
 
     /// On a new connection, and the other end has taken in everything up to `received`.
-    pub(super) fn resumed(&mut self, received: u64, is_other_way: bool) -> Result<(), Violation> {
+    pub(super) fn resumed(&mut self, received: u64, is_other_way: bool) -> Result<(), CircuitViolation> {
         if received < self.acked || received > self.highest {
-            return Err(Violation::Resume { received, acked: self.acked, sent: self.highest });
+            return Err(CircuitViolation::Resume { received, acked: self.acked, sent: self.highest });
         }
         let has = usize::try_from(received - self.acked).unwrap_or(usize::MAX);
         let has_end = self.closing != Closing::Acked && has > self.kept.len();

@@ -4,15 +4,15 @@
 use super::*;
 use crate::message::MAX_BLOCK;
 
-fn block(number: u64, len: usize) -> Message {
-    Message::Block { number, bytes: vec![7; len].into() }
+fn block(number: u64, len: usize) -> RelayMessage {
+    RelayMessage::Block { number, bytes: vec![7; len].into() }
 }
 
-fn sent(circuit: &mut Circuit, now: Instant) -> Vec<Message> {
+fn sent(circuit: &mut Circuit, now: Instant) -> Vec<RelayMessage> {
     std::iter::from_fn(|| circuit.transmit(now)).collect()
 }
 
-fn violation(circuit: &Circuit) -> Violation {
+fn violation(circuit: &Circuit) -> CircuitViolation {
     match circuit.end() {
         Some(CircuitEnd::Violated { violation }) => violation,
         end => panic!("{end:?}"),
@@ -22,17 +22,21 @@ fn violation(circuit: &Circuit) -> Violation {
 #[test]
 fn what_breaks_a_rule_ends_the_circuit_by_name() {
     let now = Instant::now();
-    let ack = |through| Message::Ack { through };
-    let close = |number| Message::Close { number };
+    let ack = |through| RelayMessage::Ack { through };
+    let close = |number| RelayMessage::Close { number };
     let table = [
-        ("out of order", vec![block(2, 1)], Violation::Order { number: 2, expected: 1 }),
-        ("doubled", vec![block(1, 1), block(1, 1)], Violation::Order { number: 1, expected: 2 }),
-        ("an end out of order", vec![block(1, 1), close(1)], Violation::Order { number: 1, expected: 2 }),
-        ("behind the end", vec![close(1), block(2, 1)], Violation::AfterEnd),
-        ("a second end", vec![close(1), close(2)], Violation::AfterEnd),
-        ("what was not sent", vec![ack(3)], Violation::Ack { through: 3, sent: 2 }),
-        ("taken back", vec![ack(2), ack(1)], Violation::Ack { through: 1, sent: 2 }),
-        ("no place here", vec![Message::Ok { received: 0 }], Violation::Message),
+        ("out of order", vec![block(2, 1)], CircuitViolation::Order { number: 2, expected: 1 }),
+        ("doubled", vec![block(1, 1), block(1, 1)], CircuitViolation::Order { number: 1, expected: 2 }),
+        (
+            "an end out of order",
+            vec![block(1, 1), close(1)],
+            CircuitViolation::Order { number: 1, expected: 2 },
+        ),
+        ("behind the end", vec![close(1), block(2, 1)], CircuitViolation::AfterEnd),
+        ("a second end", vec![close(1), close(2)], CircuitViolation::AfterEnd),
+        ("what was not sent", vec![ack(3)], CircuitViolation::Ack { through: 3, sent: 2 }),
+        ("taken back", vec![ack(2), ack(1)], CircuitViolation::Ack { through: 1, sent: 2 }),
+        ("no place here", vec![RelayMessage::Ok { received: 0 }], CircuitViolation::Message),
     ];
     for (name, messages, expected) in table {
         let mut circuit = Circuit::new(now);
@@ -42,7 +46,7 @@ fn what_breaks_a_rule_ends_the_circuit_by_name() {
         }
         messages.into_iter().for_each(|message| circuit.handle(message, now));
         assert_eq!(violation(&circuit), expected, "{name}");
-        assert_eq!(sent(&mut circuit, now), [Message::Abort], "{name}: the other end is told");
+        assert_eq!(sent(&mut circuit, now), [RelayMessage::Abort], "{name}: the other end is told");
     }
 }
 
@@ -56,7 +60,7 @@ fn a_flood_is_refused_before_it_is_held() {
             circuit.handle(block(number, len), now);
             assert!(circuit.held() <= MAX_WINDOW && number <= 2 * MAX_BLOCKS as u64);
         }
-        assert!(matches!(violation(&circuit), Violation::Flood { .. }));
+        assert!(matches!(violation(&circuit), CircuitViolation::Flood { .. }));
     }
 }
 
@@ -98,14 +102,14 @@ fn a_loss_pauses_and_the_rest_is_sent_again_once() {
         circuit.write(&[7; 100]);
         sent(&mut circuit, now);
     }
-    circuit.handle(Message::Ack { through: 1 }, now);
+    circuit.handle(RelayMessage::Ack { through: 1 }, now);
     circuit.lost(now);
     assert!(circuit.is_paused() && sent(&mut circuit, now).is_empty());
     circuit.write(&[7; 100]);
     circuit.close();
     circuit.resumed(3, false, now);
     let numbers = sent(&mut circuit, now).into_iter().map(|message| match message {
-        Message::Block { number, .. } | Message::Close { number } => number,
+        RelayMessage::Block { number, .. } | RelayMessage::Close { number } => number,
         other => panic!("{other:?}"),
     });
     assert_eq!(numbers.collect::<Vec<_>>(), [4, 5, 6]);
@@ -122,10 +126,10 @@ fn a_last_block_that_cannot_be_is_refused() {
             circuit.write(b"x");
             sent(&mut circuit, now);
         }
-        circuit.handle(Message::Ack { through: 1 }, now);
+        circuit.handle(RelayMessage::Ack { through: 1 }, now);
         circuit.lost(now);
         circuit.resumed(received, false, now);
-        assert_eq!(violation(&circuit), Violation::Resume { received, acked: 1, sent: 3 });
+        assert_eq!(violation(&circuit), CircuitViolation::Resume { received, acked: 1, sent: 3 });
     }
 }
 
@@ -142,7 +146,7 @@ fn a_silent_connection_is_asked_and_then_lost_and_then_given_up() {
         circuit.handle_timeout(now);
         said.extend(sent(&mut circuit, now));
     }
-    assert_eq!((said, circuit.end()), (vec![Message::Ping], Some(CircuitEnd::GivenUp)));
+    assert_eq!((said, circuit.end()), (vec![RelayMessage::Ping], Some(CircuitEnd::GivenUp)));
     assert_eq!(now - start, QUIET_WAITING + SILENCE + PAUSE_LIMIT);
     assert_eq!((circuit.write(b"x"), circuit.next_timeout()), (None, None));
     assert_eq!(circuit.read(&mut [0; 9], now), Err(CircuitEnd::GivenUp));
@@ -152,8 +156,8 @@ fn a_silent_connection_is_asked_and_then_lost_and_then_given_up() {
 fn who_is_asked_answers_at_once() {
     let now = Instant::now();
     let mut circuit = Circuit::new(now);
-    circuit.handle(Message::Ping, now);
-    assert_eq!(sent(&mut circuit, now), [Message::Ack { through: 0 }]);
+    circuit.handle(RelayMessage::Ping, now);
+    assert_eq!(sent(&mut circuit, now), [RelayMessage::Ack { through: 0 }]);
 }
 
 #[test]
@@ -183,11 +187,11 @@ fn who_leaves_has_what_was_written_delivered_and_tells_the_other() {
     assert_eq!(sent(&mut circuit, now).len(), 2, "a block and the end");
     circuit.handle(block(1, 10), now);
     assert_eq!((circuit.held(), circuit.end()), (10, None), "nobody reads what comes");
-    circuit.handle(Message::Ack { through: 2 }, now);
-    assert_eq!((circuit.end(), sent(&mut circuit, now)), (Some(CircuitEnd::Left), vec![Message::Abort]));
+    circuit.handle(RelayMessage::Ack { through: 2 }, now);
+    assert_eq!((circuit.end(), sent(&mut circuit, now)), (Some(CircuitEnd::Left), vec![RelayMessage::Abort]));
     let mut other = Circuit::new(now);
     other.handle(block(1, 10), now);
-    other.handle(Message::Abort, now);
+    other.handle(RelayMessage::Abort, now);
     assert_eq!(other.read(&mut [0; 20], now), Ok(Some(10)), "what came before is handed on");
     assert_eq!(other.read(&mut [0; 20], now), Err(CircuitEnd::Aborted));
 }
@@ -196,9 +200,9 @@ fn who_leaves_has_what_was_written_delivered_and_tells_the_other() {
 fn a_relay_that_shuts_down_is_a_loss_and_one_that_refuses_is_the_end() {
     let now = Instant::now();
     let mut circuit = Circuit::new(now);
-    circuit.handle(Message::Fail { why: FailReason::ShuttingDown }, now);
+    circuit.handle(RelayMessage::Fail { why: FailReason::ShuttingDown }, now);
     assert!(circuit.is_paused());
     circuit.resumed(0, true, now);
-    circuit.handle(Message::Fail { why: FailReason::OverQuota }, now);
+    circuit.handle(RelayMessage::Fail { why: FailReason::OverQuota }, now);
     assert_eq!(circuit.end(), Some(CircuitEnd::Failed { why: FailReason::OverQuota }));
 }

@@ -12,7 +12,7 @@ use towpath_link::{Connection, Identity, Protocol};
 use super::dialling::{AttemptError, RelayDial, ask, dial_relay};
 use super::driving::{CircuitWay, start};
 use super::waiting::WaitingPlace;
-use crate::message::{CircuitId, Message};
+use crate::message::{CircuitId, RelayMessage};
 use crate::place::RelayPlace;
 use crate::table::ANSWER_LIMIT;
 
@@ -85,7 +85,7 @@ async fn call_at(
 ) -> Result<Connection, AttemptError> {
     let mut connection = dial_relay(&relays[at], identity, how).await?;
     let circuit = fresh_circuit()?;
-    ask(&mut connection, &Message::Call { node: callee, circuit }, ANSWER).await?;
+    ask(&mut connection, &RelayMessage::Call { node: callee, circuit }, ANSWER).await?;
     let places = relays.iter().map(|place| WaitingPlace { place: place.clone(), pass: None }).collect();
     let way = CircuitWay {
         places,

@@ -12,7 +12,7 @@ use towpath_link::tls::HandshakeError;
 use towpath_link::{Connection, Identity};
 
 use crate::RELAY_PROTOCOL;
-use crate::message::{FailReason, MAX_FRAME, Message};
+use crate::message::{FailReason, MAX_FRAME, RelayMessage};
 use crate::place::RelayPlace;
 
 /// How relays are dialled.
@@ -109,7 +109,7 @@ pub(super) async fn dial_relay(
 /// Asks a relay for something; returns what the other end of the circuit has taken in.
 pub(super) async fn ask(
     connection: &mut Connection,
-    request: &Message,
+    request: &RelayMessage,
     limit: Duration,
 ) -> Result<u64, AttemptError> {
     let sent = request.send(&mut connection.writer).await;
@@ -117,9 +117,9 @@ pub(super) async fn ask(
     let frame = timeout(limit, connection.reader.next()).await;
     let frame = frame.map_err(|_| AttemptError::NoAnswer { limit })?;
     let frame = frame.map_err(|source| AttemptError::Read { source })?.ok_or(AttemptError::Answer)?;
-    match Message::decode(frame.kind, frame.body) {
-        Ok(Message::Ok { received }) => Ok(received),
-        Ok(Message::Fail { why }) => Err(AttemptError::Refused { why }),
+    match RelayMessage::decode(frame.kind, frame.body) {
+        Ok(RelayMessage::Ok { received }) => Ok(received),
+        Ok(RelayMessage::Fail { why }) => Err(AttemptError::Refused { why }),
         _ => Err(AttemptError::Answer),
     }
 }

@@ -12,7 +12,7 @@ use towpath_link::{Connection, FrameReader, FrameWriter, Identity, PathProbe};
 use super::dialling::{AttemptError, RelayDial, ask, dial_relay};
 use super::socket::{CircuitShared, CircuitSocket};
 use super::waiting::WaitingPlace;
-use crate::message::{CircuitId, FailReason, Message};
+use crate::message::{CircuitId, FailReason, RelayMessage};
 use crate::redial::{CALLEE_STAYS, CALLER_STAYS, Redial};
 
 /// What waits is written once it is a block.
@@ -97,9 +97,9 @@ async fn receive(shared: &CircuitShared, reader: &mut FrameReader) {
             }
         };
         let Ok(Some(frame)) = next else { return };
-        match Message::decode(frame.kind, frame.body) {
+        match RelayMessage::decode(frame.kind, frame.body) {
             Ok(message) => shared.handle(message),
-            Err(_) => shared.handle(Message::Fail { why: FailReason::Violation }),
+            Err(_) => shared.handle(RelayMessage::Fail { why: FailReason::Violation }),
         }
     }
     sleep(FAREWELL).await;
@@ -177,7 +177,7 @@ async fn resume_at(way: &CircuitWay, shared: &CircuitShared, at: usize) -> Resul
     let timeouts = Timeouts { connect: REDIAL_LIMIT, handshake: REDIAL_LIMIT };
     let mut connection = dial_relay(place, &way.identity, &RelayDial { timeouts, ..way.how.clone() }).await?;
     let node = way.identity.node_id();
-    let request = Message::Resume {
+    let request = RelayMessage::Resume {
         circuit: way.circuit,
         node: way.other,
         received: shared.update(|circuit, _| circuit.received()),

@@ -11,7 +11,7 @@ use towpath_link::PathProbe;
 use towpath_link::tls::RecordSocket;
 
 use crate::circuit::{Circuit, CircuitEnd};
-use crate::message::Message;
+use crate::message::RelayMessage;
 
 /// What the stream and the task share.
 pub(super) struct CircuitShared {
@@ -46,7 +46,7 @@ impl CircuitShared {
     }
 
     /// A message came.
-    pub(super) fn handle(&self, message: Message) {
+    pub(super) fn handle(&self, message: RelayMessage) {
         self.update(|circuit, now| circuit.handle(message, now));
         self.changed.notify_one();
     }

@@ -14,8 +14,8 @@ use towpath_link::{Backoff, Connection, Identity, Protocol};
 use super::calling::{ANSWER, HANDSHAKE};
 use super::dialling::{AttemptError, RelayDial, ask, dial_relay};
 use super::driving::{CircuitWay, start};
-use crate::message::{CircuitId, FailReason, Message};
-use crate::pass::Pass;
+use crate::message::{CircuitId, FailReason, RelayMessage};
+use crate::pass::RelayPass;
 use crate::place::RelayPlace;
 
 /// A relay that is silent is asked after so long ...
@@ -33,7 +33,7 @@ pub struct WaitingPlace {
     /// The relay.
     pub place: RelayPlace,
     /// Its pass, if it wants one.
-    pub pass: Option<Pass>,
+    pub pass: Option<RelayPass>,
 }
 
 /// How waiting at one relay goes.
@@ -133,7 +133,7 @@ impl WaitingPost {
         connection.reader.hold_short(true);
         let node = self.identity.node_id();
         let pass = pass.as_ref().map(|pass| pass.proof(&connection.binding, &node));
-        ask(&mut connection, &Message::Wait { pass }, ANSWER).await?;
+        ask(&mut connection, &RelayMessage::Wait { pass }, ANSWER).await?;
         Ok(connection)
     }
 
@@ -146,9 +146,9 @@ impl WaitingPost {
                 Err(_) => asked(&mut connection).await,
             };
             match message {
-                Ok(Message::Incoming { circuit, caller }) => self.called(circuit, caller),
-                Ok(Message::Ok { .. }) => {}
-                Ok(Message::Fail { why }) => return AttemptError::Refused { why },
+                Ok(RelayMessage::Incoming { circuit, caller }) => self.called(circuit, caller),
+                Ok(RelayMessage::Ok { .. }) => {}
+                Ok(RelayMessage::Fail { why }) => return AttemptError::Refused { why },
                 Ok(_) => return AttemptError::Answer,
                 Err(error) => return error,
             }
@@ -171,15 +171,15 @@ impl WaitingPost {
 }
 
 /// Cancel-safe.
-async fn next(connection: &mut Connection) -> Result<Message, AttemptError> {
+async fn next(connection: &mut Connection) -> Result<RelayMessage, AttemptError> {
     let frame = connection.reader.next().await.map_err(|source| AttemptError::Read { source })?;
     let frame = frame.ok_or(AttemptError::Answer)?;
-    Message::decode(frame.kind, frame.body).map_err(|_| AttemptError::Answer)
+    RelayMessage::decode(frame.kind, frame.body).map_err(|_| AttemptError::Answer)
 }
 
 /// Asks whether the relay is still there; the next message is the answer, or as good as one.
-async fn asked(connection: &mut Connection) -> Result<Message, AttemptError> {
-    let sent = Message::Ping.send(&mut connection.writer).await;
+async fn asked(connection: &mut Connection) -> Result<RelayMessage, AttemptError> {
+    let sent = RelayMessage::Ping.send(&mut connection.writer).await;
     sent.map_err(|source| AttemptError::Write { source })?;
     let limit = SILENCE;
     timeout(limit, next(connection)).await.map_err(|_| AttemptError::NoAnswer { limit })?
@@ -210,7 +210,7 @@ impl IncomingCall {
     pub async fn accept(self, protocols: &[Protocol]) -> Result<Connection, AttemptError> {
         let (identity, caller) = (self.identity.clone(), self.caller);
         let mut connection = dial_relay(self.relay(), &identity, &self.how).await?;
-        let taken = ask(&mut connection, &Message::Take { circuit: self.circuit }, ANSWER).await;
+        let taken = ask(&mut connection, &RelayMessage::Take { circuit: self.circuit }, ANSWER).await;
         let connection = match taken {
             Ok(_) => Some(connection),
             // Whether the relay has joined both ends is not known: the caller may have gone on.

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use towpath_content::NodeId;
 use towpath_link::{Connection, FrameReader, FrameWriter};
 
-use super::desk::{Order, Presence, RelayShared};
+use super::desk::{DeskOrder, Presence, RelayShared};
 use super::forwarding::forward;
-use crate::message::{FailReason, Message};
-use crate::table::{ANSWER_LIMIT, RelayRules, Request};
+use crate::message::{FailReason, RelayMessage};
+use crate::table::{ANSWER_LIMIT, RelayRules, TableRequest};
 
 /// So long a guest may take to say what it wants.
 const FIRST_LIMIT: Duration = Duration::from_secs(10);
@@ -49,13 +49,13 @@ pub(super) async fn attend(
         Err(why) => return dismiss(&mut writer, why).await,
     };
     let request = match timeout(FIRST_LIMIT, next_message(&mut reader)).await {
-        Ok(Next::Message(message)) => requested(message, &shared.rules, &peer, &binding),
-        Ok(Next::Gone) => return Stay::Gone,
-        Ok(Next::Bad) | Err(_) => None,
+        Ok(GuestNext::Message(message)) => requested(message, &shared.rules, &peer, &binding),
+        Ok(GuestNext::Gone) => return Stay::Gone,
+        Ok(GuestNext::Bad) | Err(_) => None,
     };
     let Some(request) = request else { return dismiss(&mut writer, FailReason::Violation).await };
     presence.request(request);
-    if matches!(request, Request::Wait { .. }) {
+    if matches!(request, TableRequest::Wait { .. }) {
         return attend_waiting(&mut presence, &mut reader, &mut writer, &token).await;
     }
     match seat(&mut presence, &mut reader, &token).await {
@@ -70,16 +70,21 @@ pub(super) async fn attend(
 }
 
 /// What a guest's first message asks for.
-fn requested(message: Message, rules: &RelayRules, node: &NodeId, binding: &[u8; 32]) -> Option<Request> {
+fn requested(
+    message: RelayMessage,
+    rules: &RelayRules,
+    node: &NodeId,
+    binding: &[u8; 32],
+) -> Option<TableRequest> {
     match message {
-        Message::Wait { pass } => {
-            Some(Request::Wait { is_allowed: rules.may_wait(node, binding, pass.as_ref()) })
+        RelayMessage::Wait { pass } => {
+            Some(TableRequest::Wait { is_allowed: rules.may_wait(node, binding, pass.as_ref()) })
         }
-        Message::Call { node, circuit } => Some(Request::Call { node, circuit }),
-        Message::Take { circuit } => Some(Request::Take { circuit }),
-        Message::Resume { circuit, node: other, received, pass } => {
+        RelayMessage::Call { node, circuit } => Some(TableRequest::Call { node, circuit }),
+        RelayMessage::Take { circuit } => Some(TableRequest::Take { circuit }),
+        RelayMessage::Resume { circuit, node: other, received, pass } => {
             let is_allowed = rules.may_wait(node, binding, pass.as_ref());
-            Some(Request::Resume { circuit, node: other, received, is_allowed })
+            Some(TableRequest::Resume { circuit, node: other, received, is_allowed })
         }
         _ => None,
     }
@@ -87,7 +92,7 @@ fn requested(message: Message, rules: &RelayRules, node: &NodeId, binding: &[u8;
 
 async fn dismiss(writer: &mut FrameWriter, why: FailReason) -> Stay {
     // It may have left already.
-    let _ = timeout(FAREWELL, Message::Fail { why }.send(writer)).await;
+    let _ = timeout(FAREWELL, RelayMessage::Fail { why }.send(writer)).await;
     Stay::Dismissed(why)
 }
 
@@ -102,16 +107,16 @@ async fn attend_waiting(
     loop {
         let answer = tokio::select! {
             order = presence.order() => match order {
-                Order::Tell(message) => message,
-                Order::Dismiss(why) => return dismiss(writer, why).await,
-                Order::Join(_) => return Stay::Gone,
+                DeskOrder::Tell(message) => message,
+                DeskOrder::Dismiss(why) => return dismiss(writer, why).await,
+                DeskOrder::Join(_) => return Stay::Gone,
             },
             next = next_message(reader) => match next {
-                Next::Message(Message::Ping) => {
+                GuestNext::Message(RelayMessage::Ping) => {
                     silent_at = Instant::now() + WAITING_SILENCE;
-                    Message::Ok { received: 0 }
+                    RelayMessage::Ok { received: 0 }
                 }
-                Next::Gone => return Stay::Gone,
+                GuestNext::Gone => return Stay::Gone,
                 _ => return dismiss(writer, FailReason::Violation).await,
             },
             () = sleep_until(silent_at) => return Stay::Gone,
@@ -135,14 +140,14 @@ async fn seat(
     loop {
         tokio::select! {
             order = presence.order() => match order {
-                Order::Join(seat) => return Ok(seat),
-                Order::Dismiss(why) => return Err(Some(why)),
-                Order::Tell(_) => {}
+                DeskOrder::Join(seat) => return Ok(seat),
+                DeskOrder::Dismiss(why) => return Err(Some(why)),
+                DeskOrder::Tell(_) => {}
             },
             next = next_message(reader) => match next {
-                Next::Gone => return Err(None),
+                GuestNext::Gone => return Err(None),
                 // There is nothing to say before the answer.
-                Next::Message(_) | Next::Bad => return Err(Some(FailReason::Violation)),
+                GuestNext::Message(_) | GuestNext::Bad => return Err(Some(FailReason::Violation)),
             },
             () = sleep_until(late_at) => {
                 presence.look_for_late();
@@ -154,21 +159,21 @@ async fn seat(
 }
 
 /// What came of a guest.
-enum Next {
-    Message(Message),
+enum GuestNext {
+    Message(RelayMessage),
     /// Bytes that are no message.
     Bad,
     Gone,
 }
 
 /// Cancel-safe.
-async fn next_message(reader: &mut FrameReader) -> Next {
+async fn next_message(reader: &mut FrameReader) -> GuestNext {
     match reader.next().await {
-        Ok(Some(frame)) => match Message::decode(frame.kind, frame.body) {
-            Ok(message) => Next::Message(message),
-            Err(_) => Next::Bad,
+        Ok(Some(frame)) => match RelayMessage::decode(frame.kind, frame.body) {
+            Ok(message) => GuestNext::Message(message),
+            Err(_) => GuestNext::Bad,
         },
-        Err(towpath_link::frame::ReadError::Malformed { .. }) => Next::Bad,
-        Ok(None) | Err(_) => Next::Gone,
+        Err(towpath_link::frame::ReadError::Malformed { .. }) => GuestNext::Bad,
+        Ok(None) | Err(_) => GuestNext::Gone,
     }
 }

@@ -12,9 +12,9 @@ use towpath_content::NodeId;
 use towpath_content::lock::lock;
 use towpath_link::FrameWriter;
 
-use crate::message::{CircuitId, FailReason, Message};
+use crate::message::{CircuitId, FailReason, RelayMessage};
 use crate::table::{
-    Charge, GuestId, Joined, Pairing, RelayRules, RelayTable, Request, Side, TableAction, TableCounts,
+    Charge, GuestId, Joined, Pairing, RelayRules, RelayTable, Side, TableAction, TableCounts, TableRequest,
 };
 
 /// What all guests of a relay share.
@@ -27,14 +27,14 @@ pub(super) struct RelayShared {
 pub(super) struct Desk {
     table: RelayTable,
     /// The way to each guest until it is joined. What waits there is bounded by the calls that others may have open.
-    orders: HashMap<GuestId, UnboundedSender<Order>>,
+    orders: HashMap<GuestId, UnboundedSender<DeskOrder>>,
     last: GuestId,
 }
 
 /// Something that a guest's task is to do.
-pub(super) enum Order {
+pub(super) enum DeskOrder {
     /// Send this.
-    Tell(Message),
+    Tell(RelayMessage),
     /// Send this reason and end.
     Dismiss(FailReason),
     /// Pass on what the guest sends to the other.
@@ -100,14 +100,14 @@ impl Desk {
     fn act(&mut self) {
         while let Some(action) = self.table.poll_action() {
             match action {
-                TableAction::Tell(id, message) => self.order(id, Order::Tell(message)),
-                TableAction::Dismiss(id, why) => self.order(id, Order::Dismiss(why)),
+                TableAction::Tell(id, message) => self.order(id, DeskOrder::Tell(message)),
+                TableAction::Dismiss(id, why) => self.order(id, DeskOrder::Dismiss(why)),
                 TableAction::Join(joined) => self.join(joined),
             }
         }
     }
 
-    fn order(&mut self, id: GuestId, order: Order) {
+    fn order(&mut self, id: GuestId, order: DeskOrder) {
         if let Some(orders) = self.orders.get(&id) {
             // Else it is leaving.
             let _ = orders.send(order);
@@ -125,7 +125,7 @@ impl Desk {
         let ((give_near, take_far), (give_far, take_near)) = (oneshot::channel(), oneshot::channel());
         let ([near, far], [near_received, far_received]) = (joined.guests, joined.received);
         let seat = |side, received, give, take| {
-            Order::Join(Box::new(Seat { side, joint: Arc::clone(&joint), received, give, take }))
+            DeskOrder::Join(Box::new(Seat { side, joint: Arc::clone(&joint), received, give, take }))
         };
         self.order(near, seat(Side::Near, far_received, give_near, take_near));
         self.order(far, seat(Side::Far, near_received, give_far, take_far));
@@ -137,13 +137,13 @@ impl Desk {
 /// A guest's presence: dropping it takes it off the table.
 pub(super) struct Presence {
     id: GuestId,
-    orders: Option<UnboundedReceiver<Order>>,
+    orders: Option<UnboundedReceiver<DeskOrder>>,
     shared: Arc<RelayShared>,
 }
 
 impl Presence {
     /// Asks the table for something.
-    pub(super) fn request(&self, request: Request) {
+    pub(super) fn request(&self, request: TableRequest) {
         let mut desk = lock(&self.shared.desk);
         desk.table.request(self.id, request, Instant::now());
         desk.act();
@@ -157,12 +157,12 @@ impl Presence {
     }
 
     /// The next thing to do. Cancel-safe.
-    pub(super) async fn order(&mut self) -> Order {
+    pub(super) async fn order(&mut self) -> DeskOrder {
         let order = match &mut self.orders {
             Some(orders) => orders.recv().await,
             None => None,
         };
-        order.unwrap_or(Order::Dismiss(FailReason::ShuttingDown))
+        order.unwrap_or(DeskOrder::Dismiss(FailReason::ShuttingDown))
     }
 
     /// No more orders are expected: gives their memory back.

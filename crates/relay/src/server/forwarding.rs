@@ -14,7 +14,7 @@ use towpath_link::frame::ReadError;
 use towpath_link::{Frame, FrameReader, FrameWriter};
 
 use super::desk::{Joint, RelayShared, Seat};
-use crate::message::{FailReason, MAX_FRAME, Message};
+use crate::message::{FailReason, MAX_FRAME, RelayMessage};
 use crate::table::{Charge, Side};
 
 /// What waits is written once it is a block.
@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_millis(500);
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Why nothing more is passed on.
-enum Stop {
+enum ForwardEnd {
     /// One of the two connections ended.
     Lost,
     /// Both are to be told this.
@@ -42,7 +42,7 @@ pub(super) async fn forward(
 ) {
     let Seat { side, joint, received, give, take } = seat;
     let _ended = joint.over.clone().drop_guard();
-    if (Message::Ok { received }).send(&mut writer).await.is_err() || give.send(writer).is_err() {
+    if (RelayMessage::Ok { received }).send(&mut writer).await.is_err() || give.send(writer).is_err() {
         return;
     }
     let Ok(mut writer) = take.await else { return };
@@ -51,16 +51,16 @@ pub(super) async fn forward(
     let passage = Passage { shared, joint: &joint, side };
     let stop = tokio::select! {
         stop = passage.run(&mut reader, &mut writer) => stop,
-        () = joint.over.cancelled() => Stop::Lost,
-        () = token.cancelled() => Stop::Fail(FailReason::ShuttingDown),
+        () = joint.over.cancelled() => ForwardEnd::Lost,
+        () = token.cancelled() => ForwardEnd::Fail(FailReason::ShuttingDown),
     };
-    if let Stop::Fail(why) = stop {
+    if let ForwardEnd::Fail(why) = stop {
         let _ = joint.why.set(why);
     }
     joint.over.cancel();
     if let Some(&why) = joint.why.get() {
         // It may be gone.
-        let _ = timeout(FAREWELL, Message::Fail { why }.send(&mut writer)).await;
+        let _ = timeout(FAREWELL, RelayMessage::Fail { why }.send(&mut writer)).await;
     }
 }
 
@@ -72,7 +72,7 @@ struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    async fn run(&self, reader: &mut FrameReader, writer: &mut FrameWriter) -> Stop {
+    async fn run(&self, reader: &mut FrameReader, writer: &mut FrameWriter) -> ForwardEnd {
         loop {
             let next = match at_once(reader.next()).await {
                 Some(next) => next,
@@ -83,9 +83,9 @@ impl Passage<'_> {
             };
             let passed = match next {
                 Ok(Some(frame)) => self.pass_on(frame, writer).await,
-                Ok(None) => Err(Stop::Lost),
-                Err(ReadError::Malformed { .. }) => Err(Stop::Fail(FailReason::Violation)),
-                Err(_) => Err(Stop::Lost),
+                Ok(None) => Err(ForwardEnd::Lost),
+                Err(ReadError::Malformed { .. }) => Err(ForwardEnd::Fail(FailReason::Violation)),
+                Err(_) => Err(ForwardEnd::Lost),
             };
             if let Err(stop) = passed {
                 // What came before goes on; the time it takes is bounded by whoever looks at the other end.
@@ -99,40 +99,40 @@ impl Passage<'_> {
     async fn wait(
         reader: &mut FrameReader,
         writer: &mut FrameWriter,
-    ) -> Result<Result<Option<Frame>, ReadError>, Stop> {
-        writer.flush().await.map_err(|_| Stop::Lost)?;
+    ) -> Result<Result<Option<Frame>, ReadError>, ForwardEnd> {
+        writer.flush().await.map_err(|_| ForwardEnd::Lost)?;
         if let Ok(next) = timeout(IDLE, reader.next()).await {
             return Ok(next);
         }
         reader.rest();
-        writer.rest().await.map_err(|_| Stop::Lost)?;
+        writer.rest().await.map_err(|_| ForwardEnd::Lost)?;
         Ok(reader.next().await)
     }
 
-    async fn pass_on(&self, frame: Frame, writer: &mut FrameWriter) -> Result<(), Stop> {
-        let message = Message::decode(frame.kind, frame.body.clone());
-        let message = message.map_err(|_| Stop::Fail(FailReason::Violation))?;
+    async fn pass_on(&self, frame: Frame, writer: &mut FrameWriter) -> Result<(), ForwardEnd> {
+        let message = RelayMessage::decode(frame.kind, frame.body.clone());
+        let message = message.map_err(|_| ForwardEnd::Fail(FailReason::Violation))?;
         let checked = lock(&self.joint.pairing).check(self.side, &message);
         if let Err(violation) = checked {
             tracing::debug!(%violation, circuit = ?self.joint.circuit, "a circuit is ended");
-            return Err(Stop::Fail(FailReason::Violation));
+            return Err(ForwardEnd::Fail(FailReason::Violation));
         }
         self.charge(&message, writer).await?;
-        writer.queue_bytes(frame.kind, b"", frame.body).map_err(|_| Stop::Lost)?;
+        writer.queue_bytes(frame.kind, b"", frame.body).map_err(|_| ForwardEnd::Lost)?;
         match writer.waiting() {
-            WRITE_AT.. => writer.write_records().await.map_err(|_| Stop::Lost),
+            WRITE_AT.. => writer.write_records().await.map_err(|_| ForwardEnd::Lost),
             _ => Ok(()),
         }
     }
 
     /// Waits as long as the account's limits ask for.
-    async fn charge(&self, message: &Message, writer: &mut FrameWriter) -> Result<(), Stop> {
-        let Message::Block { bytes, .. } = message else { return Ok(()) };
+    async fn charge(&self, message: &RelayMessage, writer: &mut FrameWriter) -> Result<(), ForwardEnd> {
+        let RelayMessage::Block { bytes, .. } = message else { return Ok(()) };
         match self.shared.charge(self.joint, bytes.len() as u64) {
             Charge::Fine => Ok(()),
-            Charge::Over => Err(Stop::Fail(FailReason::OverQuota)),
+            Charge::Over => Err(ForwardEnd::Fail(FailReason::OverQuota)),
             Charge::Wait(wait) => {
-                writer.flush().await.map_err(|_| Stop::Lost)?;
+                writer.flush().await.map_err(|_| ForwardEnd::Lost)?;
                 sleep(wait).await;
                 Ok(())
             }

@@ -55,7 +55,7 @@ impl RelayServer {
         rules: RelayRules,
         token: &CancellationToken,
     ) -> Result<RelayListening, BindError> {
-        let (server, door) = (Self::new(rules), Arc::new(Door::new()));
+        let (server, door) = (Self::new(rules), Arc::new(RelayDoor::new()));
         let (mut bound, mut tasks) = (Vec::new(), JoinSet::new());
         for &address in addresses {
             let listener = Listener::bind_for(address, identity, &[RELAY_PROTOCOL]).await?;
@@ -67,12 +67,12 @@ impl RelayServer {
 }
 
 /// Those who have connected and proved nothing yet.
-struct Door {
+struct RelayDoor {
     pending: Mutex<HashMap<IpAddr, usize>>,
     handshakes: Semaphore,
 }
 
-impl Door {
+impl RelayDoor {
     fn new() -> Self {
         Self { pending: Mutex::new(HashMap::new()), handshakes: Semaphore::new(HANDSHAKES) }
     }
@@ -92,7 +92,7 @@ impl Door {
 
 /// One place among those at the door.
 struct DoorStep {
-    door: Arc<Door>,
+    door: Arc<RelayDoor>,
     address: IpAddr,
 }
 
@@ -108,7 +108,7 @@ impl Drop for DoorStep {
     }
 }
 
-async fn accept_all(listener: Listener, server: RelayServer, door: Arc<Door>, token: CancellationToken) {
+async fn accept_all(listener: Listener, server: RelayServer, door: Arc<RelayDoor>, token: CancellationToken) {
     let mut guests = JoinSet::new();
     loop {
         let accepted: io::Result<Pending> = tokio::select! {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use towpath_content::NodeId;
 
-use crate::message::{CircuitId, FailReason, Message};
+use crate::message::{CircuitId, FailReason, RelayMessage};
 pub use metering::Charge;
 use metering::Metering;
 pub use pairing::{Pairing, Side};
@@ -30,7 +30,7 @@ pub type GuestId = u64;
 
 /// What a guest asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
+pub enum TableRequest {
     /// To be called here.
     Wait {
         /// It has shown that it may.
@@ -78,7 +78,7 @@ pub struct Joined {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TableAction {
     /// Send this to a waiting guest.
-    Tell(GuestId, Message),
+    Tell(GuestId, RelayMessage),
     /// Send this reason to a guest, and end its connection.
     Dismiss(GuestId, FailReason),
     /// Both get `Ok`; from now on what comes from the one goes to the other.
@@ -87,7 +87,7 @@ pub enum TableAction {
 
 /// What a guest is here for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum CircuitRole {
     Undecided,
     Waiting,
     Calling(CircuitId),
@@ -99,7 +99,7 @@ enum Role {
 struct Guest {
     node: NodeId,
     address: IpAddr,
-    role: Role,
+    role: CircuitRole,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -161,7 +161,7 @@ impl RelayTable {
         }
         *self.per_node.entry(node).or_default() += 1;
         *self.per_address.entry(address).or_default() += 1;
-        self.guests.insert(id, Guest { node, address, role: Role::Undecided });
+        self.guests.insert(id, Guest { node, address, role: CircuitRole::Undecided });
         Ok(())
     }
 
@@ -175,13 +175,15 @@ impl RelayTable {
 
     fn forget_role(&mut self, id: GuestId, guest: Guest) {
         match guest.role {
-            Role::Waiting if self.waiting.get(&guest.node) == Some(&id) => {
+            CircuitRole::Waiting if self.waiting.get(&guest.node) == Some(&id) => {
                 self.waiting.remove(&guest.node);
             }
-            Role::Calling(circuit) => {
+            CircuitRole::Calling(circuit) => {
                 self.calls.remove(&circuit);
             }
-            Role::Resuming(key) if self.resumes.get(&key).is_some_and(|pending| pending.guest == id) => {
+            CircuitRole::Resuming(key)
+                if self.resumes.get(&key).is_some_and(|pending| pending.guest == id) =>
+            {
                 self.resumes.remove(&key);
             }
             _ => {}
@@ -189,16 +191,16 @@ impl RelayTable {
     }
 
     /// A guest asks for something. It asks once.
-    pub fn request(&mut self, id: GuestId, request: Request, now: Instant) {
+    pub fn request(&mut self, id: GuestId, request: TableRequest, now: Instant) {
         let Some(guest) = self.guests.get(&id).copied() else { return };
-        if guest.role != Role::Undecided {
+        if guest.role != CircuitRole::Undecided {
             return self.dismiss(id, FailReason::Violation);
         }
         let outcome = match request {
-            Request::Wait { is_allowed } => self.wait(id, guest, is_allowed),
-            Request::Call { node, circuit } => self.call(id, guest, node, circuit, now),
-            Request::Take { circuit } => self.take(id, guest, circuit),
-            Request::Resume { circuit, node, received, is_allowed } => {
+            TableRequest::Wait { is_allowed } => self.wait(id, guest, is_allowed),
+            TableRequest::Call { node, circuit } => self.call(id, guest, node, circuit, now),
+            TableRequest::Take { circuit } => self.take(id, guest, circuit),
+            TableRequest::Resume { circuit, node, received, is_allowed } => {
                 let until = now + ANSWER_LIMIT;
                 let pending = PendingResume { guest: id, node: guest.node, received, is_allowed, until };
                 self.resume(pending, node, circuit);
@@ -218,8 +220,8 @@ impl RelayTable {
         if let Some(older) = self.waiting.insert(guest.node, id) {
             self.dismiss(older, FailReason::NoAnswer);
         }
-        self.set_role(id, Role::Waiting);
-        self.actions.push_back(TableAction::Tell(id, Message::Ok { received: 0 }));
+        self.set_role(id, CircuitRole::Waiting);
+        self.actions.push_back(TableAction::Tell(id, RelayMessage::Ok { received: 0 }));
         Ok(())
     }
 
@@ -236,8 +238,8 @@ impl RelayTable {
             return Err(FailReason::Violation);
         }
         self.calls.insert(circuit, PendingCall { caller: id, callee: node, until: now + ANSWER_LIMIT });
-        self.set_role(id, Role::Calling(circuit));
-        let incoming = Message::Incoming { circuit, caller: guest.node };
+        self.set_role(id, CircuitRole::Calling(circuit));
+        let incoming = RelayMessage::Incoming { circuit, caller: guest.node };
         self.actions.push_back(TableAction::Tell(waiting, incoming));
         Ok(())
     }
@@ -260,7 +262,7 @@ impl RelayTable {
             None => {}
         }
         self.resumes.insert(key, pending);
-        self.set_role(pending.guest, Role::Resuming(key));
+        self.set_role(pending.guest, CircuitRole::Resuming(key));
     }
 
     fn resume_both(&mut self, first: PendingResume, second: PendingResume, circuit: CircuitId) {
@@ -273,11 +275,11 @@ impl RelayTable {
     }
 
     fn join(&mut self, joined: Joined) {
-        joined.guests.into_iter().for_each(|guest| self.set_role(guest, Role::Joined));
+        joined.guests.into_iter().for_each(|guest| self.set_role(guest, CircuitRole::Joined));
         self.actions.push_back(TableAction::Join(joined));
     }
 
-    fn set_role(&mut self, id: GuestId, role: Role) {
+    fn set_role(&mut self, id: GuestId, role: CircuitRole) {
         if let Some(guest) = self.guests.get_mut(&id) {
             guest.role = role;
         }
@@ -287,7 +289,7 @@ impl RelayTable {
     fn dismiss(&mut self, id: GuestId, why: FailReason) {
         if let Some(&guest) = self.guests.get(&id) {
             self.forget_role(id, guest);
-            self.set_role(id, Role::Joined);
+            self.set_role(id, CircuitRole::Joined);
             self.actions.push_back(TableAction::Dismiss(id, why));
         }
     }

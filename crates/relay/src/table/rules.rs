@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use towpath_content::NodeId;
 
-use crate::pass::{Pass, PassProof};
+use crate::pass::{PassProof, RelayPass};
 
 /// Limits of a relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct RelayRules {
     /// These nodes may wait.
     pub nodes: HashSet<NodeId>,
     /// So may who has this.
-    pub pass: Option<Pass>,
+    pub pass: Option<RelayPass>,
     /// So may everybody.
     pub public: bool,
     /// How much each may use.
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn nobody_may_wait_by_default() {
         let (node, binding) = (NodeId([1; 32]), [2; 32]);
-        let pass = Pass::new(*b"secret");
+        let pass = RelayPass::new(*b"secret");
         let shown = pass.proof(&binding, &node);
         let rules = RelayRules::default();
         assert!(!rules.may_wait(&node, &binding, None) && !rules.may_wait(&node, &binding, Some(&shown)));

@@ -22,33 +22,33 @@ fn actions(table: &mut RelayTable) -> Vec<TableAction> {
     std::iter::from_fn(|| table.poll_action()).collect()
 }
 
-fn ask(table: &mut RelayTable, id: GuestId, request: Request, now: Instant) -> Vec<TableAction> {
+fn ask(table: &mut RelayTable, id: GuestId, request: TableRequest, now: Instant) -> Vec<TableAction> {
     table.request(id, request, now);
     actions(table)
 }
 
-fn call(callee: u8) -> Request {
-    Request::Call { node: node(callee), circuit: CIRCUIT }
+fn call(callee: u8) -> TableRequest {
+    TableRequest::Call { node: node(callee), circuit: CIRCUIT }
 }
 
-fn resume(other: u8, received: u64, is_allowed: bool) -> Request {
-    Request::Resume { circuit: CIRCUIT, node: node(other), received, is_allowed }
+fn resume(other: u8, received: u64, is_allowed: bool) -> TableRequest {
+    TableRequest::Resume { circuit: CIRCUIT, node: node(other), received, is_allowed }
 }
 
 #[test]
 fn a_call_is_taken_by_the_node_that_was_called() {
     let (mut table, now) = (table(4, Quotas::default()), Instant::now());
-    let waits = ask(&mut table, 1, Request::Wait { is_allowed: true }, now);
-    assert_eq!(waits, [TableAction::Tell(1, Message::Ok { received: 0 })]);
-    let incoming = Message::Incoming { circuit: CIRCUIT, caller: node(2) };
+    let waits = ask(&mut table, 1, TableRequest::Wait { is_allowed: true }, now);
+    assert_eq!(waits, [TableAction::Tell(1, RelayMessage::Ok { received: 0 })]);
+    let incoming = RelayMessage::Incoming { circuit: CIRCUIT, caller: node(2) };
     assert_eq!(ask(&mut table, 2, call(1), now), [TableAction::Tell(1, incoming)]);
-    let stranger = ask(&mut table, 3, Request::Take { circuit: CIRCUIT }, now);
+    let stranger = ask(&mut table, 3, TableRequest::Take { circuit: CIRCUIT }, now);
     assert_eq!(stranger, [TableAction::Dismiss(3, FailReason::NoCircuit)], "who knows the name alone");
     table.enter(5, node(1), ADDRESS).unwrap();
     let joined = Joined { guests: [2, 5], received: [0, 0], circuit: CIRCUIT, account: node(1) };
-    let taken = ask(&mut table, 5, Request::Take { circuit: CIRCUIT }, now);
+    let taken = ask(&mut table, 5, TableRequest::Take { circuit: CIRCUIT }, now);
     assert_eq!(taken, [TableAction::Join(joined)]);
-    let again = ask(&mut table, 4, Request::Take { circuit: CIRCUIT }, now);
+    let again = ask(&mut table, 4, TableRequest::Take { circuit: CIRCUIT }, now);
     assert_eq!(again, [TableAction::Dismiss(4, FailReason::NoCircuit)]);
     (1..=5).for_each(|id| table.leave(id));
     assert_eq!(table.counts(), TableCounts::default());
@@ -57,11 +57,11 @@ fn a_call_is_taken_by_the_node_that_was_called() {
 #[test]
 fn who_may_not_wait_or_is_not_there_is_refused() {
     let (mut table, now) = (table(3, Quotas::default()), Instant::now());
-    let refused = ask(&mut table, 1, Request::Wait { is_allowed: false }, now);
+    let refused = ask(&mut table, 1, TableRequest::Wait { is_allowed: false }, now);
     assert_eq!(refused, [TableAction::Dismiss(1, FailReason::NotAllowed)]);
     assert_eq!(ask(&mut table, 2, call(1), now), [TableAction::Dismiss(2, FailReason::NotWaiting)]);
-    ask(&mut table, 3, Request::Wait { is_allowed: true }, now);
-    let twice = ask(&mut table, 3, Request::Wait { is_allowed: true }, now);
+    ask(&mut table, 3, TableRequest::Wait { is_allowed: true }, now);
+    let twice = ask(&mut table, 3, TableRequest::Wait { is_allowed: true }, now);
     assert_eq!(twice, [TableAction::Dismiss(3, FailReason::Violation)], "it asks once");
     assert_eq!(table.counts().waiting, 0);
 }
@@ -69,7 +69,7 @@ fn who_may_not_wait_or_is_not_there_is_refused() {
 #[test]
 fn a_call_that_nobody_takes_fails_in_time_and_a_name_is_used_once() {
     let (mut table, now) = (table(3, Quotas::default()), Instant::now());
-    ask(&mut table, 1, Request::Wait { is_allowed: true }, now);
+    ask(&mut table, 1, TableRequest::Wait { is_allowed: true }, now);
     ask(&mut table, 2, call(1), now);
     assert_eq!(ask(&mut table, 3, call(1), now), [TableAction::Dismiss(3, FailReason::Violation)]);
     assert_eq!(table.next_timeout(), Some(now + ANSWER_LIMIT));
@@ -83,23 +83,23 @@ fn a_call_that_nobody_takes_fails_in_time_and_a_name_is_used_once() {
 #[test]
 fn a_caller_that_left_is_not_joined() {
     let (mut table, now) = (table(2, Quotas::default()), Instant::now());
-    ask(&mut table, 1, Request::Wait { is_allowed: true }, now);
+    ask(&mut table, 1, TableRequest::Wait { is_allowed: true }, now);
     ask(&mut table, 2, call(1), now);
     table.leave(2);
     table.enter(3, node(1), ADDRESS).unwrap();
-    let taken = ask(&mut table, 3, Request::Take { circuit: CIRCUIT }, now);
+    let taken = ask(&mut table, 3, TableRequest::Take { circuit: CIRCUIT }, now);
     assert_eq!(taken, [TableAction::Dismiss(3, FailReason::NoCircuit)]);
 }
 
 #[test]
 fn a_node_that_waits_again_takes_the_place_of_its_lost_connection() {
     let (mut table, now) = (table(2, Quotas::default()), Instant::now());
-    ask(&mut table, 1, Request::Wait { is_allowed: true }, now);
+    ask(&mut table, 1, TableRequest::Wait { is_allowed: true }, now);
     table.enter(3, node(1), ADDRESS).unwrap();
-    let again = ask(&mut table, 3, Request::Wait { is_allowed: true }, now);
+    let again = ask(&mut table, 3, TableRequest::Wait { is_allowed: true }, now);
     assert_eq!(again[0], TableAction::Dismiss(1, FailReason::NoAnswer));
     table.leave(1);
-    let incoming = Message::Incoming { circuit: CIRCUIT, caller: node(2) };
+    let incoming = RelayMessage::Incoming { circuit: CIRCUIT, caller: node(2) };
     assert_eq!(ask(&mut table, 2, call(1), now), [TableAction::Tell(3, incoming)]);
 }
 

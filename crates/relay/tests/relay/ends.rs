@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use towpath_content::NodeId;
 use towpath_relay::circuit::{Circuit, CircuitEnd};
-use towpath_relay::message::{CircuitId, FailReason, Message};
+use towpath_relay::message::{CircuitId, FailReason, RelayMessage};
 use towpath_relay::pass::PassProof;
 use towpath_relay::redial::{CALLEE_STAYS, CALLER_STAYS, Redial};
-use towpath_relay::table::{GuestId, Pairing, Quotas, RelayTable, Request, Side, TableAction};
+use towpath_relay::table::{GuestId, Pairing, Quotas, RelayTable, Side, TableAction, TableRequest};
 use towpath_simnet::{ConnectionId, Net, SimNode};
 
 /// Relays are hosts 0 and on; behind them the hub; then callers and those they call, in turn.
@@ -34,15 +34,15 @@ pub fn node_of(host: usize) -> NodeId {
     NodeId(id)
 }
 
-fn encoded(message: &Message) -> Vec<u8> {
+fn encoded(message: &RelayMessage) -> Vec<u8> {
     let (kind, head, rest) = message.encode();
     [&[kind][..], &head, &rest].concat()
 }
 
-fn decoded(bytes: Vec<u8>) -> Option<Message> {
+fn decoded(bytes: Vec<u8>) -> Option<RelayMessage> {
     let mut bytes = Bytes::from(bytes);
     let kind = bytes.split_to(1)[0];
-    Message::decode(kind, bytes).ok()
+    RelayMessage::decode(kind, bytes).ok()
 }
 
 /// A relay: its table, and who is joined with whom.
@@ -85,7 +85,7 @@ impl RelayHost {
             match message.map(|message| pairing.borrow_mut().check(side, &message)) {
                 Some(Ok(())) => net.send(other, bytes),
                 _ => [connection, other].iter().for_each(|end| {
-                    net.send(*end, encoded(&Message::Fail { why: FailReason::Violation }));
+                    net.send(*end, encoded(&RelayMessage::Fail { why: FailReason::Violation }));
                     self.hang_up(net, *end);
                 }),
             }
@@ -93,11 +93,11 @@ impl RelayHost {
         }
         let Some(&guest) = self.guests.get(&connection) else { return };
         let request = match message {
-            Some(Message::Wait { .. }) => Request::Wait { is_allowed: true },
-            Some(Message::Call { node, circuit }) => Request::Call { node, circuit },
-            Some(Message::Take { circuit }) => Request::Take { circuit },
-            Some(Message::Resume { circuit, node, received, pass }) => {
-                Request::Resume { circuit, node, received, is_allowed: pass.is_some() }
+            Some(RelayMessage::Wait { .. }) => TableRequest::Wait { is_allowed: true },
+            Some(RelayMessage::Call { node, circuit }) => TableRequest::Call { node, circuit },
+            Some(RelayMessage::Take { circuit }) => TableRequest::Take { circuit },
+            Some(RelayMessage::Resume { circuit, node, received, pass }) => {
+                TableRequest::Resume { circuit, node, received, is_allowed: pass.is_some() }
             }
             _ => return self.hang_up(net, connection),
         };
@@ -114,7 +114,7 @@ impl RelayHost {
                 TableAction::Tell(guest, message) => net.send(self.connections[&guest], encoded(&message)),
                 TableAction::Dismiss(guest, why) => {
                     let connection = self.connections[&guest];
-                    net.send(connection, encoded(&Message::Fail { why }));
+                    net.send(connection, encoded(&RelayMessage::Fail { why }));
                     self.hang_up(net, connection);
                 }
                 TableAction::Join(joined) => {
@@ -122,8 +122,8 @@ impl RelayHost {
                     let [near, far] = joined.guests.map(|guest| self.connections[&guest]);
                     self.joined.insert(near, (far, Side::Near, Rc::clone(&pairing)));
                     self.joined.insert(far, (near, Side::Far, pairing));
-                    net.send(near, encoded(&Message::Ok { received: joined.received[1] }));
-                    net.send(far, encoded(&Message::Ok { received: joined.received[0] }));
+                    net.send(near, encoded(&RelayMessage::Ok { received: joined.received[1] }));
+                    net.send(far, encoded(&RelayMessage::Ok { received: joined.received[0] }));
                 }
             }
         }
@@ -259,16 +259,16 @@ impl EndHost {
         self.lines.insert(connection, Purpose::Ask(relay, net.instant() + stays));
     }
 
-    fn first_words(&self, purpose: Purpose) -> Message {
+    fn first_words(&self, purpose: Purpose) -> RelayMessage {
         let (node, circuit) = (node_of(self.other()), self.id);
         match (&self.circuit, self.is_caller()) {
-            _ if matches!(purpose, Purpose::Wait(_)) => Message::Wait { pass: None },
+            _ if matches!(purpose, Purpose::Wait(_)) => RelayMessage::Wait { pass: None },
             (Some(end), is_caller) => {
                 let pass = (!is_caller).then_some(PassProof([1; 32]));
-                Message::Resume { circuit, node, received: end.received(), pass }
+                RelayMessage::Resume { circuit, node, received: end.received(), pass }
             }
-            (None, true) => Message::Call { node, circuit },
-            (None, false) => Message::Take { circuit },
+            (None, true) => RelayMessage::Call { node, circuit },
+            (None, false) => RelayMessage::Take { circuit },
         }
     }
 
@@ -277,14 +277,14 @@ impl EndHost {
             (Some(Purpose::Up(_)), Some(message)) => {
                 self.circuit.as_mut().unwrap().handle(message, net.instant());
             }
-            (Some(Purpose::Ask(relay, _)), Some(Message::Ok { received })) => {
+            (Some(Purpose::Ask(relay, _)), Some(RelayMessage::Ok { received })) => {
                 self.lines.insert(connection, Purpose::Up(relay));
                 self.stands(net, relay, received);
             }
-            (Some(Purpose::Wait(relay)), Some(Message::Incoming { circuit, .. })) => {
+            (Some(Purpose::Wait(relay)), Some(RelayMessage::Incoming { circuit, .. })) => {
                 self.called(net, relay, circuit);
             }
-            (Some(Purpose::Wait(_)), Some(Message::Ok { .. })) => {}
+            (Some(Purpose::Wait(_)), Some(RelayMessage::Ok { .. })) => {}
             _ => self.hung_up(net, connection),
         }
     }

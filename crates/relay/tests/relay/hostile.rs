@@ -4,7 +4,7 @@ use tokio::time::timeout;
 use towpath_content::NodeId;
 use towpath_link::tcp::{DialConfig, dial};
 use towpath_link::{Connection, Identity, Protocol};
-use towpath_relay::message::{CircuitId, FailReason, MAX_BLOCK, Message};
+use towpath_relay::message::{CircuitId, FailReason, MAX_BLOCK, RelayMessage};
 use towpath_relay::{RELAY_PROTOCOL, RelayRules};
 
 use crate::real::{LIMIT, TestRelay, identity};
@@ -20,7 +20,7 @@ async fn guest(relay: &TestRelay, identity: &Identity) -> Connection {
     dial(relay.listening.addresses[0], identity, relay.place.node, &how).await.unwrap()
 }
 
-async fn say(guest: &mut Connection, message: &Message) {
+async fn say(guest: &mut Connection, message: &RelayMessage) {
     let (kind, head, rest) = message.encode();
     say_raw(guest, kind, &[&head[..], &rest].concat()).await;
 }
@@ -31,13 +31,13 @@ async fn say_raw(guest: &mut Connection, kind: u8, body: &[u8]) {
 }
 
 /// The next message, or none if the connection ended.
-async fn hear(guest: &mut Connection) -> Option<Message> {
+async fn hear(guest: &mut Connection) -> Option<RelayMessage> {
     let frame = timeout(LIMIT, guest.reader.next()).await.unwrap().ok()??;
-    Some(Message::decode(frame.kind, frame.body).unwrap())
+    Some(RelayMessage::decode(frame.kind, frame.body).unwrap())
 }
 
 async fn dismissed(guest: &mut Connection, why: FailReason) {
-    assert_eq!(hear(guest).await, Some(Message::Fail { why }));
+    assert_eq!(hear(guest).await, Some(RelayMessage::Fail { why }));
     assert_eq!(hear(guest).await, None, "and nothing follows");
 }
 
@@ -45,28 +45,30 @@ async fn dismissed(guest: &mut Connection, why: FailReason) {
 async fn joined(relay: &TestRelay) -> (Connection, Connection) {
     let (near, far) = (identity(), identity());
     let mut waiting = guest(relay, &far).await;
-    say(&mut waiting, &Message::Wait { pass: None }).await;
-    assert_eq!(hear(&mut waiting).await, Some(Message::Ok { received: 0 }));
+    say(&mut waiting, &RelayMessage::Wait { pass: None }).await;
+    assert_eq!(hear(&mut waiting).await, Some(RelayMessage::Ok { received: 0 }));
     let mut caller = guest(relay, &near).await;
-    say(&mut caller, &Message::Call { node: far.node_id(), circuit: CIRCUIT }).await;
-    let incoming = Message::Incoming { circuit: CIRCUIT, caller: near.node_id() };
+    say(&mut caller, &RelayMessage::Call { node: far.node_id(), circuit: CIRCUIT }).await;
+    let incoming = RelayMessage::Incoming { circuit: CIRCUIT, caller: near.node_id() };
     assert_eq!(hear(&mut waiting).await, Some(incoming));
     let mut callee = guest(relay, &far).await;
-    say(&mut callee, &Message::Take { circuit: CIRCUIT }).await;
+    say(&mut callee, &RelayMessage::Take { circuit: CIRCUIT }).await;
     for end in [&mut caller, &mut callee] {
-        assert_eq!(hear(end).await, Some(Message::Ok { received: 0 }));
+        assert_eq!(hear(end).await, Some(RelayMessage::Ok { received: 0 }));
     }
     (caller, callee)
 }
 
-fn block(number: u64, len: usize) -> Message {
-    Message::Block { number, bytes: vec![7; len].into() }
+fn block(number: u64, len: usize) -> RelayMessage {
+    RelayMessage::Block { number, bytes: vec![7; len].into() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn first_words_that_ask_for_nothing_are_refused() {
     let relay = open_relay();
-    for message in [Message::Ping, Message::Ok { received: 1 }, block(1, 10), Message::Ack { through: 0 }] {
+    for message in
+        [RelayMessage::Ping, RelayMessage::Ok { received: 1 }, block(1, 10), RelayMessage::Ack { through: 0 }]
+    {
         let mut guest = guest(&relay, &identity()).await;
         say(&mut guest, &message).await;
         dismissed(&mut guest, FailReason::Violation).await;
@@ -79,7 +81,10 @@ async fn first_words_that_ask_for_nothing_are_refused() {
         // Of a frame that is too long nothing is read, so the answer may be lost with the connection.
         let heard = hear(&mut guest).await;
         let why = FailReason::Violation;
-        assert!(heard == Some(Message::Fail { why }) || (body.len() > 1000 && heard.is_none()), "{heard:?}");
+        assert!(
+            heard == Some(RelayMessage::Fail { why }) || (body.len() > 1000 && heard.is_none()),
+            "{heard:?}"
+        );
     }
 }
 
@@ -87,14 +92,14 @@ async fn first_words_that_ask_for_nothing_are_refused() {
 async fn a_caller_speaks_only_when_it_is_joined() {
     let (relay, far) = (open_relay(), identity());
     let mut waiting = guest(&relay, &far).await;
-    say(&mut waiting, &Message::Wait { pass: None }).await;
+    say(&mut waiting, &RelayMessage::Wait { pass: None }).await;
     hear(&mut waiting).await;
     let mut caller = guest(&relay, &identity()).await;
-    say(&mut caller, &Message::Call { node: far.node_id(), circuit: CIRCUIT }).await;
+    say(&mut caller, &RelayMessage::Call { node: far.node_id(), circuit: CIRCUIT }).await;
     say(&mut caller, &block(1, 10)).await;
     dismissed(&mut caller, FailReason::Violation).await;
-    say(&mut waiting, &Message::Take { circuit: CIRCUIT }).await;
-    assert!(matches!(hear(&mut waiting).await, Some(Message::Incoming { .. })));
+    say(&mut waiting, &RelayMessage::Take { circuit: CIRCUIT }).await;
+    assert!(matches!(hear(&mut waiting).await, Some(RelayMessage::Incoming { .. })));
     dismissed(&mut waiting, FailReason::Violation).await;
 }
 
@@ -102,10 +107,10 @@ async fn a_caller_speaks_only_when_it_is_joined() {
 async fn who_is_not_there_and_what_was_not_called_is_told() {
     let relay = open_relay();
     let mut caller = guest(&relay, &identity()).await;
-    say(&mut caller, &Message::Call { node: NodeId([1; 32]), circuit: CIRCUIT }).await;
+    say(&mut caller, &RelayMessage::Call { node: NodeId([1; 32]), circuit: CIRCUIT }).await;
     dismissed(&mut caller, FailReason::NotWaiting).await;
     let mut taker = guest(&relay, &identity()).await;
-    say(&mut taker, &Message::Take { circuit: CIRCUIT }).await;
+    say(&mut taker, &RelayMessage::Take { circuit: CIRCUIT }).await;
     dismissed(&mut taker, FailReason::NoCircuit).await;
 }
 
@@ -115,9 +120,9 @@ async fn what_is_good_passes_and_what_breaks_a_rule_ends_both() {
     let bad = [
         block(1, 10),
         block(4, 10),
-        Message::Ack { through: 1 },
-        Message::Close { number: 9 },
-        Message::Call { node: NodeId([1; 32]), circuit: CIRCUIT },
+        RelayMessage::Ack { through: 1 },
+        RelayMessage::Close { number: 9 },
+        RelayMessage::Call { node: NodeId([1; 32]), circuit: CIRCUIT },
     ];
     for message in bad {
         let (mut near, mut far) = joined(&relay).await;
@@ -125,8 +130,8 @@ async fn what_is_good_passes_and_what_breaks_a_rule_ends_both() {
             say(&mut near, &block(number, MAX_BLOCK)).await;
             assert_eq!(hear(&mut far).await, Some(block(number, MAX_BLOCK)));
         }
-        say(&mut far, &Message::Ack { through: 2 }).await;
-        assert_eq!(hear(&mut near).await, Some(Message::Ack { through: 2 }));
+        say(&mut far, &RelayMessage::Ack { through: 2 }).await;
+        assert_eq!(hear(&mut near).await, Some(RelayMessage::Ack { through: 2 }));
         say(&mut near, &message).await;
         dismissed(&mut near, FailReason::Violation).await;
         dismissed(&mut far, FailReason::Violation).await;

@@ -10,8 +10,8 @@ use towpath_content::NodeId;
 use towpath_link::{Connection, Identity, Protocol};
 use towpath_relay::server::RelayListening;
 use towpath_relay::{
-    CallError, Pass, RelayDial, RelayPlace, RelayRules, RelayServer, Waiting, WaitingPlace, WaitingState,
-    call,
+    CallError, RelayDial, RelayPass, RelayPlace, RelayRules, RelayServer, Waiting, WaitingPlace,
+    WaitingState, call,
 };
 
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ pub fn identity() -> Identity {
 
 /// Rules by which who has the pass may wait.
 pub fn rules() -> RelayRules {
-    RelayRules { pass: Some(Pass::new(SECRET)), ..RelayRules::default() }
+    RelayRules { pass: Some(RelayPass::new(SECRET)), ..RelayRules::default() }
 }
 
 /// Ends with all that runs in it, at once.
@@ -87,7 +87,8 @@ impl TestRelay {
 
 /// A node that waits at these relays, once they all have it.
 pub async fn waiting_at(places: &[RelayPlace], identity: &Identity) -> Waiting {
-    let place = |place: &RelayPlace| WaitingPlace { place: place.clone(), pass: Some(Pass::new(SECRET)) };
+    let place =
+        |place: &RelayPlace| WaitingPlace { place: place.clone(), pass: Some(RelayPass::new(SECRET)) };
     let waiting = Waiting::start(places.iter().map(place).collect(), identity, &RelayDial::default());
     let mut states = waiting.states();
     let all = states.wait_for(|states| states.iter().all(|state| *state == WaitingState::Waiting));

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use towpath_relay::circuit::{CircuitEnd, MAX_WINDOW, MIN_WINDOW, Violation};
+use towpath_relay::circuit::{CircuitEnd, CircuitViolation, MAX_WINDOW, MIN_WINDOW};
 use towpath_relay::table::TableCounts;
 use towpath_simnet::{NetFault, Passing, Scenario, World, for_seeds};
 
@@ -261,8 +261,9 @@ fn a_forged_acknowledgement_is_found() {
         _ => NetFault::None,
     }));
     assert!(run(&mut world, 3, 0));
-    let violated =
-        |end: &EndHost| matches!(end.end(), Some(CircuitEnd::Violated { violation: Violation::Ack { .. } }));
+    let violated = |end: &EndHost| {
+        matches!(end.end(), Some(CircuitEnd::Violated { violation: CircuitViolation::Ack { .. } }))
+    };
     assert!(ends(&world).any(violated));
     assert!(ends(&world).all(|end| !matches!(end.end(), None | Some(CircuitEnd::Finished))));
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use towpath_content::NodeId;
 use towpath_content::node_id::hex;
-use towpath_relay::Pass;
-use towpath_relay::message::Message;
+use towpath_relay::RelayPass;
+use towpath_relay::message::RelayMessage;
 
 /// The bytes that hexadecimal digits stand for; `-` is none.
 fn bytes(digits: &str) -> Vec<u8> {
@@ -21,7 +21,7 @@ fn published_messages_and_proofs_are_read_and_written() {
         match words[..] {
             [] => continue,
             ["message", kind, body, ref debug @ ..] => {
-                let message = Message::decode(kind.parse().unwrap(), Bytes::from(bytes(body))).unwrap();
+                let message = RelayMessage::decode(kind.parse().unwrap(), Bytes::from(bytes(body))).unwrap();
                 assert_eq!(format!("{message:?}").split_whitespace().collect::<Vec<_>>(), debug, "{line}");
                 let (again, head, rest) = message.encode();
                 assert_eq!(
@@ -30,12 +30,12 @@ fn published_messages_and_proofs_are_read_and_written() {
                 );
             }
             ["refused", kind, body] => {
-                let decoded = Message::decode(kind.parse().unwrap(), Bytes::from(bytes(body)));
+                let decoded = RelayMessage::decode(kind.parse().unwrap(), Bytes::from(bytes(body)));
                 assert!(decoded.is_err(), "{line}");
             }
             ["proof", pass, binding, node, proof] => {
                 let (binding, node) = (bytes(binding).try_into().unwrap(), node.parse::<NodeId>().unwrap());
-                assert_eq!(hex(&Pass::new(bytes(pass)).proof(&binding, &node).0), proof);
+                assert_eq!(hex(&RelayPass::new(bytes(pass)).proof(&binding, &node).0), proof);
             }
             _ => panic!("{line}"),
         }
