@@ -190,7 +190,6 @@ mod tests {
         assert_eq!(due(Calls::WhoServes, &entry), Some(crossed.clone()), "it is dialled anyway");
         assert_eq!(due(Calls::WhoAsks, &entry), None);
         let asks = HolderEntry { serves: false, awaits_calls: true, ..entry };
-        assert_eq!(due(Calls::WhoServes, &asks), None);
         assert_eq!(due(Calls::WhoAsks, &asks), Some(CallWays { addresses: vec![listens], ..crossed }));
     }
 }

@@ -111,8 +111,7 @@ impl RendezvousServer {
         node: towpath_content::NodeId,
         address: SocketAddr,
     ) -> Option<(ConnectionNumber, mpsc::Receiver<ToClient>)> {
-        let mut state = lock(&self.state);
-        let from = AddressGroup::of(address.ip());
+        let (mut state, from) = (lock(&self.state), AddressGroup::of(address.ip()));
         let there = state.from.get(&from).copied().unwrap_or(0);
         if state.clients.len() >= self.limits.connections || there >= self.limits.per_address {
             return None;

@@ -118,8 +118,7 @@ pub async fn ticket_of(context: &Context, text: &str) -> Result<Option<String>, 
     if !short_codes::is_code(text) {
         return Ok(None);
     }
-    let (fingerprints, mut shown) = mpsc::channel(1);
-    let config = context.configured()?;
+    let (config, (fingerprints, mut shown)) = (context.configured()?, mpsc::channel(1));
     let mut buying = std::pin::pin!(short_codes::ticket_of(&context.home, &config, text, &fingerprints));
     loop {
         tokio::select! {

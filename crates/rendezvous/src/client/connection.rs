@@ -78,8 +78,7 @@ async fn visit(
         dialled = way.dial() => dialled?,
         () = until_unwanted(wanted) => return Ok(None),
     };
-    let begun = Instant::now();
-    let Connection { mut reader, writer, .. } = connection;
+    let (begun, Connection { mut reader, writer, .. }) = (Instant::now(), connection);
     reader.hold_short(true);
     let session =
         ServerSession { client, identity: &way.identity, writer, told: ToldServer::default(), last: 0 };
