@@ -219,7 +219,7 @@ async fn whoever_shows_no_ticket_in_time_is_told_to_leave_and_whoever_did_stays(
     };
     let socket = Listener::bind("127.0.0.1:0".parse().unwrap(), &identity).await.unwrap();
     let address = socket.address().unwrap();
-    let listening = Listening::start(vec![socket], serving).unwrap();
+    let listening = Listening::start(vec![socket], Arc::new(serving)).unwrap();
     listening.open();
     let dial = async || {
         let own = Identity::generate().unwrap();
