@@ -11,6 +11,7 @@
 //! | [`codes`] | whoever types a code, or carries the messages for one |
 //! | [`link`] | whoever reaches a port or a pipe |
 //! | [`relay`] | whoever reaches a relay, and relays |
+//! | [`rendezvous`] | whoever reaches a rendezvous, rendezvous servers, and who has the same ticket |
 //! | [`direct`], [`session`], [`answering`] | peers': messages one by one, a connection as a whole, its answering half |
 //! | [`following`] | senders': samples of objects |
 //! | [`files`] | the other side's of a copy: rules and modes |
@@ -38,6 +39,7 @@ pub mod link;
 pub mod local;
 pub mod recipes;
 pub mod relay;
+pub mod rendezvous;
 pub mod seeds;
 pub mod session;
 
@@ -95,6 +97,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "relay_place", run: relay::relay_place, seeds: seeds::relay::places },
     Target { name: "relay_circuit", run: relay::relay_circuit, seeds: seeds::relay::circuits },
     Target { name: "relay_table", run: relay::relay_table, seeds: seeds::relay::tables },
+    Target { name: "rendezvous_message", run: rendezvous::rendezvous_message, seeds: rendezvous::messages },
+    Target { name: "rendezvous_entry", run: rendezvous::rendezvous_entry, seeds: rendezvous::entries },
+    Target { name: "rendezvous_body", run: rendezvous::rendezvous_body, seeds: rendezvous::bodies },
+    Target { name: "rendezvous_place", run: rendezvous::rendezvous_place, seeds: rendezvous::places },
+    Target { name: "rendezvous_board", run: rendezvous::rendezvous_board, seeds: rendezvous::boards },
     Target { name: "control", run: direct::control, seeds: seeds::direct::controls },
     Target { name: "data_header", run: direct::data_header, seeds: seeds::direct::data_frames },
     Target { name: "packing", run: direct::packing, seeds: seeds::direct::packed },

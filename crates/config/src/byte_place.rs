@@ -80,7 +80,7 @@ impl ConfigSetting for Option<ServerUrl> {
 }
 
 impl ConfigSetting for Option<FilePath> {
-    const EXAMPLE: &'static str = "\"/home/ann/.aws/credentials\"";
+    const EXAMPLE: &'static str = "\"/home/ann/.config/towpath/keys\"";
 
     fn kind() -> String {
         format!("the absolute path of a file, as in {}", Self::EXAMPLE)

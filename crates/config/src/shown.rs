@@ -221,6 +221,7 @@ mod tests {
         assert!(config.metrics.listen.take().is_some(), "an example stands for what is absent");
         assert!(config.processors.label.take().is_some(), "here too");
         assert!(config.site_cache.address.take().is_some(), "and here");
+        assert!(config.rendezvous.relay_pass.take().is_some(), "and here");
         let store = &mut config.store;
         let named = [store.bytes_region.take().is_some(), store.bytes_credentials.take().is_some()];
         let place = [store.bytes.take().is_some(), store.bytes_endpoint.take().is_some()];

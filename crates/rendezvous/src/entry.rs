@@ -91,6 +91,14 @@ impl HolderEntry {
     }
 }
 
+/// The body of an entry, read and written again: a door for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub fn body_again(bytes: &[u8]) -> Option<(HolderEntry, Vec<u8>)> {
+    let entry = HolderEntry::from_bytes(bytes).ok()?;
+    let again = entry.to_bytes();
+    Some((entry, again))
+}
+
 fn read_addresses(reader: &mut Reader<'_>, most: usize) -> Result<Vec<SocketAddr>, DecodeError> {
     let count = reader.bounded("entry addresses", most as u64)?;
     (0..count).map(|_| text(reader)?.parse().map_err(|_| invalid("entry address", "is none"))).collect()

@@ -144,6 +144,8 @@ pub struct Backlog {
 pub const NETWORK_PRICE: u32 = 1;
 /// [`SourceState::price`] of what comes by a third machine, which carries each byte in and out.
 pub const RELAYED_PRICE: u32 = 2;
+/// The same of what could not be reached for a moment: it is relied on where there is nothing else.
+pub const UNREACHED_PRICE: u32 = 3;
 
 /// Round trip below which a sender is near.
 const NEAR: Duration = Duration::from_millis(1);

@@ -132,10 +132,13 @@ pub async fn ticket_of(context: &Context, text: &str) -> Result<Option<String>, 
     let mut buying = std::pin::pin!(short_codes::ticket_of(&context.home, &config, text, &fingerprints));
     loop {
         tokio::select! {
-            ticket = &mut buying => return ticket.map(Some),
+            // What people compare is shown, however quickly the other end has decided.
+            biased;
             Some(fingerprint) = shown.recv() => {
-                context.output.print(&format!("tow: the other end shows the same words if nobody is in between: {fingerprint}"));
+                context.output.print("tow: the same words on both ends say that nobody is in between");
+                context.output.print(&format!("tow: the other end shows: {fingerprint}"));
             }
+            ticket = &mut buying => return ticket.map(Some),
         }
     }
 }

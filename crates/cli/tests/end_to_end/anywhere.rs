@@ -1,8 +1,11 @@
 //! Machines that know no address of each other meet at a rendezvous.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use towpath_content::Ticket;
 
-use crate::environment::{LOOPBACK, Machine, Running, TestEnvironment, first_line};
+use crate::environment::{Call, LOOPBACK, Machine, Running, Summary, TestEnvironment, first_line};
 use crate::holders::by_peer;
 use crate::network::{Network, Router, SERVER};
 use crate::runner::situations;
@@ -21,6 +24,9 @@ situations![
     a_code_is_enough_on_one_network,
     a_receiver_behind_a_router_is_called,
     two_routers_let_through_what_both_ends_open,
+    a_relay_carries_what_nobody_can_send_directly_and_may_die_meanwhile,
+    a_direct_way_takes_over_from_a_relay,
+    who_has_no_pass_is_not_called_through_a_relay,
 ];
 
 /// A rendezvous server, and machines whose configuration names it.
@@ -232,25 +238,110 @@ fn a_code_is_enough_on_one_network() {
     assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
 }
 
-/// A sender and a receiver behind these routers, who know nothing but a server.
-fn by_a_server_alone(left: Router, right: Router) {
-    let (network, env) = (Network::behind(left, right), TestEnvironment::new());
-    let words = ["rendezvous", "--listen", &format!("{SERVER}:4433")];
-    let mut server = env.machine("server").tow_as(&network.server(), words).start();
-    let place = server.wait_until("its place", |server| first_line(&server.output()));
-    [&env.sender, &env.receiver].into_iter().for_each(|machine| machine.configure(&configuration(&place)));
-    file(&env.sender.path("file"), 1, 4 << 20);
-    let mut sharing = env.sender.tow_as(&network.left(), ["share", "file"]).start();
-    let ticket = sharing.ticket();
-    let words = ["get", "--json", &ticket, "-o", "file"];
-    env.receiver.tow_as(&network.right(), words).end().summary();
-    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+/// A sender and a receiver behind routers, who know nothing but a server, which may be a relay.
+struct Behind {
+    env: TestEnvironment,
+    network: Network,
+    server: Machine,
+    running: Option<Running>,
 }
 
+impl Behind {
+    fn new(left: Router, right: Router, words: &[&str]) -> Self {
+        let (network, env) = (Network::behind(left, right), TestEnvironment::new());
+        let server = env.machine("server");
+        let pass = server.path("pass");
+        fs::write(&pass, "open sesame").unwrap();
+        fs::set_permissions(&pass, fs::Permissions::from_mode(0o600)).unwrap();
+        let mut behind = Self { env, network, server, running: None };
+        let place = behind.run(words);
+        let relays = format!("{}relays = [\"{place}\"]\nrelay_pass = {pass:?}\n", configuration(&place));
+        behind.env.sender.configure(&relays);
+        behind.env.receiver.configure(&configuration(&place));
+        behind
+    }
+
+    /// Runs the server; returns its place.
+    fn run(&mut self, words: &[&str]) -> String {
+        let listen = format!("{SERVER}:4433");
+        let fixed = ["rendezvous", "--listen", &listen];
+        let call = self.server.tow_as(&self.network.server(), fixed.iter().chain(words));
+        let running = self.running.insert(call.start());
+        running.wait_until("its place", |server| first_line(&server.output()))
+    }
+
+    fn share(&self, words: &[&str]) -> Running {
+        self.env.sender.tow_as(&self.network.left(), ["share"].iter().chain(words).chain(&["file"])).start()
+    }
+
+    fn get(&self, ticket: &str, words: &[&str]) -> Call {
+        let fixed = ["get", "--json", ticket, "-o", "file"];
+        self.env.receiver.tow_as(&self.network.right(), fixed.iter().chain(words))
+    }
+
+    fn assert_same(&self) {
+        assert_same_bytes(&self.env.sender.path("file"), &self.env.receiver.path("file"));
+    }
+}
+
+/// Paths by which something came.
+fn paths(summary: &Summary) -> Vec<Option<&str>> {
+    summary.sources().map(|source| source["path"].as_str()).collect()
+}
+
+const RELAY: [&str; 3] = ["--relay", "--pass", "pass"];
+
 fn a_receiver_behind_a_router_is_called() {
-    by_a_server_alone(Router::Symmetric, Router::Missing);
+    let behind = Behind::new(Router::Symmetric, Router::Missing, &[]);
+    file(&behind.env.sender.path("file"), 1, 4 << 20);
+    let summary = behind.get(&behind.share(&[]).ticket(), &[]).end().summary();
+    behind.assert_same();
+    assert_eq!(paths(&summary), [None]);
 }
 
 fn two_routers_let_through_what_both_ends_open() {
-    by_a_server_alone(Router::Restricted, Router::Restricted);
+    let behind = Behind::new(Router::Restricted, Router::Restricted, &[]);
+    file(&behind.env.sender.path("file"), 1, 4 << 20);
+    let summary = behind.get(&behind.share(&[]).ticket(), &[]).end().summary();
+    behind.assert_same();
+    assert_eq!(paths(&summary), [None]);
+}
+
+fn a_relay_carries_what_nobody_can_send_directly_and_may_die_meanwhile() {
+    let mut behind = Behind::new(Router::Symmetric, Router::Symmetric, &RELAY);
+    let size = 24 << 20;
+    file(&behind.env.sender.path("file"), 1, size);
+    let mut sharing = behind.share(&["--limit-rate", "5M"]);
+    let mut getting = behind.get(&sharing.ticket(), &[]).start();
+    getting.wait_for_bytes(size / 4);
+    behind.running.take().unwrap().kill();
+    behind.run(&RELAY);
+    let summary = getting.end().summary();
+    behind.assert_same();
+    assert_eq!(paths(&summary), [Some("by relay")]);
+}
+
+fn a_direct_way_takes_over_from_a_relay() {
+    let behind = Behind::new(Router::Restricted, Router::Restricted, &RELAY);
+    let size = 24 << 20;
+    file(&behind.env.sender.path("file"), 1, size);
+    let mut sharing = behind.share(&["--limit-rate", "5M"]);
+    let summary = behind.get(&sharing.ticket(), &[]).end().summary();
+    behind.assert_same();
+    let direct = summary.sources().find(|source| source["path"].is_null()).unwrap();
+    assert!(direct["bytes"].as_u64().unwrap() > size / 2, "{}", summary.0);
+}
+
+fn who_has_no_pass_is_not_called_through_a_relay() {
+    let behind = Behind::new(Router::Symmetric, Router::Symmetric, &RELAY);
+    fs::write(behind.server.path("pass"), "another one").unwrap();
+    file(&behind.env.sender.path("file"), 1, 1 << 20);
+    let mut sharing = behind.share(&[]);
+    let failure = behind.get(&sharing.ticket(), &["--timeout", "4"]).end().failure();
+    let message = failure["message"].as_str().unwrap();
+    assert!(!message.is_empty() && !behind.env.receiver.path("file").exists(), "{message}");
+    // Nobody is a guest by chance.
+    let words = ["relay", "--listen", LOOPBACK, "--json"];
+    let failure = behind.server.tow(words).end().failure_with(2);
+    assert!(failure["hint"].as_str().unwrap().contains("--public"), "{failure}");
 }

@@ -163,6 +163,8 @@ fn installing_puts_everything_in_its_place() {
         "share/fish/vendor_completions.d/tow.fish",
         "share/doc/tow/config.toml",
         "lib/systemd/user/tow-peers.socket",
+        "lib/systemd/user/tow-rendezvous.service",
+        "lib/systemd/user/tow-relay.service",
     ] {
         assert!(prefix.join(file).metadata().unwrap().len() > 0, "{file}");
     }

@@ -17,7 +17,9 @@ use towpath_content::{Hint, NodeId, Oid};
 use towpath_link::Identity;
 use towpath_link::tcp::{DialConfig, dial_any};
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
-use towpath_transfer::source::{Backlog, NETWORK_PRICE, PathState, Query, RELAYED_PRICE, Sink, SourceState};
+use towpath_transfer::source::{
+    Backlog, NETWORK_PRICE, PathState, Query, RELAYED_PRICE, Sink, SourceState, UNREACHED_PRICE,
+};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, SourceId, Tag, Want};
 
 use towpath_protocol::callers::Answers;
@@ -44,6 +46,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Interval at which such a connection is looked at, and bytes between two looks that are pings alone.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const PING: u64 = 64;
+
+/// Time in which a peer that can be dialled is reached, mostly.
+const LATE: Duration = Duration::from_millis(250);
 
 /// Time for which a path counts as measured.
 const MEASURED: Duration = Duration::from_millis(1);
@@ -83,6 +88,8 @@ pub struct Direct {
     /// A connection that was found brought nothing, and none was dialled since.
     shuns: AtomicBool,
     last_error: Mutex<Option<String>>,
+    /// Time since which there is no connection, as far as somebody looked.
+    unreached: Mutex<Option<Instant>>,
     /// The path as it was measured last.
     measured: Mutex<Option<(Instant, PathState)>>,
 }
@@ -100,6 +107,7 @@ impl Direct {
             host,
             shuns: AtomicBool::new(false),
             last_error: Mutex::default(),
+            unreached: Mutex::default(),
             measured: Mutex::default(),
         }
     }
@@ -278,6 +286,21 @@ impl Direct {
                 self.set_last_error(Some(explain(&error)));
                 Err(Outcome::RetryLater(wait))
             }
+        }
+    }
+
+    /// Price of what it brings. Where it has not been reached for a moment, others come first.
+    fn price(&self) -> u32 {
+        let (mut since, now) = (lock(&self.unreached), Instant::now());
+        *since = match self.slots.peers().next() {
+            Some(_) => None,
+            None => Some(since.unwrap_or(now)),
+        };
+        let is_late = since.is_some_and(|since| now.saturating_duration_since(since) > LATE);
+        match (is_late, self.config.is_relayed) {
+            (true, _) => UNREACHED_PRICE,
+            (false, true) => RELAYED_PRICE,
+            (false, false) => NETWORK_PRICE,
         }
     }
 
@@ -499,7 +522,7 @@ impl Source for Direct {
             path: self.path(),
             trouble: lock(&self.last_error).clone(),
             is_encrypted: self.slots.peers().all(|peer| peer.is_encrypted()),
-            price: if self.config.is_relayed { RELAYED_PRICE } else { NETWORK_PRICE },
+            price: self.price(),
             ..SourceState::of_window(self.slots.window())
         }
     }

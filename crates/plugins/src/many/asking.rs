@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use towpath_content::lock::lock;
 use towpath_store::ObjectKind;
-use towpath_transfer::source::{Backlog, Query, Sink};
+use towpath_transfer::source::{Backlog, Query, Sink, UNREACHED_PRICE};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, Tag, Want};
 
 use super::SourceCalls;
@@ -17,6 +17,8 @@ use crate::dealer::SourceHolding;
 
 /// Delay before a want is tried again that a source left without an end.
 const FORGOTTEN: Duration = Duration::from_millis(500);
+/// Interval at which it is looked whether a source has to be reached.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// Time that a source has to tell what it has.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -65,12 +67,27 @@ pub(super) async fn open(
     answered(shared, number, holding, context);
 }
 
-/// Asks a source that counts already: so its way is open when something is wanted of it.
-pub(super) async fn warm(source: &Arc<dyn Source>, context: &Context) {
-    let (answers, mut inbox) = mpsc::channel(1);
-    let asking = source.describe(Query::about(context.root), context, answers);
-    let (result, _) = tokio::join!(asking, inbox.recv());
-    tracing::debug!(source = source.name(), ?result, "a further source was asked about the root");
+/// Keeps the way of a source open that counts already, also while others bring everything: asked about the root it is tried
+/// again until it is reached.
+pub(super) async fn keep_warm(source: &Arc<dyn Source>, context: &Context) {
+    loop {
+        let (answers, mut inbox) = mpsc::channel(1);
+        let asking = source.describe(Query::about(context.root), context, answers);
+        let (result, _) = tokio::join!(asking, inbox.recv());
+        tracing::debug!(source = source.name(), ?result, "a source was asked about the root");
+        if let Err(Outcome::RetryLater(delay)) = result {
+            tokio::time::sleep(delay.max(LOOK_AGAIN)).await;
+            continue;
+        }
+        until_lost(source).await;
+    }
+}
+
+/// Completes when a source is not reached, or no more.
+pub(super) async fn until_lost(source: &Arc<dyn Source>) {
+    while source.state().price != UNREACHED_PRICE {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 /// A place answered, and has so much of the root; or nothing.

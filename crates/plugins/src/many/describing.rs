@@ -1,7 +1,9 @@
 //! Questions: the first source that answers is heard to its end. The next one is asked when one says no, or says nothing for a
-//! moment.
+//! moment; one that is opened meanwhile is asked, too.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -10,46 +12,71 @@ use tokio::sync::mpsc;
 use towpath_transfer::source::Query;
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source};
 
+use super::SourceCalls;
+
 /// Time that a source has before the next one is asked, too.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What became of the question that one source was asked.
-enum FirstAnswer<'a> {
-    /// Its first answer, and the rest of its call.
-    Answer(Description, mpsc::Receiver<Description>, BoxFuture<'a, Result<(), Outcome>>),
-    /// It ended without any.
-    End(Result<(), Outcome>),
+/// Sources that are opened while others are asked.
+pub(super) struct NewSources<'a> {
+    shared: &'a SourceCalls,
+    known: Vec<u32>,
 }
 
-/// Asks `sources` in their order.
+impl<'a> NewSources<'a> {
+    /// Those that are opened after those of these numbers.
+    pub(super) fn after(shared: &'a SourceCalls, known: Vec<u32>) -> Self {
+        Self { shared, known }
+    }
+
+    /// The next ones. Cancel-safe.
+    async fn next(&mut self) -> Vec<Arc<dyn Source>> {
+        loop {
+            let found = self.shared.found.notified();
+            let new = self.shared.opened_after(&mut self.known);
+            if !new.is_empty() {
+                return new;
+            }
+            found.await;
+        }
+    }
+}
+
+/// Asks `sources` in their order, and then those that are opened meanwhile.
 pub(super) async fn describe(
-    sources: &[Arc<dyn Source>],
+    sources: Vec<Arc<dyn Source>>,
+    mut new: NewSources<'_>,
     query: Query,
     context: &Context,
     answers: mpsc::Sender<Description>,
 ) -> Result<(), Outcome> {
-    let (mut next, mut asked, mut worst) = (sources.iter(), FuturesUnordered::new(), None);
+    let (mut next, is_answered) = (VecDeque::from(sources), AtomicBool::new(false));
+    let (mut asked, mut worst) = (FuturesUnordered::new(), None);
     loop {
-        if let Some(source) = next.next() {
-            asked.push(first_answer(source, query.clone(), context));
+        if let Some(source) = next.pop_front() {
+            asked.push(ask(source, query.clone(), context, &answers, &is_answered));
         }
         let patience = async {
-            match next.len() {
-                0 => std::future::pending().await,
-                _ => tokio::time::sleep(PATIENCE).await,
+            match next.is_empty() {
+                true => std::future::pending().await,
+                false => tokio::time::sleep(PATIENCE).await,
             }
         };
         let said = tokio::select! {
+            biased;
             said = asked.next() => said,
+            opened = new.next() => {
+                next.extend(opened);
+                continue;
+            }
             () = patience => continue,
         };
         match said {
-            Some(FirstAnswer::Answer(first, inbox, call)) => {
-                return forward(first, inbox, call, &answers).await;
-            }
-            Some(FirstAnswer::End(Ok(()))) => return Ok(()),
-            Some(FirstAnswer::End(Err(outcome))) => worst = Some(worse(worst, outcome)),
-            None if next.len() == 0 => return Err(worst.unwrap_or(Outcome::NotHere)),
+            Some(AskedSource::Answered(result)) => return result,
+            Some(AskedSource::Outdone) => {}
+            Some(AskedSource::Silent(Ok(()))) => return Ok(()),
+            Some(AskedSource::Silent(Err(outcome))) => worst = Some(worse(worst, outcome)),
+            None if next.is_empty() => return Err(worst.unwrap_or(Outcome::NotHere)),
             None => {}
         }
     }
@@ -65,20 +92,37 @@ fn worse(known: Option<Outcome>, outcome: Outcome) -> Outcome {
     }
 }
 
-async fn first_answer<'a>(
-    source: &'a Arc<dyn Source>,
+/// What became of the question that one source was asked.
+enum AskedSource {
+    /// It answered first, to its end.
+    Answered(Result<(), Outcome>),
+    /// Another one answered before it.
+    Outdone,
+    /// It ended without any answer.
+    Silent(Result<(), Outcome>),
+}
+
+/// Asks one source, and hands on what it answers if nobody has answered before it.
+async fn ask(
+    source: Arc<dyn Source>,
     query: Query,
-    context: &'a Context,
-) -> FirstAnswer<'a> {
+    context: &Context,
+    answers: &mpsc::Sender<Description>,
+    is_answered: &AtomicBool,
+) -> AskedSource {
     let (sender, mut inbox) = mpsc::channel(4);
     let mut call = source.describe(query, context, sender);
-    tokio::select! {
+    let (first, call) = tokio::select! {
         biased;
-        Some(first) = inbox.recv() => FirstAnswer::Answer(first, inbox, call),
+        Some(first) = inbox.recv() => (first, call),
         result = &mut call => match inbox.recv().await {
-            Some(first) => FirstAnswer::Answer(first, inbox, Box::pin(std::future::ready(result))),
-            None => FirstAnswer::End(result),
+            Some(first) => (first, Box::pin(std::future::ready(result)) as BoxFuture<'_, _>),
+            None => return AskedSource::Silent(result),
         },
+    };
+    match is_answered.swap(true, Ordering::Relaxed) {
+        true => AskedSource::Outdone,
+        false => AskedSource::Answered(forward(first, inbox, call, answers).await),
     }
 }
 

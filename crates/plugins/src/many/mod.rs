@@ -114,10 +114,15 @@ impl Many {
         if self.shared.has_started.swap(true, Ordering::AcqRel) {
             return;
         }
-        // The first one is asked now anyway.
-        for source in self.shared.sources().into_iter().skip(1) {
+        for (at, source) in self.shared.sources().into_iter().enumerate() {
             let context = context.clone();
-            self.shared.spawn(async move { asking::warm(&source, &context).await });
+            self.shared.spawn(async move {
+                // The first one is asked now anyway.
+                if at == 0 {
+                    asking::until_lost(&source).await;
+                }
+                asking::keep_warm(&source, &context).await;
+            });
         }
         if let Some((number, near)) = self.shared.near.clone() {
             let (shared, context) = (Arc::clone(&self.shared), context.clone());
@@ -193,6 +198,15 @@ impl SourceCalls {
         (to_ask(&table.open.by_standing()), table.open.numbers().collect())
     }
 
+    /// Those that were opened after those of these numbers, which are noted.
+    fn opened_after(&self, known: &mut Vec<u32>) -> Vec<Arc<dyn Source>> {
+        let table = lock(&self.table);
+        let new: Vec<u32> = table.open.numbers().filter(|number| !known.contains(number)).collect();
+        let opened: Vec<_> = new.iter().filter_map(|number| table.open.get(*number)).collect();
+        known.extend(new);
+        to_ask(&opened)
+    }
+
     /// A call of the source that is alone, if one is: there is nothing to deal out.
     fn lone(
         self: &Arc<Self>,
@@ -253,7 +267,8 @@ impl Source for Many {
                 let _ = tokio::time::timeout(WAIT_FOR_FOUND, found).await;
                 return Err(Outcome::RetryLater(Duration::ZERO));
             }
-            let result = describing::describe(&sources, query, context, answers).await;
+            let new = describing::NewSources::after(&self.shared, before.clone());
+            let result = describing::describe(sources, new, query, context, answers).await;
             if result != Err(Outcome::NotHere) {
                 return result;
             }

@@ -14,6 +14,7 @@ struct OpenSource {
     /// Those with a larger one are in reserve.
     rank: u16,
     window: u64,
+    price: u32,
 }
 
 /// See the head of this module. Each has a number that is never used again.
@@ -29,7 +30,8 @@ impl OpenSources {
         (rank, priority): (u16, u16),
     ) -> SourceFacts {
         let state = source.state();
-        self.0.insert(number, OpenSource { source, priority, rank, window: state.window });
+        let (window, price) = (state.window, state.price);
+        self.0.insert(number, OpenSource { source, priority, rank, window, price });
         facts(&state, rank)
     }
 
@@ -73,13 +75,13 @@ impl OpenSources {
         Some((*number, Arc::clone(&open.source)))
     }
 
-    /// New facts of those that like other amounts under way than before.
+    /// New facts of those that like other amounts under way than before, or cost something else.
     pub(super) fn changed(&mut self) -> Vec<(u32, SourceFacts)> {
         let mut changed = Vec::new();
         for (number, open) in &mut self.0 {
             let state = open.source.state();
-            if state.window != open.window {
-                open.window = state.window;
+            if (state.window, state.price) != (open.window, open.price) {
+                (open.window, open.price) = (state.window, state.price);
                 changed.push((*number, facts(&state, open.rank)));
             }
         }

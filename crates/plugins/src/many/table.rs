@@ -228,6 +228,14 @@ impl SourceTable {
     ) {
         let facts = self.open.add(number, source, (u16::from(self.has_near), priority));
         self.handle(now, DealerEvent::SourceAdded { source: number, facts, holding });
+        self.look_at_facts(now);
+    }
+
+    /// Sources may like other amounts under way by now, or cost something else.
+    fn look_at_facts(&mut self, now: Duration) {
+        for (source, facts) in self.open.changed() {
+            self.handle(now, DealerEvent::Changed { source, facts });
+        }
     }
 
     /// The source, with its number, if there is one only and no other one to wait for.
@@ -456,10 +464,7 @@ impl SourceTable {
         if self.places.is_over(now) {
             self.end_what_nobody_brings(now);
         }
-        // Sources may like other amounts under way by now.
-        for (source, facts) in self.open.changed() {
-            self.handle(now, DealerEvent::Changed { source, facts });
-        }
+        self.look_at_facts(now);
         self.wanted(now, Vec::new(), 0);
     }
 
