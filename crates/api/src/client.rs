@@ -375,7 +375,7 @@ impl Api for Client {
         Box::pin(self.to_end("/v1/index", request, None, events))
     }
 
-    fn share(&self, _: ShareRequest, _: mpsc::Sender<Event>) -> BoxFuture<'_, Result<Infallible, ApiError>> {
+    fn share(&self, _: ShareRequest, _: mpsc::Sender<Event>) -> BoxFuture<'_, Result<(), ApiError>> {
         let refusal = ApiError::new(ErrorKind::Usage, "a daemon serves what is put");
         Box::pin(std::future::ready(Err(refusal.hint("put it instead: its ticket is good until it is done"))))
     }

@@ -153,14 +153,15 @@ pub trait Api: PutsInParts {
         events: mpsc::Sender<Event>,
     ) -> BoxFuture<'_, Result<Indexed, ApiError>>;
 
-    /// Serves a file or tree until the future is dropped, under the same ticket as last time if it has not changed. Events:
+    /// Serves a file or tree until the future is dropped, under the same ticket as last time if it has not changed; or until as
+    /// many nodes as may fetch by it have all of it: then the ticket is taken back, and the future completes. Events:
     /// the ticket at once, files that are left out, a summary when all has been read, and who fetches. The client of a
     /// daemon refuses: a share listens where its own command says, and a daemon serves what is put.
     fn share(
         &self,
         request: ShareRequest,
         events: mpsc::Sender<Event>,
-    ) -> BoxFuture<'_, Result<Infallible, ApiError>>;
+    ) -> BoxFuture<'_, Result<(), ApiError>>;
 
     /// Fetches what a ticket names, whole, and serves others by the same ticket until the future is dropped: what has come while
     /// the get runs, and all of it afterwards. Events: a ticket that names this node too, those of [`Self::get`], a summary

@@ -1,6 +1,7 @@
 //! The messages of the local API, as JSON has them.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -274,6 +275,8 @@ pub struct ShareRequest {
     pub metadata: ToldMetadata,
     /// As in [`PutRequest::terms`].
     pub terms: TicketTerms,
+    /// Number of nodes that may fetch by the ticket, the first ones that prove it; absent: any number.
+    pub max_fetches: Option<NonZeroU32>,
     /// URLs that it can be had from, too: the ticket names them. Receivers ask only those at public addresses.
     pub mirrors: Vec<String>,
     /// Address to listen at; absent: all addresses, the port of last time.

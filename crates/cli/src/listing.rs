@@ -35,6 +35,16 @@ pub fn terms(terms: TicketTerms) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
+/// Terms in words, also of a ticket that has none.
+pub fn life(told: TicketTerms) -> String {
+    let parts = [
+        terms(TicketTerms { no_swarm: false, ..told }).unwrap_or_else(|| "has no end".into()),
+        terms(TicketTerms { expires: None, ..told })
+            .unwrap_or_else(|| "may be passed on by its receivers".into()),
+    ];
+    parts.join(", ")
+}
+
 const fn letter(kind: EntryKind) -> char {
     match kind {
         EntryKind::File => '-',
@@ -145,5 +155,11 @@ mod tests {
         assert_eq!(terms(both).as_deref(), Some(told));
         let far = TicketTerms { expires: Some(u64::MAX), no_swarm: false };
         assert_eq!(terms(far).as_deref(), Some("expires after the year 9999"));
+        assert_eq!(life(TicketTerms::default()), "has no end, may be passed on by its receivers");
+        assert_eq!(life(both), told);
+        let ends = TicketTerms { no_swarm: false, ..both };
+        assert_eq!(life(ends), "expires 2027-01-01 00:00:00 UTC, may be passed on by its receivers");
+        let endless = TicketTerms { expires: None, ..both };
+        assert_eq!(life(endless), "has no end, is not passed on by its receivers");
     }
 }

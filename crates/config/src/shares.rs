@@ -26,6 +26,8 @@ pub enum TicketKind {
     PassedOn,
     /// A site's cache has what came by it.
     Cached,
+    /// Only so many nodes may fetch by it.
+    Limited,
 }
 
 impl TicketKind {
@@ -34,6 +36,7 @@ impl TicketKind {
             Self::Withdrawn => "withdrawn",
             Self::PassedOn => "passed-on",
             Self::Cached => "cached",
+            Self::Limited => "limited",
         }
     }
 }

@@ -136,7 +136,9 @@ impl FromStr for Ticket {
     type Err = DecodeError;
 
     fn from_str(text: &str) -> Result<Self, DecodeError> {
-        let digits = text.trim().strip_prefix("tow:").ok_or(invalid("ticket", "must begin with 'tow:'"))?;
+        // Mail programs break lines where they like.
+        let text: String = text.split_whitespace().collect();
+        let digits = text.strip_prefix("tow:").ok_or(invalid("ticket", "must begin with 'tow:'"))?;
         if digits.len() > MAX_TEXT {
             let found = digits.len() as u64;
             return Err(DecodeError::TooLarge { field: "ticket", found, limit: MAX_TEXT as u64 });
@@ -204,9 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn text_comes_back_also_with_a_newline_at_its_end() {
-        assert_eq!(ticket().to_string().parse(), Ok(ticket()));
-        assert_eq!(format!("{}\n", ticket()).parse(), Ok(ticket()));
+    fn text_comes_back_also_as_mail_programs_break_it() {
+        let text = ticket().to_string();
+        assert_eq!(text.parse(), Ok(ticket()));
+        assert_eq!(format!("{text}\n").parse(), Ok(ticket()));
+        for (width, with) in
+            [(1, " "), (3, "\n"), (40, "\r\n"), (72, "\n  "), (76, "\u{a0}\t"), (76, "\u{2028}")]
+        {
+            let lines: Vec<_> =
+                text.as_bytes().chunks(width).map(|line| str::from_utf8(line).unwrap()).collect();
+            let broken = format!(" {}{with}", lines.join(with));
+            assert_eq!(broken.parse(), Ok(ticket()), "{broken:?}");
+            let other = broken.replacen(with, "-", 1);
+            assert!(other.parse::<Ticket>().is_err(), "{other:?}");
+        }
     }
 
     #[test]

@@ -180,6 +180,7 @@ pub fn may_be_kept(ticket: &Ticket, own: &NodeId, over: Option<TicketEnd>) -> Re
     match (over, ticket) {
         (Some(TicketEnd::Expired), _) => Err("the ticket has expired"),
         (Some(TicketEnd::Withdrawn), _) => Err("the ticket was taken back"),
+        (Some(TicketEnd::Taken { .. }), _) => Err("the ticket is for others"),
         (None, ticket) if ticket.terms.no_swarm => {
             Err("the ticket does not let its holders pass on what they get")
         }

@@ -15,6 +15,7 @@ use towpath_files::display_name;
 use towpath_protocol::{HAS_ALL, Peer, Served};
 use towpath_store::{ObjectKind, Store};
 
+use crate::fetch_limit::FetchLimit;
 use towpath_content::lock::lock;
 
 /// Interval of looks.
@@ -33,6 +34,8 @@ pub struct Fetches {
     watcher: Mutex<Option<mpsc::Sender<Event>>>,
     /// Names of what is served: of a file that changed the store knows nothing.
     names: Mutex<HashMap<Oid, Vec<u8>>>,
+    /// Roots that only so many nodes may fetch.
+    limits: Mutex<HashMap<Oid, Arc<FetchLimit>>>,
 }
 
 /// One fetch.
@@ -75,12 +78,18 @@ struct FetchOfPart {
 impl Fetches {
     /// Nobody fetches anything yet.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, under_way: Mutex::default(), watcher: Mutex::default(), names: Mutex::default() }
+        let (under_way, watcher, names) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { store, under_way, watcher, names, limits: Mutex::default() }
     }
 
     /// Names what is served as `root`.
     pub fn name(&self, root: Oid, name: &[u8]) {
         lock(&self.names).insert(root, name.to_vec());
+    }
+
+    /// From now on `limit` is told who has all of its root. That counts as long as somebody watches.
+    pub fn count(&self, limit: &Arc<FetchLimit>) {
+        lock(&self.limits).insert(limit.root(), Arc::clone(limit));
     }
 
     /// Events from now on.
@@ -183,6 +192,11 @@ impl Fetches {
         // Of one without a place nothing was told.
         if let Some(place) = fetch.end.take() {
             place.send(self.event(key, &fetch, state, error));
+        }
+        if said == Some(HAS_ALL)
+            && let Some(limit) = lock(&self.limits).get(&key.1)
+        {
+            limit.has_all(&key.0);
         }
     }
 

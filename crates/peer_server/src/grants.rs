@@ -19,6 +19,7 @@ use towpath_config::{Live, Switch};
 use towpath_content::lock::lock;
 
 use crate::brought::{TicketCache, may_be_kept};
+use crate::fetch_limit::FetchLimit;
 use crate::fresh::now;
 use crate::withdrawals::Withdrawals;
 use towpath_limits::lending::Lending;
@@ -38,6 +39,8 @@ struct GivenRoot {
 pub struct Grants {
     identity: Identity,
     shared: RwLock<HashMap<Oid, BoundSecret>>,
+    /// Those of them by which only so many nodes fetch.
+    limits: RwLock<HashMap<Oid, Arc<FetchLimit>>>,
     /// Roots that were got, or are on their way, by tickets of others, and that are passed on.
     given: RwLock<HashMap<Oid, GivenRoot>>,
     config: Live,
@@ -103,15 +106,20 @@ impl Grants {
         config: Live,
         withdrawals: Arc<Withdrawals>,
     ) -> Self {
-        let (shared, given) = (RwLock::default(), RwLock::default());
+        let (shared, limits, given) = (RwLock::default(), RwLock::default(), RwLock::default());
         let (upload, last) = (Mutex::default(), AtomicU64::new(0));
         let cache = OnceLock::new();
-        Self { identity, shared, given, config, leases, withdrawals, upload, last, cache }
+        Self { identity, shared, limits, given, config, leases, withdrawals, upload, last, cache }
     }
 
     /// Honours tickets for `oid` with `secret` until the service ends.
     pub fn share(&self, oid: Oid, secret: BoundSecret) {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).insert(oid, secret);
+    }
+
+    /// By the ticket of `limit` only so many nodes fetch from now on.
+    pub fn limit(&self, limit: Arc<FetchLimit>) {
+        self.limits.write().unwrap_or_else(PoisonError::into_inner).insert(limit.root(), limit);
     }
 
     /// Honours them no longer, unless there is a lease.
@@ -205,8 +213,16 @@ impl Grants {
                 served.entry((*root, passed_on.secret)).or_insert(false);
             }
         }
-        served.retain(|(root, secret), _| self.over(root, secret).is_none());
+        served.retain(|(root, secret), _| self.ended(root, secret).is_none());
         served
+    }
+
+    /// How a ticket ended, for whoever has it.
+    fn ended(&self, root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {
+        match self.withdrawals.is_withdrawn(root, secret) {
+            true => Some(TicketEnd::Withdrawn),
+            false => secret.terms.is_expired(now()).then_some(TicketEnd::Expired),
+        }
     }
 
     /// True if tickets of leases are honoured.
@@ -260,7 +276,7 @@ impl Issuer for Grants {
         let ticket = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Ticket>().ok());
         let Some(ticket) = ticket else { return refused("this is no ticket") };
         let secret = ticket.bound_secret();
-        if let Err(why) = may_be_kept(&ticket, &self.identity.node_id(), self.over(&ticket.oid, &secret)) {
+        if let Err(why) = may_be_kept(&ticket, &self.identity.node_id(), self.ended(&ticket.oid, &secret)) {
             return refused(why);
         }
         let is_machine = settings.anyone == Switch::On || settings.machines.contains(node);
@@ -269,11 +285,11 @@ impl Issuer for Grants {
         BringReply { proved: counts.then_some((ticket.oid, secret)), outcome }
     }
 
-    fn over(&self, root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {
-        match self.withdrawals.is_withdrawn(root, secret) {
-            true => Some(TicketEnd::Withdrawn),
-            false => secret.terms.is_expired(now()).then_some(TicketEnd::Expired),
-        }
+    fn over(&self, node: &NodeId, root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {
+        self.ended(root, secret).or_else(|| {
+            let limits = self.limits.read().unwrap_or_else(PoisonError::into_inner);
+            limits.get(root).filter(|limit| limit.is_of(secret))?.refusal(node)
+        })
     }
 
     fn withdrawn(&self, root: &Oid) -> Vec<KnownWithdrawal> {

@@ -6,6 +6,7 @@
 //! | [`listen`] | connections from peers, within limits |
 //! | [`standing`] | the connections with peers that transfers may use, whoever dialled them |
 //! | [`fetches`] | who fetches what from this service |
+//! | [`fetch_limit`] | tickets by which only so many nodes fetch |
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`brought`] | what a site's cache is asked to bring, and what it says to that |
 //! | [`calling`] | calls to those who can't reach this service |
@@ -19,6 +20,7 @@ pub mod brought;
 pub mod calling;
 pub mod door;
 pub mod ending;
+pub mod fetch_limit;
 pub mod fetches;
 pub mod fresh;
 pub mod grants;

@@ -21,6 +21,11 @@ pub enum TicketEnd {
     Expired,
     /// Its issuer took it back.
     Withdrawn,
+    /// It is for fewer nodes than have come, and this one was not among the first.
+    Taken {
+        /// It is for one node.
+        by_one: bool,
+    },
 }
 
 /// How this node came to what is under a root, and so whether it serves it to whoever proves the ticket's secret.
@@ -96,12 +101,18 @@ pub const NOT_PROVED: &str = "the ticket is not known here or its secret was not
 pub const EXPIRED: &str = "the ticket has expired";
 /// The same where it was withdrawn.
 pub const WITHDRAWN: &str = "its sender took the ticket back";
+/// The same where it is for one receiver, and for a few.
+pub const TAKEN: [&str; 2] = [
+    "the ticket was for one receiver, and another one came first",
+    "the ticket was for a few receivers, and others came first",
+];
 
 /// What is said to whoever proved a secret by which nothing is served, or none.
 pub const fn refusal(root: Option<Holding>) -> &'static str {
     match root {
         Some(Holding::Over(TicketEnd::Expired)) => EXPIRED,
         Some(Holding::Over(TicketEnd::Withdrawn)) => WITHDRAWN,
+        Some(Holding::Over(TicketEnd::Taken { by_one })) => TAKEN[if by_one { 0 } else { 1 }],
         _ => NOT_PROVED,
     }
 }
@@ -129,7 +140,8 @@ mod tests {
 
     fn holdings() -> Vec<Option<Holding>> {
         let given = [(false, false), (false, true), (true, false), (true, true)].map(|(t, s)| given(t, s));
-        let over = [TicketEnd::Expired, TicketEnd::Withdrawn].map(|over| Some(Holding::Over(over)));
+        let over = [TicketEnd::Expired, TicketEnd::Withdrawn, TicketEnd::Taken { by_one: true }];
+        let over = over.map(|over| Some(Holding::Over(over)));
         [&[None, Some(Holding::Issued)][..], &given, &over].concat()
     }
 
@@ -163,7 +175,9 @@ mod tests {
 
     #[test]
     fn whoever_proved_the_secret_learns_how_the_ticket_ended() {
-        for (over, why) in [(TicketEnd::Expired, EXPIRED), (TicketEnd::Withdrawn, WITHDRAWN)] {
+        let [one, several] = [true, false].map(|by_one| TicketEnd::Taken { by_one });
+        let table = [(TicketEnd::Expired, EXPIRED), (TicketEnd::Withdrawn, WITHDRAWN)];
+        for (over, why) in table.into_iter().chain([one, several].into_iter().zip(TAKEN)) {
             let root = Some(Holding::Over(over));
             let facts = Facts { node_allowed: false, root, is_root: true, mentioned: Some(true) };
             assert_eq!(decide(facts), Decision::Refuse(why));

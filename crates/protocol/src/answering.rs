@@ -264,7 +264,7 @@ impl Answering {
     /// How this node comes to `root` now, if the peer proved a secret of it: tickets end, and settings change.
     fn held(&self, root: &Oid, issuer: &dyn Issuer) -> Option<Holding> {
         let ProvedRoot { secret, holding } = self.roots.get(root)?;
-        if let Some(over) = issuer.over(root, secret) {
+        if let Some(over) = issuer.over(&self.node, root, secret) {
             return Some(Holding::Over(over));
         }
         match holding {

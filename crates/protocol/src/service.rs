@@ -52,9 +52,9 @@ pub const NO_CACHE: &str = "this service is no cache";
 pub trait Issuer: Send + Sync {
     /// The secret of the ticket for `root`, if this service issued one.
     fn secret(&self, root: &Oid) -> Option<BoundSecret>;
-    /// Why the ticket for `root` with this secret opens nothing any more, if it is over. Asked with each request. A service that
-    /// does not look at the clock honours no ticket that ends.
-    fn over(&self, _root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {
+    /// Why the ticket for `root` with this secret opens nothing any more to `node`, which proved it, if it is over. Asked with the
+    /// proof and with each request. A service that does not look at the clock honours no ticket that ends.
+    fn over(&self, _node: &NodeId, _root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {
         secret.terms.expires.map(|_| TicketEnd::Expired)
     }
     /// Tickets for `root` that are known to be withdrawn.

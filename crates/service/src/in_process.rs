@@ -30,6 +30,7 @@ use crate::web_places::{mirror_hints, with_mirrors};
 use crate::{content, copy, get, put, staying};
 use towpath_indexing::{Cancel, IndexHost, Rhythm, index, keep_fresh};
 use towpath_peer_server::ending::{self, Ending, UnderWay};
+use towpath_peer_server::fetch_limit::FetchLimit;
 use towpath_words as words;
 
 impl Service {
@@ -244,16 +245,30 @@ impl Drop for CancelOnDrop {
 
 /// Completes with the reason when a ticket of this service is over. Of one that another process of this home took back its holders
 /// are told before.
-async fn ticket_over(service: &Service, ticket: Option<Ticket>, events: &mpsc::Sender<Event>) -> ApiError {
+/// Well if as many nodes as `limit` says have all: then it is taken back.
+async fn ticket_over(
+    service: &Service,
+    ticket: Option<Ticket>,
+    limit: Option<Arc<FetchLimit>>,
+    events: &mpsc::Sender<Event>,
+) -> Result<(), ApiError> {
     let Some(ticket) = ticket else { return std::future::pending().await };
     tokio::select! {
-        why = service.ticket_over(&ticket) => why,
+        () = spent(limit) => service.take_back(&ticket),
+        why = service.ticket_over(&ticket) => Err(why),
         () = service.withdrawals.taken_back_beside(ticket.oid, ticket.bound_secret()) => {
             let what = words::WAITS_FOR_HOLDERS.to_owned();
             let _ = events.send(Event::Waiting { what, seconds: Some(ALL_ASKED.as_secs()) }).await;
             tokio::time::sleep(ALL_ASKED).await;
-            words::share_taken_back()
+            Err(words::share_taken_back())
         }
+    }
+}
+
+async fn spent(limit: Option<Arc<FetchLimit>>) {
+    match limit {
+        Some(limit) => limit.spent().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -261,7 +276,7 @@ async fn share(
     service: &Arc<Service>,
     request: ShareRequest,
     events: mpsc::Sender<Event>,
-) -> Result<Infallible, ApiError> {
+) -> Result<(), ApiError> {
     let mirrors = mirror_hints(&request.mirrors)?;
     service.door.connections.send_pace.set(request.limit_rate);
     let source = PutSource::new(&request.paths, &request.filters, request.name)?;
@@ -269,11 +284,11 @@ async fn share(
     service.door.listen(source.key().as_os_str().as_bytes(), request.listen.as_slice()).await?;
     let mut fetches = service.door.watch_fetches();
     let terms = terms(&request.terms)?;
-    let mut shared = put::share(service, source, terms).await?;
+    let (mut shared, limit) = put::share_with(service, source, terms, request.max_fetches).await?;
     shared.reply.ticket = with_mirrors(shared.reply.ticket, mirrors);
     service.door.open();
     let mut reading = Some(shared.reading);
-    let mut over = std::pin::pin!(ticket_over(service, shared.reply.ticket.parse().ok(), &events));
+    let mut over = std::pin::pin!(ticket_over(service, shared.reply.ticket.parse().ok(), limit, &events));
     let _ = events.send(Event::Ticket(shared.reply)).await;
     loop {
         let read = async {
@@ -283,8 +298,10 @@ async fn share(
             }
         };
         let event = tokio::select! {
+            // In this order: how the last fetch ended is told before the share ends by it.
+            biased;
             Some(fetch) = fetches.recv() => fetch,
-            why = &mut over => return Err(why),
+            result = &mut over => return result,
             Some((path, error)) = shared.failures.recv() => Event::FileFailed { path, error },
             read = read => {
                 reading = None;
@@ -401,7 +418,7 @@ impl Api for InProcess {
         &self,
         request: ShareRequest,
         events: mpsc::Sender<Event>,
-    ) -> BoxFuture<'_, Result<Infallible, ApiError>> {
+    ) -> BoxFuture<'_, Result<(), ApiError>> {
         Box::pin(share(&self.0, request, events))
     }
 

@@ -5,6 +5,7 @@
 //! and comes at once: a receiver follows while the rest is still being read.
 
 use std::cell::RefCell;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +29,7 @@ use crate::put_tree::{self, PutReport, TreeTotals};
 use crate::state::Service;
 use crate::transfers::{PROGRESS_EVERY, Transfer};
 use towpath_config::shares::Share;
+use towpath_peer_server::fetch_limit::FetchLimit;
 use towpath_peer_server::fresh::{now, random};
 use towpath_words as words;
 
@@ -110,17 +112,35 @@ impl UntoldEntries {
 
 /// Serves paths from now on.
 pub async fn share(service: &Arc<Service>, source: PutSource, terms: Terms) -> Result<SharedPut, ApiError> {
-    let known = service.shares.find(&source.key());
-    // A ticket that was taken back is not given again.
-    let known = known.filter(|share| !service.withdrawals.is_withdrawn(&share.oid, &share.secret));
+    share_with(service, source, terms, None).await.map(|(shared, _)| shared)
+}
+
+/// The same for the first `most` nodes alone, and what limits it to them.
+pub(crate) async fn share_with(
+    service: &Arc<Service>,
+    source: PutSource,
+    terms: Terms,
+    most: Option<NonZeroU32>,
+) -> Result<(SharedPut, Option<Arc<FetchLimit>>), ApiError> {
+    let (shares, key) = (&service.shares, source.key());
+    // A ticket that was taken back is not given again, nor one that went to others with a limit, or without.
+    let known = shares.find(&key).filter(|share| {
+        !service.withdrawals.is_withdrawn(&share.oid, &share.secret)
+            && FetchLimit::is_recorded(shares, &key, share) == most.is_some()
+    });
     let wish = TicketWish::new(known, terms);
     let plan = plan(service, source, wish, Boundaries::default()).await?;
+    let limit = most.map(|most| FetchLimit::open(shares, key.clone(), plan.share.clone(), most));
+    if let Some(limit) = &limit {
+        service.door.fetches.count(limit);
+        service.grants.limit(Arc::clone(limit));
+    }
     service.grants.share(plan.share.oid, plan.share.secret);
     service.door.fetches.name(plan.share.oid, &plan.about.name);
-    if let Err(error) = service.shares.keep(&plan.source.key(), &plan.share) {
+    if let Err(error) = shares.keep(&key, &plan.share) {
         tracing::warn!(%error, "the ticket can't be kept for next time");
     }
-    start_and_show(service, plan).await
+    Ok((start_and_show(service, plan).await?, limit))
 }
 
 /// Puts paths, to be held by `holder`, with chunks as the application wants them. Returns when the ticket is known; what is

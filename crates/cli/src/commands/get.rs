@@ -18,7 +18,7 @@ use towpath_service::{InProcess, get};
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
 use super::update_flags::{UpdateFlags, change};
-use super::{Context, parse_address, parse_rate, short_code, sync_flags};
+use super::{Context, parse_address, parse_rate, short_code, sync_flags, ticket_words};
 use crate::copy_output::{Explained, explanation, line};
 
 /// The longest ticket read from standard input.
@@ -35,7 +35,7 @@ const PART: usize = 256 << 10;
 #[derive(Debug, Args)]
 pub struct GetCommand {
     /// The ticket; the short code that 'tow share --code' shows; the https URL of a .tow that 'tow publish' wrote; or the OID
-    /// of an object on this machine or --from a web server. `-` reads it from standard input, which keeps it off the command line
+    /// of an object on this machine or --from a web server. Blanks and line ends in a ticket are passed over. `-` reads it from standard input, which keeps it off the command line
     #[arg(value_name = "TICKET|CODE|URL|OID|-")]
     ticket: String,
     /// Only these paths of a tree, as --list tells them: each under its last name in DEST, or a single one as DEST
@@ -130,6 +130,9 @@ impl GetCommand {
         let named = request.ticket.clone();
         if let Some(ticket) = short_code::ticket_of(context, &named).await? {
             request.ticket = ticket;
+        }
+        if !self.list {
+            ticket_words::tell_end(&request.ticket, &context.output);
         }
         if self.stay {
             return self.get_and_stay(context, request).await;
@@ -238,10 +241,11 @@ impl GetCommand {
 
     fn request(&self) -> Result<GetRequest, ApiError> {
         let here = super::working_directory()?;
-        let ticket = if self.ticket == "-" { read_ticket()? } else { self.ticket.clone() };
+        let (ticket, paths) = ticket_words::of_words(&self.ticket, &self.paths);
+        let ticket = if ticket == "-" { ticket_words::whole(&read_ticket()?) } else { ticket };
         // However it is written, it is the same place to the record of an interrupted transfer.
         let output = self.output.as_ref().map(|path| here.join(path).components().collect());
-        let is_part = !(self.paths.is_empty() && self.filters.lines.is_empty());
+        let is_part = !(paths.is_empty() && self.filters.lines.is_empty());
         if self.goes_to_stdout() && (is_part || self.update.request.is_some()) {
             let message = "standard output takes a whole file: leave paths, filters and --update out";
             return Err(ApiError::new(ErrorKind::Usage, message));
@@ -263,7 +267,7 @@ impl GetCommand {
             search: self.search.iter().map(|dir| here.join(dir)).collect(),
             search_effort: self.search_effort,
             list: self.list,
-            paths: self.paths.clone(),
+            paths,
             filters: self.filters.lines.clone(),
             preserve: self.metadata.taken(),
             update: self.update.request.clone(),

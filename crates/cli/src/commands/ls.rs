@@ -9,7 +9,7 @@ use towpath_api::{ApiError, Held, ListRequest};
 use super::Context;
 use crate::listing;
 
-/// List what is put and not done
+/// List what is put and not done, and how long its ticket holds
 #[derive(Debug, Args)]
 pub struct Ls {
     /// List what is kept as cache, too: it stays until its room is needed
@@ -32,8 +32,12 @@ impl Ls {
                 _ => "(stream)",
             };
             let path = object.path.as_deref().unwrap_or(nowhere);
-            let terms = listing::terms(object.terms).map(|terms| format!("  ({terms})")).unwrap_or_default();
-            context.output.line(&format!("{name}  {}  {size:>10}  {path}{terms}", object.kind));
+            let life = object
+                .ticket
+                .as_ref()
+                .map(|_| format!("  ({})", listing::life(object.terms)))
+                .unwrap_or_default();
+            context.output.line(&format!("{name}  {}  {size:>10}  {path}{life}", object.kind));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -8,6 +8,7 @@ use clap::Args;
 use tokio::sync::mpsc;
 use towpath_api::{Api, ApiError, Event, ShareRequest};
 
+use super::fetch_flags::FetchFlags;
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
 use super::short_code::{CodeFlags, WaitingCode};
@@ -17,6 +18,8 @@ use crate::output::Output;
 
 /// Events on their way to the screen.
 const EVENTS: usize = 16;
+/// Said when it is interrupted.
+const GOES_ON: &str = "the same command goes on under the same ticket, as long as nothing changed";
 
 /// Serve files or directories until interrupted; their one ticket is a line on standard output
 ///
@@ -38,11 +41,13 @@ pub struct ShareCommand {
     #[command(flatten)]
     ticket: TicketFlags,
     #[command(flatten)]
+    fetches: FetchFlags,
+    #[command(flatten)]
     code: CodeFlags,
     /// URL of a web server that holds it, too; the ticket names it, and receivers draw on both. May be given more than
     /// once: of a file, of a folder (with / at its end) in which a tree's files lie by their paths, or with {oid} where an
     /// object's id in hexadecimal digits belongs
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["once", "max_fetches"])]
     mirror: Vec<String>,
     /// Address to listen on, as in 192.0.2.1:7000 [default: all addresses, the port
     /// of last time]
@@ -57,17 +62,23 @@ impl ShareCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let mut interrupts = context.signals.interrupts();
         let service = context.in_process()?;
-        let (terms, metadata) = (self.ticket.terms(), self.metadata.told());
+        let (max_fetches, served_until) = (self.fetches.most(), self.fetches.served_until());
+        let (terms, metadata) = (self.fetches.bind(self.ticket.terms()), self.metadata.told());
         let Self { paths, name, filters: FilterFlags { lines: filters }, mirror: mirrors, .. } = self;
         let Self { listen, limit_rate, .. } = self;
-        let request = ShareRequest { paths, filters, name, metadata, terms, mirrors, listen, limit_rate };
+        let request =
+            ShareRequest { paths, filters, name, metadata, terms, max_fetches, mirrors, listen, limit_rate };
         let (events, mut inbox) = mpsc::channel(EVENTS);
         let mut sharing = service.share(request, events);
         let (mut is_read, mut left_out, mut code) = (false, false, None);
-        loop {
+        let code = loop {
             let event = tokio::select! {
-                () = interrupts.next() => break,
-                never = &mut sharing => match never? {},
+                () = interrupts.next() => break context.output.interrupted(GOES_ON),
+                spent = &mut sharing => {
+                    spent?;
+                    std::iter::from_fn(|| inbox.try_recv().ok()).for_each(|event| context.output.event(&event));
+                    break self.fetches.told_spent(&context.output);
+                }
                 handed = attend(&mut code, &context.output) => {
                     handed?;
                     continue;
@@ -76,10 +87,11 @@ impl ShareCommand {
             };
             match event {
                 Event::Ticket(reply) => {
-                    code = self.code.hand_over(context, &reply.ticket)?;
+                    code = self.code.hand_over(context, &reply.ticket, &served_until)?;
                     if code.is_none() {
                         context.output.ticket(&reply);
-                        context.output.print("tow: serving until interrupted; fetch with: tow get TICKET");
+                        let until = format!("tow: serving until {served_until}; fetch with: tow get TICKET");
+                        context.output.print(&until);
                     }
                 }
                 Event::Summary(_) => is_read = true,
@@ -88,10 +100,7 @@ impl ShareCommand {
                     context.output.event(&event);
                 }
             }
-        }
-        let code = context
-            .output
-            .interrupted("the same command goes on under the same ticket, as long as nothing changed");
+        };
         Ok(if left_out && is_read { ExitCode::from(crate::output::PARTLY) } else { code })
     }
 }

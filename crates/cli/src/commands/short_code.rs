@@ -45,19 +45,27 @@ struct CodeEvent<'a> {
 /// A ticket that waits for whoever has the code.
 pub struct WaitingCode {
     handing: Option<JoinHandle<Result<(), ApiError>>>,
+    /// How long it is served, in words.
+    served_until: String,
     events: mpsc::Receiver<HostEvent>,
 }
 
 impl CodeFlags {
-    /// Hands `ticket` over, if it is to be by a code.
-    pub fn hand_over(self, context: &Context, ticket: &str) -> Result<Option<WaitingCode>, ApiError> {
+    /// Hands `ticket` over, if it is to be by a code; `served_until` says in words how long it is served.
+    pub fn hand_over(
+        self,
+        context: &Context,
+        ticket: &str,
+        served_until: &str,
+    ) -> Result<Option<WaitingCode>, ApiError> {
         if !self.code {
             return Ok(None);
         }
         let (config, (told, events)) = (context.configured()?, mpsc::channel(1));
         let wish = HostWish { ticket: ticket.to_owned(), words: self.words, is_verified: self.verify };
         let handing = tokio::spawn(async move { short_codes::hand_out(&config, &wish, &told).await });
-        Ok(Some(WaitingCode { handing: Some(handing), events }))
+        let served_until = served_until.to_owned();
+        Ok(Some(WaitingCode { handing: Some(handing), served_until, events }))
     }
 }
 
@@ -72,7 +80,8 @@ impl WaitingCode {
                 self.handing = None;
                 let ended = ended.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()));
                 ended.flatten()?;
-                output.print("tow: the ticket was handed over; the code is spent. Serving until interrupted");
+                let until = &self.served_until;
+                output.print(&format!("tow: the ticket was handed over; the code is spent. Serving until {until}"));
             }
         }
         Ok(())

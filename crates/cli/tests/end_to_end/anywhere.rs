@@ -20,6 +20,7 @@ situations![
     a_code_buys_the_ticket_once_and_a_get_goes_on_without_it,
     a_wrong_code_is_void_and_a_new_one_is_shown,
     people_compare_words_before_the_ticket_goes,
+    a_share_by_a_code_for_one_receiver_ends_by_itself,
     a_code_is_enough_on_one_network,
     a_receiver_behind_a_router_is_called,
     two_routers_let_through_what_both_ends_open,
@@ -215,6 +216,17 @@ fn people_compare_words_before_the_ticket_goes() {
         };
         assert_eq!(shown(&sharing.error_text()), shown(&ended.err));
     }
+}
+
+fn a_share_by_a_code_for_one_receiver_ends_by_itself() {
+    let meeting = Meeting::of_two();
+    let (sender, receiver) = (&meeting.env.sender, &meeting.env.receiver);
+    file(&sender.path("file"), 1, 1 << 20);
+    let (sharing, code) = share_by_code(sender, &["--once"]);
+    receiver.get(&code, "file").end().summary();
+    assert_same_bytes(&sender.path("file"), &receiver.path("file"));
+    let ended = sharing.end().with(0);
+    assert!(ended.err.contains("1 receiver has all of it: the ticket is taken back"), "{}", ended.err);
 }
 
 fn a_code_is_enough_on_one_network() {

@@ -3,7 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::environment::{LOOPBACK, TestEnvironment, soon};
+use towpath_content::Ticket;
+
+use crate::environment::{LOOPBACK, Running, TestEnvironment, soon};
 use crate::runner::situations;
 use crate::trees::{assert_same_bytes, file};
 
@@ -18,6 +20,14 @@ situations![
     a_get_under_way_ends_when_its_ticket_is_taken_back,
     a_daemon_passes_on_what_it_got_only_if_its_configuration_says_so,
     a_daemon_passes_on_again_after_its_restart,
+    one_receiver_alone_fetches_what_is_shared_once,
+    two_receivers_and_no_third_fetch_also_after_the_share_began_again,
+    a_limited_ticket_is_not_given_without_its_limit_nor_another_with_it,
+    mirrors_know_no_limit,
+    a_receiver_is_told_when_the_ticket_expires,
+    what_is_put_is_listed_with_the_life_of_its_ticket,
+    what_is_put_is_taken_back_by_its_path_or_first_digits,
+    a_ticket_is_read_as_mail_programs_break_it,
 ];
 
 /// Time for what a holder or a daemon notices by itself.
@@ -43,7 +53,7 @@ fn an_altered_ticket_opens_nothing() {
     let env = TestEnvironment::new();
     file(&env.sender.path("file"), 1, 2 << 20);
     let mut share = env.sender.tow(["share", "--listen", LOOPBACK, "--expires", "1h", "file"]).start();
-    let right: towpath_content::Ticket = share.ticket().parse().unwrap();
+    let right: Ticket = share.ticket().parse().unwrap();
     let mut longer = right.clone();
     longer.terms.expires = longer.terms.expires.map(|end| end + 3600);
     let mut endless = right.clone();
@@ -76,7 +86,7 @@ fn what_may_not_be_passed_on_is_not() {
     assert!(refused.err.contains("does not let its holders pass on"), "{}", refused.err);
     env.receiver.get(ticket, "file").end().summary();
     let listed = env.sender.tow(["ls"]).end().text();
-    assert!(listed.contains("(is not passed on by its receivers)"), "{listed}");
+    assert!(listed.contains("(has no end, is not passed on by its receivers)"), "{listed}");
 }
 
 fn a_get_under_way_ends_when_its_ticket_is_taken_back() {
@@ -210,4 +220,190 @@ fn a_ticket_of_a_share_that_ended_is_taken_back_and_not_given_again() {
     let (_running, other) = share();
     assert_ne!(first, other);
     env.stranger.get(&other, "file").end().summary();
+}
+
+/// A share with these flags, of `file`.
+fn share_with(env: &TestEnvironment, words: &[&str]) -> (Running, String) {
+    let mut share = env.sender.tow(["share", "--listen", LOOPBACK, "file"].iter().chain(words)).start();
+    let ticket = share.ticket();
+    (share, ticket)
+}
+
+fn one_receiver_alone_fetches_what_is_shared_once() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 12 << 20);
+    let (share, ticket) = share_with(&env, &["--once"]);
+    let mut first = env.receiver.get_slowly(&ticket, "file", "4M").start();
+    first.wait_for_bytes(2 << 20);
+    let refused = env.stranger.tow(["get", &ticket]).end().with(1);
+    assert!(refused.err.contains("the ticket was for one receiver"), "{}", refused.err);
+    first.kill();
+    let refused = env.stranger.tow(["get", &ticket]).end().with(1);
+    assert!(refused.err.contains("the ticket was for one receiver"), "{}", refused.err);
+    assert!(fs::read_dir(env.stranger.path("")).unwrap().next().is_none(), "nothing is left");
+    // It goes on: the same node.
+    let summary = env.receiver.get(&ticket, "file").end().summary();
+    assert!(summary.number("kept") > 0, "{}", summary.0);
+    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+    let ended = share.end().with(0);
+    assert!(ended.err.contains("tow: 1 receiver has all of it: the ticket is taken back"), "{}", ended.err);
+    let (_again, other) = share_with(&env, &["--once"]);
+    assert_ne!(ticket, other);
+    env.stranger.get(&other, "file").end().summary();
+}
+
+fn two_receivers_and_no_third_fetch_also_after_the_share_began_again() {
+    let env = TestEnvironment::new();
+    let third = env.machine("third");
+    file(&env.sender.path("file"), 1, 12 << 20);
+    let flags = ["--max-fetches", "2", "--json"];
+    let (share, ticket) = share_with(&env, &flags);
+    env.receiver.get(&ticket, "file").end().summary();
+    let mut second = env.stranger.get_slowly(&ticket, "file", "4M").start();
+    second.wait_for_bytes(2 << 20);
+    second.kill();
+    let told = String::from_utf8(share.output()).unwrap();
+    assert!(!told.contains("spent"), "one of two has it: {told}");
+    share.kill();
+    let (share, again) = share_with(&env, &flags);
+    let secret = |text: &str| text.parse::<Ticket>().unwrap().bound_secret();
+    assert!(secret(&ticket) == secret(&again), "the same command goes on");
+    let refused = third.tow(["get", &again]).end().with(1);
+    assert!(refused.err.contains("the ticket was for a few receivers"), "{}", refused.err);
+    env.stranger.get(&again, "file").end().summary();
+    assert_same_bytes(&env.sender.path("file"), &env.stranger.path("file"));
+    let ended = share.end().with(0).events();
+    let spent = ended.last().unwrap();
+    assert_eq!((spent["event"].as_str(), spent["receivers"].as_u64()), (Some("spent"), Some(2)), "{ended:?}");
+    let complete = ended.iter().any(|event| event["event"] == "fetch" && event["state"] == "complete");
+    assert!(complete, "how the last fetch ended is told before: {ended:?}");
+}
+
+fn a_limited_ticket_is_not_given_without_its_limit_nor_another_with_it() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 100_000);
+    let given = |words: &[&str]| {
+        let (share, ticket) = share_with(&env, words);
+        share.kill();
+        ticket.parse::<Ticket>().unwrap()
+    };
+    let (open, once) = (given(&["--no-swarm"]), given(&["--once"]));
+    assert!(once.terms.no_swarm && once.terms == open.terms);
+    assert!(open.bound_secret() != once.bound_secret());
+    assert!(once.bound_secret() == given(&["--once"]).bound_secret());
+    assert!(
+        once.bound_secret() == given(&["--max-fetches", "3"]).bound_secret(),
+        "only the limit is another"
+    );
+    assert!(once.bound_secret() != given(&["--no-swarm"]).bound_secret());
+}
+
+fn mirrors_know_no_limit() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 100_000);
+    for flags in [&["--once", "--mirror", "https://example.org/file"][..], &["--once", "--max-fetches", "2"]]
+    {
+        let refused = env.sender.tow(["share", "file"].iter().chain(flags)).end().with(2);
+        assert!(refused.err.contains("cannot be used with"), "{}", refused.err);
+    }
+    env.sender.tow(["share", "file", "--max-fetches", "0"]).end().with(2);
+}
+
+fn a_receiver_is_told_when_the_ticket_expires() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 100_000);
+    let (_share, ticket) = share_with(&env, &["--expires", "2099-12-31"]);
+    let got = env.receiver.tow(["get", &ticket]).end().with(0);
+    let told = got.err.find("tow: the ticket expires 2100-01-01 00:00:00 UTC");
+    assert!(told.is_some(), "{}", got.err);
+    let end = got.err.lines().last().unwrap();
+    assert!(!end.contains("expires"), "before it begins: {}", got.err);
+    let events = env.stranger.get(&ticket, "file").end().with(0).events();
+    assert_eq!(
+        (events[0]["event"].as_str(), events[0]["expires"].as_u64()),
+        (Some("terms"), Some(4_102_444_800))
+    );
+    let (_share, endless) = share_with(&env, &[]);
+    let got = env.receiver.tow(["get", &endless, "-o", "other"]).end().with(0);
+    assert!(!got.err.contains("expires"), "{}", got.err);
+}
+
+fn what_is_put_is_listed_with_the_life_of_its_ticket() {
+    let env = TestEnvironment::new();
+    let _daemon = env.sender.daemon();
+    for (number, (name, flags)) in
+        [("plain", &[][..]), ("ends", &["--expires", "2099-12-31"]), ("kept", &["--no-swarm"])]
+            .into_iter()
+            .enumerate()
+    {
+        file(&env.sender.path(name), number as u64, 100_000);
+        env.sender.tow(["put", name].iter().chain(flags)).end().with(0);
+    }
+    let listed = env.sender.tow(["ls"]).end().with(0).text();
+    for (name, life) in [
+        ("plain", "(has no end, may be passed on by its receivers)"),
+        ("ends", "(expires 2100-01-01 00:00:00 UTC, may be passed on by its receivers)"),
+        ("kept", "(has no end, is not passed on by its receivers)"),
+    ] {
+        let is_told = listed.lines().any(|line| line.contains(&format!("/{name}  ")) && line.ends_with(life));
+        assert!(is_told, "{name}: {listed}");
+    }
+}
+
+fn what_is_put_is_taken_back_by_its_path_or_first_digits() {
+    let env = TestEnvironment::new();
+    let _daemon = env.sender.daemon();
+    let put = |name: &str, flags: &[&str]| {
+        let put = env.sender.tow(["put", "--json", name].iter().chain(flags)).end().with(0).events();
+        put[0]["oid"].as_str().unwrap().to_owned()
+    };
+    for (number, name) in ["one", "two", "three"].into_iter().enumerate() {
+        file(&env.sender.path(name), number as u64, 100_000);
+    }
+    let [one, two, three] = ["one", "two", "three"].map(|name| put(name, &[]));
+    let listed = || env.sender.tow(["ls"]).end().with(0).text();
+    env.sender.tow(["done", "two"]).end().with(0);
+    assert!(listed().contains(&one) && !listed().contains(&two), "{}", listed());
+    let digits = one.split_once(':').unwrap().1;
+    let refused = env.sender.tow(["done", &digits[..7]]).end().with(2);
+    assert!(refused.err.contains("too short"), "{}", refused.err);
+    env.sender.tow(["done", &digits[..8]]).end().with(0);
+    assert!(!listed().contains(&one) && listed().contains(&three), "{}", listed());
+    // The same content by another ticket: its digits are those of both, and so is the path.
+    let again = put("three", &["--no-swarm"]);
+    assert_ne!(three, again);
+    for name in ["three", &three.split_once(':').unwrap().1[..12]] {
+        let refused = env.sender.tow(["done", name]).end().with(2);
+        assert!(refused.err.contains(&three) && refused.err.contains(&again), "{}", refused.err);
+    }
+    env.sender.tow(["done", &again[..20]]).end().with(0);
+    env.sender.tow(["done", "three"]).end().with(0);
+    assert!(listed().is_empty(), "{}", listed());
+    let refused = env.sender.tow(["done", "three"]).end().with(1);
+    assert!(refused.err.contains("nothing is put as 'three'"), "{}", refused.err);
+}
+
+fn a_ticket_is_read_as_mail_programs_break_it() {
+    let env = TestEnvironment::new();
+    fs::create_dir(env.sender.path("tree")).unwrap();
+    ["a", "b"].iter().for_each(|name| file(&env.sender.path("tree").join(name), 1, 1000));
+    let _daemon = env.sender.daemon();
+    let ticket = env.sender.tow(["put", "tree"]).end().text();
+    let words: Vec<_> =
+        ticket.trim().as_bytes().chunks(60).map(|line| str::from_utf8(line).unwrap()).collect();
+    assert!(words.len() > 2);
+    let lines = words.join("\n  ");
+    env.receiver.tow(["get", &lines, "-o", "lines"]).end().with(0);
+    env.receiver.tow(["get", "-", "-o", "input"]).input_text(&lines).end().with(0);
+    env.receiver.tow(["get", "-o", "words"].iter().chain(&words)).end().with(0);
+    for copy in ["lines", "input", "words"] {
+        assert_same_bytes(&env.sender.path("tree").join("b"), &env.receiver.path(copy).join("b"));
+    }
+    // What follows the ticket is a path of the tree.
+    env.receiver.tow(["get", "-o", "part"].iter().chain(&words).chain(&["b"])).end().with(0);
+    assert_same_bytes(&env.sender.path("tree").join("b"), &env.receiver.path("part"));
+    let cut = env.receiver.tow(["get", "-o", "cut"].iter().chain(&words[..2])).end().with(2);
+    assert!(cut.err.contains("cut short"), "{}", cut.err);
+    env.sender.tow(["done"].iter().chain(&words)).end().with(0);
+    assert!(env.sender.tow(["ls"]).end().text().is_empty());
 }

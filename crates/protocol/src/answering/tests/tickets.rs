@@ -48,7 +48,7 @@ impl Issuer for Tickets {
         self.given.lock().unwrap().iter().filter(|(oid, _)| oid == root).map(|(_, given)| *given).collect()
     }
 
-    fn over(&self, root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {
+    fn over(&self, _node: &NodeId, root: &Oid, secret: &BoundSecret) -> Option<TicketEnd> {
         if self.withdrawn.lock().unwrap().contains(&(*root, *secret)) {
             return Some(TicketEnd::Withdrawn);
         }
@@ -219,8 +219,8 @@ fn one_of_several_tickets_for_a_root_is_enough() {
 
 #[test]
 fn a_service_without_a_clock_honours_no_ticket_that_ends() {
-    assert_eq!(Keys.over(&ROOT, &bound(SECRET, ENDS)), Some(TicketEnd::Expired));
-    assert_eq!(Keys.over(&ROOT, &SECRET.into()), None);
+    assert_eq!(Keys.over(&NODE, &ROOT, &bound(SECRET, ENDS)), Some(TicketEnd::Expired));
+    assert_eq!(Keys.over(&NODE, &ROOT, &SECRET.into()), None);
 }
 
 /// A cache that takes one ticket, says so much of it, and serves by it.
@@ -235,7 +235,7 @@ impl Issuer for Cache {
         self.0.given(root)
     }
 
-    fn over(&self, _root: &Oid, _secret: &BoundSecret) -> Option<TicketEnd> {
+    fn over(&self, _node: &NodeId, _root: &Oid, _secret: &BoundSecret) -> Option<TicketEnd> {
         None
     }
 
