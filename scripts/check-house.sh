@@ -42,7 +42,7 @@ below() {
         peer-server) echo "content api link rendezvous relay store files transfer protocol plugins ssh config limits words" ;;
         standalone) echo "content api store files codes link rendezvous relay handover mirror ssh config peer-server words" ;;
         api-server) echo "content api store words service" ;;
-        cli) echo "api config confinement words service standalone api-server" ;;
+        cli) echo "api content config confinement words service standalone api-server" ;;
         *) return 1 ;;
     esac
 }

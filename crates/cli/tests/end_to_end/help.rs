@@ -17,7 +17,7 @@ situations![
     a_flag_that_is_refused_names_itself_and_another_way,
 ];
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     "cp",
     "sync",
     "share",
@@ -25,6 +25,8 @@ const COMMANDS: [&str; 14] = [
     "publish",
     "put",
     "daemon",
+    "rendezvous",
+    "relay",
     "ls",
     "done",
     "gc",
