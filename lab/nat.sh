@@ -6,6 +6,7 @@
 #   lab/nat.sh                            every pair, 4 MiB
 #   lab/nat.sh restricted symmetric       one pair (the sender's router first)
 #   MB=40 lab/nat.sh symmetric symmetric
+#   MB=200 KILL=2 lab/nat.sh symmetric symmetric      the server is killed and started again every 2 s
 #
 # Kinds: open (no router), cone (whatever comes to the outer address is let in), restricted (only answers are let in, and a
 # port is the same outside whomever it speaks to), symmetric (only answers, and each connection has another port outside).
@@ -78,6 +79,22 @@ table ip filter {
 RULES
 }
 
+serve() {
+    TOW_HOME=$work/server exec ip netns exec "towpath-$name-server" "$tow" \
+        rendezvous --relay --public --listen "$(address server):4433"
+}
+
+# Kills the server and starts it again, every so many seconds, until it is killed itself.
+plague() {
+    trap 'kill -9 $server; exit' TERM
+    while sleep "$1"; do
+        kill -9 "$server"
+        wait "$server" 2>/dev/null || true
+        serve >/dev/null 2>&1 &
+        server=$!
+    done
+}
+
 pair() {
     stop
     network
@@ -86,9 +103,9 @@ pair() {
     behind right "$2" 2
     local right=$inner
     head -c "$((mb << 20))" /dev/urandom >"$work/file"
-    TOW_HOME=$work/server ip netns exec "towpath-$name-server" "$tow" rendezvous --relay --public --listen "$(address server):4433" \
-        >"$work/place" 2>"$work/server.err" &
-    started+=($!)
+    serve >"$work/place" 2>"$work/server.err" &
+    server=$!
+    started+=($server)
     wait_for "$work/place"
     TOW_RENDEZVOUS=$(head -n 1 "$work/place")
     export TOW_RENDEZVOUS
@@ -99,6 +116,10 @@ pair() {
     wait_for "$work/ticket"
     sleep 1
     local begun status=0
+    if [ -n "${KILL:-}" ]; then
+        plague "$KILL" >/dev/null 2>&1 &
+        started+=($!)
+    fi
     begun=$(date +%s.%N)
     TOW_HOME=$work/right ip netns exec "$right" timeout "$limit" "$tow" get -vv --no-search --json "$(head -n 1 "$work/ticket")" \
         -o "$work/copy" >"$work/get" 2>"$work/get.err" || status=$?
