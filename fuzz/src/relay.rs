@@ -94,7 +94,7 @@ pub fn relay_table(data: &[u8]) {
 
 fn request(source: &mut Source<'_>) -> TableRequest {
     let (circuit, node) = (CircuitId([source.byte() % 3; 16]), NodeId([source.byte() % 4; 32]));
-    let is_allowed = source.byte() % 2 == 0;
+    let is_allowed = source.byte().is_multiple_of(2);
     match source.below(4) {
         0 => TableRequest::Wait { is_allowed },
         1 => TableRequest::Call { node, circuit },
