@@ -204,7 +204,8 @@ impl SourceCalls {
         let new: Vec<u32> = table.open.numbers().filter(|number| !known.contains(number)).collect();
         let opened: Vec<_> = new.iter().filter_map(|number| table.open.get(*number)).collect();
         known.extend(new);
-        to_ask(&opened)
+        // Beside those who can tell, plain copies are not asked.
+        opened.into_iter().filter(|source| source.state().proves).collect()
     }
 
     /// A call of the source that is alone, if one is: there is nothing to deal out.
