@@ -53,8 +53,9 @@ impl Meeting {
     }
 }
 
+/// Codes of other situations wait on this network, too, and their numbers may be the same.
 fn configuration(place: &str) -> String {
-    format!("[rendezvous]\nservers = [\"{place}\"]\n")
+    format!("[rendezvous]\nservers = [\"{place}\"]\nlan = \"off\"\n")
 }
 
 /// A port of the loopback that nothing listens on.
