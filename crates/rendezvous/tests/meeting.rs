@@ -33,13 +33,16 @@ struct RunningServer {
 
 impl RunningServer {
     async fn start(identity: Identity, address: SocketAddr) -> Self {
-        let listener = loop {
-            // The port may still be held by the server before.
-            match Listener::bind_for(address, &identity, &[PROTOCOL]).await {
-                Ok(listener) => break listener,
-                Err(_) => tokio::task::yield_now().await,
+        // The port may still be held by the server before.
+        let binding = async {
+            loop {
+                match Listener::bind_for(address, &identity, &[PROTOCOL]).await {
+                    Ok(listener) => break listener,
+                    Err(_) => tokio::task::yield_now().await,
+                }
             }
         };
+        let listener = timeout(LIMIT, binding).await.expect("the port is let go");
         let (server, token) = (RendezvousServer::new(ServerLimits::default()), CancellationToken::new());
         let address = listener.address().unwrap();
         let (serving, ending) = (Arc::clone(&server), token.clone());

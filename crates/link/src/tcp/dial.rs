@@ -27,7 +27,8 @@ pub struct DialConfig {
     pub timeouts: Timeouts,
     /// This machine's end. Default: the system chooses.
     pub from: Option<LocalEnd>,
-    /// This machine's port, which other connections may have, too. Default: one that is free.
+    /// This machine's port, which other connections may have, too. Default: one that is free, which is also taken where a
+    /// connection from this port to the same address is there already.
     pub port: Option<SharedPort>,
     /// What is to be spoken. Default: [`Protocol::PEER`].
     pub protocol: Protocol,
@@ -141,7 +142,7 @@ async fn dial_one(
     let (timeouts, protocol) = (how.timeouts, how.protocol);
     let config = tls::client_config(identity, expected, protocol)
         .map_err(|source| DialError::Handshake { address, source: HandshakeError::Tls { source } })?;
-    let stream = connect(address, how).await?;
+    let stream = connect_if_need_be_from_another_port(address, how).await?;
     let shaking = tls::connect(config, protocol, address.ip().into(), &stream);
     let shaken = timeout(timeouts.handshake, shaking)
         .await
@@ -180,6 +181,22 @@ pub async fn dial_any(
             Ok(None) if untried.len() == 0 => return Err(worst),
             Ok(None) | Err(_) => {}
         }
+    }
+}
+
+/// A connection from any port where the one that was asked for has one to `address` already, or had it a minute ago: the system
+/// allows no second one.
+async fn connect_if_need_be_from_another_port(
+    address: SocketAddr,
+    how: &DialConfig,
+) -> Result<TcpStream, DialError> {
+    match connect(address, how).await {
+        Err(DialError::Unreachable { source, .. })
+            if how.port.is_some() && source.kind() == io::ErrorKind::AddrNotAvailable =>
+        {
+            connect(address, &DialConfig { port: None, ..how.clone() }).await
+        }
+        stream => stream,
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
 use towpath_link::pipe::{self, PipeError, Role};
-use towpath_link::tcp::{self, AcceptError, BindError, DialConfig, DialError, Listener, Timeouts};
+use towpath_link::tcp::{
+    self, AcceptError, BindError, DialConfig, DialError, Listener, SharedPort, Timeouts,
+};
 use towpath_link::tls::HandshakeError;
 use towpath_link::{Connection, PeerProof, Protocol};
 
@@ -38,6 +40,19 @@ async fn a_port_without_a_service_refuses() {
     let error =
         tcp::dial(address, &identity(), identity().node_id(), &DialConfig::default()).await.unwrap_err();
     assert!(matches!(error, DialError::Refused { address: at } if at == address), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_second_connection_from_one_port_to_one_address_goes_by_another_port() {
+    let (far, near) = (identity(), identity());
+    let (listener, address) = listen(&far).await;
+    let how = DialConfig { port: Some(SharedPort::new().unwrap()), ..DialConfig::default() };
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let accepting = async { listener.accept().await.unwrap().handshake(LIMIT).await };
+        let (dialled, accepted) = tokio::join!(tcp::dial(address, &near, far.node_id(), &how), accepting);
+        held.push((dialled.unwrap(), accepted.unwrap()));
+    }
 }
 
 #[tokio::test]
