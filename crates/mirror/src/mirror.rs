@@ -318,7 +318,7 @@ impl MirrorCalls {
             let (oid, run) = {
                 let mut state = lock(&self.state);
                 let now = self.since.elapsed();
-                let limit = state.pace.run(now);
+                let limit = state.pace.run(now, state.queue.bytes());
                 let Some(run) = state.queue.take(limit) else {
                     state.asking -= 1;
                     let is_idle = state.asking == 0;
