@@ -155,7 +155,7 @@ impl Mirror {
     pub fn new(place: MirrorPlace, named_by: NamedBy, rules: WebRules) -> Self {
         let web = Web::new(named_by, rules);
         let token = CancellationToken::new();
-        let source = SourceId::other(MIRROR, Some(&place.shown()));
+        let source = SourceId::other(MIRROR, Some(&place.name()));
         let shared = Arc::new(MirrorCalls {
             place,
             source,
