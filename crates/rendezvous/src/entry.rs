@@ -170,6 +170,13 @@ impl SignedEntry {
         writer.into_bytes()
     }
 
+    /// Topic and node of an entry that was checked before.
+    pub(crate) fn place(bytes: &[u8]) -> Result<(Topic, NodeId), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        reader.varint("entry")?;
+        Ok((Topic(reader.array("topic")?), NodeId(reader.array("node id")?)))
+    }
+
     /// Reads an entry, of which the signature must be its node's.
     pub fn verified(bytes: &[u8]) -> Result<Self, DecodeError> {
         if bytes.len() > MAX_ENTRY {

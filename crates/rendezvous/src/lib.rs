@@ -18,6 +18,7 @@
 //! | [`mailboxes`] | numbers, and letters between two ends: pure |
 //! | [`board`] | one message in, messages out: pure |
 //! | [`server`] | connections around a board |
+//! | [`sharing`] | the seam to other servers that have the same entries |
 //! | [`listening`] | sockets, and how many may shake hands at once |
 //! | [`client`] | one connection to each server, for all topics of a program |
 //! | `dialling` | the way to a server |
@@ -35,6 +36,7 @@ pub mod mailboxes;
 pub mod message;
 pub mod place;
 pub mod server;
+pub mod sharing;
 pub mod topic;
 
 use towpath_link::Protocol;
