@@ -19,6 +19,7 @@
 //! | [`board`] | one message in, messages out: pure |
 //! | [`server`] | connections around a board |
 //! | [`sharing`] | the seam to other servers that have the same entries |
+//! | [`page`] | what one server reads of another's entries |
 //! | [`listening`] | sockets, and how many may shake hands at once |
 //! | [`client`] | one connection to each server, for all topics of a program |
 //! | `dialling` | the way to a server |
@@ -34,6 +35,7 @@ pub mod letters;
 pub mod listening;
 pub mod mailboxes;
 pub mod message;
+pub mod page;
 pub mod place;
 pub mod server;
 pub mod sharing;

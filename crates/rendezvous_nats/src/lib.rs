@@ -11,12 +11,10 @@
 //! | module | story |
 //! |---|---|
 //! | [`place`] | where NATS is, and the login there |
-//! | [`page`] | some entries of a server in one message: pure |
 //! | `subject` | names of subjects |
 //! | `sharing` | the connection, as long as the server lives |
 //! | `reading` | entries of the others, read page by page |
 
-pub mod page;
 pub mod place;
 mod reading;
 mod sharing;

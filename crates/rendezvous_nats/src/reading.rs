@@ -8,8 +8,8 @@ use async_nats::Client;
 use tokio::sync::Notify;
 use towpath_content::lock::lock;
 use towpath_rendezvous::RendezvousServer;
+use towpath_rendezvous::page::{Page, cursor_to_bytes};
 
-use crate::page::{Page, cursor_to_bytes};
 use crate::sharing::take;
 use crate::subject::ServerName;
 

@@ -18,9 +18,9 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::{Notify, watch};
 use towpath_rendezvous::RendezvousServer;
+use towpath_rendezvous::page::{self, Page, cursor_from_bytes};
 use towpath_rendezvous::sharing::{EntryNews, News, SharingStatus};
 
-use crate::page::{self, Page, cursor_from_bytes};
 use crate::place::{NatsLogin, NatsPlace};
 use crate::reading::{Unread, read_all};
 use crate::subject::{self, ServerName};

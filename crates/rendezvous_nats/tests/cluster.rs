@@ -13,9 +13,9 @@ use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
 use towpath_rendezvous::client::{FoundNodes, Meeting};
+use towpath_rendezvous::page::{self, Page};
 use towpath_rendezvous::sharing::SharingStatus;
 use towpath_rendezvous::{HolderEntry, Rendezvous, SignedEntry, TopicKeys};
-use towpath_rendezvous_nats::page::{self, Page};
 use towpath_rendezvous_nats::subject::{self, ServerName};
 
 fn keys(secret: u8) -> TopicKeys {

@@ -1,11 +1,12 @@
-//! Pages: some entries of a server in one message, and where the next ones begin. Pure. Layout: `docs/formats/rendezvous.md`.
+//! Pages: some entries of a server in one message to another server, and where the next ones begin. Pure. Layout: `docs/formats/rendezvous.md`.
 
 use bytes::Bytes;
 use towpath_content::NodeId;
 use towpath_content::codec::{DecodeError, Reader, Writer, invalid};
-use towpath_rendezvous::Topic;
-use towpath_rendezvous::entry::MAX_ENTRY;
-use towpath_rendezvous::sharing::SharedEntry;
+
+use crate::entry::MAX_ENTRY;
+use crate::sharing::SharedEntry;
+use crate::topic::Topic;
 
 /// Bytes of entries in a page at most: with all around it, it is below 64 KiB.
 pub const MAX_BYTES: usize = 60_000;
