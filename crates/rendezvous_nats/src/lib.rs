@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   server ── what a client says ──► NATS ──► every other server, at once
-//!   server ── hello, at each (re)connection ──► NATS ──► every other server: they read each other's entries, page by page
+//!   server ── how many it has published, every two seconds ──► NATS ──► every other server: who lacks some reads all, page by page
 //! ```
 //!
 //! NATS keeps nothing. The store is the servers' memory, each of which has everything; one that comes reads from the others.
@@ -11,14 +11,16 @@
 //! | module | story |
 //! |---|---|
 //! | [`place`] | where NATS is, and the login there |
-//! | `subject` | names of subjects |
+//! | [`message`] | what servers say to each other: pure |
+//! | `peers` | what was lost is noticed by counting: pure |
 //! | `sharing` | the connection, as long as the server lives |
 //! | `reading` | entries of the others, read page by page |
 
+pub mod message;
+mod peers;
 pub mod place;
 mod reading;
 mod sharing;
-pub mod subject;
 
 pub use place::{NatsLogin, NatsPlace};
 pub use sharing::{NatsSettings, share};

@@ -10,11 +10,12 @@ use towpath_content::lock::lock;
 use towpath_rendezvous::RendezvousServer;
 use towpath_rendezvous::page::{Page, cursor_to_bytes};
 
+use crate::message::ServerName;
+use crate::peers::Peers;
 use crate::sharing::take;
-use crate::subject::ServerName;
 
 /// Longest time for a page to come.
-const PAGE_LIMIT: Duration = Duration::from_secs(2);
+const PAGE_LIMIT: Duration = Duration::from_secs(1);
 /// The most pages of one server: more than those of 100,000 of the longest entries.
 const MOST_PAGES: usize = 4096;
 /// Servers that wait to be read.
@@ -48,13 +49,18 @@ impl Unread {
     }
 }
 
-/// Reads one server after the other, for ever.
-pub(crate) async fn read_all(client: &Client, unread: &Unread, server: &RendezvousServer) {
+/// Reads one server after the other, for ever. Those that could not be read to the end are forgotten.
+pub(crate) async fn read_all(
+    client: &Client,
+    unread: &Unread,
+    peers: &Mutex<Peers>,
+    server: &RendezvousServer,
+) {
     loop {
         let name = unread.next().await;
         if let Err(why) = read(client, name, server).await {
-            // It is gone, or it lies; if it is there it says hello again.
             tracing::debug!(%name, why, "a server's entries were not read to the end");
+            lock(peers).forget(name);
         }
     }
 }
@@ -83,10 +89,10 @@ mod tests {
     fn a_server_waits_once_and_not_too_many_do() {
         let unread = Unread::default();
         for number in [1, 1, 2] {
-            unread.add(ServerName(number));
+            unread.add(ServerName([number; 16]));
         }
         assert_eq!(lock(&unread.names).len(), 2);
-        (0..1000).for_each(|number| unread.add(ServerName(number)));
+        (0..200).for_each(|number| unread.add(ServerName([number; 16])));
         assert_eq!(lock(&unread.names).len(), MOST_SERVERS);
     }
 }

@@ -3,32 +3,37 @@
 //! | | |
 //! |---|---|
 //! | `publish` | what clients say here is published |
-//! | `entries` | what other servers publish is taken in |
-//! | `greet` | hello is said after each (re)connection, and when something was missed |
-//! | `hellos` | who says hello is answered so, and read |
-//! | `pages` | others who read are told |
+//! | `greet` | it is said how many were, every two seconds, and after each (re)connection |
+//! | `hear_all` | what other servers publish is taken in; who has published more than came is read |
+//! | `hear_own` | others who read are answered |
+//! | `read_all` | the entries of others, page by page |
 //!
 //! The client of NATS dials again by itself, any server of the cluster. So nothing here ends but with the server.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_nats::{Client, ConnectOptions, Event, Message};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::{Notify, watch};
+use towpath_content::lock::lock;
 use towpath_rendezvous::RendezvousServer;
 use towpath_rendezvous::page::{self, Page, cursor_from_bytes};
-use towpath_rendezvous::sharing::{EntryNews, News, SharingStatus};
+use towpath_rendezvous::sharing::{EntryNews, News, SharedEntry, SharingStatus};
 
+use crate::message::{self, Hello, PublishedEntry, ServerName};
+use crate::peers::Peers;
 use crate::place::{NatsLogin, NatsPlace};
 use crate::reading::{Unread, read_all};
-use crate::subject::{self, ServerName};
 
 /// Time for NATS to answer, ...
 const ANSWER: Duration = Duration::from_secs(2);
 /// ... and interval at which it is asked whether it is still there: a machine that vanished is noticed after two or three.
 const PING: Duration = Duration::from_secs(5);
+/// Interval at which a server says how much it has published: what was lost on the way is noticed then.
+const HELLO_EVERY: Duration = Duration::from_secs(2);
 /// Pause after something failed.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Messages of others that wait to be taken in. What is more is lost and noticed, and others are read anew.
@@ -48,7 +53,11 @@ struct Sharing {
     server: Arc<RendezvousServer>,
     client: Client,
     name: ServerName,
+    /// Entries that were published so far.
+    published: AtomicU64,
+    peers: Mutex<Peers>,
     unread: Unread,
+    /// There is a new connection, or something was lost.
     again: Arc<Notify>,
 }
 
@@ -60,23 +69,29 @@ pub async fn share(
 ) {
     let (news, again) = (server.news(), Arc::new(Notify::new()));
     let client = connect(&settings, &again, &status).await;
-    let sharing = Sharing { server, client, name: drawn(), unread: Unread::default(), again };
-    let (hello, page) = (sharing.name.hello(), sharing.name.page());
+    let sharing = Sharing {
+        server,
+        client,
+        name: drawn(),
+        published: AtomicU64::new(0),
+        peers: Mutex::default(),
+        unread: Unread::default(),
+        again,
+    };
+    let own = sharing.name.all();
     tokio::select! {
         () = sharing.publish(news) => {}
         () = sharing.greet(&status) => {}
-        () = sharing.each(subject::ENTRY, |message| sharing.take_entry(message)) => {}
-        () = sharing.each(subject::HELLO, |message| sharing.answer_hello(message)) => {}
-        () = sharing.each(&hello, |message| sharing.take_hello(message)) => {}
-        () = sharing.each(&page, |message| sharing.tell_page(message)) => {}
-        () = read_all(&sharing.client, &sharing.unread, &sharing.server) => {}
+        () = sharing.each(message::ALL, |message| sharing.hear_all(message)) => {}
+        () = sharing.each(&own, |message| sharing.hear_own(message)) => {}
+        () = read_all(&sharing.client, &sharing.unread, &sharing.peers, &sharing.server) => {}
     }
 }
 
 fn drawn() -> ServerName {
     let mut bytes = [0; 16];
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    ServerName(u128::from_le_bytes(bytes))
+    ServerName(bytes)
 }
 
 /// Takes an entry in, if it is as it should be: whoever writes to NATS may lie.
@@ -168,59 +183,74 @@ impl Sharing {
     /// Publishes what is said here, until the server is no more.
     async fn publish(&self, mut news: EntryNews) {
         while let Some(news) = news.next().await {
-            match news {
-                News::Entry(entry) => self.send(subject::ENTRY.into(), entry.bytes).await,
-                News::Missed => self.again.notify_one(),
+            // What was missed here is missed by others: they notice by the number, and read.
+            let published = self.published.fetch_add(1, Ordering::Relaxed) + 1;
+            if let News::Entry(SharedEntry { bytes: entry, .. }) = news {
+                let entry = PublishedEntry { name: self.name, published, entry };
+                self.send(message::ENTRY.into(), entry.to_bytes()).await;
             }
         }
     }
 
-    /// Says hello whenever that is to be done: so others read this server, and this one reads them.
+    /// Says hello now and then, and asks others for theirs when there is a new connection.
     async fn greet(&self, status: &watch::Sender<SharingStatus>) {
+        let mut ticks = tokio::time::interval(HELLO_EVERY);
         loop {
-            self.again.notified().await;
-            self.send(subject::HELLO.into(), self.name.to_string().into()).await;
-            // What was sent before has been taken when this is answered.
-            match tokio::time::timeout(ANSWER, self.client.flush()).await {
-                Ok(Ok(())) => _ = status.send_replace(SharingStatus::Shared),
-                _ => self.again.notify_one(),
+            let asks = tokio::select! {
+                () = self.again.notified() => true,
+                _ = ticks.tick() => false,
+            };
+            self.send(message::HELLO.into(), self.hello(asks).to_bytes()).await;
+            if asks {
+                // What was sent before has been taken when this is answered.
+                match tokio::time::timeout(ANSWER, self.client.flush()).await {
+                    Ok(Ok(())) => _ = status.send_replace(SharingStatus::Shared),
+                    _ => self.again.notify_one(),
+                }
+                tokio::time::sleep(PAUSE).await;
             }
-            tokio::time::sleep(PAUSE).await;
         }
     }
 
-    async fn send(&self, subject: String, payload: Bytes) {
-        if let Err(error) = self.client.publish(subject, payload).await {
+    fn hello(&self, asks: bool) -> Hello {
+        Hello { name: self.name, published: self.published.load(Ordering::Relaxed), asks }
+    }
+
+    async fn send(&self, subject: String, payload: Vec<u8>) {
+        if let Err(error) = self.client.publish(subject, payload.into()).await {
             tracing::debug!(%error, "NATS takes nothing");
-            self.again.notify_one();
         }
     }
 
-    async fn take_entry(&self, message: Message) {
-        take(&self.server, message.payload);
-    }
-
-    /// A server has come: it shall know this one, too.
-    async fn answer_hello(&self, message: Message) {
-        if let Some(name) = self.hear(&message) {
-            self.send(name.hello(), self.name.to_string().into()).await;
+    async fn hear_all(&self, message: Message) {
+        if message.subject.as_str() == message::HELLO {
+            return self.hear_hello(&message.payload).await;
         }
+        let Ok(PublishedEntry { name, published, entry }) = PublishedEntry::from_bytes(&message.payload)
+        else {
+            return;
+        };
+        if lock(&self.peers).entry(name, published) {
+            self.unread.add(name);
+        }
+        take(&self.server, entry);
     }
 
-    async fn take_hello(&self, message: Message) {
-        self.hear(&message);
-    }
-
-    fn hear(&self, message: &Message) -> Option<ServerName> {
-        let name = std::str::from_utf8(&message.payload).ok()?.parse().ok()?;
-        self.unread.add(name);
-        Some(name)
-    }
-
-    async fn tell_page(&self, message: Message) {
-        if let (Some(to), Ok(after)) = (message.reply, cursor_from_bytes(&message.payload)) {
+    async fn hear_own(&self, message: Message) {
+        let Some(to) = message.reply else { return self.hear_hello(&message.payload).await };
+        if let Ok(after) = cursor_from_bytes(&message.payload) {
             let page = Page::of(self.server.said_here(after, page::MAX_BYTES));
-            self.send(to.to_string(), page.to_bytes().into()).await;
+            self.send(to.to_string(), page.to_bytes()).await;
+        }
+    }
+
+    async fn hear_hello(&self, payload: &[u8]) {
+        let Ok(Hello { name, published, asks }) = Hello::from_bytes(payload) else { return };
+        if lock(&self.peers).hello(name, published) {
+            self.unread.add(name);
+        }
+        if asks {
+            self.send(name.hello(), self.hello(false).to_bytes()).await;
         }
     }
 }

@@ -7,6 +7,7 @@ mod support;
 use std::time::Instant;
 
 use async_nats::ConnectOptions;
+use bytes::Bytes;
 use futures_util::StreamExt;
 use support::{Cluster, SharingServer, until, until_status};
 use towpath_content::ticket::Secret;
@@ -16,7 +17,7 @@ use towpath_rendezvous::client::{FoundNodes, Meeting};
 use towpath_rendezvous::page::{self, Page};
 use towpath_rendezvous::sharing::SharingStatus;
 use towpath_rendezvous::{HolderEntry, Rendezvous, SignedEntry, TopicKeys};
-use towpath_rendezvous_nats::subject::{self, ServerName};
+use towpath_rendezvous_nats::message::{self, Hello, PublishedEntry, ServerName};
 
 fn keys(secret: u8) -> TopicKeys {
     TopicKeys::new(&Oid::of(b"root"), &Secret([secret; 16]).into())
@@ -166,6 +167,10 @@ async fn what_a_liar_writes_to_the_engine_is_passed_over() {
     let signed = |expires, secret| {
         SignedEntry::new(&identity, &keys(secret), (millis, expires), Some(&entry(666)), [0; 12]).to_bytes()
     };
+    let published = |entry: Vec<u8>| {
+        let name = ServerName([9; 16]);
+        Bytes::from(PublishedEntry { name, published: 1, entry: entry.into() }.to_bytes())
+    };
     let mut forged = replayed.bytes.to_vec();
     *forged.last_mut().unwrap() ^= 1;
     for lie in [
@@ -176,10 +181,11 @@ async fn what_a_liar_writes_to_the_engine_is_passed_over() {
         signed(now + 90_000, 1),
         replayed.bytes.to_vec(),
     ] {
-        liar.publish(subject::ENTRY, lie.into()).await.unwrap();
+        liar.publish(message::ENTRY, published(lie)).await.unwrap();
     }
     // Behind all of them, an entry that is as it should be, of another ticket.
-    liar.publish(subject::ENTRY, signed(now + 60, 2).into()).await.unwrap();
+    liar.publish(message::ENTRY, vec![7; 60_000].into()).await.unwrap();
+    liar.publish(message::ENTRY, published(signed(now + 60, 2))).await.unwrap();
     liar.flush().await.unwrap();
     for server in &servers {
         let (_other, other) = node(server, 2, 0);
@@ -187,6 +193,22 @@ async fn what_a_liar_writes_to_the_engine_is_passed_over() {
         assert_eq!(server.server.counts().1, 2);
     }
     assert_eq!(parts(&seeker.found().borrow()), [7]);
+}
+
+/// Between servers of NATS, too, something may be lost: here they know each other later than their clients do.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_lost_on_the_way_is_noticed_and_read() {
+    let Some(mut cluster) = Cluster::start(2) else { return };
+    cluster.kill(1);
+    let mut one = SharingServer::start(cluster.settings(0)).await;
+    one.until_shared().await;
+    let (_one, _holder) = node(&one, 1, 7);
+    cluster.run(1);
+    let mut only = cluster.settings(1);
+    only.place = format!("nats://{}", cluster.addresses[1]).parse().unwrap();
+    let other = SharingServer::start(only).await;
+    let (_two, seeker) = node(&other, 1, 0);
+    until_parts(&seeker, &[7]).await;
 }
 
 /// A liar who says hello is asked for its entries, and answers with nonsense, in a circle, or not at all.
@@ -197,7 +219,7 @@ async fn a_liar_among_the_servers_keeps_nobody_from_the_others() {
     let (_one, _holder) = node(&servers[0], 1, 7);
     let liar = ConnectOptions::with_user_and_password("tow".into(), "secret".into());
     let liar = liar.connect(cluster.addresses[0].to_string()).await.unwrap();
-    let [silent, circular, nonsense] = [1, 2, 3].map(ServerName);
+    let [silent, circular, nonsense] = [1, 2, 3].map(|number| ServerName([number; 16]));
     let _silence = liar.subscribe(silent.page()).await.unwrap();
     let circle = Page { entries: vec![vec![1; 500].into()], next: Some((keys(1).topic(), NodeId([1; 32]))) };
     for (name, answer) in [(circular, circle.to_bytes()), (nonsense, vec![0xff; 999])] {
@@ -211,10 +233,11 @@ async fn a_liar_among_the_servers_keeps_nobody_from_the_others() {
     let mut fresh = SharingServer::start(cluster.settings(0)).await;
     fresh.until_shared().await;
     for name in [silent, circular, nonsense] {
-        liar.publish(subject::HELLO, name.to_string().into()).await.unwrap();
+        let hello = Hello { name, published: 1, asks: true };
+        liar.publish(message::HELLO, hello.to_bytes().into()).await.unwrap();
     }
     for nonsense in ["".to_owned(), "*".to_owned(), "x".repeat(60_000)] {
-        liar.publish(subject::HELLO, nonsense.into()).await.unwrap();
+        liar.publish(message::HELLO, nonsense.into()).await.unwrap();
     }
     liar.flush().await.unwrap();
     let (_two, seeker) = node(&fresh, 1, 0);
