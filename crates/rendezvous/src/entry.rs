@@ -151,6 +151,14 @@ impl SignedEntry {
         HolderEntry::from_bytes(&keys.open(&self.head(), &self.sealed)?).ok()
     }
 
+    /// The same body under another topic, signed by somebody else: what a liar writes who has no ticket.
+    #[cfg(test)]
+    pub(crate) fn moved(mut self, by: &Identity, topic: Topic) -> Self {
+        (self.node, self.topic) = (by.node_id(), topic);
+        self.signature = by.sign(&self.message());
+        self
+    }
+
     /// All in front of the sealed body.
     fn head(&self) -> Vec<u8> {
         let mut writer = Writer::new();

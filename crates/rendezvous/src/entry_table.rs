@@ -139,12 +139,16 @@ impl EntryTable {
         bytes: Bytes,
     ) -> Result<Watching, Refusal> {
         let place = (entry.topic, entry.node);
-        match self.kept(&place).map(|kept| (kept.number, kept.from)) {
+        let kept = self.kept(&place).map(|kept| (kept.number, kept.from));
+        let before = kept.and_then(|(_, before)| before);
+        match kept {
             Some((number, _)) if number >= entry.number => return Ok(None),
-            Some((_, before)) if before.is_some() || self.may_come_from(from) => self.remove(&place),
+            Some(_) if before.is_some() || self.may_come_from(from) => self.remove(&place),
             None if self.has_room(&place, from) => {}
             _ => return Err(Refusal::TooMany),
         }
+        // What a client said here stays one of this server's when its node says more elsewhere: it speaks to several.
+        let from = from.or(before);
         self.insert(place, KeptEntry { bytes, number: entry.number, expires: entry.expires, from });
         Ok(Some(self.watchers.get(&entry.topic).into_iter().flatten().copied().collect()))
     }
@@ -388,9 +392,10 @@ mod tests {
         let second = entry(&node, 1, (2, 100));
         assert_eq!(table.announce(50, id, second.clone()), Ok(Some(vec![7])));
         assert_eq!(here(&table), [second]);
-        assert_eq!(table.take(50, entry(&node, 1, (3, 100))), Ok(Some(vec![7])));
-        assert!(here(&table).is_empty(), "its node has said something newer elsewhere");
-        assert_eq!((table.elsewhere.len(), table.from_addresses.len()), (1, 0));
+        let third = entry(&node, 1, (3, 100));
+        assert_eq!(table.take(50, third.clone()), Ok(Some(vec![7])));
+        assert_eq!(here(&table), [third], "its node speaks to this server, too");
+        assert_eq!((table.elsewhere.len(), table.from_addresses.len()), (0, 1));
         table.expire(100);
         assert!(table.is_empty() && table.elsewhere.is_empty() && table.here.is_empty());
     }

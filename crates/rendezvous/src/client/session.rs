@@ -14,10 +14,12 @@ use crate::entry::SignedEntry;
 use crate::message::{Refusal, ToClient, ToServer};
 use crate::topic::Topic;
 
-/// A server that says nothing for so long is asked, ...
-pub(super) const QUIET: Duration = Duration::from_secs(60);
+/// A server is asked after so long whether it is there, ...
+const QUIET: Duration = Duration::from_secs(60);
 /// ... and if it says nothing then, it is gone.
-pub(super) const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(15);
+/// One that says much and answers nothing does not hear: it is gone, too.
+const DEAF: Duration = Duration::from_secs(150);
 
 /// The time, by both clocks.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +36,10 @@ pub(super) struct ServerSession {
     told: ToldServer,
     /// Number of the last entry that was told: each has a larger one.
     last: u64,
-    /// When the server said something.
+    /// When the server said something, ...
     heard: Instant,
+    /// ... and when it said that it is there.
+    answered: Instant,
 }
 
 /// What a server said.
@@ -56,7 +60,7 @@ pub(super) enum Heard {
 impl ServerSession {
     /// Of a connection that stands now.
     pub(super) fn new(now: Instant) -> Self {
-        Self { told: ToldServer::default(), last: 0, heard: now }
+        Self { told: ToldServer::default(), last: 0, heard: now, answered: now }
     }
 
     /// What is to be told now, which counts as told. `nonce` draws at random; without that nothing can be sealed, and the end is
@@ -96,16 +100,47 @@ impl ServerSession {
             }
             Some(ToClient::Told(topic)) => Heard::Told(topic),
             Some(ToClient::Refused(why)) => Heard::Refused(why),
+            Some(ToClient::Pong) => {
+                self.answered = now;
+                Heard::Nothing
+            }
             _ => Heard::Nothing,
         })
     }
 
-    /// What is to be said because the server says nothing; an error if it is gone.
+    /// What is to be said to hear whether the server is there; an error if it is gone.
     pub(super) fn look(&self, now: Instant) -> Result<Option<ToServer>, &'static str> {
-        let silent = now.saturating_duration_since(self.heard);
-        match silent > QUIET + PATIENCE {
-            true => Err("the server says nothing"),
-            false => Ok((silent > QUIET).then_some(ToServer::Ping)),
+        let [silent, deaf] = [self.heard, self.answered].map(|then| now.saturating_duration_since(then));
+        match () {
+            () if silent > QUIET + PATIENCE => Err("the server says nothing"),
+            () if deaf > DEAF => Err("the server does not hear"),
+            () => Ok((deaf > QUIET).then_some(ToServer::Ping)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_asked_each_minute_and_gone_if_it_says_nothing_or_does_not_hear() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut session = ServerSession::new(start);
+        let say = |session: &mut ServerSession, seconds, message: ToClient| {
+            let (kind, body) = message.to_frame();
+            session.hear(at(seconds), kind, &body).unwrap()
+        };
+        assert_eq!((session.look(at(60)), session.look(at(61))), (Ok(None), Ok(Some(ToServer::Ping))));
+        assert!(session.look(at(76)).is_err(), "it says nothing");
+        say(&mut session, 70, ToClient::Pong);
+        assert_eq!((session.look(at(130)), session.look(at(131))), (Ok(None), Ok(Some(ToServer::Ping))));
+        for seconds in (80..=220).step_by(20) {
+            say(&mut session, seconds, ToClient::Left);
+            assert!(session.look(at(seconds)).is_ok());
+        }
+        assert_eq!(session.look(at(221)), Err("the server does not hear"));
+        assert!(session.hear(at(221), 35, &Bytes::new()).is_err());
     }
 }
