@@ -7,10 +7,10 @@ use bytes::Bytes;
 use towpath_content::NodeId;
 
 use crate::address_group::AddressGroup;
+use crate::entry::SharedEntry;
 use crate::entry_table::{ConnectionNumber, EntryTable, TableLimits};
 use crate::mailboxes::{MailboxLimits, Mailboxes};
 use crate::message::{Refusal, ToClient, ToServer};
-use crate::sharing::SharedEntry;
 use crate::topic::Topic;
 
 /// How much a server keeps.

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use bytes::Bytes;
 use ring::aead::NONCE_LEN;
 use towpath_content::codec::{DecodeError, Reader, Writer, invalid};
 use towpath_content::{NodeId, hint};
@@ -206,6 +207,25 @@ impl SignedEntry {
             true => Ok(entry),
             false => Err(invalid("entry", "is not signed by its node")),
         }
+    }
+}
+
+/// An entry for other servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedEntry {
+    /// What it is found under.
+    pub topic: Topic,
+    /// The node that it is of: there is one entry of each under a topic.
+    pub node: NodeId,
+    /// Its binary form.
+    pub bytes: Bytes,
+}
+
+impl SharedEntry {
+    /// Of bytes that were checked before.
+    pub(crate) fn of(bytes: &Bytes) -> Option<Self> {
+        let (topic, node) = SignedEntry::place(bytes).ok()?;
+        Some(Self { topic, node, bytes: bytes.clone() })
     }
 }
 

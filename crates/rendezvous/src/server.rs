@@ -13,12 +13,14 @@ use towpath_link::{Connection, FrameReader, FrameWriter};
 
 use crate::address_group::AddressGroup;
 use crate::board::{Board, BoardLimits, Sendings};
+use crate::entry::SharedEntry;
 use crate::entry_table::ConnectionNumber;
 use crate::message::{Refusal, ToClient, ToServer};
-use crate::sharing::{NEWS_WAITING, SharedEntry};
 
 /// Messages that may wait for a client: more than all entries of a topic.
 const WAITING: usize = 1024;
+/// Entries that wait for whoever carries them to other servers. What is more is not kept: [`crate::sharing::EntryNews::next`] says so.
+const NEWS_WAITING: usize = 1024;
 /// Longest time for a client to take what is written to it.
 const WRITE_LIMIT: Duration = Duration::from_secs(30);
 /// Interval at which entries that are over are forgotten.

@@ -13,36 +13,14 @@ use bytes::Bytes;
 use tokio::sync::broadcast;
 use towpath_content::NodeId;
 
-use crate::entry::SignedEntry;
+use crate::entry::SharedEntry;
 use crate::message::Refusal;
 use crate::server::RendezvousServer;
 use crate::topic::Topic;
 
-/// News that wait for whoever carries them on. What is more is not kept: [`EntryNews::next`] says so.
-pub(crate) const NEWS_WAITING: usize = 1024;
-
-/// An entry for other servers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharedEntry {
-    /// What it is found under.
-    pub topic: Topic,
-    /// The node that it is of: there is one entry of each under a topic.
-    pub node: NodeId,
-    /// Its binary form.
-    pub bytes: Bytes,
-}
-
-impl SharedEntry {
-    /// Of bytes that were checked before.
-    pub(crate) fn of(bytes: &Bytes) -> Option<Self> {
-        let (topic, node) = SignedEntry::place(bytes).ok()?;
-        Some(Self { topic, node, bytes: bytes.clone() })
-    }
-}
-
 /// What was said here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
+pub enum SaidEntry {
     /// An entry.
     Entry(SharedEntry),
     /// More than was waited for: [`RendezvousServer::said_here`] has all.
@@ -55,10 +33,10 @@ pub struct EntryNews(pub(crate) broadcast::Receiver<SharedEntry>);
 
 impl EntryNews {
     /// The next; `None` when the server is no more. Cancel-safe.
-    pub async fn next(&mut self) -> Option<News> {
+    pub async fn next(&mut self) -> Option<SaidEntry> {
         match self.0.recv().await {
-            Ok(entry) => Some(News::Entry(entry)),
-            Err(broadcast::error::RecvError::Lagged(_)) => Some(News::Missed),
+            Ok(entry) => Some(SaidEntry::Entry(entry)),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some(SaidEntry::Missed),
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }

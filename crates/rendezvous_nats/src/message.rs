@@ -42,7 +42,7 @@ impl fmt::Display for ServerName {
 
 /// A server is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hello {
+pub struct ServerHello {
     /// Who it is.
     pub name: ServerName,
     /// Entries that it has published so far.
@@ -51,7 +51,7 @@ pub struct Hello {
     pub asks: bool,
 }
 
-impl Hello {
+impl ServerHello {
     /// The binary form.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut writer = Writer::new();
@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn messages_come_back() {
         for asks in [true, false] {
-            let hello = Hello { name: NAME, published: 300, asks };
-            assert_eq!(Hello::from_bytes(&hello.to_bytes()), Ok(hello));
+            let hello = ServerHello { name: NAME, published: 300, asks };
+            assert_eq!(ServerHello::from_bytes(&hello.to_bytes()), Ok(hello));
         }
         let entry = PublishedEntry { name: NAME, published: 300, entry: vec![7; MAX_ENTRY].into() };
         assert_eq!(PublishedEntry::from_bytes(&entry.to_bytes()), Ok(entry.clone()));
@@ -122,7 +122,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
-            let _ = (Hello::from_bytes(&bytes), PublishedEntry::from_bytes(&bytes));
+            let _ = (ServerHello::from_bytes(&bytes), PublishedEntry::from_bytes(&bytes));
         }
     }
 }

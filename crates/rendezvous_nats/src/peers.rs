@@ -11,12 +11,12 @@ const MOST_SERVERS: usize = 64;
 /// See the head of this module.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
-    known: HashMap<ServerName, Peer>,
+    known: HashMap<ServerName, KnownPeer>,
     heard: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Peer {
+struct KnownPeer {
     published: u64,
     /// Larger for who was heard later.
     heard: u64,
@@ -48,7 +48,7 @@ impl Peers {
             oldest.map(|oldest| self.known.remove(&oldest));
         }
         let published = published.max(before.unwrap_or(0));
-        self.known.insert(name, Peer { published, heard: self.heard });
+        self.known.insert(name, KnownPeer { published, heard: self.heard });
         before
     }
 }

@@ -13,7 +13,7 @@ pub struct NatsPlace {
 
 /// Why a text is no place of NATS.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlaceError {
+pub enum NatsPlaceError {
     /// It begins otherwise.
     #[error("'{0}' is no address of NATS: write nats://HOST:PORT, or tls://HOST:PORT")]
     Scheme(String),
@@ -53,9 +53,9 @@ impl NatsPlace {
 }
 
 impl FromStr for NatsPlace {
-    type Err = PlaceError;
+    type Err = NatsPlaceError;
 
-    fn from_str(text: &str) -> Result<Self, PlaceError> {
+    fn from_str(text: &str) -> Result<Self, NatsPlaceError> {
         let addresses = text.split(',').map(address).collect::<Result<_, _>>()?;
         Ok(Self { addresses, text: text.to_owned() })
     }
@@ -67,14 +67,14 @@ impl std::fmt::Display for NatsPlace {
     }
 }
 
-fn address(text: &str) -> Result<ServerAddr, PlaceError> {
+fn address(text: &str) -> Result<ServerAddr, NatsPlaceError> {
     if !text.starts_with("nats://") && !text.starts_with("tls://") {
-        return Err(PlaceError::Scheme(text.to_owned()));
+        return Err(NatsPlaceError::Scheme(text.to_owned()));
     }
-    let wrong = |why: String| PlaceError::Address { address: text.to_owned(), why };
+    let wrong = |why: String| NatsPlaceError::Address { address: text.to_owned(), why };
     // Before anything else: what is wrong with the rest is shown.
     if text.contains('@') {
-        return Err(PlaceError::Login);
+        return Err(NatsPlaceError::Login);
     }
     let address: ServerAddr = text.parse().map_err(|error: std::io::Error| wrong(error.to_string()))?;
     match address.host().is_empty() {

@@ -5,14 +5,14 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_nats::Client;
+use bytes::Bytes;
 use tokio::sync::Notify;
 use towpath_content::lock::lock;
 use towpath_rendezvous::RendezvousServer;
-use towpath_rendezvous::page::{Page, cursor_to_bytes};
+use towpath_rendezvous::page::{EntryPage, cursor_to_bytes};
 
 use crate::message::ServerName;
 use crate::peers::Peers;
-use crate::sharing::take;
 
 /// Longest time for a page to come.
 const PAGE_LIMIT: Duration = Duration::from_secs(1);
@@ -23,12 +23,12 @@ const MOST_SERVERS: usize = 64;
 
 /// Servers whose entries are to be read.
 #[derive(Debug, Default)]
-pub(crate) struct Unread {
+pub(crate) struct UnreadServers {
     names: Mutex<VecDeque<ServerName>>,
     came: Notify,
 }
 
-impl Unread {
+impl UnreadServers {
     /// One more, unless it waits already or too many do.
     pub(crate) fn add(&self, name: ServerName) {
         let mut names = lock(&self.names);
@@ -52,7 +52,7 @@ impl Unread {
 /// Reads one server after the other, for ever. Those that could not be read to the end are forgotten.
 pub(crate) async fn read_all(
     client: &Client,
-    unread: &Unread,
+    unread: &UnreadServers,
     peers: &Mutex<Peers>,
     server: &RendezvousServer,
 ) {
@@ -71,7 +71,7 @@ async fn read(client: &Client, name: ServerName, server: &RendezvousServer) -> R
         let asked = client.request(name.page(), cursor_to_bytes(after).into());
         let answer = tokio::time::timeout(PAGE_LIMIT, asked).await.map_err(|_| "no answer")?;
         let answer = answer.map_err(|error| error.to_string())?;
-        let page = Page::from_bytes(&answer.payload, after).map_err(|error| error.to_string())?;
+        let page = EntryPage::from_bytes(&answer.payload, after).map_err(|error| error.to_string())?;
         page.entries.into_iter().for_each(|entry| take(server, entry));
         after = page.next;
         if after.is_none() {
@@ -81,13 +81,20 @@ async fn read(client: &Client, name: ServerName, server: &RendezvousServer) -> R
     Err("it has too many".into())
 }
 
+/// Takes an entry in, if it is as it should be: whoever writes to NATS may lie.
+pub(crate) fn take(server: &RendezvousServer, entry: Bytes) {
+    if let Err(why) = server.take(entry) {
+        tracing::debug!(why = why.reason(), "an entry of NATS is passed over");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_server_waits_once_and_not_too_many_do() {
-        let unread = Unread::default();
+        let unread = UnreadServers::default();
         for number in [1, 1, 2] {
             unread.add(ServerName([number; 16]));
         }

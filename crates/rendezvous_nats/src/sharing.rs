@@ -15,18 +15,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_nats::{Client, ConnectOptions, Event, Message};
-use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::{Notify, watch};
 use towpath_content::lock::lock;
 use towpath_rendezvous::RendezvousServer;
-use towpath_rendezvous::page::{self, Page, cursor_from_bytes};
-use towpath_rendezvous::sharing::{EntryNews, News, SharedEntry, SharingStatus};
+use towpath_rendezvous::page::{self, EntryPage, cursor_from_bytes};
+use towpath_rendezvous::sharing::{EntryNews, SaidEntry, SharingStatus};
 
-use crate::message::{self, Hello, PublishedEntry, ServerName};
+use crate::message::{self, PublishedEntry, ServerHello, ServerName};
 use crate::peers::Peers;
 use crate::place::{NatsLogin, NatsPlace};
-use crate::reading::{Unread, read_all};
+use crate::reading::{UnreadServers, read_all, take};
 
 /// Time for NATS to answer, ...
 const ANSWER: Duration = Duration::from_secs(2);
@@ -56,7 +55,7 @@ struct Sharing {
     /// Entries that were published so far.
     published: AtomicU64,
     peers: Mutex<Peers>,
-    unread: Unread,
+    unread: UnreadServers,
     /// There is a new connection, or something was lost.
     again: Arc<Notify>,
 }
@@ -75,7 +74,7 @@ pub async fn share(
         name: drawn(),
         published: AtomicU64::new(0),
         peers: Mutex::default(),
-        unread: Unread::default(),
+        unread: UnreadServers::default(),
         again,
     };
     let own = sharing.name.all();
@@ -92,13 +91,6 @@ fn drawn() -> ServerName {
     let mut bytes = [0; 16];
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     ServerName(bytes)
-}
-
-/// Takes an entry in, if it is as it should be: whoever writes to NATS may lie.
-pub(crate) fn take(server: &RendezvousServer, entry: Bytes) {
-    if let Err(why) = server.take(entry) {
-        tracing::debug!(why = why.reason(), "an entry of NATS is passed over");
-    }
 }
 
 /// Dials until NATS is reached once; from then on its client dials by itself.
@@ -185,8 +177,8 @@ impl Sharing {
         while let Some(news) = news.next().await {
             // What was missed here is missed by others: they notice by the number, and read.
             let published = self.published.fetch_add(1, Ordering::Relaxed) + 1;
-            if let News::Entry(SharedEntry { bytes: entry, .. }) = news {
-                let entry = PublishedEntry { name: self.name, published, entry };
+            if let SaidEntry::Entry(said) = news {
+                let entry = PublishedEntry { name: self.name, published, entry: said.bytes };
                 self.send(message::ENTRY.into(), entry.to_bytes()).await;
             }
         }
@@ -212,8 +204,8 @@ impl Sharing {
         }
     }
 
-    fn hello(&self, asks: bool) -> Hello {
-        Hello { name: self.name, published: self.published.load(Ordering::Relaxed), asks }
+    fn hello(&self, asks: bool) -> ServerHello {
+        ServerHello { name: self.name, published: self.published.load(Ordering::Relaxed), asks }
     }
 
     async fn send(&self, subject: String, payload: Vec<u8>) {
@@ -239,13 +231,13 @@ impl Sharing {
     async fn hear_own(&self, message: Message) {
         let Some(to) = message.reply else { return self.hear_hello(&message.payload).await };
         if let Ok(after) = cursor_from_bytes(&message.payload) {
-            let page = Page::of(self.server.said_here(after, page::MAX_BYTES));
+            let page = EntryPage::of(self.server.said_here(after, page::MAX_BYTES));
             self.send(to.to_string(), page.to_bytes()).await;
         }
     }
 
     async fn hear_hello(&self, payload: &[u8]) {
-        let Ok(Hello { name, published, asks }) = Hello::from_bytes(payload) else { return };
+        let Ok(ServerHello { name, published, asks }) = ServerHello::from_bytes(payload) else { return };
         if lock(&self.peers).hello(name, published) {
             self.unread.add(name);
         }

@@ -14,10 +14,10 @@ use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
 use towpath_rendezvous::client::{FoundNodes, Meeting};
-use towpath_rendezvous::page::{self, Page};
+use towpath_rendezvous::page::{self, EntryPage};
 use towpath_rendezvous::sharing::SharingStatus;
 use towpath_rendezvous::{HolderEntry, Rendezvous, SignedEntry, TopicKeys};
-use towpath_rendezvous_nats::message::{self, Hello, PublishedEntry, ServerName};
+use towpath_rendezvous_nats::message::{self, PublishedEntry, ServerHello, ServerName};
 
 fn keys(secret: u8) -> TopicKeys {
     TopicKeys::new(&Oid::of(b"root"), &Secret([secret; 16]).into())
@@ -221,7 +221,8 @@ async fn a_liar_among_the_servers_keeps_nobody_from_the_others() {
     let liar = liar.connect(cluster.addresses[0].to_string()).await.unwrap();
     let [silent, circular, nonsense] = [1, 2, 3].map(|number| ServerName([number; 16]));
     let _silence = liar.subscribe(silent.page()).await.unwrap();
-    let circle = Page { entries: vec![vec![1; 500].into()], next: Some((keys(1).topic(), NodeId([1; 32]))) };
+    let circle =
+        EntryPage { entries: vec![vec![1; 500].into()], next: Some((keys(1).topic(), NodeId([1; 32]))) };
     for (name, answer) in [(circular, circle.to_bytes()), (nonsense, vec![0xff; 999])] {
         let (liar, mut asked) = (liar.clone(), liar.subscribe(name.page()).await.unwrap());
         tokio::spawn(async move {
@@ -233,7 +234,7 @@ async fn a_liar_among_the_servers_keeps_nobody_from_the_others() {
     let mut fresh = SharingServer::start(cluster.settings(0)).await;
     fresh.until_shared().await;
     for name in [silent, circular, nonsense] {
-        let hello = Hello { name, published: 1, asks: true };
+        let hello = ServerHello { name, published: 1, asks: true };
         liar.publish(message::HELLO, hello.to_bytes().into()).await.unwrap();
     }
     for nonsense in ["".to_owned(), "*".to_owned(), "x".repeat(60_000)] {

@@ -153,7 +153,7 @@ fn who_comes_after_a_server_died_is_found_at_once() {
         let begun = Instant::now();
         let (sharing, ticket) = share(sender, &[]);
         receiver.get(&ticket, killed).end().summary();
-        println!(
+        eprintln!(
             "one of three servers ({killed}) killed: shared, found and fetched after {:?}",
             begun.elapsed()
         );

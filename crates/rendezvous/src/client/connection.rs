@@ -10,7 +10,7 @@ use towpath_content::lock::lock;
 use towpath_link::backoff::BackoffConfig;
 use towpath_link::{Backoff, Connection, Frame, FrameReader, FrameWriter, Identity};
 
-use super::session::{Heard, Moment, ServerSession};
+use super::session::{HeardMessage, Moment, ServerSession};
 use super::told::Wish;
 use super::{MeetingState, ServerClient, ServerStatus};
 use crate::dialling::ServerWay;
@@ -155,22 +155,22 @@ impl Visit<'_> {
         let heard = self.session.hear(Instant::now(), frame.kind, &frame.body).map_err(VisitEnd::Lost)?;
         let Some(client) = self.client.upgrade() else { return Ok(()) };
         match heard {
-            Heard::Seen(address) => {
+            HeardMessage::Seen(address) => {
                 client.status.send_replace(ServerStatus { seen: Some(address), trouble: None });
             }
-            Heard::Entry(signed) => {
+            HeardMessage::Entry(signed) => {
                 client.states_of(&signed.topic).iter().for_each(|state| state.take(&signed));
             }
-            Heard::Told(topic) => {
+            HeardMessage::Told(topic) => {
                 for state in client.states_of(&topic) {
                     state.found.send_modify(|found| found.told += 1);
                 }
             }
-            Heard::Refused(why) => {
+            HeardMessage::Refused(why) => {
                 tracing::debug!(why = why.reason(), "a rendezvous refuses");
                 client.status.send_modify(|status| status.trouble = Some(why.reason().to_owned()));
             }
-            Heard::Nothing => {}
+            HeardMessage::Nothing => {}
         }
         Ok(())
     }

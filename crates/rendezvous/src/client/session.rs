@@ -44,7 +44,7 @@ pub(super) struct ServerSession {
 
 /// What a server said.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum HeardMessage {
     /// This node's address, as the server sees it.
     Seen(SocketAddr),
     /// An entry of the node that it names. Whether the ticket opens it was not looked at.
@@ -89,22 +89,27 @@ impl ServerSession {
     }
 
     /// Takes what the server said. An error says why the connection is over.
-    pub(super) fn hear(&mut self, now: Instant, kind: u8, body: &Bytes) -> Result<Heard, &'static str> {
+    pub(super) fn hear(
+        &mut self,
+        now: Instant,
+        kind: u8,
+        body: &Bytes,
+    ) -> Result<HeardMessage, &'static str> {
         self.heard = now;
         let message = ToClient::from_frame(kind, body).map_err(|_| "the server can't be understood")?;
         Ok(match message {
-            Some(ToClient::Seen(address)) => Heard::Seen(address),
+            Some(ToClient::Seen(address)) => HeardMessage::Seen(address),
             // A forged one is passed over: nothing else of the server is the worse for it.
             Some(ToClient::Entry(entry)) => {
-                SignedEntry::verified(&entry).map_or(Heard::Nothing, Heard::Entry)
+                SignedEntry::verified(&entry).map_or(HeardMessage::Nothing, HeardMessage::Entry)
             }
-            Some(ToClient::Told(topic)) => Heard::Told(topic),
-            Some(ToClient::Refused(why)) => Heard::Refused(why),
+            Some(ToClient::Told(topic)) => HeardMessage::Told(topic),
+            Some(ToClient::Refused(why)) => HeardMessage::Refused(why),
             Some(ToClient::Pong) => {
                 self.answered = now;
-                Heard::Nothing
+                HeardMessage::Nothing
             }
-            _ => Heard::Nothing,
+            _ => HeardMessage::Nothing,
         })
     }
 

@@ -14,7 +14,7 @@ use towpath_simnet::{ConnectionId, Net, SimNode};
 
 use crate::board::{Board, BoardLimits, Sendings};
 use crate::client::found::FoundNodes;
-use crate::client::session::{Heard, Moment, ServerSession};
+use crate::client::session::{HeardMessage, Moment, ServerSession};
 use crate::client::told::Wish;
 use crate::entry::{HolderEntry, MAX_ENTRY, SignedEntry};
 use crate::entry_table::{ConnectionNumber, TableLimits};
@@ -395,7 +395,7 @@ impl ClientHost {
     fn receive(&mut self, net: &mut Net, connection: ConnectionId, message: &[u8]) {
         let Some((_, session)) = self.sessions.get_mut(&connection) else { return };
         match session.hear(net.instant(), message[0], &Bytes::copy_from_slice(&message[1..])) {
-            Ok(Heard::Entry(signed)) => self.take(seconds(net), &signed),
+            Ok(HeardMessage::Entry(signed)) => self.take(seconds(net), &signed),
             Ok(_) => {}
             Err(_) => self.lose(net, connection),
         }
