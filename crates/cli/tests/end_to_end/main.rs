@@ -38,6 +38,7 @@
 //! | `mirrors` | files on plain web servers |
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
+//! | `clusters` | rendezvous servers that share their entries through NATS |
 //! | `site_cache` | the cache of a site, which its machines draw on |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |
@@ -71,6 +72,7 @@ mod bad_clients;
 mod byte_places;
 mod carrying;
 mod ciphers;
+mod clusters;
 mod confined;
 mod copying_beside;
 mod copying_by_daemon;
@@ -175,5 +177,6 @@ fn main() -> ExitCode {
         ticket_terms::SITUATIONS,
         site_cache::SITUATIONS,
         anywhere::SITUATIONS,
+        clusters::SITUATIONS,
     ])
 }
