@@ -128,50 +128,54 @@ impl ClientMachine {
     /// Takes an answer, if it belongs to what was asked and is true as far as can be known here.
     pub fn receive(&mut self, message: ServerMessage) -> Result<ServerMessage, ServerFault> {
         let awaited = self.awaited.front().ok_or(ServerFault::Unasked)?;
-        let is_last = match (awaited, &message) {
-            (_, ServerMessage::Refused(..)) => true,
-            (AwaitedAnswer::Head, ServerMessage::Head(head)) => {
-                head.as_deref().map_or(Ok(()), |head| self.believe(head))?;
-                true
-            }
-            (AwaitedAnswer::Proposal { blocks, .. }, ServerMessage::Wants(wanted)) => {
-                let are_there = wanted.last().is_none_or(|last| (*last as usize) < *blocks);
-                if !are_there {
-                    return Err(ServerFault::Unasked);
-                }
-                false
-            }
-            (AwaitedAnswer::Proposal { root: None, .. }, ServerMessage::Paths(_)) => false,
-            (AwaitedAnswer::Proposal { number, update, root, .. }, ServerMessage::Committed(certificate)) => {
-                self.believe_certificate(certificate, *number, root.as_ref(), update)?;
-                true
-            }
-            (AwaitedAnswer::Proposal { .. }, ServerMessage::Conflict(_, head)) => {
-                head.as_deref().map_or(Ok(()), |head| self.believe(head))?;
-                true
-            }
-            (AwaitedAnswer::Object(hash), ServerMessage::Object(object)) => match Digest::of(object) == *hash
-            {
-                true => true,
-                false => return Err(ServerFault::OtherObject(*hash)),
-            },
-            (AwaitedAnswer::Object(hash), ServerMessage::Missing(missing)) if hash == missing => true,
-            (AwaitedAnswer::Versions, ServerMessage::Versions(_)) => true,
-            (AwaitedAnswer::Root(number), ServerMessage::Root(version)) => {
-                self.believe(version)?;
-                if version.signed.root.number != *number {
-                    return Err(ServerFault::Word("it is another version"));
-                }
-                true
-            }
-            (AwaitedAnswer::Update, ServerMessage::Update(update)) if update.vault == self.vault => true,
-            (AwaitedAnswer::Dropped(number), ServerMessage::Dropped(kept)) if number == kept => true,
-            _ => return Err(ServerFault::Unasked),
-        };
-        if is_last {
+        if self.is_last(awaited, &message)? {
             self.awaited.pop_front();
         }
         Ok(message)
+    }
+
+    /// True if the answer is whole with this message.
+    fn is_last(&self, awaited: &AwaitedAnswer, message: &ServerMessage) -> Result<bool, ServerFault> {
+        match (awaited, message) {
+            (_, ServerMessage::Refused(..))
+            | (AwaitedAnswer::Head, ServerMessage::Head(None))
+            | (AwaitedAnswer::Proposal { .. }, ServerMessage::Conflict(_, None))
+            | (AwaitedAnswer::Versions, ServerMessage::Versions(_)) => Ok(true),
+            (AwaitedAnswer::Head, ServerMessage::Head(Some(head)))
+            | (AwaitedAnswer::Proposal { .. }, ServerMessage::Conflict(_, Some(head))) => {
+                self.believe(head).map(|()| true)
+            }
+            (AwaitedAnswer::Root(number), ServerMessage::Root(version))
+                if version.signed.root.number == *number =>
+            {
+                self.believe(version).map(|()| true)
+            }
+            (AwaitedAnswer::Update, ServerMessage::Update(update)) if update.vault == self.vault => Ok(true),
+            (AwaitedAnswer::Dropped(number), ServerMessage::Dropped(kept)) if number == kept => Ok(true),
+            (AwaitedAnswer::Proposal { .. }, message) => self.is_last_of_proposal(awaited, message),
+            (AwaitedAnswer::Object(hash), message) => is_object(hash, message),
+            _ => Err(ServerFault::Unasked),
+        }
+    }
+
+    fn is_last_of_proposal(
+        &self,
+        awaited: &AwaitedAnswer,
+        message: &ServerMessage,
+    ) -> Result<bool, ServerFault> {
+        let AwaitedAnswer::Proposal { number, update, root, blocks } = awaited else {
+            return Err(ServerFault::Unasked);
+        };
+        match message {
+            ServerMessage::Wants(wanted) if wanted.last().is_some_and(|last| (*last as usize) < *blocks) => {
+                Ok(false)
+            }
+            ServerMessage::Paths(_) if root.is_none() => Ok(false),
+            ServerMessage::Committed(certificate) => {
+                self.believe_certificate(certificate, *number, root.as_ref(), update).map(|()| true)
+            }
+            _ => Err(ServerFault::Unasked),
+        }
     }
 
     fn believe(&self, version: &CommittedVersion) -> Result<(), ServerFault> {
@@ -199,5 +203,14 @@ impl ClientMachine {
             _ if certificate.update != *update => Err(ServerFault::Word("it is of another update")),
             _ => Ok(()),
         }
+    }
+}
+
+fn is_object(hash: &Digest, message: &ServerMessage) -> Result<bool, ServerFault> {
+    match message {
+        ServerMessage::Object(object) if Digest::of(object) == *hash => Ok(true),
+        ServerMessage::Object(_) => Err(ServerFault::OtherObject(*hash)),
+        ServerMessage::Missing(missing) if missing == hash => Ok(true),
+        _ => Err(ServerFault::Unasked),
     }
 }
