@@ -47,3 +47,6 @@ pub use statement::{DropStatement, DroppedRange};
 pub use tree::{NodeError, NodeMap, NodeRecorder, NodeSource, SourceFault, TreeEditor, TupleWalk};
 pub use tuple::{BlockRef, Tuple};
 pub use update::{FileUpdate, NewBlock, Predicate, Update, UpdateAction};
+
+#[cfg(test)]
+mod vectors;
