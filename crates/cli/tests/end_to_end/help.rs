@@ -168,6 +168,7 @@ fn installing_puts_everything_in_its_place() {
         "lib/systemd/user/tow-peers.socket",
         "lib/systemd/user/tow-rendezvous.service",
         "lib/systemd/user/tow-relay.service",
+        "lib/systemd/user/tow-vault.service",
     ] {
         assert!(prefix.join(file).metadata().unwrap().len() > 0, "{file}");
     }
