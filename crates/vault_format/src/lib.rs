@@ -49,4 +49,4 @@ pub use tuple::{BlockRef, Tuple};
 pub use update::{FileUpdate, NewBlock, Predicate, Update, UpdateAction};
 
 #[cfg(test)]
-mod vectors;
+mod tests;

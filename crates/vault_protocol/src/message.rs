@@ -295,10 +295,7 @@ impl ServerMessage {
             Self::Wants(wanted) => write_wanted(out, wanted),
             Self::Paths(nodes) => write_list(out, nodes, |node, out| put(out.bytes(node))),
             Self::Committed(certificate) => certificate.write(out),
-            Self::Conflict(conflict, head) => {
-                write_conflict(out, conflict);
-                write_option(out, head.as_deref(), CommittedVersion::write);
-            }
+            Self::Conflict(conflict, head) => write_conflict(out, conflict, head.as_deref()),
             Self::Refused(refusal, why) => put(out.u8(refusal.number()).bytes(shortened(why).as_bytes())),
             Self::Object(object) => put(out.raw(object)),
             Self::Missing(hash) => put(out.raw(&hash.0)),
@@ -381,12 +378,13 @@ fn read_wanted(reader: &mut Reader<'_>) -> Result<Vec<u32>, DecodeError> {
     Ok(wanted)
 }
 
-fn write_conflict(out: &mut Writer, conflict: &Conflict) {
+fn write_conflict(out: &mut Writer, conflict: &Conflict, head: Option<&CommittedVersion>) {
     match conflict {
         Conflict::Moved => out.u8(1),
         Conflict::FileChanged(file) => out.u8(2).raw(&file.0),
         Conflict::Existence => out.u8(3),
     };
+    write_option(out, head, CommittedVersion::write);
 }
 
 fn read_conflict(reader: &mut Reader<'_>) -> Result<Conflict, DecodeError> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::timeout;
 use towpath_content::NodeId;
-use towpath_link::{Connection, FrameReader, FrameWriter};
+use towpath_link::{Connection, Frame, FrameReader, FrameWriter};
 use towpath_vault_format::{Digest, UpdateError, VaultId};
 use towpath_vault_protocol::assembly::Assembly;
 use towpath_vault_protocol::{
@@ -67,25 +67,16 @@ impl VaultTalk {
         reader: &mut FrameReader,
         assembly: &mut Assembly,
     ) -> Result<ClientMessage, TalkEnd> {
+        let limit = if self.machine.is_idle() { QUIET } else { OWING };
         loop {
-            let before = reader.received();
-            let limit = if self.machine.is_idle() { QUIET } else { OWING };
-            let frame = match timeout(limit, reader.next()).await {
-                Ok(Ok(Some(frame))) => frame,
-                Ok(Ok(None)) => return Err("it left"),
-                Ok(Err(_)) => return Err("the connection broke"),
-                Err(_) if reader.received() > before => continue,
-                Err(_) => return Err("it says nothing"),
-            };
-            let whole = assembly.take(frame).map_err(|_| "it sends too much")?;
+            let whole = assembly.take(frame(reader, limit).await?).map_err(|_| "it sends too much")?;
             let Some((kind, body)) = whole else { continue };
-            match ClientMessage::from_body(kind, &body) {
-                Ok(Some(message)) => return Ok(message),
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::debug!(%error, "a message can't be understood");
-                    return Err("it can't be understood");
-                }
+            let message = ClientMessage::from_body(kind, &body).map_err(|error| {
+                tracing::debug!(%error, "a message can't be understood");
+                "it can't be understood"
+            })?;
+            if let Some(message) = message {
+                return Ok(message);
             }
         }
     }
@@ -242,6 +233,19 @@ impl VaultTalk {
         let (vault, peer) = (self.vault.clone(), self.peer);
         let vault = vault.ok_or(VaultError::NotAllowed("no vault was named"))?;
         blocking(move || work(&vault, peer)).await
+    }
+}
+
+/// The next frame, if any of it comes within `limit`, and so on.
+async fn frame(reader: &mut FrameReader, limit: Duration) -> Result<Frame, TalkEnd> {
+    loop {
+        let before = reader.received();
+        match timeout(limit, reader.next()).await {
+            Ok(Ok(frame)) => return frame.ok_or("it left"),
+            Ok(Err(_)) => return Err("the connection broke"),
+            Err(_) if reader.received() > before => {}
+            Err(_) => return Err("it says nothing"),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 /// Names of the packages in the lock file with those that each needs.
 fn packages() -> BTreeMap<String, Vec<String>> {
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
-    let text = std::fs::read_to_string(lock).unwrap();
+    let text = std::fs::read_to_string(lock).expect("the lock file of the workspace");
     let quoted = |line: &str| line.split('"').nth(1).unwrap_or_default().to_owned();
     let package = |block: &str| {
         let name = block.lines().find(|line| line.starts_with("name = ")).map(quoted)?;

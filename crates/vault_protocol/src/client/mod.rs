@@ -152,28 +152,17 @@ impl ClientMachine {
             }
             (AwaitedAnswer::Update, ServerMessage::Update(update)) if update.vault == self.vault => Ok(true),
             (AwaitedAnswer::Dropped(number), ServerMessage::Dropped(kept)) if number == kept => Ok(true),
-            (AwaitedAnswer::Proposal { .. }, message) => self.is_last_of_proposal(awaited, message),
-            (AwaitedAnswer::Object(hash), message) => is_object(hash, message),
-            _ => Err(ServerFault::Unasked),
-        }
-    }
-
-    fn is_last_of_proposal(
-        &self,
-        awaited: &AwaitedAnswer,
-        message: &ServerMessage,
-    ) -> Result<bool, ServerFault> {
-        let AwaitedAnswer::Proposal { number, update, root, blocks } = awaited else {
-            return Err(ServerFault::Unasked);
-        };
-        match message {
-            ServerMessage::Wants(wanted) if wanted.last().is_some_and(|last| (*last as usize) < *blocks) => {
+            (
+                AwaitedAnswer::Proposal { number, update, root: Some(root), .. },
+                ServerMessage::Committed(word),
+            ) => self.believe_certificate(word, *number, root, update).map(|()| true),
+            (AwaitedAnswer::Proposal { root: None, .. }, ServerMessage::Paths(_)) => Ok(false),
+            (AwaitedAnswer::Proposal { blocks, .. }, ServerMessage::Wants(wanted))
+                if wanted.last().is_some_and(|last| (*last as usize) < *blocks) =>
+            {
                 Ok(false)
             }
-            ServerMessage::Paths(_) if root.is_none() => Ok(false),
-            ServerMessage::Committed(certificate) => {
-                self.believe_certificate(certificate, *number, root.as_ref(), update).map(|()| true)
-            }
+            (AwaitedAnswer::Object(hash), message) => is_object(hash, message),
             _ => Err(ServerFault::Unasked),
         }
     }
@@ -184,14 +173,14 @@ impl ClientMachine {
         if !signed.is_signed() {
             return Err(ServerFault::Word("a version is not signed by its writer"));
         }
-        self.believe_certificate(certificate, root.number, Some(&root.digest()), update)
+        self.believe_certificate(certificate, root.number, &root.digest(), update)
     }
 
     fn believe_certificate(
         &self,
         certificate: &Certificate,
         number: u64,
-        root: Option<&Digest>,
+        root: &Digest,
         update: &Digest,
     ) -> Result<(), ServerFault> {
         match certificate {
@@ -199,7 +188,7 @@ impl ClientMachine {
             _ if certificate.server != self.server => Err(ServerFault::Word("it is another server's")),
             _ if certificate.vault != self.vault => Err(ServerFault::Word("it is another vault's")),
             _ if certificate.number != number => Err(ServerFault::Word("it is of another version")),
-            _ if Some(&certificate.root) != root => Err(ServerFault::Word("it is of another root")),
+            _ if certificate.root != *root => Err(ServerFault::Word("it is of another root")),
             _ if certificate.update != *update => Err(ServerFault::Word("it is of another update")),
             _ => Ok(()),
         }
@@ -214,3 +203,6 @@ fn is_object(hash: &Digest, message: &ServerMessage) -> Result<bool, ServerFault
         _ => Err(ServerFault::Unasked),
     }
 }
+
+#[cfg(test)]
+mod tests;
