@@ -42,6 +42,8 @@ pub struct DealerState {
     pub steps: u64,
     /// Runs that two sources are asked for.
     pub twice: BTreeSet<RunId>,
+    /// The source that is relied on until something is known.
+    leader: Option<SourceNumber>,
     changes: VecDeque<HoldingChange>,
 }
 
@@ -55,6 +57,7 @@ impl DealerState {
             to_come: 0,
             steps: 0,
             twice: BTreeSet::new(),
+            leader: None,
             changes: VecDeque::new(),
         }
     }
@@ -78,11 +81,26 @@ impl DealerState {
             SourceHolding::Parts(ranges) => (Some(Intervals::default()), ranges),
         };
         let cursor = self.lots.chance(u64::from(id));
-        let leads = has.is_none() && self.sources.best_complete().is_none();
-        let mut source = DealtSource::new(facts, has, cursor);
-        source.leads = leads;
+        let source = DealtSource::new(facts, has, cursor);
         self.sources.insert(id, source, now);
         self.have(id, ranges);
+    }
+
+    /// Relies on one of those in front as long as nothing is known of any: on the fastest that has everything, else on this one,
+    /// and on another one where the one before is in front no more.
+    pub fn rely_on_one(&mut self, changed: SourceNumber) {
+        let complete = self.sources.best_complete();
+        let has_everything = |id| self.sources.get(id).is_some_and(|source| source.has.is_none());
+        let leads = |id| self.sources.is_in_front(id) && (complete.is_none() || has_everything(id));
+        if self.leader.is_some_and(leads) || self.sources.is_any_known() {
+            return;
+        }
+        let Some(id) = complete.or(Some(changed).filter(|&id| self.sources.is_in_front(id))) else { return };
+        if let Some(source) = self.sources.get_mut(id) {
+            source.leads = true;
+            self.leader = Some(id);
+            self.sources.look_at(id);
+        }
     }
 
     /// A source has more.

@@ -98,6 +98,29 @@ impl Desk {
     }
 }
 
+#[test]
+fn until_something_is_known_one_source_is_relied_on() {
+    let unreached = |runs| SourceFacts { price: 9, ..facts(runs) };
+    let all = || SourceHolding::Everything;
+    for (what, first, first_then, second, second_holds, asked) in [
+        ("the first", facts(4), None, facts(4), all(), [4, 1]),
+        ("not one that is not reached", unreached(4), None, facts(4), all(), [0, 4]),
+        ("nor one that shows so later", facts(4), Some(unreached(4)), facts(4), all(), [4, 4]),
+        ("though it says only what it has", unreached(4), None, facts(4), parts(&[(0, 20)]), [0, 4]),
+        ("but who has everything comes first", facts(4), None, facts(4), parts(&[(0, 20)]), [4, 1]),
+    ] {
+        let mut desk = Desk::new();
+        desk.add(1, first, all());
+        if let Some(facts) = first_then {
+            desk.want(0..4);
+            desk.tell(DealerEvent::Changed { source: 1, facts });
+        }
+        desk.add(2, second, second_holds);
+        desk.want(0..12);
+        assert_eq!([1, 2].map(|source| desk.asked_of(source).len()), asked, "{what}");
+    }
+}
+
 /// A state in which each source has shown a rate, bytes a second, and owes nothing.
 fn state(sources: &[(f64, SourceFacts, SourceHolding)]) -> DealerState {
     let mut state = DealerState::new(1);
