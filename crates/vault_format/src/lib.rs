@@ -19,12 +19,14 @@
 //! | [`tree`] | the counted tree: changed, read, proved |
 //! | [`update`] | what makes a new version of an old one |
 //! | [`apply`] | an update done: the new root, by the same code on both sides |
+//! | [`defragmentation`] | which stretches of a file had better be written anew |
 //! | [`certificate`] | a server's word that a version is committed |
 //! | [`statement`] | the word by which versions are dropped |
 
 pub mod apply;
 pub mod canonical;
 pub mod certificate;
+pub mod defragmentation;
 #[cfg(any(test, feature = "doubles"))]
 pub mod doubles;
 pub mod members;
@@ -39,6 +41,7 @@ pub mod update;
 pub use apply::{Applied, Conflict, UpdateError, apply, conflict};
 pub use canonical::Canonical;
 pub use certificate::Certificate;
+pub use defragmentation::{DefragmentationPlan, LinkCosts, Rewrite, plan};
 pub use members::{Members, SignedMembers};
 pub use names::{BlockId, Digest, FileId, VaultId};
 pub use node::{ChildRef, TreeNode};
