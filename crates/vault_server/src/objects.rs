@@ -44,6 +44,11 @@ impl VaultObjects {
         Self { bytes, locations: HashMap::new(), packs: Vec::new(), stored: 0 }
     }
 
+    /// Where packs lie.
+    pub fn bytes(&self) -> &Arc<dyn ByteStore> {
+        &self.bytes
+    }
+
     /// Length of an object that is here.
     pub fn len_of(&self, hash: &Digest) -> Option<u32> {
         self.locations.get(&short(hash)).map(|location| location.len)

@@ -182,8 +182,22 @@ impl VaultTalk {
             question => open.read(|vault| vault.check_reader(&peer).and_then(|()| told_of(vault, &question))),
         });
         match answered.await {
+            Ok(message @ ServerMessage::Dropped(_)) => {
+                self.say(message).await?;
+                self.writer.flush().await.map_err(drop)?;
+                self.collect().await;
+                Ok(())
+            }
             Ok(message) => self.say(message).await,
             Err(error) => self.refuse(&error).await,
+        }
+    }
+
+    /// The statement counts already: that its space can't be given back now is no fault of the client's.
+    async fn collect(&mut self) {
+        match self.with_vault(|open, _| open.change(Vault::collect)).await {
+            Ok(collected) => tracing::info!(?collected, "versions were dropped"),
+            Err(error) => tracing::error!(error = ?error, "garbage is not collected"),
         }
     }
 

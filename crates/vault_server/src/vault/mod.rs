@@ -2,6 +2,8 @@
 //!
 //! Order of a commit: packs durable, record durable, told. A step that fails before the record leaves bytes that nothing names.
 
+mod collect;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ use crate::error::{VaultError, damaged};
 use crate::log::{LogMedium, RecordLog};
 use crate::objects::VaultObjects;
 use crate::record::{LogRecord, object_offsets};
+
+pub use collect::Collected;
 
 /// Objects of a version that are fewer bytes together lie in its record.
 const INLINE: usize = 256 << 10;
