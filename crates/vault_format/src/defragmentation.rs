@@ -21,7 +21,7 @@ pub struct LinkCosts {
 
 /// A stretch that is to be written anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rewrite {
+pub struct RewrittenStretch {
     /// Where it begins.
     pub at: u64,
     /// Its bytes.
@@ -32,7 +32,7 @@ pub struct Rewrite {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DefragmentationPlan {
     /// In order and apart from each other.
-    pub rewrites: Vec<Rewrite>,
+    pub rewrites: Vec<RewrittenStretch>,
     /// Bytes that have to be sent for it, without padding.
     pub sent: u64,
     /// Bytes of ciphertext that nobody has to read or store then.
@@ -90,10 +90,10 @@ fn ids(run: &Tuple) -> Vec<BlockId> {
     run.chain.iter().map(|block| block.id).collect()
 }
 
-fn add(rewrites: &mut Vec<Rewrite>, at: u64, length: u64) {
+fn add(rewrites: &mut Vec<RewrittenStretch>, at: u64, length: u64) {
     match rewrites.last_mut() {
         Some(last) if last.at + last.length == at => last.length += length,
-        _ => rewrites.push(Rewrite { at, length }),
+        _ => rewrites.push(RewrittenStretch { at, length }),
     }
 }
 
@@ -126,7 +126,11 @@ mod tests {
     fn blocks_that_are_mostly_dead_are_written_anew_and_others_stay() {
         let runs = placed(vec![run(1, 0, 10_000), run(2, 0, 1000), run(3, 500, 2000), run(4, 0, 9000)]);
         let chosen = plan(&runs, &SYMMETRIC);
-        assert_eq!(chosen.rewrites, [Rewrite { at: 10_000, length: 3000 }], "neighbours are one stretch");
+        assert_eq!(
+            chosen.rewrites,
+            [RewrittenStretch { at: 10_000, length: 3000 }],
+            "neighbours are one stretch"
+        );
         assert_eq!((chosen.sent, chosen.saved, chosen.left), (3000, 17_000, 1000));
     }
 

@@ -16,7 +16,7 @@ use crate::record::{LogRecord, PackList};
 
 /// Bytes of objects and log before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Collected {
+pub struct CollectedBytes {
     /// Before.
     pub before: u64,
     /// After.
@@ -25,7 +25,7 @@ pub struct Collected {
 
 impl Vault {
     /// Gives back the space of versions that were dropped. Blocks whose version is under way may go, too: they are sent again.
-    pub fn collect(&mut self) -> Result<Collected, VaultError> {
+    pub fn collect(&mut self) -> Result<CollectedBytes, VaultError> {
         let (before, live) = (self.size(), self.live()?);
         let mut next = self.log.fresh()?;
         self.log.replay(|at, record| {
@@ -39,7 +39,7 @@ impl Vault {
         let again = Self::open(medium, Arc::clone(self.objects.bytes()), self.limits)?;
         *self = Self { staged: std::mem::take(&mut self.staged), staged_len: self.staged_len, ..again };
         self.delete_packs(old.difference(&self.packs()));
-        Ok(Collected { before, after: self.size() })
+        Ok(CollectedBytes { before, after: self.size() })
     }
 
     fn size(&self) -> u64 {
