@@ -203,9 +203,10 @@ impl Dealer {
             it.pace.brought(now, bytes);
             it.record.right();
         }
-        let cancelled = self.state.arrived(source, part);
-        self.cancel(cancelled, now, actions);
+        let mut cancelled = self.state.arrived(source, part);
         self.changed(source, now);
+        cancelled.extend(self.state.take_over(now, source));
+        self.cancel(cancelled, now, actions);
     }
 
     fn withdraw(&mut self, tags: &[Tag], now: f64, actions: &mut Vec<DealerAction>) {

@@ -14,6 +14,8 @@ use towpath_transfer::intervals::Intervals;
 /// wants.
 const MANY: usize = 4096;
 const LONG: u64 = 64 << 10;
+/// Sources behind whose work is taken over with each event.
+const OUTDONE: usize = 4;
 
 /// Wants that a source need not bring any more.
 pub type Cancelled = Vec<(SourceNumber, DealtPart)>;
@@ -369,8 +371,28 @@ impl DealerState {
 
     /// A source is not asked for anything any more. What it was asked for waits again.
     pub fn take_back(&mut self, now: f64, id: SourceNumber) -> Cancelled {
-        let runs: Vec<_> =
-            self.sources.get(id).map(|it| it.queue.values().copied().collect()).unwrap_or_default();
-        runs.into_iter().flat_map(|run| self.unask(now, id, run)).collect()
+        self.owed_by(id).into_iter().flat_map(|run| self.unask(now, id, run)).collect()
+    }
+
+    /// A source in front takes over what it has of what those behind it owe: it brings something, so that they need not.
+    pub fn take_over(&mut self, now: f64, id: SourceNumber) -> Cancelled {
+        if !self.sources.is_in_front(id) {
+            return Vec::new();
+        }
+        let behind: Vec<_> = self.sources.slowest(OUTDONE).filter(|&it| self.sources.is_behind(it)).collect();
+        let owed = behind.iter().flat_map(|&it| self.owed_by(it).into_iter().map(move |run| (it, run)));
+        let owed: Vec<_> = owed.collect();
+        self.steps += owed.len() as u64;
+        let taken: Vec<_> = owed.into_iter().filter(|(_, run)| self.may_bring(id, *run)).collect();
+        taken.into_iter().flat_map(|(it, run)| self.unask(now, it, run)).collect()
+    }
+
+    fn owed_by(&self, id: SourceNumber) -> Vec<RunId> {
+        self.sources.get(id).map(|it| it.queue.values().copied().collect()).unwrap_or_default()
+    }
+
+    fn may_bring(&self, id: SourceNumber, run: RunId) -> bool {
+        let source = self.sources.get(id).zip(self.runs.get(run));
+        source.is_some_and(|(source, run)| source.has(&run.range()) && !run.not_at.contains(&id))
     }
 }
