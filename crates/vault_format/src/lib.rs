@@ -12,13 +12,13 @@
 //! |---|---|
 //! | [`names`] | names of vaults, files and blocks; hashes |
 //! | [`canonical`] | one canonical encoding for each record |
-//! | [`tuple`] | where a run of a file's bytes lies |
+//! | [`tuple`](mod@tuple) | where a run of a file's bytes lies |
 //! | [`node`] | nodes of the counted tree |
 //! | [`root`] | a file's root and a version's, signed |
 //! | [`members`] | who may write, read and delete |
 //! | [`tree`] | the counted tree: changed, read, proved |
 //! | [`update`] | what makes a new version of an old one |
-//! | [`apply`] | an update done: the new root, by the same code on both sides |
+//! | [`apply`](mod@apply) | an update done: the new root, by the same code on both sides |
 //! | [`defragmentation`] | which stretches of a file had better be written anew |
 //! | [`certificate`] | a server's word that a version is committed |
 //! | [`statement`] | the word by which versions are dropped |
