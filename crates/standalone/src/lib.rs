@@ -5,9 +5,11 @@
 //! | [`publishing`] | what `tow publish` writes |
 //! | [`short_codes`] | tickets that are handed over by some words |
 //! | [`public_server`] | the servers where peers find each other, and that carry what they send |
+//! | [`vault_service`] | the server of vaults |
 //! | [`cluster`] | such servers that share what peers say there |
 
 pub mod cluster;
 pub mod public_server;
 pub mod publishing;
 pub mod short_codes;
+pub mod vault_service;
