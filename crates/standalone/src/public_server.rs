@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::NodeId;
+use towpath_link::own_addresses;
 use towpath_link::tcp::{BindError, Listener};
 use towpath_link::{Connection, Identity, Protocol};
 use towpath_peer_server::relayed;
@@ -16,7 +17,6 @@ pub use towpath_relay::RelayRules;
 use towpath_relay::{RELAY_PROTOCOL, RelayServer};
 use towpath_rendezvous::server::ServerLimits;
 use towpath_rendezvous::{PROTOCOL, RendezvousServer, ServerPlace, listening};
-use towpath_ssh::addresses::interfaces;
 use towpath_words as words;
 
 /// The port of a server that is told no other.
@@ -123,7 +123,7 @@ fn is_without_v6(address: SocketAddr, error: &std::io::Error) -> bool {
 /// Addresses under which others may reach `local`: itself if it is one, else those of the machine's interfaces.
 fn reachable(local: SocketAddr) -> impl Iterator<Item = SocketAddr> {
     let all = match local.ip().is_unspecified() {
-        true => interfaces(local.is_ipv4()),
+        true => own_addresses::for_others(&own_addresses::of_this_machine(), local.is_ipv4()),
         false => vec![local.ip()],
     };
     all.into_iter().map(move |ip| SocketAddr::new(ip, local.port()))

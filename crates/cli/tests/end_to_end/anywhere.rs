@@ -22,6 +22,7 @@ situations![
     people_compare_words_before_the_ticket_goes,
     a_share_by_a_code_for_one_receiver_ends_by_itself,
     a_code_is_enough_on_one_network,
+    a_ticket_names_only_addresses_that_others_can_use,
     a_receiver_behind_a_router_is_called,
     two_routers_let_through_what_both_ends_open,
     a_relay_carries_what_nobody_can_send_directly_and_may_die_meanwhile,
@@ -237,6 +238,30 @@ fn a_code_is_enough_on_one_network() {
     let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
     env.receiver.tow_as(&network.right(), ["get", &code, "-o", "file"]).end().with(0);
     assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+}
+
+fn a_ticket_names_only_addresses_that_others_can_use() {
+    let (network, env) = (Network::plain(), TestEnvironment::new());
+    file(&env.sender.path("file"), 1, 1 << 20);
+    let named = || {
+        let mut sharing = env.sender.tow_as(&network.left(), ["share", "file"]).start();
+        let ticket: Ticket = sharing.ticket().parse().unwrap();
+        let hosts = ticket.hints.iter().map(|hint| hint.rest().rsplit_once(':').unwrap().0.to_owned());
+        (ticket.to_string(), hosts.collect::<Vec<_>>(), sharing)
+    };
+    network.left_ip(&["link", "add", "docker0", "type", "veth", "peer", "name", "inside"]);
+    network.left_ip(&["link", "set", "inside", "up"]);
+    network.left_ip(&["address", "add", "172.17.0.1/16", "dev", "docker0"]);
+    network.left_ip(&["link", "set", "docker0", "up"]);
+    let (ticket, hosts, sharing) = named();
+    assert_eq!(hosts, ["198.51.100.2"], "{ticket}");
+    env.receiver.tow_as(&network.right(), ["get", &ticket, "-o", "file"]).end().with(0);
+    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+    sharing.kill();
+    network.left_ip(&["link", "del", "net"]);
+    assert_eq!(named().1, ["172.17.0.1"]);
+    network.left_ip(&["link", "del", "docker0"]);
+    assert_eq!(named().1[0], "127.0.0.1");
 }
 
 /// A sender and a receiver behind routers, who know nothing but a server, which may be a relay.

@@ -71,6 +71,11 @@ impl Network {
         at(&self.right)
     }
 
+    /// `ip` with these words on the left machine.
+    pub fn left_ip(&self, words: &[&str]) {
+        ip(&[&["-n", &self.left], words].concat());
+    }
+
     fn add(&mut self, name: &str) -> String {
         let name = format!("{}{name}", self.prefix);
         ip(&["netns", "add", &name]);
