@@ -4,6 +4,7 @@ mod completions;
 mod copying;
 mod cp;
 mod daemon;
+mod doctor;
 mod done;
 mod fetch_flags;
 mod filter_rules;
@@ -113,6 +114,7 @@ enum Command {
     Gc(gc::Gc),
     Index(index::IndexCommand),
     Status(status::StatusCommand),
+    Doctor(doctor::DoctorCommand),
     Remote(remote::RemoteCommand),
     Completions(completions::Completions),
     Man(man::Man),
@@ -307,6 +309,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Relay(relay) => relay.run(context).await,
         Command::Index(index) => index.run(context).await,
         Command::Status(status) => status.run(context).await,
+        Command::Doctor(doctor) => doctor.run(context).await,
         Command::Daemon(daemon) => daemon.run(context),
         Command::Remote(remote) => remote.run(context),
         Command::Completions(completions) => completions.run(),

@@ -17,7 +17,7 @@ situations![
     a_flag_that_is_refused_names_itself_and_another_way,
 ];
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "cp",
     "sync",
     "share",
@@ -32,6 +32,7 @@ const COMMANDS: [&str; 16] = [
     "gc",
     "index",
     "status",
+    "doctor",
     "completions",
     "man",
 ];

@@ -38,6 +38,7 @@
 //! | `mirrors` | files on plain web servers |
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
+//! | `doctor` | what works from here, and advice about what does not |
 //! | `site_cache` | the cache of a site, which its machines draw on |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |
@@ -86,6 +87,7 @@ mod copying_unchanged;
 mod daemon_killed;
 mod daemons;
 mod destinations;
+mod doctor;
 mod environment;
 mod getting_alike;
 mod getting_parts;
@@ -175,5 +177,6 @@ fn main() -> ExitCode {
         ticket_terms::SITUATIONS,
         site_cache::SITUATIONS,
         anywhere::SITUATIONS,
+        doctor::SITUATIONS,
     ])
 }
