@@ -1,6 +1,7 @@
 //! Rows of a table from findings: what was looked at, how it is, and what to do about it. Pure.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -20,7 +21,7 @@ const LITTLE_SPACE: u64 = 1 << 30;
 /// State of what was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RowState {
+pub enum CheckState {
     /// It works.
     Ok,
     /// Something does without, or is not known.
@@ -31,11 +32,11 @@ pub enum RowState {
 
 /// A row of the table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Row {
+pub struct CheckRow {
     /// What was looked at.
     pub what: &'static str,
     /// How it is.
-    pub state: RowState,
+    pub state: CheckState,
     /// What was found.
     pub found: String,
     /// What to do about it.
@@ -43,22 +44,22 @@ pub struct Row {
     pub advice: Option<String>,
 }
 
-impl Row {
+impl CheckRow {
     fn ok(what: &'static str, found: impl Into<String>) -> Self {
-        Self { what, state: RowState::Ok, found: found.into(), advice: None }
+        Self { what, state: CheckState::Ok, found: found.into(), advice: None }
     }
 
     fn note(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what, state: RowState::Note, found: found.into(), advice: Some(advice.into()) }
+        Self { what, state: CheckState::Note, found: found.into(), advice: Some(advice.into()) }
     }
 
     fn wrong(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what, state: RowState::Wrong, found: found.into(), advice: Some(advice.into()) }
+        Self { what, state: CheckState::Wrong, found: found.into(), advice: Some(advice.into()) }
     }
 }
 
 /// All rows, in the order in which things depend on each other. `version` is that of this program.
-pub fn rows(findings: &Findings, version: &str) -> Vec<Row> {
+pub fn rows(findings: &Findings, version: &str) -> Vec<CheckRow> {
     let mut rows = addresses(&findings.addresses);
     rows.extend(findings.ports.iter().map(port));
     rows.push(multicast(&findings.multicast));
@@ -68,36 +69,29 @@ pub fn rows(findings: &Findings, version: &str) -> Vec<Row> {
     rows.extend(findings.pass.as_deref().map(pass));
     rows.push(daemon(&findings.daemon, version));
     rows.push(state(&findings.state));
-    rows.push(match &findings.ssh {
-        Some(path) => Row::ok("ssh", path.display().to_string()),
-        None => Row::note(
-            "ssh",
-            "no program ssh in PATH",
-            "install one for 'tow cp' and 'tow sync' with other machines",
-        ),
-    });
+    rows.push(ssh(findings.ssh.as_ref()));
     rows.push(clock(findings.clock));
     rows
 }
 
-fn addresses(all: &[AddressFinding]) -> Vec<Row> {
+fn addresses(all: &[AddressFinding]) -> Vec<CheckRow> {
     let far = all.iter().filter(|own| own.kind != AddressKind::Loopback);
-    let mut rows: Vec<Row> = far.clone().map(address).collect();
+    let mut rows: Vec<CheckRow> = far.clone().map(address).collect();
     let is_reached = |own: &AddressFinding| matches!(own.kind, AddressKind::Private | AddressKind::Public);
     if far.clone().next().is_none() {
-        rows.push(Row::note(
+        rows.push(CheckRow::note(
             "address",
             "none but loopback",
             "connect to a network; transfers within this machine work",
         ));
     } else if !far.clone().any(is_reached) {
         let found = "none that other links reach";
-        rows.push(Row::note("address", found, "see why this machine has got no address by DHCP"));
+        rows.push(CheckRow::note("address", found, "see why this machine has got no address by DHCP"));
     }
     rows
 }
 
-fn address(own: &AddressFinding) -> Row {
+fn address(own: &AddressFinding) -> CheckRow {
     let who = match own.kind {
         AddressKind::Loopback => "loopback: this machine alone",
         AddressKind::LinkLocal => "link-local: machines on the same link",
@@ -107,14 +101,16 @@ fn address(own: &AddressFinding) -> Row {
     };
     let family = if own.ip.is_ipv4() { "IPv4" } else { "IPv6" };
     let named = if own.is_named { "; in tickets" } else { "" };
-    Row::ok("address", format!("{} on {}: {family}, {who}{named}", own.ip, own.interface))
+    CheckRow::ok("address", format!("{} on {}: {family}, {who}{named}", own.ip, own.interface))
 }
 
-fn port((address, tried): &(SocketAddr, Result<(), String>)) -> Row {
+fn port((address, tried): &(SocketAddr, Result<(), String>)) -> CheckRow {
     match tried {
-        Ok(()) if address.port() == 0 => Row::ok("listening", format!("works at {}, any port", address.ip())),
-        Ok(()) => Row::ok("listening", format!("works at {address}")),
-        Err(why) => Row::wrong(
+        Ok(()) if address.port() == 0 => {
+            CheckRow::ok("listening", format!("works at {}, any port", address.ip()))
+        }
+        Ok(()) => CheckRow::ok("listening", format!("works at {address}")),
+        Err(why) => CheckRow::wrong(
             "listening",
             format!("not at {address}: {why}"),
             "see who has that port ('ss -ltnp'), or change 'listen' in the configuration",
@@ -122,32 +118,32 @@ fn port((address, tried): &(SocketAddr, Result<(), String>)) -> Row {
     }
 }
 
-fn multicast(found: &MulticastFinding) -> Row {
+fn multicast(found: &MulticastFinding) -> CheckRow {
     let else_how =
         "codes are found by a rendezvous server, or not at all; a firewall must let UDP port 5353 pass";
     match found {
-        MulticastFinding::Off => Row::ok("multicast", "off, as the configuration says"),
+        MulticastFinding::Off => CheckRow::ok("multicast", "off, as the configuration says"),
         MulticastFinding::Heard(after) => {
-            Row::ok("multicast", format!("a code that is announced is found here in {}", time(*after)))
+            CheckRow::ok("multicast", format!("a code that is announced is found here in {}", time(*after)))
         }
         MulticastFinding::NotHeard => {
-            Row::note("multicast", "a code that is announced is not found", else_how)
+            CheckRow::note("multicast", "a code that is announced is not found", else_how)
         }
-        MulticastFinding::Trouble(why) => Row::note("multicast", why, else_how),
+        MulticastFinding::Trouble(why) => CheckRow::note("multicast", why, else_how),
     }
 }
 
-fn rendezvous(servers: &[ServerFinding]) -> Vec<Row> {
+fn rendezvous(servers: &[ServerFinding]) -> Vec<CheckRow> {
     if servers.is_empty() {
         let advice = "for codes and tickets between networks run 'tow rendezvous' on a machine that both sides reach, and name it \
                       under rendezvous.servers, or in TOW_RENDEZVOUS";
-        return vec![Row::note("rendezvous", "none is configured", advice)];
+        return vec![CheckRow::note("rendezvous", "none is configured", advice)];
     }
     let row = |server: &ServerFinding| match &server.answer {
         Ok(answer) => {
             let seen =
                 answer.seen.first().map(|(_, seen)| format!("; it sees this machine at {}", seen.ip()));
-            Row::ok("rendezvous", reached(&server.place, answer) + &seen.unwrap_or_default())
+            CheckRow::ok("rendezvous", reached(&server.place, answer) + &seen.unwrap_or_default())
         }
         Err(why) => unreached("rendezvous", &server.place, why),
     };
@@ -159,128 +155,135 @@ fn reached(place: &str, answer: &ServerAnswer) -> String {
     format!("{place} reached{}", round_trip.unwrap_or_default())
 }
 
-fn unreached(what: &'static str, place: &str, why: &str) -> Row {
+fn unreached(what: &'static str, place: &str, why: &str) -> CheckRow {
     // Errors of dialling begin with the address.
     let found = if why.starts_with(place) { why.to_owned() } else { format!("{place}: {why}") };
-    Row::wrong(
+    CheckRow::wrong(
         what,
         found,
         "see that it runs, that its port is open (TCP), and that the key before '@' is the one it prints",
     )
 }
 
-fn router(findings: &Findings) -> Row {
+fn router(findings: &Findings) -> CheckRow {
     let own: Vec<IpAddr> = findings.addresses.iter().map(|own| own.ip).collect();
-    let is_relayed =
-        findings.relays.iter().any(|relay| matches!(&relay.answer, Ok(answer) if answer.refused.is_none()));
-    let relay = "name a relay under rendezvous.relays ('tow relay'), or forward a port of the router to this machine and listen there";
+    let second = "name a second server, also here: --rendezvous";
     match router::kind(&findings.rendezvous, &own) {
-        RouterKind::Unknown => Row::note(
-            "router",
-            "not known: only a rendezvous server can tell",
-            "name one, also here: --rendezvous",
-        ),
-        RouterKind::Missing => Row::ok("router", "none: servers see this machine's own address"),
-        RouterKind::KeepsPort { outside } => {
-            let found = "keeps the port of a connection, whomever it goes to (cone, or restricted): others can meet this machine";
-            Row::ok("router", format!("{outside}, {found}"))
+        RouterKind::Unknown => {
+            let found = "not known: only a rendezvous server can tell";
+            CheckRow::note("router", found, "name one, also here: --rendezvous")
         }
-        RouterKind::LikelyKeepsPort { outside } => Row::ok(
-            "router",
-            format!("{outside}, keeps ports, as one server sees it (cone, or restricted); two would be sure"),
-        ),
-        RouterKind::SomeRouter { outside } => Row::note(
-            "router",
-            format!("{outside}, changes ports; one server can't tell whether for each connection"),
-            "name a second server, also here: --rendezvous",
-        ),
-        RouterKind::Symmetric { outside } => {
-            let found = format!(
-                "{outside}, gives each connection another port (symmetric): only machines that can be dialled are met"
-            );
-            if is_relayed {
-                Row::ok("router", found + ", or all by the relay")
-            } else {
-                Row::note("router", found, relay)
-            }
+        RouterKind::Missing => CheckRow::ok("router", "none: servers see this machine's own address"),
+        RouterKind::KeepsPort { outside } => CheckRow::ok("router", format!("{outside}, {KEEPS_PORT}")),
+        RouterKind::LikelyKeepsPort { outside } => CheckRow::ok("router", format!("{outside}, {SEEMS_TO}")),
+        RouterKind::SomeRouter { outside } => {
+            CheckRow::note("router", format!("{outside}, {CHANGES}"), second)
         }
+        RouterKind::Symmetric { outside } => symmetric(outside, &findings.relays),
     }
 }
 
-fn relay(server: &ServerFinding) -> Row {
+const KEEPS_PORT: &str =
+    "keeps the port of a connection, whomever it goes to (cone, or restricted): others can meet this machine";
+const SEEMS_TO: &str = "keeps ports, as one server sees it (cone, or restricted); two would be sure";
+const CHANGES: &str = "changes ports; one server can't tell whether for each connection";
+
+fn symmetric(outside: IpAddr, relays: &[ServerFinding]) -> CheckRow {
+    let found = format!(
+        "{outside}, gives each connection another port (symmetric): only machines that can be dialled are met"
+    );
+    let helps = |relay: &ServerFinding| matches!(&relay.answer, Ok(answer) if answer.refused.is_none());
+    match relays.iter().any(helps) {
+        true => CheckRow::ok("router", found + ", or all by the relay"),
+        false => CheckRow::note(
+            "router",
+            found,
+            "name a relay under rendezvous.relays ('tow relay'), or forward a port of the router to this machine and listen there",
+        ),
+    }
+}
+
+fn relay(server: &ServerFinding) -> CheckRow {
     match &server.answer {
         Err(why) => unreached("relay", &server.place, why),
-        Ok(answer) => match (&answer.refused, answer.has_pass) {
-            (None, _) => Row::ok("relay", reached(&server.place, answer) + "; this machine may wait there"),
-            (Some(why), true) => Row::wrong(
-                "relay",
-                format!("{}: {why}, though it was shown the pass", server.place),
-                "copy the pass anew from the relay's machine to the file that rendezvous.relay_pass names",
-            ),
-            (Some(why), false) => Row::note(
-                "relay",
-                format!("{}; {why}, without a pass", reached(&server.place, answer)),
-                "fine if the relay names this machine's node (--node, see 'tow status'), which was not tried; else configure \
-                 rendezvous.relay_pass",
-            ),
+        Ok(answer) => match &answer.refused {
+            None => CheckRow::ok("relay", reached(&server.place, answer) + "; this machine may wait there"),
+            Some(why) => refused(server, answer, why),
         },
     }
 }
 
-fn pass(why: &str) -> Row {
-    Row::wrong("relay pass", why, "without it the relays let only nodes wait that they name")
+fn refused(server: &ServerFinding, answer: &ServerAnswer, why: &str) -> CheckRow {
+    if answer.has_pass {
+        let found = format!("{}: {why}, though it was shown the pass", server.place);
+        let advice =
+            "copy the pass anew from the relay's machine to the file that rendezvous.relay_pass names";
+        return CheckRow::wrong("relay", found, advice);
+    }
+    let advice = "fine if the relay names this machine's node (--node, see 'tow status'), which was not tried; else configure \
+                  rendezvous.relay_pass";
+    CheckRow::note("relay", format!("{}; {why}, without a pass", reached(&server.place, answer)), advice)
 }
 
-fn daemon(found: &DaemonFinding, version: &str) -> Row {
+fn pass(why: &str) -> CheckRow {
+    CheckRow::wrong("relay pass", why, "without it the relays let only nodes wait that they name")
+}
+
+fn daemon(found: &DaemonFinding, version: &str) -> CheckRow {
     match found {
-        DaemonFinding::Missing => Row::ok("daemon", "none runs: commands do its work themselves"),
-        DaemonFinding::Silent { socket, is_left: true, why } => Row::note(
+        DaemonFinding::Missing => CheckRow::ok("daemon", "none runs: commands do its work themselves"),
+        DaemonFinding::Running { version: its, listening } => running(its, listening, version),
+        DaemonFinding::Silent { socket, is_left: true, why } => {
+            let found = format!("none runs, and its socket {} is there: {why}", socket.display());
+            CheckRow::note("daemon", found, "start it again, or remove the socket")
+        }
+        DaemonFinding::Silent { socket, why, .. } => CheckRow::wrong(
             "daemon",
-            format!("none runs, and its socket {} is there: {why}", socket.display()),
-            "start it again, or remove the socket",
+            format!("{}: {why}", socket.display()),
+            "restart it; its log tells more",
         ),
-        DaemonFinding::Silent { socket, why, .. } => {
-            Row::wrong("daemon", format!("{}: {why}", socket.display()), "restart it; its log tells more")
-        }
-        DaemonFinding::Running { version: its, .. } if its != version => {
-            Row::note("daemon", format!("runs, of version {its}; this program is {version}"), "restart it")
-        }
-        DaemonFinding::Running { listening, .. } if listening.is_empty() => {
-            Row::note("daemon", "runs, and listens nowhere", "see 'listen' in the configuration")
-        }
-        DaemonFinding::Running { listening, .. } => {
-            Row::ok("daemon", format!("runs, listening at {}", listening.join(", ")))
-        }
     }
 }
 
-fn state(found: &StateFinding) -> Row {
+fn running(its: &str, listening: &[String], version: &str) -> CheckRow {
+    if its != version {
+        let found = format!("runs, of version {its}; this program is {version}");
+        return CheckRow::note("daemon", found, "restart it");
+    }
+    match listening {
+        [] => CheckRow::note("daemon", "runs, and listens nowhere", "see 'listen' in the configuration"),
+        all => CheckRow::ok("daemon", format!("runs, listening at {}", all.join(", "))),
+    }
+}
+
+fn state(found: &StateFinding) -> CheckRow {
     let folder = found.folder.display();
-    match (&found.trouble, found.free) {
-        (Some(why), _) => Row::wrong(
-            "state",
-            format!("{folder} can't be written: {why}"),
-            "see whose it is, or name another one with TOW_HOME",
-        ),
-        (None, Some(free)) if free < NO_SPACE => Row::wrong(
-            "state",
-            format!("{folder}: {} MiB free", free >> 20),
-            "free some space: 'tow gc' removes what is cached",
-        ),
-        (None, Some(free)) if free < LITTLE_SPACE => Row::note(
-            "state",
-            format!("{folder}: {} MiB free", free >> 20),
-            "'tow gc' removes what is cached",
-        ),
-        (None, Some(free)) => Row::ok("state", format!("{folder}: {} GiB free", free >> 30)),
-        (None, None) => Row::ok("state", folder.to_string()),
+    if let Some(why) = &found.trouble {
+        let advice = "see whose it is, or name another one with TOW_HOME";
+        return CheckRow::wrong("state", format!("{folder} can't be written: {why}"), advice);
+    }
+    let mib = |free: u64| format!("{folder}: {} MiB free", free >> 20);
+    let advice = "free some space: 'tow gc' removes what is cached";
+    match found.free {
+        Some(free) if free < NO_SPACE => CheckRow::wrong("state", mib(free), advice),
+        Some(free) if free < LITTLE_SPACE => CheckRow::note("state", mib(free), advice),
+        Some(free) => CheckRow::ok("state", format!("{folder}: {} GiB free", free >> 30)),
+        None => CheckRow::ok("state", folder.to_string()),
     }
 }
 
-fn clock(found: ClockFinding) -> Row {
+fn ssh(found: Option<&PathBuf>) -> CheckRow {
+    let advice = "install one for 'tow cp' and 'tow sync' with other machines";
     match found {
-        ClockFinding::Plausible => Row::ok("clock", "plausible"),
-        ClockFinding::BeforeProgram(behind) => Row::wrong(
+        Some(path) => CheckRow::ok("ssh", path.display().to_string()),
+        None => CheckRow::note("ssh", "no program ssh in PATH", advice),
+    }
+}
+
+fn clock(found: ClockFinding) -> CheckRow {
+    match found {
+        ClockFinding::Plausible => CheckRow::ok("clock", "plausible"),
+        ClockFinding::BeforeProgram(behind) => CheckRow::wrong(
             "clock",
             format!("{} days before this program was installed", behind.as_secs() / (24 * 60 * 60)),
             "set it: tickets that expire go by it",

@@ -22,7 +22,7 @@ mod servers;
 use towpath_config::{Config, Home};
 use towpath_content::hint::PeerAddress;
 
-pub use advice::{Row, RowState, rows};
+pub use advice::{CheckRow, CheckState, rows};
 pub use findings::Findings;
 
 /// Servers that a person names, besides those of the configuration.

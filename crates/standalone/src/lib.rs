@@ -4,8 +4,10 @@
 //! |---|---|
 //! | [`publishing`] | what `tow publish` writes |
 //! | [`short_codes`] | tickets that are handed over by some words |
+//! | [`served_tickets`] | tickets that are served beside what is put, and who fetched |
 //! | [`public_server`] | the servers where peers find each other, and that carry what they send |
 
 pub mod public_server;
 pub mod publishing;
+pub mod served_tickets;
 pub mod short_codes;

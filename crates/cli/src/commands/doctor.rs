@@ -7,7 +7,7 @@ use serde::Serialize;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_config::node_at;
 use towpath_content::hint::PeerAddress;
-use towpath_doctor::{NamedServers, Row, RowState, examine, rows};
+use towpath_doctor::{CheckRow, CheckState, NamedServers, examine, rows};
 
 use super::Context;
 
@@ -46,7 +46,7 @@ fn parse_server(text: &str) -> Result<PeerAddress, String> {
 struct CheckEvent<'a> {
     event: &'static str,
     #[serde(flatten)]
-    row: &'a Row,
+    row: &'a CheckRow,
 }
 
 /// The last line of `--json`.
@@ -69,7 +69,7 @@ impl DoctorCommand {
         let rows = rows(&examine(&context.home, &config, &named).await, env!("CARGO_PKG_VERSION"));
         rows.iter().for_each(|row| show(context, row));
         let count = |state| rows.iter().filter(|row| row.state == state).count();
-        let (notes, wrong) = (count(RowState::Note), count(RowState::Wrong));
+        let (notes, wrong) = (count(CheckState::Note), count(CheckState::Wrong));
         if context.output.is_json() {
             context.output.object(&CheckSummary { event: "summary", checks: rows.len(), notes, wrong });
         }
@@ -77,15 +77,15 @@ impl DoctorCommand {
     }
 }
 
-fn show(context: &Context, row: &Row) {
+fn show(context: &Context, row: &CheckRow) {
     if context.output.is_json() {
         context.output.object(&CheckEvent { event: "check", row });
         return;
     }
     let state = match row.state {
-        RowState::Ok => "ok",
-        RowState::Note => "note",
-        RowState::Wrong => "WRONG",
+        CheckState::Ok => "ok",
+        CheckState::Note => "note",
+        CheckState::Wrong => "WRONG",
     };
     context.output.line(&format!("{state:<5}  {:<10}  {}", row.what, row.found));
     if let Some(advice) = &row.advice {

@@ -8,6 +8,8 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use towpath_api::{ApiError, ErrorKind};
+use towpath_config::Home;
+use towpath_standalone::served_tickets;
 use towpath_standalone::short_codes::{self, HostEvent, HostWish, MAX_WORDS, WORDS};
 
 use super::Context;
@@ -44,6 +46,8 @@ struct CodeEvent<'a> {
 
 /// A ticket that waits for whoever has the code.
 pub struct WaitingCode {
+    home: Home,
+    ticket: String,
     handing: Option<JoinHandle<Result<(), ApiError>>>,
     /// How long it is served, in words.
     served_until: String,
@@ -51,6 +55,11 @@ pub struct WaitingCode {
 }
 
 impl CodeFlags {
+    /// True if there is to be a code.
+    pub const fn is_on(self) -> bool {
+        self.code
+    }
+
     /// Hands `ticket` over, if it is to be by a code; `served_until` says in words how long it is served.
     pub fn hand_over(
         self,
@@ -64,8 +73,8 @@ impl CodeFlags {
         let (config, (told, events)) = (context.configured()?, mpsc::channel(1));
         let wish = HostWish { ticket: ticket.to_owned(), words: self.words, is_verified: self.verify };
         let handing = tokio::spawn(async move { short_codes::hand_out(&config, &wish, &told).await });
-        let served_until = served_until.to_owned();
-        Ok(Some(WaitingCode { handing: Some(handing), served_until, events }))
+        let (home, ticket, served_until) = (context.home.clone(), ticket.to_owned(), served_until.to_owned());
+        Ok(Some(WaitingCode { home, ticket, handing: Some(handing), served_until, events }))
     }
 }
 
@@ -75,7 +84,12 @@ impl WaitingCode {
         let Some(handing) = &mut self.handing else { return pending().await };
         tokio::select! {
             biased;
-            Some(event) = self.events.recv() => show(event, output).await,
+            Some(event) = self.events.recv() => {
+                if let HostEvent::Code { code, .. } = &event {
+                    served_tickets::note_code(&self.home, code, &self.ticket);
+                }
+                show(event, output).await;
+            }
             ended = handing => {
                 self.handing = None;
                 let ended = ended.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()));
@@ -83,6 +97,16 @@ impl WaitingCode {
                 let until = &self.served_until;
                 output.print(&format!("tow: the ticket was handed over; the code is spent. Serving until {until}"));
             }
+        }
+        Ok(())
+    }
+}
+
+impl WaitingCode {
+    /// Attends until the ticket was handed over.
+    pub async fn attend_until_spent(mut self, output: &Output) -> Result<(), ApiError> {
+        while self.handing.is_some() {
+            self.attend(output).await?;
         }
         Ok(())
     }

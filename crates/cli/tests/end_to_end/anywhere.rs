@@ -18,6 +18,7 @@ situations![
     a_daemon_is_found_after_its_restart,
     a_wrong_server_is_refused_in_words,
     a_code_buys_the_ticket_once_and_a_get_goes_on_without_it,
+    what_is_put_is_handed_over_by_a_code_and_taken_back_by_it,
     a_wrong_code_is_void_and_a_new_one_is_shown,
     people_compare_words_before_the_ticket_goes,
     a_share_by_a_code_for_one_receiver_ends_by_itself,
@@ -180,6 +181,26 @@ fn a_code_buys_the_ticket_once_and_a_get_goes_on_without_it() {
     assert!(failure["message"].as_str().unwrap().contains("nobody waits"), "{failure}");
     let failure = receiver.get("7-oter-lagoon", "again").end().failure_with(2);
     assert!(failure["message"].as_str().unwrap().contains("did you mean 'otter'"), "{failure}");
+}
+
+fn what_is_put_is_handed_over_by_a_code_and_taken_back_by_it() {
+    let meeting = Meeting::of_two();
+    let (sender, receiver) = (&meeting.env.sender, &meeting.env.receiver);
+    file(&sender.path("file"), 1, 3 << 20);
+    let refused = sender.tow(["put", "--code", "file"]).end().with(2);
+    assert!(refused.err.contains("no daemon runs"), "{}", refused.err);
+    let _daemon = sender.daemon();
+    sender.tow(["put", "--code", "file", "pass"]).end().with(2);
+    let mut putting = sender.tow(["put", "--code", "file"]).start();
+    let code = putting.wait_until("shows a code", |putting| first_line(&putting.output()));
+    receiver.get(&code, "file").end().summary();
+    assert_same_bytes(&sender.path("file"), &receiver.path("file"));
+    let ended = putting.end().with(0);
+    assert!(ended.err.contains("the code is spent. Serving until 'tow done'"), "{}", ended.err);
+    assert!(!sender.tow(["ls"]).end().with(0).text().is_empty());
+    sender.tow(["done", &code.replace('-', " ")]).end().with(0);
+    assert_eq!(sender.tow(["ls"]).end().with(0).text(), "");
+    sender.tow(["done", &code]).end().with(1);
 }
 
 fn a_wrong_code_is_void_and_a_new_one_is_shown() {

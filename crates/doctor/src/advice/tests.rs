@@ -1,5 +1,3 @@
-use std::path::PathBuf;
-
 use super::*;
 
 /// A machine on which all is well.
@@ -37,16 +35,16 @@ fn seen(addresses: &[&str]) -> ServerAnswer {
 }
 
 /// The rows that are not well.
-fn unwell(change: impl Fn(&mut Findings)) -> Vec<Row> {
+fn unwell(change: impl Fn(&mut Findings)) -> Vec<CheckRow> {
     let mut findings = well();
     change(&mut findings);
-    rows(&findings, "0.1.0").into_iter().filter(|row| row.state != RowState::Ok).collect()
+    rows(&findings, "0.1.0").into_iter().filter(|row| row.state != CheckState::Ok).collect()
 }
 
 #[test]
 fn where_all_is_well_there_is_no_advice() {
     let rows = rows(&well(), "0.1.0");
-    assert!(rows.iter().all(|row| row.state == RowState::Ok && row.advice.is_none()), "{rows:?}");
+    assert!(rows.iter().all(|row| row.state == CheckState::Ok && row.advice.is_none()), "{rows:?}");
     let whats: Vec<_> = rows.iter().map(|row| row.what).collect();
     assert_eq!(
         whats,
@@ -67,11 +65,11 @@ fn where_all_is_well_there_is_no_advice() {
 }
 
 /// What is changed, the row that it makes, its state, and words of what was found or of the advice.
-type Case = (fn(&mut Findings), &'static str, RowState, &'static str);
+type Case = (fn(&mut Findings), &'static str, CheckState, &'static str);
 
 #[test]
 fn each_trouble_has_a_row_with_advice() {
-    use RowState::{Note, Wrong};
+    use CheckState::{Note, Wrong};
     let table: [Case; 22] = [
         (|all| all.addresses.truncate(1), "address", Note, "none but loopback"),
         (|all| all.addresses.clear(), "address", Note, "none but loopback"),
@@ -169,5 +167,5 @@ fn without_servers_it_says_what_they_are_good_for() {
         all.relays.clear();
     });
     let whats: Vec<_> = rows.iter().map(|row| (row.what, row.state)).collect();
-    assert_eq!(whats, [("rendezvous", RowState::Note), ("router", RowState::Note)]);
+    assert_eq!(whats, [("rendezvous", CheckState::Note), ("router", CheckState::Note)]);
 }
