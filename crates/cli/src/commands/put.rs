@@ -114,7 +114,9 @@ impl PutCommand {
         let mut tickets = self.paths.chunks(together).peekable();
         while let Some(paths) = tickets.next() {
             let put = match daemon {
-                Some(client) => self.hand_over(context, client, paths, |reply| show(context, reply)).await,
+                Some(client) => {
+                    self.hand_over(context, client, paths, |reply| self.show(context, reply)).await
+                }
                 None => self.record(context, paths).await,
             };
             match put {
@@ -133,10 +135,11 @@ impl PutCommand {
     async fn stream(self, context: &Context) -> Result<ExitCode, ApiError> {
         let mut interrupts = context.signals.interrupts();
         let (ticket, mut tickets) = mpsc::channel(1);
-        let output = Arc::clone(&context.output);
+        let (output, code) = (Arc::clone(&context.output), self.code);
         let showing = tokio::spawn(async move {
             if let Some(reply) = tickets.recv().await {
                 output.ticket(&reply);
+                code.draw(&reply.ticket, &output);
             }
         });
         let input = Box::new(tokio::io::stdin());
@@ -254,9 +257,17 @@ impl PutCommand {
         if let Some(reply) = reply {
             let is_whole = reply.oid == summary.oid;
             let size = if is_whole { reply.size } else { Some(summary.bytes) };
-            show(context, &PutReply { oid: summary.oid, size, ..reply });
+            self.show(context, &PutReply { oid: summary.oid, size, ..reply });
         }
         Ok(summary.failed)
+    }
+
+    fn show(&self, context: &Context, reply: &PutReply) {
+        match context.output.is_json() {
+            true => context.output.object(&Event::Ticket(reply.clone())),
+            false => context.output.line(&reply.ticket),
+        }
+        self.code.draw(&reply.ticket, &context.output);
     }
 
     fn request(&self, mut paths: Vec<PathBuf>) -> PutRequest {
@@ -312,13 +323,5 @@ fn not_put(context: &Context, path: &Path, error: &ApiError) {
         context.output.object(&Event::FileFailed { path, error: error.message.clone() });
     } else {
         context.output.complain(&format!("tow: {}", error.message));
-    }
-}
-
-fn show(context: &Context, reply: &PutReply) {
-    if context.output.is_json() {
-        context.output.object(&Event::Ticket(reply.clone()));
-    } else {
-        context.output.line(&reply.ticket);
     }
 }

@@ -93,6 +93,7 @@ impl ShareCommand {
                     code = self.code.hand_over(context, &reply.ticket, &served_until)?;
                     if code.is_none() {
                         context.output.ticket(&reply);
+                        self.code.draw(&reply.ticket, &context.output);
                         let until = format!("tow: serving until {served_until}; fetch with: tow get TICKET");
                         context.output.print(&until);
                     }

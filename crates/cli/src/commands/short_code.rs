@@ -28,6 +28,10 @@ pub struct CodeFlags {
     /// Both ends show four words, and the ticket goes when you say that they are the same
     #[arg(long, requires = "code")]
     verify: bool,
+    /// Draw it on standard error, too, as a QR picture for a telephone's camera: the ticket, or with --code the command of the other
+    /// end
+    #[arg(long)]
+    qr: bool,
 }
 
 fn parse_words(text: &str) -> Result<usize, String> {
@@ -46,6 +50,7 @@ struct CodeEvent<'a> {
 
 /// A ticket that waits for whoever has the code.
 pub struct WaitingCode {
+    draws: bool,
     home: Home,
     ticket: String,
     handing: Option<JoinHandle<Result<(), ApiError>>>,
@@ -55,6 +60,13 @@ pub struct WaitingCode {
 }
 
 impl CodeFlags {
+    /// Draws the ticket, if that was asked for.
+    pub fn draw(self, ticket: &str, output: &Output) {
+        if self.qr {
+            output.picture(ticket);
+        }
+    }
+
     /// True if there is to be a code.
     pub const fn is_on(self) -> bool {
         self.code
@@ -74,7 +86,7 @@ impl CodeFlags {
         let wish = HostWish { ticket: ticket.to_owned(), words: self.words, is_verified: self.verify };
         let handing = tokio::spawn(async move { short_codes::hand_out(&config, &wish, &told).await });
         let (home, ticket, served_until) = (context.home.clone(), ticket.to_owned(), served_until.to_owned());
-        Ok(Some(WaitingCode { home, ticket, handing: Some(handing), served_until, events }))
+        Ok(Some(WaitingCode { draws: self.qr, home, ticket, handing: Some(handing), served_until, events }))
     }
 }
 
@@ -88,7 +100,7 @@ impl WaitingCode {
                 if let HostEvent::Code { code, .. } = &event {
                     served_tickets::note_code(&self.home, code, &self.ticket);
                 }
-                show(event, output).await;
+                show(event, self.draws, output).await;
             }
             ended = handing => {
                 self.handing = None;
@@ -112,7 +124,7 @@ impl WaitingCode {
     }
 }
 
-async fn show(event: HostEvent, output: &Output) {
+async fn show(event: HostEvent, draws: bool, output: &Output) {
     match event {
         HostEvent::Code { code, is_renewed, is_verified } => {
             if is_renewed {
@@ -122,7 +134,11 @@ async fn show(event: HostEvent, output: &Output) {
                 true => output.object(&CodeEvent { event: "code", code: &code, renewed: is_renewed }),
                 false => output.line(&code),
             }
-            output.print(&format!("tow: on the other machine: tow get {code}"));
+            let command = format!("tow get {code}");
+            output.print(&format!("tow: on the other machine: {command}"));
+            if draws {
+                output.picture(&command);
+            }
             if is_verified {
                 output.print("tow: the other end will show four words to compare");
             }

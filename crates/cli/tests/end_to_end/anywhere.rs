@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use towpath_content::Ticket;
+use towpath_standalone::pictures::QrPicture;
 
 use crate::environment::{Call, LOOPBACK, Machine, Running, Summary, TestEnvironment, first_line};
 use crate::holders::by_peer;
@@ -19,6 +20,7 @@ situations![
     a_wrong_server_is_refused_in_words,
     a_code_buys_the_ticket_once_and_a_get_goes_on_without_it,
     what_is_put_is_handed_over_by_a_code_and_taken_back_by_it,
+    a_ticket_and_a_code_are_drawn_for_a_camera,
     a_wrong_code_is_void_and_a_new_one_is_shown,
     people_compare_words_before_the_ticket_goes,
     a_share_by_a_code_for_one_receiver_ends_by_itself,
@@ -201,6 +203,33 @@ fn what_is_put_is_handed_over_by_a_code_and_taken_back_by_it() {
     sender.tow(["done", &code.replace('-', " ")]).end().with(0);
     assert_eq!(sender.tow(["ls"]).end().with(0).text(), "");
     sender.tow(["done", &code]).end().with(1);
+}
+
+fn a_ticket_and_a_code_are_drawn_for_a_camera() {
+    let meeting = Meeting::of_two();
+    let sender = &meeting.env.sender;
+    file(&sender.path("file"), 1, 1 << 20);
+    fs::write(sender.path("small"), [7; 500]).unwrap();
+    let drawn = |running: &Running| {
+        let text = running.error_text();
+        text.lines().filter(|line| !line.contains("tow")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let picture = |text: &str| QrPicture::new(text, 80).unwrap().lines();
+    let mut sharing = sender.tow(["share", "--listen", LOOPBACK, "--qr", "file"]).start();
+    let ticket = sharing.ticket();
+    sharing.wait_until("serves", |sharing| sharing.error_text().contains("serving until").then_some(()));
+    assert_eq!(drawn(&sharing), picture(&ticket));
+    drop(sharing);
+    let mut sharing = sender.tow(["share", "--listen", LOOPBACK, "--qr", "--code", "file"]).start();
+    let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
+    let expected = picture(&format!("tow get {code}"));
+    let lines = sharing.wait_until("has drawn", |sharing| {
+        Some(drawn(sharing)).filter(|lines| lines.len() >= expected.len())
+    });
+    assert_eq!(lines, expected);
+    // What holds the file itself is too long.
+    let small = sender.tow(["put", "--qr", "small"]).end().with(0);
+    assert!(small.err.contains("no QR picture: "), "{}", small.err);
 }
 
 fn a_wrong_code_is_void_and_a_new_one_is_shown() {
