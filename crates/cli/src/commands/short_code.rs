@@ -48,6 +48,13 @@ struct CodeEvent<'a> {
     renewed: bool,
 }
 
+/// Another one: a wrong code, and the one that is shown stays.
+#[derive(Debug, Serialize)]
+struct GuessEvent {
+    event: &'static str,
+    wrong: u32,
+}
+
 /// A ticket that waits for whoever has the code.
 pub struct WaitingCode {
     draws: bool,
@@ -143,6 +150,12 @@ async fn show(event: HostEvent, draws: bool, output: &Output) {
                 output.print("tow: the other end will show four words to compare");
             }
         }
+        HostEvent::Guess(wrong) => match output.is_json() {
+            true => output.object(&GuessEvent { event: "wrong_code", wrong }),
+            false => {
+                output.print(&format!("tow: somebody gave a wrong code, {wrong} by now; this one stays"))
+            }
+        },
         HostEvent::Trouble(trouble) => output.print(&format!("tow: nobody comes by {trouble}")),
         HostEvent::Compare { fingerprint, answer } => {
             output.print(&format!("tow: the other end shows: {fingerprint}"));

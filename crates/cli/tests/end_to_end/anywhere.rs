@@ -1,8 +1,10 @@
 //! Machines that know no address of each other meet at a rendezvous.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use serde_json::Value;
 use towpath_content::Ticket;
 use towpath_standalone::pictures::QrPicture;
 
@@ -25,6 +27,8 @@ situations![
     people_compare_words_before_the_ticket_goes,
     a_share_by_a_code_for_one_receiver_ends_by_itself,
     a_code_is_enough_on_one_network,
+    who_guesses_codes_is_told_of_and_does_not_keep_the_right_one_out,
+    codes_on_one_network_have_numbers_of_their_own,
     a_ticket_names_only_addresses_that_others_can_use,
     a_receiver_behind_a_router_is_called,
     two_routers_let_through_what_both_ends_open,
@@ -288,6 +292,84 @@ fn a_code_is_enough_on_one_network() {
     let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
     env.receiver.tow_as(&network.right(), ["get", &code, "-o", "file"]).end().with(0);
     assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+}
+
+/// Guesses by real programs; `TOW_TEST_GUESSES=1000` for as many as that.
+const GUESSES: usize = 50;
+/// Programs that guess at once.
+const AT_ONCE: usize = 16;
+
+/// The code without its last word, which is another one.
+fn wrong(code: &str) -> String {
+    let (rest, last) = code.rsplit_once('-').unwrap();
+    format!("{rest}-{}", if last == "otter" { "lagoon" } else { "otter" })
+}
+
+/// Events of a share, of this kind.
+fn events_of(sharing: &Running, kind: &str) -> Vec<Value> {
+    let text = String::from_utf8(sharing.output()).unwrap();
+    let whole = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    whole.filter(|event| event["event"] == kind).collect()
+}
+
+fn who_guesses_codes_is_told_of_and_does_not_keep_the_right_one_out() {
+    let asked = std::env::var("TOW_TEST_GUESSES").ok().and_then(|number| number.parse().ok());
+    let guesses = asked.unwrap_or(GUESSES);
+    let (network, env) = (Network::plain(), TestEnvironment::new());
+    file(&env.sender.path("file"), 1, 1 << 20);
+    fs::write(env.sender.path("answer"), "y\n").unwrap();
+    let answer = fs::File::open(env.sender.path("answer")).unwrap();
+    let mut sharing =
+        env.sender.tow_as(&network.left(), ["share", "--code", "--json", "file"]).input(answer).start();
+    let guess = |code: &str| env.stranger.tow_as(&network.right(), ["get", code, "-o", "stolen"]);
+    // Each of the first voids the code, and the sender shows another one.
+    let mut code = String::new();
+    for shown in 1..=5 {
+        let all = sharing.wait_until("shows a code", |sharing| {
+            Some(events_of(sharing, "code")).filter(|codes| codes.len() == shown)
+        });
+        code = all[shown - 1]["code"].as_str().unwrap().to_owned();
+        if shown < 5 {
+            let refused = guess(&wrong(&code)).end().with(1);
+            assert!(refused.err.contains("the code is wrong"), "{}", refused.err);
+        }
+    }
+    // The fifth is longer, and stays.
+    assert_eq!(code.split('-').count(), 4, "{code}");
+    let standing = guesses.saturating_sub(4).max(1);
+    guess(&wrong(&code)).end().with(1);
+    // From the second on each is apart from the others.
+    for begun in (1..standing).step_by(AT_ONCE) {
+        let running: Vec<_> =
+            (begun..standing.min(begun + AT_ONCE)).map(|_| guess(&wrong(&code)).start()).collect();
+        for guessing in running {
+            let refused = guessing.end().with(1);
+            assert!(refused.err.contains("the code is wrong"), "{}", refused.err);
+        }
+    }
+    let told = sharing.wait_until("was told of all", |sharing| {
+        Some(events_of(sharing, "wrong_code")).filter(|told| told.len() == standing)
+    });
+    assert_eq!(told[standing - 1]["wrong"], standing);
+    assert!(!env.stranger.path("stolen").exists());
+    env.receiver.tow_as(&network.right(), ["get", &code, "-o", "file"]).end().with(0);
+    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+}
+
+fn codes_on_one_network_have_numbers_of_their_own() {
+    let (network, env) = (Network::plain(), TestEnvironment::new());
+    file(&env.sender.path("file"), 1, 1 << 20);
+    // By chance alone two of so many would have the same one, seven times in ten.
+    let mut shares: Vec<Running> = Vec::new();
+    let mut numbers = BTreeSet::new();
+    for at in 0..15 {
+        let machine = if at % 2 == 0 { network.left() } else { network.right() };
+        let mut sharing = env.sender.tow_as(&machine, ["share", "--code", "file"]).start();
+        let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
+        let number = code.split('-').next().unwrap().to_owned();
+        assert!(numbers.insert(number), "{code}: {numbers:?}");
+        shares.push(sharing);
+    }
 }
 
 fn a_ticket_names_only_addresses_that_others_can_use() {
