@@ -18,6 +18,7 @@ below() {
         object-storage) echo "byte-store" ;;
         link | files | codes) echo "content" ;;
         rendezvous | relay) echo "content link" ;;
+        rendezvous-nats) echo "content rendezvous" ;;
         handover) echo "content lan codes link rendezvous" ;;
         store) echo "content byte-store" ;;
         transfer) echo "content store" ;;
@@ -40,7 +41,7 @@ below() {
         mirror) echo "content link store transfer protocol" ;;
         service) echo "content api link rendezvous relay store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
         peer-server) echo "content api link rendezvous relay store files transfer protocol plugins ssh config limits words" ;;
-        standalone) echo "content api store files codes link rendezvous relay handover mirror ssh config peer-server words" ;;
+        standalone) echo "content api store files codes link rendezvous rendezvous-nats relay handover mirror ssh config peer-server words" ;;
         doctor) echo "content api lan link rendezvous relay config peer-server" ;;
         api-server) echo "content api store words service" ;;
         cli) echo "api content config confinement words service standalone doctor api-server" ;;
@@ -49,7 +50,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage lan codes link rendezvous relay handover store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone doctor api-server cli"
+order="content api simnet byte-store object-storage lan codes link rendezvous rendezvous-nats relay handover store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone doctor api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

@@ -7,7 +7,9 @@
 //! | [`short_codes`] | tickets that are handed over by some words |
 //! | [`served_tickets`] | tickets that are served beside what is put, and who fetched |
 //! | [`public_server`] | the servers where peers find each other, and that carry what they send |
+//! | [`cluster`] | such servers that share what peers say there |
 
+pub mod cluster;
 pub mod pictures;
 pub mod public_server;
 pub mod publishing;

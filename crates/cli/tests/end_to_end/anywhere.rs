@@ -62,7 +62,7 @@ impl Meeting {
 }
 
 /// Codes of other situations wait on this network, too, and their numbers may be the same.
-fn configuration(place: &str) -> String {
+pub fn configuration(place: &str) -> String {
     format!("[rendezvous]\nservers = [\"{place}\"]\nlan = \"off\"\n")
 }
 
@@ -77,7 +77,7 @@ fn share(machine: &Machine, address: &str, words: &[&str], path: &str) -> Runnin
 }
 
 /// The ticket without the hints of this scheme.
-fn without(ticket: &str, scheme: &str) -> String {
+pub fn without(ticket: &str, scheme: &str) -> String {
     let mut ticket: Ticket = ticket.parse().unwrap();
     ticket.hints.retain(|hint| hint.scheme() != scheme);
     ticket.to_string()
@@ -100,6 +100,8 @@ fn a_sender_that_moved_is_found_where_it_is_now() {
     third.configure(&configuration(&meeting.place));
     third.get(&without(&ticket, "meet"), "file").end().summary();
     assert_same_bytes(&sender.path("file"), &third.path("file"));
+    // And one that names nothing at all.
+    third.get(&without(&without(&ticket, "meet"), "tow"), "again").end().summary();
 }
 
 fn a_ticket_alone_leads_to_no_private_server() {

@@ -39,6 +39,7 @@
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
 //! | `doctor` | what works from here, and advice about what does not |
+//! | `clusters` | rendezvous servers that share their entries through NATS |
 //! | `site_cache` | the cache of a site, which its machines draw on |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |
@@ -72,6 +73,7 @@ mod bad_clients;
 mod byte_places;
 mod carrying;
 mod ciphers;
+mod clusters;
 mod confined;
 mod copying_beside;
 mod copying_by_daemon;
@@ -178,5 +180,6 @@ fn main() -> ExitCode {
         site_cache::SITUATIONS,
         anywhere::SITUATIONS,
         doctor::SITUATIONS,
+        clusters::SITUATIONS,
     ])
 }
