@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::NodeId;
+use towpath_link::own_addresses;
 use towpath_link::tcp::{BindError, Listener};
 use towpath_link::{Connection, Identity, Protocol};
 use towpath_peer_server::relayed;
@@ -17,7 +18,6 @@ pub use towpath_relay::RelayRules;
 use towpath_relay::{RELAY_PROTOCOL, RelayServer};
 use towpath_rendezvous::server::ServerLimits;
 use towpath_rendezvous::{PROTOCOL, RendezvousServer, ServerPlace, listening};
-use towpath_ssh::addresses::interfaces;
 use towpath_words as words;
 
 use crate::cluster::{Cluster, SharingStatus};
@@ -135,7 +135,7 @@ fn is_without_v6(address: SocketAddr, error: &std::io::Error) -> bool {
 /// Addresses under which others may reach `local`: itself if it is one, else those of the machine's interfaces.
 pub(crate) fn reachable(local: SocketAddr) -> impl Iterator<Item = SocketAddr> {
     let all = match local.ip().is_unspecified() {
-        true => interfaces(local.is_ipv4()),
+        true => own_addresses::for_others(&own_addresses::of_this_machine(), local.is_ipv4()),
         false => vec![local.ip()],
     };
     all.into_iter().map(move |ip| SocketAddr::new(ip, local.port()))

@@ -33,6 +33,7 @@ const COMMANDS: [&str; 17] = [
     "gc",
     "index",
     "status",
+    "doctor",
     "completions",
     "man",
 ];

@@ -39,6 +39,7 @@
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
 //! | `vault_serving` | `tow vault serve`: kill -9, and who may make vaults |
+//! | `doctor` | what works from here, and advice about what does not |
 //! | `clusters` | rendezvous servers that share their entries through NATS |
 //! | `site_cache` | the cache of a site, which its machines draw on |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
@@ -89,6 +90,7 @@ mod copying_unchanged;
 mod daemon_killed;
 mod daemons;
 mod destinations;
+mod doctor;
 mod environment;
 mod getting_alike;
 mod getting_parts;
@@ -180,6 +182,7 @@ fn main() -> ExitCode {
         site_cache::SITUATIONS,
         anywhere::SITUATIONS,
         vault_serving::SITUATIONS,
+        doctor::SITUATIONS,
         clusters::SITUATIONS,
     ])
 }
