@@ -8,7 +8,7 @@ use serde_json::Value;
 use towpath_content::Ticket;
 use towpath_content::ticket::Secret;
 
-use crate::environment::{Call, Ended, TestEnvironment};
+use crate::environment::{Call, Ended, LOOPBACK, TestEnvironment};
 use crate::machinery::{Mounted, unprivileged};
 use crate::runner::situations;
 use crate::trees::{assert_same, bytes, file, names};
@@ -312,7 +312,8 @@ fn what_put_leaves_out_is_named_at_both_ends() {
         let mode = rustix::fs::Mode::from_raw_mode(0o644);
         rustix::fs::mkfifoat(rustix::fs::CWD, tree.join("pipe"), mode).unwrap();
         let mut daemon = with_daemon.then(|| env.sender.daemon());
-        let ended = env.sender.tow(["put", "tree"]).end().with(3);
+        // The daemon that follows listens there alone.
+        let ended = env.sender.tow(["put", "--listen", LOOPBACK, "tree"]).end().with(3);
         assert!(!ended.err.contains("pipe"), "its receiver decides: {}", ended.err);
         assert!(ended.err.contains("tow: small.exe: refused by rules"), "{}", ended.err);
         let ticket = ended.text();
