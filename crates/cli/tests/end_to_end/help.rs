@@ -27,6 +27,7 @@ const COMMANDS: [&str; 17] = [
     "daemon",
     "rendezvous",
     "relay",
+    "vault",
     "ls",
     "done",
     "gc",
@@ -37,11 +38,14 @@ const COMMANDS: [&str; 17] = [
     "man",
 ];
 
+/// Commands of a group, each with a help of its own.
+const INNER: [[&str; 2]; 1] = [["vault", "serve"]];
+
 fn all_help(env: &TestEnvironment) -> String {
     let mut all = String::new();
-    let calls = std::iter::once(None).chain(COMMANDS.map(Some));
-    for command in calls {
-        let words: Vec<&str> = command.into_iter().chain(["--help"]).collect();
+    let calls = std::iter::once(Vec::new()).chain(COMMANDS.map(|command| vec![command]));
+    for call in calls.chain(INNER.map(Vec::from)) {
+        let words: Vec<&str> = call.into_iter().chain(["--help"]).collect();
         let text = env.sender.tow(&words).variable("COLUMNS", "100").end().with(0).text();
         writeln!(all, "$ tow {}\n{text}", words.join(" ")).unwrap();
     }
@@ -168,6 +172,7 @@ fn installing_puts_everything_in_its_place() {
         "lib/systemd/user/tow-peers.socket",
         "lib/systemd/user/tow-rendezvous.service",
         "lib/systemd/user/tow-relay.service",
+        "lib/systemd/user/tow-vault.service",
     ] {
         assert!(prefix.join(file).metadata().unwrap().len() > 0, "{file}");
     }

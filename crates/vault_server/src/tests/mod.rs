@@ -1,0 +1,7 @@
+//! The server against crashes, clients that race, and clients that lie.
+
+mod collecting;
+mod conversation;
+mod crash;
+mod log;
+mod writer;
