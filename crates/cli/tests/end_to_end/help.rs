@@ -17,7 +17,7 @@ situations![
     a_flag_that_is_refused_names_itself_and_another_way,
 ];
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "cp",
     "sync",
     "share",
