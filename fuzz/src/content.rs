@@ -1,7 +1,7 @@
 //! Parsers of `towpath-content`: tickets, names, trees, recipes, deltas.
 
 use towpath_content::chunking::Parameters;
-use towpath_content::codec::{Reader, Writer};
+use towpath_content::codec::Reader;
 use towpath_content::delta::exchange::{
     Base, DeltaRun, MAX_OUTLINED_LEN, NextSignature, REQUESTER_HOLDS, RESPONDER_HOLDS, Reply, Request,
     Requester, RequesterAction, Responder, ResponderAction, refine,

@@ -53,7 +53,7 @@ pub fn oids() -> Vec<Vec<u8>> {
 pub fn hints() -> Vec<Vec<u8>> {
     let encode = |hint: Hint| {
         let mut writer = Writer::new();
-        hint.encode(&mut writer);
+        writer.varint(hint.priority.into()).varint(hint.weight.into()).bytes(hint.method.as_bytes());
         writer.into_bytes()
     };
     some_hints().into_iter().map(encode).collect()

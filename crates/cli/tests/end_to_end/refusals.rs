@@ -8,7 +8,7 @@ use serde_json::Value;
 use towpath_content::Ticket;
 use towpath_content::ticket::Secret;
 
-use crate::environment::{Call, Ended, TestEnvironment};
+use crate::environment::{Call, Ended, LOOPBACK, TestEnvironment};
 use crate::machinery::{Mounted, unprivileged};
 use crate::runner::situations;
 use crate::trees::{assert_same, bytes, file, names};
@@ -263,7 +263,7 @@ fn a_full_disk_stops_a_tree_and_it_goes_on_with_more_room() {
 
 fn a_file_that_is_not_there_can_not_be_shared() {
     let env = TestEnvironment::new();
-    for words in [&["share", "--listen", crate::environment::LOOPBACK, "nothing"][..], &["put", "nothing"]] {
+    for words in [&["share", "--listen", LOOPBACK, "nothing"][..], &["put", "nothing"]] {
         let ended = env.sender.tow(words).end().with(1);
         assert!(ended.out.is_empty() && ended.err.contains("nothing"), "{} {}", ended.text(), ended.err);
     }
@@ -271,8 +271,7 @@ fn a_file_that_is_not_there_can_not_be_shared() {
 
 fn a_special_file_can_not_be_shared() {
     let env = TestEnvironment::new();
-    let ended =
-        env.sender.tow(["share", "--listen", crate::environment::LOOPBACK, "/dev/null"]).end().with(2);
+    let ended = env.sender.tow(["share", "--listen", LOOPBACK, "/dev/null"]).end().with(2);
     assert!(ended.err.contains("/dev/null"), "{}", ended.err);
 }
 
@@ -283,7 +282,7 @@ fn special_files_in_a_tree_are_named_and_left_out() {
     file(&tree.join("sub/file"), 1, 1000);
     let mode = rustix::fs::Mode::from_raw_mode(0o644);
     rustix::fs::mkfifoat(rustix::fs::CWD, tree.join("sub/pipe"), mode).unwrap();
-    let words = ["share", "--json", "--listen", crate::environment::LOOPBACK, "tree"];
+    let words = ["share", "--json", "--listen", LOOPBACK, "tree"];
     let mut share = env.sender.tow(words).start();
     let ended = env.receiver.get(&share.ticket(), "copy").end();
     assert_eq!(left_out(&ended), ["sub/pipe"], "the whole path in the tree");
@@ -312,7 +311,8 @@ fn what_put_leaves_out_is_named_at_both_ends() {
         let mode = rustix::fs::Mode::from_raw_mode(0o644);
         rustix::fs::mkfifoat(rustix::fs::CWD, tree.join("pipe"), mode).unwrap();
         let mut daemon = with_daemon.then(|| env.sender.daemon());
-        let ended = env.sender.tow(["put", "tree"]).end().with(3);
+        // The daemon that follows listens there alone.
+        let ended = env.sender.tow(["put", "--listen", LOOPBACK, "tree"]).end().with(3);
         assert!(!ended.err.contains("pipe"), "its receiver decides: {}", ended.err);
         assert!(ended.err.contains("tow: small.exe: refused by rules"), "{}", ended.err);
         let ticket = ended.text();
@@ -360,7 +360,7 @@ fn what_can_not_be_read_is_named_at_both_ends() {
         fs::set_permissions(tree.join(name), fs::Permissions::from_mode(0o000)).unwrap();
     }
     let program = unprivileged(&env);
-    let words = ["share", "--json", "--listen", crate::environment::LOOPBACK, "tree"];
+    let words = ["share", "--json", "--listen", LOOPBACK, "tree"];
     let mut share = env.sender.tow_as(&program, words).start();
     let got = env.receiver.get(&share.ticket(), "copy").end();
     assert_eq!(left_out(&got), ["closed", "secret"]);
@@ -411,7 +411,7 @@ fn every_line_of_json_is_an_object_and_the_last_a_summary() {
     let tree = env.sender.path("tree");
     fs::create_dir(&tree).unwrap();
     file(&tree.join("file"), 1, 3 << 20);
-    let words = ["share", "--json", "--listen", crate::environment::LOOPBACK, "tree"];
+    let words = ["share", "--json", "--listen", LOOPBACK, "tree"];
     let mut share = env.sender.tow(words).start();
     let ended = env.receiver.get_slowly(&share.ticket(), "copy", "4M").end().with(0);
     assert!(ended.err.is_empty(), "standard error is for people: {}", ended.err);
@@ -438,7 +438,7 @@ fn every_line_of_json_is_an_object_and_the_last_a_summary() {
 fn quiet_says_nothing() {
     let env = TestEnvironment::new();
     let source = small_file(&env);
-    let words = ["share", "-q", "--listen", crate::environment::LOOPBACK, "small"];
+    let words = ["share", "-q", "--listen", LOOPBACK, "small"];
     let mut share = env.sender.tow(words).start();
     let ended = env.receiver.tow(["get", "-q", &share.ticket(), "-o", "copy"]).end().with(0);
     assert!(ended.out.is_empty() && ended.err.is_empty(), "{} {}", ended.text(), ended.err);

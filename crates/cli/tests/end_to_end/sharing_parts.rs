@@ -94,7 +94,9 @@ fn what_filters_leave_out_at_the_sharing_side_is_not_there() {
 fn puts_of_several_paths_have_a_ticket_each_unless_asked_for_one() {
     let env = TestEnvironment::new();
     files(&env.sender);
-    let put = |words: &[&str]| env.sender.tow(["put", "--json"].iter().chain(words)).end().with(0);
+    // The daemon that follows listens there alone.
+    let fixed = ["put", "--json", "--listen", LOOPBACK];
+    let put = |words: &[&str]| env.sender.tow(fixed.iter().chain(words)).end().with(0);
     let words = ["photos", "notes", "--exclude=*.tmp"];
     // Without a daemon it is fetched from the next one.
     let before = tickets(&put(&["photos", "notes", "--exclude=sub", "--together"]));
