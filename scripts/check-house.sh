@@ -16,7 +16,9 @@ below() {
     case $1 in
         content | api | simnet | byte-store | lan) echo "" ;;
         object-storage) echo "byte-store" ;;
-        link | files | codes) echo "content" ;;
+        link | files | codes | vault-format) echo "content" ;;
+        vault-protocol) echo "content link vault-format" ;;
+        vault-server) echo "content byte-store link vault-format vault-protocol" ;;
         rendezvous | relay) echo "content link" ;;
         handover) echo "content lan codes link rendezvous" ;;
         store) echo "content byte-store" ;;
@@ -48,7 +50,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage lan codes link rendezvous relay handover store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone api-server cli"
+order="content api simnet byte-store object-storage lan codes link vault-format vault-protocol vault-server rendezvous relay handover store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

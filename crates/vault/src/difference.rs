@@ -20,8 +20,8 @@ pub struct ChangedRun {
 /// The runs that differ, in order; what lies between is equal.
 pub fn difference(old: &[ChunkSummary], new: &[ChunkSummary]) -> Vec<ChangedRun> {
     let mut input = InternedInput::default();
-    input.update_before(old.iter());
-    input.update_after(new.iter());
+    input.update_before(old.iter().copied());
+    input.update_after(new.iter().copied());
     let diff = Diff::compute(Algorithm::Myers, &input);
     let wide = |run: Range<u32>| run.start as usize..run.end as usize;
     diff.hunks().map(|hunk| ChangedRun { old: wide(hunk.before), new: wide(hunk.after) }).collect()

@@ -13,11 +13,11 @@ use crate::boundaries::MAX_CHUNK;
 pub const MAX_CHUNKS: usize = 1 << 28;
 
 /// A chunk's plaintext, by a hash that only holders of the key can compute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PlainHash(pub [u8; 16]);
 
 /// A chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ChunkSummary {
     /// Of its bytes.
     pub hash: PlainHash,

@@ -20,7 +20,7 @@ use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_content::{DecodeError, NodeId};
 use towpath_link::Identity;
 use towpath_vault_format::{FileId, VaultId};
-use zeroize::{Zeroizing, ZeroizeOnDrop};
+use zeroize::{Zeroize, Zeroizing};
 
 pub use wrapped::{PassphraseCost, Unlock, UnlockError, WrappedKeys};
 
@@ -30,7 +30,7 @@ pub const MAX_EPOCHS: usize = 1024;
 const MAX_SIGNING_KEY: usize = 256;
 
 /// 32 bytes that are zeroed when they are dropped.
-#[derive(Clone, ZeroizeOnDrop)]
+#[derive(Clone)]
 pub struct Secret(pub(crate) [u8; 32]);
 
 /// All keys of one member of a vault.
@@ -77,6 +77,12 @@ pub struct FileKey {
     pub(crate) key: Secret,
 }
 
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
 /// So many random bytes.
 pub fn random<const N: usize>() -> Result<[u8; N], KeyError> {
     let mut bytes = [0; N];
@@ -94,7 +100,9 @@ impl Secret {
     fn derive(&self, context: &str, parts: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(context);
         hasher.update(&self.0);
-        parts.iter().for_each(|part| drop(hasher.update(part)));
+        for part in parts {
+            hasher.update(part);
+        }
         Self(*hasher.finalize().as_bytes())
     }
 }
@@ -159,7 +167,9 @@ impl VaultKeys {
         // Room for all, so that none of it stays where a vector grew.
         let mut out = Writer::with_capacity(64 + 32 * self.epochs.len() + 3 * MAX_SIGNING_KEY);
         out.u8(1).raw(&self.vault.0).raw(&self.owner.0).varint(self.epochs.len() as u64);
-        self.epochs.iter().for_each(|epoch| drop(out.raw(&epoch.0)));
+        for epoch in &self.epochs {
+            out.raw(&epoch.0);
+        }
         for key in [&self.writer, &self.deleter] {
             out.bytes(key.as_ref().map_or(&[], |key| &key.pkcs8[..]));
         }
@@ -240,8 +250,17 @@ mod tests {
         };
         let file = FileId([0x33; 16]);
         let hex = |secret: &Secret| towpath_content::node_id::hex(&secret.0);
-        assert_eq!(hex(&keys.file(file, 0).unwrap().key), "");
-        assert_eq!(hex(&keys.boundaries(file)), "");
-        assert_eq!(hex(&keys.plain_hashes(file)), "");
+        assert_eq!(
+            hex(&keys.file(file, 0).unwrap().key),
+            "228511f42458248f094fb77cb85ead15f80db919b1a2464f4205b5890cfb6969"
+        );
+        assert_eq!(
+            hex(&keys.boundaries(file)),
+            "502d95fb427ca7000463a5a4fa7540a2cee15e14d1abef9a427bc4801fb4a05e"
+        );
+        assert_eq!(
+            hex(&keys.plain_hashes(file)),
+            "cd9ebcb0b23b2a1e8fa800629c43396fc207f5a699d96f4a57bff7e634210a1d"
+        );
     }
 }

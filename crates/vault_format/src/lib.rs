@@ -1,0 +1,41 @@
+//! The vault's formats: what a server keeps and sees, and what proves it. No keys, no I/O, no clock.
+//!
+//! A vault has files, a file is a sequence of encrypted blocks, and a counted tree of hashes says which (`papers/p2p-storage.txt` §4).
+//! All that a version consists of follows from its signed root. Layouts: `docs/formats/vault.md`.
+//!
+//! ```text
+//!   SignedRoot ── VaultRoot ── FileRoot ── TreeNode ── ... ── TreeNode ── Tuple ── BlockRef
+//!   Certificate ─┘     └────── Members, keys record
+//! ```
+//!
+//! | module | story |
+//! |---|---|
+//! | [`names`] | names of vaults, files and blocks; hashes |
+//! | [`encoding`] | one canonical encoding for each record |
+//! | [`tuple`] | where a run of a file's bytes lies |
+//! | [`node`] | nodes of the counted tree |
+//! | [`root`] | a file's root and a version's, signed |
+//! | [`members`] | who may write, read and delete |
+//! | [`update`] | what makes a new version of an old one |
+//! | [`certificate`] | a server's word that a version is committed |
+//! | [`statement`] | the word by which versions are dropped |
+
+pub mod certificate;
+pub mod encoding;
+pub mod members;
+pub mod names;
+pub mod node;
+pub mod root;
+pub mod statement;
+pub mod tuple;
+pub mod update;
+
+pub use certificate::Certificate;
+pub use encoding::Encoding;
+pub use members::{Members, SignedMembers};
+pub use names::{BlockId, Digest, FileId, VaultId};
+pub use node::{ChildRef, TreeNode};
+pub use root::{BlockMode, FileRoot, Padding, SignedRoot, VaultParameters, VaultRoot};
+pub use statement::{DropStatement, DroppedRange};
+pub use tuple::{BlockRef, Tuple};
+pub use update::{FileUpdate, NewBlock, Predicate, Update, UpdateAction};
