@@ -16,20 +16,27 @@
 //! | [`node`] | nodes of the counted tree |
 //! | [`root`] | a file's root and a version's, signed |
 //! | [`members`] | who may write, read and delete |
+//! | [`tree`] | the counted tree: changed, read, proved |
 //! | [`update`] | what makes a new version of an old one |
+//! | [`apply`] | an update done: the new root, by the same code on both sides |
 //! | [`certificate`] | a server's word that a version is committed |
 //! | [`statement`] | the word by which versions are dropped |
 
+pub mod apply;
 pub mod certificate;
+#[cfg(any(test, feature = "doubles"))]
+pub mod doubles;
 pub mod encoding;
 pub mod members;
 pub mod names;
 pub mod node;
 pub mod root;
 pub mod statement;
+pub mod tree;
 pub mod tuple;
 pub mod update;
 
+pub use apply::{Applied, Conflict, UpdateError, apply, conflict};
 pub use certificate::Certificate;
 pub use encoding::Encoding;
 pub use members::{Members, SignedMembers};
@@ -37,5 +44,6 @@ pub use names::{BlockId, Digest, FileId, VaultId};
 pub use node::{ChildRef, TreeNode};
 pub use root::{BlockMode, FileRoot, Padding, SignedRoot, VaultParameters, VaultRoot};
 pub use statement::{DropStatement, DroppedRange};
+pub use tree::{NodeMap, NodeRecorder, NodeSource, SourceFault, TreeEditor, TreeError, TupleWalk};
 pub use tuple::{BlockRef, Tuple};
 pub use update::{FileUpdate, NewBlock, Predicate, Update, UpdateAction};
