@@ -49,6 +49,12 @@ pub enum HeadError {
         /// What is wrong.
         why: &'static str,
     },
+    /// The server has no such vault any more.
+    #[error("rollback: the server shows no version at all, and {seen} was seen before")]
+    Gone {
+        /// The newest that was seen.
+        seen: NamedVersion,
+    },
     /// It is older than one that was seen.
     #[error("rollback: the server shows {found}, and {seen} was seen before")]
     Rollback {
@@ -91,7 +97,10 @@ impl Head {
             (members.digest() == signed.root.members, "its members are not those that its root names"),
             (members.members.may_write(&signed.writer), "its writer is no member who may write"),
             (signed.is_signed(), "its root is not signed by its writer"),
-            (certificate.server == trusted.server && certificate.is_signed(), "its certificate is not the server's"),
+            (
+                certificate.server == trusted.server && certificate.is_signed(),
+                "its certificate is not the server's",
+            ),
             (certifies(certificate, trusted.vault, named), "its certificate is of another version"),
         ];
         match checks.iter().find(|(is_right, _)| !is_right) {

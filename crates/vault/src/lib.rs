@@ -12,12 +12,33 @@
 //! | [`block`], [`padding`] | plaintext as blocks that a server may have |
 //! | [`patches`] | chunks that changed a little |
 //! | [`catalogue`] | what entries are called |
+//! | [`content`] | plaintext that is put, cut into chunks |
+//! | [`mod@plan`] | what makes the new version of a file of the old one |
+//! | [`reader`] | plaintext of a version's files |
+//! | [`head`] | the newest version, and what proves it |
+//! | [`server`] | the seam to a vault's server |
+//! | [`local`] | what this machine keeps |
+//! | [`descriptor`] | names and metadata of what is put |
+//! | [`client`] | a vault as its member sees it |
+//! | [`mod@put`], [`get`] | entries, there and back |
+//! | [`error`] | what can go wrong |
 
 pub mod block;
 pub mod boundaries;
 pub mod catalogue;
+pub mod client;
+pub mod content;
+pub mod descriptor;
 pub mod difference;
+pub mod error;
+pub mod get;
+pub mod head;
 pub mod keys;
+pub mod local;
 pub mod padding;
 pub mod patches;
+pub mod plan;
+pub mod put;
+pub mod reader;
+pub mod server;
 pub mod summary;

@@ -6,8 +6,7 @@
 use towpath_content::DecodeError;
 use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_vault_format::Digest;
-
-use crate::boundaries::MAX_CHUNK;
+use towpath_vault_format::tuple::MAX_BLOCK;
 
 /// The most chunks of a summary: those of 2 TiB.
 pub const MAX_CHUNKS: usize = 1 << 28;
@@ -21,7 +20,7 @@ pub struct PlainHash(pub [u8; 16]);
 pub struct ChunkSummary {
     /// Of its bytes.
     pub hash: PlainHash,
-    /// Its bytes: 1 to [`MAX_CHUNK`].
+    /// Its bytes: 1 to [`MAX_BLOCK`].
     pub length: u32,
 }
 
@@ -70,7 +69,7 @@ impl Summary {
 
 fn read_chunk(reader: &mut Reader<'_>) -> Result<ChunkSummary, DecodeError> {
     let hash = PlainHash(reader.array("chunk hash")?);
-    match reader.bounded("chunk length", MAX_CHUNK as u64)? as u32 {
+    match reader.bounded("chunk length", MAX_BLOCK.into())? as u32 {
         0 => Err(invalid("chunk length", "is 0")),
         length => Ok(ChunkSummary { hash, length }),
     }

@@ -62,8 +62,7 @@ impl VaultFolder {
         let Ok(found) = std::fs::read_dir(vaults) else { return Vec::new() };
         let is_whole = |path: &Path| path.join("server").exists() && path.join("keys").exists();
         let found = found.filter_map(Result::ok).filter(|entry| is_whole(&entry.path()));
-        let mut ids: Vec<_> =
-            found.filter_map(|entry| VaultId::parse(entry.file_name().to_str()?)).collect();
+        let mut ids: Vec<_> = found.filter_map(|entry| vault_id(entry.file_name().to_str()?)).collect();
         ids.sort_unstable();
         ids
     }
@@ -156,6 +155,15 @@ impl VaultFolder {
         let path = self.path.join(name);
         replace(&path, bytes).map_err(|error| VaultError::local(&path, error))
     }
+}
+
+/// The id that `text` is, in 32 hexadecimal digits.
+pub fn vault_id(text: &str) -> Option<VaultId> {
+    let digits = text.as_bytes().as_chunks::<2>();
+    let (pairs, []) = digits else { return None };
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes = pairs.iter().map(byte).collect::<Option<Vec<u8>>>()?;
+    bytes.try_into().ok().map(VaultId)
 }
 
 /// Puts `bytes` in the place of what is at `path`: after a crash either is there, whole.
