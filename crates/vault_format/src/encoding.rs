@@ -57,7 +57,7 @@ pub(crate) fn number(reader: &mut Reader<'_>, field: &'static str) -> Result<u32
 }
 
 /// Reads a list of at most `limit` records. Memory is taken as they come.
-pub(crate) fn list<T>(
+pub fn list<T>(
     reader: &mut Reader<'_>,
     field: &'static str,
     limit: usize,
@@ -68,13 +68,13 @@ pub(crate) fn list<T>(
 }
 
 /// Appends a list.
-pub(crate) fn write_list<T>(out: &mut Writer, list: &[T], write: impl Fn(&T, &mut Writer)) {
+pub fn write_list<T>(out: &mut Writer, list: &[T], write: impl Fn(&T, &mut Writer)) {
     out.varint(list.len() as u64);
     list.iter().for_each(|record| write(record, out));
 }
 
 /// Reads a byte that says whether a record follows, and the record.
-pub(crate) fn option<T>(
+pub fn option<T>(
     reader: &mut Reader<'_>,
     field: &'static str,
     read: impl Fn(&mut Reader<'_>) -> Result<T, DecodeError>,
@@ -86,7 +86,7 @@ pub(crate) fn option<T>(
 }
 
 /// Appends a byte that says whether a record follows, and the record.
-pub(crate) fn write_option<T>(out: &mut Writer, record: Option<&T>, write: impl Fn(&T, &mut Writer)) {
+pub fn write_option<T>(out: &mut Writer, record: Option<&T>, write: impl Fn(&T, &mut Writer)) {
     out.u8(u8::from(record.is_some()));
     if let Some(record) = record {
         write(record, out);

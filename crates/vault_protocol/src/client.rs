@@ -1,0 +1,202 @@
+//! The client's end: which answer belongs to which request, and whether it is believed. Pure.
+//!
+//! Signatures, hashes and numbers are checked here. Whether a head is the one that it should be, by what the client remembers
+//! and by the vault's members, is for who asks.
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+use towpath_content::{DecodeError, NodeId};
+use towpath_vault_format::{Certificate, Digest, DropStatement, Encoding, SignedRoot, Update, VaultId};
+
+use crate::message::{ClientMessage, CommittedVersion, ServerMessage};
+
+/// A server that does not do what it must.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ServerFault {
+    /// Bytes that are no message.
+    #[error("the server can't be understood: {0}")]
+    Malformed(#[from] DecodeError),
+    /// An answer to nothing that was asked.
+    #[error("the server answers what was not asked")]
+    Unasked,
+    /// A certificate or a version that is not as it should be.
+    #[error("the server's word is wrong: {0}")]
+    Word(&'static str),
+    /// An object with other bytes than its hash says.
+    #[error("the server sent other bytes for {0}")]
+    OtherObject(Digest),
+}
+
+/// A request without an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Awaited {
+    Head,
+    Proposal { number: u64, update: Digest, root: Option<Digest>, blocks: usize },
+    Object(Digest),
+    Versions,
+    Root(u64),
+    Update,
+    Dropped(u64),
+}
+
+/// One connection's state.
+#[derive(Debug)]
+pub struct ClientMachine {
+    server: NodeId,
+    vault: VaultId,
+    awaited: VecDeque<Awaited>,
+}
+
+impl ClientMachine {
+    /// With this server, about this vault.
+    pub const fn new(server: NodeId, vault: VaultId) -> Self {
+        Self { server, vault, awaited: VecDeque::new() }
+    }
+
+    /// Requests without a whole answer.
+    pub fn outstanding(&self) -> usize {
+        self.awaited.len()
+    }
+
+    /// The first message.
+    pub fn hello(&mut self) -> ClientMessage {
+        self.awaited.push_back(Awaited::Head);
+        ClientMessage::Hello(self.vault)
+    }
+
+    /// Proposes a version. `signed`: hash of its root, and the signature; without it the server tells the paths.
+    pub fn propose(
+        &mut self,
+        update: Update,
+        signed: Option<(Digest, [u8; 64])>,
+        pushes: bool,
+    ) -> ClientMessage {
+        let (number, blocks) = (update.base.map_or(0, |base| base.number + 1), update.blocks.len());
+        let root = signed.map(|(root, _)| root);
+        self.awaited.push_back(Awaited::Proposal { number, update: update.digest(), root, blocks });
+        let signature = signed.map(|(_, signature)| signature);
+        ClientMessage::Propose { update: Box::new(update), signature, pushes }
+    }
+
+    /// Signs the proposal that is answered next.
+    pub fn sign(&mut self, signed_root: Digest, signature: [u8; 64]) -> ClientMessage {
+        if let Some(Awaited::Proposal { root, .. }) = self.awaited.front_mut() {
+            *root = Some(signed_root);
+        }
+        ClientMessage::Sign(signature)
+    }
+
+    /// Takes back the proposal that is answered next. No answer comes.
+    pub fn withdraw(&mut self) -> ClientMessage {
+        if matches!(self.awaited.front(), Some(Awaited::Proposal { .. })) {
+            self.awaited.pop_front();
+        }
+        ClientMessage::Withdraw
+    }
+
+    /// Asks for objects; each is answered.
+    pub fn get(&mut self, hashes: Vec<Digest>) -> ClientMessage {
+        self.awaited.extend(hashes.iter().map(|hash| Awaited::Object(*hash)));
+        ClientMessage::Get(hashes)
+    }
+
+    /// Asks for versions before a number, the newest first.
+    pub fn versions(&mut self, before: u64, most: u64) -> ClientMessage {
+        self.awaited.push_back(Awaited::Versions);
+        ClientMessage::Versions { before, most }
+    }
+
+    /// Asks for a version.
+    pub fn root(&mut self, number: u64) -> ClientMessage {
+        self.awaited.push_back(Awaited::Root(number));
+        ClientMessage::Root(number)
+    }
+
+    /// Asks for the update that made a version.
+    pub fn get_update(&mut self, number: u64) -> ClientMessage {
+        self.awaited.push_back(Awaited::Update);
+        ClientMessage::GetUpdate(number)
+    }
+
+    /// Says which versions may go.
+    pub fn drop_versions(&mut self, statement: DropStatement) -> ClientMessage {
+        self.awaited.push_back(Awaited::Dropped(statement.number));
+        ClientMessage::Drop(statement)
+    }
+
+    /// Takes an answer, if it belongs to what was asked and is true as far as can be known here.
+    pub fn receive(&mut self, message: ServerMessage) -> Result<ServerMessage, ServerFault> {
+        let awaited = self.awaited.front().ok_or(ServerFault::Unasked)?;
+        let is_last = match (awaited, &message) {
+            (_, ServerMessage::Refused(..)) => true,
+            (Awaited::Head, ServerMessage::Head(head)) => {
+                head.as_deref().map_or(Ok(()), |head| self.believe(head))?;
+                true
+            }
+            (Awaited::Proposal { blocks, .. }, ServerMessage::Wants(wanted)) => {
+                let are_there = wanted.last().is_none_or(|last| (*last as usize) < *blocks);
+                if !are_there {
+                    return Err(ServerFault::Unasked);
+                }
+                false
+            }
+            (Awaited::Proposal { root: None, .. }, ServerMessage::Paths(_)) => false,
+            (Awaited::Proposal { number, update, root, .. }, ServerMessage::Committed(certificate)) => {
+                self.believe_certificate(certificate, *number, root.as_ref(), update)?;
+                true
+            }
+            (Awaited::Proposal { .. }, ServerMessage::Conflict(_, head)) => {
+                head.as_deref().map_or(Ok(()), |head| self.believe(head))?;
+                true
+            }
+            (Awaited::Object(hash), ServerMessage::Object(object)) => match Digest::of(object) == *hash {
+                true => true,
+                false => return Err(ServerFault::OtherObject(*hash)),
+            },
+            (Awaited::Object(hash), ServerMessage::Missing(missing)) if hash == missing => true,
+            (Awaited::Versions, ServerMessage::Versions(_)) => true,
+            (Awaited::Root(number), ServerMessage::Root(version)) => {
+                self.believe(version)?;
+                if version.signed.root.number != *number {
+                    return Err(ServerFault::Word("it is another version"));
+                }
+                true
+            }
+            (Awaited::Update, ServerMessage::Update(update)) if update.vault == self.vault => true,
+            (Awaited::Dropped(number), ServerMessage::Dropped(kept)) if number == kept => true,
+            _ => return Err(ServerFault::Unasked),
+        };
+        if is_last {
+            self.awaited.pop_front();
+        }
+        Ok(message)
+    }
+
+    fn believe(&self, version: &CommittedVersion) -> Result<(), ServerFault> {
+        let CommittedVersion { signed, certificate } = version;
+        let SignedRoot { root, update, .. } = signed;
+        if !signed.is_signed() {
+            return Err(ServerFault::Word("a version is not signed by its writer"));
+        }
+        self.believe_certificate(certificate, root.number, Some(&root.digest()), update)
+    }
+
+    fn believe_certificate(
+        &self,
+        certificate: &Certificate,
+        number: u64,
+        root: Option<&Digest>,
+        update: &Digest,
+    ) -> Result<(), ServerFault> {
+        match certificate {
+            _ if !certificate.is_signed() => Err(ServerFault::Word("a certificate is not signed")),
+            _ if certificate.server != self.server => Err(ServerFault::Word("it is another server's")),
+            _ if certificate.vault != self.vault => Err(ServerFault::Word("it is another vault's")),
+            _ if certificate.number != number => Err(ServerFault::Word("it is of another version")),
+            _ if Some(&certificate.root) != root => Err(ServerFault::Word("it is of another root")),
+            _ if certificate.update != *update => Err(ServerFault::Word("it is of another update")),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The client's end on a connection: one request at a time, or several versions one behind the other.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::time::timeout;
+use towpath_content::NodeId;
+use towpath_link::frame::{ReadError, WriteError};
+use towpath_link::tcp::{DialConfig, DialError, dial_any};
+use towpath_link::{Connection, FrameReader, FrameWriter, Identity};
+use towpath_vault_format::{Certificate, Conflict, Digest, DropStatement, NodeMap, Update, VaultId};
+
+use crate::PROTOCOL;
+use crate::assembly::Assembly;
+use crate::client::{ClientMachine, ServerFault};
+use crate::message::{ClientMessage, CommittedVersion, MAX_GET, ServerMessage, VaultRefusal, VersionLine};
+
+/// Longest time in which a server that owes an answer may send nothing at all.
+const QUIET: Duration = Duration::from_secs(120);
+/// Addresses of a server that are tried.
+const MOST_ADDRESSES: usize = 8;
+/// Objects that are asked for before the first of them has come.
+const WINDOW: usize = 256;
+
+/// Reason why a server does not answer as it was asked.
+#[derive(Debug, Error)]
+pub enum ConnectionError {
+    /// Its name is not known, or it can't be reached.
+    #[error("{address}: can't be looked up")]
+    Lookup {
+        /// The address.
+        address: String,
+        /// Reason.
+        source: io::Error,
+    },
+    /// There is no connection.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    /// The connection ended.
+    #[error("the connection with the server broke")]
+    Read(#[from] ReadError),
+    /// The connection ended.
+    #[error("the connection with the server broke")]
+    Write(#[from] WriteError),
+    /// It ended before the answer.
+    #[error("the server hung up")]
+    HungUp,
+    /// Nothing came.
+    #[error("the server sent nothing for {QUIET:?}")]
+    Quiet,
+    /// The server lies or can't be understood.
+    #[error(transparent)]
+    Fault(#[from] ServerFault),
+    /// The server says no.
+    #[error("the server refuses: {why}")]
+    Refused {
+        /// For programs.
+        refusal: VaultRefusal,
+        /// The server's words.
+        why: String,
+    },
+    /// A block that the server wants can't be given.
+    #[error("a block can't be read")]
+    Block(#[source] io::Error),
+}
+
+/// What became of a proposal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommitAnswer {
+    /// It is committed. The certificate is the server's and of the root that was signed.
+    Committed(Certificate),
+    /// It is not, because of what the head has.
+    Conflict(Conflict, Option<Box<CommittedVersion>>),
+}
+
+/// Gives blocks that are to be sent, by their hash.
+pub type BlockGiver<'a> = dyn FnMut(&Digest) -> io::Result<Bytes> + Send + 'a;
+
+/// A connection with a vault's server.
+pub struct VaultConnection {
+    reader: FrameReader,
+    writer: FrameWriter,
+    assembly: Assembly,
+    machine: ClientMachine,
+    server: NodeId,
+}
+
+impl VaultConnection {
+    /// Connects to `server` at `address` (`HOST:PORT`), about `vault`. The head, as the server tells it; `None`: there is no such vault.
+    pub async fn connect(
+        server: NodeId,
+        address: &str,
+        identity: &Identity,
+        vault: VaultId,
+    ) -> Result<(Self, Option<CommittedVersion>), ConnectionError> {
+        let found = tokio::net::lookup_host(address).await;
+        let found =
+            found.map_err(|source| ConnectionError::Lookup { address: address.to_owned(), source })?;
+        let addresses: Vec<_> = found.take(MOST_ADDRESSES).collect();
+        let how = DialConfig { protocol: PROTOCOL, ..DialConfig::default() };
+        Self::over(dial_any(&addresses, identity, server, &how).await?, vault).await
+    }
+
+    /// Begins on a connection that stands.
+    pub async fn over(
+        connection: Connection,
+        vault: VaultId,
+    ) -> Result<(Self, Option<CommittedVersion>), ConnectionError> {
+        let server = connection.peer;
+        let (reader, writer) = connection.split();
+        let machine = ClientMachine::new(server, vault);
+        let mut this = Self { reader, writer, assembly: Assembly::default(), machine, server };
+        let head = this.head_again().await?;
+        Ok((this, head))
+    }
+
+    /// The server's node id.
+    pub const fn server(&self) -> NodeId {
+        self.server
+    }
+
+    async fn head_again(&mut self) -> Result<Option<CommittedVersion>, ConnectionError> {
+        let hello = self.machine.hello();
+        match self.ask(hello).await? {
+            ServerMessage::Head(head) => Ok(head.map(|head| *head)),
+            _ => Err(ServerFault::Unasked.into()),
+        }
+    }
+
+    /// Commits a version whose root, of hash `root`, the writer has signed. With `pushes` all its blocks are sent at once, which
+    /// saves a round trip; without it only those that the server lacks.
+    pub async fn commit(
+        &mut self,
+        update: Update,
+        (root, signature): (Digest, [u8; 64]),
+        pushes: bool,
+        blocks: &mut BlockGiver<'_>,
+    ) -> Result<CommitAnswer, ConnectionError> {
+        let hashes: Vec<Digest> = update.blocks.iter().map(|block| block.hash).collect();
+        let proposal = self.machine.propose(update, Some((root, signature)), pushes);
+        self.send(proposal).await?;
+        if pushes {
+            self.send_blocks(hashes.iter(), blocks).await?;
+        }
+        self.writer.flush().await?;
+        self.committed(&hashes, blocks).await
+    }
+
+    /// Sends a version with all its blocks and does not wait for the answer, which [`Self::next_commit`] gives. Answers come in
+    /// the order of the versions; the next may be based on this one.
+    pub async fn begin_commit(
+        &mut self,
+        update: Update,
+        (root, signature): (Digest, [u8; 64]),
+        blocks: &mut BlockGiver<'_>,
+    ) -> Result<(), ConnectionError> {
+        let hashes: Vec<Digest> = update.blocks.iter().map(|block| block.hash).collect();
+        let proposal = self.machine.propose(update, Some((root, signature)), true);
+        self.send(proposal).await?;
+        self.send_blocks(hashes.iter(), blocks).await?;
+        Ok(self.writer.flush().await?)
+    }
+
+    /// The answer to the first version that [`Self::begin_commit`] sent and that has none yet.
+    pub async fn next_commit(&mut self) -> Result<CommitAnswer, ConnectionError> {
+        self.committed(&[], &mut |_| Err(io::ErrorKind::NotFound.into())).await
+    }
+
+    /// Commits a version without having the tree of its base. `prove` gets the nodes along the paths; it gives the hash of the new
+    /// root and its signature, or `None` if they prove nothing: then nothing is committed, and `None` is returned.
+    pub async fn commit_unread(
+        &mut self,
+        update: Update,
+        prove: impl FnOnce(NodeMap) -> Option<(Digest, [u8; 64])>,
+        blocks: &mut BlockGiver<'_>,
+    ) -> Result<Option<CommitAnswer>, ConnectionError> {
+        let hashes: Vec<Digest> = update.blocks.iter().map(|block| block.hash).collect();
+        let proposal = self.machine.propose(update, None, false);
+        match self.ask(proposal).await? {
+            ServerMessage::Paths(nodes) => {
+                let nodes: NodeMap = nodes.into_iter().map(|node| node.to_vec()).collect();
+                let Some((root, signature)) = prove(nodes) else {
+                    let withdraw = self.machine.withdraw();
+                    self.send(withdraw).await?;
+                    // The connection may hold an answer to the proposal, so nothing more is asked on it.
+                    self.writer.flush().await?;
+                    return Ok(None);
+                };
+                let sign = self.machine.sign(root, signature);
+                self.send(sign).await?;
+                self.writer.flush().await?;
+                self.committed(&hashes, blocks).await.map(Some)
+            }
+            ServerMessage::Conflict(conflict, head) => Ok(Some(CommitAnswer::Conflict(conflict, head))),
+            _ => Err(ServerFault::Unasked.into()),
+        }
+    }
+
+    async fn committed(
+        &mut self,
+        hashes: &[Digest],
+        blocks: &mut BlockGiver<'_>,
+    ) -> Result<CommitAnswer, ConnectionError> {
+        loop {
+            match self.answer().await? {
+                ServerMessage::Committed(certificate) => return Ok(CommitAnswer::Committed(certificate)),
+                ServerMessage::Conflict(conflict, head) => {
+                    return Ok(CommitAnswer::Conflict(conflict, head));
+                }
+                ServerMessage::Wants(wanted) => {
+                    let wanted = wanted.iter().filter_map(|place| hashes.get(*place as usize));
+                    self.send_blocks(wanted, blocks).await?;
+                    self.writer.flush().await?;
+                }
+                _ => return Err(ServerFault::Unasked.into()),
+            }
+        }
+    }
+
+    async fn send_blocks(
+        &mut self,
+        hashes: impl Iterator<Item = &Digest>,
+        blocks: &mut BlockGiver<'_>,
+    ) -> Result<(), ConnectionError> {
+        for hash in hashes {
+            let block = blocks(hash).map_err(ConnectionError::Block)?;
+            self.send(ClientMessage::Block(block)).await?;
+        }
+        Ok(())
+    }
+
+    /// Gets objects, in order. Each is given to `take` with its hash, which it has; `None`: the server has none of it.
+    pub async fn get(
+        &mut self,
+        hashes: &[Digest],
+        mut take: impl FnMut(Digest, Option<Bytes>),
+    ) -> Result<(), ConnectionError> {
+        let mut asked = hashes.chunks(WINDOW.min(MAX_GET));
+        let mut due = hashes.iter();
+        // One batch is on its way while the one before it comes.
+        for _ in 0..2 {
+            self.ask_batch(asked.next()).await?;
+        }
+        for batch in hashes.chunks(WINDOW.min(MAX_GET)) {
+            for hash in due.by_ref().take(batch.len()) {
+                match self.answer().await? {
+                    ServerMessage::Object(object) => take(*hash, Some(object)),
+                    ServerMessage::Missing(_) => take(*hash, None),
+                    _ => return Err(ServerFault::Unasked.into()),
+                }
+            }
+            self.ask_batch(asked.next()).await?;
+        }
+        Ok(())
+    }
+
+    async fn ask_batch(&mut self, batch: Option<&[Digest]>) -> Result<(), ConnectionError> {
+        let Some(batch) = batch else { return Ok(()) };
+        let get = self.machine.get(batch.to_vec());
+        self.send(get).await?;
+        Ok(self.writer.flush().await?)
+    }
+
+    /// Versions before number `before`, the newest first.
+    pub async fn versions(&mut self, before: u64, most: u64) -> Result<Vec<VersionLine>, ConnectionError> {
+        let versions = self.machine.versions(before, most);
+        match self.ask(versions).await? {
+            ServerMessage::Versions(lines) => Ok(lines),
+            _ => Err(ServerFault::Unasked.into()),
+        }
+    }
+
+    /// The version of this number.
+    pub async fn root(&mut self, number: u64) -> Result<CommittedVersion, ConnectionError> {
+        let root = self.machine.root(number);
+        match self.ask(root).await? {
+            ServerMessage::Root(version) => Ok(*version),
+            _ => Err(ServerFault::Unasked.into()),
+        }
+    }
+
+    /// The update that made the version of this number; its hash stands in the signed root.
+    pub async fn update(&mut self, number: u64) -> Result<Update, ConnectionError> {
+        let get = self.machine.get_update(number);
+        match self.ask(get).await? {
+            ServerMessage::Update(update) => Ok(*update),
+            _ => Err(ServerFault::Unasked.into()),
+        }
+    }
+
+    /// Says which versions may go.
+    pub async fn drop_versions(&mut self, statement: DropStatement) -> Result<(), ConnectionError> {
+        let statement = self.machine.drop_versions(statement);
+        match self.ask(statement).await? {
+            ServerMessage::Dropped(_) => Ok(()),
+            _ => Err(ServerFault::Unasked.into()),
+        }
+    }
+
+    /// Says goodbye.
+    pub async fn finish(self) -> Result<(), ConnectionError> {
+        Ok(self.writer.finish().await?)
+    }
+
+    async fn ask(&mut self, message: ClientMessage) -> Result<ServerMessage, ConnectionError> {
+        self.send(message).await?;
+        self.writer.flush().await?;
+        self.answer().await
+    }
+
+    async fn send(&mut self, message: ClientMessage) -> Result<(), ConnectionError> {
+        for (kind, body) in message.to_frames() {
+            self.writer.send_bytes(kind, &[], body).await?;
+        }
+        Ok(())
+    }
+
+    async fn answer(&mut self) -> Result<ServerMessage, ConnectionError> {
+        loop {
+            let before = self.reader.received();
+            let frame = match timeout(QUIET, self.reader.next()).await {
+                Ok(frame) => frame?.ok_or(ConnectionError::HungUp)?,
+                Err(_) if self.reader.received() > before => continue,
+                Err(_) => return Err(ConnectionError::Quiet),
+            };
+            let whole = self.assembly.take(frame).map_err(ServerFault::from)?;
+            let Some((kind, body)) = whole else { continue };
+            let message = ServerMessage::from_body(kind, &body).map_err(ServerFault::from)?;
+            let Some(message) = message else { continue };
+            match self.machine.receive(message)? {
+                ServerMessage::Refused(refusal, why) => {
+                    return Err(ConnectionError::Refused { refusal, why });
+                }
+                message => return Ok(message),
+            }
+        }
+    }
+}

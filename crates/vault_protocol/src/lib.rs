@@ -1,0 +1,35 @@
+//! What a vault's client and its server say to each other. Formats: `docs/formats/vault.md`.
+//!
+//! ```text
+//!   client                                                    server
+//!     Hello ─────────────────────────────────────────────────► Head
+//!     Propose ──────────► Paths (if it is not signed), Wants (unless all blocks follow)
+//!     Block ..., Sign ──► Committed | Conflict | Refused
+//!     Get ──────────────► Object | Missing, one for each hash
+//! ```
+//!
+//! Requests are answered in their order, so a client need not wait for one answer before it asks for more.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`message`] | the messages, each in a frame or several |
+//! | [`assembly`] | long messages in several frames |
+//! | [`server`] | the server's end: which message is allowed when, what is to be done for it; pure |
+//! | [`client`] | the client's end: which answer belongs to what, and whether it is believed; pure |
+//! | [`connection`] | the client's end on a connection |
+
+pub mod assembly;
+pub mod client;
+pub mod connection;
+pub mod message;
+pub mod server;
+
+use towpath_link::Protocol;
+
+pub use client::{ClientMachine, ServerFault};
+pub use connection::{CommitAnswer, ConnectionError, VaultConnection};
+pub use message::{ClientMessage, CommittedVersion, ServerMessage, VaultRefusal, VersionLine};
+pub use server::{Proposal, ServerMachine, ServerOrder, Verdict};
+
+/// What is spoken with a vault server.
+pub const PROTOCOL: Protocol = Protocol(b"tow-vault/1");
