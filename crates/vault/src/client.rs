@@ -24,7 +24,7 @@ use crate::head::{Head, HeadError, TrustedNodes};
 use crate::keys::{VaultKeys, WrappedKeys};
 use crate::local::{BlobCache, VaultFolder};
 use crate::reader::{CachedNodes, FileReader};
-use crate::server::{CommitAnswer, ServerError, VaultServer, checked_objects};
+use crate::server::{ServerError, VaultServer, checked_objects};
 
 /// Versions that are asked for at once.
 const VERSIONS: usize = 256;
@@ -103,12 +103,11 @@ impl VaultClient {
             blocks: Vec::new(),
         };
         let Applied { root, .. } = apply(&update, None, &NodeMap::default())?;
-        let signed = SignedRoot::sign(root, writer.node_id(), update.digest(), |message| writer.sign(message));
+        let signed =
+            SignedRoot::sign(root, writer.node_id(), update.digest(), |message| writer.sign(message));
         match server.commit(&update, &signed, &mut |_| None)? {
-            CommitAnswer::Conflict => {
-                Err(ServerError::Refused("it has a vault of this id already".into()).into())
-            }
-            CommitAnswer::Committed(certificate) => {
+            None => Err(ServerError::Refused("it has a vault of this id already".into()).into()),
+            Some(certificate) => {
                 let head = Head { signed, members, certificate };
                 head.prove(&trusted)?;
                 folder.set_head(&head)?;
@@ -233,11 +232,11 @@ impl VaultClient {
         (self.at_point)(WritePoint::Signed)?;
         let blocks = &self.blocks;
         match self.server.commit(update, &signed, &mut |name| blocks.get(name))? {
-            CommitAnswer::Conflict => {
+            None => {
                 self.refresh()?;
                 Ok(Offered::Conflict)
             }
-            CommitAnswer::Committed(certificate) => {
+            Some(certificate) => {
                 (self.at_point)(WritePoint::Committed)?;
                 let head = Head { signed, members, certificate };
                 head.prove(&self.trusted)?;

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use towpath_content::Oid;
 use towpath_content::tree::{Decoder, Encoder, Entry, Event, Kind, MAX_EXTENTS};
-use towpath_files::{FileError, Found, RelPath, ScanError, ScanOptions, Scanned, SourceTree, data_extents, look};
+use towpath_files::{
+    FileError, Found, RelPath, ScanError, ScanOptions, Scanned, SourceTree, data_extents, look,
+};
 
 use crate::content::{ContentFile, LocalContent};
 use crate::error::VaultError;
@@ -50,7 +52,11 @@ impl LocalTree {
         match found.entry.kind {
             Kind::Directory => Self::of_directory(&named, &options),
             Kind::File { .. } => Self::of_file(&named, found),
-            _ => Err(FileError::refused("put", path, "neither a file nor a directory").into()),
+            _ => {
+                let what =
+                    std::io::Error::new(std::io::ErrorKind::InvalidInput, "neither a file nor a directory");
+                Err(FileError::new("put", path, what).into())
+            }
         }
     }
 
@@ -243,7 +249,8 @@ impl EntryList {
         }
         let start = self.length;
         let counted = start.checked_add(size);
-        let too_long = || VaultError::Record { what: "the entry's description", why: "its lengths overflow".into() };
+        let too_long =
+            || VaultError::Record { what: "the entry's description", why: "its lengths overflow".into() };
         self.length = counted.ok_or_else(too_long)?;
         Ok(Some(start))
     }

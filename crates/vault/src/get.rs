@@ -29,7 +29,11 @@ pub struct GetOutcome {
 
 impl VaultClient {
     /// An entry of a version, and that version.
-    pub fn entry(&mut self, name: &[u8], number: Option<u64>) -> Result<(VaultRoot, CatalogueEntry), VaultError> {
+    pub fn entry(
+        &mut self,
+        name: &[u8],
+        number: Option<u64>,
+    ) -> Result<(VaultRoot, CatalogueEntry), VaultError> {
         let root = self.root(number)?;
         let catalogue = self.catalogue(&root)?;
         let found = catalogue.entries.get(name).cloned();
@@ -39,11 +43,18 @@ impl VaultClient {
     }
 
     /// What an entry's descriptor names.
-    pub fn described(&mut self, root: &VaultRoot, entry: &CatalogueEntry) -> Result<Vec<DescribedEntry>, VaultError> {
+    pub fn described(
+        &mut self,
+        root: &VaultRoot,
+        entry: &CatalogueEntry,
+    ) -> Result<Vec<DescribedEntry>, VaultError> {
         let bytes = match &entry.description {
             Description::Inline(bytes) => bytes.clone(),
             Description::File(file) => {
-                let lacking = || VaultError::Record { what: "the catalogue", why: "it names a file that is not there".into() };
+                let lacking = || VaultError::Record {
+                    what: "the catalogue",
+                    why: "it names a file that is not there".into(),
+                };
                 let file = root.file(file).ok_or_else(lacking)?;
                 self.reader().read_all(file, MAX_DESCRIPTOR, "bytes of names and metadata")?
             }
@@ -89,7 +100,10 @@ impl VaultClient {
     ) -> Result<(), VaultError> {
         let file = root.file(&entry.content).copied();
         let file = file.filter(|file| file.length == entry.length);
-        let lacking = || VaultError::Record { what: "the catalogue", why: "it names a content that is not there".into() };
+        let lacking = || VaultError::Record {
+            what: "the catalogue",
+            why: "it names a content that is not there".into(),
+        };
         let file = file.ok_or_else(lacking)?;
         self.reader().read(&file, 0..file.length, sink)
     }
@@ -121,7 +135,8 @@ struct EntryWriter<'p> {
 
 impl<'p> EntryWriter<'p> {
     fn tree(path: &'p Path, overwrite: bool) -> Result<Self, VaultError> {
-        let options = WriteOptions { resume: overwrite, policy: Policy::archive(), ..WriteOptions::default() };
+        let options =
+            WriteOptions { resume: overwrite, policy: Policy::archive(), ..WriteOptions::default() };
         Ok(Self { tree: Some(Destination::create(path, options)?), ..Self::file(path, overwrite) })
     }
 
@@ -186,7 +201,9 @@ impl<'p> EntryWriter<'p> {
                 let placed = tree.commit(staged, path, &entry.metadata, self.overwrite)?;
                 self.note_placed(placed);
             }
-            (Body::Single(single), _) => drop(single.finish(&entry.metadata, &Policy::archive(), self.overwrite)?),
+            (Body::Single(single), _) => {
+                single.finish(&entry.metadata, &Policy::archive(), self.overwrite)?;
+            }
             (Body::Staged(_), None) => {}
         }
         Ok(())
@@ -255,7 +272,9 @@ fn make_links(tree: &Destination, described: &[DescribedEntry], overwrite: Overw
     let mut first = std::collections::HashMap::new();
     let mut failed = Vec::new();
     for DescribedEntry { path, entry, start } in described {
-        let Some(group) = entry.hard_link.filter(|_| matches!(entry.kind, Kind::File { .. })) else { continue };
+        let Some(group) = entry.hard_link.filter(|_| matches!(entry.kind, Kind::File { .. })) else {
+            continue;
+        };
         if start.is_some() {
             first.insert(group, path);
         } else if let Some(existing) = first.get(&group) {

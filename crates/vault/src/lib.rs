@@ -17,6 +17,7 @@
 //! | [`reader`] | plaintext of a version's files |
 //! | [`head`] | the newest version, and what proves it |
 //! | [`server`] | the seam to a vault's server |
+//! | [`network`] | a server on a connection |
 //! | [`local`] | what this machine keeps |
 //! | [`descriptor`] | names and metadata of what is put |
 //! | [`client`] | a vault as its member sees it |
@@ -35,6 +36,7 @@ pub mod get;
 pub mod head;
 pub mod keys;
 pub mod local;
+pub mod network;
 pub mod padding;
 pub mod patches;
 pub mod plan;

@@ -88,7 +88,13 @@ impl VaultClient {
                 self.keep(name, &plan)?;
                 (self.at_point)(WritePoint::Kept)?;
                 let number = self.head.named().number;
-                return Ok(PutOutcome { number, is_new: true, stats, files: tree.files, failed: tree.failed });
+                return Ok(PutOutcome {
+                    number,
+                    is_new: true,
+                    stats,
+                    files: tree.files,
+                    failed: tree.failed,
+                });
             }
         }
         Err(VaultError::Crowded { tries: TRIES })
@@ -104,7 +110,12 @@ impl VaultClient {
     }
 
     /// Makes sure that nobody's changes are written over unseen.
-    fn check_seen(&self, name: &[u8], old: Option<&CatalogueEntry>, overwrite: bool) -> Result<(), VaultError> {
+    fn check_seen(
+        &self,
+        name: &[u8],
+        old: Option<&CatalogueEntry>,
+        overwrite: bool,
+    ) -> Result<(), VaultError> {
         let Some(old) = old.filter(|_| !overwrite) else { return Ok(()) };
         let seen = self.folder.seen()?;
         let seen = seen.get(name);
@@ -175,15 +186,19 @@ impl VaultClient {
         plan: &EntryPlan,
     ) -> Result<Option<PutStats>, VaultError> {
         catalogue.entries.insert(name.to_vec(), plan.entry.clone());
-        let listed = self.plan_file(FileId::CATALOGUE, &MemoryContent(catalogue.to_bytes()), true, &mut |_| ())?;
+        let listed =
+            self.plan_file(FileId::CATALOGUE, &MemoryContent(catalogue.to_bytes()), true, &mut |_| ())?;
         let files: Vec<_> =
             [Some(&plan.content), plan.descriptor.as_ref(), Some(&listed)].into_iter().flatten().collect();
         let mut stats = plan.content.2.stats;
         for (_, _, other) in &files[1..] {
             stats.add(&PutStats { length: 0, reused: 0, whole: 0, patched: 0, ..other.stats });
         }
-        let known: HashMap<Digest, u32> =
-            files.iter().flat_map(|(_, _, plan)| &plan.blocks).map(|block| (block.hash, block.stored)).collect();
+        let known: HashMap<Digest, u32> = files
+            .iter()
+            .flat_map(|(_, _, plan)| &plan.blocks)
+            .map(|block| (block.hash, block.stored))
+            .collect();
         let mut left = known;
         for stage in stages(&files, self.keys.epoch()) {
             match self.commit_stage(stage, &mut left)? {
@@ -206,9 +221,8 @@ impl VaultClient {
         }
         let tuples = files.iter().flat_map(|change| &change.actions).flat_map(tuples_of);
         let blocks = tuples.flat_map(|tuple| &tuple.chain);
-        let blocks = blocks.filter_map(|block| {
-            left.remove(&block.hash).map(|stored| NewBlock { hash: block.hash, stored })
-        });
+        let blocks = blocks
+            .filter_map(|block| left.remove(&block.hash).map(|stored| NewBlock { hash: block.hash, stored }));
         let blocks = blocks.collect();
         let mut update = self.update_of(files)?;
         update.blocks = blocks;

@@ -6,15 +6,6 @@ use thiserror::Error;
 use towpath_vault_format::{Certificate, Digest, SignedRoot, Update};
 use towpath_vault_protocol::CommittedVersion;
 
-/// Answer to a commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CommitAnswer {
-    /// It is done and durable.
-    Committed(Certificate),
-    /// Another version was first.
-    Conflict,
-}
-
 /// Reason why a server did not answer as it should.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ServerError {
@@ -56,13 +47,14 @@ pub trait VaultServer {
     /// Nodes, blocks and records by their hashes; `None` for each that it lacks. Their bytes are not checked.
     fn objects(&mut self, names: &[Digest]) -> Result<Vec<Option<Vec<u8>>>, ServerError>;
 
-    /// Offers a new version. `block` gives the bytes of the new blocks that the server asks for.
+    /// Offers a new version. `block` gives the bytes of the new blocks that the server asks for. The certificate says that it
+    /// is committed and durable; `None`: another version was first.
     fn commit(
         &mut self,
         update: &Update,
         signed: &SignedRoot,
-        block: &mut dyn FnMut(&Digest) -> Option<Vec<u8>>,
-    ) -> Result<CommitAnswer, ServerError>;
+        block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
+    ) -> Result<Option<Certificate>, ServerError>;
 }
 
 /// Objects by their hashes, each compared with its own. `what` they are is for errors.
