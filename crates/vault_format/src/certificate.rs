@@ -5,7 +5,7 @@
 use towpath_content::codec::{Reader, Writer};
 use towpath_content::{DecodeError, NodeId};
 
-use crate::encoding::{Encoding, hash, node, statement, version};
+use crate::canonical::{Canonical, hash, node, statement, version};
 use crate::names::{Digest, VaultId};
 
 /// The word of a server.
@@ -53,7 +53,7 @@ impl Certificate {
     }
 }
 
-impl Encoding for Certificate {
+impl Canonical for Certificate {
     const NAME: &'static str = "certificate";
     const LIMIT: usize = 1 + 16 + 10 + 3 * 32 + 10 + 32 + 64;
 

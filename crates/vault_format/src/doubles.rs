@@ -3,7 +3,7 @@
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use towpath_content::NodeId;
 
-use crate::encoding::Encoding;
+use crate::canonical::Canonical;
 use crate::members::{Members, SignedMembers};
 use crate::names::{BlockId, Digest, FileId, VaultId};
 use crate::root::{FileRoot, VaultParameters, VaultRoot};

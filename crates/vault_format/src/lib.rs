@@ -11,7 +11,7 @@
 //! | module | story |
 //! |---|---|
 //! | [`names`] | names of vaults, files and blocks; hashes |
-//! | [`encoding`] | one canonical encoding for each record |
+//! | [`canonical`] | one canonical encoding for each record |
 //! | [`tuple`] | where a run of a file's bytes lies |
 //! | [`node`] | nodes of the counted tree |
 //! | [`root`] | a file's root and a version's, signed |
@@ -23,10 +23,10 @@
 //! | [`statement`] | the word by which versions are dropped |
 
 pub mod apply;
+pub mod canonical;
 pub mod certificate;
 #[cfg(any(test, feature = "doubles"))]
 pub mod doubles;
-pub mod encoding;
 pub mod members;
 pub mod names;
 pub mod node;
@@ -37,13 +37,13 @@ pub mod tuple;
 pub mod update;
 
 pub use apply::{Applied, Conflict, UpdateError, apply, conflict};
+pub use canonical::Canonical;
 pub use certificate::Certificate;
-pub use encoding::Encoding;
 pub use members::{Members, SignedMembers};
 pub use names::{BlockId, Digest, FileId, VaultId};
 pub use node::{ChildRef, TreeNode};
 pub use root::{BlockMode, FileRoot, Padding, SignedRoot, VaultParameters, VaultRoot};
 pub use statement::{DropStatement, DroppedRange};
-pub use tree::{NodeMap, NodeRecorder, NodeSource, SourceFault, TreeEditor, TreeError, TupleWalk};
+pub use tree::{NodeError, NodeMap, NodeRecorder, NodeSource, SourceFault, TreeEditor, TupleWalk};
 pub use tuple::{BlockRef, Tuple};
 pub use update::{FileUpdate, NewBlock, Predicate, Update, UpdateAction};

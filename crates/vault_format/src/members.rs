@@ -3,7 +3,7 @@
 use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_content::{DecodeError, NodeId};
 
-use crate::encoding::{Encoding, list, node, option, statement, version, write_list, write_option};
+use crate::canonical::{Canonical, list, node, option, statement, version, write_list, write_option};
 use crate::names::VaultId;
 
 /// The most writers, and the most readers.
@@ -76,7 +76,7 @@ impl SignedMembers {
     }
 }
 
-impl Encoding for Members {
+impl Canonical for Members {
     const NAME: &'static str = "members";
     const LIMIT: usize = 1 + 16 + 10 + 32 + 33 + 2 * (2 + 32 * MAX_MEMBERS);
 
@@ -105,7 +105,7 @@ impl Encoding for Members {
     }
 }
 
-impl Encoding for SignedMembers {
+impl Canonical for SignedMembers {
     const NAME: &'static str = "signed members";
     const LIMIT: usize = Members::LIMIT + 64;
 

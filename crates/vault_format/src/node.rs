@@ -6,7 +6,7 @@
 use towpath_content::DecodeError;
 use towpath_content::codec::{Reader, Writer, invalid};
 
-use crate::encoding::{Encoding, hash, list, version, write_list};
+use crate::canonical::{Canonical, hash, list, version, write_list};
 use crate::names::Digest;
 use crate::tuple::{MAX_TUPLE, Tuple};
 
@@ -75,7 +75,7 @@ impl TreeNode {
     }
 }
 
-impl Encoding for ChildRef {
+impl Canonical for ChildRef {
     const NAME: &'static str = "child";
     const LIMIT: usize = 10 + 10 + 32;
 
@@ -92,7 +92,7 @@ impl Encoding for ChildRef {
     }
 }
 
-impl Encoding for TreeNode {
+impl Canonical for TreeNode {
     const NAME: &'static str = "node";
     const LIMIT: usize = MAX_NODE;
 

@@ -3,8 +3,8 @@
 use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_content::{DecodeError, NodeId};
 
-use crate::encoding::{
-    Encoding, hash, list, node, number, option, statement, version, write_list, write_option,
+use crate::canonical::{
+    Canonical, hash, list, node, number, option, statement, version, write_list, write_option,
 };
 use crate::names::{Digest, FileId, VaultId};
 use crate::node::{MAX_DEGREE, MAX_HEIGHT};
@@ -143,7 +143,7 @@ impl SignedRoot {
     }
 }
 
-impl Encoding for VaultParameters {
+impl Canonical for VaultParameters {
     const NAME: &'static str = "vault parameters";
     const LIMIT: usize = MAX_PARAMETERS;
 
@@ -179,7 +179,7 @@ impl Encoding for VaultParameters {
     }
 }
 
-impl Encoding for FileRoot {
+impl Canonical for FileRoot {
     const NAME: &'static str = "file root";
     const LIMIT: usize = MAX_FILE_ROOT;
 
@@ -208,7 +208,7 @@ impl Encoding for FileRoot {
     }
 }
 
-impl Encoding for VaultRoot {
+impl Canonical for VaultRoot {
     const NAME: &'static str = "vault root";
     const LIMIT: usize = 1 + 16 + 10 + 3 * 32 + MAX_PARAMETERS + 2 + MAX_FILES * MAX_FILE_ROOT;
 
@@ -236,7 +236,7 @@ impl Encoding for VaultRoot {
     }
 }
 
-impl Encoding for SignedRoot {
+impl Canonical for SignedRoot {
     const NAME: &'static str = "signed root";
     const LIMIT: usize = VaultRoot::LIMIT + 32 + 32 + 64;
 

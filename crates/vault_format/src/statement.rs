@@ -3,7 +3,7 @@
 use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_content::{DecodeError, NodeId};
 
-use crate::encoding::{Encoding, list, node, statement, version, write_list};
+use crate::canonical::{Canonical, list, node, statement, version, write_list};
 use crate::members::Members;
 use crate::names::VaultId;
 
@@ -67,7 +67,7 @@ impl DropStatement {
     }
 }
 
-impl Encoding for DropStatement {
+impl Canonical for DropStatement {
     const NAME: &'static str = "drop statement";
     const LIMIT: usize = 1 + 16 + 10 + 2 + 20 * MAX_RANGES + 32 + 64;
 

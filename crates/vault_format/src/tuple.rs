@@ -3,7 +3,7 @@
 use towpath_content::DecodeError;
 use towpath_content::codec::{Reader, Writer, invalid};
 
-use crate::encoding::{Encoding, hash, list, number, write_list};
+use crate::canonical::{Canonical, hash, list, number, write_list};
 use crate::names::{BlockId, Digest};
 
 /// The most bytes of a block's ciphertext, and of the plaintext it gives: it goes into one frame.
@@ -75,7 +75,7 @@ impl Tuple {
     }
 }
 
-impl Encoding for BlockRef {
+impl Canonical for BlockRef {
     const NAME: &'static str = "block reference";
     const LIMIT: usize = MAX_BLOCK_REF;
 
@@ -95,7 +95,7 @@ impl Encoding for BlockRef {
     }
 }
 
-impl Encoding for Tuple {
+impl Canonical for Tuple {
     const NAME: &'static str = "tuple";
     const LIMIT: usize = MAX_TUPLE;
 

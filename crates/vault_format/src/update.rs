@@ -6,7 +6,7 @@
 use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_content::{DecodeError, NodeId};
 
-use crate::encoding::{Encoding, hash, list, node, number, option, version, write_list, write_option};
+use crate::canonical::{Canonical, hash, list, node, number, option, version, write_list, write_option};
 use crate::members::SignedMembers;
 use crate::names::{Digest, FileId, VaultId};
 use crate::root::{MAX_FILES, VaultParameters};
@@ -103,7 +103,7 @@ const DELETE: u8 = 2;
 const REPLACE: u8 = 3;
 const REMOVE: u8 = 4;
 
-impl Encoding for Predicate {
+impl Canonical for Predicate {
     const NAME: &'static str = "predicate";
     const LIMIT: usize = 10 + 32;
 
@@ -116,7 +116,7 @@ impl Encoding for Predicate {
     }
 }
 
-impl Encoding for UpdateAction {
+impl Canonical for UpdateAction {
     const NAME: &'static str = "action";
     const LIMIT: usize = MAX_UPDATE;
 
@@ -151,7 +151,7 @@ impl Encoding for UpdateAction {
     }
 }
 
-impl Encoding for FileUpdate {
+impl Canonical for FileUpdate {
     const NAME: &'static str = "file update";
     const LIMIT: usize = MAX_UPDATE;
 
@@ -168,7 +168,7 @@ impl Encoding for FileUpdate {
     }
 }
 
-impl Encoding for NewBlock {
+impl Canonical for NewBlock {
     const NAME: &'static str = "new block";
     const LIMIT: usize = 32 + 3;
 
@@ -185,7 +185,7 @@ impl Encoding for NewBlock {
     }
 }
 
-impl Encoding for Update {
+impl Canonical for Update {
     const NAME: &'static str = "update";
     const LIMIT: usize = MAX_UPDATE;
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use thiserror::Error;
 use towpath_content::{DecodeError, NodeId};
-use towpath_vault_format::{Certificate, Digest, DropStatement, Encoding, SignedRoot, Update, VaultId};
+use towpath_vault_format::{Canonical, Certificate, Digest, DropStatement, SignedRoot, Update, VaultId};
 
 use crate::message::{ClientMessage, CommittedVersion, ServerMessage};
 
@@ -30,7 +30,7 @@ pub enum ServerFault {
 
 /// A request without an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Awaited {
+enum AwaitedAnswer {
     Head,
     Proposal { number: u64, update: Digest, root: Option<Digest>, blocks: usize },
     Object(Digest),
@@ -45,7 +45,7 @@ enum Awaited {
 pub struct ClientMachine {
     server: NodeId,
     vault: VaultId,
-    awaited: VecDeque<Awaited>,
+    awaited: VecDeque<AwaitedAnswer>,
 }
 
 impl ClientMachine {
@@ -61,7 +61,7 @@ impl ClientMachine {
 
     /// The first message.
     pub fn hello(&mut self) -> ClientMessage {
-        self.awaited.push_back(Awaited::Head);
+        self.awaited.push_back(AwaitedAnswer::Head);
         ClientMessage::Hello(self.vault)
     }
 
@@ -74,14 +74,14 @@ impl ClientMachine {
     ) -> ClientMessage {
         let (number, blocks) = (update.base.map_or(0, |base| base.number + 1), update.blocks.len());
         let root = signed.map(|(root, _)| root);
-        self.awaited.push_back(Awaited::Proposal { number, update: update.digest(), root, blocks });
+        self.awaited.push_back(AwaitedAnswer::Proposal { number, update: update.digest(), root, blocks });
         let signature = signed.map(|(_, signature)| signature);
         ClientMessage::Propose { update: Box::new(update), signature, pushes }
     }
 
     /// Signs the proposal that is answered next.
     pub fn sign(&mut self, signed_root: Digest, signature: [u8; 64]) -> ClientMessage {
-        if let Some(Awaited::Proposal { root, .. }) = self.awaited.front_mut() {
+        if let Some(AwaitedAnswer::Proposal { root, .. }) = self.awaited.front_mut() {
             *root = Some(signed_root);
         }
         ClientMessage::Sign(signature)
@@ -89,7 +89,7 @@ impl ClientMachine {
 
     /// Takes back the proposal that is answered next. No answer comes.
     pub fn withdraw(&mut self) -> ClientMessage {
-        if matches!(self.awaited.front(), Some(Awaited::Proposal { .. })) {
+        if matches!(self.awaited.front(), Some(AwaitedAnswer::Proposal { .. })) {
             self.awaited.pop_front();
         }
         ClientMessage::Withdraw
@@ -97,31 +97,31 @@ impl ClientMachine {
 
     /// Asks for objects; each is answered.
     pub fn get(&mut self, hashes: Vec<Digest>) -> ClientMessage {
-        self.awaited.extend(hashes.iter().map(|hash| Awaited::Object(*hash)));
+        self.awaited.extend(hashes.iter().map(|hash| AwaitedAnswer::Object(*hash)));
         ClientMessage::Get(hashes)
     }
 
     /// Asks for versions before a number, the newest first.
     pub fn versions(&mut self, before: u64, most: u64) -> ClientMessage {
-        self.awaited.push_back(Awaited::Versions);
+        self.awaited.push_back(AwaitedAnswer::Versions);
         ClientMessage::Versions { before, most }
     }
 
     /// Asks for a version.
     pub fn root(&mut self, number: u64) -> ClientMessage {
-        self.awaited.push_back(Awaited::Root(number));
+        self.awaited.push_back(AwaitedAnswer::Root(number));
         ClientMessage::Root(number)
     }
 
     /// Asks for the update that made a version.
     pub fn get_update(&mut self, number: u64) -> ClientMessage {
-        self.awaited.push_back(Awaited::Update);
+        self.awaited.push_back(AwaitedAnswer::Update);
         ClientMessage::GetUpdate(number)
     }
 
     /// Says which versions may go.
     pub fn drop_versions(&mut self, statement: DropStatement) -> ClientMessage {
-        self.awaited.push_back(Awaited::Dropped(statement.number));
+        self.awaited.push_back(AwaitedAnswer::Dropped(statement.number));
         ClientMessage::Drop(statement)
     }
 
@@ -130,41 +130,42 @@ impl ClientMachine {
         let awaited = self.awaited.front().ok_or(ServerFault::Unasked)?;
         let is_last = match (awaited, &message) {
             (_, ServerMessage::Refused(..)) => true,
-            (Awaited::Head, ServerMessage::Head(head)) => {
+            (AwaitedAnswer::Head, ServerMessage::Head(head)) => {
                 head.as_deref().map_or(Ok(()), |head| self.believe(head))?;
                 true
             }
-            (Awaited::Proposal { blocks, .. }, ServerMessage::Wants(wanted)) => {
+            (AwaitedAnswer::Proposal { blocks, .. }, ServerMessage::Wants(wanted)) => {
                 let are_there = wanted.last().is_none_or(|last| (*last as usize) < *blocks);
                 if !are_there {
                     return Err(ServerFault::Unasked);
                 }
                 false
             }
-            (Awaited::Proposal { root: None, .. }, ServerMessage::Paths(_)) => false,
-            (Awaited::Proposal { number, update, root, .. }, ServerMessage::Committed(certificate)) => {
+            (AwaitedAnswer::Proposal { root: None, .. }, ServerMessage::Paths(_)) => false,
+            (AwaitedAnswer::Proposal { number, update, root, .. }, ServerMessage::Committed(certificate)) => {
                 self.believe_certificate(certificate, *number, root.as_ref(), update)?;
                 true
             }
-            (Awaited::Proposal { .. }, ServerMessage::Conflict(_, head)) => {
+            (AwaitedAnswer::Proposal { .. }, ServerMessage::Conflict(_, head)) => {
                 head.as_deref().map_or(Ok(()), |head| self.believe(head))?;
                 true
             }
-            (Awaited::Object(hash), ServerMessage::Object(object)) => match Digest::of(object) == *hash {
+            (AwaitedAnswer::Object(hash), ServerMessage::Object(object)) => match Digest::of(object) == *hash
+            {
                 true => true,
                 false => return Err(ServerFault::OtherObject(*hash)),
             },
-            (Awaited::Object(hash), ServerMessage::Missing(missing)) if hash == missing => true,
-            (Awaited::Versions, ServerMessage::Versions(_)) => true,
-            (Awaited::Root(number), ServerMessage::Root(version)) => {
+            (AwaitedAnswer::Object(hash), ServerMessage::Missing(missing)) if hash == missing => true,
+            (AwaitedAnswer::Versions, ServerMessage::Versions(_)) => true,
+            (AwaitedAnswer::Root(number), ServerMessage::Root(version)) => {
                 self.believe(version)?;
                 if version.signed.root.number != *number {
                     return Err(ServerFault::Word("it is another version"));
                 }
                 true
             }
-            (Awaited::Update, ServerMessage::Update(update)) if update.vault == self.vault => true,
-            (Awaited::Dropped(number), ServerMessage::Dropped(kept)) if number == kept => true,
+            (AwaitedAnswer::Update, ServerMessage::Update(update)) if update.vault == self.vault => true,
+            (AwaitedAnswer::Dropped(number), ServerMessage::Dropped(kept)) if number == kept => true,
             _ => return Err(ServerFault::Unasked),
         };
         if is_last {

@@ -29,7 +29,7 @@ use towpath_link::Protocol;
 pub use client::{ClientMachine, ServerFault};
 pub use connection::{CommitAnswer, ConnectionError, VaultConnection};
 pub use message::{ClientMessage, CommittedVersion, ServerMessage, VaultRefusal, VersionLine};
-pub use server::{Proposal, ServerMachine, ServerOrder, Verdict};
+pub use server::{Proposal, ProposalVerdict, ServerMachine, ServerOrder};
 
 /// What is spoken with a vault server.
 pub const PROTOCOL: Protocol = Protocol(b"tow-vault/1");

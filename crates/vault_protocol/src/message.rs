@@ -4,11 +4,11 @@ use bytes::Bytes;
 use towpath_content::DecodeError;
 use towpath_content::NodeId;
 use towpath_content::codec::{Reader, Writer, invalid};
-use towpath_vault_format::encoding::{list, option, write_list, write_option};
+use towpath_vault_format::canonical::{list, option, write_list, write_option};
 use towpath_vault_format::node::MAX_NODE;
 use towpath_vault_format::tuple::MAX_BLOCK;
 use towpath_vault_format::{
-    Certificate, Conflict, Digest, DropStatement, Encoding, FileId, SignedRoot, Update, VaultId,
+    Canonical, Certificate, Conflict, Digest, DropStatement, FileId, SignedRoot, Update, VaultId,
 };
 
 use crate::assembly::{MAX_MESSAGE, frames};
@@ -157,7 +157,7 @@ impl VaultRefusal {
     }
 }
 
-impl Encoding for CommittedVersion {
+impl Canonical for CommittedVersion {
     const NAME: &'static str = "committed version";
     const LIMIT: usize = SignedRoot::LIMIT + Certificate::LIMIT;
 
@@ -171,7 +171,7 @@ impl Encoding for CommittedVersion {
     }
 }
 
-impl Encoding for VersionLine {
+impl Canonical for VersionLine {
     const NAME: &'static str = "version line";
     const LIMIT: usize = 10 + 32 + 10 + 32;
 

@@ -51,7 +51,7 @@ pub enum ServerOrder {
 
 /// What became of a proposal that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProposalVerdict {
     /// It can be done.
     Possible {
         /// Blocks that are not here, by their place in the update.
@@ -66,7 +66,7 @@ pub enum Verdict {
 }
 
 #[derive(Debug, Default)]
-enum ServerState {
+enum TalkState {
     #[default]
     New,
     Ready,
@@ -89,48 +89,48 @@ struct Receipt {
 /// One connection's state.
 #[derive(Debug, Default)]
 pub struct ServerMachine {
-    state: ServerState,
+    state: TalkState,
 }
 
 impl ServerMachine {
     /// True if nothing more is heard on this connection.
     pub const fn is_over(&self) -> bool {
-        matches!(self.state, ServerState::Over)
+        matches!(self.state, TalkState::Over)
     }
 
     /// True while the client has said what it wants and owes nothing.
     pub const fn is_idle(&self) -> bool {
-        matches!(self.state, ServerState::New | ServerState::Ready)
+        matches!(self.state, TalkState::New | TalkState::Ready)
     }
 
     /// Takes a message.
     pub fn on(&mut self, message: ClientMessage) -> ServerOrder {
-        let state = std::mem::replace(&mut self.state, ServerState::Over);
+        let state = std::mem::replace(&mut self.state, TalkState::Over);
         let (state, order) = match (state, message) {
-            (ServerState::New, ClientMessage::Hello(vault)) => (ServerState::New, ServerOrder::Open(vault)),
-            (ServerState::Ready, ClientMessage::Propose { update, signature, pushes }) => {
+            (TalkState::New, ClientMessage::Hello(vault)) => (TalkState::New, ServerOrder::Open(vault)),
+            (TalkState::Ready, ClientMessage::Propose { update, signature, pushes }) => {
                 let proposal = Box::new(Proposal { update: *update, signature });
-                (ServerState::Judging(pushes), ServerOrder::Judge(proposal))
+                (TalkState::Judging(pushes), ServerOrder::Judge(proposal))
             }
-            (ServerState::Receiving(receipt), message) => receipt.on(message),
-            (ServerState::Discarding(left), ClientMessage::Block(_)) => {
+            (TalkState::Receiving(receipt), message) => receipt.on(message),
+            (TalkState::Discarding(left), ClientMessage::Block(_)) => {
                 let left = left.saturating_sub(1);
-                let state = if left == 0 { ServerState::Ready } else { ServerState::Discarding(left) };
+                let state = if left == 0 { TalkState::Ready } else { TalkState::Discarding(left) };
                 (state, ServerOrder::Wait)
             }
-            (state @ ServerState::Discarding(_), ClientMessage::Sign(_) | ClientMessage::Withdraw) => {
+            (state @ TalkState::Discarding(_), ClientMessage::Sign(_) | ClientMessage::Withdraw) => {
                 (state, ServerOrder::Wait)
             }
-            (ServerState::Offered(proposal), ClientMessage::Sign(signature)) => {
+            (TalkState::Offered(proposal), ClientMessage::Sign(signature)) => {
                 let signature = Some(signature);
-                (ServerState::Ready, ServerOrder::Commit(Box::new(Proposal { signature, ..*proposal })))
+                (TalkState::Ready, ServerOrder::Commit(Box::new(Proposal { signature, ..*proposal })))
             }
-            (ServerState::Offered(_), ClientMessage::Withdraw) => (ServerState::Ready, ServerOrder::Wait),
+            (TalkState::Offered(_), ClientMessage::Withdraw) => (TalkState::Ready, ServerOrder::Wait),
             // A signature or a withdrawal may cross the word that it is refused.
-            (ServerState::Ready, ClientMessage::Sign(_) | ClientMessage::Withdraw) => {
-                (ServerState::Ready, ServerOrder::Wait)
+            (TalkState::Ready, ClientMessage::Sign(_) | ClientMessage::Withdraw) => {
+                (TalkState::Ready, ServerOrder::Wait)
             }
-            (state @ (ServerState::Ready | ServerState::Offered(_)), message) => match question(message) {
+            (state @ (TalkState::Ready | TalkState::Offered(_)), message) => match question(message) {
                 Some(order) => (state, order),
                 None => violation(),
             },
@@ -145,21 +145,27 @@ impl ServerMachine {
 
     /// The vault is found, or is known not to be here yet.
     pub fn opened(&mut self) {
-        self.state = ServerState::Ready;
+        self.state = TalkState::Ready;
     }
 
     /// A proposal was looked at. What is to be said, and what is to be done then.
-    pub fn judged(&mut self, proposal: Box<Proposal>, verdict: Verdict) -> (Vec<ServerMessage>, ServerOrder) {
-        let pushes = matches!(self.state, ServerState::Judging(true));
+    pub fn judged(
+        &mut self,
+        proposal: Box<Proposal>,
+        verdict: ProposalVerdict,
+    ) -> (Vec<ServerMessage>, ServerOrder) {
+        let pushes = matches!(self.state, TalkState::Judging(true));
         let count = proposal.update.blocks.len();
         let refused = match verdict {
-            Verdict::Possible { lacking, paths } => return self.accept(proposal, pushes, lacking, paths),
-            Verdict::Conflict(conflict, head) => ServerMessage::Conflict(conflict, head),
-            Verdict::Refused(refusal, why) => ServerMessage::Refused(refusal, why),
+            ProposalVerdict::Possible { lacking, paths } => {
+                return self.accept(proposal, pushes, lacking, paths);
+            }
+            ProposalVerdict::Conflict(conflict, head) => ServerMessage::Conflict(conflict, head),
+            ProposalVerdict::Refused(refusal, why) => ServerMessage::Refused(refusal, why),
         };
         self.state = match pushes && count > 0 {
-            true => ServerState::Discarding(count),
-            false => ServerState::Ready,
+            true => TalkState::Discarding(count),
+            false => TalkState::Ready,
         };
         (vec![refused], ServerOrder::Wait)
     }
@@ -181,25 +187,23 @@ impl ServerMachine {
         if !pushes && !lacking.is_empty() {
             messages.push(ServerMessage::Wants(lacking));
         }
-        self.state = ServerState::Receiving(Receipt { proposal, coming });
+        self.state = TalkState::Receiving(Receipt { proposal, coming });
         (messages, self.kept())
     }
 
     /// A block is kept, or none had to be. What is to be done now.
     pub fn kept(&mut self) -> ServerOrder {
-        match std::mem::replace(&mut self.state, ServerState::Over) {
-            ServerState::Receiving(receipt) if receipt.coming.is_empty() => {
-                match receipt.proposal.signature {
-                    Some(_) => {
-                        self.state = ServerState::Ready;
-                        ServerOrder::Commit(receipt.proposal)
-                    }
-                    None => {
-                        self.state = ServerState::Offered(receipt.proposal);
-                        ServerOrder::Wait
-                    }
+        match std::mem::replace(&mut self.state, TalkState::Over) {
+            TalkState::Receiving(receipt) if receipt.coming.is_empty() => match receipt.proposal.signature {
+                Some(_) => {
+                    self.state = TalkState::Ready;
+                    ServerOrder::Commit(receipt.proposal)
                 }
-            }
+                None => {
+                    self.state = TalkState::Offered(receipt.proposal);
+                    ServerOrder::Wait
+                }
+            },
             state => {
                 self.state = state;
                 ServerOrder::Wait
@@ -209,11 +213,11 @@ impl ServerMachine {
 
     /// A block could not be kept. What is to be said; the other blocks that come are passed over.
     pub fn not_kept(&mut self, refusal: VaultRefusal, why: String) -> ServerMessage {
-        self.state = match std::mem::replace(&mut self.state, ServerState::Over) {
-            ServerState::Receiving(receipt) if !receipt.coming.is_empty() => {
-                ServerState::Discarding(receipt.coming.len())
+        self.state = match std::mem::replace(&mut self.state, TalkState::Over) {
+            TalkState::Receiving(receipt) if !receipt.coming.is_empty() => {
+                TalkState::Discarding(receipt.coming.len())
             }
-            ServerState::Receiving(_) => ServerState::Ready,
+            TalkState::Receiving(_) => TalkState::Ready,
             state => state,
         };
         ServerMessage::Refused(refusal, why)
@@ -221,13 +225,13 @@ impl ServerMachine {
 }
 
 impl Receipt {
-    fn on(mut self, message: ClientMessage) -> (ServerState, ServerOrder) {
+    fn on(mut self, message: ClientMessage) -> (TalkState, ServerOrder) {
         match message {
             ClientMessage::Sign(signature) => {
                 self.proposal.signature = Some(signature);
-                (ServerState::Receiving(self), ServerOrder::Wait)
+                (TalkState::Receiving(self), ServerOrder::Wait)
             }
-            ClientMessage::Withdraw => (ServerState::Discarding(self.coming.len()), ServerOrder::Wait),
+            ClientMessage::Withdraw => (TalkState::Discarding(self.coming.len()), ServerOrder::Wait),
             ClientMessage::Block(block) => {
                 let Some((place, is_lacking)) = self.coming.pop_front() else { return violation() };
                 let Some(announced) = self.proposal.update.blocks.get(place as usize) else {
@@ -241,7 +245,7 @@ impl Receipt {
                     true => ServerOrder::Keep(hash, block),
                     false => ServerOrder::Wait,
                 };
-                (ServerState::Receiving(self), order)
+                (TalkState::Receiving(self), order)
             }
             _ => violation(),
         }
@@ -260,7 +264,7 @@ fn question(message: ClientMessage) -> Option<ServerOrder> {
     }
 }
 
-fn violation() -> (ServerState, ServerOrder) {
+fn violation() -> (TalkState, ServerOrder) {
     let why = "this can't be understood, or not now".to_owned();
-    (ServerState::Over, ServerOrder::Answer(ServerMessage::Refused(VaultRefusal::Malformed, why)))
+    (TalkState::Over, ServerOrder::Answer(ServerMessage::Refused(VaultRefusal::Malformed, why)))
 }

@@ -7,13 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// A BLAKE3 hash of a file's bytes, or of all that is in a tree.
-pub type Digest = blake3::Hash;
+pub type DataDigest = blake3::Hash;
 
 /// Content of a file or a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DigestContent {
     /// All of it.
-    pub digest: Digest,
+    pub digest: DataDigest,
     /// Bytes of its files.
     pub bytes: u64,
     /// Number of files.
@@ -38,7 +38,7 @@ pub fn digest(path: &Path) -> io::Result<DigestContent> {
     }
 }
 
-fn file(path: &Path) -> io::Result<(Digest, u64)> {
+fn file(path: &Path) -> io::Result<(DataDigest, u64)> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;
     Ok((hasher.finalize(), hasher.count()))

@@ -37,7 +37,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use copy::{Times, copy, link};
-pub use digest::{Digest, DigestContent, digest};
+pub use digest::{DataDigest, DigestContent, digest};
 pub use line::{Line, LinePlace};
 pub use manifest::{Manifest, Package};
 pub use store::DataStore;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::encoding::Encoding;
+use crate::canonical::Canonical;
 use crate::members::Members;
 use crate::names::{Digest, FileId};
 use crate::root::{FileRoot, MAX_FILES, VaultRoot};
-use crate::tree::{NewNode, NodeSource, TreeEditor, TreeError};
+use crate::tree::{NewNode, NodeError, NodeSource, TreeEditor};
 use crate::update::{FileUpdate, Predicate, Update, UpdateAction};
 
 /// Reason why an update is not done.
@@ -52,7 +52,7 @@ pub enum UpdateError {
         /// The file.
         file: FileId,
         /// Reason.
-        why: TreeError,
+        why: NodeError,
     },
 }
 
@@ -183,7 +183,7 @@ fn next_root(update: &Update, root: &VaultRoot, members: &Members) -> Result<Vau
     Ok(VaultRoot {
         number: root.number.checked_add(1).ok_or(UpdateError::LastVersion)?,
         previous: root.digest(),
-        members: update.members.as_ref().map_or(root.members, Encoding::digest),
+        members: update.members.as_ref().map_or(root.members, Canonical::digest),
         keys: update.keys.as_deref().map_or(root.keys, Digest::of),
         ..root.clone()
     })

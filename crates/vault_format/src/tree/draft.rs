@@ -1,8 +1,8 @@
 //! Nodes that are being changed: they have no hash before all changes are made, as the paper says (§4.2).
 
 use super::edit::NewNode;
-use super::{TreeError, most_entries};
-use crate::encoding::Encoding;
+use super::{NodeError, most_entries};
+use crate::canonical::Canonical;
 use crate::names::Digest;
 use crate::node::{ChildRef, TreeNode};
 use crate::tuple::Tuple;
@@ -54,12 +54,12 @@ impl DraftNode {
     }
 
     /// The node as a child.
-    fn branch(self) -> Result<Branch, TreeError> {
+    fn branch(self) -> Result<Branch, NodeError> {
         let sums = match &self {
             Self::Leaf(tuples) => sums(tuples.iter().map(|tuple| (tuple.length, tuple.excess()))),
             Self::Inner(_, children) => sums(children.iter().map(|child| (child.count, child.dead))),
         };
-        let (count, dead) = sums.ok_or(TreeError::Uncountable)?;
+        let (count, dead) = sums.ok_or(NodeError::Uncountable)?;
         Ok(Branch { count, dead, link: BranchLink::Draft(Box::new(self)) })
     }
 }
@@ -97,12 +97,12 @@ impl Branch {
 }
 
 /// Leaves with these tuples, evenly filled. One alone may have too few.
-pub(super) fn leaves(tuples: Vec<Tuple>, degree: u8) -> Result<Vec<Branch>, TreeError> {
+pub(super) fn leaves(tuples: Vec<Tuple>, degree: u8) -> Result<Vec<Branch>, NodeError> {
     parts(tuples, degree).into_iter().map(|part| DraftNode::Leaf(part).branch()).collect()
 }
 
 /// Inner nodes with these children, in the same way.
-pub(super) fn inners(height: u8, children: Vec<Branch>, degree: u8) -> Result<Vec<Branch>, TreeError> {
+pub(super) fn inners(height: u8, children: Vec<Branch>, degree: u8) -> Result<Vec<Branch>, NodeError> {
     parts(children, degree).into_iter().map(|part| DraftNode::Inner(height, part).branch()).collect()
 }
 

@@ -5,7 +5,7 @@
 
 use super::draft::{Branch, BranchLink, DraftNode, inners, leaves};
 use super::source::NodeSource;
-use super::{TreeError, degree_of, load, may_grow, top_of};
+use super::{NodeError, degree_of, load, may_grow, top_of};
 use crate::names::{Digest, FileId};
 use crate::node::ChildRef;
 use crate::root::FileRoot;
@@ -51,26 +51,26 @@ impl<'a, S: NodeSource + ?Sized> TreeEditor<'a, S> {
     }
 
     /// Puts runs before the byte at `at`; the file's length is its end.
-    pub fn insert(self, at: u64, tuples: Vec<Tuple>) -> Result<Self, TreeError> {
+    pub fn insert(self, at: u64, tuples: Vec<Tuple>) -> Result<Self, NodeError> {
         self.splice(at, at, tuples)
     }
 
     /// Takes `length` bytes away.
-    pub fn delete(self, at: u64, length: u64) -> Result<Self, TreeError> {
-        let to = at.checked_add(length).ok_or(TreeError::Uncountable)?;
+    pub fn delete(self, at: u64, length: u64) -> Result<Self, NodeError> {
+        let to = at.checked_add(length).ok_or(NodeError::Uncountable)?;
         self.splice(at, to, Vec::new())
     }
 
     /// Puts runs in the place of all there is.
-    pub fn replace(self, tuples: Vec<Tuple>) -> Result<Self, TreeError> {
+    pub fn replace(self, tuples: Vec<Tuple>) -> Result<Self, NodeError> {
         Self { top: None, height: 0, ..self }.insert(0, tuples)
     }
 
     /// Puts runs in the place of the bytes `from` to `to`.
-    pub fn splice(mut self, from: u64, to: u64, tuples: Vec<Tuple>) -> Result<Self, TreeError> {
+    pub fn splice(mut self, from: u64, to: u64, tuples: Vec<Tuple>) -> Result<Self, NodeError> {
         let length = self.length();
         if from > to || to > length {
-            return Err(TreeError::Outside { from, to, length });
+            return Err(NodeError::Outside { from, to, length });
         }
         let roots = match self.top.take() {
             None => leaves(tuples, self.degree)?,
@@ -92,7 +92,7 @@ impl<'a, S: NodeSource + ?Sized> TreeEditor<'a, S> {
     }
 
     /// The node behind a branch.
-    fn open(&self, branch: Branch, height: u8, is_top: bool) -> Result<DraftNode, TreeError> {
+    fn open(&self, branch: Branch, height: u8, is_top: bool) -> Result<DraftNode, NodeError> {
         let Branch { count, dead, link } = branch;
         match link {
             BranchLink::Draft(node) => Ok(*node),
@@ -110,7 +110,7 @@ impl<'a, S: NodeSource + ?Sized> TreeEditor<'a, S> {
         from: u64,
         to: u64,
         new: Vec<Tuple>,
-    ) -> Result<Vec<Branch>, TreeError> {
+    ) -> Result<Vec<Branch>, NodeError> {
         match node {
             DraftNode::Leaf(tuples) => leaves(splice_tuples(tuples, from, to, new), self.degree),
             DraftNode::Inner(height, children) => {
@@ -128,7 +128,7 @@ impl<'a, S: NodeSource + ?Sized> TreeEditor<'a, S> {
         from: u64,
         to: u64,
         new: Vec<Tuple>,
-    ) -> Result<Vec<Branch>, TreeError> {
+    ) -> Result<Vec<Branch>, NodeError> {
         let (first, first_start) = child_at(&children, from, from < to);
         let (last, last_start) = child_at(&children, to, false);
         let after = children.split_off(last + 1);
@@ -156,7 +156,7 @@ impl<'a, S: NodeSource + ?Sized> TreeEditor<'a, S> {
         from: u64,
         to: u64,
         new: Vec<Tuple>,
-    ) -> Result<Vec<Branch>, TreeError> {
+    ) -> Result<Vec<Branch>, NodeError> {
         if from == 0 && to == child.count && new.is_empty() {
             return Ok(Vec::new());
         }
@@ -166,7 +166,7 @@ impl<'a, S: NodeSource + ?Sized> TreeEditor<'a, S> {
 
     /// Joins each of these nodes that has too few entries with a neighbour. One that has none stays as it is: then the node
     /// above has too few entries, too, and is joined.
-    fn mend(&self, height: u8, mut nodes: Vec<Branch>) -> Result<Vec<Branch>, TreeError> {
+    fn mend(&self, height: u8, mut nodes: Vec<Branch>) -> Result<Vec<Branch>, NodeError> {
         while nodes.len() > 1 {
             let Some(small) = nodes.iter().position(|node| node.is_too_small(self.degree)) else { break };
             let left = small.saturating_sub(1);
@@ -177,7 +177,7 @@ impl<'a, S: NodeSource + ?Sized> TreeEditor<'a, S> {
         Ok(nodes)
     }
 
-    fn join(&self, height: u8, nodes: Vec<Branch>) -> Result<Vec<Branch>, TreeError> {
+    fn join(&self, height: u8, nodes: Vec<Branch>) -> Result<Vec<Branch>, NodeError> {
         let (mut tuples, mut children) = (Vec::new(), Vec::new());
         for node in nodes {
             match self.open(node, height, false)? {
@@ -192,10 +192,10 @@ impl<'a, S: NodeSource + ?Sized> TreeEditor<'a, S> {
     }
 
     /// Puts nodes under one top node, and leaves none above that has only one child.
-    fn grow(mut self, mut nodes: Vec<Branch>) -> Result<Self, TreeError> {
+    fn grow(mut self, mut nodes: Vec<Branch>) -> Result<Self, NodeError> {
         while nodes.len() > 1 {
             if !may_grow(self.height) {
-                return Err(TreeError::Uncountable);
+                return Err(NodeError::Uncountable);
             }
             self.height += 1;
             nodes = inners(self.height, nodes, self.degree)?;

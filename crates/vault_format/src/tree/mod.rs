@@ -23,7 +23,7 @@ pub mod walk;
 use thiserror::Error;
 use towpath_content::DecodeError;
 
-use crate::encoding::Encoding;
+use crate::canonical::Canonical;
 use crate::names::Digest;
 use crate::node::{ChildRef, MAX_HEIGHT, TreeNode};
 use crate::root::{FileRoot, MIN_DEGREE};
@@ -34,7 +34,7 @@ pub use walk::{TupleWalk, missing_nodes};
 
 /// Reason why a tree can't be read or changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum TreeError {
+pub enum NodeError {
     /// A node is not to be had. For a proof: the server left it out.
     #[error("node {0} is not here")]
     Missing(Digest),
@@ -110,19 +110,19 @@ fn load<S: NodeSource + ?Sized>(
     named: &ChildRef,
     height: u8,
     is_top: bool,
-) -> Result<TreeNode, TreeError> {
+) -> Result<TreeNode, NodeError> {
     let name = named.node;
     let bytes = source.node(&name).map_err(|fault| match fault {
-        SourceFault::Missing => TreeError::Missing(name),
-        SourceFault::Failed(why) => TreeError::Source(why),
+        SourceFault::Missing => NodeError::Missing(name),
+        SourceFault::Failed(why) => NodeError::Source(why),
     })?;
     if Digest::of(&bytes) != name {
-        return Err(TreeError::OtherBytes(name));
+        return Err(NodeError::OtherBytes(name));
     }
-    let node = TreeNode::from_bytes(&bytes).map_err(|why| TreeError::Malformed { node: name, why })?;
+    let node = TreeNode::from_bytes(&bytes).map_err(|why| NodeError::Malformed { node: name, why })?;
     let entries = node.entries();
     let (fewest, most) = (fewest_entries(degree, is_top, height), most_entries(degree));
-    let lies = |what, found, expected| Err(TreeError::Lies { node: name, what, found, expected });
+    let lies = |what, found, expected| Err(NodeError::Lies { node: name, what, found, expected });
     match node {
         _ if node.height() != height => lies("its height", node.height().into(), height.into()),
         _ if entries < fewest => lies("its number of entries", entries as u64, fewest as u64),

@@ -76,7 +76,7 @@ impl Model {
             let mut less = proof.clone();
             less.remove(&name);
             let lacks = apply_steps(&less, self.degree, &self.root, &steps);
-            assert_eq!(lacks, Err(TreeError::Missing(name)), "each node of a proof is needed");
+            assert_eq!(lacks, Err(NodeError::Missing(name)), "each node of a proof is needed");
         }
         self.root = root;
         nodes.into_iter().for_each(|node| self.store.insert(node.bytes));
@@ -105,7 +105,7 @@ fn apply_steps<S: NodeSource>(
     degree: u8,
     root: &FileRoot,
     steps: &[(u64, u64, Vec<Tuple>)],
-) -> Result<(FileRoot, Vec<NewNode>), TreeError> {
+) -> Result<(FileRoot, Vec<NewNode>), NodeError> {
     let mut editor = TreeEditor::new(source, degree, root);
     for (from, to, tuples) in steps {
         editor = editor.splice(*from, *to, tuples.clone())?;
@@ -207,11 +207,11 @@ fn lacking_nodes_are_named_level_by_level_until_there_are_none() {
 fn offsets_outside_are_refused() {
     let model = grown(2, 10);
     let editor = || TreeEditor::new(&model.store, 2, &model.root);
-    let outside = |from, to| TreeError::Outside { from, to, length: 100 };
+    let outside = |from, to| NodeError::Outside { from, to, length: 100 };
     assert_eq!(editor().delete(90, 11).err(), Some(outside(90, 101)));
     assert_eq!(editor().insert(101, Vec::new()).err(), Some(outside(101, 101)));
     assert_eq!(editor().splice(5, 4, Vec::new()).err(), Some(outside(5, 4)));
-    assert_eq!(editor().delete(1, u64::MAX).err(), Some(TreeError::Uncountable));
+    assert_eq!(editor().delete(1, u64::MAX).err(), Some(NodeError::Uncountable));
 }
 
 /// A tree whose top is `top`, over what `store` has.
@@ -224,7 +224,7 @@ fn poisoned(store: &mut NodeMap, height: u8, top: &TreeNode) -> FileRoot {
     root
 }
 
-fn first_error(store: &NodeMap, root: &FileRoot) -> Option<TreeError> {
+fn first_error(store: &NodeMap, root: &FileRoot) -> Option<NodeError> {
     TupleWalk::new(store, 2, root, 0..root.length, 1000).find_map(Result::err)
 }
 
@@ -242,8 +242,8 @@ fn nodes_that_lie_are_found_out() {
         let root = poisoned(&mut store, told, &TreeNode::Inner(told, children));
         first_error(&store, &root)
     };
-    let is_lie = |error: Option<TreeError>, about: &str| match error {
-        Some(TreeError::Lies { what, .. }) => assert_eq!(what, about),
+    let is_lie = |error: Option<NodeError>, about: &str| match error {
+        Some(NodeError::Lies { what, .. }) => assert_eq!(what, about),
         other => panic!("{other:?} is no lie about {about}"),
     };
     is_lie(lie(|children| children[0].count += 1, height), "its count");
@@ -266,7 +266,7 @@ fn a_node_below_is_never_too_small() {
     let root = poisoned(&mut store, 1, &TreeNode::Inner(1, vec![child; 2]));
     assert!(matches!(
         first_error(&store, &root),
-        Some(TreeError::Lies { what: "its number of entries", .. })
+        Some(NodeError::Lies { what: "its number of entries", .. })
     ));
 }
 
@@ -281,7 +281,7 @@ fn a_billion_runs_of_few_nodes_take_neither_time_nor_memory() {
     }
     let root = poisoned(&mut store, 13, &node);
     assert!(root.length > 10_000_000_000);
-    assert_eq!(first_error(&store, &root), Some(TreeError::TooManyTuples(1000)));
+    assert_eq!(first_error(&store, &root), Some(NodeError::TooManyTuples(1000)));
     let lacking = missing_nodes(&store, 2, &root, &(0..root.length), 10);
     assert_eq!(lacking, Ok(Vec::new()), "each node is looked at once");
     let lacking = missing_nodes(&store, 2, &root, &(1..root.length - 1), 10);
@@ -292,7 +292,7 @@ fn a_billion_runs_of_few_nodes_take_neither_time_nor_memory() {
     let huge = TreeNode::Inner(1, vec![most; 2]);
     let root = poisoned(&mut store, 1, &huge);
     let added = TreeEditor::new(&store, 2, &root).insert(0, vec![Tuple::whole(block(1, 26), 10)]);
-    assert_eq!(added.err(), Some(TreeError::Missing(Digest([9; 32]))));
+    assert_eq!(added.err(), Some(NodeError::Missing(Digest([9; 32]))));
 }
 
 #[test]
@@ -306,10 +306,10 @@ fn a_source_that_gives_other_bytes_or_fails_is_told_from_one_that_lacks_them() {
     let model = grown(2, 3);
     let root = model.root;
     let error = |answer| TupleWalk::new(&Wrong(answer), 2, &root, 0..30, 9).find_map(Result::err);
-    assert_eq!(error(Ok(vec![1, 2, 3])), Some(TreeError::OtherBytes(root.top)));
-    assert_eq!(error(Err(SourceFault::Failed("disk".into()))), Some(TreeError::Source("disk".into())));
-    assert_eq!(error(Err(SourceFault::Missing)), Some(TreeError::Missing(root.top)));
+    assert_eq!(error(Ok(vec![1, 2, 3])), Some(NodeError::OtherBytes(root.top)));
+    assert_eq!(error(Err(SourceFault::Failed("disk".into()))), Some(NodeError::Source("disk".into())));
+    assert_eq!(error(Err(SourceFault::Missing)), Some(NodeError::Missing(root.top)));
     let garbage = FileRoot { top: Digest::of(b"garbage"), ..root };
     let found = TupleWalk::new(&Wrong(Ok(b"garbage".to_vec())), 2, &garbage, 0..30, 9).next();
-    assert!(matches!(found, Some(Err(TreeError::Malformed { .. }))));
+    assert!(matches!(found, Some(Err(NodeError::Malformed { .. }))));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::source::NodeSource;
-use super::{TreeError, degree_of, load, top_of};
+use super::{NodeError, degree_of, load, top_of};
 use crate::names::Digest;
 use crate::node::{ChildRef, TreeNode};
 use crate::root::FileRoot;
@@ -19,13 +19,13 @@ pub struct TupleWalk<'a, S: ?Sized> {
     degree: u8,
     range: Range<u64>,
     /// What is to be read, the next last: nodes and runs, each with where it begins.
-    stack: Vec<(u64, Pending)>,
+    stack: Vec<(u64, WalkEntry)>,
     left: u64,
     most: u64,
 }
 
 #[derive(Debug)]
-enum Pending {
+enum WalkEntry {
     Node(ChildRef, u8, bool),
     Run(Tuple),
 }
@@ -33,7 +33,7 @@ enum Pending {
 impl<'a, S: NodeSource + ?Sized> TupleWalk<'a, S> {
     /// The runs of `range`, `most` of them at most: more are an error.
     pub fn new(source: &'a S, degree: u8, root: &FileRoot, range: Range<u64>, most: u64) -> Self {
-        let top = top_of(root).map(|top| (0, Pending::Node(top, root.height, true)));
+        let top = top_of(root).map(|top| (0, WalkEntry::Node(top, root.height, true)));
         let stack = top.into_iter().collect();
         Self { source, degree: degree_of(degree), range, stack, left: most, most }
     }
@@ -42,7 +42,7 @@ impl<'a, S: NodeSource + ?Sized> TupleWalk<'a, S> {
         start < self.range.end && start.saturating_add(count) > self.range.start
     }
 
-    fn open(&mut self, start: u64, child: &ChildRef, height: u8, is_top: bool) -> Result<(), TreeError> {
+    fn open(&mut self, start: u64, child: &ChildRef, height: u8, is_top: bool) -> Result<(), NodeError> {
         let node = load(self.source, self.degree, child, height, is_top)?;
         let mut found = Vec::with_capacity(node.entries());
         let mut start = start;
@@ -50,13 +50,13 @@ impl<'a, S: NodeSource + ?Sized> TupleWalk<'a, S> {
             TreeNode::Leaf(tuples) => {
                 for tuple in tuples {
                     let length = tuple.length;
-                    found.push((start, length, Pending::Run(tuple)));
+                    found.push((start, length, WalkEntry::Run(tuple)));
                     start += length;
                 }
             }
             TreeNode::Inner(height, children) => {
                 for child in children {
-                    found.push((start, child.count, Pending::Node(child, height - 1, false)));
+                    found.push((start, child.count, WalkEntry::Node(child, height - 1, false)));
                     start += child.count;
                 }
             }
@@ -69,20 +69,20 @@ impl<'a, S: NodeSource + ?Sized> TupleWalk<'a, S> {
 }
 
 impl<S: NodeSource + ?Sized> Iterator for TupleWalk<'_, S> {
-    type Item = Result<(u64, Tuple), TreeError>;
+    type Item = Result<(u64, Tuple), NodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             match self.stack.pop()? {
-                (_, Pending::Run(_)) if self.left == 0 => {
+                (_, WalkEntry::Run(_)) if self.left == 0 => {
                     self.stack.clear();
-                    return Some(Err(TreeError::TooManyTuples(self.most)));
+                    return Some(Err(NodeError::TooManyTuples(self.most)));
                 }
-                (start, Pending::Run(tuple)) => {
+                (start, WalkEntry::Run(tuple)) => {
                     self.left -= 1;
                     return Some(Ok((start, tuple)));
                 }
-                (start, Pending::Node(child, height, is_top)) => {
+                (start, WalkEntry::Node(child, height, is_top)) => {
                     if !self.is_wanted(start, child.count) {
                         continue;
                     }
@@ -104,7 +104,7 @@ pub fn missing_nodes<S: NodeSource + ?Sized>(
     root: &FileRoot,
     range: &Range<u64>,
     most: usize,
-) -> Result<Vec<Digest>, TreeError> {
+) -> Result<Vec<Digest>, NodeError> {
     let (degree, mut missing, mut seen) = (degree_of(degree), Vec::new(), BTreeSet::new());
     let mut stack: Vec<_> = top_of(root).map(|top| (0u64, top, root.height, true)).into_iter().collect();
     while let Some((start, child, height, is_top)) = stack.pop() {
@@ -116,7 +116,7 @@ pub fn missing_nodes<S: NodeSource + ?Sized>(
             continue;
         }
         match load(source, degree, &child, height, is_top) {
-            Err(TreeError::Missing(node)) => missing.push(node),
+            Err(NodeError::Missing(node)) => missing.push(node),
             Err(error) => return Err(error),
             Ok(TreeNode::Leaf(_)) => {}
             Ok(TreeNode::Inner(_, children)) => {

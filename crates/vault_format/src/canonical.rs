@@ -7,7 +7,7 @@ use towpath_content::codec::{Reader, Writer};
 use crate::names::Digest;
 
 /// A record with one encoding.
-pub trait Encoding: Sized {
+pub trait Canonical: Sized {
     /// Its name in errors.
     const NAME: &'static str;
     /// The most bytes that an encoding has.
