@@ -11,9 +11,9 @@
 //! Before 3 the vault is as it was. From 3 on the new version is there, and this machine learns of it at the next command.
 
 use towpath_vault_format::apply::{Applied, UpdateError, apply};
-use towpath_vault_format::tree::{NodeMap, TreeError};
+use towpath_vault_format::tree::{NodeError, NodeMap};
 use towpath_vault_format::{
-    Encoding, FileId, FileRoot, FileUpdate, Members, Predicate, SignedMembers, SignedRoot, Update,
+    Canonical, FileId, FileRoot, FileUpdate, Members, Predicate, SignedMembers, SignedRoot, Update,
     VaultParameters, VaultRoot,
 };
 use towpath_vault_protocol::CommittedVersion;
@@ -129,6 +129,18 @@ impl VaultClient {
         Self::with_head(folder, keys, server, trusted, head)
     }
 
+    /// Opens a vault as it was seen last, without asking the server for its newest version: older ones can be read though the
+    /// newest is damaged, or none that counts.
+    pub fn open_remembered(
+        folder: VaultFolder,
+        keys: VaultKeys,
+        server: Box<dyn VaultServer>,
+        trusted: TrustedNodes,
+    ) -> Result<Self, VaultError> {
+        let head = folder.head()?.ok_or(VaultError::NoVersion { number: 0 })?;
+        Self::with_head(folder, keys, server, trusted, head)
+    }
+
     fn with_head(
         folder: VaultFolder,
         keys: VaultKeys,
@@ -143,11 +155,6 @@ impl VaultClient {
     /// The newest version.
     pub const fn head(&self) -> &Head {
         &self.head
-    }
-
-    /// The server.
-    pub fn server(&mut self) -> &mut dyn VaultServer {
-        self.server.as_mut()
     }
 
     /// Reads files.
@@ -260,7 +267,7 @@ impl VaultClient {
         let members = self.head.members.members.clone();
         let base = Some((&root, &members));
         match apply(update, base, &CachedNodes(&self.nodes)) {
-            Err(UpdateError::Tree { why: TreeError::Missing(_), .. }) => {}
+            Err(UpdateError::Tree { why: NodeError::Missing(_), .. }) => {}
             done => return Ok(done?),
         }
         for change in &update.files {
@@ -303,6 +310,17 @@ fn fetch_head(
         head.follows(seen, &between)?;
     }
     Ok(head)
+}
+
+/// The wrapped keys of a server's vault, for whoever has nothing but its id. That they are the right ones shows when they are
+/// opened.
+pub fn fetch_keys(server: &mut dyn VaultServer) -> Result<WrappedKeys, VaultError> {
+    let newest = server.head()?;
+    let never = || ServerError::Refused("it has no such vault".into());
+    let CommittedVersion { signed, .. } = newest.ok_or_else(never)?;
+    let came = checked_objects(server, "record of keys", &[signed.root.keys])?;
+    let bytes = came.first().map_or(&[][..], |(_, bytes)| bytes);
+    WrappedKeys::from_bytes(bytes).map_err(VaultError::record("the record of keys"))
 }
 
 fn fetch_members(server: &mut dyn VaultServer, root: &VaultRoot) -> Result<SignedMembers, VaultError> {

@@ -8,7 +8,7 @@ use towpath_content::DecodeError;
 use towpath_files::{FileError, display_name};
 use towpath_vault_format::FileId;
 use towpath_vault_format::apply::UpdateError;
-use towpath_vault_format::tree::TreeError;
+use towpath_vault_format::tree::NodeError;
 
 use crate::block::BlockError;
 use crate::head::HeadError;
@@ -69,7 +69,7 @@ pub enum VaultError {
         /// The file.
         file: FileId,
         /// What is wrong with it.
-        source: TreeError,
+        source: NodeError,
     },
     /// An update of this client can't be done.
     #[error("the update: {0}")]
@@ -158,8 +158,13 @@ impl VaultError {
         move |why| Self::Record { what, why: why.to_string() }
     }
 
+    /// Of a record that makes no sense.
+    pub(crate) fn record_of(what: &'static str, why: &str) -> Self {
+        Self::Record { what, why: why.to_owned() }
+    }
+
     /// Of a file's tree.
-    pub(crate) fn tree(file: FileId) -> impl Fn(TreeError) -> Self {
+    pub(crate) fn tree(file: FileId) -> impl Fn(NodeError) -> Self {
         move |source| Self::Tree { file, source }
     }
 }

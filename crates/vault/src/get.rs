@@ -51,10 +51,7 @@ impl VaultClient {
         let bytes = match &entry.description {
             Description::Inline(bytes) => bytes.clone(),
             Description::File(file) => {
-                let lacking = || VaultError::Record {
-                    what: "the catalogue",
-                    why: "it names a file that is not there".into(),
-                };
+                let lacking = || VaultError::record_of("the catalogue", "it names a file that is not there");
                 let file = root.file(file).ok_or_else(lacking)?;
                 self.reader().read_all(file, MAX_DESCRIPTOR, "bytes of names and metadata")?
             }
@@ -100,10 +97,7 @@ impl VaultClient {
     ) -> Result<(), VaultError> {
         let file = root.file(&entry.content).copied();
         let file = file.filter(|file| file.length == entry.length);
-        let lacking = || VaultError::Record {
-            what: "the catalogue",
-            why: "it names a content that is not there".into(),
-        };
+        let lacking = || VaultError::record_of("the catalogue", "it names a content that is not there");
         let file = file.ok_or_else(lacking)?;
         self.reader().read(&file, 0..file.length, sink)
     }

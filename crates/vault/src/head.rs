@@ -5,7 +5,7 @@
 use thiserror::Error;
 use towpath_content::codec::{Reader, Writer};
 use towpath_content::{DecodeError, NodeId};
-use towpath_vault_format::{Certificate, Digest, Encoding, SignedMembers, SignedRoot, VaultId};
+use towpath_vault_format::{Canonical, Certificate, Digest, SignedMembers, SignedRoot, VaultId};
 
 /// A version, and what proves it.
 #[derive(Debug, Clone, PartialEq, Eq)]

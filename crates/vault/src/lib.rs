@@ -22,11 +22,13 @@
 //! | [`descriptor`] | names and metadata of what is put |
 //! | [`client`] | a vault as its member sees it |
 //! | [`mod@put`], [`get`] | entries, there and back |
+//! | [`check`] | everything of a version read and proved |
 //! | [`error`] | what can go wrong |
 
 pub mod block;
 pub mod boundaries;
 pub mod catalogue;
+pub mod check;
 pub mod client;
 pub mod content;
 pub mod descriptor;
@@ -44,3 +46,12 @@ pub mod put;
 pub mod reader;
 pub mod server;
 pub mod summary;
+
+/// The formats that a server knows, too.
+pub mod format {
+    pub use towpath_content::NodeId;
+    pub use towpath_vault_format::*;
+}
+
+pub use towpath_files::FileError;
+pub use zeroize::Zeroizing;

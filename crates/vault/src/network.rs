@@ -95,7 +95,7 @@ impl VaultServer for NetworkServer {
         signed: &SignedRoot,
         block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
     ) -> Result<Option<Certificate>, ServerError> {
-        use towpath_vault_format::Encoding;
+        use towpath_vault_format::Canonical;
         let stored: u64 = update.blocks.iter().map(|block| u64::from(block.stored)).sum();
         let mut give = |name: &Digest| {
             let lost = || io::Error::new(io::ErrorKind::NotFound, "a new block is gone from this machine");

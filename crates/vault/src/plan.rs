@@ -308,5 +308,5 @@ pub fn summary_of(
 
 /// The hash of a file's root.
 pub fn digest_of(root: &FileRoot) -> Digest {
-    towpath_vault_format::Encoding::digest(root)
+    towpath_vault_format::Canonical::digest(root)
 }

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use towpath_files::FileError;
-use towpath_vault_format::{
-    Digest, Encoding, FileId, FileRoot, FileUpdate, NewBlock, Padding, Tuple, UpdateAction,
-};
+use towpath_vault_format::{Canonical, Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, UpdateAction};
 
 use crate::block::BlockSealer;
 use crate::catalogue::{Catalogue, CatalogueEntry, Description, MAX_INLINE, check_name};
@@ -153,6 +151,31 @@ impl VaultClient {
         let descriptor = self.plan_file(file, &MemoryContent(bytes), options.patches, &mut |_| ())?;
         let entry = CatalogueEntry { content, length, description: Description::File(file) };
         Ok(EntryPlan { content: planned, descriptor: Some(descriptor), entry })
+    }
+
+    /// Leaves an entry out of a new version, whose number it gives.
+    pub fn forget(&mut self, name: &[u8]) -> Result<u64, VaultError> {
+        for _ in 0..TRIES {
+            let root = self.head.signed.root.clone();
+            let mut catalogue = self.catalogue(&root)?;
+            let gone = catalogue.entries.remove(name);
+            let none = || VaultError::NoEntry { name: name.to_vec(), number: root.number };
+            let gone = Catalogue { entries: [(name.to_vec(), gone.ok_or_else(none)?)].into() };
+            let listed =
+                self.plan_file(FileId::CATALOGUE, &MemoryContent(catalogue.to_bytes()), true, &mut |_| ())?;
+            let mut left = listed.2.blocks.iter().map(|block| (block.hash, block.stored)).collect();
+            let epoch = self.keys.epoch();
+            let remove =
+                |file| FileUpdate { file, base: Digest::NONE, epoch, actions: vec![UpdateAction::Remove] };
+            let mut files: Vec<_> =
+                gone.files().filter(|file| root.file(file).is_some()).map(remove).collect();
+            files.extend(stages(&[&listed], epoch).into_iter().flatten());
+            if let Offered::Committed { .. } = self.commit_stage(files, &mut left)? {
+                self.folder.set_summary(&FileId::CATALOGUE, &self.summary(FileId::CATALOGUE, &listed.2))?;
+                return Ok(self.head.named().number);
+            }
+        }
+        Err(VaultError::Crowded { tries: TRIES })
     }
 
     /// Plans one file on its newest version.
@@ -325,12 +348,4 @@ fn short_steps(action: &UpdateAction) -> Vec<UpdateAction> {
 /// Bytes of a step and of the list of its blocks, about.
 fn action_cost(action: &UpdateAction) -> usize {
     32 + tuples_of(action).iter().map(|tuple| 16 + 96 * tuple.chain.len()).sum::<usize>()
-}
-
-/// How a vault pads, in words for people.
-pub const fn padding_word(padding: Padding) -> &'static str {
-    match padding {
-        Padding::None => "none",
-        Padding::Padme => "padme",
-    }
 }

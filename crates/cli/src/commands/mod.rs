@@ -30,6 +30,7 @@ mod sync_flags;
 mod ticket_flags;
 mod ticket_words;
 mod update_flags;
+mod vault;
 
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -108,6 +109,7 @@ enum Command {
     Daemon(daemon::Daemon),
     Rendezvous(rendezvous::RendezvousCommand),
     Relay(rendezvous::RelayCommand),
+    Vault(vault::VaultCommand),
     Ls(ls::Ls),
     Done(done::DoneCommand),
     Gc(gc::Gc),
@@ -305,6 +307,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Gc(gc) => gc.run(context).await,
         Command::Rendezvous(rendezvous) => rendezvous.run(context).await,
         Command::Relay(relay) => relay.run(context).await,
+        Command::Vault(vault) => vault.run(context).await,
         Command::Index(index) => index.run(context).await,
         Command::Status(status) => status.run(context).await,
         Command::Daemon(daemon) => daemon.run(context),
