@@ -42,7 +42,7 @@ below() {
         mirror) echo "content link store transfer protocol" ;;
         service) echo "content api link rendezvous relay store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
         peer-server) echo "content api link rendezvous relay store files transfer protocol plugins ssh config limits words" ;;
-        standalone) echo "content api store files codes link rendezvous relay handover mirror ssh config peer-server words" ;;
+        standalone) echo "content api byte-store store files codes link rendezvous relay handover mirror ssh config peer-server words vault-protocol vault-server" ;;
         api-server) echo "content api store words service" ;;
         cli) echo "api content config confinement words service standalone api-server" ;;
         *) return 1 ;;

@@ -100,7 +100,7 @@ impl PublicServer {
 }
 
 /// Where IPv6 is missing IPv4 alone is listened on.
-async fn bind(
+pub(crate) async fn bind(
     address: SocketAddr,
     identity: &Identity,
     protocols: &[Protocol],
@@ -121,7 +121,7 @@ fn is_without_v6(address: SocketAddr, error: &std::io::Error) -> bool {
 }
 
 /// Addresses under which others may reach `local`: itself if it is one, else those of the machine's interfaces.
-fn reachable(local: SocketAddr) -> impl Iterator<Item = SocketAddr> {
+pub(crate) fn reachable(local: SocketAddr) -> impl Iterator<Item = SocketAddr> {
     let all = match local.ip().is_unspecified() {
         true => interfaces(local.is_ipv4()),
         false => vec![local.ip()],

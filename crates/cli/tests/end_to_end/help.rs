@@ -17,7 +17,7 @@ situations![
     a_flag_that_is_refused_names_itself_and_another_way,
 ];
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "cp",
     "sync",
     "share",
@@ -27,6 +27,7 @@ const COMMANDS: [&str; 16] = [
     "daemon",
     "rendezvous",
     "relay",
+    "vault",
     "ls",
     "done",
     "gc",

@@ -4,6 +4,7 @@ mod errors;
 mod inspect;
 mod opening;
 mod passphrase;
+mod serve;
 mod transfer;
 
 use std::process::ExitCode;
@@ -36,12 +37,16 @@ enum VaultSubcommand {
     Log(inspect::VaultLog),
     Check(inspect::VaultCheck),
     Forget(transfer::VaultForget),
+    Serve(serve::VaultServe),
 }
 
 impl VaultCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let Self { command, which } = self;
-        // All of it blocks, on the disk and on the network's runtime beside.
+        if let VaultSubcommand::Serve(serve) = command {
+            return serve.run(context).await;
+        }
+        // All else blocks, on the disk and on the network's runtime beside.
         tokio::task::block_in_place(|| match command {
             VaultSubcommand::Init(init) => init.run(context, &which),
             VaultSubcommand::Join(join) => join.run(context, &which),
@@ -52,6 +57,7 @@ impl VaultCommand {
             VaultSubcommand::Log(log) => log.run(context, &which),
             VaultSubcommand::Check(check) => check.run(context, &which),
             VaultSubcommand::Forget(forget) => forget.run(context, &which),
+            VaultSubcommand::Serve(_) => Ok(ExitCode::SUCCESS),
         })
     }
 }

@@ -1,0 +1,74 @@
+//! `tow vault serve`
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use towpath_api::ApiError;
+use towpath_config::parse_bytes;
+use towpath_service::state::identity;
+use towpath_standalone::vault_service::{VaultService, vault_rules};
+
+use crate::commands::{Context, parse_address};
+use crate::notify::{READY, notify};
+
+/// Run a server that keeps vaults
+///
+/// It sees ciphertext, sizes, and who adds a version when; no name, no content, no key. It can lose what it has, and hide it, but not
+/// change it unnoticed. Each version that it acknowledges is on its disk. Versions go only if the vault's deleting key says so.
+#[derive(Debug, Args)]
+pub struct VaultServe {
+    /// Address to listen on; may be given again [default: all addresses, port 4434]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    listen: Vec<SocketAddr>,
+    /// Folder of the vaults [default: 'vaults' where tow keeps its data]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Node that may make vaults here; may be given again. Who may use one, its owner says
+    #[arg(long, value_name = "NODE")]
+    node: Vec<String>,
+    /// Let everybody make vaults here
+    #[arg(long)]
+    public: bool,
+    /// Most bytes that a vault may have, as in 500M or 2T [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    quota: Option<u64>,
+}
+
+impl VaultServe {
+    pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+        let mut interrupts = context.signals.interrupts();
+        let rules = vault_rules(&self.node, self.public, self.quota)?;
+        let folder = self.folder.unwrap_or_else(|| context.home.data().join("vaults"));
+        let server = VaultService::start(&identity(&context.home)?, &self.listen, &folder, rules).await?;
+        let places: Vec<String> = server.places().iter().map(ToString::to_string).collect();
+        let first = places.first().cloned().unwrap_or_default();
+        match context.output.is_json() {
+            true => context.output.object(&VaultServing { event: "listening", places }),
+            false => context.output.line(&first),
+        }
+        if self.node.is_empty() && !self.public {
+            context
+                .output
+                .print("tow: nobody may make vaults here: name nodes with --node, or give --public");
+        }
+        notify(READY, "Serving");
+        interrupts.next().await;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Parses a size with a binary suffix.
+fn parse_size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).ok_or_else(|| "write bytes, as in 500M, 1.5G or 2T".into())
+}
+
+/// Output of `--json` when the server can be reached.
+#[derive(Debug, Serialize)]
+struct VaultServing {
+    event: &'static str,
+    /// Where, each as NODE@HOST:PORT; the best first.
+    places: Vec<String>,
+}

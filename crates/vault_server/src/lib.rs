@@ -1,0 +1,32 @@
+//! A vault's server: it keeps ciphertext and signed versions in order. It has no key, and can make up no version.
+//!
+//! ```text
+//!   client ── tow-vault/1 ──► server ──► vault ─┬─► log       versions, each one durable record
+//!                                               └─► objects ─► packs in a byte store
+//! ```
+//!
+//! A commit writes blocks first, then the record that names them, and is told after both are durable. So after a crash each
+//! version that somebody was told of is there, whole; what was under way is not.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`server`] | connections, and who may make vaults |
+//! | [`vault`] | one vault: what a client asks is looked up, judged, committed |
+//! | `serving` | one connection: orders of the protocol's machine are done |
+//! | [`log`] | durable records, and what a crash leaves of them |
+//! | [`record`] | what stands in a record |
+//! | [`objects`] | where objects lie |
+//! | [`error`] | what can go wrong, and what a client is told |
+
+pub mod error;
+pub mod log;
+pub mod objects;
+pub mod record;
+pub mod server;
+mod serving;
+pub mod vault;
+
+pub use error::VaultError;
+pub use log::{LogFile, LogMedium};
+pub use server::{VaultRules, VaultServer};
+pub use vault::{Vault, VaultLimits};

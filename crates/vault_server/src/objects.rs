@@ -1,0 +1,111 @@
+//! Objects: nodes, blocks and records by hash, in the log's records or in packs of the byte store.
+
+use std::collections::HashMap;
+use std::io::Cursor;
+use std::sync::Arc;
+
+use towpath_byte_store::{ByteName, ByteStore};
+use towpath_vault_format::Digest;
+
+use crate::error::VaultError;
+use crate::log::RecordLog;
+use crate::record::PackList;
+
+/// Half of a hash: enough to find an object, whose whole hash is checked when it is read.
+type ShortHash = [u8; 16];
+
+/// Where an object lies.
+#[derive(Debug, Clone, Copy)]
+struct Location {
+    /// Number of its pack; 0: the log.
+    pack: u32,
+    len: u32,
+    at: u64,
+}
+
+/// Where all objects of a vault lie.
+#[derive(Debug)]
+pub struct ObjectIndex {
+    bytes: Arc<dyn ByteStore>,
+    locations: HashMap<ShortHash, Location>,
+    packs: Vec<Digest>,
+    stored: u64,
+}
+
+fn short(hash: &Digest) -> ShortHash {
+    let mut short = [0; 16];
+    short.copy_from_slice(&hash.0[..16]);
+    short
+}
+
+impl ObjectIndex {
+    /// An empty one, over packs in `bytes`.
+    pub fn new(bytes: Arc<dyn ByteStore>) -> Self {
+        Self { bytes, locations: HashMap::new(), packs: Vec::new(), stored: 0 }
+    }
+
+    /// Length of an object that is here.
+    pub fn len_of(&self, hash: &Digest) -> Option<u32> {
+        self.locations.get(&short(hash)).map(|location| location.len)
+    }
+
+    /// Bytes of all objects.
+    pub const fn stored(&self) -> u64 {
+        self.stored
+    }
+
+    /// Names of the packs.
+    pub fn packs(&self) -> &[Digest] {
+        &self.packs
+    }
+
+    /// Notes an object in the log.
+    pub fn add_logged(&mut self, hash: &Digest, at: u64, len: u32) {
+        self.add(hash, Location { pack: 0, len, at });
+    }
+
+    /// Notes the objects of a pack.
+    pub fn add_pack(&mut self, list: &PackList) {
+        self.packs.push(list.pack);
+        let (pack, mut at) = (self.packs.len() as u32, 0);
+        for (hash, len) in &list.objects {
+            self.add(hash, Location { pack, len: *len, at });
+            at += u64::from(*len);
+        }
+    }
+
+    fn add(&mut self, hash: &Digest, location: Location) {
+        self.stored += u64::from(location.len);
+        if let Some(before) = self.locations.insert(short(hash), location) {
+            self.stored -= u64::from(before.len);
+        }
+    }
+
+    /// Writes a pack, durably.
+    pub fn write_pack(&self, objects: &[(Digest, Vec<u8>)]) -> Result<PackList, VaultError> {
+        let bytes: Vec<u8> = objects.iter().flat_map(|(_, object)| object).copied().collect();
+        let (pack, size) = (Digest::of(&bytes), bytes.len() as u64);
+        self.bytes.put(&ByteName(pack.0), &mut Cursor::new(bytes), size)?;
+        let objects = objects.iter().map(|(hash, object)| (*hash, object.len() as u32)).collect();
+        Ok(PackList { pack, objects })
+    }
+
+    /// An object; `None`: there is none. One whose bytes are wrong is lost.
+    pub fn read(&self, log: &RecordLog, hash: &Digest) -> Result<Option<Vec<u8>>, VaultError> {
+        let Some(location) = self.locations.get(&short(hash)) else { return Ok(None) };
+        let Location { pack, len, at } = *location;
+        let object = match pack.checked_sub(1) {
+            None => log.read(at, len as usize)?,
+            Some(index) => {
+                let name = self.packs.get(index as usize).ok_or(VaultError::Lost(*hash))?;
+                let mut object = Vec::with_capacity(len as usize);
+                self.bytes.get_range(&ByteName(name.0), at..at + u64::from(len), &mut object)?;
+                object
+            }
+        };
+        match Digest::of(&object) == *hash {
+            true => Ok(Some(object)),
+            false => Err(VaultError::Lost(*hash)),
+        }
+    }
+}

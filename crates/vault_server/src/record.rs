@@ -1,0 +1,144 @@
+//! Records of the log: packs that were written, versions, statements. Objects that are small together lie in the record itself, so
+//! a small version costs one write. Layout: `docs/formats/vault.md`.
+
+use towpath_content::DecodeError;
+use towpath_content::codec::{Reader, Writer, invalid};
+use towpath_vault_format::canonical::{list, option, write_list, write_option};
+use towpath_vault_format::tuple::MAX_BLOCK;
+use towpath_vault_format::{Canonical, Digest, DropStatement, Update};
+use towpath_vault_protocol::CommittedVersion;
+
+/// The most objects of a record.
+const MAX_OBJECTS: usize = 1 << 20;
+/// The most bytes of an object.
+const MAX_OBJECT: usize = MAX_BLOCK as usize;
+
+/// A pack: objects one behind the other, in one object of the byte store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackList {
+    /// Hash of the pack's bytes, which is its name.
+    pub pack: Digest,
+    /// Hashes and lengths of its objects, in order.
+    pub objects: Vec<(Digest, u32)>,
+}
+
+/// A record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogRecord {
+    /// A pack is durable.
+    Pack(PackList),
+    /// A version is committed.
+    Version {
+        /// With the words of writer and server.
+        version: Box<CommittedVersion>,
+        /// What made it.
+        update: Box<Update>,
+        /// A pack with its objects, if they are not few.
+        pack: Option<PackList>,
+        /// Its objects, if they are.
+        objects: Vec<Vec<u8>>,
+    },
+    /// Versions may go.
+    Drop(Box<DropStatement>),
+    /// A version that was dropped: what is left of it.
+    Gone(Box<CommittedVersion>),
+    /// Objects that stay where others are collected.
+    Objects(Vec<Vec<u8>>),
+}
+
+impl Canonical for PackList {
+    const NAME: &'static str = "pack";
+    const LIMIT: usize = 32 + 3 + 35 * MAX_OBJECTS;
+
+    fn write(&self, out: &mut Writer) {
+        out.raw(&self.pack.0);
+        write_list(out, &self.objects, |(hash, len), out| {
+            out.raw(&hash.0).varint((*len).into());
+        });
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let pack = Digest(reader.array("pack")?);
+        let objects = list(reader, "objects", MAX_OBJECTS, |reader| {
+            Ok((Digest(reader.array("hash")?), reader.bounded("length", MAX_OBJECT as u64)? as u32))
+        })?;
+        Ok(Self { pack, objects })
+    }
+}
+
+impl Canonical for LogRecord {
+    const NAME: &'static str = "record";
+    const LIMIT: usize = crate::log::MAX_RECORD;
+
+    fn write(&self, out: &mut Writer) {
+        match self {
+            Self::Pack(pack) => {
+                out.u8(1);
+                pack.write(out);
+            }
+            Self::Version { version, update, pack, objects } => {
+                out.u8(2);
+                version.write(out);
+                out.bytes(&update.to_bytes());
+                write_option(out, pack.as_ref(), PackList::write);
+                write_objects(out, objects);
+            }
+            Self::Drop(statement) => {
+                out.u8(3);
+                statement.write(out);
+            }
+            Self::Gone(version) => {
+                out.u8(4);
+                version.write(out);
+            }
+            Self::Objects(objects) => {
+                out.u8(5);
+                write_objects(out, objects);
+            }
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8("record")? {
+            1 => Self::Pack(PackList::read(reader)?),
+            2 => Self::Version {
+                version: Box::new(CommittedVersion::read(reader)?),
+                update: Box::new(Update::from_bytes(reader.bytes("update", Update::LIMIT)?)?),
+                pack: option(reader, "pack", PackList::read)?,
+                objects: read_objects(reader)?,
+            },
+            3 => Self::Drop(Box::new(DropStatement::read(reader)?)),
+            4 => Self::Gone(Box::new(CommittedVersion::read(reader)?)),
+            5 => Self::Objects(read_objects(reader)?),
+            _ => return Err(invalid("record", "is of a later version")),
+        })
+    }
+}
+
+/// Objects stand last in a record, so where each begins is counted from the end.
+fn write_objects(out: &mut Writer, objects: &[Vec<u8>]) {
+    write_list(out, objects, |object, out| {
+        out.bytes(object);
+    });
+}
+
+fn read_objects(reader: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, DecodeError> {
+    list(reader, "objects", MAX_OBJECTS, |reader| reader.bytes("object", MAX_OBJECT).map(<[u8]>::to_vec))
+}
+
+/// Where each of the objects at the end of a record begins in it.
+pub fn object_offsets(record_len: usize, objects: &[Vec<u8>]) -> Vec<usize> {
+    let mut end = record_len;
+    let mut offsets: Vec<usize> = Vec::with_capacity(objects.len());
+    for object in objects.iter().rev() {
+        let start = end - object.len();
+        offsets.push(start);
+        end = start - varint_len(object.len());
+    }
+    offsets.reverse();
+    offsets
+}
+
+const fn varint_len(value: usize) -> usize {
+    (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
+}

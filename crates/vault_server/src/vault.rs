@@ -1,0 +1,450 @@
+//! One vault: its newest version, where its objects lie, and the steps that add to them.
+//!
+//! Order of a commit: packs durable, record durable, told. A step that fails before the record leaves bytes that nothing names.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use towpath_byte_store::ByteStore;
+use towpath_content::NodeId;
+use towpath_link::Identity;
+use towpath_vault_format::tree::NewNode;
+use towpath_vault_format::update::{MAX_UPDATE, Update, UpdateAction};
+use towpath_vault_format::{
+    BlockRef, Canonical, Certificate, Digest, DropStatement, Members, NodeRecorder, NodeSource,
+    SignedMembers, SignedRoot, SourceFault, UpdateError, apply, conflict,
+};
+use towpath_vault_protocol::message::MAX_VERSIONS;
+use towpath_vault_protocol::{CommittedVersion, Proposal, ProposalVerdict, VersionLine};
+
+use crate::error::{VaultError, damaged};
+use crate::log::{LogMedium, RecordLog};
+use crate::objects::ObjectIndex;
+use crate::record::{LogRecord, object_offsets};
+
+/// Objects of a version that are fewer bytes together lie in its record.
+const INLINE: usize = 256 << 10;
+/// Blocks wait in memory for their version until they are so many bytes; then they are written as a pack.
+const STAGED: usize = 8 << 20;
+
+/// How much a vault takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VaultLimits {
+    /// Bytes of all its objects. Default: no limit.
+    pub bytes: u64,
+}
+
+impl Default for VaultLimits {
+    fn default() -> Self {
+        Self { bytes: u64::MAX }
+    }
+}
+
+/// A version in memory: where its record is, and what lists tell.
+#[derive(Debug, Clone, Copy)]
+struct VersionPlace {
+    line: VersionLine,
+    at: u64,
+    len: usize,
+    is_gone: bool,
+}
+
+/// A vault.
+#[derive(Debug)]
+pub struct Vault {
+    log: RecordLog,
+    objects: ObjectIndex,
+    limits: VaultLimits,
+    versions: Vec<VersionPlace>,
+    head: Option<(CommittedVersion, Members)>,
+    statements: Vec<DropStatement>,
+    /// Blocks without a version yet.
+    staged: BTreeMap<Digest, Bytes>,
+    staged_len: usize,
+}
+
+/// A version that follows from a proposal.
+struct NextVersion {
+    root: towpath_vault_format::VaultRoot,
+    nodes: Vec<NewNode>,
+    paths: Vec<Bytes>,
+}
+
+/// Nodes of the vault.
+struct VaultNodes<'a>(&'a Vault);
+
+impl NodeSource for VaultNodes<'_> {
+    fn node(&self, name: &Digest) -> Result<Vec<u8>, SourceFault> {
+        match self.0.object(name) {
+            Ok(Some(bytes)) => Ok(bytes),
+            Ok(None) => Err(SourceFault::Missing),
+            Err(error) => Err(SourceFault::Failed(error.to_string())),
+        }
+    }
+}
+
+impl Vault {
+    /// Opens a vault with its log; objects that are not few lie in `bytes`.
+    pub fn open(
+        medium: Box<dyn LogMedium>,
+        bytes: Arc<dyn ByteStore>,
+        limits: VaultLimits,
+    ) -> Result<Self, VaultError> {
+        let mut opening = Opening::new(bytes);
+        let log = RecordLog::open(medium, |at, record| opening.take(at, record))?;
+        let Opening { objects, versions, head, statements } = opening;
+        let mut vault = Self {
+            log,
+            objects,
+            limits,
+            versions,
+            head: None,
+            statements,
+            staged: BTreeMap::new(),
+            staged_len: 0,
+        };
+        if let Some(version) = head {
+            let members = vault.members(&version.signed)?;
+            vault.head = Some((version, members));
+        }
+        Ok(vault)
+    }
+
+    /// The newest version; `None`: the vault is not made yet.
+    pub fn head(&self) -> Option<&CommittedVersion> {
+        self.head.as_ref().map(|(version, _)| version)
+    }
+
+    /// Fails if `node` may not read. Of a vault that is not made yet there is nothing to read.
+    pub fn check_reader(&self, node: &NodeId) -> Result<(), VaultError> {
+        match &self.head {
+            Some((_, members)) if !members.may_read(node) && !members.may_drop(node) => {
+                Err(VaultError::NotAllowed("this vault is not yours to read"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn members(&self, signed: &SignedRoot) -> Result<Members, VaultError> {
+        let hash = signed.root.members;
+        let bytes = self.object(&hash)?.ok_or(VaultError::Lost(hash))?;
+        let members = SignedMembers::from_bytes(&bytes).map_err(|_| VaultError::Lost(hash))?;
+        Ok(members.members)
+    }
+
+    /// A node, a block or a record; `None`: it is not here. Blocks whose version is not committed are not told.
+    pub fn object(&self, hash: &Digest) -> Result<Option<Vec<u8>>, VaultError> {
+        self.objects.read(&self.log, hash)
+    }
+
+    /// Versions before number `before`, the newest first. Those that were dropped are left out.
+    pub fn versions(&self, before: u64, most: u64) -> Vec<VersionLine> {
+        let end = self.versions.len().min(usize::try_from(before).unwrap_or(usize::MAX));
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(MAX_VERSIONS);
+        let there = self.versions[..end].iter().rev().filter(|version| !version.is_gone);
+        there.take(most).map(|version| version.line).collect()
+    }
+
+    /// A version, and the update that made it.
+    pub fn version(&self, number: u64) -> Result<(CommittedVersion, Update), VaultError> {
+        let found = usize::try_from(number).ok().and_then(|index| self.versions.get(index));
+        let place = found.filter(|place| !place.is_gone).ok_or(VaultError::NoVersion(number))?;
+        let record = self.log.read(place.at, place.len)?;
+        match LogRecord::from_bytes(&record).map_err(|why| damaged(place.at, &why))? {
+            LogRecord::Version { version, update, .. } => Ok((*version, *update)),
+            _ => Err(VaultError::NoVersion(number)),
+        }
+    }
+
+    /// Looks whether a proposal can be done, and what is needed for it.
+    pub fn judge(&self, proposal: &Proposal) -> ProposalVerdict {
+        let head = self.head();
+        if let Some(conflict) = conflict(&proposal.update, head.map(|head| &head.signed.root)) {
+            return ProposalVerdict::Conflict(conflict, head.cloned().map(Box::new));
+        }
+        match self.next_version(&proposal.update) {
+            Ok(next) => ProposalVerdict::Possible {
+                lacking: self.lacking(&proposal.update),
+                paths: proposal.signature.is_none().then_some(next.paths),
+            },
+            Err(error) => {
+                tracing::debug!(%error, "an update is refused");
+                let (refusal, why) = error.told();
+                ProposalVerdict::Refused(refusal, why)
+            }
+        }
+    }
+
+    /// What follows from an update. All blocks that it names are here or in it.
+    fn next_version(&self, update: &Update) -> Result<NextVersion, VaultError> {
+        self.check_blocks(update)?;
+        self.check_room(update)?;
+        let nodes = VaultNodes(self);
+        let recorder = NodeRecorder::new(&nodes);
+        let base = self.head.as_ref().map(|(version, members)| (&version.signed.root, members));
+        let applied = apply(update, base, &recorder)?;
+        let paths: Vec<Bytes> =
+            recorder.into_nodes().iter().map(|(_, node)| Bytes::copy_from_slice(node)).collect();
+        match paths.iter().map(Bytes::len).sum::<usize>() {
+            len if len > MAX_UPDATE => Err(VaultError::Paths),
+            _ => Ok(NextVersion { root: applied.root, nodes: applied.nodes, paths }),
+        }
+    }
+
+    fn check_blocks(&self, update: &Update) -> Result<(), VaultError> {
+        let new: BTreeMap<Digest, u32> =
+            update.blocks.iter().map(|block| (block.hash, block.stored)).collect();
+        if new.len() != update.blocks.len() {
+            return Err(VaultError::BlockTwice);
+        }
+        let is_here = |block: &BlockRef| {
+            let len = new.get(&block.hash).copied().or_else(|| self.objects.len_of(&block.hash));
+            len == Some(block.stored)
+        };
+        match blocks_of(update).find(|block| !is_here(block)) {
+            Some(block) => Err(VaultError::Block(block.hash)),
+            None => Ok(()),
+        }
+    }
+
+    fn check_room(&self, update: &Update) -> Result<(), VaultError> {
+        let limit = self.limits.bytes;
+        let lacking = update.blocks.iter().filter(|block| self.objects.len_of(&block.hash).is_none());
+        let more: u64 = lacking.map(|block| u64::from(block.stored)).sum();
+        match self.objects.stored().saturating_add(more) > limit {
+            true => Err(VaultError::Quota { limit }),
+            false => Ok(()),
+        }
+    }
+
+    /// Places of the update's blocks that are not here.
+    fn lacking(&self, update: &Update) -> Vec<u32> {
+        let is_lacking = |hash| self.objects.len_of(hash).is_none() && !self.staged.contains_key(hash);
+        let blocks = update.blocks.iter().enumerate();
+        blocks.filter(|(_, block)| is_lacking(&block.hash)).map(|(place, _)| place as u32).collect()
+    }
+
+    /// Keeps a block whose version is under way.
+    pub fn keep(&mut self, hash: Digest, block: Bytes) -> Result<(), VaultError> {
+        if self.objects.len_of(&hash).is_some() {
+            return Ok(());
+        }
+        let room = self.limits.bytes.saturating_sub(self.objects.stored());
+        if (self.staged_len + block.len()) as u64 > room {
+            return Err(VaultError::Quota { limit: self.limits.bytes });
+        }
+        self.staged_len += block.len();
+        if let Some(twice) = self.staged.insert(hash, block) {
+            self.staged_len -= twice.len();
+        }
+        if self.staged_len >= STAGED { self.flush_staged() } else { Ok(()) }
+    }
+
+    /// Writes blocks that wait as a pack. They are here from then on, though no version names them.
+    fn flush_staged(&mut self) -> Result<(), VaultError> {
+        let objects: Vec<(Digest, Vec<u8>)> =
+            self.staged.iter().map(|(hash, block)| (*hash, block.to_vec())).collect();
+        let pack = self.objects.write_pack(&objects)?;
+        self.log.append(&LogRecord::Pack(pack.clone()).to_bytes())?;
+        self.objects.add_pack(&pack);
+        self.staged.clear();
+        self.staged_len = 0;
+        Ok(())
+    }
+
+    /// Commits a proposal whose blocks are here. When this returns, the version is durable.
+    pub fn commit(
+        &mut self,
+        proposal: &Proposal,
+        identity: &Identity,
+        time: u64,
+    ) -> Result<Certificate, VaultError> {
+        let update = &proposal.update;
+        let next = self.next_version(update)?;
+        let signature = proposal.signature.ok_or(VaultError::Signature)?;
+        let signed =
+            SignedRoot { root: next.root, writer: update.writer, update: update.digest(), signature };
+        if !signed.is_signed() {
+            return Err(VaultError::Signature);
+        }
+        if let Some(place) = self.lacking(update).first() {
+            return Err(VaultError::Block(update.blocks[*place as usize].hash));
+        }
+        let certificate = self.certify(&signed, identity, time);
+        let version = CommittedVersion { signed, certificate };
+        let members = match &update.members {
+            Some(signed) => signed.members.clone(),
+            None => self.head.as_ref().map(|(_, members)| members.clone()).ok_or(VaultError::Signature)?,
+        };
+        self.write(version, update, next.nodes, members)?;
+        Ok(certificate)
+    }
+
+    fn certify(&self, signed: &SignedRoot, identity: &Identity, time: u64) -> Certificate {
+        let previous = self.head().map_or(Digest::NONE, |head| head.certificate.digest());
+        let certificate = Certificate {
+            vault: signed.root.vault,
+            number: signed.root.number,
+            root: signed.root.digest(),
+            previous,
+            update: signed.update,
+            time,
+            server: identity.node_id(),
+            signature: [0; 64],
+        };
+        certificate.sign(|message| identity.sign(message))
+    }
+
+    fn write(
+        &mut self,
+        version: CommittedVersion,
+        update: &Update,
+        nodes: Vec<NewNode>,
+        members: Members,
+    ) -> Result<(), VaultError> {
+        let objects = self.new_objects(update, nodes);
+        let len: usize = objects.iter().map(|(_, object)| object.len()).sum();
+        let (pack, inline) = match len <= INLINE {
+            true => (None, objects),
+            false => (Some(self.objects.write_pack(&objects)?), Vec::new()),
+        };
+        let record = LogRecord::Version {
+            version: Box::new(version.clone()),
+            update: Box::new(update.clone()),
+            pack: pack.clone(),
+            objects: inline.into_iter().map(|(_, object)| object).collect(),
+        };
+        let bytes = record.to_bytes();
+        let at = self.log.append(&bytes)?;
+        if let LogRecord::Version { objects, .. } = &record {
+            add_logged(&mut self.objects, at, bytes.len(), objects);
+        }
+        pack.iter().for_each(|pack| self.objects.add_pack(pack));
+        for block in &update.blocks {
+            self.staged_len -= self.staged.remove(&block.hash).map_or(0, |block| block.len());
+        }
+        self.versions.push(VersionPlace { line: line(&version), at, len: bytes.len(), is_gone: false });
+        self.head = Some((version, members));
+        Ok(())
+    }
+
+    /// Objects of a version that are not here yet: nodes, records, blocks that wait.
+    fn new_objects(&self, update: &Update, nodes: Vec<NewNode>) -> Vec<(Digest, Vec<u8>)> {
+        let members = update.members.as_ref().map(Canonical::to_bytes);
+        let records = members.into_iter().chain(update.keys.clone());
+        let records = records.map(|record| (Digest::of(&record), record));
+        let nodes = nodes.into_iter().map(|node| (node.name, node.bytes));
+        let staged = |hash: &Digest| self.staged.get(hash).map(|block| (*hash, block.to_vec()));
+        let blocks = update.blocks.iter().filter_map(|block| staged(&block.hash));
+        let mut seen = HashSet::new();
+        let all = records.chain(nodes).chain(blocks);
+        all.filter(|(hash, _)| self.objects.len_of(hash).is_none() && seen.insert(*hash)).collect()
+    }
+
+    /// Keeps the word by which versions may go.
+    pub fn drop_versions(&mut self, statement: DropStatement) -> Result<(), VaultError> {
+        let Some((_, members)) = &self.head else { return Err(VaultError::Statement) };
+        let next = self.statements.last().map_or(0, |last| last.number.saturating_add(1));
+        if statement.number != next || !statement.is_valid(members) {
+            return Err(VaultError::Statement);
+        }
+        self.log.append(&LogRecord::Drop(Box::new(statement.clone())).to_bytes())?;
+        hide_dropped(&mut self.versions, &statement);
+        self.statements.push(statement);
+        Ok(())
+    }
+
+    /// Bytes of all objects, and of the log with those that lie in it.
+    pub fn sizes(&self) -> (u64, u64) {
+        (self.objects.stored(), self.log.len())
+    }
+
+    /// Names of all packs of the vault.
+    pub fn packs(&self) -> BTreeSet<Digest> {
+        self.objects.packs().iter().copied().collect()
+    }
+}
+
+/// What is read of a log so far.
+struct Opening {
+    objects: ObjectIndex,
+    versions: Vec<VersionPlace>,
+    head: Option<CommittedVersion>,
+    statements: Vec<DropStatement>,
+}
+
+impl Opening {
+    fn new(bytes: Arc<dyn ByteStore>) -> Self {
+        Self { objects: ObjectIndex::new(bytes), versions: Vec::new(), head: None, statements: Vec::new() }
+    }
+
+    fn take(&mut self, at: u64, bytes: &[u8]) -> Result<(), VaultError> {
+        match LogRecord::from_bytes(bytes).map_err(|why| damaged(at, &why))? {
+            LogRecord::Pack(pack) => self.objects.add_pack(&pack),
+            LogRecord::Objects(objects) => add_logged(&mut self.objects, at, bytes.len(), &objects),
+            LogRecord::Version { version, pack, objects, .. } => {
+                add_logged(&mut self.objects, at, bytes.len(), &objects);
+                pack.iter().for_each(|pack| self.objects.add_pack(pack));
+                self.version(*version, (at, bytes.len()), false)?;
+            }
+            LogRecord::Gone(version) => self.version(*version, (at, bytes.len()), true)?,
+            LogRecord::Drop(statement) => {
+                hide_dropped(&mut self.versions, &statement);
+                self.statements.push(*statement);
+            }
+        }
+        Ok(())
+    }
+
+    fn version(
+        &mut self,
+        version: CommittedVersion,
+        (at, len): (u64, usize),
+        is_gone: bool,
+    ) -> Result<(), VaultError> {
+        if version.signed.root.number != self.versions.len() as u64 {
+            let why = format!("version {} is out of order", version.signed.root.number);
+            return Err(VaultError::Damaged { at, why });
+        }
+        self.versions.push(VersionPlace { line: line(&version), at, len, is_gone });
+        self.head = Some(version);
+        Ok(())
+    }
+}
+
+fn line(version: &CommittedVersion) -> VersionLine {
+    let CommittedVersion { signed, certificate } = version;
+    let Certificate { number, root, time, .. } = *certificate;
+    VersionLine { number, root, time, writer: signed.writer }
+}
+
+fn add_logged(index: &mut ObjectIndex, at: u64, record_len: usize, objects: &[Vec<u8>]) {
+    for (object, offset) in objects.iter().zip(object_offsets(record_len, objects)) {
+        index.add_logged(&Digest::of(object), at + offset as u64, object.len() as u32);
+    }
+}
+
+/// Versions that are dropped are not told any more; the newest always is.
+fn hide_dropped(versions: &mut [VersionPlace], statement: &DropStatement) {
+    let older = versions.len().saturating_sub(1);
+    for version in &mut versions[..older] {
+        version.is_gone |= statement.covers(version.line.number);
+    }
+}
+
+/// Blocks that an update names.
+fn blocks_of(update: &Update) -> impl Iterator<Item = &BlockRef> {
+    let actions = update.files.iter().flat_map(|file| &file.actions);
+    let tuples = actions.flat_map(|action| match action {
+        UpdateAction::Insert { tuples, .. } | UpdateAction::Replace { tuples } => tuples.as_slice(),
+        UpdateAction::Delete { .. } | UpdateAction::Remove => &[],
+    });
+    tuples.flat_map(|tuple| &tuple.chain)
+}
+
+impl From<towpath_vault_format::Conflict> for VaultError {
+    fn from(conflict: towpath_vault_format::Conflict) -> Self {
+        Self::Update(UpdateError::Conflict(conflict))
+    }
+}
