@@ -10,6 +10,7 @@
 //!
 //! Before 3 the vault is as it was. From 3 on the new version is there, and this machine learns of it at the next command.
 
+use towpath_content::NodeId;
 use towpath_vault_format::apply::{Applied, UpdateError, apply};
 use towpath_vault_format::tree::{NodeError, NodeMap};
 use towpath_vault_format::{
@@ -72,14 +73,14 @@ pub(crate) enum Offered {
 }
 
 impl VaultClient {
-    /// Makes a vault that is not there yet: its version 0.
+    /// Makes a vault that is not there yet: its version 0. `readers`, in order, may read it beside the owner.
     pub fn create(
         folder: VaultFolder,
         keys: VaultKeys,
         wrapped: &WrappedKeys,
         mut server: Box<dyn VaultServer>,
         trusted: TrustedNodes,
-        parameters: VaultParameters,
+        readers: Vec<NodeId>,
     ) -> Result<Self, VaultError> {
         let writer = keys.writer.as_ref().ok_or(VaultError::ReadOnly)?.identity().clone();
         let deleter = keys.deleter.as_ref().map(|key| key.identity().node_id());
@@ -89,14 +90,14 @@ impl VaultClient {
             owner: keys.owner,
             deleter,
             writers: Vec::new(),
-            readers: Vec::new(),
+            readers,
         };
         let members = SignedMembers::sign(members, |message| writer.sign(message));
         let update = Update {
             vault: keys.vault,
             writer: writer.node_id(),
             base: None,
-            parameters: Some(parameters),
+            parameters: Some(VaultParameters::default()),
             members: Some(members.clone()),
             keys: Some(wrapped.to_bytes()),
             files: Vec::new(),

@@ -54,4 +54,5 @@ pub mod format {
 }
 
 pub use towpath_files::FileError;
+pub use towpath_link::Identity;
 pub use zeroize::Zeroizing;

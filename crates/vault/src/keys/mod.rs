@@ -14,7 +14,7 @@ mod wrapped;
 use std::fmt;
 
 use ring::rand::{SecureRandom, SystemRandom};
-use ring::signature::Ed25519KeyPair;
+use ring::signature::{Ed25519KeyPair, KeyPair};
 use thiserror::Error;
 use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_content::{DecodeError, NodeId};
@@ -26,6 +26,9 @@ pub use wrapped::{PassphraseCost, Unlock, UnlockError, WrappedKeys};
 
 /// The most epochs: keys are rotated when a member leaves.
 pub const MAX_EPOCHS: usize = 1024;
+/// What stands before the private and the public half of an Ed25519 key in PKCS#8, version 2.
+const PKCS8_BEGIN: [u8; 16] = *b"\x30\x51\x02\x01\x01\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
+const PKCS8_MIDDLE: [u8; 3] = *b"\x81\x21\x00";
 /// The most bytes of a signing key.
 const MAX_SIGNING_KEY: usize = 256;
 
@@ -113,6 +116,18 @@ impl SigningKey {
         let pkcs8 =
             Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandomness)?;
         Self::read(pkcs8.as_ref()).map_err(|_| KeyError::NoRandomness)
+    }
+
+    /// The one that follows from a secret.
+    fn from_seed(seed: &Secret) -> Result<Self, DecodeError> {
+        let refused = |_| invalid("signing key", "is none");
+        let pair = Ed25519KeyPair::from_seed_unchecked(&seed.0).map_err(refused)?;
+        let mut pkcs8 = Zeroizing::new(Vec::with_capacity(96));
+        pkcs8.extend_from_slice(&PKCS8_BEGIN);
+        pkcs8.extend_from_slice(&seed.0);
+        pkcs8.extend_from_slice(&PKCS8_MIDDLE);
+        pkcs8.extend_from_slice(pair.public_key().as_ref());
+        Self::read(&pkcs8)
     }
 
     fn read(pkcs8: &[u8]) -> Result<Self, DecodeError> {

@@ -9,9 +9,10 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use thiserror::Error;
 use towpath_content::DecodeError;
 use towpath_content::codec::{Reader, Writer, invalid};
+use towpath_vault_format::VaultId;
 use zeroize::Zeroizing;
 
-use super::{KeyError, Secret, VaultKeys, random};
+use super::{KeyError, Secret, SigningKey, VaultKeys, random};
 
 const MAGIC: &[u8] = b"tow-vault-keys\n";
 /// The fewest bytes of a key file.
@@ -81,6 +82,20 @@ pub struct WrappedKeys {
     sealed: Vec<u8>,
 }
 
+impl Unlock {
+    /// The key by which a vault's wrapped keys are asked for from a machine that has nothing else. It follows from the
+    /// passphrase or key file and the vault's id, and its node is a reader of the vault.
+    pub fn recovery_key(&self, vault: &VaultId) -> Result<SigningKey, UnlockError> {
+        let mut salt = [0; 16];
+        salt.copy_from_slice(&blake3::derive_key("towpath vault 1 recovery", &vault.0)[..16]);
+        let seed = match self {
+            Self::Passphrase(passphrase) => of_passphrase(passphrase, &salt, PassphraseCost::default())?,
+            Self::KeyFile(bytes) => of_key_file(bytes, &salt)?,
+        };
+        Ok(SigningKey::from_seed(&seed)?)
+    }
+}
+
 impl WrappedKeys {
     /// Wraps keys. `cost` counts for a passphrase.
     pub fn wrap(keys: &VaultKeys, unlock: &Unlock, cost: PassphraseCost) -> Result<Self, UnlockError> {
@@ -140,34 +155,34 @@ impl WrappedKeys {
 
     fn cipher(&self, unlock: &Unlock) -> Result<Aes256GcmSiv, UnlockError> {
         let key = match (unlock, self.cost) {
-            (Unlock::Passphrase(passphrase), Some(cost)) => self.of_passphrase(passphrase, cost)?,
-            (Unlock::KeyFile(bytes), None) => self.of_key_file(bytes)?,
+            (Unlock::Passphrase(passphrase), Some(cost)) => of_passphrase(passphrase, &self.salt, cost)?,
+            (Unlock::KeyFile(bytes), None) => of_key_file(bytes, &self.salt)?,
             (_, Some(_)) => return Err(UnlockError::OtherKind { wanted: "passphrase" }),
             (_, None) => return Err(UnlockError::OtherKind { wanted: "key file" }),
         };
         Ok(Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(key.0)))
     }
+}
 
-    fn of_passphrase(&self, passphrase: &[u8], cost: PassphraseCost) -> Result<Secret, UnlockError> {
-        if passphrase.is_empty() {
-            return Err(UnlockError::TooShort("an empty passphrase protects nothing"));
-        }
-        let refused = |_| UnlockError::Decode(invalid("cost of a passphrase", "is not allowed"));
-        let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32)).map_err(refused)?;
-        let mut key = Secret([0; 32]);
-        let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-        argon.hash_password_into(passphrase, &self.salt, &mut key.0).map_err(refused)?;
-        Ok(key)
+fn of_passphrase(passphrase: &[u8], salt: &[u8], cost: PassphraseCost) -> Result<Secret, UnlockError> {
+    if passphrase.is_empty() {
+        return Err(UnlockError::TooShort("an empty passphrase protects nothing"));
     }
+    let refused = |_| UnlockError::Decode(invalid("cost of a passphrase", "is not allowed"));
+    let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32)).map_err(refused)?;
+    let mut key = Secret([0; 32]);
+    let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+    argon.hash_password_into(passphrase, salt, &mut key.0).map_err(refused)?;
+    Ok(key)
+}
 
-    fn of_key_file(&self, bytes: &[u8]) -> Result<Secret, UnlockError> {
-        if bytes.len() < MIN_KEY_FILE {
-            return Err(UnlockError::TooShort("a key file has at least 32 random bytes"));
-        }
-        let mut hasher = blake3::Hasher::new_derive_key("towpath vault 1 key file");
-        hasher.update(&self.salt).update(bytes);
-        Ok(Secret(*hasher.finalize().as_bytes()))
+fn of_key_file(bytes: &[u8], salt: &[u8]) -> Result<Secret, UnlockError> {
+    if bytes.len() < MIN_KEY_FILE {
+        return Err(UnlockError::TooShort("a key file has at least 32 random bytes"));
     }
+    let mut hasher = blake3::Hasher::new_derive_key("towpath vault 1 key file");
+    hasher.update(salt).update(bytes);
+    Ok(Secret(*hasher.finalize().as_bytes()))
 }
 
 fn read_cost(reader: &mut Reader<'_>) -> Result<PassphraseCost, DecodeError> {
@@ -212,6 +227,21 @@ mod tests {
             let refused = WrappedKeys::wrap(&keys, &short, CHEAP);
             assert!(matches!(refused, Err(UnlockError::TooShort(_))));
         }
+    }
+
+    #[test]
+    fn the_recovery_key_follows_from_passphrase_and_vault() {
+        let node =
+            |unlock: &Unlock, vault| unlock.recovery_key(&VaultId([vault; 16])).unwrap().identity().node_id();
+        let one = node(&key_file(1, 32), 1);
+        assert_eq!(one, node(&key_file(1, 32), 1));
+        assert_ne!(one, node(&key_file(1, 32), 2), "another vault");
+        assert_ne!(one, node(&key_file(2, 32), 1), "another file");
+        let typed = passphrase("four words").recovery_key(&VaultId([1; 16])).unwrap();
+        let again = passphrase("four words").recovery_key(&VaultId([1; 16])).unwrap();
+        assert_eq!(typed.identity().node_id(), again.identity().node_id());
+        let message = b"signed by a key that follows from a secret";
+        assert!(typed.identity().node_id().verify(message, &again.identity().sign(message)));
     }
 
     #[test]

@@ -8,9 +8,11 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_config::node_at;
+use towpath_service::state::identity;
+use towpath_vault::Identity;
 use towpath_vault::client::VaultClient;
 use towpath_vault::error::VaultError;
-use towpath_vault::format::{NodeId, VaultId, VaultParameters};
+use towpath_vault::format::{NodeId, VaultId};
 use towpath_vault::head::TrustedNodes;
 use towpath_vault::keys::{PassphraseCost, VaultKeys, WrappedKeys};
 use towpath_vault::local::{VaultFolder, vault_id};
@@ -76,8 +78,11 @@ impl ServerPlace {
     }
 
     fn connect(&self, keys: &VaultKeys) -> Result<NetworkServer, VaultError> {
-        let identity = keys.writer.as_ref().ok_or(VaultError::ReadOnly)?.identity();
-        Ok(NetworkServer::connect(Handle::current(), self.node, &self.address, identity, keys.vault)?)
+        self.connect_as(keys.writer.as_ref().ok_or(VaultError::ReadOnly)?.identity(), keys.vault)
+    }
+
+    fn connect_as(&self, identity: &Identity, vault: VaultId) -> Result<NetworkServer, VaultError> {
+        Ok(NetworkServer::connect(Handle::current(), self.node, &self.address, identity, vault)?)
     }
 
     fn trusted(&self, keys: &VaultKeys) -> TrustedNodes {
@@ -90,17 +95,20 @@ impl VaultInit {
         let place = ServerPlace::read(&self.server)?;
         context.output.print(WARNING);
         let unlock = unlock(which.key_file.as_deref(), true)?;
+        // Servers know machines; that this one's vault is another name is nobody's business but the two's.
+        let maker = identity(&context.home)?;
         let made = || -> Result<VaultId, VaultError> {
             let keys = VaultKeys::generate()?;
             let vault = keys.vault;
             let wrapped = WrappedKeys::wrap(&keys, &unlock, PassphraseCost::default())?;
-            let server = Box::new(place.connect(&keys)?);
+            let recovery = unlock.recovery_key(&vault)?.identity().node_id();
+            let server = Box::new(place.connect_as(&maker, vault)?);
             let folder = VaultFolder::open(&vaults(context), &vault)?;
             // The keys come first: a vault without them would be lost.
             folder.set_keys(&wrapped)?;
             folder.set_server(&self.server)?;
             let trusted = place.trusted(&keys);
-            VaultClient::create(folder, keys, &wrapped, server, trusted, VaultParameters::default())?;
+            VaultClient::create(folder, keys, &wrapped, server, trusted, vec![recovery])?;
             Ok(vault)
         };
         let vault = made().map_err(api_error)?;
@@ -116,9 +124,7 @@ impl VaultJoin {
             vault_id(&self.id).ok_or_else(|| usage(format!("'{}' is not the id of a vault", self.id)))?;
         let unlock = unlock(which.key_file.as_deref(), false)?;
         let joined = || -> Result<u64, VaultError> {
-            let own = towpath_vault::keys::SigningKey::generate()?;
-            let mut server =
-                NetworkServer::connect(Handle::current(), place.node, &place.address, own.identity(), vault)?;
+            let mut server = place.connect_as(unlock.recovery_key(&vault)?.identity(), vault)?;
             let wrapped = towpath_vault::client::fetch_keys(&mut server)?;
             let keys = wrapped.open(&unlock)?;
             if keys.vault != vault {
