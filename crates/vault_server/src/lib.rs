@@ -30,3 +30,6 @@ pub use error::VaultError;
 pub use log::{LogFile, LogMedium};
 pub use server::{VaultRules, VaultServer};
 pub use vault::{Vault, VaultLimits};
+
+#[cfg(test)]
+mod tests;

@@ -155,7 +155,8 @@ impl RecordLog {
         if found == MAGIC {
             return Ok(true);
         }
-        let is_torn = MAGIC.starts_with(&found) || found.iter().all(|byte| *byte == 0);
+        let agreed = found.iter().zip(MAGIC).take_while(|(found, magic)| found == magic).count();
+        let is_torn = found[agreed..].iter().all(|byte| *byte == 0);
         if there > (MAGIC.len() + HEAD + MAX_RECORD) as u64 || !is_torn {
             return Err(VaultError::Damaged { at: 0, why: "this is no log of a vault".into() });
         }

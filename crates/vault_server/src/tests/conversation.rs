@@ -1,0 +1,370 @@
+//! Clients and the server on connections within this program.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use towpath_byte_store::LocalFiles;
+use towpath_content::NodeId;
+use towpath_link::Identity;
+use towpath_link::doubles::connected;
+use towpath_vault_format::doubles::TestKey;
+use towpath_vault_format::{
+    Canonical, Conflict, Digest, DropStatement, DroppedRange, NodeMap, SignedRoot, UpdateAction, apply,
+};
+use towpath_vault_protocol::message::MAX_GET;
+use towpath_vault_protocol::{
+    ClientMessage, CommitAnswer, CommittedVersion, ConnectionError, VaultConnection, VaultRefusal,
+};
+
+use super::writer::{FILE, SignedUpdate, TestWriter, VAULT};
+use crate::server::{VaultRules, VaultServer};
+
+struct Place {
+    server: Arc<VaultServer>,
+    node: NodeId,
+    token: CancellationToken,
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(rules: VaultRules) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let identity = Identity::generate().unwrap();
+        Self::with(folder, identity, rules)
+    }
+
+    fn with(folder: tempfile::TempDir, identity: Identity, rules: VaultRules) -> Self {
+        let packs = Arc::new(LocalFiles::new(&folder.path().join("packs")));
+        let node = identity.node_id();
+        let server = VaultServer::open(folder.path(), packs, identity, rules).unwrap();
+        Self { server, node, token: CancellationToken::new(), folder }
+    }
+
+    fn public() -> Self {
+        Self::new(VaultRules { public: true, ..VaultRules::default() })
+    }
+
+    async fn connect(
+        &self,
+        client: NodeId,
+    ) -> Result<(VaultConnection, Option<CommittedVersion>), ConnectionError> {
+        let [near, far] = connected([self.node, client]).await;
+        tokio::spawn(Arc::clone(&self.server).serve(near, self.token.clone()));
+        VaultConnection::over(far, VAULT).await
+    }
+
+    async fn connected(&self, writer: &TestWriter) -> (VaultConnection, Option<CommittedVersion>) {
+        self.connect(writer.key.node()).await.unwrap()
+    }
+}
+
+async fn commit(connection: &mut VaultConnection, version: &SignedUpdate, pushes: bool) -> CommitAnswer {
+    let give = &mut |hash: &Digest| version.give(hash);
+    connection.commit(version.update.clone(), version.signed(), pushes, give).await.unwrap()
+}
+
+/// A vault with a version.
+async fn begun(place: &Place) -> (TestWriter, VaultConnection) {
+    let mut writer = TestWriter::new(1);
+    let (mut connection, head) = place.connected(&writer).await;
+    assert_eq!(head, None);
+    let first = writer.creation();
+    assert!(matches!(commit(&mut connection, &first, true).await, CommitAnswer::Committed(_)));
+    writer.committed(first);
+    let second = writer.insertion(0, &[3000, 2000]);
+    assert!(matches!(commit(&mut connection, &second, false).await, CommitAnswer::Committed(_)));
+    writer.committed(second);
+    (writer, connection)
+}
+
+async fn object(connection: &mut VaultConnection, hash: Digest) -> Option<Bytes> {
+    let mut found = None;
+    connection.get(&[hash], |_, object| found = object).await.unwrap();
+    found
+}
+
+#[tokio::test]
+async fn versions_are_committed_told_and_read() {
+    let place = Place::public();
+    let (mut writer, mut connection) = begun(&place).await;
+    for pushes in [true, false] {
+        let version = writer.insertion(1500, &[700_000, 5]);
+        let answer = commit(&mut connection, &version, pushes).await;
+        let CommitAnswer::Committed(certificate) = answer else { panic!("{answer:?}") };
+        assert_eq!((certificate.number, certificate.root), (version.root.number, version.root.digest()));
+        for block in &version.blocks {
+            assert_eq!(object(&mut connection, Digest::of(block)).await.as_ref(), Some(block));
+        }
+        assert_eq!(connection.update(version.root.number).await.unwrap(), version.update);
+        writer.committed(version);
+    }
+    let lines = connection.versions(u64::MAX, 1000).await.unwrap();
+    assert_eq!(lines.iter().map(|line| line.number).collect::<Vec<_>>(), [3, 2, 1, 0]);
+    let (first, second) = (connection.root(0).await.unwrap(), connection.root(1).await.unwrap());
+    assert_eq!(second.certificate.previous, first.certificate.digest(), "certificates are a chain");
+    let page = connection.versions(3, 2).await.unwrap();
+    assert_eq!(page.iter().map(|line| line.number).collect::<Vec<_>>(), [2, 1]);
+    let none = connection.root(9).await;
+    assert!(matches!(none, Err(ConnectionError::Refused { refusal: VaultRefusal::NoVersion, .. })));
+    assert_eq!(object(&mut connection, Digest([1; 32])).await, None);
+    assert!(connection.finish().await.is_ok());
+}
+
+#[tokio::test]
+async fn many_objects_come_in_the_order_in_which_they_are_asked_for() {
+    let place = Place::public();
+    let (mut writer, mut connection) = begun(&place).await;
+    let version = writer.insertion(0, &[300; 900]);
+    commit(&mut connection, &version, false).await;
+    let mut hashes: Vec<Digest> = version.blocks.iter().map(|block| Digest::of(block)).collect();
+    hashes.insert(77, Digest([9; 32]));
+    let repeated: Vec<Digest> = hashes.iter().cycle().take(MAX_GET + 500).copied().collect();
+    let mut found = Vec::new();
+    connection.get(&repeated, |hash, object| found.push((hash, object.is_some()))).await.unwrap();
+    let expected: Vec<_> = repeated.iter().map(|hash| (*hash, *hash != Digest([9; 32]))).collect();
+    assert!(found == expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_clients_on_one_file_exactly_one_wins_and_the_other_is_told() {
+    let place = Place::public();
+    let (mut owner, _connection) = begun(&place).await;
+    for round in 0..10 {
+        let (mut one, mut other) = (owner.beside(40), owner.beside(41));
+        let versions = [one.insertion(round, &[50, 60]), other.insertion(round, &[70])];
+        let (mut connections, mut tasks) = (Vec::new(), Vec::new());
+        for writer in [one, other] {
+            let (connection, head) = place.connected(&writer).await;
+            assert_eq!(head.map(|head| head.signed.root), owner.root);
+            connections.push(connection);
+        }
+        for (version, mut connection) in versions.into_iter().zip(connections) {
+            tasks.push(tokio::spawn(async move {
+                let answer = commit(&mut connection, &version, round % 2 == 0).await;
+                (version, answer)
+            }));
+        }
+        let mut won = Vec::new();
+        for task in tasks {
+            match task.await.unwrap() {
+                (version, CommitAnswer::Committed(_)) => won.push(version),
+                (_, CommitAnswer::Conflict(conflict, head)) => {
+                    assert_eq!(conflict, Conflict::FileChanged(FILE));
+                    assert_eq!(head.unwrap().signed.root.number, owner.root.as_ref().unwrap().number + 1);
+                }
+            }
+        }
+        assert_eq!(won.len(), 1);
+        owner.committed(won.remove(0));
+    }
+}
+
+#[tokio::test]
+async fn versions_that_follow_each_other_need_not_wait() {
+    let place = Place::public();
+    let (mut writer, mut connection) = begun(&place).await;
+    let mut sent = Vec::new();
+    for at in 0..8 {
+        let version = writer.insertion(at * 10, &[400, 20]);
+        let give = &mut |hash: &Digest| version.give(hash);
+        connection.begin_commit(version.update.clone(), version.signed(), give).await.unwrap();
+        sent.push(version.root.digest());
+        writer.committed(version);
+    }
+    for root in sent {
+        let answer = connection.next_commit().await.unwrap();
+        assert!(matches!(answer, CommitAnswer::Committed(certificate) if certificate.root == root));
+    }
+    // One that fails takes those with it that are based on it; the connection goes on.
+    let mut other = writer.beside(40);
+    let (mut beside, _) = place.connected(&other).await;
+    let theirs = other.insertion(0, &[9]);
+    commit(&mut beside, &theirs, true).await;
+    for _ in 0..3 {
+        let version = writer.insertion(0, &[400, 20]);
+        let give = &mut |hash: &Digest| version.give(hash);
+        connection.begin_commit(version.update.clone(), version.signed(), give).await.unwrap();
+        writer.committed(version);
+    }
+    for _ in 0..3 {
+        assert!(matches!(connection.next_commit().await.unwrap(), CommitAnswer::Conflict(..)));
+    }
+    let root = connection.root(theirs.root.number).await.unwrap().signed.root;
+    assert_eq!(root, theirs.root);
+}
+
+#[tokio::test]
+async fn a_client_without_the_tree_proves_the_new_root_by_the_paths() {
+    let place = Place::public();
+    let (mut writer, mut connection) = begun(&place).await;
+    let version = writer.insertion(100, &[20; 200]);
+    commit(&mut connection, &version, true).await;
+    writer.committed(version);
+    // What follows is all from the root that is trusted and what the server sends.
+    let next = writer.insertion(2500, &[444]);
+    let (root, key) = (writer.root.clone().unwrap(), TestKey::new(1));
+    let members = writer.members.clone();
+    let (update, whole) = (next.update.clone(), writer.nodes.len());
+    let prove = |paths: NodeMap| {
+        assert!(paths.len() < whole / 3, "{} of {whole} nodes", paths.len());
+        let applied = apply(&update, Some((&root, &members)), &paths).ok()?;
+        let digest = applied.root.digest();
+        Some((digest, key.sign(&SignedRoot::message(&digest, &update.digest()))))
+    };
+    let give = &mut |hash: &Digest| next.give(hash);
+    let answer = connection.commit_unread(next.update.clone(), prove, give).await.unwrap();
+    assert!(
+        matches!(answer, Some(CommitAnswer::Committed(certificate)) if certificate.root == next.root.digest())
+    );
+    writer.committed(next);
+    // One that can't prove it commits nothing.
+    let unproved = writer.insertion(0, &[4]);
+    let give = &mut |hash: &Digest| unproved.give(hash);
+    let answer = connection.commit_unread(unproved.update.clone(), |_| None, give).await.unwrap();
+    assert_eq!(answer, None);
+    let (_, head) = place.connected(&writer).await;
+    assert_eq!(head.map(|head| head.signed.root), writer.root);
+}
+
+#[tokio::test]
+async fn strangers_read_nothing_write_nothing_and_make_no_vaults() {
+    let place = Place::public();
+    let (mut writer, mut connection) = begun(&place).await;
+    let stranger = TestKey::new(99);
+    let refused = place.connect(stranger.node()).await.err();
+    assert!(matches!(refused, Some(ConnectionError::Refused { refusal: VaultRefusal::NotAllowed, .. })));
+    // A member's connection, another's signature; then a root that does not follow.
+    let good = writer.insertion(0, &[10]);
+    let message = SignedRoot::message(&good.root.digest(), &good.update.digest());
+    let forged = stranger.sign(&message);
+    let give = &mut |hash: &Digest| good.give(hash);
+    let answer = connection.commit(good.update.clone(), (good.root.digest(), forged), true, give).await;
+    assert!(matches!(answer, Err(ConnectionError::Refused { refusal: VaultRefusal::Signature, .. })));
+    let other = SignedRoot::message(&Digest([8; 32]), &good.update.digest());
+    let give = &mut |hash: &Digest| good.give(hash);
+    let signed = (Digest([8; 32]), writer.key.sign(&other));
+    let answer = connection.commit(good.update.clone(), signed, true, give).await;
+    assert!(matches!(answer, Err(ConnectionError::Refused { refusal: VaultRefusal::Signature, .. })));
+    // Tuples that name what nobody has.
+    let mut update = good.update.clone();
+    update.blocks.clear();
+    let message = SignedRoot::message(&good.root.digest(), &update.digest());
+    let signed = (good.root.digest(), writer.key.sign(&message));
+    let answer = connection.commit(update, signed, true, &mut |_| unreachable!()).await;
+    assert!(matches!(answer, Err(ConnectionError::Refused { refusal: VaultRefusal::Blocks, .. })));
+    assert!(matches!(commit(&mut connection, &good, true).await, CommitAnswer::Committed(_)));
+
+    let closed = Place::new(VaultRules::default());
+    let writer = TestWriter::new(1);
+    let (mut connection, head) = closed.connected(&writer).await;
+    let first = writer.creation();
+    let answer = connection.commit(first.update.clone(), first.signed(), true, &mut |_| unreachable!()).await;
+    assert!(matches!(answer, Err(ConnectionError::Refused { refusal: VaultRefusal::NotAllowed, .. })));
+    assert_eq!(head, None);
+    let made = std::fs::read_dir(closed.folder.path()).unwrap().filter_map(Result::ok);
+    assert!(
+        made.into_iter().all(|entry| entry.path().extension().is_none()),
+        "no file for a vault that is not made"
+    );
+}
+
+#[tokio::test]
+async fn bytes_that_make_no_sense_end_the_connection_and_nothing_else() {
+    let place = Place::public();
+    let (mut writer, _connection) = begun(&place).await;
+    let version = writer.insertion(0, &[10, 20]);
+    let propose = ClientMessage::Propose {
+        update: Box::new(version.update.clone()),
+        signature: Some(version.signature),
+        pushes: true,
+    };
+    let hello = || ClientMessage::Hello(VAULT);
+    let wrong_block = ClientMessage::Block(Bytes::from_static(b"0123456789"));
+    for messages in [
+        vec![ClientMessage::Get(Vec::new())],
+        vec![hello(), hello()],
+        vec![hello(), propose.clone(), wrong_block],
+        vec![hello(), propose.clone(), ClientMessage::Get(Vec::new())],
+        vec![hello(), propose, ClientMessage::Hello(VAULT)],
+        vec![hello(), ClientMessage::Block(Bytes::new())],
+    ] {
+        let [near, far] = connected([place.node, writer.key.node()]).await;
+        let serving = tokio::spawn(Arc::clone(&place.server).serve(near, place.token.clone()));
+        let (mut reader, mut sender) = far.split();
+        for message in messages {
+            for (kind, body) in message.to_frames() {
+                sender.send_bytes(kind, &[], body).await.unwrap();
+            }
+        }
+        sender.flush().await.unwrap();
+        while let Ok(Some(_)) = reader.next().await {}
+        serving.await.unwrap();
+    }
+    let (_, head) = place.connected(&writer).await;
+    assert_eq!(head.map(|head| head.signed.root), writer.root);
+}
+
+#[tokio::test]
+async fn versions_go_only_by_the_deleters_word_and_stay_gone_after_a_start() {
+    let identity = Identity::generate().unwrap();
+    let rules = VaultRules { public: true, ..VaultRules::default() };
+    let place = Place::with(tempfile::tempdir().unwrap(), identity.clone(), rules.clone());
+    let deleter = TestKey::new(50);
+    let mut writer = TestWriter::new(1);
+    writer.members.deleter = Some(deleter.node());
+    let (mut connection, _) = place.connected(&writer).await;
+    let first = writer.creation();
+    commit(&mut connection, &first, true).await;
+    writer.committed(first);
+    for at in 0..3 {
+        let version = writer.insertion(at, &[30]);
+        commit(&mut connection, &version, true).await;
+        writer.committed(version);
+    }
+    let statement = |number, first, last, key: &TestKey| {
+        let dropped = vec![DroppedRange { first, last }];
+        let statement =
+            DropStatement { vault: VAULT, number, dropped, deleter: key.node(), signature: [0; 64] };
+        statement.sign(|message| key.sign(message))
+    };
+    let not_allowed = |answer: Result<(), ConnectionError>| {
+        matches!(answer, Err(ConnectionError::Refused { refusal: VaultRefusal::NotAllowed, .. }))
+    };
+    assert!(
+        not_allowed(connection.drop_versions(statement(0, 0, 1, &writer.key)).await),
+        "the owner has no such right"
+    );
+    assert!(not_allowed(connection.drop_versions(statement(1, 0, 1, &deleter)).await), "not the next one");
+    connection.drop_versions(statement(0, 0, 1, &deleter)).await.unwrap();
+    assert!(
+        not_allowed(connection.drop_versions(statement(0, 2, 2, &deleter)).await),
+        "a statement counts once"
+    );
+    connection.drop_versions(statement(1, 2, u64::MAX, &deleter)).await.unwrap();
+    let left = |lines: Vec<towpath_vault_protocol::VersionLine>| {
+        lines.iter().map(|line| line.number).collect::<Vec<_>>()
+    };
+    assert_eq!(left(connection.versions(u64::MAX, 9).await.unwrap()), [3], "the newest version stays");
+    drop(connection);
+    let Place { server, folder, token, .. } = place;
+    token.cancel();
+    while Arc::strong_count(&server) > 1 {
+        tokio::task::yield_now().await;
+    }
+    drop(server);
+    let place = Place::with(folder, identity, rules);
+    let (mut connection, _) = place.connected(&writer).await;
+    assert_eq!(left(connection.versions(u64::MAX, 9).await.unwrap()), [3]);
+    assert!(connection.root(0).await.is_err());
+    let delete = UpdateAction::Delete { at: 0, length: 5 };
+    let update = towpath_vault_format::doubles::update_of(
+        writer.root.as_ref().unwrap(),
+        writer.key.node(),
+        FILE,
+        vec![delete],
+        Vec::new(),
+    );
+    let version = writer.sign(update, Vec::new(), Vec::new());
+    assert!(matches!(commit(&mut connection, &version, true).await, CommitAnswer::Committed(_)));
+}

@@ -1,0 +1,6 @@
+//! The server against crashes, clients that race, and clients that lie.
+
+mod conversation;
+mod crash;
+mod log;
+mod writer;
