@@ -111,15 +111,14 @@ pub enum VaultError {
         number: u64,
     },
     /// Somebody changed an entry after it was seen here.
-    #[error("'{}' was changed by somebody else: version {found} of the vault is not what this machine saw last ({seen})",
-        display_name(.name))]
+    #[error("'{}' is in version {found} already, and {}", display_name(.name), seen_in_words(.seen))]
     Conflict {
         /// The entry.
         name: Vec<u8>,
         /// Version that was looked at.
         found: u64,
-        /// Version whose content was put or got here, in words.
-        seen: String,
+        /// Version whose content was put or got here last, if one was.
+        seen: Option<u64>,
     },
     /// Others wrote versions faster than this client could.
     #[error("others changed the vault {tries} times while this was written")]
@@ -140,6 +139,16 @@ pub enum VaultError {
         /// The limit.
         limit: u64,
     },
+}
+
+/// What a machine knows of an entry that somebody else changed.
+fn seen_in_words(seen: &Option<u64>) -> String {
+    match seen {
+        None => "was neither put nor got on this machine".into(),
+        Some(number) => {
+            format!("was changed by somebody else since this machine put or got it (version {number})")
+        }
+    }
 }
 
 impl VaultError {

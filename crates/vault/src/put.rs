@@ -121,7 +121,7 @@ impl VaultClient {
         if seen.is_some_and(|seen| seen.content == content) {
             return Ok(());
         }
-        let seen = seen.map_or_else(|| "never".into(), |seen| format!("version {}", seen.number));
+        let seen = seen.map(|seen| seen.number);
         Err(VaultError::Conflict { name: name.to_vec(), found: self.head.named().number, seen })
     }
 

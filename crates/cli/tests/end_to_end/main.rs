@@ -38,6 +38,7 @@
 //! | `mirrors` | files on plain web servers |
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
+//! | `vault` | encrypted versions on a server that is killed, edited, set back, or lies |
 //! | `site_cache` | the cache of a site, which its machines draw on |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |
@@ -120,6 +121,7 @@ mod streams;
 mod ticket_terms;
 mod trees;
 mod updating;
+mod vault;
 mod waiting;
 mod web_server;
 
@@ -175,5 +177,6 @@ fn main() -> ExitCode {
         ticket_terms::SITUATIONS,
         site_cache::SITUATIONS,
         anywhere::SITUATIONS,
+        vault::SITUATIONS,
     ])
 }
