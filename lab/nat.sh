@@ -7,6 +7,10 @@
 #   lab/nat.sh restricted symmetric       one pair (the sender's router first)
 #   MB=40 lab/nat.sh symmetric symmetric
 #   MB=200 KILL=2 lab/nat.sh symmetric symmetric      the server is killed and started again every 2 s
+#   MB=200 OPENS=5 lab/nat.sh symmetric symmetric     after 5 s the sender's router lets in whatever comes, and it is looked how long
+#                                                     bytes still come by the relay
+#
+#   MB=100 MOVES=3 lab/nat.sh cone cone               after 3 s both machines get another address, and it is looked when bytes come again
 #
 # Kinds: open (no router), cone (whatever comes to the outer address is let in), restricted (only answers are let in, and a
 # port is the same outside whomever it speaks to), symmetric (only answers, and each connection has another port outside).
@@ -61,12 +65,18 @@ behind() {
     ip -n "$inner" addr add "192.168.$number.2/24" dev wan
     ip -n "$inner" route add default via "192.168.$number.1"
     ip netns exec "$router" sysctl -qw net.ipv4.ip_forward=1
-    local how=persistent comes=drop inward=
+    rules "$host" "$kind" "$number"
+}
+
+# What HOST's router does from now on.
+rules() {
+    local host=$1 kind=$2 number=$3 router=towpath-$name-$1 how=persistent comes=drop inward=
     [ "$kind" != symmetric ] || how=fully-random
     if [ "$kind" = cone ]; then
         comes=accept
-        inward="iifname != \"lan\" ip daddr $(address "$host") dnat to 192.168.$number.2"
+        inward="iifname != \"lan\" ip daddr $(address "$host") dnat to 192.168.$number.${own:-2}"
     fi
+    ip netns exec "$router" nft flush ruleset
     ip netns exec "$router" nft -f - <<RULES
 table ip nat {
     chain pre { type nat hook prerouting priority -100; $inward; }
@@ -95,8 +105,63 @@ plague() {
     done
 }
 
+# Opens the sender's router after so many seconds, and prints how many seconds later the last bytes came from it to the relay, and
+# how many they were since: those of one more tenth of a second with over a KiB each.
+opens() {
+    sleep "$1"
+    rules left cone 1
+    ip netns exec "towpath-$name-server" python3 - "$(address left)" <<'WATCH'
+import subprocess, sys, time
+route = subprocess.run(["ip", "route", "get", sys.argv[1]], capture_output=True, text=True).stdout.split()
+device = route[route.index("dev") + 1]
+def came():
+    for line in open("/proc/net/dev"):
+        if line.strip().startswith(device + ":"):
+            return int(line.split(":")[1].split()[0])
+begun, first, last, seen = time.time(), came(), 0.0, came()
+while time.time() < begun + 8:
+    time.sleep(0.1)
+    now = came()
+    if now - seen > 1024:
+        last = time.time() - begun
+    seen = now
+print(f"by the relay until {last:.1f} s after the way opened: {(seen - first) / 2**20:.2f} MiB since")
+WATCH
+}
+
+# Gives both machines, which are behind routers, another address after so many seconds, and prints when bytes came to the receiver
+# again, and how many came in all.
+moves() {
+    sleep "$1"
+    local host number=0 own=3
+    for host in left right; do
+        number=$((number + 1))
+        ip -n "tow-inner-$host" addr del "192.168.$number.2/24" dev wan
+        ip -n "tow-inner-$host" addr add "192.168.$number.3/24" dev wan
+        ip -n "tow-inner-$host" route add default via "192.168.$number.1"
+        rules "$host" "${kinds[$((number - 1))]}" "$number"
+    done
+    ip netns exec tow-inner-right python3 - "$mb" <<'WATCH'
+import sys, time
+def came():
+    for line in open("/proc/net/dev"):
+        if line.strip().startswith("wan:"):
+            return int(line.split(":")[1].split()[0])
+begun, again, seen, quiet = time.time(), None, came(), 0
+while time.time() < begun + 30 and quiet < 60:
+    time.sleep(0.05)
+    now = came()
+    moving = now - seen > 100_000
+    again = again or moving and time.time() - begun
+    quiet = 0 if moving or not again else quiet + 1
+    seen = now
+print(f"bytes come again {again or 99:.1f} s after both moved; {seen / 2**20:.1f} MiB came in all for a file of {sys.argv[1]}")
+WATCH
+}
+
 pair() {
     stop
+    kinds=("$1" "$2")
     network
     behind left "$1" 1
     local left=$inner
@@ -120,6 +185,14 @@ pair() {
         plague "$KILL" >/dev/null 2>&1 &
         started+=($!)
     fi
+    if [ -n "${OPENS:-}" ]; then
+        opens "$OPENS" >"$work/opens" &
+        started+=($!)
+    fi
+    if [ -n "${MOVES:-}" ]; then
+        moves "$MOVES" >"$work/moves" &
+        started+=($!)
+    fi
     begun=$(date +%s.%N)
     TOW_HOME=$work/right ip netns exec "$right" timeout "$limit" "$tow" get -vv --no-search --json "$(head -n 1 "$work/ticket")" \
         -o "$work/copy" >"$work/get" 2>"$work/get.err" || status=$?
@@ -134,6 +207,8 @@ READ
         )
     fi
     printf '%-11s %-11s %6.2f s  %s\n' "$1" "$2" "$seconds" "$how"
+    [ -z "${OPENS:-}" ] || { sleep 4; cat "$work/opens"; }
+    [ -z "${MOVES:-}" ] || { sleep 4; cat "$work/moves"; }
     [ -z "${KEEP:-}" ] || cp -r "$work"/*.err "$work/get" "$KEEP"
     stop
 }

@@ -20,6 +20,7 @@ below() {
         vault-protocol) echo "content link vault-format" ;;
         vault-server) echo "content byte-store link vault-format vault-protocol" ;;
         rendezvous | relay) echo "content link" ;;
+        rendezvous-nats) echo "content rendezvous" ;;
         handover) echo "content lan codes link rendezvous" ;;
         store) echo "content byte-store" ;;
         transfer) echo "content store" ;;
@@ -42,15 +43,16 @@ below() {
         mirror) echo "content link store transfer protocol" ;;
         service) echo "content api link rendezvous relay store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
         peer-server) echo "content api link rendezvous relay store files transfer protocol plugins ssh config limits words" ;;
-        standalone) echo "content api byte-store store files codes link rendezvous relay handover mirror ssh config peer-server words vault-protocol vault-server" ;;
+        standalone) echo "content api byte-store store files codes link rendezvous rendezvous-nats relay handover mirror ssh config peer-server words vault-protocol vault-server" ;;
+        doctor) echo "content api lan link rendezvous relay config peer-server" ;;
         api-server) echo "content api store words service" ;;
-        cli) echo "api content config confinement words service standalone api-server" ;;
+        cli) echo "api content config confinement words service standalone doctor api-server" ;;
         *) return 1 ;;
     esac
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage lan codes link vault-format vault-protocol vault-server rendezvous relay handover store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone api-server cli"
+order="content api simnet byte-store object-storage lan codes link vault-format vault-protocol vault-server rendezvous rendezvous-nats relay handover store files transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone doctor api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

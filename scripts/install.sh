@@ -27,7 +27,7 @@ zsh zsh/site-functions/_tow
 fish fish/vendor_completions.d/tow.fish
 FILES
 
-for unit in tow.service tow.socket tow-peers.socket tow-rendezvous.service tow-relay.service; do
+for unit in tow.service tow.socket tow-peers.socket tow-rendezvous.service tow-relay.service tow-vault.service; do
     sed "s|/usr/local/bin/tow|$prefix/bin/tow|" "$here/dist/systemd/$unit" >"$pages/unit"
     install -D -m 0644 "$pages/unit" "$root$prefix/lib/systemd/user/$unit"
 done

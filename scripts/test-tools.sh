@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the end-to-end tests use besides cargo: sshd and ssh, rsync to compare with, strace, setpriv, curl,
 # systemd's tool that activates by socket, python3 and cc for the examples; and what the lab's tests use: ip,
-# ping, mkfs.ext4, nginx; and versitygw, a server of S3, which Go builds into target/test-tools once.
+# ping, mkfs.ext4, nginx; and versitygw, a server of S3, and nats-server, which Go builds into target/test-tools once.
 # Installs what is missing, as root on a system with apt-get; else says what is missing, and the
 # situations that need it are skipped (in CI, where CI is set, they fail).
 set -uo pipefail
@@ -44,22 +44,28 @@ if [ -n "$packages" ]; then
     echo "test-tools: missing, and some tests will be skipped: $packages" >&2
 fi
 
-# A server of object storage, built once from its sources (two minutes), by the version that was measured.
-server=target/test-tools/versitygw
-if [ ! -x "$server" ] && ! command -v versitygw >/dev/null; then
-    if command -v go >/dev/null; then
-        echo "test-tools: building $server"
-        log=$(mktemp)
-        if ! GOBIN="$PWD/target/test-tools" timeout 600 \
-            go install github.com/versity/versitygw/cmd/versitygw@v1.8.0 >"$log" 2>&1 </dev/null; then
-            echo "test-tools: versitygw could not be built; tests of object storage will be skipped" >&2
-            tail -n 3 "$log" >&2
-        fi
-        rm -f "$log"
-    else
-        echo "test-tools: go is missing, which builds versitygw; tests of object storage will be skipped" >&2
+# A server that Go builds once from its sources (one to two minutes), by the version that was measured.
+#   build NAME MODULE FOR
+build() {
+    local server=target/test-tools/$1 log
+    if [ -x "$server" ] || command -v "$1" >/dev/null; then
+        return
     fi
-fi
+    if ! command -v go >/dev/null; then
+        echo "test-tools: go is missing, which builds $1; tests of $3 will be skipped" >&2
+        return
+    fi
+    echo "test-tools: building $server"
+    log=$(mktemp)
+    if ! GOBIN="$PWD/target/test-tools" timeout 600 go install "$2" >"$log" 2>&1 </dev/null; then
+        echo "test-tools: $1 could not be built; tests of $3 will be skipped" >&2
+        tail -n 3 "$log" >&2
+    fi
+    rm -f "$log"
+}
+
+build versitygw github.com/versity/versitygw/cmd/versitygw@v1.8.0 "object storage"
+build nats-server github.com/nats-io/nats-server/v2@v2.15.2 "entries that several rendezvous servers share"
 
 # sshd wants it, and nobody makes it where no init runs.
 if [ "$(id -u)" = 0 ]; then

@@ -39,13 +39,10 @@ pub fn oid_binary(data: &[u8]) {
     }
 }
 
-/// A hint of a ticket.
+/// A hint of a ticket of before.
 pub fn hint(data: &[u8]) {
     let mut reader = Reader::new(data);
     if let Ok(hint) = Hint::decode(&mut reader) {
-        let mut writer = Writer::new();
-        hint.encode(&mut writer);
-        assert_eq!(writer.into_bytes(), data[..data.len() - reader.remaining()]);
         // Neither part may panic, whatever the method is.
         let _ = (hint.scheme(), hint.rest());
     }

@@ -19,6 +19,7 @@
 //! | [`conversation`] | the same, all of it: a copy against a model |
 //! | [`json`] | the same: options, events, summaries, errors |
 //! | [`disk`] | what lies in this service's own folders |
+//! | [`vault`] | vault servers', their clients', and what lies in a server's folder |
 //! | [`local`] | programs of this machine: the local API |
 //! | [`input`], [`seeds`] | numbers and runs out of any bytes; valid inputs to begin from |
 //! | [`corpus`] | the kept ones |
@@ -42,6 +43,7 @@ pub mod relay;
 pub mod rendezvous;
 pub mod seeds;
 pub mod session;
+pub mod vault;
 
 /// A parser under test.
 pub struct Target {
@@ -121,6 +123,13 @@ pub const TARGETS: &[Target] = &[
     Target { name: "chunk_entries", run: disk::chunk_entries, seeds: seeds::disk::chunk_entries },
     Target { name: "resume_record", run: disk::resume_record, seeds: seeds::disk::resume_records },
     Target { name: "share_record", run: disk::share_record, seeds: seeds::disk::share_records },
+    Target { name: "vault_record", run: vault::vault_record, seeds: vault::records },
+    Target { name: "vault_update", run: vault::vault_update, seeds: vault::updates },
+    Target { name: "vault_tree", run: vault::vault_tree, seeds: vault::trees },
+    Target { name: "vault_message", run: vault::vault_message, seeds: vault::messages },
+    Target { name: "vault_talk", run: vault::vault_talk, seeds: vault::talks },
+    Target { name: "vault_log", run: vault::vault_log, seeds: vault::logs },
+    Target { name: "vault_log_record", run: vault::vault_log_record, seeds: vault::log_records },
     Target { name: "http_range", run: local::http_range, seeds: seeds::disk::ranges },
     Target { name: "api_query", run: local::api_query, seeds: seeds::disk::queries },
 ];

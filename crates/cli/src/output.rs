@@ -17,6 +17,7 @@ use towpath_api::{
     Announced, ApiError, EntryKind, ErrorKind, Event, Fetch, Progress, PutReply, Summary, UpdateCounts,
 };
 use towpath_service::{display_name, display_text};
+use towpath_standalone::pictures::QrPicture;
 
 use crate::bar::{self, RateMeter, from_network};
 use crate::listing;
@@ -30,6 +31,12 @@ pub const PARTLY: u8 = 3;
 pub const INTERRUPTED: u8 = 130;
 /// The same of `tow sync`, as rsync has it.
 pub const SYNC_INTERRUPTED: u8 = 20;
+
+/// Columns of a terminal that does not tell.
+const USUAL_COLUMNS: usize = 80;
+/// What is drawn in half blocks has to be light on dark.
+const WHITE_ON_BLACK: &str = "\x1b[38;5;231;48;5;16m";
+const AS_BEFORE: &str = "\x1b[0m";
 
 /// Sink of events.
 pub struct Output {
@@ -119,6 +126,24 @@ impl Output {
         let text = text.split('\n').map(display_text).collect::<Vec<_>>().join("\n");
         self.bar.suspend(|| {
             let _ = writeln!(std::io::stderr(), "{text}");
+        });
+    }
+
+    /// Draws a QR picture of `text` on standard error, or says why there is none. In black and white, whatever colours the terminal has.
+    pub fn picture(&self, text: &str) {
+        let stderr = std::io::stderr();
+        let size = rustix::termios::tcgetwinsize(&stderr).ok().filter(|size| size.ws_col > 0);
+        let picture = match QrPicture::new(text, size.map_or(USUAL_COLUMNS, |size| size.ws_col.into())) {
+            Ok(picture) => picture,
+            Err(error) => {
+                return self.complain(&format!("tow: {error}\n     {}", error.hint.as_deref().unwrap_or("")));
+            }
+        };
+        let (begin, end) = if stderr.is_terminal() { (WHITE_ON_BLACK, AS_BEFORE) } else { ("", "") };
+        self.bar.suspend(|| {
+            for line in picture.lines() {
+                let _ = writeln!(std::io::stderr(), "{begin}{line}{end}");
+            }
         });
     }
 

@@ -15,14 +15,18 @@
 //! | `source` | a file's text and tables; errors that name file, line and field |
 //! | `shown` | a configuration as text; the reference and the example file |
 //! | `live` | the configuration that holds now |
+//! | [`fetch_log`] | records in the state folder: who fetched what |
+//! | [`running_tickets`] | those of tickets that commands serve while they run |
 //! | [`shares`] | records in the state folder: of tickets, ports and senders |
 //!
 //! A file that is wrong anywhere is refused as a whole. Nothing here looks at the environment.
 
 mod byte_place;
+pub mod fetch_log;
 pub mod home;
 mod live;
 mod plugins;
+pub mod running_tickets;
 mod settings;
 pub mod shares;
 mod shown;

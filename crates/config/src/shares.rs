@@ -28,6 +28,8 @@ pub enum TicketKind {
     Cached,
     /// Only so many nodes may fetch by it.
     Limited,
+    /// It was shown as a short code.
+    Coded,
 }
 
 impl TicketKind {
@@ -37,6 +39,7 @@ impl TicketKind {
             Self::PassedOn => "passed-on",
             Self::Cached => "cached",
             Self::Limited => "limited",
+            Self::Coded => "coded",
         }
     }
 }

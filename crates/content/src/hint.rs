@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::NodeId;
-use crate::codec::{DecodeError, Reader, Writer, invalid};
+use crate::codec::{DecodeError, Reader, invalid};
 
 /// The longest method accepted, in bytes.
 pub const MAX_METHOD: usize = 512;
@@ -50,12 +50,7 @@ impl Hint {
         rest.trim_start_matches('/')
     }
 
-    /// Appends the binary form.
-    pub fn encode(&self, writer: &mut Writer) {
-        writer.varint(self.priority.into()).varint(self.weight.into()).bytes(self.method.as_bytes());
-    }
-
-    /// Reads the binary form.
+    /// Reads the binary form that tickets of versions 1 to 3 have.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let priority = reader.bounded("hint priority", u16::MAX.into())? as u16;
         let weight = reader.bounded("hint weight", u16::MAX.into())? as u16;

@@ -7,6 +7,7 @@
 //! all. Layout: `docs/formats/ticket.md`.
 
 mod enclosed;
+mod short_hints;
 mod terms;
 
 use std::fmt;
@@ -15,19 +16,22 @@ use std::str::FromStr;
 
 pub use self::enclosed::{Enclosed, MAX_ENCLOSED};
 pub(crate) use self::enclosed::{decode_file_facts, encode_file_facts};
+use self::short_hints::ShortHints;
 pub use self::terms::{BoundSecret, Terms};
 use crate::codec::{DecodeError, Reader, Writer, invalid};
 use crate::hint::{Hint, MAX_HINTS};
 use crate::{NodeId, Oid};
 
 /// The version without content and terms.
-const PLAIN: u64 = 1;
+const PLAIN: u64 = 4;
 /// The version with content.
-const WITH_CONTENT: u64 = 2;
+const WITH_CONTENT: u64 = 5;
 /// The version with terms.
-const WITH_TERMS: u64 = 3;
+const WITH_TERMS: u64 = 6;
+/// Versions before these, whose hints are longer, are as much lower. They are read.
+const LONGER: u64 = 3;
 /// Those that a later program may write.
-const SOON: Range<u64> = 4..16;
+const SOON: Range<u64> = 7..16;
 /// The longest text accepted, in bytes; 64 of the longest hints would be refused by this.
 pub const MAX_TEXT: usize = 8192;
 const CHECKSUM_LEN: usize = 4;
@@ -88,9 +92,8 @@ impl Ticket {
         });
         self.oid.encode(&mut writer);
         writer.raw(&self.node.0).raw(&self.secret.0).varint(self.hints.len() as u64);
-        for hint in &self.hints {
-            hint.encode(&mut writer);
-        }
+        let mut short = ShortHints::default();
+        self.hints.iter().for_each(|hint| short.encode(hint, &mut writer));
         if !self.terms.is_none() {
             self.terms.encode(&mut writer);
         }
@@ -103,19 +106,29 @@ impl Ticket {
     fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let found = reader.varint("ticket")?;
-        if !(PLAIN..=WITH_TERMS).contains(&found) {
+        if !(PLAIN - LONGER..=WITH_TERMS).contains(&found) {
             return Err(DecodeError::Version { field: "ticket", found, known: WITH_TERMS });
         }
+        let (is_short, found) = (found >= PLAIN, if found < PLAIN { found + LONGER } else { found });
         let oid = Oid::decode(&mut reader)?;
         let node = NodeId(reader.array("node id")?);
         let secret = Secret(reader.array("secret")?);
         let count = reader.bounded("hints", MAX_HINTS as u64)?;
-        let hints = (0..count).map(|_| Hint::decode(&mut reader)).collect::<Result<_, _>>()?;
+        let mut short = is_short.then(ShortHints::default);
+        let hints = (0..count).map(|_| match &mut short {
+            Some(short) => short.decode(&mut reader),
+            None => Hint::decode(&mut reader),
+        });
+        let hints = hints.collect::<Result<_, _>>()?;
         let terms =
             (found == WITH_TERMS).then(|| Terms::decode(&mut reader)).transpose()?.unwrap_or_default();
         let enclosed = (found == WITH_CONTENT).then(|| Enclosed::decode(&mut reader, &oid)).transpose()?;
         reader.finish()?;
-        Ok(Self { oid, node, secret, hints, terms, enclosed })
+        let ticket = Self { oid, node, secret, hints, terms, enclosed };
+        match is_short && ticket.to_bytes() != bytes {
+            true => Err(invalid("ticket", "is not in its shortest form")),
+            false => Ok(ticket),
+        }
     }
 }
 
@@ -252,7 +265,7 @@ mod tests {
             let text = format!("tow:{}", base32(&[first, 1, 2, 3, 4, 5, 6, 7, 8]));
             text.parse::<Ticket>().unwrap_err()
         };
-        assert!(matches!(refused(4), DecodeError::Version { found: 4, .. }));
+        assert!(matches!(refused(7), DecodeError::Version { found: 7, .. }));
         assert!(matches!(refused(107), DecodeError::Invalid { .. }), "tow:nonsense begins so");
     }
 
@@ -261,7 +274,86 @@ mod tests {
         assert!(!format!("{:?}", ticket()).contains("[4, 4"));
     }
 
+    fn with(methods: &[(&str, u16, u16)]) -> Ticket {
+        let hints = methods.iter().map(|(method, rank, weight)| Hint::new(*method, *rank, *weight).unwrap());
+        Ticket { hints: hints.collect(), ..ticket() }
+    }
+
+    #[test]
+    fn hints_come_back_and_what_is_said_twice_costs_little() {
+        let (one, other) = (NodeId([5; 32]), NodeId([6; 32]));
+        let (meet, relay) = (format!("meet://{one}@m.example:4433"), format!("relay://{one}@m.example:4433"));
+        let behind = format!("relay://{one}@m.example:4433/{other}");
+        let holder = format!("tow://{other}@[2001:db8::1]:7000");
+        let rows: [(&str, u16, u16, usize); 12] = [
+            ("tow://192.0.2.1:7000", 0, 1, 7),
+            ("tow://[2001:db8::1]:7000", 1, 1, 17),
+            (&meet, 2, 1, 1 + 33 + 10 + 2),
+            (&relay, 3, 1, 2),
+            (&behind, 4, 9, 1 + 2 + 1 + 33),
+            (&holder, 0, 1, 1 + 2 + 1 + 16 + 2),
+            ("tow://[2001:DB8::1]:7000", 1, 1, 1 + 14),
+            ("tow://192.0.2.1:07000", 2, 1, 2 + 21),
+            ("https://web.example/x", 65535, 1, 1 + 4 + 22),
+            ("x:", 0, 1, 2 + 2),
+            ("tow://192.0.2.1:0", 1, 0, 1 + 2 + 4 + 2),
+            ("tow://:1", 2, 1, 1 + 1 + 2),
+        ];
+        let mut told = Vec::new();
+        for (method, rank, weight, len) in rows {
+            let before = with(&told).to_bytes().len();
+            told.push((method, rank, weight));
+            let ticket = with(&told);
+            assert_eq!(ticket.to_bytes().len() - before, len, "{method}");
+            assert_eq!(ticket.to_string().parse(), Ok(ticket));
+        }
+    }
+
+    #[test]
+    fn hints_that_are_longer_than_they_need_be_are_refused() {
+        let front = with(&[]).to_bytes();
+        let refused = |hints: &[u8]| {
+            let mut bytes = front.clone();
+            *bytes.last_mut().unwrap() = 2;
+            bytes.extend_from_slice(&[1, 192, 0, 2, 1, 0, 7]);
+            bytes[front.len()] |= V4_KIND;
+            bytes.extend_from_slice(hints);
+            Ticket::from_bytes(&bytes).unwrap_err()
+        };
+        // The same address again, a port again, a rank that is the usual one, an address as text, a node that was not named.
+        refused(&[1 | V4_KIND | 32, 192, 0, 2, 1]);
+        refused(&[1 | V4_KIND, 192, 0, 2, 2, 0, 7]);
+        refused(&[1 | 24 | 32 | 64, 1, 1]);
+        refused(&[&[0, 13], &b"tow://[::1]:7"[..]].concat());
+        refused(&[2 | 24 | 32, 1]);
+        refused(&[7]);
+        refused(&[128]);
+    }
+
+    /// The bit of an IPv4 address.
+    const V4_KIND: u8 = 8;
+
     proptest! {
+        #[test]
+        fn any_hints_come_back(hints in proptest::collection::vec(
+            ("(tow|meet|relay|x)://([0-9a-f]{64}@)?([a-c]|1\\.1\\.1\\.[12]|\\[::[12]\\])(:[0-9]{1,5})?(/[0-9a-f]{64})?", 0u16..3, 0u16..3),
+            0..6,
+        )) {
+            let hints: Vec<_> = hints.iter().map(|(method, rank, weight)| (method.as_str(), *rank, *weight)).collect();
+            let ticket = with(&hints);
+            prop_assert_eq!(ticket.to_string().parse(), Ok(ticket));
+        }
+
+        #[test]
+        fn any_bytes_are_a_ticket_in_one_form_or_none(hints: Vec<u8>, count in 0u8..4) {
+            let mut bytes = with(&[]).to_bytes();
+            *bytes.last_mut().unwrap() = count;
+            bytes.extend(hints);
+            if let Ok(ticket) = Ticket::from_bytes(&bytes) {
+                prop_assert_eq!(ticket.to_bytes(), bytes);
+            }
+        }
+
         #[test]
         fn base32_comes_back_and_has_one_form(bytes: Vec<u8>, text in "[a-z2-7]{0,40}") {
             prop_assert_eq!(unbase32(&base32(&bytes)), Some(bytes));

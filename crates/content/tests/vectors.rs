@@ -188,6 +188,10 @@ fn published_tickets_and_proofs_are_read_and_made() {
                 assert_eq!(hex(&secret.prove(&array(binding), &prover, &oid)), proof);
                 assert!(secret.check(&array(proof), &array(binding), &prover, &oid));
             }
+            ["older", text, newer] => {
+                assert_eq!(text.parse::<Ticket>().unwrap().to_string(), newer);
+                assert!(newer.len() <= text.len(), "{newer}");
+            }
             ["refused", text] => assert!(text.parse::<Ticket>().is_err(), "{text}"),
             _ => panic!("{line:?}"),
         }

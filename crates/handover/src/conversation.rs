@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use towpath_codes::exchange::CodeWay;
+use towpath_content::NodeId;
 use towpath_link::{Connection, FrameReader, FrameWriter};
 use towpath_rendezvous::letters::{LetterEvent, Letters};
 
@@ -14,8 +15,8 @@ const LINGER: Duration = Duration::from_secs(2);
 
 /// See the head of this module.
 pub(crate) enum CodeConversation {
-    /// A mailbox with both ends in it.
-    Letters(Letters),
+    /// A mailbox with both ends in it, and the node of the other one, as the server says.
+    Letters(Letters, NodeId),
     /// A connection between the two.
     Direct {
         /// What the other end says.
@@ -41,10 +42,19 @@ impl CodeConversation {
         matches!(self, Self::Direct { .. })
     }
 
+    /// The node at the other end, in a mailbox as the server says.
+    pub(crate) const fn peer(&self) -> Option<NodeId> {
+        match self {
+            Self::Letters(_, node) => Some(*node),
+            Self::Direct { way: CodeWay::Direct { peer, .. }, .. } => Some(*peer),
+            Self::Direct { .. } => None,
+        }
+    }
+
     /// The way, as the exchange has to know it.
     pub(crate) const fn way(&self) -> CodeWay {
         match self {
-            Self::Letters(_) => CodeWay::Carried,
+            Self::Letters(..) => CodeWay::Carried,
             Self::Direct { way, .. } => *way,
         }
     }
@@ -52,7 +62,7 @@ impl CodeConversation {
     /// The next message; `None` when the other end is gone. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         match self {
-            Self::Letters(letters) => loop {
+            Self::Letters(letters, _) => loop {
                 match letters.next().await.ok()? {
                     LetterEvent::Letter(letter) => return Some(letter),
                     LetterEvent::Joined(_) => {}
@@ -70,7 +80,7 @@ impl CodeConversation {
     pub(crate) async fn send(&mut self, messages: Vec<Vec<u8>>) -> bool {
         for message in messages {
             let sent = match self {
-                Self::Letters(letters) => letters.send(message.into()).await.is_ok(),
+                Self::Letters(letters, _) => letters.send(message.into()).await.is_ok(),
                 Self::Direct { writer, .. } => writer.send_bytes(MESSAGE, &[], message.into()).await.is_ok(),
             };
             if !sent {
@@ -78,7 +88,7 @@ impl CodeConversation {
             }
         }
         match self {
-            Self::Letters(_) => true,
+            Self::Letters(..) => true,
             Self::Direct { writer, .. } => writer.flush().await.is_ok(),
         }
     }

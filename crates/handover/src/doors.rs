@@ -1,6 +1,7 @@
 //! Where a host waits: a mailbox at each rendezvous server, and a port of its own that multicast tells of. Who comes in is a
 //! conversation.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -24,6 +25,10 @@ const WAITING: usize = 4;
 const TRIES: u32 = 5;
 /// After a failed accept, and until a number is asked for again.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Time for others on this network to say which numbers they have. What was announced a moment ago is told again after a second.
+const HEARING: Duration = Duration::from_millis(1500);
+/// Numbers of codes where no server gives one.
+const NUMBERS: u32 = 99;
 
 /// Places that a host waits at, all under one number; dropping them closes them.
 pub(crate) struct HostDoors {
@@ -36,11 +41,17 @@ pub(crate) struct HostDoors {
 }
 
 impl HostDoors {
-    /// Opens all that can be had. `wanted` is the number if it is free everywhere; 0: any.
-    pub(crate) async fn open(places: &HandoverPlaces, identity: &Identity, wanted: u32, chance: u32) -> Self {
+    /// Opens all that can be had. `wanted` is the number if it is free everywhere; 0: any that is not `taken` on this network.
+    pub(crate) async fn open(
+        places: &HandoverPlaces,
+        identity: &Identity,
+        wanted: u32,
+        taken: &BTreeSet<u32>,
+        chance: u32,
+    ) -> Self {
         let mut doors = Self { number: wanted, mailboxes: Vec::new(), listener: None, troubles: Vec::new() };
         for server in &places.servers {
-            match open(server, identity, doors.number).await {
+            match open(server, identity, doors.number, taken).await {
                 Ok((letters, number)) if doors.number == 0 || doors.number == number => {
                     doors.number = number;
                     doors.mailboxes.push((server.clone(), letters));
@@ -51,7 +62,7 @@ impl HostDoors {
             }
         }
         if doors.number == 0 {
-            doors.number = 1 + chance % 99;
+            doors.number = free_number(chance, taken);
         }
         if places.lan {
             match listen(identity).await {
@@ -92,19 +103,43 @@ pub(crate) struct AttendedDoors {
     _announcement: Option<LanAnnouncement>,
 }
 
-/// A mailbox under the wanted number. The one before, which was left a moment ago, may still have it.
+/// Numbers of codes that others on this network wait with: a guest would find both, and spend the wrong one.
+pub(crate) async fn numbers_near(places: &HandoverPlaces) -> BTreeSet<u32> {
+    if !places.lan {
+        return BTreeSet::new();
+    }
+    let heard = tokio::task::spawn_blocking(|| towpath_lan::numbers_in_use(HEARING)).await;
+    // Whoever can't hear any can't announce one either.
+    heard.ok().and_then(Result::ok).unwrap_or_default()
+}
+
+/// A number by chance, or the next one that is free.
+fn free_number(chance: u32, taken: &BTreeSet<u32>) -> u32 {
+    let from = |at: u32| 1 + (chance % NUMBERS + at) % NUMBERS;
+    let usual = (0..NUMBERS).map(from).find(|number| !taken.contains(number));
+    usual.unwrap_or_else(|| NUMBERS + 1 + chance % 900)
+}
+
+/// A mailbox under the wanted number, or any that is not `taken`. The one before, which was left a moment ago, may still have it.
 async fn open(
     server: &KnownServer,
     identity: &Identity,
     wanted: u32,
+    taken: &BTreeSet<u32>,
 ) -> Result<(Letters, u32), towpath_rendezvous::letters::LetterError> {
+    let mut held = Vec::new();
     for _ in 1..TRIES {
         let (letters, number) = Letters::open(server, identity, wanted).await?;
-        if wanted == 0 || number == wanted {
-            return Ok((letters, number));
+        match wanted {
+            0 if !taken.contains(&number) => return Ok((letters, number)),
+            // While it is held the server gives another one.
+            0 => held.push(letters),
+            wanted if number == wanted => return Ok((letters, number)),
+            _ => {
+                drop(letters);
+                tokio::time::sleep(PAUSE).await;
+            }
         }
-        drop(letters);
-        tokio::time::sleep(PAUSE).await;
     }
     Letters::open(server, identity, wanted).await
 }
@@ -116,8 +151,8 @@ async fn wait_for_letters(mut letters: Letters, offer: Bytes, came: mpsc::Sender
     }
     loop {
         match letters.next().await {
-            Ok(LetterEvent::Joined(_)) => {
-                let _ = came.send(CodeConversation::Letters(letters)).await;
+            Ok(LetterEvent::Joined(guest)) => {
+                let _ = came.send(CodeConversation::Letters(letters, guest)).await;
                 return;
             }
             Ok(_) => {}
@@ -157,5 +192,34 @@ async fn shake(pending: Pending, came: mpsc::Sender<CodeConversation>) {
     match pending.handshake(Timeouts::default().handshake).await {
         Ok(connection) => drop(came.send(CodeConversation::direct(connection)).await),
         Err(error) => tracing::debug!(%error, "a handshake failed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_somebody_near_has_is_left_to_him() {
+        let all_but =
+            |free: &[u32]| (1..=NUMBERS).filter(|number| !free.contains(number)).collect::<BTreeSet<_>>();
+        for chance in 0..300 {
+            assert_eq!(free_number(chance, &all_but(&[42])), 42);
+            assert!([1, 99].contains(&free_number(chance, &all_but(&[1, 99]))));
+            assert_eq!(free_number(chance, &BTreeSet::new()), 1 + chance % NUMBERS);
+            assert!((100..1000).contains(&free_number(chance, &all_but(&[]))));
+        }
+    }
+
+    #[tokio::test]
+    async fn numbers_on_this_network_are_heard_unless_it_is_turned_off() {
+        let off = HandoverPlaces { servers: Vec::new(), lan: false };
+        // Where there is no network nobody can be heard.
+        let Ok(_waiting) = LanAnnouncement::start(777_777, 9) else { return };
+        let on = HandoverPlaces { lan: true, ..off.clone() };
+        // What was told a moment ago is told again after a second.
+        let first = numbers_near(&on).await;
+        assert!(first.contains(&777_777) || numbers_near(&on).await.contains(&777_777));
+        assert!(numbers_near(&off).await.is_empty());
     }
 }

@@ -50,16 +50,28 @@ pub async fn ask(
 ) -> Result<String, GuestError> {
     let identity = Identity::generate().map_err(|error| GuestError::Impossible(error.to_string()))?;
     let (mut found, mut troubles) = look(places, code.number(), &identity);
-    let (mut failure, mut asked) = (None, 0);
+    let (mut failure, mut asked, mut refused_by) = (None, 0, Vec::new());
     while asked < MOST_HOSTS
         && let Some(conversation) = found.recv().await
     {
+        // At another of its addresses, or in its mailbox, that would be a second guess.
+        let host = conversation.peer();
+        if host.is_some_and(|host| refused_by.contains(&host)) {
+            continue;
+        }
+        // What a server says of the other end must keep nobody else out.
+        let host = host.filter(|_| conversation.is_direct());
         asked += 1;
         match talk(conversation, code, &identity, fingerprints).await? {
             Ok(ticket) => return Ok(ticket),
             // Another one may have the same number. What says most is told.
             Err(GuestFailure::Nobody | GuestFailure::Left) if failure.is_some() => {}
-            Err(why) => failure = Some(why),
+            Err(why) => {
+                if !matches!(why, GuestFailure::Left) {
+                    refused_by.extend(host);
+                }
+                failure = Some(why);
+            }
         }
     }
     if let Some(failure) = failure {
@@ -99,7 +111,7 @@ async fn join(
     trouble: mpsc::UnboundedSender<String>,
 ) {
     match Letters::join(&server, &identity, number).await {
-        Ok((letters, _)) => drop(came.send(CodeConversation::Letters(letters)).await),
+        Ok((letters, host)) => drop(came.send(CodeConversation::Letters(letters, host)).await),
         Err(LetterError::Refused(Refusal::NobodyWaits)) => {}
         Err(error) => drop(trouble.send(format!("{}: {error}", server.place.address))),
     }

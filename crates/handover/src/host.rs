@@ -1,5 +1,6 @@
 //! The host: shows a code, waits, and hands out the ticket once. After a wrong guess the code is void, and there is a new one.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use towpath_link::Identity;
 
 use crate::HandoverPlaces;
 use crate::conversation::CodeConversation;
-use crate::doors::HostDoors;
+use crate::doors::{HostDoors, numbers_near};
 
 /// Time for a guest to say something.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -48,6 +49,8 @@ pub enum HostEvent {
         /// People compare a fingerprint.
         is_verified: bool,
     },
+    /// Somebody gave a wrong code, and this one stays: so many did since it is shown.
+    Guess(u32),
     /// One of the places to wait at is none.
     Trouble(String),
     /// Somebody has the words: is this what the other end shows?
@@ -99,6 +102,7 @@ pub async fn hand_out(
         words,
         is_verified,
         is_standing: false,
+        guesses: 0,
         is_renewed: false,
         code: None,
         renewals,
@@ -125,6 +129,8 @@ struct Hosting {
     is_verified: bool,
     /// The code stays after wrong guesses, so each guest has an exchange of its own.
     is_standing: bool,
+    /// Wrong ones since it stays.
+    guesses: u32,
     is_renewed: bool,
     /// The code that was shown.
     code: Option<Code>,
@@ -140,7 +146,8 @@ impl Hosting {
             let mut entropy = entropy()?;
             let [chance, ..] = entropy.array::<4>().map(u32::from);
             let number = self.code.as_ref().map_or(0, Code::number);
-            let doors = HostDoors::open(places, &self.identity, number, chance).await;
+            let taken = if number == 0 { numbers_near(places).await } else { BTreeSet::new() };
+            let doors = HostDoors::open(places, &self.identity, number, &taken, chance).await;
             if doors.is_closed() && self.code.is_some() {
                 tokio::time::sleep(AGAIN).await;
                 continue;
@@ -195,7 +202,7 @@ impl Hosting {
                 Some(ended) = self.talking.join_next() => match ended {
                     Ok((_, Some(RoundEnd::Sold(node)))) => return Ok(Some(node)),
                     Ok((is_apart, Some(RoundEnd::Void))) => {
-                        self.void()?;
+                        self.void().await?;
                         if !is_apart {
                             return Ok(None);
                         }
@@ -209,13 +216,16 @@ impl Hosting {
     }
 
     /// A guess was wrong.
-    fn void(&mut self) -> Result<(), HostError> {
+    async fn void(&mut self) -> Result<(), HostError> {
         match self.renewals.void() {
             Renewal::NewCode { words, is_verified } => {
                 (self.words, self.is_verified, self.is_renewed, self.code) = (words, is_verified, true, None);
                 self.talking = JoinSet::new();
             }
-            Renewal::SameCode => self.is_standing = true,
+            Renewal::SameCode => {
+                (self.is_standing, self.guesses) = (true, self.guesses + 1);
+                let _ = self.events.send(HostEvent::Guess(self.guesses)).await;
+            }
             Renewal::End => return Err(HostError::Guessed),
         }
         Ok(())

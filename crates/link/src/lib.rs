@@ -28,6 +28,7 @@
 //! | [`path`] | what the kernel says of a path, and how much to keep outstanding on it |
 //! | [`doubles`] | connections within one program, for tests of what goes over them |
 //! | `protocol` | names of what is spoken |
+//! | [`own_addresses`] | the addresses of this machine, and which are of use to others |
 //! | [`public`] | which addresses anybody may reach |
 //! | [`backoff`] | how long to wait before the next attempt |
 //!
@@ -40,6 +41,7 @@ pub mod doubles;
 pub mod frame;
 pub mod identity;
 mod kernel;
+pub mod own_addresses;
 pub mod path;
 pub mod pipe;
 mod protocol;

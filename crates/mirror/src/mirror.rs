@@ -155,7 +155,7 @@ impl Mirror {
     pub fn new(place: MirrorPlace, named_by: NamedBy, rules: WebRules) -> Self {
         let web = Web::new(named_by, rules);
         let token = CancellationToken::new();
-        let source = SourceId::other(MIRROR, Some(&place.shown()));
+        let source = SourceId::other(MIRROR, Some(&place.name()));
         let shared = Arc::new(MirrorCalls {
             place,
             source,
@@ -318,7 +318,7 @@ impl MirrorCalls {
             let (oid, run) = {
                 let mut state = lock(&self.state);
                 let now = self.since.elapsed();
-                let limit = state.pace.run(now);
+                let limit = state.pace.run(now, state.queue.bytes());
                 let Some(run) = state.queue.take(limit) else {
                     state.asking -= 1;
                     let is_idle = state.asking == 0;

@@ -11,7 +11,9 @@ const MOST: u64 = 64 << 20;
 /// What it brings in so long is under way, if it answers at once: a question in front costs little then.
 const AHEAD: Duration = Duration::from_millis(500);
 /// Questions that share what is under way, on connections of their own.
-pub(crate) const QUESTIONS: usize = 4;
+pub(crate) const QUESTIONS: usize = 6;
+/// Bytes that are asked for by one question if so many wait and lie together, at least.
+const SHORTEST: u64 = 256 << 10;
 
 /// Rate and nearness of a mirror.
 #[derive(Debug, Default)]
@@ -55,9 +57,11 @@ impl WebPace {
         (bytes as u64).clamp(LEAST, MOST)
     }
 
-    /// Bytes that are asked for by one question, at most.
-    pub(crate) fn run(&self, now: Duration) -> u64 {
-        self.window(now) / QUESTIONS as u64
+    /// Bytes that are asked for by one question, at most, when so many wait: a share of them, so that at the end no connection is
+    /// left alone with a long one.
+    pub(crate) fn run(&self, now: Duration, waiting: u64) -> u64 {
+        let most = self.window(now) / QUESTIONS as u64;
+        (waiting / QUESTIONS as u64).min(most).max(SHORTEST)
     }
 }
 
@@ -80,6 +84,17 @@ mod tests {
             let found = pace.window(at(2000));
             let is_near = found.abs_diff(window) <= window / 50;
             assert!(is_near, "{megabytes_per_second} MB/s, {waited} ms: {found}");
+        }
+    }
+    #[test]
+    fn a_question_is_for_a_share_of_what_waits() {
+        let mut pace = WebPace::default();
+        let second = Duration::from_secs(1);
+        pace.asked(Duration::ZERO);
+        pace.arrived(second, 48_000_000, false);
+        let most = pace.window(second) / QUESTIONS as u64;
+        for (waiting, run) in [(0, SHORTEST), (6_000_000, 1_000_000), (u64::MAX, most)] {
+            assert_eq!(pace.run(second, waiting), run, "{waiting}");
         }
     }
 }

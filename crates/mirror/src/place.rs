@@ -57,6 +57,17 @@ impl MirrorPlace {
         }
     }
 
+    /// Name of the source: as it is shown, and with digits that differ where only the queries do.
+    pub(crate) fn name(&self) -> String {
+        let (shown, query) = match self {
+            Self::File(url) | Self::Folder(url) => (url.to_string(), url.query()),
+            Self::ByOid(text) => (shown(text), text.split_once('?').map(|(_, query)| query)),
+        };
+        query.map_or(shown.clone(), |query| {
+            format!("{shown}{}", hex(&Oid::of(query.as_bytes()).digest()[..2]))
+        })
+    }
+
     /// True if what is fetched from it crosses networks encrypted.
     pub fn is_encrypted(&self) -> bool {
         match self {
@@ -97,6 +108,20 @@ mod tests {
         assert!(file.url_of(&other, &live, b"").is_some(), "also by the name that it got");
         assert!(file.url_of(&other, &live, b"a").is_none(), "a file of a tree");
         assert_eq!(MirrorPlace::new("ftp://h/{oid}"), Err(WrongUrl::Scheme));
+    }
+
+    #[test]
+    fn places_that_differ_in_their_query_are_two_sources() {
+        let name = |place: &str| MirrorPlace::new(place).unwrap().name();
+        assert_eq!(name("https://h/x"), "https://h/x");
+        for [one, other] in
+            [["https://h/x?a=1", "https://h/x?a=2"], ["https://h/{oid}?a", "https://h/{oid}?b"]]
+        {
+            assert_ne!(name(one), name(other));
+            assert_eq!(name(one), name(one));
+            let shown = MirrorPlace::new(one).unwrap().shown();
+            assert!(name(one).starts_with(&shown) && name(one).len() == shown.len() + 4, "{}", name(one));
+        }
     }
 
     #[test]

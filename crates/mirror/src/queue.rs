@@ -42,6 +42,11 @@ impl<T> RangeQueue<T> {
         self.waiting.is_empty()
     }
 
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.waiting.values().map(|waiting| waiting.range.end - waiting.range.start).sum()
+    }
+
     /// Keeps those for which `keep` holds.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.waiting.retain(|_, waiting| keep(&waiting.of));

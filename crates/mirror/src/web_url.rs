@@ -118,6 +118,11 @@ impl WebUrl {
         self.0.scheme() == Some(&Scheme::HTTPS)
     }
 
+    /// What stands behind a question mark.
+    pub(crate) fn query(&self) -> Option<&str> {
+        self.0.query()
+    }
+
     /// The host as a name or an address, without brackets.
     pub fn host(&self) -> &str {
         self.0.host().unwrap_or_default().trim_matches(['[', ']'])

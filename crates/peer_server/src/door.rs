@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OnceCell, mpsc};
 use towpath_api::{ApiError, ErrorKind, Event};
 use towpath_config::Live;
+use towpath_config::fetch_log::FetchLog;
 use towpath_content::Hint;
 use towpath_content::hint::MAX_HINTS;
 use towpath_link::Identity;
@@ -87,14 +88,14 @@ impl Door {
     /// Nobody comes in yet.
     pub fn new(
         identity: &Identity,
-        shares: &Arc<Shares>,
+        (shares, log): (&Arc<Shares>, FetchLog),
         store: &Arc<DiskStore>,
         peers: Arc<PeerService>,
         connections: Connections,
         meetings: Meetings,
     ) -> Self {
         let limits = Arc::new(ConnectionLimits::new(connections.config.clone()));
-        let fetches = Arc::new(Fetches::new(Arc::clone(store) as Arc<dyn Store>));
+        let fetches = Arc::new(Fetches::new(Arc::clone(store) as Arc<dyn Store>).noted_in(log));
         let standing = StandingPeers {
             pool: Arc::default(),
             service: Arc::clone(&peers),

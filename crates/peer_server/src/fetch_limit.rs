@@ -22,16 +22,24 @@ pub struct FetchLimit {
     shares: Arc<Shares>,
     path: PathBuf,
     share: Share,
+    /// This node: what it fetches from itself counts for nobody.
+    own: NodeId,
     budget: Mutex<FetchBudget>,
     spent: CancellationToken,
 }
 
 impl FetchLimit {
-    /// Lets `most` nodes fetch by the ticket of `share`, which `path` is shared as; those that it let in before are among them.
-    pub fn open(shares: &Arc<Shares>, path: PathBuf, share: Share, most: NonZeroU32) -> Arc<Self> {
+    /// Lets `most` nodes besides `own` fetch by the ticket of `share`, which `path` is shared as; those that it let in before are
+    /// among them.
+    pub fn open(
+        (shares, own): (&Arc<Shares>, NodeId),
+        path: PathBuf,
+        share: Share,
+        most: NonZeroU32,
+    ) -> Arc<Self> {
         let before = recorded(shares, &path, &share).unwrap_or_default();
         let (budget, spent) = (Mutex::new(FetchBudget::new(most, before)), CancellationToken::new());
-        let limit = Self { shares: Arc::clone(shares), path, share, budget, spent };
+        let limit = Self { shares: Arc::clone(shares), path, share, own, budget, spent };
         limit.keep(&lock(&limit.budget));
         Arc::new(limit)
     }
@@ -53,6 +61,9 @@ impl FetchLimit {
 
     /// A node proved the ticket, or asks by it: why it gets nothing, unless it is among the first.
     pub fn refusal(&self, node: &NodeId) -> Option<TicketEnd> {
+        if *node == self.own {
+            return None;
+        }
         let mut budget = lock(&self.budget);
         match budget.proves(*node) {
             FetchTurn::Known => None,
@@ -66,6 +77,9 @@ impl FetchLimit {
 
     /// A node says that it has all.
     pub fn has_all(&self, node: &NodeId) {
+        if *node == self.own {
+            return;
+        }
         let mut budget = lock(&self.budget);
         if budget.has_all(node) {
             self.keep(&budget);
@@ -116,13 +130,29 @@ mod tests {
 
     use super::*;
 
+    const OWN: NodeId = NodeId([9; 32]);
+
+    #[test]
+    fn what_the_sender_fetches_itself_counts_for_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let limit = open(&Arc::new(Shares::new(dir.path().to_path_buf())), 1, 1);
+        assert_eq!(limit.refusal(&OWN), None);
+        limit.has_all(&OWN);
+        assert!(!limit.spent.is_cancelled());
+        assert_eq!(limit.refusal(&NodeId([1; 32])), None);
+        limit.has_all(&NodeId([1; 32]));
+        assert!(limit.spent.is_cancelled());
+        assert_eq!(limit.refusal(&OWN), None);
+        assert!(limit.refusal(&NodeId([2; 32])).is_some());
+    }
+
     fn share(number: u8) -> Share {
         let terms = Terms { expires: None, no_swarm: true };
         Share { oid: Oid::of(b"x"), secret: BoundSecret { secret: Secret([number; 16]), terms } }
     }
 
     fn open(shares: &Arc<Shares>, number: u8, most: u32) -> Arc<FetchLimit> {
-        FetchLimit::open(shares, "/file".into(), share(number), NonZeroU32::new(most).unwrap())
+        FetchLimit::open((shares, OWN), "/file".into(), share(number), NonZeroU32::new(most).unwrap())
     }
 
     #[test]

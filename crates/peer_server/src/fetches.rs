@@ -1,7 +1,8 @@
 //! Fetches from this service, for the person who serves it: by whom, how much went, and how they ended.
 //!
 //! A fetch is what one node asks for by one ticket, over however many connections, whoever dialled them. Each connection's
-//! task looks now and then at what went over it. Without anybody who watches nothing is kept.
+//! task looks now and then at what went over it. How each ended is noted in the log of this home, if there is one; without anybody
+//! who watches nothing else is kept.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,10 +17,14 @@ use towpath_protocol::{HAS_ALL, Peer, Served};
 use towpath_store::{ObjectKind, Store};
 
 use crate::fetch_limit::FetchLimit;
+use crate::fresh::now;
+use towpath_config::fetch_log::{FetchLog, FetchNote, FetchOutcome};
 use towpath_content::lock::lock;
 
-/// Interval of looks.
+/// Interval of looks, ...
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// ... and where nobody watches.
+const LOOK_SELDOM: Duration = Duration::from_secs(2);
 /// A receiver whose connections are gone may come back at once.
 const COMES_BACK: Duration = Duration::from_millis(500);
 
@@ -36,6 +41,7 @@ pub struct Fetches {
     names: Mutex<HashMap<Oid, Vec<u8>>>,
     /// Roots that only so many nodes may fetch.
     limits: Mutex<HashMap<Oid, Arc<FetchLimit>>>,
+    log: Option<FetchLog>,
 }
 
 /// One fetch.
@@ -79,7 +85,13 @@ impl Fetches {
     /// Nobody fetches anything yet.
     pub fn new(store: Arc<dyn Store>) -> Self {
         let (under_way, watcher, names) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { store, under_way, watcher, names, limits: Mutex::default() }
+        Self { store, under_way, watcher, names, limits: Mutex::default(), log: None }
+    }
+
+    /// Notes in `log` how each fetch ends.
+    #[must_use]
+    pub fn noted_in(self, log: FetchLog) -> Self {
+        Self { log: Some(log), ..self }
     }
 
     /// Names what is served as `root`.
@@ -108,10 +120,12 @@ impl Fetches {
         let (fetches, closed) = (Arc::clone(self), peer.closed());
         let (node, served, peer) = (peer.node(), Arc::clone(peer.served()), Arc::downgrade(peer));
         async move {
-            if lock(&fetches.watcher).is_none() {
+            let is_watched = lock(&fetches.watcher).is_some();
+            if !is_watched && fetches.log.is_none() {
                 return closed.await;
             }
-            let (mut part, mut ticks) = (FetchPart::default(), tokio::time::interval(LOOK_EVERY));
+            let every = if is_watched { LOOK_EVERY } else { LOOK_SELDOM };
+            let (mut part, mut ticks) = (FetchPart::default(), tokio::time::interval(every));
             let mut closed = std::pin::pin!(closed);
             loop {
                 let has_ended = tokio::select! {
@@ -189,6 +203,7 @@ impl Fetches {
             (None, Some(trouble)) => (FetchState::Failed, Some(trouble)),
             (None, None) => (FetchState::BrokenOff, None),
         };
+        self.note(key, &fetch, state);
         // Of one without a place nothing was told.
         if let Some(place) = fetch.end.take() {
             place.send(self.event(key, &fetch, state, error));
@@ -197,6 +212,22 @@ impl Fetches {
             && let Some(limit) = lock(&self.limits).get(&key.1)
         {
             limit.has_all(&key.0);
+        }
+    }
+
+    /// Notes how a fetch ended.
+    fn note(&self, (node, root): &(NodeId, Oid), fetch: &FetchUnderWay, state: FetchState) {
+        let Some(log) = &self.log else { return };
+        let outcome = match state {
+            FetchState::Complete => FetchOutcome::Whole,
+            FetchState::Partly => FetchOutcome::Part,
+            FetchState::Failed => FetchOutcome::Failed,
+            FetchState::Begun | FetchState::UnderWay | FetchState::BrokenOff => FetchOutcome::BrokenOff,
+        };
+        let (address, bytes) = (fetch.address.to_canonical().to_string(), fetch.bytes);
+        let note = FetchNote { oid: root.to_string(), node: *node, address, at: now(), outcome, bytes };
+        if let Err(error) = log.append(&note) {
+            tracing::warn!(%error, "who fetched can't be kept");
         }
     }
 

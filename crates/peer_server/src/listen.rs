@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_link::tcp::{Listener, Pending, Timeouts};
-use towpath_link::{Connection, Identity};
+use towpath_link::{Connection, Identity, own_addresses};
 use towpath_plugins::direct::PeerPool;
 use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::fetches::Fetches;
 use towpath_config::shares::Shares;
 use towpath_limits::connection_limits::{ConnectionLimits, ConnectionPermit, Excess, HandshakePermit};
-use towpath_ssh::addresses::{bind, interfaces};
+use towpath_ssh::addresses::bind;
 use towpath_words as words;
 
 /// After a failed accept (out of descriptors, say).
@@ -137,12 +137,13 @@ pub fn inherit(identity: &Identity, socket: std::net::TcpListener) -> Result<Lis
 }
 
 /// The addresses under which others may reach `local`: itself if it is one, else those of the
-/// machine's interfaces, loopback last.
+/// machine that are of use to others.
 fn reachable(local: SocketAddr) -> Vec<SocketAddr> {
     if !local.ip().is_unspecified() {
         return vec![local];
     }
-    interfaces(local.is_ipv4()).into_iter().map(|ip| SocketAddr::new(ip, local.port())).collect()
+    let own = own_addresses::for_others(&own_addresses::of_this_machine(), local.is_ipv4());
+    own.into_iter().map(|ip| SocketAddr::new(ip, local.port())).collect()
 }
 
 async fn accept(

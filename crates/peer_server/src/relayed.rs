@@ -30,17 +30,22 @@ pub fn waiting_places(config: &Config) -> Result<Vec<WaitingPlace>, ApiError> {
 
 /// The pass in a file that only its owner can read.
 pub fn pass(file: &Path) -> Result<RelayPass, ApiError> {
+    private_text(file, "pass").map(RelayPass::new)
+}
+
+/// The secret in a file that only its owner may read, without blanks around it; `what` it is, for people.
+pub fn private_text(file: &Path, what: &str) -> Result<String, ApiError> {
     let wrong = |why: &str| ApiError::new(ErrorKind::Usage, format!("{}: {why}", file.display()));
     let unreadable = |error: std::io::Error| wrong(&error.to_string());
     let opened = fs::File::open(file).map_err(unreadable)?;
     if opened.metadata().map_err(unreadable)?.mode() & 0o077 != 0 {
-        return Err(wrong("others than its owner can read the pass; run: chmod go-rwx"));
+        return Err(wrong(&format!("others than its owner can read the {what}; run: chmod go-rwx")));
     }
     let mut text = String::new();
     opened.take(MAX_PASS).read_to_string(&mut text).map_err(unreadable)?;
     match text.trim() {
-        "" => Err(wrong("there is no pass in it")),
-        text => Ok(RelayPass::new(text)),
+        "" => Err(wrong(&format!("there is no {what} in it"))),
+        text => Ok(text.to_owned()),
     }
 }
 

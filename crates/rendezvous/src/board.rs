@@ -7,9 +7,11 @@ use bytes::Bytes;
 use towpath_content::NodeId;
 
 use crate::address_group::AddressGroup;
+use crate::entry::SharedEntry;
 use crate::entry_table::{ConnectionNumber, EntryTable, TableLimits};
 use crate::mailboxes::{MailboxLimits, Mailboxes};
 use crate::message::{Refusal, ToClient, ToServer};
+use crate::topic::Topic;
 
 /// How much a server keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,6 +28,7 @@ pub struct Board {
     entries: EntryTable,
     mailboxes: Mailboxes,
     clients: HashMap<ConnectionNumber, BoardClient>,
+    news: Option<SharedEntry>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +44,7 @@ impl Board {
     /// With nothing on it.
     pub fn new(limits: BoardLimits) -> Self {
         let (entries, mailboxes) = (EntryTable::new(limits.entries), Mailboxes::new(limits.mailboxes));
-        Self { entries, mailboxes, clients: HashMap::new() }
+        Self { entries, mailboxes, clients: HashMap::new(), news: None }
     }
 
     /// Entries and mailboxes that are kept.
@@ -98,7 +101,33 @@ impl Board {
 
     fn announce(&mut self, now: u64, client: BoardClient, entry: Bytes) -> Result<Sendings, Refusal> {
         let told = self.entries.announce(now, (client.node, client.from), entry.clone())?;
-        Ok(told.into_iter().map(|watcher| (watcher, ToClient::Entry(entry.clone()))).collect())
+        if told.is_some() {
+            self.news = SharedEntry::of(&entry);
+        }
+        Ok(to_watchers(told, &entry))
+    }
+
+    /// An entry was said at another server. It is checked as if its node had said it here.
+    pub fn take(&mut self, now: u64, entry: Bytes) -> Result<Sendings, Refusal> {
+        let told = self.entries.take(now, entry.clone())?;
+        Ok(to_watchers(told, &entry))
+    }
+
+    /// The entry that the last message of a client brought, if it was news: other servers don't know it yet.
+    pub fn news(&mut self) -> Option<SharedEntry> {
+        self.news.take()
+    }
+
+    /// What clients said here and what holds, in the order of topic and node, behind `after`: as many as have together this many
+    /// bytes at most.
+    pub fn said_here(&self, after: Option<(Topic, NodeId)>, most: usize) -> Vec<SharedEntry> {
+        let mut room = most;
+        let all = self.entries.said_here(after).take_while(|(.., bytes)| {
+            let fits = bytes.len() <= room;
+            room = room.saturating_sub(bytes.len());
+            fits
+        });
+        all.map(|(topic, node, bytes)| SharedEntry { topic, node, bytes: bytes.clone() }).collect()
     }
 
     fn join(
@@ -124,6 +153,11 @@ impl Board {
     pub fn expire(&mut self, now: u64) {
         self.entries.expire(now);
     }
+}
+
+fn to_watchers(told: Option<Vec<ConnectionNumber>>, entry: &Bytes) -> Sendings {
+    let told = told.into_iter().flatten();
+    told.map(|watcher| (watcher, ToClient::Entry(entry.clone()))).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@
 
 mod connection;
 mod found;
+mod session;
+#[cfg(test)]
+mod tests;
 mod told;
 
 use std::collections::{BTreeMap, HashMap};

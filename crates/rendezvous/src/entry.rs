@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use bytes::Bytes;
 use ring::aead::NONCE_LEN;
 use towpath_content::codec::{DecodeError, Reader, Writer, invalid};
 use towpath_content::{NodeId, hint};
@@ -151,6 +152,14 @@ impl SignedEntry {
         HolderEntry::from_bytes(&keys.open(&self.head(), &self.sealed)?).ok()
     }
 
+    /// The same body under another topic, signed by somebody else: what a liar writes who has no ticket.
+    #[cfg(test)]
+    pub(crate) fn moved(mut self, by: &Identity, topic: Topic) -> Self {
+        (self.node, self.topic) = (by.node_id(), topic);
+        self.signature = by.sign(&self.message());
+        self
+    }
+
     /// All in front of the sealed body.
     fn head(&self) -> Vec<u8> {
         let mut writer = Writer::new();
@@ -168,6 +177,13 @@ impl SignedEntry {
         let mut writer = Writer::new();
         writer.raw(&self.head()).bytes(&self.sealed).raw(&self.signature);
         writer.into_bytes()
+    }
+
+    /// Topic and node of an entry that was checked before.
+    pub(crate) fn place(bytes: &[u8]) -> Result<(Topic, NodeId), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        reader.varint("entry")?;
+        Ok((Topic(reader.array("topic")?), NodeId(reader.array("node id")?)))
     }
 
     /// Reads an entry, of which the signature must be its node's.
@@ -191,6 +207,25 @@ impl SignedEntry {
             true => Ok(entry),
             false => Err(invalid("entry", "is not signed by its node")),
         }
+    }
+}
+
+/// An entry for other servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedEntry {
+    /// What it is found under.
+    pub topic: Topic,
+    /// The node that it is of: there is one entry of each under a topic.
+    pub node: NodeId,
+    /// Its binary form.
+    pub bytes: Bytes,
+}
+
+impl SharedEntry {
+    /// Of bytes that were checked before.
+    pub(crate) fn of(bytes: &Bytes) -> Option<Self> {
+        let (topic, node) = SignedEntry::place(bytes).ok()?;
+        Some(Self { topic, node, bytes: bytes.clone() })
     }
 }
 

@@ -4,6 +4,7 @@
 //! So nothing is written to a disk.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Bound;
 
 use bytes::Bytes;
 use towpath_content::NodeId;
@@ -52,6 +53,10 @@ pub struct EntryTable {
     limits: TableLimits,
     topics: HashMap<Topic, HashMap<NodeId, KeptEntry>>,
     expiring: BTreeSet<(u64, Topic, NodeId)>,
+    /// Those that were said here, ...
+    here: BTreeSet<(Topic, NodeId)>,
+    /// ... and those that were said at other servers.
+    elsewhere: BTreeSet<(Topic, NodeId)>,
     of_nodes: HashMap<NodeId, usize>,
     from_addresses: HashMap<AddressGroup, usize>,
     watchers: HashMap<Topic, HashSet<ConnectionNumber>>,
@@ -63,8 +68,12 @@ struct KeptEntry {
     bytes: Bytes,
     number: u64,
     expires: u64,
-    from: AddressGroup,
+    /// `None`: it was said at another server.
+    from: Option<AddressGroup>,
 }
+
+/// Who is to be told of an entry; `None` if it is no news.
+type Watching = Option<Vec<ConnectionNumber>>;
 
 impl EntryTable {
     /// With nothing in it.
@@ -82,29 +91,66 @@ impl EntryTable {
         self.expiring.is_empty()
     }
 
-    /// Takes an entry of `node`, whose connection comes from this address. Returns who is to be told of it: nobody, if it is
+    /// Takes an entry of `node`, whose connection comes from this address. Returns who is to be told of it, or `None` if it is
     /// no news. An older one than is here is none.
     pub fn announce(
         &mut self,
         now: u64,
         (node, from): (NodeId, AddressGroup),
         bytes: Bytes,
-    ) -> Result<Vec<ConnectionNumber>, Refusal> {
+    ) -> Result<Watching, Refusal> {
+        let entry = self.verified(now, &bytes)?;
+        match entry.node == node {
+            true => self.keep(&entry, Some(from), bytes),
+            false => Err(Refusal::Entry),
+        }
+    }
+
+    /// Takes an entry that was said at another server, as [`EntryTable::announce`] does. What is said here goes first where there
+    /// is no room for both.
+    pub fn take(&mut self, now: u64, bytes: Bytes) -> Result<Watching, Refusal> {
+        // Many are here already, for other servers tell all they have: no signature is looked at twice.
+        let place = SignedEntry::place(&bytes).map_err(|_| Refusal::Malformed)?;
+        if self.kept(&place).is_some_and(|kept| kept.bytes == bytes) {
+            return Ok(None);
+        }
+        let entry = self.verified(now, &bytes)?;
+        self.keep(&entry, None, bytes)
+    }
+
+    /// Entries that were said here and hold, in the order of topic and node, behind this one.
+    pub fn said_here(&self, after: Option<(Topic, NodeId)>) -> impl Iterator<Item = (Topic, NodeId, &Bytes)> {
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let places = self.here.range((begin, Bound::Unbounded));
+        places.filter_map(|place| Some((place.0, place.1, &self.kept(place)?.bytes)))
+    }
+
+    fn verified(&mut self, now: u64, bytes: &[u8]) -> Result<SignedEntry, Refusal> {
         self.expire(now);
-        let entry = SignedEntry::verified(&bytes).map_err(|_| Refusal::Malformed)?;
+        let entry = SignedEntry::verified(bytes).map_err(|_| Refusal::Malformed)?;
         let is_in_time = entry.expires > now && entry.expires <= now.saturating_add(self.limits.longest);
-        if entry.node != node || !is_in_time {
-            return Err(Refusal::Entry);
+        if is_in_time { Ok(entry) } else { Err(Refusal::Entry) }
+    }
+
+    fn keep(
+        &mut self,
+        entry: &SignedEntry,
+        from: Option<AddressGroup>,
+        bytes: Bytes,
+    ) -> Result<Watching, Refusal> {
+        let place = (entry.topic, entry.node);
+        let kept = self.kept(&place).map(|kept| (kept.number, kept.from));
+        let before = kept.and_then(|(_, before)| before);
+        match kept {
+            Some((number, _)) if number >= entry.number => return Ok(None),
+            Some(_) if before.is_some() || self.may_come_from(from) => self.remove(&place),
+            None if self.has_room(&place, from) => {}
+            _ => return Err(Refusal::TooMany),
         }
-        let place = (entry.topic, node);
-        match self.kept(&place).map(|kept| kept.number) {
-            Some(number) if number >= entry.number => return Ok(Vec::new()),
-            Some(_) => self.remove(&place),
-            None if !self.has_room(&place, from) => return Err(Refusal::TooMany),
-            None => {}
-        }
+        // What a client said here stays one of this server's when its node says more elsewhere: it speaks to several.
+        let from = from.or(before);
         self.insert(place, KeptEntry { bytes, number: entry.number, expires: entry.expires, from });
-        Ok(self.watchers.get(&entry.topic).into_iter().flatten().copied().collect())
+        Ok(Some(self.watchers.get(&entry.topic).into_iter().flatten().copied().collect()))
     }
 
     /// From now on `connection` is told of what comes under `topic`. Returns what is there.
@@ -162,20 +208,45 @@ impl EntryTable {
         self.topics.get(topic)?.get(node)
     }
 
-    fn has_room(&self, (topic, node): &(Topic, NodeId), from: AddressGroup) -> bool {
-        let under_topic = self.topics.get(topic).map_or(0, HashMap::len);
+    /// True if one more entry fits in; one that was said elsewhere is forgotten for one that is said here.
+    fn has_room(&mut self, (topic, node): &(Topic, NodeId), from: Option<AddressGroup>) -> bool {
         let of_node = self.of_nodes.get(node).copied().unwrap_or(0);
-        let from_address = self.from_addresses.get(&from).copied().unwrap_or(0);
-        self.len() < self.limits.entries
-            && under_topic < self.limits.per_topic
-            && of_node < self.limits.per_node
-            && from_address < self.limits.per_address
+        if of_node >= self.limits.per_node || !self.may_come_from(from) {
+            return false;
+        }
+        if self.topics.get(topic).map_or(0, HashMap::len) >= self.limits.per_topic {
+            let under_topic = (*topic, NodeId([0; 32]))..=(*topic, NodeId([u8::MAX; 32]));
+            let other = self.elsewhere.range(under_topic).next().copied();
+            return self.gives_way(other, from);
+        }
+        self.len() < self.limits.entries || self.gives_way(self.elsewhere.first().copied(), from)
+    }
+
+    fn may_come_from(&self, from: Option<AddressGroup>) -> bool {
+        let there = |from| self.from_addresses.get(&from).copied().unwrap_or(0);
+        from.is_none_or(|from| there(from) < self.limits.per_address)
+    }
+
+    fn gives_way(&mut self, other: Option<(Topic, NodeId)>, to: Option<AddressGroup>) -> bool {
+        match (other, to) {
+            (Some(other), Some(_)) => {
+                self.remove(&other);
+                true
+            }
+            _ => false,
+        }
     }
 
     fn insert(&mut self, (topic, node): (Topic, NodeId), kept: KeptEntry) {
         self.expiring.insert((kept.expires, topic, node));
         *self.of_nodes.entry(node).or_default() += 1;
-        *self.from_addresses.entry(kept.from).or_default() += 1;
+        match kept.from {
+            Some(from) => {
+                self.here.insert((topic, node));
+                *self.from_addresses.entry(from).or_default() += 1;
+            }
+            None => _ = self.elsewhere.insert((topic, node)),
+        }
         self.topics.entry(topic).or_default().insert(node, kept);
     }
 
@@ -187,7 +258,13 @@ impl EntryTable {
         }
         self.expiring.remove(&(kept.expires, *topic, *node));
         count_down(&mut self.of_nodes, node);
-        count_down(&mut self.from_addresses, &kept.from);
+        match kept.from {
+            Some(from) => {
+                self.here.remove(&(*topic, *node));
+                count_down(&mut self.from_addresses, &from);
+            }
+            None => _ = self.elsewhere.remove(&(*topic, *node)),
+        }
     }
 }
 
@@ -229,16 +306,16 @@ mod tests {
         let (mut table, node) = (EntryTable::default(), Identity::generate().unwrap());
         let (id, topic) = ((node.node_id(), from(HERE)), keys(1).topic());
         let first = entry(&node, 1, (1, 100));
-        assert_eq!(table.announce(50, id, first.clone()), Ok(vec![]));
+        assert_eq!(table.announce(50, id, first.clone()), Ok(Some(vec![])));
         assert_eq!(table.watch(50, 7, topic), Ok(vec![first.clone()]));
         assert_eq!(table.watch(50, 8, keys(2).topic()), Ok(vec![]));
         let second = entry(&node, 1, (2, 200));
-        assert_eq!(table.announce(50, id, second.clone()), Ok(vec![7]));
-        assert_eq!(table.announce(50, id, first), Ok(vec![]), "replayed");
+        assert_eq!(table.announce(50, id, second.clone()), Ok(Some(vec![7])));
+        assert_eq!(table.announce(50, id, first), Ok(None), "replayed");
         assert_eq!(table.watch(150, 9, topic), Ok(vec![second]), "the newer one's end holds");
         table.gone(7);
         table.unwatch(9, &topic);
-        assert_eq!(table.announce(150, id, entry(&node, 1, (3, 300))), Ok(vec![]));
+        assert_eq!(table.announce(150, id, entry(&node, 1, (3, 300))), Ok(Some(vec![])));
         assert_eq!(table.watch(300, 9, topic), Ok(vec![]), "over");
         assert!(table.is_empty() && table.of_nodes.is_empty() && table.from_addresses.is_empty());
         table.gone(8);
@@ -286,9 +363,81 @@ mod tests {
         }
         let mut table = EntryTable::new(TableLimits { per_node: 1, watched: 1, ..wide });
         let id = (nodes[0].node_id(), from(HERE));
-        assert_eq!(table.announce(50, id, entry(&nodes[0], 1, (1, 100))), Ok(vec![]));
+        assert_eq!(table.announce(50, id, entry(&nodes[0], 1, (1, 100))), Ok(Some(vec![])));
         assert_eq!(table.announce(50, id, entry(&nodes[0], 2, (1, 100))), Err(Refusal::TooMany));
         assert!(table.watch(50, 1, keys(1).topic()).is_ok() && table.watch(50, 1, keys(1).topic()).is_ok());
         assert_eq!(table.watch(50, 1, keys(2).topic()), Err(Refusal::TooMany));
+    }
+
+    #[test]
+    fn what_was_said_elsewhere_is_checked_told_and_never_said_again() {
+        let (mut table, node) = (EntryTable::default(), Identity::generate().unwrap());
+        let (id, topic) = ((node.node_id(), from(HERE)), keys(1).topic());
+        let here =
+            |table: &EntryTable| table.said_here(None).map(|(.., bytes)| bytes.clone()).collect::<Vec<_>>();
+        assert_eq!(table.watch(50, 7, topic), Ok(vec![]));
+        let first = entry(&node, 1, (1, 100));
+        let mut forged = first.to_vec();
+        forged[40] ^= 1;
+        for (bytes, refusal) in
+            [(forged.into(), Refusal::Malformed), (vec![1; 4000].into(), Refusal::Malformed)]
+        {
+            assert_eq!(table.take(50, bytes), Err(refusal));
+        }
+        assert_eq!(table.take(50, entry(&node, 1, (1, 50))), Err(Refusal::Entry), "over");
+        assert_eq!(table.take(50, entry(&node, 1, (1, 50 + 3601))), Err(Refusal::Entry), "for too long");
+        assert_eq!(table.take(50, first.clone()), Ok(Some(vec![7])));
+        assert_eq!(table.take(50, first), Ok(None), "again");
+        assert!(here(&table).is_empty());
+        let second = entry(&node, 1, (2, 100));
+        assert_eq!(table.announce(50, id, second.clone()), Ok(Some(vec![7])));
+        assert_eq!(here(&table), [second]);
+        let third = entry(&node, 1, (3, 100));
+        assert_eq!(table.take(50, third.clone()), Ok(Some(vec![7])));
+        assert_eq!(here(&table), [third], "its node speaks to this server, too");
+        assert_eq!((table.elsewhere.len(), table.from_addresses.len()), (0, 1));
+        table.expire(100);
+        assert!(table.is_empty() && table.elsewhere.is_empty() && table.here.is_empty());
+    }
+
+    /// Whoever writes to the engine can fill what is free, and keeps nobody out who speaks to this server.
+    #[test]
+    fn what_is_said_here_goes_before_what_was_said_elsewhere() {
+        let nodes: Vec<Identity> = (0..4).map(|_| Identity::generate().unwrap()).collect();
+        let wide = TableLimits::default();
+        for limits in [TableLimits { entries: 2, ..wide }, TableLimits { per_topic: 2, ..wide }] {
+            let mut table = EntryTable::new(limits);
+            let bytes = |node: usize, number| entry(&nodes[node], 1, (number, 100));
+            assert!([0, 1].into_iter().all(|node| table.take(50, bytes(node, 1)).is_ok()));
+            assert_eq!(table.take(50, bytes(2, 1)), Err(Refusal::TooMany), "{limits:?}");
+            let mut announce = |node: usize, number| {
+                table.announce(50, (nodes[node].node_id(), from(HERE)), bytes(node, number)).map(drop)
+            };
+            let told = [(2, 1), (3, 1), (0, 2), (2, 2)].map(|(node, number)| announce(node, number));
+            assert_eq!(told, [Ok(()), Ok(()), Err(Refusal::TooMany), Ok(())], "{limits:?}");
+            assert_eq!((table.len(), table.elsewhere.len()), (2, 0));
+        }
+        let mut table = EntryTable::new(TableLimits { per_address: 1, ..wide });
+        assert!([0, 1].into_iter().all(|node| table.take(50, entry(&nodes[node], 1, (1, 100))).is_ok()));
+        let mut announce = |node: usize| {
+            let id = (nodes[node].node_id(), from(HERE));
+            table.announce(50, id, entry(&nodes[node], 1, (2, 100))).map(drop)
+        };
+        assert_eq!((announce(0), announce(1)), (Ok(()), Err(Refusal::TooMany)), "from one address");
+    }
+
+    #[test]
+    fn all_that_was_said_here_is_told_in_parts() {
+        let (mut table, node) = (EntryTable::default(), Identity::generate().unwrap());
+        for secret in 0..5 {
+            table.announce(50, (node.node_id(), from(HERE)), entry(&node, secret, (1, 100))).unwrap();
+        }
+        let (mut after, mut seen) = (None, Vec::new());
+        while let Some((topic, node, bytes)) = table.said_here(after).next() {
+            seen.push(bytes.clone());
+            after = Some((topic, node));
+        }
+        assert_eq!(seen, table.said_here(None).map(|(.., bytes)| bytes.clone()).collect::<Vec<_>>());
+        assert_eq!(seen.len(), 5);
     }
 }

@@ -18,6 +18,8 @@
 //! | [`mailboxes`] | numbers, and letters between two ends: pure |
 //! | [`board`] | one message in, messages out: pure |
 //! | [`server`] | connections around a board |
+//! | [`sharing`] | the seam to other servers that have the same entries |
+//! | [`page`] | what one server reads of another's entries |
 //! | [`listening`] | sockets, and how many may shake hands at once |
 //! | [`client`] | one connection to each server, for all topics of a program |
 //! | `dialling` | the way to a server |
@@ -33,8 +35,10 @@ pub mod letters;
 pub mod listening;
 pub mod mailboxes;
 pub mod message;
+pub mod page;
 pub mod place;
 pub mod server;
+pub mod sharing;
 pub mod topic;
 
 use towpath_link::Protocol;

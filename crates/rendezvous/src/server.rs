@@ -6,18 +6,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 use towpath_content::lock::lock;
 use towpath_link::{Connection, FrameReader, FrameWriter};
 
 use crate::address_group::AddressGroup;
 use crate::board::{Board, BoardLimits, Sendings};
+use crate::entry::SharedEntry;
 use crate::entry_table::ConnectionNumber;
 use crate::message::{Refusal, ToClient, ToServer};
 
 /// Messages that may wait for a client: more than all entries of a topic.
 const WAITING: usize = 1024;
+/// Entries that wait for whoever carries them to other servers. What is more is not kept: [`crate::sharing::EntryNews::next`] says so.
+const NEWS_WAITING: usize = 1024;
 /// Longest time for a client to take what is written to it.
 const WRITE_LIMIT: Duration = Duration::from_secs(30);
 /// Interval at which entries that are over are forgotten.
@@ -41,11 +44,12 @@ impl Default for ServerLimits {
 }
 
 /// A rendezvous server, for connections that somebody accepts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RendezvousServer {
     limits: ServerLimits,
     state: Mutex<ServerState>,
     answered: AtomicUsize,
+    news: broadcast::Sender<SharedEntry>,
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +64,8 @@ impl RendezvousServer {
     /// One that has nothing yet.
     pub fn new(limits: ServerLimits) -> Arc<Self> {
         let state = ServerState { board: Board::new(limits.board), ..ServerState::default() };
-        Arc::new(Self { limits, state: Mutex::new(state), answered: AtomicUsize::new(0) })
+        let news = broadcast::Sender::new(NEWS_WAITING);
+        Arc::new(Self { limits, state: Mutex::new(state), answered: AtomicUsize::new(0), news })
     }
 
     /// Clients that are there, entries and mailboxes.
@@ -165,7 +170,23 @@ impl RendezvousServer {
         self.answered.fetch_add(1, Ordering::Relaxed);
         let mut state = lock(&self.state);
         let told = state.board.say((now(), chance()), number, message);
+        let news = state.board.news();
         state.deliver(told);
+        drop(state);
+        // Without another server nobody wants to know.
+        let _ = news.map(|news| self.news.send(news));
+    }
+
+    pub(crate) const fn news_sender(&self) -> &broadcast::Sender<SharedEntry> {
+        &self.news
+    }
+
+    /// Does something with the board, and delivers what comes of it.
+    pub(crate) fn with_board<T>(&self, work: impl FnOnce(u64, &mut Board) -> (T, Sendings)) -> T {
+        let mut state = lock(&self.state);
+        let (result, told) = work(now(), &mut state.board);
+        state.deliver(told);
+        result
     }
 }
 

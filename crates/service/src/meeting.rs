@@ -64,6 +64,10 @@ impl GetMeeting {
         if !is_needed || !names_one && !meetings.is_used() {
             return None;
         }
+        if !names_one {
+            // Those of the configuration are as good: a ticket that names nothing at all is waited for, too.
+            replace(&hints, &[], &meetings.hints(ticket.hints.len()));
+        }
         let (facts, ticket) = (watch::Sender::new(GetFacts::default()), ticket.clone());
         let told = facts.subscribe();
         let issuer = ticket.node;

@@ -130,7 +130,8 @@ pub(crate) async fn share_with(
     });
     let wish = TicketWish::new(known, terms);
     let plan = plan(service, source, wish, Boundaries::default()).await?;
-    let limit = most.map(|most| FetchLimit::open(shares, key.clone(), plan.share.clone(), most));
+    let limit =
+        most.map(|most| FetchLimit::open((shares, service.node_id()), key.clone(), plan.share.clone(), most));
     if let Some(limit) = &limit {
         service.door.fetches.count(limit);
         service.grants.limit(Arc::clone(limit));

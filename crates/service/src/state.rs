@@ -28,6 +28,7 @@ use crate::open_puts::OpenPuts;
 use crate::sessions::Sessions;
 use crate::transfers::Transfers;
 use towpath_config::Home;
+use towpath_config::fetch_log::FetchLog;
 use towpath_config::shares::Shares;
 use towpath_config::{Config, Live};
 use towpath_confinement::Writable;
@@ -121,7 +122,14 @@ impl Service {
             withdrawals: Arc::clone(&withdrawals),
         };
         let meetings = Meetings::new(&identity, &grants, config.clone());
-        let door = Door::new(&identity, &shares, &store, peers, connections, meetings);
+        let door = Door::new(
+            &identity,
+            (&shares, FetchLog::new(home.state())),
+            &store,
+            peers,
+            connections,
+            meetings,
+        );
         let (open_puts, transfers) = (OpenPuts::default(), Transfers::default());
         let service = Arc::new(Self {
             home,

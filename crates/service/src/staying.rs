@@ -29,7 +29,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 const ASKED: usize = 10;
 /// Time for telling those who draw on this machine that the ticket is over.
 const LINGER: Duration = Duration::from_secs(5);
-/// Hints that name this node, at most: each is some hundred characters of the ticket.
+/// Hints that name this node, at most.
 const MOST_HINTS: usize = 4;
 
 /// Gets what `request` names, and serves it until the future is dropped. Events: first the ticket, which names this node

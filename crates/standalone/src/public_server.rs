@@ -6,9 +6,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::NodeId;
+use towpath_link::own_addresses;
 use towpath_link::tcp::{BindError, Listener};
 use towpath_link::{Connection, Identity, Protocol};
 use towpath_peer_server::relayed;
@@ -16,8 +18,9 @@ pub use towpath_relay::RelayRules;
 use towpath_relay::{RELAY_PROTOCOL, RelayServer};
 use towpath_rendezvous::server::ServerLimits;
 use towpath_rendezvous::{PROTOCOL, RendezvousServer, ServerPlace, listening};
-use towpath_ssh::addresses::interfaces;
 use towpath_words as words;
+
+use crate::cluster::{Cluster, SharingStatus};
 
 /// The port of a server that is told no other.
 pub const PORT: u16 = 4433;
@@ -27,6 +30,8 @@ pub const PORT: u16 = 4433;
 pub struct PublicDuties {
     /// Peers find each other here.
     pub rendezvous: bool,
+    /// Entries are shared with other servers.
+    pub cluster: Option<Cluster>,
     /// It relays, by these rules.
     pub relay: Option<RelayRules>,
 }
@@ -35,6 +40,7 @@ pub struct PublicDuties {
 pub struct PublicServer {
     serving: PublicServing,
     places: Vec<ServerPlace>,
+    sharing: Option<watch::Receiver<SharingStatus>>,
     _end: DropGuard,
 }
 
@@ -85,12 +91,18 @@ impl PublicServer {
             tokio::spawn(accepting);
         }
         let end = serving.ending.clone().drop_guard();
-        Ok(Self { serving, places, _end: end })
+        let sharing = duties.cluster.map(|cluster| cluster.join(Arc::clone(&serving.rendezvous)));
+        Ok(Self { serving, places, sharing, _end: end })
     }
 
     /// Where it can be reached, best first.
     pub fn places(&self) -> &[ServerPlace] {
         &self.places
+    }
+
+    /// How its entries are shared with other servers; `None` if they are not meant to be.
+    pub fn sharing(&self) -> Option<watch::Receiver<SharingStatus>> {
+        self.sharing.clone()
     }
 
     /// Keeps it tidy, for as long as it is polled.
@@ -123,7 +135,7 @@ fn is_without_v6(address: SocketAddr, error: &std::io::Error) -> bool {
 /// Addresses under which others may reach `local`: itself if it is one, else those of the machine's interfaces.
 pub(crate) fn reachable(local: SocketAddr) -> impl Iterator<Item = SocketAddr> {
     let all = match local.ip().is_unspecified() {
-        true => interfaces(local.is_ipv4()),
+        true => own_addresses::for_others(&own_addresses::of_this_machine(), local.is_ipv4()),
         false => vec![local.ip()],
     };
     all.into_iter().map(move |ip| SocketAddr::new(ip, local.port()))

@@ -11,7 +11,7 @@ use towpath_content::NodeId;
 use towpath_link::Identity;
 use towpath_rendezvous::{ServerPlace, listening};
 use towpath_vault_protocol::PROTOCOL;
-use towpath_vault_server::{VaultError, VaultLimits, VaultRules, VaultServer};
+use towpath_vault_server::{VaultError, VaultFolder, VaultLimits, VaultRules, VaultServer};
 
 use crate::public_server::{bind, reachable};
 
@@ -62,7 +62,7 @@ fn open(identity: &Identity, folder: &Path, rules: VaultRules) -> Result<Arc<Vau
     let made = std::fs::create_dir_all(folder);
     made.map_err(|source| VaultError::System { what: "the folder of the vaults", source })?;
     let packs = Arc::new(LocalFiles::new(&folder.join(PACKS)));
-    VaultServer::open(folder, packs, identity.clone(), rules)
+    VaultFolder::open(folder, packs, identity.clone(), rules).map(VaultServer::new)
 }
 
 fn failed(folder: &Path, error: &VaultError) -> ApiError {

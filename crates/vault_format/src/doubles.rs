@@ -89,14 +89,7 @@ pub fn update_of(
     blocks: Vec<NewBlock>,
 ) -> Update {
     let before = base.file(&file).map_or(Digest::NONE, FileRoot::digest);
-    Update {
-        vault: base.vault,
-        writer,
-        base: Some(Predicate::on(base)),
-        parameters: None,
-        members: None,
-        keys: None,
-        files: vec![FileUpdate { file, base: before, epoch: 0, actions }],
-        blocks,
-    }
+    let files = vec![FileUpdate { file, base: before, epoch: 0, actions }];
+    let (vault, base) = (base.vault, Some(Predicate::on(base)));
+    Update { vault, writer, base, parameters: None, members: None, keys: None, files, blocks }
 }

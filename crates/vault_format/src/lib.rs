@@ -12,19 +12,21 @@
 //! |---|---|
 //! | [`names`] | names of vaults, files and blocks; hashes |
 //! | [`canonical`] | one canonical encoding for each record |
-//! | [`tuple`] | where a run of a file's bytes lies |
+//! | [`tuple`](mod@tuple) | where a run of a file's bytes lies |
 //! | [`node`] | nodes of the counted tree |
 //! | [`root`] | a file's root and a version's, signed |
 //! | [`members`] | who may write, read and delete |
 //! | [`tree`] | the counted tree: changed, read, proved |
 //! | [`update`] | what makes a new version of an old one |
-//! | [`apply`] | an update done: the new root, by the same code on both sides |
+//! | [`apply`](mod@apply) | an update done: the new root, by the same code on both sides |
+//! | [`defragmentation`] | which stretches of a file had better be written anew |
 //! | [`certificate`] | a server's word that a version is committed |
 //! | [`statement`] | the word by which versions are dropped |
 
 pub mod apply;
 pub mod canonical;
 pub mod certificate;
+pub mod defragmentation;
 #[cfg(any(test, feature = "doubles"))]
 pub mod doubles;
 pub mod members;
@@ -39,6 +41,7 @@ pub mod update;
 pub use apply::{Applied, Conflict, UpdateError, apply, conflict};
 pub use canonical::Canonical;
 pub use certificate::Certificate;
+pub use defragmentation::{DefragmentationPlan, LinkCosts, RewrittenStretch, plan};
 pub use members::{Members, SignedMembers};
 pub use names::{BlockId, Digest, FileId, VaultId};
 pub use node::{ChildRef, TreeNode};
@@ -47,3 +50,6 @@ pub use statement::{DropStatement, DroppedRange};
 pub use tree::{NodeError, NodeMap, NodeRecorder, NodeSource, SourceFault, TreeEditor, TupleWalk};
 pub use tuple::{BlockRef, Tuple};
 pub use update::{FileUpdate, NewBlock, Predicate, Update, UpdateAction};
+
+#[cfg(test)]
+mod tests;

@@ -83,17 +83,15 @@ impl Canonical for DropStatement {
         let dropped = list(reader, "dropped versions", MAX_RANGES, |reader| {
             Ok(DroppedRange { first: reader.varint("version")?, last: reader.varint("version")? })
         })?;
-        let is_in_order = dropped.iter().all(|range| range.first <= range.last)
-            && dropped.is_sorted_by(|one, next| one.last < next.first);
-        match is_in_order {
-            true => Ok(Self {
-                vault,
-                number,
-                dropped,
-                deleter: node(reader, "deleter")?,
-                signature: reader.array("signature")?,
-            }),
+        let (deleter, signature) = (node(reader, "deleter")?, reader.array("signature")?);
+        match are_in_order(&dropped) {
+            true => Ok(Self { vault, number, dropped, deleter, signature }),
             false => Err(invalid("dropped versions", "are not in order")),
         }
     }
+}
+
+fn are_in_order(ranges: &[DroppedRange]) -> bool {
+    let are_ranges = ranges.iter().all(|range| range.first <= range.last);
+    are_ranges && ranges.is_sorted_by(|one, next| one.last < next.first)
 }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use towpath_content::NodeId;
 use towpath_link::frame::{ReadError, WriteError};
 use towpath_link::tcp::{DialConfig, DialError, dial_any};
-use towpath_link::{Connection, FrameReader, FrameWriter, Identity};
+use towpath_link::{Connection, Frame, FrameReader, FrameWriter, Identity};
 use towpath_vault_format::{Certificate, Conflict, Digest, DropStatement, NodeMap, Update, VaultId};
 
 use crate::PROTOCOL;
@@ -169,7 +169,7 @@ impl VaultConnection {
     }
 
     /// Commits a version without having the tree of its base. `prove` gets the nodes along the paths; it gives the hash of the new
-    /// root and its signature, or `None` if they prove nothing: then nothing is committed, and `None` is returned.
+    /// root and its signature, or `None` if they prove nothing: then nothing is committed, `None` is returned, and nothing more is asked on this connection.
     pub async fn commit_unread(
         &mut self,
         update: Update,
@@ -206,9 +206,7 @@ impl VaultConnection {
         loop {
             match self.answer().await? {
                 ServerMessage::Committed(certificate) => return Ok(CommitAnswer::Committed(certificate)),
-                ServerMessage::Conflict(conflict, head) => {
-                    return Ok(CommitAnswer::Conflict(conflict, head));
-                }
+                ServerMessage::Conflict(why, head) => return Ok(CommitAnswer::Conflict(why, head)),
                 ServerMessage::Wants(wanted) => {
                     let wanted = wanted.iter().filter_map(|place| hashes.get(*place as usize));
                     self.send_blocks(wanted, blocks).await?;
@@ -319,21 +317,28 @@ impl VaultConnection {
 
     async fn answer(&mut self) -> Result<ServerMessage, ConnectionError> {
         loop {
-            let before = self.reader.received();
-            let frame = match timeout(QUIET, self.reader.next()).await {
-                Ok(frame) => frame?.ok_or(ConnectionError::HungUp)?,
-                Err(_) if self.reader.received() > before => continue,
-                Err(_) => return Err(ConnectionError::Quiet),
+            let frame = self.frame().await?;
+            let Some((kind, body)) = self.assembly.take(frame).map_err(ServerFault::from)? else {
+                continue;
             };
-            let whole = self.assembly.take(frame).map_err(ServerFault::from)?;
-            let Some((kind, body)) = whole else { continue };
             let message = ServerMessage::from_body(kind, &body).map_err(ServerFault::from)?;
-            let Some(message) = message else { continue };
-            match self.machine.receive(message)? {
-                ServerMessage::Refused(refusal, why) => {
+            match message.map(|message| self.machine.receive(message)).transpose()? {
+                None => {}
+                Some(ServerMessage::Refused(refusal, why)) => {
                     return Err(ConnectionError::Refused { refusal, why });
                 }
-                message => return Ok(message),
+                Some(message) => return Ok(message),
+            }
+        }
+    }
+
+    async fn frame(&mut self) -> Result<Frame, ConnectionError> {
+        loop {
+            let before = self.reader.received();
+            match timeout(QUIET, self.reader.next()).await {
+                Ok(frame) => return frame?.ok_or(ConnectionError::HungUp),
+                Err(_) if self.reader.received() > before => {}
+                Err(_) => return Err(ConnectionError::Quiet),
             }
         }
     }

@@ -192,50 +192,47 @@ impl Canonical for VersionLine {
 impl ClientMessage {
     /// Its frames: kind and body of each.
     pub fn to_frames(&self) -> Vec<(u8, Bytes)> {
-        let mut out = Writer::new();
-        let kind = match self {
-            Self::Hello(vault) => {
-                out.raw(&vault.0);
-                1
+        match self {
+            Self::Block(block) => frames(self.kind(), block.clone()),
+            _ => {
+                let mut out = Writer::new();
+                self.write(&mut out);
+                frames(self.kind(), out.into_bytes().into())
             }
+        }
+    }
+
+    const fn kind(&self) -> u8 {
+        match self {
+            Self::Hello(_) => 1,
+            Self::Propose { .. } => 2,
+            Self::Sign(_) => 3,
+            Self::Block(_) => 4,
+            Self::Get(_) => 5,
+            Self::Versions { .. } => 6,
+            Self::Root(_) => 7,
+            Self::GetUpdate(_) => 8,
+            Self::Drop(_) => 9,
+            Self::Withdraw => 10,
+        }
+    }
+
+    fn write(&self, out: &mut Writer) {
+        match self {
+            Self::Hello(vault) => put(out.raw(&vault.0)),
             Self::Propose { update, signature, pushes } => {
                 out.u8(u8::from(*pushes));
-                write_option(&mut out, signature.as_ref(), |signature, out| {
-                    out.raw(signature);
-                });
-                update.write(&mut out);
-                2
+                write_option(out, signature.as_ref(), |signature, out| put(out.raw(signature)));
+                update.write(out);
             }
-            Self::Sign(signature) => {
-                out.raw(signature);
-                3
-            }
-            Self::Block(block) => return frames(4, block.clone()),
-            Self::Get(hashes) => {
-                write_list(&mut out, hashes, |hash, out| {
-                    out.raw(&hash.0);
-                });
-                5
-            }
-            Self::Versions { before, most } => {
-                out.varint(*before).varint(*most);
-                6
-            }
-            Self::Root(number) => {
-                out.varint(*number);
-                7
-            }
-            Self::GetUpdate(number) => {
-                out.varint(*number);
-                8
-            }
-            Self::Drop(statement) => {
-                statement.write(&mut out);
-                9
-            }
-            Self::Withdraw => 10,
-        };
-        frames(kind, out.into_bytes().into())
+            Self::Sign(signature) => put(out.raw(signature)),
+            Self::Block(block) => put(out.raw(block)),
+            Self::Get(hashes) => write_list(out, hashes, |hash, out| put(out.raw(&hash.0))),
+            Self::Versions { before, most } => put(out.varint(*before).varint(*most)),
+            Self::Root(number) | Self::GetUpdate(number) => put(out.varint(*number)),
+            Self::Drop(statement) => statement.write(out),
+            Self::Withdraw => {}
+        }
     }
 
     /// Reads a message; `None` for a kind of a later version, which is passed over.
@@ -265,58 +262,48 @@ impl ClientMessage {
 impl ServerMessage {
     /// Its frames: kind and body of each.
     pub fn to_frames(&self) -> Vec<(u8, Bytes)> {
-        let mut out = Writer::new();
-        let kind = match self {
-            Self::Object(object) => return frames(39, object.clone()),
-            Self::Head(head) => {
-                write_option(&mut out, head.as_deref(), CommittedVersion::write);
-                33
+        match self {
+            Self::Object(object) => frames(self.kind(), object.clone()),
+            _ => {
+                let mut out = Writer::new();
+                self.write(&mut out);
+                frames(self.kind(), out.into_bytes().into())
             }
-            Self::Wants(wanted) => {
-                write_wanted(&mut out, wanted);
-                34
-            }
-            Self::Paths(nodes) => {
-                write_list(&mut out, nodes, |node, out| {
-                    out.bytes(node);
-                });
-                35
-            }
-            Self::Committed(certificate) => {
-                certificate.write(&mut out);
-                36
-            }
-            Self::Conflict(conflict, head) => {
-                write_conflict(&mut out, conflict);
-                write_option(&mut out, head.as_deref(), CommittedVersion::write);
-                37
-            }
-            Self::Refused(refusal, why) => {
-                out.u8(refusal.number()).bytes(shortened(why).as_bytes());
-                38
-            }
-            Self::Missing(hash) => {
-                out.raw(&hash.0);
-                40
-            }
-            Self::Versions(lines) => {
-                write_list(&mut out, lines, VersionLine::write);
-                41
-            }
-            Self::Root(version) => {
-                version.write(&mut out);
-                42
-            }
-            Self::Update(update) => {
-                update.write(&mut out);
-                43
-            }
-            Self::Dropped(number) => {
-                out.varint(*number);
-                44
-            }
-        };
-        frames(kind, out.into_bytes().into())
+        }
+    }
+
+    const fn kind(&self) -> u8 {
+        match self {
+            Self::Head(_) => 33,
+            Self::Wants(_) => 34,
+            Self::Paths(_) => 35,
+            Self::Committed(_) => 36,
+            Self::Conflict(..) => 37,
+            Self::Refused(..) => 38,
+            Self::Object(_) => 39,
+            Self::Missing(_) => 40,
+            Self::Versions(_) => 41,
+            Self::Root(_) => 42,
+            Self::Update(_) => 43,
+            Self::Dropped(_) => 44,
+        }
+    }
+
+    fn write(&self, out: &mut Writer) {
+        match self {
+            Self::Head(head) => write_option(out, head.as_deref(), CommittedVersion::write),
+            Self::Wants(wanted) => write_wanted(out, wanted),
+            Self::Paths(nodes) => write_list(out, nodes, |node, out| put(out.bytes(node))),
+            Self::Committed(certificate) => certificate.write(out),
+            Self::Conflict(conflict, head) => write_conflict(out, conflict, head.as_deref()),
+            Self::Refused(refusal, why) => put(out.u8(refusal.number()).bytes(shortened(why).as_bytes())),
+            Self::Object(object) => put(out.raw(object)),
+            Self::Missing(hash) => put(out.raw(&hash.0)),
+            Self::Versions(lines) => write_list(out, lines, VersionLine::write),
+            Self::Root(version) => version.write(out),
+            Self::Update(update) => update.write(out),
+            Self::Dropped(number) => put(out.varint(*number)),
+        }
     }
 
     /// Reads a message; `None` for a kind of a later version, which is passed over.
@@ -356,6 +343,9 @@ fn rest<'a>(reader: &mut Reader<'a>) -> &'a [u8] {
     reader.take("update", reader.remaining()).unwrap_or_default()
 }
 
+/// Ends a chain of writes.
+fn put(_: &mut Writer) {}
+
 /// Wanted blocks as runs: the first of each, and how many.
 fn write_wanted(out: &mut Writer, wanted: &[u32]) {
     let mut runs: Vec<(u32, u32)> = Vec::new();
@@ -388,12 +378,13 @@ fn read_wanted(reader: &mut Reader<'_>) -> Result<Vec<u32>, DecodeError> {
     Ok(wanted)
 }
 
-fn write_conflict(out: &mut Writer, conflict: &Conflict) {
+fn write_conflict(out: &mut Writer, conflict: &Conflict, head: Option<&CommittedVersion>) {
     match conflict {
         Conflict::Moved => out.u8(1),
         Conflict::FileChanged(file) => out.u8(2).raw(&file.0),
         Conflict::Existence => out.u8(3),
     };
+    write_option(out, head, CommittedVersion::write);
 }
 
 fn read_conflict(reader: &mut Reader<'_>) -> Result<Conflict, DecodeError> {

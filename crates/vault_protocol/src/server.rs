@@ -106,35 +106,13 @@ impl ServerMachine {
     /// Takes a message.
     pub fn on(&mut self, message: ClientMessage) -> ServerOrder {
         let state = std::mem::replace(&mut self.state, TalkState::Over);
-        let (state, order) = match (state, message) {
-            (TalkState::New, ClientMessage::Hello(vault)) => (TalkState::New, ServerOrder::Open(vault)),
-            (TalkState::Ready, ClientMessage::Propose { update, signature, pushes }) => {
-                let proposal = Box::new(Proposal { update: *update, signature });
-                (TalkState::Judging(pushes), ServerOrder::Judge(proposal))
-            }
-            (TalkState::Receiving(receipt), message) => receipt.on(message),
-            (TalkState::Discarding(left), ClientMessage::Block(_)) => {
-                let left = left.saturating_sub(1);
-                let state = if left == 0 { TalkState::Ready } else { TalkState::Discarding(left) };
-                (state, ServerOrder::Wait)
-            }
-            (state @ TalkState::Discarding(_), ClientMessage::Sign(_) | ClientMessage::Withdraw) => {
-                (state, ServerOrder::Wait)
-            }
-            (TalkState::Offered(proposal), ClientMessage::Sign(signature)) => {
-                let signature = Some(signature);
-                (TalkState::Ready, ServerOrder::Commit(Box::new(Proposal { signature, ..*proposal })))
-            }
-            (TalkState::Offered(_), ClientMessage::Withdraw) => (TalkState::Ready, ServerOrder::Wait),
-            // A signature or a withdrawal may cross the word that it is refused.
-            (TalkState::Ready, ClientMessage::Sign(_) | ClientMessage::Withdraw) => {
-                (TalkState::Ready, ServerOrder::Wait)
-            }
-            (state @ (TalkState::Ready | TalkState::Offered(_)), message) => match question(message) {
-                Some(order) => (state, order),
-                None => violation(),
-            },
-            _ => violation(),
+        let (state, order) = match state {
+            TalkState::New => on_new(message),
+            TalkState::Ready => on_ready(message),
+            TalkState::Receiving(receipt) => receipt.on(message),
+            TalkState::Discarding(left) => on_discarding(left, &message),
+            TalkState::Offered(proposal) => on_offered(proposal, message),
+            TalkState::Judging(_) | TalkState::Over => violation(),
         };
         self.state = state;
         match order {
@@ -231,7 +209,8 @@ impl Receipt {
                 self.proposal.signature = Some(signature);
                 (TalkState::Receiving(self), ServerOrder::Wait)
             }
-            ClientMessage::Withdraw => (TalkState::Discarding(self.coming.len()), ServerOrder::Wait),
+            // All that the client sent of it came before.
+            ClientMessage::Withdraw => (TalkState::Ready, ServerOrder::Wait),
             ClientMessage::Block(block) => {
                 let Some((place, is_lacking)) = self.coming.pop_front() else { return violation() };
                 let Some(announced) = self.proposal.update.blocks.get(place as usize) else {
@@ -249,6 +228,46 @@ impl Receipt {
             }
             _ => violation(),
         }
+    }
+}
+
+fn on_new(message: ClientMessage) -> (TalkState, ServerOrder) {
+    match message {
+        ClientMessage::Hello(vault) => (TalkState::New, ServerOrder::Open(vault)),
+        _ => violation(),
+    }
+}
+
+fn on_ready(message: ClientMessage) -> (TalkState, ServerOrder) {
+    match message {
+        ClientMessage::Propose { update, signature, pushes } => {
+            let proposal = Box::new(Proposal { update: *update, signature });
+            (TalkState::Judging(pushes), ServerOrder::Judge(proposal))
+        }
+        // A signature or a withdrawal may cross the word that it is refused.
+        ClientMessage::Sign(_) | ClientMessage::Withdraw => (TalkState::Ready, ServerOrder::Wait),
+        message => question(message).map_or_else(violation, |order| (TalkState::Ready, order)),
+    }
+}
+
+/// Blocks of a proposal that is refused are passed over.
+fn on_discarding(left: usize, message: &ClientMessage) -> (TalkState, ServerOrder) {
+    match message {
+        ClientMessage::Block(_) if left > 1 => (TalkState::Discarding(left - 1), ServerOrder::Wait),
+        ClientMessage::Block(_) => (TalkState::Ready, ServerOrder::Wait),
+        ClientMessage::Sign(_) | ClientMessage::Withdraw => (TalkState::Discarding(left), ServerOrder::Wait),
+        _ => violation(),
+    }
+}
+
+fn on_offered(proposal: Box<Proposal>, message: ClientMessage) -> (TalkState, ServerOrder) {
+    match message {
+        ClientMessage::Sign(signature) => {
+            let proposal = Proposal { signature: Some(signature), ..*proposal };
+            (TalkState::Ready, ServerOrder::Commit(Box::new(proposal)))
+        }
+        ClientMessage::Withdraw => (TalkState::Ready, ServerOrder::Wait),
+        message => question(message).map_or_else(violation, |order| (TalkState::Offered(proposal), order)),
     }
 }
 

@@ -10,7 +10,8 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | [`server`] | connections, and who may make vaults |
+//! | [`server`] | connections |
+//! | [`folder`] | the vaults of a folder, and who may make more |
 //! | [`vault`] | one vault: what a client asks is looked up, judged, committed |
 //! | `serving` | one connection: orders of the protocol's machine are done |
 //! | [`log`] | durable records, and what a crash leaves of them |
@@ -19,6 +20,7 @@
 //! | [`error`] | what can go wrong, and what a client is told |
 
 pub mod error;
+pub mod folder;
 pub mod log;
 pub mod objects;
 pub mod record;
@@ -27,8 +29,9 @@ mod serving;
 pub mod vault;
 
 pub use error::VaultError;
+pub use folder::{VaultFolder, VaultRules};
 pub use log::{LogFile, LogMedium};
-pub use server::{VaultRules, VaultServer};
+pub use server::VaultServer;
 pub use vault::{Vault, VaultLimits};
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ use crate::error::VaultError;
 const MAGIC: &[u8; 16] = b"tow-vault-log 1\n";
 /// Bytes before a record: its length, a hash of the length and of where it is, a hash of the record.
 const HEAD: usize = 4 + 8 + 16;
+/// How the name of a log ends, and that of one which is to take its place.
+const LOG: &str = "log";
+const NEW: &str = "new";
 /// The most bytes of a record.
 pub const MAX_RECORD: usize = 24 << 20;
 
@@ -39,6 +42,16 @@ pub trait LogMedium: Send + Sync + fmt::Debug {
 
     /// Cuts off what is behind `len`, durably. What is cut may be kept elsewhere.
     fn cut(&mut self, len: u64) -> io::Result<()>;
+
+    /// An empty place beside this one, for a log that is to take its place.
+    fn fresh(&self) -> io::Result<Box<dyn LogMedium>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Takes the place of the one that this is beside, at once and durably. All that was added is durable before.
+    fn put_in_place(self: Box<Self>) -> io::Result<Box<dyn LogMedium>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// A log in a file, which is made when the first bytes come.
@@ -113,6 +126,23 @@ impl LogMedium for LogFile {
         self.there()?.set_len(len)?;
         self.there()?.sync_all()
     }
+
+    fn fresh(&self) -> io::Result<Box<dyn LogMedium>> {
+        let path = self.path.with_extension(NEW);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(Box::new(Self { file: None, path })),
+        }
+    }
+
+    fn put_in_place(self: Box<Self>) -> io::Result<Box<dyn LogMedium>> {
+        let path = self.path.with_extension(LOG);
+        std::fs::rename(&self.path, &path)?;
+        if let Some(folder) = path.parent() {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(Box::new(Self { path, ..*self }))
+    }
 }
 
 /// A log of records.
@@ -128,24 +158,51 @@ impl RecordLog {
     /// Opens a log and gives each record, with where it begins, to `take`. A torn end is cut off.
     pub fn open(
         medium: Box<dyn LogMedium>,
-        mut take: impl FnMut(u64, &[u8]) -> Result<(), VaultError>,
+        take: impl FnMut(u64, &[u8]) -> Result<(), VaultError>,
     ) -> Result<Self, VaultError> {
-        let mut log = Self { medium, len: 0, has_failed: false };
+        let mut log = Self::over(medium);
         let there = log.medium.len().map_err(VaultError::Log)?;
         if !log.is_begun(there)? {
             return Ok(log);
         }
-        log.len = MAGIC.len() as u64;
-        while log.len < there {
-            let Some(record) = log.next(there)? else {
-                log.medium.cut(log.len).map_err(VaultError::Log)?;
-                break;
-            };
-            let at = log.len + HEAD as u64;
-            take(at, &record)?;
-            log.len = at + record.len() as u64;
+        log.len = read_records(&*log.medium, there, take)?;
+        if log.len < there {
+            log.medium.cut(log.len).map_err(VaultError::Log)?;
         }
         Ok(log)
+    }
+
+    /// A log that is empty.
+    pub(crate) const fn over(medium: Box<dyn LogMedium>) -> Self {
+        Self { medium, len: 0, has_failed: false }
+    }
+
+    /// Gives each record again, with where it begins.
+    pub(crate) fn replay(
+        &self,
+        take: impl FnMut(u64, &[u8]) -> Result<(), VaultError>,
+    ) -> Result<(), VaultError> {
+        match self.is_empty() {
+            true => Ok(()),
+            false => read_records(&*self.medium, self.len, take).map(drop),
+        }
+    }
+
+    pub(crate) fn medium(&self) -> &dyn LogMedium {
+        &*self.medium
+    }
+
+    pub(crate) fn into_medium(self) -> Box<dyn LogMedium> {
+        self.medium
+    }
+
+    /// Takes no more records.
+    pub(crate) const fn stop(&mut self) {
+        self.has_failed = true;
+    }
+
+    pub(crate) const fn check(&self) -> Result<(), VaultError> {
+        if self.has_failed { Err(VaultError::LogFailed) } else { Ok(()) }
     }
 
     /// True if the log's first bytes are there. What a crash left of the very first record is cut off.
@@ -166,41 +223,21 @@ impl RecordLog {
         Ok(false)
     }
 
-    /// The record at the end of what is read; `None` if it is torn.
-    fn next(&self, there: u64) -> Result<Option<Vec<u8>>, VaultError> {
-        let (at, left) = (self.len, there - self.len);
-        let most = (HEAD + MAX_RECORD) as u64;
-        let torn = |why: &str| match left <= most {
-            true => Ok(None),
-            false => Err(VaultError::Damaged { at, why: why.into() }),
-        };
-        let mut head = [0; HEAD];
-        if left < HEAD as u64 {
-            return Ok(None);
-        }
-        self.medium.read_at(at, &mut head).map_err(VaultError::Log)?;
-        let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
-        if head[4..12] != head_check(at, &head[..4]) || len > MAX_RECORD {
-            return torn("a record's length is wrong");
-        }
-        let end = HEAD as u64 + len as u64;
-        if end > left {
-            return Ok(None);
-        }
-        let mut record = vec![0; len];
-        self.medium.read_at(at + HEAD as u64, &mut record).map_err(VaultError::Log)?;
-        match head[12..] == check(&record) {
-            true => Ok(Some(record)),
-            false if end == left => Ok(None),
-            false => Err(VaultError::Damaged { at, why: "a record's bytes are wrong".into() }),
-        }
-    }
-
     /// Adds a record. When this returns where it begins, it is durable. If it fails, nothing was added, or the log takes no more.
     pub fn append(&mut self, record: &[u8]) -> Result<u64, VaultError> {
-        if self.has_failed {
-            return Err(VaultError::LogFailed);
+        let before = self.len;
+        let at = self.add(record)?;
+        if let Err(error) = self.medium.sync() {
+            // Nobody knows what is durable now: only what is read again after a start counts.
+            (self.len, self.has_failed) = (before, true);
+            return Err(VaultError::Log(error));
         }
+        Ok(at)
+    }
+
+    /// Adds a record that need not be durable yet.
+    pub(crate) fn add(&mut self, record: &[u8]) -> Result<u64, VaultError> {
+        self.check()?;
         if record.len() > MAX_RECORD {
             return Err(VaultError::Log(io::ErrorKind::FileTooLarge.into()));
         }
@@ -210,11 +247,6 @@ impl RecordLog {
         if let Err(error) = self.medium.append(&framed) {
             // What is there of it is taken back. If that fails, too, the next start cuts it off.
             self.has_failed = self.medium.cut(self.len).is_err();
-            return Err(VaultError::Log(error));
-        }
-        if let Err(error) = self.medium.sync() {
-            // Nobody knows what is durable now: only what is read again after a start counts.
-            self.has_failed = true;
             return Err(VaultError::Log(error));
         }
         self.len += framed.len() as u64;
@@ -236,6 +268,52 @@ impl RecordLog {
     /// True if there is no record.
     pub const fn is_empty(&self) -> bool {
         self.len <= MAGIC.len() as u64
+    }
+}
+
+/// Reads the records of a log with so many bytes. Where the last whole one ends.
+fn read_records(
+    medium: &dyn LogMedium,
+    there: u64,
+    mut take: impl FnMut(u64, &[u8]) -> Result<(), VaultError>,
+) -> Result<u64, VaultError> {
+    let mut end = MAGIC.len() as u64;
+    while end < there {
+        let Some(record) = record_at(medium, end, there)? else { break };
+        let at = end + HEAD as u64;
+        take(at, &record)?;
+        end = at + record.len() as u64;
+    }
+    Ok(end)
+}
+
+/// The record at `at`; `None` if it is torn.
+fn record_at(medium: &dyn LogMedium, at: u64, there: u64) -> Result<Option<Vec<u8>>, VaultError> {
+    let left = there - at;
+    let most = (HEAD + MAX_RECORD) as u64;
+    let torn = |why: &str| match left <= most {
+        true => Ok(None),
+        false => Err(VaultError::Damaged { at, why: why.into() }),
+    };
+    let mut head = [0; HEAD];
+    if left < HEAD as u64 {
+        return Ok(None);
+    }
+    medium.read_at(at, &mut head).map_err(VaultError::Log)?;
+    let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    if head[4..12] != head_check(at, &head[..4]) || len > MAX_RECORD {
+        return torn("a record's length is wrong");
+    }
+    let end = HEAD as u64 + len as u64;
+    if end > left {
+        return Ok(None);
+    }
+    let mut record = vec![0; len];
+    medium.read_at(at + HEAD as u64, &mut record).map_err(VaultError::Log)?;
+    match head[12..] == check(&record) {
+        true => Ok(Some(record)),
+        false if end == left => Ok(None),
+        false => Err(VaultError::Damaged { at, why: "a record's bytes are wrong".into() }),
     }
 }
 

@@ -16,7 +16,7 @@ type ShortHash = [u8; 16];
 
 /// Where an object lies.
 #[derive(Debug, Clone, Copy)]
-struct Location {
+struct StoredAt {
     /// Number of its pack; 0: the log.
     pack: u32,
     len: u32,
@@ -25,9 +25,9 @@ struct Location {
 
 /// Where all objects of a vault lie.
 #[derive(Debug)]
-pub struct ObjectIndex {
+pub struct VaultObjects {
     bytes: Arc<dyn ByteStore>,
-    locations: HashMap<ShortHash, Location>,
+    locations: HashMap<ShortHash, StoredAt>,
     packs: Vec<Digest>,
     stored: u64,
 }
@@ -38,10 +38,15 @@ fn short(hash: &Digest) -> ShortHash {
     short
 }
 
-impl ObjectIndex {
+impl VaultObjects {
     /// An empty one, over packs in `bytes`.
     pub fn new(bytes: Arc<dyn ByteStore>) -> Self {
         Self { bytes, locations: HashMap::new(), packs: Vec::new(), stored: 0 }
+    }
+
+    /// Where packs lie.
+    pub fn bytes(&self) -> &Arc<dyn ByteStore> {
+        &self.bytes
     }
 
     /// Length of an object that is here.
@@ -61,7 +66,7 @@ impl ObjectIndex {
 
     /// Notes an object in the log.
     pub fn add_logged(&mut self, hash: &Digest, at: u64, len: u32) {
-        self.add(hash, Location { pack: 0, len, at });
+        self.add(hash, StoredAt { pack: 0, len, at });
     }
 
     /// Notes the objects of a pack.
@@ -69,12 +74,12 @@ impl ObjectIndex {
         self.packs.push(list.pack);
         let (pack, mut at) = (self.packs.len() as u32, 0);
         for (hash, len) in &list.objects {
-            self.add(hash, Location { pack, len: *len, at });
+            self.add(hash, StoredAt { pack, len: *len, at });
             at += u64::from(*len);
         }
     }
 
-    fn add(&mut self, hash: &Digest, location: Location) {
+    fn add(&mut self, hash: &Digest, location: StoredAt) {
         self.stored += u64::from(location.len);
         if let Some(before) = self.locations.insert(short(hash), location) {
             self.stored -= u64::from(before.len);
@@ -93,7 +98,7 @@ impl ObjectIndex {
     /// An object; `None`: there is none. One whose bytes are wrong is lost.
     pub fn read(&self, log: &RecordLog, hash: &Digest) -> Result<Option<Vec<u8>>, VaultError> {
         let Some(location) = self.locations.get(&short(hash)) else { return Ok(None) };
-        let Location { pack, len, at } = *location;
+        let StoredAt { pack, len, at } = *location;
         let object = match pack.checked_sub(1) {
             None => log.read(at, len as usize)?,
             Some(index) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::timeout;
 use towpath_content::NodeId;
-use towpath_link::{Connection, FrameReader, FrameWriter};
+use towpath_link::{Connection, Frame, FrameReader, FrameWriter};
 use towpath_vault_format::{Digest, UpdateError, VaultId};
 use towpath_vault_protocol::assembly::Assembly;
 use towpath_vault_protocol::{
@@ -14,7 +14,8 @@ use towpath_vault_protocol::{
 };
 
 use crate::error::VaultError;
-use crate::server::{OpenVault, VaultServer};
+use crate::folder::{OpenVault, VaultFolder};
+use crate::vault::Vault;
 
 /// Longest time in which a client that has said what it wants may send nothing.
 const QUIET: Duration = Duration::from_secs(600);
@@ -24,8 +25,8 @@ const OWING: Duration = Duration::from_secs(120);
 const SENT_AT_ONCE: usize = 4 << 20;
 
 /// A connection with a client.
-pub(crate) struct Serving {
-    server: Arc<VaultServer>,
+pub(crate) struct VaultTalk {
+    folder: Arc<VaultFolder>,
     peer: NodeId,
     vault: Option<Arc<OpenVault>>,
     machine: ServerMachine,
@@ -33,15 +34,15 @@ pub(crate) struct Serving {
 }
 
 /// Reason why a connection is over.
-type Ending = &'static str;
+type TalkEnd = &'static str;
 
-impl Serving {
+impl VaultTalk {
     /// Answers a client until it goes.
-    pub(crate) async fn run(server: Arc<VaultServer>, connection: Connection) -> Ending {
+    pub(crate) async fn run(folder: Arc<VaultFolder>, connection: Connection) -> TalkEnd {
         let peer = connection.peer;
         let (mut reader, writer) = connection.split();
         let machine = ServerMachine::default();
-        let mut serving = Self { server, peer, vault: None, machine, writer };
+        let mut serving = Self { folder, peer, vault: None, machine, writer };
         // Memory is taken for short messages alone before it is known that the client has a right to more.
         reader.hold_short(true);
         let mut assembly = Assembly::default();
@@ -65,26 +66,17 @@ impl Serving {
         &mut self,
         reader: &mut FrameReader,
         assembly: &mut Assembly,
-    ) -> Result<ClientMessage, Ending> {
+    ) -> Result<ClientMessage, TalkEnd> {
+        let limit = if self.machine.is_idle() { QUIET } else { OWING };
         loop {
-            let before = reader.received();
-            let limit = if self.machine.is_idle() { QUIET } else { OWING };
-            let frame = match timeout(limit, reader.next()).await {
-                Ok(Ok(Some(frame))) => frame,
-                Ok(Ok(None)) => return Err("it left"),
-                Ok(Err(_)) => return Err("the connection broke"),
-                Err(_) if reader.received() > before => continue,
-                Err(_) => return Err("it says nothing"),
-            };
-            let whole = assembly.take(frame).map_err(|_| "it sends too much")?;
+            let whole = assembly.take(frame(reader, limit).await?).map_err(|_| "it sends too much")?;
             let Some((kind, body)) = whole else { continue };
-            match ClientMessage::from_body(kind, &body) {
-                Ok(Some(message)) => return Ok(message),
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::debug!(%error, "a message can't be understood");
-                    return Err("it can't be understood");
-                }
+            let message = ClientMessage::from_body(kind, &body).map_err(|error| {
+                tracing::debug!(%error, "a message can't be understood");
+                "it can't be understood"
+            })?;
+            if let Some(message) = message {
+                return Ok(message);
             }
         }
     }
@@ -107,9 +99,9 @@ impl Serving {
     }
 
     async fn open(&mut self, vault: VaultId) -> Result<(), ()> {
-        let (server, peer) = (Arc::clone(&self.server), self.peer);
+        let (folder, peer) = (Arc::clone(&self.folder), self.peer);
         let opened = blocking(move || {
-            let open = server.vault(vault)?;
+            let open = folder.vault(vault)?;
             let head = open.read(|vault| {
                 vault.check_reader(&peer)?;
                 Ok(vault.head().cloned())
@@ -128,7 +120,7 @@ impl Serving {
 
     async fn judge(&mut self, proposal: Box<Proposal>) -> Result<ServerOrder, ()> {
         let is_new = proposal.update.base.is_none();
-        let verdict = match is_new && !self.server.may_make(&self.peer) {
+        let verdict = match is_new && !self.folder.may_make(&self.peer) {
             true => {
                 let why = "this node may make no vaults on this server".to_owned();
                 ProposalVerdict::Refused(VaultRefusal::NotAllowed, why)
@@ -164,9 +156,9 @@ impl Serving {
     }
 
     async fn commit(&mut self, proposal: Box<Proposal>) -> Result<(), ()> {
-        let server = Arc::clone(&self.server);
+        let folder = Arc::clone(&self.folder);
         let committed = self.with_vault(move |open, _| {
-            open.change(|vault| match vault.commit(&proposal, server.identity(), server.now()) {
+            open.change(|vault| match vault.commit(&proposal, folder.identity(), folder.now()) {
                 Ok(certificate) => Ok(ServerMessage::Committed(certificate)),
                 // The head may have moved since the proposal was looked at.
                 Err(VaultError::Update(UpdateError::Conflict(conflict))) => {
@@ -183,69 +175,54 @@ impl Serving {
 
     async fn answer(&mut self, question: ServerOrder) -> Result<(), ()> {
         let answered = self.with_vault(move |open, peer| match question {
-            ServerOrder::Versions(before, most) => open.read(|vault| {
-                vault.check_reader(&peer)?;
-                Ok(ServerMessage::Versions(vault.versions(before, most)))
-            }),
-            ServerOrder::Root(number) => open.read(|vault| {
-                vault.check_reader(&peer)?;
-                vault.version(number).map(|(version, _)| ServerMessage::Root(Box::new(version)))
-            }),
-            ServerOrder::GetUpdate(number) => open.read(|vault| {
-                vault.check_reader(&peer)?;
-                vault.version(number).map(|(_, update)| ServerMessage::Update(Box::new(update)))
-            }),
-            ServerOrder::Drop(statement) => open.change(|vault| {
+            ServerOrder::Drop(statement) => {
                 let number = statement.number;
-                vault.drop_versions(*statement).map(|()| ServerMessage::Dropped(number))
-            }),
-            _ => Err(VaultError::NotAllowed("this is no question")),
+                open.change(|vault| vault.drop_versions(*statement)).map(|()| ServerMessage::Dropped(number))
+            }
+            question => open.read(|vault| vault.check_reader(&peer).and_then(|()| told_of(vault, &question))),
         });
         match answered.await {
+            Ok(message @ ServerMessage::Dropped(_)) => {
+                self.say(message).await?;
+                self.writer.flush().await.map_err(drop)?;
+                self.collect().await;
+                Ok(())
+            }
             Ok(message) => self.say(message).await,
             Err(error) => self.refuse(&error).await,
         }
     }
 
+    /// The statement counts already: that its space can't be given back now is no fault of the client's.
+    async fn collect(&mut self) {
+        match self.with_vault(|open, _| open.change(Vault::collect)).await {
+            Ok(collected) => tracing::info!(?collected, "versions were dropped"),
+            Err(error) => tracing::error!(error = ?error, "garbage is not collected"),
+        }
+    }
+
     /// Sends objects in order, some megabytes at a time.
-    async fn send_objects(&mut self, hashes: Vec<Digest>) -> Result<(), ()> {
-        let mut left = hashes;
+    async fn send_objects(&mut self, mut left: Vec<Digest>) -> Result<(), ()> {
         while !left.is_empty() {
             let asked = left;
             let read = self.with_vault(move |open, peer| {
-                open.read(|vault| {
-                    vault.check_reader(&peer)?;
-                    let (mut found, mut len) = (Vec::new(), 0);
-                    for hash in &asked {
-                        let object = vault.object(hash).unwrap_or_else(|error| {
-                            tracing::warn!(%error, "an object is not sent");
-                            None
-                        });
-                        len += object.as_ref().map_or(0, Vec::len);
-                        found.push(object.map_or(ServerMessage::Missing(*hash), |object| {
-                            ServerMessage::Object(object.into())
-                        }));
-                        if len >= SENT_AT_ONCE {
-                            break;
-                        }
-                    }
-                    let rest = asked[found.len()..].to_vec();
-                    Ok((found, rest))
-                })
+                let found =
+                    open.read(|vault| vault.check_reader(&peer).map(|()| read_some(vault, &asked)))?;
+                let rest = asked[found.len()..].to_vec();
+                Ok((found, rest))
             });
-            match read.await {
-                Ok((found, rest)) => {
-                    left = rest;
-                    for message in found {
-                        self.say(message).await?;
-                    }
-                }
+            let (found, rest) = match read.await {
+                Ok(read) => read,
                 // Each object that was asked for has an answer of its own: with this one the connection ends.
                 Err(error) => {
                     self.refuse(&error).await?;
                     let _ = self.writer.flush().await;
                     return Err(());
                 }
+            };
+            left = rest;
+            for message in found {
+                self.say(message).await?;
             }
         }
         Ok(())
@@ -271,6 +248,52 @@ impl Serving {
         let vault = vault.ok_or(VaultError::NotAllowed("no vault was named"))?;
         blocking(move || work(&vault, peer)).await
     }
+}
+
+/// The next frame, if any of it comes within `limit`, and so on.
+async fn frame(reader: &mut FrameReader, limit: Duration) -> Result<Frame, TalkEnd> {
+    loop {
+        let before = reader.received();
+        match timeout(limit, reader.next()).await {
+            Ok(Ok(frame)) => return frame.ok_or("it left"),
+            Ok(Err(_)) => return Err("the connection broke"),
+            Err(_) if reader.received() > before => {}
+            Err(_) => return Err("it says nothing"),
+        }
+    }
+}
+
+/// The answer to a question that changes nothing.
+fn told_of(vault: &Vault, question: &ServerOrder) -> Result<ServerMessage, VaultError> {
+    match question {
+        ServerOrder::Versions(before, most) => Ok(ServerMessage::Versions(vault.versions(*before, *most))),
+        ServerOrder::Root(number) => {
+            vault.version(*number).map(|(version, _)| ServerMessage::Root(Box::new(version)))
+        }
+        ServerOrder::GetUpdate(number) => {
+            vault.version(*number).map(|(_, update)| ServerMessage::Update(Box::new(update)))
+        }
+        _ => Err(VaultError::NotAllowed("this is no question")),
+    }
+}
+
+/// The first of these objects, some megabytes of them.
+fn read_some(vault: &Vault, asked: &[Digest]) -> Vec<ServerMessage> {
+    let (mut found, mut len) = (Vec::new(), 0);
+    for hash in asked {
+        if len >= SENT_AT_ONCE {
+            break;
+        }
+        let object = vault.object(hash).unwrap_or_else(|error| {
+            tracing::warn!(%error, "an object is not sent");
+            None
+        });
+        len += object.as_ref().map_or(0, Vec::len);
+        found.push(
+            object.map_or(ServerMessage::Missing(*hash), |object| ServerMessage::Object(object.into())),
+        );
+    }
+    found
 }
 
 /// What a client is told; what is the server's own trouble is logged.

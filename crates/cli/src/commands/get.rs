@@ -14,6 +14,7 @@ use towpath_api::{
     StayRequest, Summary,
 };
 use towpath_service::{InProcess, get};
+use towpath_standalone::served_tickets;
 
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
@@ -181,7 +182,7 @@ impl GetCommand {
         let stay = StayRequest { listen: self.listen, limit_rate: self.upload_rate };
         let (events, mut inbox) = mpsc::channel(16);
         let mut staying = service.get_and_stay(request, stay, events);
-        let mut status = None;
+        let (mut status, mut listed) = (None, None);
         loop {
             let event = tokio::select! {
                 () = interrupts.next() => break,
@@ -189,7 +190,11 @@ impl GetCommand {
                 Some(event) = inbox.recv() => event,
             };
             match event {
-                Event::Ticket(reply) => context.output.ticket(&reply),
+                Event::Ticket(reply) => {
+                    let path = self.output.clone().unwrap_or_else(|| PathBuf::from("."));
+                    listed = served_tickets::begin(&context.home, &reply.ticket, &[path], true);
+                    context.output.ticket(&reply);
+                }
                 Event::Summary(summary) => {
                     status = Some(context.output.summary(&summary));
                     if self.explain {
@@ -202,6 +207,7 @@ impl GetCommand {
                 event => context.output.event(&event),
             }
         }
+        drop(listed);
         match status {
             Some(status) => Ok(status),
             None => Ok(context.output.interrupted("what came is kept; the same command goes on")),

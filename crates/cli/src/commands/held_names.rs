@@ -65,14 +65,16 @@ fn nothing(text: &str) -> ApiError {
         );
         return ApiError::new(ErrorKind::Usage, message);
     }
-    let message = format!("nothing is put as '{}'", display_name(text.as_bytes()));
+    let message = format!("nothing is put as '{}', or shared now", display_name(text.as_bytes()));
     ApiError::new(ErrorKind::NotFound, message).hint("'tow ls' lists what is")
 }
 
 fn several(text: &str, found: &[&Object]) -> ApiError {
     let named = found.iter().take(NAMED).map(|object| {
         let path = object.path.as_deref().unwrap_or("-");
-        format!("\n     {}  {path}", object.oid)
+        // What is shared has its ticket there.
+        let oid = object.content.as_ref().filter(|_| object.oid.starts_with("tow:")).unwrap_or(&object.oid);
+        format!("\n     {oid}  {path}")
     });
     let message = format!("'{}' may be any of:{}", display_name(text.as_bytes()), named.collect::<String>());
     ApiError::new(ErrorKind::Usage, message).hint("write more of its digits")

@@ -4,6 +4,7 @@ mod completions;
 mod copying;
 mod cp;
 mod daemon;
+mod doctor;
 mod done;
 mod fetch_flags;
 mod filter_rules;
@@ -115,6 +116,7 @@ enum Command {
     Gc(gc::Gc),
     Index(index::IndexCommand),
     Status(status::StatusCommand),
+    Doctor(doctor::DoctorCommand),
     Remote(remote::RemoteCommand),
     Completions(completions::Completions),
     Man(man::Man),
@@ -310,6 +312,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<ExitCode, ApiEr
         Command::Vault(vault) => vault.run(context).await,
         Command::Index(index) => index.run(context).await,
         Command::Status(status) => status.run(context).await,
+        Command::Doctor(doctor) => doctor.run(context).await,
         Command::Daemon(daemon) => daemon.run(context),
         Command::Remote(remote) => remote.run(context),
         Command::Completions(completions) => completions.run(),

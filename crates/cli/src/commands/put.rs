@@ -12,6 +12,7 @@ use towpath_service::{InProcess, display_name};
 
 use super::filter_rules::FilterFlags;
 use super::metadata_flags::MetadataFlags;
+use super::short_code::CodeFlags;
 use super::ticket_flags::TicketFlags;
 use super::{Context, parse_address};
 use crate::interrupts::Interrupts;
@@ -19,11 +20,14 @@ use crate::output::PARTLY;
 
 /// The name under which a stream without a daemon gets its port.
 const STREAM_PORT: &[u8] = b"stream";
+/// End of what a daemon serves, in words.
+const UNTIL_DONE: &str = "'tow done'";
 
 /// Hand files, directories or standard input to the service; prints a ticket for each
 ///
 /// They are pinned until `tow done`. With a daemon running they can be fetched at once and from
-/// then on; the command ends when all is read, with 3 if something was left out. Without one they can be fetched when it is started, and `tow put -` serves what it
+/// then on; the command ends when all is read, with 3 if something was left out. With --code it waits until somebody came with
+/// the code. Without one they can be fetched when it is started, and `tow put -` serves what it
 /// reads until interrupted.
 #[derive(Debug, Args)]
 pub struct PutCommand {
@@ -42,6 +46,8 @@ pub struct PutCommand {
     filters: FilterFlags<true>,
     #[command(flatten)]
     ticket: TicketFlags,
+    #[command(flatten)]
+    code: CodeFlags,
     /// Address to serve on when no daemon runs, as in 192.0.2.1:7000 [default: all addresses, the
     /// port of last time]
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
@@ -51,13 +57,7 @@ pub struct PutCommand {
 impl PutCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         if self.paths.iter().any(|path| path.as_os_str() == "-") {
-            if self.paths.len() > 1 {
-                return Err(ApiError::new(ErrorKind::Usage, "'-' must be the only thing to put"));
-            }
-            if self.together || !self.filters.lines.is_empty() {
-                let message = "--together and filters are for files and directories, not for '-'";
-                return Err(ApiError::new(ErrorKind::Usage, message));
-            }
+            self.check_stream()?;
             return self.stream(context).await;
         }
         if self.name.is_some() && self.paths.len() > 1 && !self.together {
@@ -67,6 +67,9 @@ impl PutCommand {
             ));
         }
         let daemon = context.daemon().await;
+        if self.code.is_on() {
+            return self.by_code(context, daemon.as_ref()).await;
+        }
         let mut interrupts = context.signals.interrupts();
         let work = self.all(context, daemon.as_ref());
         let failed = tokio::select! {
@@ -83,7 +86,24 @@ impl PutCommand {
         if daemon.is_none() {
             context.output.print("tow: no daemon runs; start 'tow daemon' so that others can fetch this");
         }
-        Ok(if failed > 0 { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS })
+        Ok(status(failed))
+    }
+
+    /// What is for files and directories alone is not for standard input.
+    fn check_stream(&self) -> Result<(), ApiError> {
+        let usage = |message: &str| Err(ApiError::new(ErrorKind::Usage, message));
+        if self.paths.len() > 1 {
+            return usage("'-' must be the only thing to put");
+        }
+        if self.code.is_on() {
+            return usage(
+                "a code is for files and directories, not for '-'; print the ticket, without --code",
+            );
+        }
+        if self.together || !self.filters.lines.is_empty() {
+            return usage("--together and filters are for files and directories, not for '-'");
+        }
+        Ok(())
     }
 
     /// Puts one after the other; returns how much of it was left out.
@@ -94,7 +114,9 @@ impl PutCommand {
         let mut tickets = self.paths.chunks(together).peekable();
         while let Some(paths) = tickets.next() {
             let put = match daemon {
-                Some(client) => self.hand_over(context, client, paths).await,
+                Some(client) => {
+                    self.hand_over(context, client, paths, |reply| self.show(context, reply)).await
+                }
                 None => self.record(context, paths).await,
             };
             match put {
@@ -113,10 +135,11 @@ impl PutCommand {
     async fn stream(self, context: &Context) -> Result<ExitCode, ApiError> {
         let mut interrupts = context.signals.interrupts();
         let (ticket, mut tickets) = mpsc::channel(1);
-        let output = Arc::clone(&context.output);
+        let (output, code) = (Arc::clone(&context.output), self.code);
         let showing = tokio::spawn(async move {
             if let Some(reply) = tickets.recv().await {
                 output.ticket(&reply);
+                code.draw(&reply.ticket, &output);
             }
         });
         let input = Box::new(tokio::io::stdin());
@@ -187,10 +210,42 @@ impl PutCommand {
         context: &Context,
         client: &Client,
         paths: &[PathBuf],
+        given: impl Fn(&PutReply),
     ) -> Result<u64, ApiError> {
         let request = self.request(paths.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?);
-        let (summary, _) = put_to_end(context, client, request, |reply| show(context, reply)).await?;
+        let (summary, _) = put_to_end(context, client, request, given).await?;
         Ok(summary.failed)
+    }
+
+    /// The daemon serves it. The ticket is handed over by a code, as long as this command runs.
+    async fn by_code(&self, context: &Context, daemon: Option<&Client>) -> Result<ExitCode, ApiError> {
+        let usage = |message: &str| ApiError::new(ErrorKind::Usage, message);
+        if self.paths.len() > 1 && !self.together {
+            return Err(usage("a code hands over one ticket").hint("add --together, or put one path"));
+        }
+        let nobody = || usage("no daemon runs that could serve what the code leads to");
+        let client = daemon.ok_or_else(|| nobody().hint("'tow share --code' needs none"))?;
+        let mut interrupts = context.signals.interrupts();
+        tokio::select! {
+            failed = self.hand_over_by_code(context, client) => Ok(status(failed?)),
+            () = interrupts.next() => {
+                Ok(context.output.interrupted("the code is void; what was put stays until 'tow done'"))
+            }
+        }
+    }
+
+    async fn hand_over_by_code(&self, context: &Context, client: &Client) -> Result<u64, ApiError> {
+        let (given, mut tickets) = mpsc::channel(1);
+        let given = |reply: &PutReply| drop(given.try_send(reply.clone()));
+        let handing = async {
+            let Some(reply) = tickets.recv().await else { return Ok(()) };
+            match self.code.hand_over(context, &reply.ticket, UNTIL_DONE)? {
+                Some(code) => code.attend_until_spent(&context.output).await,
+                None => Ok(()),
+            }
+        };
+        let putting = self.hand_over(context, client, &self.paths, given);
+        tokio::try_join!(putting, handing).map(|(failed, ())| failed)
     }
 
     /// Without a daemon all is read before the end, so that the daemon finds it complete; nobody can fetch it sooner.
@@ -202,9 +257,17 @@ impl PutCommand {
         if let Some(reply) = reply {
             let is_whole = reply.oid == summary.oid;
             let size = if is_whole { reply.size } else { Some(summary.bytes) };
-            show(context, &PutReply { oid: summary.oid, size, ..reply });
+            self.show(context, &PutReply { oid: summary.oid, size, ..reply });
         }
         Ok(summary.failed)
+    }
+
+    fn show(&self, context: &Context, reply: &PutReply) {
+        match context.output.is_json() {
+            true => context.output.object(&Event::Ticket(reply.clone())),
+            false => context.output.line(&reply.ticket),
+        }
+        self.code.draw(&reply.ticket, &context.output);
     }
 
     fn request(&self, mut paths: Vec<PathBuf>) -> PutRequest {
@@ -214,6 +277,11 @@ impl PutCommand {
         let terms = self.ticket.terms();
         PutRequest { path, more, filters, name, metadata, terms, ..PutRequest::default() }
     }
+}
+
+/// The exit status where so much was left out.
+fn status(failed: u64) -> ExitCode {
+    if failed > 0 { ExitCode::from(PARTLY) } else { ExitCode::SUCCESS }
 }
 
 /// Puts and waits for the end, so that what is left out is named. `given` gets the ticket as soon as there is one; it is
@@ -255,13 +323,5 @@ fn not_put(context: &Context, path: &Path, error: &ApiError) {
         context.output.object(&Event::FileFailed { path, error: error.message.clone() });
     } else {
         context.output.complain(&format!("tow: {}", error.message));
-    }
-}
-
-fn show(context: &Context, reply: &PutReply) {
-    if context.output.is_json() {
-        context.output.object(&Event::Ticket(reply.clone()));
-    } else {
-        context.output.line(&reply.ticket);
     }
 }

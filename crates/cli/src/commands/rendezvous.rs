@@ -1,13 +1,16 @@
 //! `tow rendezvous` and `tow relay`
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use tokio::sync::watch;
 use towpath_api::ApiError;
 use towpath_service::state::identity;
+use towpath_standalone::cluster::{Cluster, SharingStatus};
 use towpath_standalone::public_server::{PublicDuties, PublicServer, RelayRules, relay_rules};
 
 use super::{Context, parse_address};
@@ -23,6 +26,14 @@ pub struct RendezvousCommand {
     /// Address to listen on; may be given again [default: all addresses, port 4433]
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     listen: Vec<SocketAddr>,
+    /// Share what is kept with other servers, through NATS at this address: nats://HOST:PORT, or tls://HOST:PORT
+    ///
+    /// Further addresses of the same NATS cluster stand behind commas. While NATS is away the server goes on with what it has.
+    #[arg(long, value_name = "URL")]
+    cluster: Option<String>,
+    /// File with USER:PASSWORD, or a token, for NATS; only its owner may read it
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    cluster_login: Option<PathBuf>,
     /// Be a relay on the same port, too, as 'tow relay' is
     #[arg(long)]
     relay: bool,
@@ -60,14 +71,16 @@ pub struct RelayGuests {
 impl RendezvousCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let relay = self.relay.then(|| self.guests.rules()).transpose()?;
-        serve(context, &self.listen, PublicDuties { rendezvous: true, relay }).await
+        let cluster =
+            self.cluster.map(|url| Cluster::new(&url, self.cluster_login.as_deref())).transpose()?;
+        serve(context, &self.listen, PublicDuties { rendezvous: true, cluster, relay }).await
     }
 }
 
 impl RelayCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let relay = Some(self.guests.rules()?);
-        serve(context, &self.listen, PublicDuties { rendezvous: false, relay }).await
+        serve(context, &self.listen, PublicDuties { rendezvous: false, cluster: None, relay }).await
     }
 }
 
@@ -95,7 +108,38 @@ async fn serve(context: &Context, listen: &[SocketAddr], duties: PublicDuties) -
     tokio::select! {
         () = interrupts.next() => Ok(ExitCode::SUCCESS),
         never = server.run() => match never {},
+        never = tell_sharing(context, server.sharing()) => match never {},
     }
+}
+
+/// Says how entries are shared, whenever that changes.
+async fn tell_sharing(context: &Context, status: Option<watch::Receiver<SharingStatus>>) -> Infallible {
+    let Some(mut status) = status else { return std::future::pending().await };
+    loop {
+        if status.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+        let why = match &*status.borrow_and_update() {
+            SharingStatus::Shared => None,
+            SharingStatus::Away(why) => Some(why.clone()),
+        };
+        match (context.output.is_json(), why) {
+            (true, why) => {
+                context.output.object(&ServerSharing { event: "sharing", shared: why.is_none(), why })
+            }
+            (false, None) => context.output.print("tow: entries are shared with other servers"),
+            (false, Some(why)) => context.output.print(&format!("tow: entries are not shared: {why}")),
+        }
+    }
+}
+
+/// Output of `--json` when it changes whether entries are shared with other servers.
+#[derive(Debug, Serialize)]
+struct ServerSharing {
+    event: &'static str,
+    shared: bool,
+    /// Why not.
+    why: Option<String>,
 }
 
 /// Output of `--json` when the server can be reached.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use tokio::sync::mpsc;
 use towpath_api::{Api, ApiError, Event, ShareRequest};
+use towpath_standalone::served_tickets;
 
 use super::fetch_flags::FetchFlags;
 use super::filter_rules::FilterFlags;
@@ -68,6 +69,7 @@ impl ShareCommand {
         let Self { listen, limit_rate, .. } = self;
         let request =
             ShareRequest { paths, filters, name, metadata, terms, max_fetches, mirrors, listen, limit_rate };
+        let (shared, mut listed) = (request.paths.clone(), None);
         let (events, mut inbox) = mpsc::channel(EVENTS);
         let mut sharing = service.share(request, events);
         let (mut is_read, mut left_out, mut code) = (false, false, None);
@@ -87,9 +89,11 @@ impl ShareCommand {
             };
             match event {
                 Event::Ticket(reply) => {
+                    listed = served_tickets::begin(&context.home, &reply.ticket, &shared, false);
                     code = self.code.hand_over(context, &reply.ticket, &served_until)?;
                     if code.is_none() {
                         context.output.ticket(&reply);
+                        self.code.draw(&reply.ticket, &context.output);
                         let until = format!("tow: serving until {served_until}; fetch with: tow get TICKET");
                         context.output.print(&until);
                     }
@@ -101,6 +105,7 @@ impl ShareCommand {
                 }
             }
         };
+        drop(listed);
         Ok(if left_out && is_read { ExitCode::from(crate::output::PARTLY) } else { code })
     }
 }

@@ -8,6 +8,8 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use towpath_api::{ApiError, ErrorKind};
+use towpath_config::Home;
+use towpath_standalone::served_tickets;
 use towpath_standalone::short_codes::{self, HostEvent, HostWish, MAX_WORDS, WORDS};
 
 use super::Context;
@@ -26,6 +28,10 @@ pub struct CodeFlags {
     /// Both ends show four words, and the ticket goes when you say that they are the same
     #[arg(long, requires = "code")]
     verify: bool,
+    /// Draw it on standard error, too, as a QR picture for a telephone's camera: the ticket, or with --code the command of the other
+    /// end
+    #[arg(long)]
+    qr: bool,
 }
 
 fn parse_words(text: &str) -> Result<usize, String> {
@@ -42,8 +48,18 @@ struct CodeEvent<'a> {
     renewed: bool,
 }
 
+/// Another one: a wrong code, and the one that is shown stays.
+#[derive(Debug, Serialize)]
+struct GuessEvent {
+    event: &'static str,
+    wrong: u32,
+}
+
 /// A ticket that waits for whoever has the code.
 pub struct WaitingCode {
+    draws: bool,
+    home: Home,
+    ticket: String,
     handing: Option<JoinHandle<Result<(), ApiError>>>,
     /// How long it is served, in words.
     served_until: String,
@@ -51,6 +67,18 @@ pub struct WaitingCode {
 }
 
 impl CodeFlags {
+    /// Draws the ticket, if that was asked for.
+    pub fn draw(self, ticket: &str, output: &Output) {
+        if self.qr {
+            output.picture(ticket);
+        }
+    }
+
+    /// True if there is to be a code.
+    pub const fn is_on(self) -> bool {
+        self.code
+    }
+
     /// Hands `ticket` over, if it is to be by a code; `served_until` says in words how long it is served.
     pub fn hand_over(
         self,
@@ -64,8 +92,8 @@ impl CodeFlags {
         let (config, (told, events)) = (context.configured()?, mpsc::channel(1));
         let wish = HostWish { ticket: ticket.to_owned(), words: self.words, is_verified: self.verify };
         let handing = tokio::spawn(async move { short_codes::hand_out(&config, &wish, &told).await });
-        let served_until = served_until.to_owned();
-        Ok(Some(WaitingCode { handing: Some(handing), served_until, events }))
+        let (home, ticket, served_until) = (context.home.clone(), ticket.to_owned(), served_until.to_owned());
+        Ok(Some(WaitingCode { draws: self.qr, home, ticket, handing: Some(handing), served_until, events }))
     }
 }
 
@@ -75,7 +103,12 @@ impl WaitingCode {
         let Some(handing) = &mut self.handing else { return pending().await };
         tokio::select! {
             biased;
-            Some(event) = self.events.recv() => show(event, output).await,
+            Some(event) = self.events.recv() => {
+                if let HostEvent::Code { code, .. } = &event {
+                    served_tickets::note_code(&self.home, code, &self.ticket);
+                }
+                show(event, self.draws, output).await;
+            }
             ended = handing => {
                 self.handing = None;
                 let ended = ended.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()));
@@ -88,7 +121,17 @@ impl WaitingCode {
     }
 }
 
-async fn show(event: HostEvent, output: &Output) {
+impl WaitingCode {
+    /// Attends until the ticket was handed over.
+    pub async fn attend_until_spent(mut self, output: &Output) -> Result<(), ApiError> {
+        while self.handing.is_some() {
+            self.attend(output).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn show(event: HostEvent, draws: bool, output: &Output) {
     match event {
         HostEvent::Code { code, is_renewed, is_verified } => {
             if is_renewed {
@@ -98,11 +141,21 @@ async fn show(event: HostEvent, output: &Output) {
                 true => output.object(&CodeEvent { event: "code", code: &code, renewed: is_renewed }),
                 false => output.line(&code),
             }
-            output.print(&format!("tow: on the other machine: tow get {code}"));
+            let command = format!("tow get {code}");
+            output.print(&format!("tow: on the other machine: {command}"));
+            if draws {
+                output.picture(&command);
+            }
             if is_verified {
                 output.print("tow: the other end will show four words to compare");
             }
         }
+        HostEvent::Guess(wrong) => match output.is_json() {
+            true => output.object(&GuessEvent { event: "wrong_code", wrong }),
+            false => {
+                output.print(&format!("tow: somebody gave a wrong code, {wrong} by now; this one stays"))
+            }
+        },
         HostEvent::Trouble(trouble) => output.print(&format!("tow: nobody comes by {trouble}")),
         HostEvent::Compare { fingerprint, answer } => {
             output.print(&format!("tow: the other end shows: {fingerprint}"));

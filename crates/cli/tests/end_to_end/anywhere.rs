@@ -1,9 +1,12 @@
 //! Machines that know no address of each other meet at a rendezvous.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use serde_json::Value;
 use towpath_content::Ticket;
+use towpath_standalone::pictures::QrPicture;
 
 use crate::environment::{Call, LOOPBACK, Machine, Running, Summary, TestEnvironment, first_line};
 use crate::holders::by_peer;
@@ -18,10 +21,15 @@ situations![
     a_daemon_is_found_after_its_restart,
     a_wrong_server_is_refused_in_words,
     a_code_buys_the_ticket_once_and_a_get_goes_on_without_it,
+    what_is_put_is_handed_over_by_a_code_and_taken_back_by_it,
+    a_ticket_and_a_code_are_drawn_for_a_camera,
     a_wrong_code_is_void_and_a_new_one_is_shown,
     people_compare_words_before_the_ticket_goes,
     a_share_by_a_code_for_one_receiver_ends_by_itself,
     a_code_is_enough_on_one_network,
+    who_guesses_codes_is_told_of_and_does_not_keep_the_right_one_out,
+    codes_on_one_network_have_numbers_of_their_own,
+    a_ticket_names_only_addresses_that_others_can_use,
     a_receiver_behind_a_router_is_called,
     two_routers_let_through_what_both_ends_open,
     a_relay_carries_what_nobody_can_send_directly_and_may_die_meanwhile,
@@ -54,7 +62,7 @@ impl Meeting {
 }
 
 /// Codes of other situations wait on this network, too, and their numbers may be the same.
-fn configuration(place: &str) -> String {
+pub fn configuration(place: &str) -> String {
     format!("[rendezvous]\nservers = [\"{place}\"]\nlan = \"off\"\n")
 }
 
@@ -69,7 +77,7 @@ fn share(machine: &Machine, address: &str, words: &[&str], path: &str) -> Runnin
 }
 
 /// The ticket without the hints of this scheme.
-fn without(ticket: &str, scheme: &str) -> String {
+pub fn without(ticket: &str, scheme: &str) -> String {
     let mut ticket: Ticket = ticket.parse().unwrap();
     ticket.hints.retain(|hint| hint.scheme() != scheme);
     ticket.to_string()
@@ -92,6 +100,8 @@ fn a_sender_that_moved_is_found_where_it_is_now() {
     third.configure(&configuration(&meeting.place));
     third.get(&without(&ticket, "meet"), "file").end().summary();
     assert_same_bytes(&sender.path("file"), &third.path("file"));
+    // And one that names nothing at all.
+    third.get(&without(&without(&ticket, "meet"), "tow"), "again").end().summary();
 }
 
 fn a_ticket_alone_leads_to_no_private_server() {
@@ -181,6 +191,53 @@ fn a_code_buys_the_ticket_once_and_a_get_goes_on_without_it() {
     assert!(failure["message"].as_str().unwrap().contains("did you mean 'otter'"), "{failure}");
 }
 
+fn what_is_put_is_handed_over_by_a_code_and_taken_back_by_it() {
+    let meeting = Meeting::of_two();
+    let (sender, receiver) = (&meeting.env.sender, &meeting.env.receiver);
+    file(&sender.path("file"), 1, 3 << 20);
+    let refused = sender.tow(["put", "--code", "file"]).end().with(2);
+    assert!(refused.err.contains("no daemon runs"), "{}", refused.err);
+    let _daemon = sender.daemon();
+    sender.tow(["put", "--code", "file", "pass"]).end().with(2);
+    let mut putting = sender.tow(["put", "--code", "file"]).start();
+    let code = putting.wait_until("shows a code", |putting| first_line(&putting.output()));
+    receiver.get(&code, "file").end().summary();
+    assert_same_bytes(&sender.path("file"), &receiver.path("file"));
+    let ended = putting.end().with(0);
+    assert!(ended.err.contains("the code is spent. Serving until 'tow done'"), "{}", ended.err);
+    assert!(!sender.tow(["ls"]).end().with(0).text().is_empty());
+    sender.tow(["done", &code.replace('-', " ")]).end().with(0);
+    assert_eq!(sender.tow(["ls"]).end().with(0).text(), "");
+    sender.tow(["done", &code]).end().with(1);
+}
+
+fn a_ticket_and_a_code_are_drawn_for_a_camera() {
+    let meeting = Meeting::of_two();
+    let sender = &meeting.env.sender;
+    file(&sender.path("file"), 1, 1 << 20);
+    fs::write(sender.path("small"), [7; 500]).unwrap();
+    let drawn = |running: &Running| {
+        let text = running.error_text();
+        text.lines().filter(|line| !line.contains("tow")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let picture = |text: &str| QrPicture::new(text, 80).unwrap().lines();
+    let mut sharing = sender.tow(["share", "--listen", LOOPBACK, "--qr", "file"]).start();
+    let ticket = sharing.ticket();
+    sharing.wait_until("serves", |sharing| sharing.error_text().contains("serving until").then_some(()));
+    assert_eq!(drawn(&sharing), picture(&ticket));
+    drop(sharing);
+    let mut sharing = sender.tow(["share", "--listen", LOOPBACK, "--qr", "--code", "file"]).start();
+    let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
+    let expected = picture(&format!("tow get {code}"));
+    let lines = sharing.wait_until("has drawn", |sharing| {
+        Some(drawn(sharing)).filter(|lines| lines.len() >= expected.len())
+    });
+    assert_eq!(lines, expected);
+    // What holds the file itself is too long.
+    let small = sender.tow(["put", "--qr", "small"]).end().with(0);
+    assert!(small.err.contains("no QR picture: "), "{}", small.err);
+}
+
 fn a_wrong_code_is_void_and_a_new_one_is_shown() {
     let meeting = Meeting::of_two();
     let (sender, receiver) = (&meeting.env.sender, &meeting.env.receiver);
@@ -237,6 +294,108 @@ fn a_code_is_enough_on_one_network() {
     let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
     env.receiver.tow_as(&network.right(), ["get", &code, "-o", "file"]).end().with(0);
     assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+}
+
+/// Guesses by real programs; `TOW_TEST_GUESSES=1000` for as many as that.
+const GUESSES: usize = 50;
+/// Programs that guess at once.
+const AT_ONCE: usize = 16;
+
+/// The code without its last word, which is another one.
+fn wrong(code: &str) -> String {
+    let (rest, last) = code.rsplit_once('-').unwrap();
+    format!("{rest}-{}", if last == "otter" { "lagoon" } else { "otter" })
+}
+
+/// Events of a share, of this kind.
+fn events_of(sharing: &Running, kind: &str) -> Vec<Value> {
+    let text = String::from_utf8(sharing.output()).unwrap();
+    let whole = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    whole.filter(|event| event["event"] == kind).collect()
+}
+
+fn who_guesses_codes_is_told_of_and_does_not_keep_the_right_one_out() {
+    let asked = std::env::var("TOW_TEST_GUESSES").ok().and_then(|number| number.parse().ok());
+    let guesses = asked.unwrap_or(GUESSES);
+    let (network, env) = (Network::plain(), TestEnvironment::new());
+    file(&env.sender.path("file"), 1, 1 << 20);
+    fs::write(env.sender.path("answer"), "y\n").unwrap();
+    let answer = fs::File::open(env.sender.path("answer")).unwrap();
+    let mut sharing =
+        env.sender.tow_as(&network.left(), ["share", "--code", "--json", "file"]).input(answer).start();
+    let guess = |code: &str| env.stranger.tow_as(&network.right(), ["get", code, "-o", "stolen"]);
+    // Each of the first voids the code, and the sender shows another one.
+    let mut code = String::new();
+    for shown in 1..=5 {
+        let all = sharing.wait_until("shows a code", |sharing| {
+            Some(events_of(sharing, "code")).filter(|codes| codes.len() == shown)
+        });
+        code = all[shown - 1]["code"].as_str().unwrap().to_owned();
+        if shown < 5 {
+            let refused = guess(&wrong(&code)).end().with(1);
+            assert!(refused.err.contains("the code is wrong"), "{}", refused.err);
+        }
+    }
+    // The fifth is longer, and stays.
+    assert_eq!(code.split('-').count(), 4, "{code}");
+    let standing = guesses.saturating_sub(4).max(1);
+    guess(&wrong(&code)).end().with(1);
+    // From the second on each is apart from the others.
+    for begun in (1..standing).step_by(AT_ONCE) {
+        let running: Vec<_> =
+            (begun..standing.min(begun + AT_ONCE)).map(|_| guess(&wrong(&code)).start()).collect();
+        for guessing in running {
+            let refused = guessing.end().with(1);
+            assert!(refused.err.contains("the code is wrong"), "{}", refused.err);
+        }
+    }
+    let told = sharing.wait_until("was told of all", |sharing| {
+        Some(events_of(sharing, "wrong_code")).filter(|told| told.len() == standing)
+    });
+    assert_eq!(told[standing - 1]["wrong"], standing);
+    assert!(!env.stranger.path("stolen").exists());
+    env.receiver.tow_as(&network.right(), ["get", &code, "-o", "file"]).end().with(0);
+    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+}
+
+fn codes_on_one_network_have_numbers_of_their_own() {
+    let (network, env) = (Network::plain(), TestEnvironment::new());
+    file(&env.sender.path("file"), 1, 1 << 20);
+    // By chance alone two of so many would have the same one, seven times in ten.
+    let mut shares: Vec<Running> = Vec::new();
+    let mut numbers = BTreeSet::new();
+    for at in 0..15 {
+        let machine = if at % 2 == 0 { network.left() } else { network.right() };
+        let mut sharing = env.sender.tow_as(&machine, ["share", "--code", "file"]).start();
+        let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
+        let number = code.split('-').next().unwrap().to_owned();
+        assert!(numbers.insert(number), "{code}: {numbers:?}");
+        shares.push(sharing);
+    }
+}
+
+fn a_ticket_names_only_addresses_that_others_can_use() {
+    let (network, env) = (Network::plain(), TestEnvironment::new());
+    file(&env.sender.path("file"), 1, 1 << 20);
+    let named = || {
+        let mut sharing = env.sender.tow_as(&network.left(), ["share", "file"]).start();
+        let ticket: Ticket = sharing.ticket().parse().unwrap();
+        let hosts = ticket.hints.iter().map(|hint| hint.rest().rsplit_once(':').unwrap().0.to_owned());
+        (ticket.to_string(), hosts.collect::<Vec<_>>(), sharing)
+    };
+    network.left_ip(&["link", "add", "docker0", "type", "veth", "peer", "name", "inside"]);
+    network.left_ip(&["link", "set", "inside", "up"]);
+    network.left_ip(&["address", "add", "172.17.0.1/16", "dev", "docker0"]);
+    network.left_ip(&["link", "set", "docker0", "up"]);
+    let (ticket, hosts, sharing) = named();
+    assert_eq!(hosts, ["198.51.100.2"], "{ticket}");
+    env.receiver.tow_as(&network.right(), ["get", &ticket, "-o", "file"]).end().with(0);
+    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+    sharing.kill();
+    network.left_ip(&["link", "del", "net"]);
+    assert_eq!(named().1, ["172.17.0.1"]);
+    network.left_ip(&["link", "del", "docker0"]);
+    assert_eq!(named().1[0], "127.0.0.1");
 }
 
 /// A sender and a receiver behind routers, who know nothing but a server, which may be a relay.

@@ -17,7 +17,7 @@ situations![
     a_flag_that_is_refused_names_itself_and_another_way,
 ];
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "cp",
     "sync",
     "share",
@@ -33,15 +33,19 @@ const COMMANDS: [&str; 17] = [
     "gc",
     "index",
     "status",
+    "doctor",
     "completions",
     "man",
 ];
 
+/// Commands of a group, each with a help of its own.
+const INNER: [[&str; 2]; 1] = [["vault", "serve"]];
+
 fn all_help(env: &TestEnvironment) -> String {
     let mut all = String::new();
-    let calls = std::iter::once(None).chain(COMMANDS.map(Some));
-    for command in calls {
-        let words: Vec<&str> = command.into_iter().chain(["--help"]).collect();
+    let calls = std::iter::once(Vec::new()).chain(COMMANDS.map(|command| vec![command]));
+    for call in calls.chain(INNER.map(Vec::from)) {
+        let words: Vec<&str> = call.into_iter().chain(["--help"]).collect();
         let text = env.sender.tow(&words).variable("COLUMNS", "100").end().with(0).text();
         writeln!(all, "$ tow {}\n{text}", words.join(" ")).unwrap();
     }
@@ -168,6 +172,7 @@ fn installing_puts_everything_in_its_place() {
         "lib/systemd/user/tow-peers.socket",
         "lib/systemd/user/tow-rendezvous.service",
         "lib/systemd/user/tow-relay.service",
+        "lib/systemd/user/tow-vault.service",
     ] {
         assert!(prefix.join(file).metadata().unwrap().len() > 0, "{file}");
     }

@@ -39,6 +39,9 @@
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
 //! | `vault` | encrypted versions on a server that is killed, edited, set back, or lies |
+//! | `vault_serving` | `tow vault serve`: kill -9, and who may make vaults |
+//! | `doctor` | what works from here, and advice about what does not |
+//! | `clusters` | rendezvous servers that share their entries through NATS |
 //! | `site_cache` | the cache of a site, which its machines draw on |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |
@@ -72,6 +75,7 @@ mod bad_clients;
 mod byte_places;
 mod carrying;
 mod ciphers;
+mod clusters;
 mod confined;
 mod copying_beside;
 mod copying_by_daemon;
@@ -87,6 +91,7 @@ mod copying_unchanged;
 mod daemon_killed;
 mod daemons;
 mod destinations;
+mod doctor;
 mod environment;
 mod getting_alike;
 mod getting_parts;
@@ -122,6 +127,7 @@ mod ticket_terms;
 mod trees;
 mod updating;
 mod vault;
+mod vault_serving;
 mod waiting;
 mod web_server;
 
@@ -178,5 +184,8 @@ fn main() -> ExitCode {
         site_cache::SITUATIONS,
         anywhere::SITUATIONS,
         vault::SITUATIONS,
+        vault_serving::SITUATIONS,
+        doctor::SITUATIONS,
+        clusters::SITUATIONS,
     ])
 }

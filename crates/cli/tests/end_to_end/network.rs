@@ -71,6 +71,28 @@ impl Network {
         at(&self.right)
     }
 
+    /// `ip` with these words on the left machine.
+    pub fn left_ip(&self, words: &[&str]) {
+        ip(&[&["-n", &self.left], words].concat());
+    }
+
+    /// Rules of `nft` for the left machine.
+    pub fn left_rules(&self, rules: &str) {
+        let nft = tool("nft").display().to_string();
+        run(Command::new("ip").args(["netns", "exec", &self.left, &nft, "-f", "-"]), rules);
+    }
+
+    /// Packets that such a rule with the comment `name` counted.
+    pub fn left_packets(&self, name: &str) -> u64 {
+        let nft = tool("nft").display().to_string();
+        let words = ["netns", "exec", &self.left, &nft, "list", "ruleset"];
+        let listed = Command::new("ip").args(words).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        let line = listed.lines().find(|line| line.contains(&format!("comment \"{name}\""))).unwrap();
+        let (_, count) = line.split_once("packets ").unwrap();
+        count.split(' ').next().unwrap().parse().unwrap()
+    }
+
     fn add(&mut self, name: &str) -> String {
         let name = format!("{}{name}", self.prefix);
         ip(&["netns", "add", &name]);

@@ -3,9 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
+use serde_json::Value;
 use towpath_content::Ticket;
 
-use crate::environment::{LOOPBACK, Running, TestEnvironment, soon};
+use crate::environment::{LOOPBACK, Machine, Running, TestEnvironment, soon};
 use crate::runner::situations;
 use crate::trees::{assert_same_bytes, file};
 
@@ -27,6 +28,9 @@ situations![
     a_receiver_is_told_when_the_ticket_expires,
     what_is_put_is_listed_with_the_life_of_its_ticket,
     what_is_put_is_taken_back_by_its_path_or_first_digits,
+    a_share_that_runs_is_listed_with_who_fetched_and_taken_back_by_its_path,
+    a_daemon_tells_who_fetched_what_is_put_and_what_it_passes_on,
+    what_the_sender_fetches_itself_does_not_end_a_share_for_one,
     a_ticket_is_read_as_mail_programs_break_it,
 ];
 
@@ -406,4 +410,72 @@ fn a_ticket_is_read_as_mail_programs_break_it() {
     assert!(cut.err.contains("cut short"), "{}", cut.err);
     env.sender.tow(["done"].iter().chain(&words)).end().with(0);
     assert!(env.sender.tow(["ls"]).end().text().is_empty());
+}
+
+/// The line of `tow ls --json` with this in field `held`, once it has so many receivers.
+fn listed(machine: &Machine, held: &str, receivers: usize) -> Value {
+    let all = || machine.tow(["ls", "--json"]).end().with(0).events();
+    let told = soon(LONG, || {
+        let line = all().into_iter().find(|line| line["held"] == held)?;
+        (line["fetched"].as_array()?.len() == receivers).then_some(line)
+    });
+    told.unwrap_or_else(|| panic!("{held} with {receivers} receivers: {:?}", all()))
+}
+
+fn a_share_that_runs_is_listed_with_who_fetched_and_taken_back_by_its_path() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 3 << 20);
+    let mut share = env.sender.share("file");
+    let ticket = share.ticket();
+    assert_eq!(listed(&env.sender, "share", 0)["ticket"], ticket.as_str());
+    env.receiver.get(&ticket, "file").end().summary();
+    env.receiver.get(&ticket, "again").end().summary();
+    let mut slow = env.stranger.get_slowly(&ticket, "half", "1M").start();
+    slow.wait_for_bytes(1 << 20);
+    slow.kill();
+    let line = listed(&env.sender, "share", 2);
+    let outcomes: Vec<_> =
+        line["fetched"].as_array().unwrap().iter().map(|one| one["outcome"].as_str().unwrap()).collect();
+    assert!(outcomes.contains(&"whole") && outcomes.contains(&"broken_off"), "{line}");
+    let told = env.sender.tow(["ls"]).end().with(0).text();
+    assert!(told.contains("  share  ") && told.contains("has all of it: "), "{told}");
+    // By its path, while it runs; then nobody gets it.
+    env.sender.tow(["done", "file"]).end().with(0);
+    share.wait_until("was told", |share| share.error_text().contains("it was taken back").then_some(()));
+    let refused = env.stranger.tow(["get", &ticket, "-o", "after"]).end().with(1);
+    assert!(refused.err.contains("took the ticket back"), "{}", refused.err);
+    share.kill();
+    assert_eq!(env.sender.tow(["ls"]).end().with(0).text(), "", "one that was killed is listed no more");
+}
+
+fn a_daemon_tells_who_fetched_what_is_put_and_what_it_passes_on() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 3 << 20);
+    let _sender = env.sender.daemon();
+    let put = env.sender.tow(["put", "--json", "file"]).end().with(0).events();
+    let ticket = put[0]["ticket"].as_str().unwrap();
+    let _holder =
+        env.receiver.daemon_with(&format!("listen = [\"{LOOPBACK}\"]\n[sharing]\npass_on = \"on\"\n"));
+    let mut getting = env.receiver.get(ticket, "file").start();
+    let longer = getting.ticket();
+    getting.end().summary();
+    let line = listed(&env.sender, "pinned", 1);
+    let receiver = &line["fetched"][0];
+    assert_eq!((&receiver["outcome"], &receiver["times"]), (&"whole".into(), &1.into()), "{line}");
+    let node = env.receiver.tow(["status", "--json"]).end().with(0).events()[0]["node"].clone();
+    assert_eq!(receiver["node"], node);
+    env.sender.tow(["done", line["oid"].as_str().unwrap()]).end().with(0);
+    let told = env.receiver.tow(["ls"]).end().with(0).text();
+    assert!(told.contains("passed on of peer") && told.contains("(by the daemon)"), "{told}");
+    drop(longer);
+}
+
+fn what_the_sender_fetches_itself_does_not_end_a_share_for_one() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 3 << 20);
+    let (share, ticket) = share_with(&env, &["--once"]);
+    env.sender.get(&ticket, "own").end().summary();
+    env.receiver.get(&ticket, "file").end().summary();
+    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+    share.end().with(0);
 }

@@ -143,7 +143,7 @@ mod tests {
             let bound = BoundSecret { secret: SECRET, terms };
             assert_eq!(BoundSecret::from_bytes(&bound.to_bytes()), Ok(bound));
         }
-        assert!(ticket(terms()[0]).to_string().starts_with("tow:ae"), "without terms it is version 1");
+        assert!(ticket(terms()[0]).to_string().starts_with("tow:aq"), "without terms it is version 4");
     }
 
     #[test]

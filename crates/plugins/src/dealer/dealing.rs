@@ -125,6 +125,7 @@ impl Dealer {
                 if self.state.sources.get(source).is_none() {
                     self.disturbed(seconds);
                     self.state.add_source(seconds, source, facts, holding);
+                    self.state.rely_on_one(source);
                 }
             }
             DealerEvent::Changed { source, facts } => {
@@ -132,6 +133,7 @@ impl Dealer {
                     it.facts = facts;
                 }
                 self.changed(source, seconds);
+                self.state.rely_on_one(source);
             }
             DealerEvent::Gone { source } => self.gone(seconds, source),
             DealerEvent::Promises { source, end } => {
@@ -201,9 +203,10 @@ impl Dealer {
             it.pace.brought(now, bytes);
             it.record.right();
         }
-        let cancelled = self.state.arrived(source, part);
-        self.cancel(cancelled, now, actions);
+        let mut cancelled = self.state.arrived(source, part);
         self.changed(source, now);
+        cancelled.extend(self.state.take_over(now, source));
+        self.cancel(cancelled, now, actions);
     }
 
     fn withdraw(&mut self, tags: &[Tag], now: f64, actions: &mut Vec<DealerAction>) {

@@ -38,7 +38,7 @@ pub struct DealtSource {
     /// Parts that were cancelled and have not ended, by want and begin, with their bytes. One that is asked for again may be
     /// cancelled again before the first time has ended.
     cancelling: BTreeMap<(Tag, u64), Vec<u64>>,
-    /// It was the first that has everything: until something is known it is relied on.
+    /// Of those that have everything it is the one that is relied on until something is known.
     pub leads: bool,
     /// It gets nothing for now, because it is measured what it adds.
     pub is_paused: bool,
@@ -275,6 +275,11 @@ impl DealtSources {
     /// The fastest in front of those that have everything.
     pub fn best_complete(&self) -> Option<SourceNumber> {
         self.front().and_then(|(_, sums)| sums.complete.last()).map(|&(_, id)| id)
+    }
+
+    /// True if one in front has brought something.
+    pub fn is_any_known(&self) -> bool {
+        self.front().is_some_and(|(_, sums)| sums.known.0 > 0)
     }
 
     /// Those that will need longest for what they owe, so many of those that runs can be borrowed from.

@@ -14,6 +14,8 @@ use towpath_transfer::intervals::Intervals;
 /// wants.
 const MANY: usize = 4096;
 const LONG: u64 = 64 << 10;
+/// Sources behind whose work is taken over with each event.
+const OUTDONE: usize = 4;
 
 /// Wants that a source need not bring any more.
 pub type Cancelled = Vec<(SourceNumber, DealtPart)>;
@@ -42,6 +44,8 @@ pub struct DealerState {
     pub steps: u64,
     /// Runs that two sources are asked for.
     pub twice: BTreeSet<RunId>,
+    /// The source that is relied on until something is known.
+    leader: Option<SourceNumber>,
     changes: VecDeque<HoldingChange>,
 }
 
@@ -55,6 +59,7 @@ impl DealerState {
             to_come: 0,
             steps: 0,
             twice: BTreeSet::new(),
+            leader: None,
             changes: VecDeque::new(),
         }
     }
@@ -78,11 +83,26 @@ impl DealerState {
             SourceHolding::Parts(ranges) => (Some(Intervals::default()), ranges),
         };
         let cursor = self.lots.chance(u64::from(id));
-        let leads = has.is_none() && self.sources.best_complete().is_none();
-        let mut source = DealtSource::new(facts, has, cursor);
-        source.leads = leads;
+        let source = DealtSource::new(facts, has, cursor);
         self.sources.insert(id, source, now);
         self.have(id, ranges);
+    }
+
+    /// Relies on one of those in front as long as nothing is known of any: on the fastest that has everything, else on this one,
+    /// and on another one where the one before is in front no more.
+    pub fn rely_on_one(&mut self, changed: SourceNumber) {
+        let complete = self.sources.best_complete();
+        let has_everything = |id| self.sources.get(id).is_some_and(|source| source.has.is_none());
+        let leads = |id| self.sources.is_in_front(id) && (complete.is_none() || has_everything(id));
+        if self.leader.is_some_and(leads) || self.sources.is_any_known() {
+            return;
+        }
+        let Some(id) = complete.or(Some(changed).filter(|&id| self.sources.is_in_front(id))) else { return };
+        if let Some(source) = self.sources.get_mut(id) {
+            source.leads = true;
+            self.leader = Some(id);
+            self.sources.look_at(id);
+        }
     }
 
     /// A source has more.
@@ -351,8 +371,28 @@ impl DealerState {
 
     /// A source is not asked for anything any more. What it was asked for waits again.
     pub fn take_back(&mut self, now: f64, id: SourceNumber) -> Cancelled {
-        let runs: Vec<_> =
-            self.sources.get(id).map(|it| it.queue.values().copied().collect()).unwrap_or_default();
-        runs.into_iter().flat_map(|run| self.unask(now, id, run)).collect()
+        self.owed_by(id).into_iter().flat_map(|run| self.unask(now, id, run)).collect()
+    }
+
+    /// A source in front takes over what it has of what those behind it owe: it brings something, so that they need not.
+    pub fn take_over(&mut self, now: f64, id: SourceNumber) -> Cancelled {
+        if !self.sources.is_in_front(id) {
+            return Vec::new();
+        }
+        let behind: Vec<_> = self.sources.slowest(OUTDONE).filter(|&it| self.sources.is_behind(it)).collect();
+        let owed = behind.iter().flat_map(|&it| self.owed_by(it).into_iter().map(move |run| (it, run)));
+        let owed: Vec<_> = owed.collect();
+        self.steps += owed.len() as u64;
+        let taken: Vec<_> = owed.into_iter().filter(|(_, run)| self.may_bring(id, *run)).collect();
+        taken.into_iter().flat_map(|(it, run)| self.unask(now, it, run)).collect()
+    }
+
+    fn owed_by(&self, id: SourceNumber) -> Vec<RunId> {
+        self.sources.get(id).map(|it| it.queue.values().copied().collect()).unwrap_or_default()
+    }
+
+    fn may_bring(&self, id: SourceNumber, run: RunId) -> bool {
+        let source = self.sources.get(id).zip(self.runs.get(run));
+        source.is_some_and(|(source, run)| source.has(&run.range()) && !run.not_at.contains(&id))
     }
 }

@@ -88,7 +88,7 @@ pub struct Direct {
     /// A connection that was found brought nothing, and none was dialled since.
     shuns: AtomicBool,
     last_error: Mutex<Option<String>>,
-    /// Time since which there is no connection, as far as somebody looked.
+    /// Time since which there is no connection: from the beginning, or as far as somebody looked.
     unreached: Mutex<Option<Instant>>,
     /// The path as it was measured last.
     measured: Mutex<Option<(Instant, PathState)>>,
@@ -107,7 +107,7 @@ impl Direct {
             host,
             shuns: AtomicBool::new(false),
             last_error: Mutex::default(),
-            unreached: Mutex::default(),
+            unreached: Mutex::new(Some(Instant::now())),
             measured: Mutex::default(),
         }
     }

@@ -76,10 +76,21 @@ pub(super) async fn describe(
             Some(AskedSource::Outdone) => {}
             Some(AskedSource::Silent(Ok(()))) => return Ok(()),
             Some(AskedSource::Silent(Err(outcome))) => worst = Some(worse(worst, outcome)),
-            None if next.is_empty() => return Err(worst.unwrap_or(Outcome::NotHere)),
-            None => {}
+            None if !next.is_empty() => {}
+            None => next.extend(opened_before_again(&mut new, worst.as_ref()).await?),
         }
     }
+}
+
+/// Sources that are opened before those that said to ask again later are to be asked. If there are none, all said `worst`.
+async fn opened_before_again(
+    new: &mut NewSources<'_>,
+    worst: Option<&Outcome>,
+) -> Result<Vec<Arc<dyn Source>>, Outcome> {
+    let Some(Outcome::RetryLater(delay)) = worst else {
+        return Err(worst.cloned().unwrap_or(Outcome::NotHere));
+    };
+    tokio::time::timeout(*delay, new.next()).await.map_err(|_| Outcome::RetryLater(Duration::ZERO))
 }
 
 /// What to say when all said no: that it may come later, if any did; else what the first one said.

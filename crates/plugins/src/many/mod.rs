@@ -395,7 +395,8 @@ mod tests {
 
     /// One that answers when it is let, with or without the object.
     struct Answering {
-        has_it: bool,
+        /// Its answer if it has not.
+        lacks: Option<Outcome>,
         answers: Semaphore,
     }
 
@@ -416,8 +417,8 @@ mod tests {
         ) -> BoxFuture<'a, Result<(), Outcome>> {
             Box::pin(async move {
                 drop(self.answers.acquire().await);
-                if !self.has_it {
-                    return Err(Outcome::NotHere);
+                if let Some(outcome) = &self.lacks {
+                    return Err(outcome.clone());
                 }
                 let (about, metadata) = (About::default(), Metadata::default());
                 let _ = answers.send(Description::Object { about, layout: None, metadata }).await;
@@ -432,9 +433,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_source_lacks_is_asked_of_one_that_was_opened_meanwhile() {
-        let lacks = Arc::new(Answering { has_it: false, answers: Semaphore::new(0) });
+        let lacks = Arc::new(Answering { lacks: Some(Outcome::NotHere), answers: Semaphore::new(0) });
         let found = |_, _| -> Vec<Arc<dyn Source>> {
-            vec![Arc::new(Answering { has_it: true, answers: Semaphore::new(9) })]
+            vec![Arc::new(Answering { lacks: None, answers: Semaphore::new(9) })]
         };
         let many =
             Many::new(vec![Arc::clone(&lacks) as Arc<dyn Source>], vec![HintedNodes::new(Box::new(found))]);
@@ -454,6 +455,29 @@ mod tests {
         assert_eq!(result, Err(Outcome::RetryLater(Duration::ZERO)));
         let (answers, _inbox) = mpsc::channel(1);
         assert_eq!(many.describe(Query::about(context.root), &context, answers).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn who_is_opened_while_the_others_say_later_is_asked_at_once() {
+        let hour = Duration::from_secs(3600);
+        let later =
+            Arc::new(Answering { lacks: Some(Outcome::RetryLater(hour)), answers: Semaphore::new(9) });
+        let found = |_, _| -> Vec<Arc<dyn Source>> {
+            vec![Arc::new(Answering { lacks: None, answers: Semaphore::new(9) })]
+        };
+        let many = Many::new(vec![later as Arc<dyn Source>], vec![HintedNodes::new(Box::new(found))]);
+        let hint =
+            Hint::new(format!("tow://{}@192.0.2.1:7", towpath_content::NodeId([7; 32])), 0, 1).unwrap();
+        let (hinting, hints) = watch::channel(Vec::new());
+        let context = Context { root: Oid::of(b""), node: None, secret: None, hints };
+        let (answers, _inbox) = mpsc::channel(1);
+        let opening = async {
+            tokio::task::yield_now().await;
+            hinting.send_replace(vec![hint]);
+        };
+        let asking = many.describe(Query::about(context.root), &context, answers);
+        let (result, ()) = tokio::join!(asking, opening);
+        assert_eq!(result, Ok(()));
     }
 
     #[tokio::test]

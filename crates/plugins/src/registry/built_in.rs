@@ -86,7 +86,9 @@ pub(super) static HINTS: Plugin = Plugin {
         let config = DirectConfig { peer: builder.parts.peer.clone(), ..DirectConfig::default() };
         let ways = ways(&config, &builder.parts.from);
         let near = builder.parts.near.as_ref().map(|near| near.node);
-        let mut relayed = DirectConfig { is_relayed: true, ..config.clone() };
+        // A further circuit is no further way, and one that can't be made keeps what it was asked for waiting.
+        let mut relayed =
+            DirectConfig { is_relayed: true, connections: 1, most_connections: 1, ..config.clone() };
         relayed.peer.way = Some("by relay".into());
         HintedNodes::new(Box::new(move |node, way| {
             // It is there already, in front.

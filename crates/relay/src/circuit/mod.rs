@@ -35,6 +35,10 @@ const QUIET: Duration = Duration::from_secs(20);
 const QUIET_WAITING: Duration = Duration::from_secs(5);
 /// ... and takes the connection for lost if so long no answer comes.
 const SILENCE: Duration = Duration::from_secs(10);
+/// Where the path is measured, and so is known when an acknowledgement can be expected, both are as short as that, but not shorter.
+/// Who got another address, or whose router did, hears nothing and is told nothing.
+const LEAST_QUIET: Duration = Duration::from_secs(1);
+const LEAST_SILENCE: Duration = Duration::from_secs(3);
 
 /// What the other end, or the relay in its place, did against the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -220,7 +224,17 @@ impl Circuit {
     }
 
     fn quiet(&self) -> Duration {
-        if self.sending.is_waiting() { QUIET_WAITING } else { QUIET }
+        match self.sending.is_waiting() {
+            true => {
+                self.sending.patience().map_or(QUIET_WAITING, |time| time.clamp(LEAST_QUIET, QUIET_WAITING))
+            }
+            false => QUIET,
+        }
+    }
+
+    fn silence(&self) -> Duration {
+        let patience = self.sending.patience().filter(|_| self.sending.is_waiting());
+        patience.map_or(SILENCE, |time| time.clamp(LEAST_SILENCE, SILENCE))
     }
 
     /// A message came on the connection.
@@ -312,7 +326,9 @@ impl Circuit {
         let limit = if self.left.is_some() { LINGER } else { PAUSE_LIMIT };
         match self.state {
             CircuitState::Paused(since) if now >= since + limit => self.over(CircuitEnd::GivenUp),
-            CircuitState::Up if self.asked.is_some_and(|asked| now >= asked + SILENCE) => self.lost(now),
+            CircuitState::Up if self.asked.is_some_and(|asked| now >= asked + self.silence()) => {
+                self.lost(now)
+            }
             CircuitState::Up if self.left.is_some_and(|left| now >= left + PAUSE_LIMIT) => {
                 self.over(CircuitEnd::Left);
                 self.owes_abort = true;
@@ -328,7 +344,7 @@ impl Circuit {
             CircuitState::Over(_) => None,
             CircuitState::Paused(since) => Some(since + limit),
             CircuitState::Up => {
-                let silence = self.asked.map_or(self.heard + self.quiet(), |asked| asked + SILENCE);
+                let silence = self.asked.map_or(self.heard + self.quiet(), |asked| asked + self.silence());
                 let left = self.left.map(|left| left + PAUSE_LIMIT);
                 self.receiving.ack_at().into_iter().chain(left).chain([silence]).min()
             }

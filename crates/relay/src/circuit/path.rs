@@ -16,6 +16,8 @@ pub const MIN_WINDOW: usize = 256 << 10;
 pub const MAX_WINDOW: usize = 8 << 20;
 /// So many times the product of rate and round trip.
 const GAIN: u64 = 2;
+/// An acknowledgement is late after so many times the time that it takes.
+const LATE: u32 = 4;
 /// Rates are forgotten after one to two of these, if there was enough to send.
 const PERIOD: Duration = Duration::from_secs(1);
 /// ... or of so many round trips.
@@ -105,6 +107,13 @@ impl PathEstimate {
         window.clamp(MIN_WINDOW, MAX_WINDOW)
     }
 
+    /// Time after which an acknowledgement is late where so many bytes are under way.
+    pub(super) fn patience(&self, in_flight: usize) -> Option<Duration> {
+        let rate = Some(self.rate()).filter(|&rate| rate > 0)?;
+        let passing = Duration::from_secs_f64(in_flight as f64 / rate as f64);
+        Some((passing + self.rtt.unwrap_or_default()).saturating_mul(LATE))
+    }
+
     /// Bytes of a block, if there is so much.
     pub(super) fn block_len(&self) -> usize {
         match self.rate() {
@@ -165,6 +174,20 @@ mod tests {
             assert!((least..=most).contains(&path.window()), "{name}: {}", path.window());
             let found = path.rate() as f64 / rate as f64;
             assert!((0.9..1.1).contains(&found), "{name}: {found}");
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_is_late_by_what_the_path_takes() {
+        assert_eq!(PathEstimate::default().patience(1), None);
+        for (rate, rtt, in_flight, least, most) in [
+            (12_500_000, 40, 1_000_000, 400, 900),
+            (12_500_000, 40, 300, 150, 450),
+            (7_000, 100, 256 << 10, 60_000, 1_000_000),
+        ] {
+            let path = measured(rate, Duration::from_millis(rtt));
+            let late = path.patience(in_flight).unwrap().as_millis();
+            assert!((least..most).contains(&late), "{rate} {in_flight}: {late} ms");
         }
     }
 

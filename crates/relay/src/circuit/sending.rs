@@ -1,7 +1,7 @@
 //! The sending direction of a circuit's end: blocks are kept until they are acknowledged. Pure.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use towpath_link::PathInfo;
@@ -217,6 +217,11 @@ impl BlockSending {
         self.in_flight = 0;
         self.path.lost(is_other_way);
         Ok(())
+    }
+
+    /// Time after which an acknowledgement of what is under way is late; `None` if the path is not measured.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.path.patience(self.in_flight)
     }
 
     pub(super) fn info(&self) -> PathInfo {

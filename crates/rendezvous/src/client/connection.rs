@@ -4,25 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ring::aead::NONCE_LEN;
 use tokio::sync::watch;
 use towpath_content::lock::lock;
 use towpath_link::backoff::BackoffConfig;
 use towpath_link::{Backoff, Connection, Frame, FrameReader, FrameWriter, Identity};
 
-use super::told::{Due, LIFE, ToldServer, Wish};
+use super::session::{HeardMessage, Moment, ServerSession};
+use super::told::Wish;
 use super::{MeetingState, ServerClient, ServerStatus};
 use crate::dialling::ServerWay;
 use crate::entry::SignedEntry;
-use crate::message::{ToClient, ToServer};
+use crate::message::ToServer;
 use crate::server::{chance, now};
 use crate::topic::Topic;
 
 /// Interval at which it is looked what has to be said again, and what is over.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A server that says nothing for so long is asked, ...
-const QUIET: Duration = Duration::from_secs(60);
-/// ... and if it says nothing then, it is gone.
-const PATIENCE: Duration = Duration::from_secs(15);
 /// The longest wait between attempts to reach a server: after its restart all is back within a minute.
 const BACKOFF: BackoffConfig = BackoffConfig {
     first: Duration::from_millis(500),
@@ -80,9 +78,9 @@ async fn visit(
     };
     let (begun, Connection { mut reader, writer, .. }) = (Instant::now(), connection);
     reader.hold_short(true);
-    let session =
-        ServerSession { client, identity: &way.identity, writer, told: ToldServer::default(), last: 0 };
-    Ok(match session.attend(&mut reader, wanted).await {
+    let session = ServerSession::new(begun);
+    let visit = Visit { client, identity: &way.identity, writer, session };
+    Ok(match visit.attend(&mut reader, wanted).await {
         VisitEnd::Unwanted => None,
         VisitEnd::Lost(why) => Some((why, begun.elapsed())),
     })
@@ -93,32 +91,26 @@ async fn until_unwanted(wanted: &mut watch::Receiver<u64>) {
 }
 
 /// A connection while it stands.
-struct ServerSession<'a> {
+struct Visit<'a> {
     client: &'a Weak<ServerClient>,
     identity: &'a Identity,
     writer: FrameWriter,
-    told: ToldServer,
-    /// Number of the last entry that was told: each has a larger one.
-    last: u64,
+    session: ServerSession,
 }
 
-impl ServerSession<'_> {
+impl Visit<'_> {
     /// Says and hears until the end.
     async fn attend(mut self, reader: &mut FrameReader, wanted: &mut watch::Receiver<u64>) -> VisitEnd {
         let mut ticks = tokio::time::interval(LOOK_EVERY);
-        let mut heard = Instant::now();
         wanted.mark_changed();
         loop {
             let result = tokio::select! {
-                frame = reader.next() => {
-                    heard = Instant::now();
-                    self.hear(frame.ok().flatten())
-                }
+                frame = reader.next() => self.hear(frame.ok().flatten()),
                 changed = wanted.changed() => match changed {
-                    Ok(()) => self.say(Vec::new()).await,
+                    Ok(()) => self.say(None).await,
                     Err(_) => return self.last_words().await,
                 },
-                _ = ticks.tick() => self.look(heard).await,
+                _ = ticks.tick() => self.look().await,
             };
             if let Err(end) = result {
                 return end;
@@ -128,10 +120,9 @@ impl ServerSession<'_> {
     }
 
     /// Says what is due, behind `first`.
-    async fn say(&mut self, first: Vec<ToServer>) -> Result<(), VisitEnd> {
+    async fn say(&mut self, first: Option<ToServer>) -> Result<(), VisitEnd> {
         let wishes = self.client.upgrade().map(|client| client.wishes()).unwrap_or_default();
-        let due = self.told.due(&wishes, Instant::now());
-        let due: Vec<ToServer> = due.into_iter().map(|due| self.message(due)).collect();
+        let due = self.session.due(&wishes, moment(), self.identity, nonce);
         for message in first.into_iter().chain(due) {
             let (kind, body) = message.to_frame();
             self.writer.send_bytes(kind, &[], body).await.map_err(|_| BROKE)?;
@@ -140,74 +131,60 @@ impl ServerSession<'_> {
         self.writer.rest().await.map_err(|_| BROKE)
     }
 
-    fn message(&mut self, due: Due) -> ToServer {
-        match due {
-            Due::Watch(topic) => ToServer::Watch(topic),
-            Due::Unwatch(topic) => ToServer::Unwatch(topic),
-            Due::Say(keys, entry) => {
-                let millis =
-                    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-                self.last = u64::try_from(millis).unwrap_or(u64::MAX).max(self.last + 1);
-                let times = (self.last, now() + LIFE.as_secs());
-                let mut nonce = [0; 12];
-                let random = rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty());
-                // Without randomness nothing can be sealed.
-                let entry = entry.as_ref().filter(|_| random.is_ok_and(|filled| filled == nonce.len()));
-                let signed = SignedEntry::new(self.identity, &keys, times, entry, nonce);
-                ToServer::Announce(signed.to_bytes().into())
-            }
-        }
-    }
-
     async fn last_words(mut self) -> VisitEnd {
         let leaving = async {
-            let _ = self.say(Vec::new()).await;
+            let _ = self.say(None).await;
             let _ = self.writer.finish().await;
         };
         let _ = tokio::time::timeout(LAST_WORDS, leaving).await;
         VisitEnd::Unwanted
     }
 
-    /// Looks what is over, what has to be said again, and whether the server is still there, which was heard of at `heard`.
-    async fn look(&mut self, heard: Instant) -> Result<(), VisitEnd> {
+    /// Looks what is over, what has to be said again, and whether the server is still there.
+    async fn look(&mut self) -> Result<(), VisitEnd> {
         let now = now();
         for state in self.client.upgrade().map(|client| client.states()).unwrap_or_default() {
             state.found.send_if_modified(|found| found.expire(now));
         }
-        let silent = heard.elapsed();
-        if silent > QUIET + PATIENCE {
-            return Err(VisitEnd::Lost("the server says nothing"));
-        }
-        self.say(if silent > QUIET { vec![ToServer::Ping] } else { Vec::new() }).await
+        let first = self.session.look(Instant::now()).map_err(VisitEnd::Lost)?;
+        self.say(first).await
     }
 
-    fn hear(&self, frame: Option<Frame>) -> Result<(), VisitEnd> {
+    fn hear(&mut self, frame: Option<Frame>) -> Result<(), VisitEnd> {
         let frame = frame.ok_or(BROKE)?;
-        let message = ToClient::from_frame(frame.kind, &frame.body)
-            .map_err(|_| VisitEnd::Lost("the server can't be understood"))?;
+        let heard = self.session.hear(Instant::now(), frame.kind, &frame.body).map_err(VisitEnd::Lost)?;
         let Some(client) = self.client.upgrade() else { return Ok(()) };
-        match message {
-            Some(ToClient::Seen(address)) => {
+        match heard {
+            HeardMessage::Seen(address) => {
                 client.status.send_replace(ServerStatus { seen: Some(address), trouble: None });
             }
-            Some(ToClient::Entry(entry)) => {
-                if let Ok(signed) = SignedEntry::verified(&entry) {
-                    client.states_of(&signed.topic).iter().for_each(|state| state.take(&signed));
-                }
+            HeardMessage::Entry(signed) => {
+                client.states_of(&signed.topic).iter().for_each(|state| state.take(&signed));
             }
-            Some(ToClient::Told(topic)) => {
+            HeardMessage::Told(topic) => {
                 for state in client.states_of(&topic) {
                     state.found.send_modify(|found| found.told += 1);
                 }
             }
-            Some(ToClient::Refused(why)) => {
+            HeardMessage::Refused(why) => {
                 tracing::debug!(why = why.reason(), "a rendezvous refuses");
                 client.status.send_modify(|status| status.trouble = Some(why.reason().to_owned()));
             }
-            _ => {}
+            HeardMessage::Nothing => {}
         }
         Ok(())
     }
+}
+
+fn moment() -> Moment {
+    let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    Moment { instant: Instant::now(), millis: u64::try_from(millis).unwrap_or(u64::MAX) }
+}
+
+fn nonce() -> Option<[u8; NONCE_LEN]> {
+    let mut nonce = [0; NONCE_LEN];
+    let filled = rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty());
+    filled.is_ok_and(|filled| filled == nonce.len()).then_some(nonce)
 }
 
 impl ServerClient {

@@ -2,8 +2,8 @@
 //! keep outstanding, and whether a recipe is worth asking for.
 //!
 //! On a slow network each byte that was asked for before the disk is looked at may be asked for in
-//! vain, so little is asked at first; with each window that comes the next one is twice as large, which
-//! is as fast as TCP itself begins. From when a recipe is asked for, pieces have no more than the network
+//! vain, so little is asked at first; with each byte that comes two more are asked for, which is as fast
+//! as TCP itself begins. From when a recipe is asked for, pieces have no more than the network
 //! carries.
 
 use std::collections::HashMap;
@@ -56,8 +56,6 @@ pub struct Meter {
     costs: Costs,
     objects: HashMap<Oid, MeteredObject>,
     window: u64,
-    /// Bytes that came since the window last grew.
-    grown: u64,
     /// Until when a recipe that was asked for is waited for, rather than more pieces asked for.
     held_until: Option<Duration>,
     /// The network's round trip, as it was known last.
@@ -82,7 +80,6 @@ impl Meter {
             costs,
             objects: HashMap::new(),
             window: FIRST_WINDOW,
-            grown: 0,
             held_until: None,
             round_trip: Duration::ZERO,
         }
@@ -113,11 +110,7 @@ impl Meter {
     /// So many bytes are here of a piece that was asked for as a delta. They tell nothing of the network's rate: hardly any
     /// of them came.
     pub const fn grow(&mut self, bytes: u64) {
-        self.grown += bytes;
-        if self.grown >= self.window {
-            self.window = self.window.saturating_mul(2);
-            self.grown = 0;
-        }
+        self.window = self.window.saturating_add(bytes);
     }
 
     /// The queues as they stand.
@@ -206,7 +199,7 @@ impl Meter {
             return Some(MeteredWant { kept: usize::MAX });
         }
         // The recipe comes behind what is outstanding, and most of that will be here already.
-        (self.window, self.grown) = (chunk_window(network.rate, network.round_trip, self.window), 0);
+        self.window = chunk_window(network.rate, network.round_trip, self.window);
         // The one that is coming in fills the time until the recipe is made, if that takes as long.
         Some(MeteredWant { kept: usize::from(hold.is_none()) })
     }

@@ -123,10 +123,18 @@ pub fn apply<S: NodeSource + ?Sized>(
     if let Some(conflict) = conflict(update, base.map(|(root, _)| root)) {
         return Err(conflict.into());
     }
-    let mut root = match base {
+    let root = match base {
         None => first_root(update)?,
         Some((root, members)) => next_root(update, root, members)?,
     };
+    change_files(update, root, source)
+}
+
+fn change_files<S: NodeSource + ?Sized>(
+    update: &Update,
+    root: VaultRoot,
+    source: &S,
+) -> Result<Applied, UpdateError> {
     let mut files: BTreeMap<FileId, FileRoot> = root.files.iter().map(|file| (file.file, *file)).collect();
     let mut nodes = Vec::new();
     for change in &update.files {
@@ -137,11 +145,10 @@ pub fn apply<S: NodeSource + ?Sized>(
             None => files.remove(&change.file),
         };
     }
-    if files.len() > MAX_FILES {
-        return Err(UpdateError::TooManyFiles);
+    match files.len() > MAX_FILES {
+        true => Err(UpdateError::TooManyFiles),
+        false => Ok(Applied { root: VaultRoot { files: files.into_values().collect(), ..root }, nodes }),
     }
-    root.files = files.into_values().collect();
-    Ok(Applied { root, nodes })
 }
 
 fn first_root(update: &Update) -> Result<VaultRoot, UpdateError> {

@@ -120,16 +120,21 @@ fn load<S: NodeSource + ?Sized>(
         return Err(NodeError::OtherBytes(name));
     }
     let node = TreeNode::from_bytes(&bytes).map_err(|why| NodeError::Malformed { node: name, why })?;
-    let entries = node.entries();
     let (fewest, most) = (fewest_entries(degree, is_top, height), most_entries(degree));
-    let lies = |what, found, expected| Err(NodeError::Lies { node: name, what, found, expected });
-    match node {
-        _ if node.height() != height => lies("its height", node.height().into(), height.into()),
-        _ if entries < fewest => lies("its number of entries", entries as u64, fewest as u64),
-        _ if entries > most => lies("its number of entries", entries as u64, most as u64),
-        _ if node.count() != Some(named.count) => lies("its count", node.count().unwrap_or(0), named.count),
-        _ if node.dead() != Some(named.dead) => lies("its dead bytes", node.dead().unwrap_or(0), named.dead),
-        node => Ok(node),
+    let entries = node.entries();
+    let fitting = entries.clamp(fewest, most);
+    agree(name, "its height", Some(node.height().into()), height.into())?;
+    agree(name, "its number of entries", Some(entries as u64), fitting as u64)?;
+    agree(name, "its count", node.count(), named.count)?;
+    agree(name, "its dead bytes", node.dead(), named.dead)?;
+    Ok(node)
+}
+
+/// Compares what a node has with what it should have.
+fn agree(node: Digest, what: &'static str, found: Option<u64>, expected: u64) -> Result<(), NodeError> {
+    match found {
+        Some(found) if found == expected => Ok(()),
+        found => Err(NodeError::Lies { node, what, found: found.unwrap_or(u64::MAX), expected }),
     }
 }
 

@@ -43,29 +43,32 @@ impl<'a, S: NodeSource + ?Sized> TupleWalk<'a, S> {
     }
 
     fn open(&mut self, start: u64, child: &ChildRef, height: u8, is_top: bool) -> Result<(), NodeError> {
-        let node = load(self.source, self.degree, child, height, is_top)?;
-        let mut found = Vec::with_capacity(node.entries());
-        let mut start = start;
-        match node {
-            TreeNode::Leaf(tuples) => {
-                for tuple in tuples {
-                    let length = tuple.length;
-                    found.push((start, length, WalkEntry::Run(tuple)));
-                    start += length;
-                }
-            }
-            TreeNode::Inner(height, children) => {
-                for child in children {
-                    found.push((start, child.count, WalkEntry::Node(child, height - 1, false)));
-                    start += child.count;
-                }
-            }
-        }
+        let found = below(load(self.source, self.degree, child, height, is_top)?, start);
         let wanted = found.into_iter().rev().filter(|(start, count, _)| self.is_wanted(*start, *count));
-        let wanted: Vec<_> = wanted.map(|(start, _, pending)| (start, pending)).collect();
+        let wanted: Vec<_> = wanted.map(|(start, _, entry)| (start, entry)).collect();
         self.stack.extend(wanted);
         Ok(())
     }
+}
+
+/// Entries of a node that begins at `start`: where each begins, and how many bytes it has.
+fn below(node: TreeNode, start: u64) -> Vec<(u64, u64, WalkEntry)> {
+    let entries: Vec<(u64, WalkEntry)> = match node {
+        TreeNode::Leaf(tuples) => {
+            tuples.into_iter().map(|tuple| (tuple.length, WalkEntry::Run(tuple))).collect()
+        }
+        TreeNode::Inner(height, children) => {
+            let entry = |child: ChildRef| (child.count, WalkEntry::Node(child, height - 1, false));
+            children.into_iter().map(entry).collect()
+        }
+    };
+    let mut start = start;
+    let place = |(count, entry)| {
+        let at = start;
+        start += count;
+        (at, count, entry)
+    };
+    entries.into_iter().map(place).collect()
 }
 
 impl<S: NodeSource + ?Sized> Iterator for TupleWalk<'_, S> {
@@ -106,8 +109,10 @@ pub fn missing_nodes<S: NodeSource + ?Sized>(
     most: usize,
 ) -> Result<Vec<Digest>, NodeError> {
     let (degree, mut missing, mut seen) = (degree_of(degree), Vec::new(), BTreeSet::new());
-    let mut stack: Vec<_> = top_of(root).map(|top| (0u64, top, root.height, true)).into_iter().collect();
-    while let Some((start, child, height, is_top)) = stack.pop() {
+    let top = top_of(root).map(|top| (0, WalkEntry::Node(top, root.height, true)));
+    let mut stack: Vec<(u64, WalkEntry)> = top.into_iter().collect();
+    while let Some((start, entry)) = stack.pop() {
+        let WalkEntry::Node(child, height, is_top) = entry else { continue };
         let end = start.saturating_add(child.count);
         let is_inside = range.start <= start && end <= range.end;
         let is_wanted = start < range.end && end > range.start;
@@ -118,15 +123,8 @@ pub fn missing_nodes<S: NodeSource + ?Sized>(
         match load(source, degree, &child, height, is_top) {
             Err(NodeError::Missing(node)) => missing.push(node),
             Err(error) => return Err(error),
-            Ok(TreeNode::Leaf(_)) => {}
-            Ok(TreeNode::Inner(_, children)) => {
-                let mut start = start;
-                let mut below = Vec::with_capacity(children.len());
-                for child in children {
-                    below.push((start, child, height - 1, false));
-                    start += child.count;
-                }
-                stack.extend(below.into_iter().rev());
+            Ok(node) => {
+                stack.extend(below(node, start).into_iter().rev().map(|(start, _, entry)| (start, entry)))
             }
         }
     }

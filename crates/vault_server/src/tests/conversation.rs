@@ -18,7 +18,8 @@ use towpath_vault_protocol::{
 };
 
 use super::writer::{FILE, SignedUpdate, TestWriter, VAULT};
-use crate::server::{VaultRules, VaultServer};
+use crate::folder::{VaultFolder, VaultRules};
+use crate::server::VaultServer;
 
 struct Place {
     server: Arc<VaultServer>,
@@ -37,7 +38,7 @@ impl Place {
     fn with(folder: tempfile::TempDir, identity: Identity, rules: VaultRules) -> Self {
         let packs = Arc::new(LocalFiles::new(&folder.path().join("packs")));
         let node = identity.node_id();
-        let server = VaultServer::open(folder.path(), packs, identity, rules).unwrap();
+        let server = VaultServer::new(VaultFolder::open(folder.path(), packs, identity, rules).unwrap());
         Self { server, node, token: CancellationToken::new(), folder }
     }
 

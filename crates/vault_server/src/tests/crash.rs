@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use towpath_byte_store::doubles::{ByteCall, FailingBytes};
 use towpath_byte_store::{ByteStore, ByteStoreError, LocalFiles, PlaceOwner};
 use towpath_link::Identity;
-use towpath_vault_format::{Canonical, VaultRoot};
+use towpath_vault_format::doubles::TestKey;
+use towpath_vault_format::{Canonical, DropStatement, DroppedRange, VaultRoot};
 
-use super::writer::{SignedUpdate, TestWriter, commit, content_of};
+use super::writer::{SignedUpdate, TestWriter, VAULT, commit, content_of};
 use crate::error::VaultError;
 use crate::log::LogMedium;
 use crate::vault::{Vault, VaultLimits};
@@ -39,24 +40,33 @@ impl Power {
 struct CrashingDisk {
     power: Power,
     /// Bytes, and how many of them are durable.
-    state: Arc<Mutex<(Vec<u8>, usize)>>,
+    state: Arc<Mutex<DiskState>>,
+    /// What has the log's name.
+    named: Arc<Mutex<Arc<Mutex<DiskState>>>>,
 }
+
+type DiskState = (Vec<u8>, usize);
 
 fn off<T>() -> io::Result<T> {
     Err(io::Error::other("no power"))
 }
 
 impl CrashingDisk {
+    fn new(power: Power, state: DiskState) -> Self {
+        let state = Arc::new(Mutex::new(state));
+        Self { power, named: Arc::new(Mutex::new(Arc::clone(&state))), state }
+    }
+
     /// The same disk after a start: with some of the bytes that were not synced, which may be wrong.
     fn after_crash(&self, power: Power) -> Self {
-        let (bytes, durable) = self.state.lock().unwrap().clone();
+        let (bytes, durable) = self.named.lock().unwrap().lock().unwrap().clone();
         let more = power.random(bytes.len() - durable);
         let mut left = bytes[..durable + more].to_vec();
         if power.random(1) == 0 {
             left[durable..].fill(0);
         }
         let len = left.len();
-        Self { power, state: Arc::new(Mutex::new((left, len))) }
+        Self::new(power, (left, len))
     }
 }
 
@@ -100,6 +110,20 @@ impl LogMedium for CrashingDisk {
         state.1 = state.0.len();
         Ok(())
     }
+
+    fn fresh(&self) -> io::Result<Box<dyn LogMedium>> {
+        Ok(Box::new(Self { state: Arc::default(), ..self.clone() }))
+    }
+
+    fn put_in_place(self: Box<Self>) -> io::Result<Box<dyn LogMedium>> {
+        let was_on = !self.power.is_gone();
+        let is_on = self.power.is_on();
+        // A name may be given though nobody is told.
+        if is_on || (was_on && self.power.random(1) == 0) {
+            *self.named.lock().unwrap() = Arc::clone(&self.state);
+        }
+        if is_on { Ok(self) } else { off() }
+    }
 }
 
 /// What happens: small versions in records, one with a pack, one whose blocks are packs of their own.
@@ -114,16 +138,39 @@ fn steps(writer: &mut TestWriter, step: usize) -> SignedUpdate {
 }
 
 const STEPS: usize = 8;
+/// The step before which versions are dropped and collected, and the first that stays.
+const COLLECT: usize = 7;
+const DROPPED: u64 = 5;
+
+fn drop_and_collect(vault: &mut Vault) -> Result<(), VaultError> {
+    let deleter = TestKey::new(50);
+    let dropped = vec![DroppedRange { first: 0, last: DROPPED - 1 }];
+    let statement =
+        DropStatement { vault: VAULT, number: 0, dropped, deleter: deleter.node(), signature: [0; 64] };
+    vault.drop_versions(statement.sign(|message| deleter.sign(message)))?;
+    let collected = vault.collect()?;
+    assert!(collected.after < collected.before, "{collected:?}");
+    Ok(())
+}
 
 struct Crashed {
     acknowledged: Vec<(VaultRoot, Vec<u8>)>,
     writer: TestWriter,
     under_way: Option<SignedUpdate>,
+    /// Versions may be dropped.
+    may_be_dropped: bool,
 }
 
 fn run(vault: &mut Vault, server: &Identity) -> Crashed {
-    let (mut writer, mut acknowledged) = (TestWriter::new(1), Vec::new());
+    let (mut writer, mut acknowledged, mut may_be_dropped) = (TestWriter::new(1), Vec::new(), false);
+    writer.members.deleter = Some(TestKey::new(50).node());
     for step in 0..STEPS {
+        if step == COLLECT {
+            may_be_dropped = true;
+            if drop_and_collect(vault).is_err() {
+                return Crashed { acknowledged, writer, under_way: None, may_be_dropped };
+            }
+        }
         let version = steps(&mut writer, step);
         match commit(vault, &version, server) {
             Ok(certificate) => {
@@ -131,10 +178,10 @@ fn run(vault: &mut Vault, server: &Identity) -> Crashed {
                 acknowledged.push((version.root.clone(), version.content.clone()));
                 writer.committed(version);
             }
-            Err(_) => return Crashed { acknowledged, writer, under_way: Some(version) },
+            Err(_) => return Crashed { acknowledged, writer, under_way: Some(version), may_be_dropped },
         }
     }
-    Crashed { acknowledged, writer, under_way: None }
+    Crashed { acknowledged, writer, under_way: None, may_be_dropped }
 }
 
 /// True if the power went before the end.
@@ -149,20 +196,23 @@ fn crash_at(write: usize, server: &Identity) -> bool {
         fails.then(|| ByteStoreError::Unreachable { place: "packs".into(), why: "no power".into() })
     };
     let bytes = Arc::new(FailingBytes::new(Arc::clone(&files), Box::new(faults)));
-    let disk = CrashingDisk { power: power.clone(), state: Arc::default() };
+    let disk = CrashingDisk::new(power.clone(), DiskState::default());
     let mut vault = Vault::open(Box::new(disk.clone()), bytes, VaultLimits::default()).unwrap();
-    let Crashed { acknowledged, mut writer, under_way } = run(&mut vault, server);
+    let Crashed { acknowledged, mut writer, under_way, may_be_dropped } = run(&mut vault, server);
     drop(vault);
 
     let fresh = Power(Arc::new(Mutex::new((usize::MAX, fastrand::Rng::with_seed(write as u64)))));
     let again = disk.after_crash(fresh);
     let mut vault = Vault::open(Box::new(again), files, VaultLimits::default()).unwrap();
-    for (root, content) in &acknowledged {
+    let there = vault.versions(u64::MAX, 1000).len();
+    let are_dropped = may_be_dropped && vault.version(0).is_err();
+    let dropped = if are_dropped { DROPPED as usize } else { 0 };
+    for (root, content) in &acknowledged[dropped..] {
         let (version, update) = vault.version(root.number).unwrap();
         assert_eq!((&version.signed.root, version.signed.update), (root, update.digest()), "write {write}");
         assert!(content_of(&vault, root) == *content, "content of {} after write {write}", root.number);
     }
-    let there = vault.versions(u64::MAX, 1000).len();
+    let there = there + dropped;
     // The version under way may be there, too: nobody was told, and it is whole.
     assert!((acknowledged.len()..=acknowledged.len() + 1).contains(&there), "write {write}");
     if let Some(version) = under_way {
@@ -201,7 +251,7 @@ fn a_disk_without_room_refuses_one_version_and_keeps_all_others() {
     };
     let bytes = Arc::new(FailingBytes::new(files, Box::new(faults)));
     let power = Power(Arc::new(Mutex::new((usize::MAX, fastrand::Rng::with_seed(1)))));
-    let disk = CrashingDisk { power, state: Arc::default() };
+    let disk = CrashingDisk::new(power, DiskState::default());
     let mut vault = Vault::open(Box::new(disk), bytes, VaultLimits::default()).unwrap();
     let mut writer = TestWriter::new(1);
     for version in 0..2 {
@@ -226,7 +276,7 @@ fn a_vault_has_no_more_bytes_than_it_may() {
     let files = Arc::new(LocalFiles::new(&folder.path().join("packs")));
     files.claim(&PlaceOwner([1; 16]), true).unwrap();
     let power = Power(Arc::new(Mutex::new((usize::MAX, fastrand::Rng::with_seed(1)))));
-    let disk = CrashingDisk { power, state: Arc::default() };
+    let disk = CrashingDisk::new(power, DiskState::default());
     let mut vault = Vault::open(Box::new(disk), files, VaultLimits { bytes: 100_000 }).unwrap();
     let mut writer = TestWriter::new(1);
     let first = writer.creation();

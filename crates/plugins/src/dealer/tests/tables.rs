@@ -98,6 +98,50 @@ impl Desk {
     }
 }
 
+#[test]
+fn until_something_is_known_one_source_is_relied_on() {
+    let unreached = |runs| SourceFacts { price: 9, ..facts(runs) };
+    let all = || SourceHolding::Everything;
+    for (what, first, first_then, second, second_holds, asked) in [
+        ("the first", facts(4), None, facts(4), all(), [4, 1]),
+        ("not one that is not reached", unreached(4), None, facts(4), all(), [0, 4]),
+        ("nor one that shows so later", facts(4), Some(unreached(4)), facts(4), all(), [4, 4]),
+        ("though it says only what it has", unreached(4), None, facts(4), parts(&[(0, 20)]), [0, 4]),
+        ("but who has everything comes first", facts(4), None, facts(4), parts(&[(0, 20)]), [4, 1]),
+    ] {
+        let mut desk = Desk::new();
+        desk.add(1, first, all());
+        if let Some(facts) = first_then {
+            desk.want(0..4);
+            desk.tell(DealerEvent::Changed { source: 1, facts });
+        }
+        desk.add(2, second, second_holds);
+        desk.want(0..12);
+        assert_eq!([1, 2].map(|source| desk.asked_of(source).len()), asked, "{what}");
+    }
+}
+
+#[test]
+fn one_in_front_takes_over_what_those_behind_owe_once_it_brings_something() {
+    let dear = |runs| SourceFacts { price: 2, ..facts(runs) };
+    for (what, holding, cancelled) in
+        [("it has everything", SourceHolding::Everything, 0..7), ("it has some", parts(&[(0, 4)]), 0..3)]
+    {
+        let mut desk = Desk::new();
+        desk.add(1, dear(8), SourceHolding::Everything);
+        desk.want(0..8);
+        assert_eq!(desk.asked_of(1).len(), 8);
+        desk.add(2, facts(8), holding);
+        assert_eq!(desk.cancelled, [], "{what}: it brought nothing yet");
+        let tag = desk.asked_of(2)[0];
+        desk.arrive(2, tag);
+        let given_up: Vec<_> = desk.cancelled.iter().filter(|(source, _)| *source == 1).collect();
+        assert_eq!(given_up.len(), cancelled.len() + 1, "{what}");
+        assert_eq!(desk.asked_of(2).len(), cancelled.len() + 1, "{what}");
+        assert_eq!(desk.asked_of(1).len(), 8, "{what}: it is asked for nothing again");
+    }
+}
+
 /// A state in which each source has shown a rate, bytes a second, and owes nothing.
 fn state(sources: &[(f64, SourceFacts, SourceHolding)]) -> DealerState {
     let mut state = DealerState::new(1);

@@ -128,50 +128,43 @@ impl ClientMachine {
     /// Takes an answer, if it belongs to what was asked and is true as far as can be known here.
     pub fn receive(&mut self, message: ServerMessage) -> Result<ServerMessage, ServerFault> {
         let awaited = self.awaited.front().ok_or(ServerFault::Unasked)?;
-        let is_last = match (awaited, &message) {
-            (_, ServerMessage::Refused(..)) => true,
-            (AwaitedAnswer::Head, ServerMessage::Head(head)) => {
-                head.as_deref().map_or(Ok(()), |head| self.believe(head))?;
-                true
-            }
-            (AwaitedAnswer::Proposal { blocks, .. }, ServerMessage::Wants(wanted)) => {
-                let are_there = wanted.last().is_none_or(|last| (*last as usize) < *blocks);
-                if !are_there {
-                    return Err(ServerFault::Unasked);
-                }
-                false
-            }
-            (AwaitedAnswer::Proposal { root: None, .. }, ServerMessage::Paths(_)) => false,
-            (AwaitedAnswer::Proposal { number, update, root, .. }, ServerMessage::Committed(certificate)) => {
-                self.believe_certificate(certificate, *number, root.as_ref(), update)?;
-                true
-            }
-            (AwaitedAnswer::Proposal { .. }, ServerMessage::Conflict(_, head)) => {
-                head.as_deref().map_or(Ok(()), |head| self.believe(head))?;
-                true
-            }
-            (AwaitedAnswer::Object(hash), ServerMessage::Object(object)) => match Digest::of(object) == *hash
-            {
-                true => true,
-                false => return Err(ServerFault::OtherObject(*hash)),
-            },
-            (AwaitedAnswer::Object(hash), ServerMessage::Missing(missing)) if hash == missing => true,
-            (AwaitedAnswer::Versions, ServerMessage::Versions(_)) => true,
-            (AwaitedAnswer::Root(number), ServerMessage::Root(version)) => {
-                self.believe(version)?;
-                if version.signed.root.number != *number {
-                    return Err(ServerFault::Word("it is another version"));
-                }
-                true
-            }
-            (AwaitedAnswer::Update, ServerMessage::Update(update)) if update.vault == self.vault => true,
-            (AwaitedAnswer::Dropped(number), ServerMessage::Dropped(kept)) if number == kept => true,
-            _ => return Err(ServerFault::Unasked),
-        };
-        if is_last {
+        if self.is_last(awaited, &message)? {
             self.awaited.pop_front();
         }
         Ok(message)
+    }
+
+    /// True if the answer is whole with this message.
+    fn is_last(&self, awaited: &AwaitedAnswer, message: &ServerMessage) -> Result<bool, ServerFault> {
+        match (awaited, message) {
+            (_, ServerMessage::Refused(..))
+            | (AwaitedAnswer::Head, ServerMessage::Head(None))
+            | (AwaitedAnswer::Proposal { .. }, ServerMessage::Conflict(_, None))
+            | (AwaitedAnswer::Versions, ServerMessage::Versions(_)) => Ok(true),
+            (AwaitedAnswer::Head, ServerMessage::Head(Some(head)))
+            | (AwaitedAnswer::Proposal { .. }, ServerMessage::Conflict(_, Some(head))) => {
+                self.believe(head).map(|()| true)
+            }
+            (AwaitedAnswer::Root(number), ServerMessage::Root(version))
+                if version.signed.root.number == *number =>
+            {
+                self.believe(version).map(|()| true)
+            }
+            (AwaitedAnswer::Update, ServerMessage::Update(update)) if update.vault == self.vault => Ok(true),
+            (AwaitedAnswer::Dropped(number), ServerMessage::Dropped(kept)) if number == kept => Ok(true),
+            (
+                AwaitedAnswer::Proposal { number, update, root: Some(root), .. },
+                ServerMessage::Committed(word),
+            ) => self.believe_certificate(word, *number, root, update).map(|()| true),
+            (AwaitedAnswer::Proposal { root: None, .. }, ServerMessage::Paths(_)) => Ok(false),
+            (AwaitedAnswer::Proposal { blocks, .. }, ServerMessage::Wants(wanted))
+                if wanted.last().is_some_and(|last| (*last as usize) < *blocks) =>
+            {
+                Ok(false)
+            }
+            (AwaitedAnswer::Object(hash), message) => is_object(hash, message),
+            _ => Err(ServerFault::Unasked),
+        }
     }
 
     fn believe(&self, version: &CommittedVersion) -> Result<(), ServerFault> {
@@ -180,14 +173,14 @@ impl ClientMachine {
         if !signed.is_signed() {
             return Err(ServerFault::Word("a version is not signed by its writer"));
         }
-        self.believe_certificate(certificate, root.number, Some(&root.digest()), update)
+        self.believe_certificate(certificate, root.number, &root.digest(), update)
     }
 
     fn believe_certificate(
         &self,
         certificate: &Certificate,
         number: u64,
-        root: Option<&Digest>,
+        root: &Digest,
         update: &Digest,
     ) -> Result<(), ServerFault> {
         match certificate {
@@ -195,9 +188,21 @@ impl ClientMachine {
             _ if certificate.server != self.server => Err(ServerFault::Word("it is another server's")),
             _ if certificate.vault != self.vault => Err(ServerFault::Word("it is another vault's")),
             _ if certificate.number != number => Err(ServerFault::Word("it is of another version")),
-            _ if Some(&certificate.root) != root => Err(ServerFault::Word("it is of another root")),
+            _ if certificate.root != *root => Err(ServerFault::Word("it is of another root")),
             _ if certificate.update != *update => Err(ServerFault::Word("it is of another update")),
             _ => Ok(()),
         }
     }
 }
+
+fn is_object(hash: &Digest, message: &ServerMessage) -> Result<bool, ServerFault> {
+    match message {
+        ServerMessage::Object(object) if Digest::of(object) == *hash => Ok(true),
+        ServerMessage::Object(_) => Err(ServerFault::OtherObject(*hash)),
+        ServerMessage::Missing(missing) if missing == hash => Ok(true),
+        _ => Err(ServerFault::Unasked),
+    }
+}
+
+#[cfg(test)]
+mod tests;

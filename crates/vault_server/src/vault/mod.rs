@@ -2,6 +2,8 @@
 //!
 //! Order of a commit: packs durable, record durable, told. A step that fails before the record leaves bytes that nothing names.
 
+mod collect;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -20,8 +22,10 @@ use towpath_vault_protocol::{CommittedVersion, Proposal, ProposalVerdict, Versio
 
 use crate::error::{VaultError, damaged};
 use crate::log::{LogMedium, RecordLog};
-use crate::objects::ObjectIndex;
+use crate::objects::VaultObjects;
 use crate::record::{LogRecord, object_offsets};
+
+pub use collect::CollectedBytes;
 
 /// Objects of a version that are fewer bytes together lie in its record.
 const INLINE: usize = 256 << 10;
@@ -54,7 +58,7 @@ struct VersionPlace {
 #[derive(Debug)]
 pub struct Vault {
     log: RecordLog,
-    objects: ObjectIndex,
+    objects: VaultObjects,
     limits: VaultLimits,
     versions: Vec<VersionPlace>,
     head: Option<(CommittedVersion, Members)>,
@@ -91,9 +95,9 @@ impl Vault {
         bytes: Arc<dyn ByteStore>,
         limits: VaultLimits,
     ) -> Result<Self, VaultError> {
-        let mut opening = Opening::new(bytes);
+        let mut opening = LogReplay::new(bytes);
         let log = RecordLog::open(medium, |at, record| opening.take(at, record))?;
-        let Opening { objects, versions, head, statements } = opening;
+        let LogReplay { objects, versions, head, statements } = opening;
         let mut vault = Self {
             log,
             objects,
@@ -367,16 +371,16 @@ impl Vault {
 }
 
 /// What is read of a log so far.
-struct Opening {
-    objects: ObjectIndex,
+struct LogReplay {
+    objects: VaultObjects,
     versions: Vec<VersionPlace>,
     head: Option<CommittedVersion>,
     statements: Vec<DropStatement>,
 }
 
-impl Opening {
+impl LogReplay {
     fn new(bytes: Arc<dyn ByteStore>) -> Self {
-        Self { objects: ObjectIndex::new(bytes), versions: Vec::new(), head: None, statements: Vec::new() }
+        Self { objects: VaultObjects::new(bytes), versions: Vec::new(), head: None, statements: Vec::new() }
     }
 
     fn take(&mut self, at: u64, bytes: &[u8]) -> Result<(), VaultError> {
@@ -419,7 +423,7 @@ fn line(version: &CommittedVersion) -> VersionLine {
     VersionLine { number, root, time, writer: signed.writer }
 }
 
-fn add_logged(index: &mut ObjectIndex, at: u64, record_len: usize, objects: &[Vec<u8>]) {
+fn add_logged(index: &mut VaultObjects, at: u64, record_len: usize, objects: &[Vec<u8>]) {
     for (object, offset) in objects.iter().zip(object_offsets(record_len, objects)) {
         index.add_logged(&Digest::of(object), at + offset as u64, object.len() as u32);
     }

@@ -1,0 +1,26 @@
+//! Entries of several rendezvous servers, carried by NATS: each server has all of them in memory, and clients never speak to NATS.
+//! Why so: `docs/design/anywhere.md`. What is said there: `docs/formats/rendezvous.md`.
+//!
+//! ```text
+//!   server ── what a client says ──► NATS ──► every other server, at once
+//!   server ── how many it has published, every two seconds ──► NATS ──► every other server: who lacks some reads all, page by page
+//! ```
+//!
+//! NATS keeps nothing. The store is the servers' memory, each of which has everything; one that comes reads from the others.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`place`] | where NATS is, and the login there |
+//! | [`message`] | what servers say to each other: pure |
+//! | `peers` | what was lost is noticed by counting: pure |
+//! | `sharing` | the connection, as long as the server lives |
+//! | `reading` | entries of the others, read page by page |
+
+pub mod message;
+mod peers;
+pub mod place;
+mod reading;
+mod sharing;
+
+pub use place::{NatsLogin, NatsPlace};
+pub use sharing::{NatsSettings, share};

@@ -1,0 +1,3 @@
+//! What is published of the formats.
+
+mod vectors;

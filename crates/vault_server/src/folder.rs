@@ -1,0 +1,141 @@
+//! The vaults of a folder: each is opened once for all who use it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use towpath_byte_store::{ByteStore, PlaceOwner};
+use towpath_content::NodeId;
+use towpath_content::lock::lock;
+use towpath_link::Identity;
+use towpath_vault_format::VaultId;
+
+use crate::error::VaultError;
+use crate::log::LogFile;
+use crate::vault::{Vault, VaultLimits};
+
+/// File with the number of the store that packs belong to.
+const OWNER: &str = "owner";
+
+/// Who may make vaults, and how much one takes.
+#[derive(Debug, Clone, Default)]
+pub struct VaultRules {
+    /// Nodes that may make vaults.
+    pub makers: BTreeSet<NodeId>,
+    /// Everybody may.
+    pub public: bool,
+    /// Of each vault.
+    pub limits: VaultLimits,
+}
+
+/// A vault that is in use. Readers look at it at once; who changes it has it alone.
+#[derive(Debug)]
+pub(crate) struct OpenVault(RwLock<Vault>);
+
+/// The vaults of a folder.
+pub struct VaultFolder {
+    folder: PathBuf,
+    bytes: Arc<dyn ByteStore>,
+    identity: Identity,
+    rules: VaultRules,
+    open: Mutex<HashMap<VaultId, Arc<OpenVault>>>,
+}
+
+impl VaultFolder {
+    /// The vaults in `folder`, which is made if it is not there; packs go to `bytes`.
+    pub fn open(
+        folder: &Path,
+        bytes: Arc<dyn ByteStore>,
+        identity: Identity,
+        rules: VaultRules,
+    ) -> Result<Arc<Self>, VaultError> {
+        let failed = |source| VaultError::System { what: "the folder of the vaults", source };
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let (owner, is_new) = owner(folder).map_err(failed)?;
+        bytes.claim(&owner, is_new)?;
+        let open = Mutex::default();
+        Ok(Arc::new(Self { folder: folder.to_owned(), bytes, identity, rules, open }))
+    }
+
+    pub(crate) const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// True if `node` may make vaults.
+    pub(crate) fn may_make(&self, node: &NodeId) -> bool {
+        self.rules.public || self.rules.makers.contains(node)
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
+    /// A vault, opened once for all. One that is not made yet has no log before its first version comes.
+    pub(crate) fn vault(&self, id: VaultId) -> Result<Arc<OpenVault>, VaultError> {
+        let mut open = lock(&self.open);
+        if let Some(vault) = open.get(&id) {
+            return Ok(Arc::clone(vault));
+        }
+        // Those that nobody uses make room; what waits of their blocks can be sent again.
+        // Their logs are closed before one of them is opened again.
+        open.retain(|_, vault| Arc::strong_count(vault) > 1);
+        let medium = LogFile::at(&self.folder.join(format!("{id}.log"))).map_err(VaultError::Log)?;
+        let vault = Vault::open(Box::new(medium), Arc::clone(&self.bytes), self.rules.limits)?;
+        let vault = Arc::new(OpenVault(RwLock::new(vault)));
+        open.insert(id, Arc::clone(&vault));
+        Ok(vault)
+    }
+}
+
+impl fmt::Debug for VaultFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VaultFolder").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl OpenVault {
+    pub(crate) fn read<T>(
+        &self,
+        look: impl FnOnce(&Vault) -> Result<T, VaultError>,
+    ) -> Result<T, VaultError> {
+        let vault = self.0.read().map_err(|_| VaultError::LogFailed)?;
+        look(&vault)
+    }
+
+    pub(crate) fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Vault) -> Result<T, VaultError>,
+    ) -> Result<T, VaultError> {
+        let mut vault = self.0.write().map_err(|_| VaultError::LogFailed)?;
+        change(&mut vault)
+    }
+}
+
+/// The number of the store that packs belong to, drawn once; true: just now, or its packs were not claimed yet.
+fn owner(folder: &Path) -> io::Result<(PlaceOwner, bool)> {
+    let path = folder.join(OWNER);
+    let read = match std::fs::read_to_string(&path) {
+        Ok(text) => PlaceOwner::parse(text.trim_end()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let drawn = PlaceOwner(std::array::from_fn(|_| fastrand::u8(..)));
+            let under_way = folder.join(".owner");
+            let mut file = File::create(&under_way)?;
+            writeln!(file, "{drawn}")?;
+            file.sync_all()?;
+            std::fs::rename(&under_way, &path)?;
+            File::open(folder)?.sync_all()?;
+            Some(drawn)
+        }
+        Err(error) => return Err(error),
+    };
+    let owner = read.ok_or_else(|| io::Error::other("the file 'owner' is damaged"))?;
+    let has_logs = std::fs::read_dir(folder)?
+        .filter_map(Result::ok)
+        .any(|entry| entry.path().extension().is_some_and(|extension| extension == "log"));
+    Ok((owner, !has_logs))
+}

@@ -1,0 +1,92 @@
+//! Garbage of dropped versions, on a real disk.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use towpath_byte_store::{ByteStore, LocalFiles, PlaceOwner};
+use towpath_link::Identity;
+use towpath_vault_format::doubles::{TestKey, update_of};
+use towpath_vault_format::{Digest, DropStatement, DroppedRange, TupleWalk, UpdateAction};
+
+use super::writer::{FILE, SignedUpdate, TestWriter, VAULT, commit, content_of};
+use crate::log::LogFile;
+use crate::vault::{Vault, VaultLimits};
+
+fn open(folder: &Path) -> Vault {
+    let packs = Arc::new(LocalFiles::new(&folder.join("packs")));
+    packs.claim(&PlaceOwner([1; 16]), true).unwrap();
+    let medium = LogFile::at(&folder.join("vault.log")).unwrap();
+    Vault::open(Box::new(medium), packs, VaultLimits::default()).unwrap()
+}
+
+/// Bytes of all files in a folder and those below it.
+fn on_disk(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let sizes = entries.map(|entry| match entry.file_type().unwrap().is_dir() {
+        true => on_disk(&entry.path()),
+        false => entry.metadata().unwrap().len(),
+    });
+    sizes.sum()
+}
+
+/// A version in which the file has only its first run.
+fn shortened(writer: &TestWriter) -> SignedUpdate {
+    let root = writer.root.as_ref().unwrap();
+    let file = root.file(&FILE).unwrap();
+    let first = TupleWalk::new(&writer.nodes, 4, file, 0..1, 9).next().unwrap().unwrap().1;
+    let kept = writer.content[..first.length as usize].to_vec();
+    let replace = vec![UpdateAction::Replace { tuples: vec![first] }];
+    writer.sign(update_of(root, writer.key.node(), FILE, replace, Vec::new()), kept, Vec::new())
+}
+
+fn statement(number: u64, last: u64) -> DropStatement {
+    let (deleter, dropped) = (TestKey::new(50), vec![DroppedRange { first: 0, last }]);
+    let statement =
+        DropStatement { vault: VAULT, number, dropped, deleter: deleter.node(), signature: [0; 64] };
+    statement.sign(|message| deleter.sign(message))
+}
+
+#[test]
+fn what_only_dropped_versions_had_is_given_back_and_all_else_stays() {
+    let (server, folder) = (Identity::generate().unwrap(), tempfile::tempdir().unwrap());
+    let (mut vault, mut writer) = (open(folder.path()), TestWriter::new(1));
+    writer.members.deleter = Some(TestKey::new(50).node());
+    let mut add = |vault: &mut Vault, make: &dyn Fn(&mut TestWriter) -> SignedUpdate| {
+        let version = make(&mut writer);
+        commit(vault, &version, &server).unwrap();
+        let told = (version.root.clone(), version.content.clone());
+        writer.committed(version);
+        told
+    };
+    add(&mut vault, &|writer| writer.creation());
+    // A pack of which a tenth will be needed, and blocks in a record of which none will.
+    add(&mut vault, &|writer| writer.insertion(0, &[100_000, 500_000, 400_000]));
+    add(&mut vault, &|writer| writer.insertion(200_000, &[90_000]));
+    let short = add(&mut vault, &|writer| shortened(writer));
+    let last = add(&mut vault, &|writer| writer.insertion(5, &[300]));
+    let before = on_disk(folder.path());
+    let nothing = vault.collect().unwrap();
+    assert!(nothing.after >= 1_090_000, "nothing was dropped: {nothing:?}");
+    vault.drop_versions(statement(0, 2)).unwrap();
+    let collected = vault.collect().unwrap();
+    assert!(collected.after < 130_000 && collected.before > 1_090_000, "{collected:?}");
+    let after = on_disk(folder.path());
+    assert!(after < 130_000 && before > 1_090_000, "{before} bytes, then {after}");
+    for round in 0..3 {
+        for (root, content) in [&short, &last] {
+            assert!(content_of(&vault, root) == *content, "round {round}");
+        }
+        assert!(vault.version(2).is_err() && vault.version(3).is_ok());
+        assert_eq!(vault.versions(u64::MAX, 9).len(), 2 + round);
+        if round == 1 {
+            drop(vault);
+            vault = open(folder.path());
+        }
+        // What went can come again.
+        let again = add(&mut vault, &|writer| writer.insertion(0, &[500]));
+        assert!(content_of(&vault, &again.0) == again.1);
+        vault.collect().unwrap();
+    }
+    vault.drop_versions(statement(1, 3)).unwrap();
+    assert!(vault.object(&Digest([1; 32])).unwrap().is_none());
+}
