@@ -38,6 +38,7 @@
 //! | `mirrors` | files on plain web servers |
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
+//! | `vault` | encrypted versions on a server that is killed, edited, set back, or lies |
 //! | `vault_serving` | `tow vault serve`: kill -9, and who may make vaults |
 //! | `doctor` | what works from here, and advice about what does not |
 //! | `clusters` | rendezvous servers that share their entries through NATS |
@@ -125,6 +126,7 @@ mod streams;
 mod ticket_terms;
 mod trees;
 mod updating;
+mod vault;
 mod vault_serving;
 mod waiting;
 mod web_server;
@@ -181,6 +183,7 @@ fn main() -> ExitCode {
         ticket_terms::SITUATIONS,
         site_cache::SITUATIONS,
         anywhere::SITUATIONS,
+        vault::SITUATIONS,
         vault_serving::SITUATIONS,
         doctor::SITUATIONS,
         clusters::SITUATIONS,

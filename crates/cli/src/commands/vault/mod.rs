@@ -1,6 +1,11 @@
-//! `tow vault`: encrypted versions of files, on servers that nobody has to trust.
+//! `tow vault`
 
+mod errors;
+mod inspect;
+mod opening;
+mod passphrase;
 mod serve;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -9,24 +14,50 @@ use towpath_api::ApiError;
 
 use super::Context;
 
-/// Keep encrypted versions of files and trees on a server that can't read, forge or take back any
+/// Keep encrypted versions of files and trees on a server that nobody has to trust
 ///
-/// A server has ciphertext and signed versions. What a version is, each machine computes and proves itself.
+/// The server sees blocks of ciphertext and their sizes, and can't change, hide or exchange any unnoticed. A new version costs the
+/// bytes that changed. Keys are under a passphrase (asked for, or TOW_VAULT_PASSPHRASE) or a key file; whoever loses it loses the data.
 #[derive(Debug, Args)]
 pub struct VaultCommand {
     #[command(subcommand)]
-    command: VaultCommands,
+    command: VaultSubcommand,
+    #[command(flatten)]
+    which: opening::WhichVault,
 }
 
 #[derive(Debug, Subcommand)]
-enum VaultCommands {
+enum VaultSubcommand {
+    Init(opening::VaultInit),
+    Join(opening::VaultJoin),
+    Put(transfer::VaultPut),
+    Get(transfer::VaultGet),
+    Restore(transfer::VaultRestore),
+    Ls(inspect::VaultLs),
+    Log(inspect::VaultLog),
+    Check(inspect::VaultCheck),
+    Forget(transfer::VaultForget),
     Serve(serve::VaultServe),
 }
 
 impl VaultCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
-        match self.command {
-            VaultCommands::Serve(serve) => serve.run(context).await,
+        let Self { command, which } = self;
+        if let VaultSubcommand::Serve(serve) = command {
+            return serve.run(context).await;
         }
+        // All else blocks, on the disk and on the network's runtime beside.
+        tokio::task::block_in_place(|| match command {
+            VaultSubcommand::Init(init) => init.run(context, &which),
+            VaultSubcommand::Join(join) => join.run(context, &which),
+            VaultSubcommand::Put(put) => put.run(context, &which),
+            VaultSubcommand::Get(get) => get.run(context, &which),
+            VaultSubcommand::Restore(restore) => restore.run(context, &which),
+            VaultSubcommand::Ls(ls) => ls.run(context, &which),
+            VaultSubcommand::Log(log) => log.run(context, &which),
+            VaultSubcommand::Check(check) => check.run(context, &which),
+            VaultSubcommand::Forget(forget) => forget.run(context, &which),
+            VaultSubcommand::Serve(_) => Ok(ExitCode::SUCCESS),
+        })
     }
 }

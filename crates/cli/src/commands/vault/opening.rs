@@ -1,0 +1,219 @@
+//! Which vault a command is about, and the way to it; `tow vault init` and `join`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use tokio::runtime::Handle;
+use towpath_api::{ApiError, ErrorKind};
+use towpath_config::node_at;
+use towpath_service::state::identity;
+use towpath_vault::Identity;
+use towpath_vault::client::VaultClient;
+use towpath_vault::error::VaultError;
+use towpath_vault::format::{NodeId, VaultId};
+use towpath_vault::head::TrustedNodes;
+use towpath_vault::keys::{PassphraseCost, VaultKeys, WrappedKeys};
+use towpath_vault::local::{VaultFolder, vault_id};
+use towpath_vault::network::NetworkServer;
+
+use super::errors::{api_error, usage};
+use super::passphrase::unlock;
+use crate::commands::Context;
+
+/// Said before anything is written.
+const WARNING: &str = "tow: whoever loses the passphrase (or the key file) loses the data: nobody can open the vault without it";
+
+/// Which vault.
+#[derive(Debug, Args)]
+pub struct WhichVault {
+    /// The vault, by its id or the id's first digits [default: the only one of this machine]
+    #[arg(long, value_name = "ID", global = true)]
+    vault: Option<String>,
+    /// File with 32 random bytes or more, in the place of a passphrase
+    #[arg(long, value_name = "FILE", global = true)]
+    key_file: Option<PathBuf>,
+}
+
+/// Make a vault on a server
+///
+/// The vault's id is a line on standard output. Nothing is written before it was said that a lost passphrase is data lost.
+#[derive(Debug, Args)]
+pub struct VaultInit {
+    /// The server, as 'tow vault serve' prints it
+    #[arg(value_name = "NODE@HOST:PORT")]
+    server: String,
+}
+
+/// Use a vault from this machine, too, or again: its id and its passphrase (or key file) are enough
+#[derive(Debug, Args)]
+pub struct VaultJoin {
+    /// The server, as 'tow vault serve' prints it
+    #[arg(value_name = "NODE@HOST:PORT")]
+    server: String,
+    /// The vault's id, all of it
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ToldVault {
+    event: &'static str,
+    vault: String,
+    server: String,
+    version: u64,
+}
+
+/// A server's node and address.
+struct ServerPlace {
+    node: NodeId,
+    address: String,
+}
+
+impl ServerPlace {
+    fn read(text: &str) -> Result<Self, ApiError> {
+        let place = node_at(text).and_then(|place| Some(Self { node: place.node?, address: place.address }));
+        place.ok_or_else(|| usage(format!("'{text}' is not NODE@HOST:PORT, as 'tow vault serve' prints it")))
+    }
+
+    fn connect(&self, keys: &VaultKeys) -> Result<NetworkServer, VaultError> {
+        self.connect_as(keys.writer.as_ref().ok_or(VaultError::ReadOnly)?.identity(), keys.vault)
+    }
+
+    fn connect_as(&self, identity: &Identity, vault: VaultId) -> Result<NetworkServer, VaultError> {
+        Ok(NetworkServer::connect(Handle::current(), self.node, &self.address, identity, vault)?)
+    }
+
+    fn trusted(&self, keys: &VaultKeys) -> TrustedNodes {
+        TrustedNodes { vault: keys.vault, owner: keys.owner, server: self.node }
+    }
+}
+
+impl VaultInit {
+    pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
+        let place = ServerPlace::read(&self.server)?;
+        context.output.print(WARNING);
+        let unlock = unlock(which.key_file.as_deref(), true)?;
+        // Servers know machines; that this one's vault is another name is nobody's business but the two's.
+        let maker = identity(&context.home)?;
+        let made = || -> Result<VaultId, VaultError> {
+            let keys = VaultKeys::generate()?;
+            let vault = keys.vault;
+            let wrapped = WrappedKeys::wrap(&keys, &unlock, PassphraseCost::default())?;
+            let recovery = unlock.recovery_key(&vault)?.identity().node_id();
+            let server = Box::new(place.connect_as(&maker, vault)?);
+            let folder = VaultFolder::open(&vaults(context), &vault)?;
+            // The keys come first: a vault without them would be lost.
+            folder.set_keys(&wrapped)?;
+            folder.set_server(&self.server)?;
+            let trusted = place.trusted(&keys);
+            VaultClient::create(folder, keys, &wrapped, server, trusted, vec![recovery])?;
+            Ok(vault)
+        };
+        let vault = made().map_err(api_error)?;
+        tell(context, "made", &vault, &self.server, 0);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl VaultJoin {
+    pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
+        let place = ServerPlace::read(&self.server)?;
+        let vault =
+            vault_id(&self.id).ok_or_else(|| usage(format!("'{}' is not the id of a vault", self.id)))?;
+        let unlock = unlock(which.key_file.as_deref(), false)?;
+        let joined = || -> Result<u64, VaultError> {
+            let mut server = place.connect_as(unlock.recovery_key(&vault)?.identity(), vault)?;
+            let wrapped = towpath_vault::client::fetch_keys(&mut server)?;
+            let keys = wrapped.open(&unlock)?;
+            if keys.vault != vault {
+                return Err(VaultError::Unlock(towpath_vault::keys::UnlockError::Wrong));
+            }
+            server.finish();
+            let server = Box::new(place.connect(&keys)?);
+            let folder = VaultFolder::open(&vaults(context), &vault)?;
+            folder.set_keys(&wrapped)?;
+            folder.set_server(&self.server)?;
+            let trusted = place.trusted(&keys);
+            Ok(VaultClient::open(folder, keys, server, trusted)?.head().named().number)
+        };
+        let version = joined().map_err(api_error)?;
+        tell(context, "joined", &vault, &self.server, version);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn tell(context: &Context, event: &'static str, vault: &VaultId, server: &str, version: u64) {
+    match context.output.is_json() {
+        true => {
+            let (vault, server) = (vault.to_string(), server.to_owned());
+            context.output.object(&ToldVault { event, vault, server, version });
+        }
+        false => context.output.line(&vault.to_string()),
+    }
+}
+
+fn vaults(context: &Context) -> PathBuf {
+    context.home.state().join("vaults")
+}
+
+impl WhichVault {
+    /// The vault, its newest version proved.
+    pub fn open(&self, context: &Context) -> Result<VaultClient, ApiError> {
+        self.opened(context, VaultClient::open)
+    }
+
+    /// The vault; if its newest version does not count, as this machine saw it last.
+    pub fn open_older(&self, context: &Context) -> Result<VaultClient, ApiError> {
+        match self.opened(context, VaultClient::open) {
+            Err(error) if error.kind == ErrorKind::Corrupt => {
+                context
+                    .output
+                    .complain(&format!("tow: {}; going by what this machine saw last", error.message));
+                self.opened(context, VaultClient::open_remembered)
+            }
+            opened => opened,
+        }
+    }
+
+    fn opened(&self, context: &Context, open: Opener) -> Result<VaultClient, ApiError> {
+        let vault = self.find(context)?;
+        let folder = VaultFolder::open(&vaults(context), &vault).map_err(api_error)?;
+        let lacking = || usage(format!("vault {vault} is not known on this machine: 'tow vault join'"));
+        let wrapped = folder.keys().map_err(api_error)?.ok_or_else(lacking)?;
+        let place = ServerPlace::read(&folder.server().map_err(api_error)?.ok_or_else(lacking)?)?;
+        let unlock = unlock(self.key_file.as_deref(), false)?;
+        let opened = || -> Result<VaultClient, VaultError> {
+            let keys = wrapped.open(&unlock)?;
+            let server = Box::new(place.connect(&keys)?);
+            let trusted = place.trusted(&keys);
+            open(folder, keys, server, trusted)
+        };
+        opened().map_err(api_error)
+    }
+
+    fn find(&self, context: &Context) -> Result<VaultId, ApiError> {
+        let all = VaultFolder::list(&vaults(context));
+        let prefix = self.vault.as_deref().unwrap_or_default();
+        let found: Vec<_> = all.iter().filter(|vault| vault.to_string().starts_with(prefix)).collect();
+        match found.as_slice() {
+            [one] => Ok(**one),
+            [] if all.is_empty() => {
+                Err(usage("there is no vault on this machine: 'tow vault init' or 'tow vault join'"))
+            }
+            [] => Err(usage(format!("no vault of this machine has an id that begins with '{prefix}'"))),
+            several => {
+                let ids: Vec<_> = several.iter().map(ToString::to_string).collect();
+                Err(usage(format!("which vault? --vault {}", ids.join(" or "))))
+            }
+        }
+    }
+}
+
+type Opener = fn(
+    VaultFolder,
+    VaultKeys,
+    Box<dyn towpath_vault::server::VaultServer>,
+    TrustedNodes,
+) -> Result<VaultClient, VaultError>;

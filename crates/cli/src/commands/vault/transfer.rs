@@ -1,0 +1,305 @@
+//! `tow vault put`, `get`, `restore` and `forget`
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::HumanBytes;
+use serde::Serialize;
+use towpath_api::{ApiError, Event, Progress};
+use towpath_service::display_name;
+use towpath_vault::FileError;
+use towpath_vault::client::VaultClient;
+use towpath_vault::descriptor::default_name;
+use towpath_vault::get::GetOutcome;
+use towpath_vault::plan::PutStats;
+use towpath_vault::put::{PutOptions, PutOutcome};
+
+use super::errors::{api_error, usage};
+use super::opening::WhichVault;
+use crate::commands::{Context, working_directory};
+use crate::output::{Output, PARTLY};
+
+/// Put a file or a tree into the vault: a new version, of which only what changed is sent
+#[derive(Debug, Args)]
+pub struct VaultPut {
+    /// The file or directory
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// What it is called in the vault [default: the last name of PATH]
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<OsString>,
+    /// Write over what somebody else put under this name since it was put or got here; theirs stays as an older version
+    #[arg(long)]
+    overwrite: bool,
+    /// Tell where the bytes went: new, reused, patched, padding, signatures
+    #[arg(long)]
+    explain: bool,
+    /// Send changed chunks whole, never as patches
+    #[arg(long)]
+    no_patches: bool,
+}
+
+/// Get a file or a tree out of the vault
+#[derive(Debug, Args)]
+pub struct VaultGet {
+    /// Its name in the vault
+    #[arg(value_name = "NAME")]
+    name: OsString,
+    #[command(flatten)]
+    to: GetPlace,
+    /// The version [default: the newest]
+    #[arg(long, value_name = "N")]
+    version: Option<u64>,
+}
+
+/// Get an older version of a file or a tree, also if newer ones are damaged
+#[derive(Debug, Args)]
+pub struct VaultRestore {
+    /// Its name in the vault
+    #[arg(value_name = "NAME")]
+    name: OsString,
+    #[command(flatten)]
+    to: GetPlace,
+    /// The version
+    #[arg(long, value_name = "N")]
+    version: u64,
+}
+
+/// Where it goes.
+#[derive(Debug, Args)]
+pub struct GetPlace {
+    /// Where to write it; a directory that is there: into it [default: here]
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// Replace what is there
+    #[arg(long)]
+    overwrite: bool,
+}
+
+/// Leave a name out of new versions; older ones keep it
+#[derive(Debug, Args)]
+pub struct VaultForget {
+    /// Its name in the vault
+    #[arg(value_name = "NAME")]
+    name: OsString,
+}
+
+#[derive(Debug, Serialize)]
+struct ToldPut {
+    event: &'static str,
+    name: String,
+    version: u64,
+    is_new: bool,
+    files: u64,
+    bytes: u64,
+    uploaded: u64,
+    reused: u64,
+    whole: u64,
+    patched: u64,
+    whole_stored: u64,
+    patches_stored: u64,
+    padding: u64,
+    actions: u64,
+    failed: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct ToldGet {
+    event: &'static str,
+    name: String,
+    version: u64,
+    output: String,
+    files: u64,
+    bytes: u64,
+    failed: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct ToldForgotten {
+    event: &'static str,
+    name: String,
+    version: u64,
+}
+
+impl VaultPut {
+    pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
+        let path = working_directory()?.join(&self.path);
+        let named = || usage("this path has no name of its own: --as NAME");
+        let name = self.name.clone().map(OsString::into_vec).or_else(|| default_name(&path));
+        let name = name.ok_or_else(named)?;
+        let mut vault = which.open(context)?;
+        let options = PutOptions { overwrite: self.overwrite, patches: !self.no_patches };
+        let mut bar = ReadProgress::new(&context.output);
+        let put = vault.put(&path, &name, &options, &mut |bytes| bar.add(bytes)).map_err(api_error)?;
+        context.output.finish();
+        tell_failed(&context.output, &put.failed);
+        self.tell(context, &name, &put);
+        Ok(if put.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(PARTLY) })
+    }
+
+    fn tell(&self, context: &Context, name: &[u8], put: &PutOutcome) {
+        let PutOutcome { number: version, is_new, stats, files, ref failed } = *put;
+        if context.output.is_json() {
+            let PutStats { length, reused, whole, patched, whole_stored, patches_stored, padding, actions } =
+                stats;
+            let told = ToldPut {
+                event: "put",
+                name: display_name(name),
+                version,
+                is_new,
+                files,
+                bytes: length,
+                uploaded: stats.uploaded(),
+                reused,
+                whole,
+                patched,
+                whole_stored,
+                patches_stored,
+                padding,
+                actions,
+                failed: failed.len(),
+            };
+            return context.output.object(&told);
+        }
+        let what = format!("{} of {}", HumanBytes(stats.length), display_name(name));
+        match is_new {
+            true => context
+                .output
+                .print(&format!("tow: version {version}: {what}, {} sent", HumanBytes(stats.uploaded()))),
+            false => context.output.print(&format!("tow: {what} are in version {version} already")),
+        }
+        if self.explain {
+            explain(&stats).iter().for_each(|line| context.output.line(line));
+        }
+    }
+}
+
+/// Where the bytes of a put went.
+fn explain(stats: &PutStats) -> Vec<String> {
+    let PutStats { length, reused, whole, patched, whole_stored, patches_stored, padding, actions } = *stats;
+    let line = |what: &str, plain: Option<u64>, sent: u64| {
+        let plain = plain.map_or_else(String::new, |plain| plain.to_string());
+        format!("{what:<28} {plain:>14} {sent:>14}")
+    };
+    vec![
+        format!("{:<28} {:>14} {:>14}", "bytes", "plain", "sent"),
+        line("there already", Some(reused), 0),
+        line("new or changed, as blocks", Some(whole), whole_stored),
+        line("changed, as patches", Some(patched), patches_stored),
+        line("updates and signatures", None, actions),
+        line("all", Some(length), stats.uploaded()),
+        line("of it padding", None, padding),
+    ]
+}
+
+impl VaultGet {
+    pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
+        let mut vault = match self.version {
+            Some(_) => which.open_older(context)?,
+            None => which.open(context)?,
+        };
+        self.to.get(context, &mut vault, self.name.as_bytes(), self.version)
+    }
+}
+
+impl VaultRestore {
+    pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
+        let mut vault = which.open_older(context)?;
+        self.to.get(context, &mut vault, self.name.as_bytes(), Some(self.version))
+    }
+}
+
+impl GetPlace {
+    fn path(&self, name: &[u8]) -> Result<PathBuf, ApiError> {
+        let here = working_directory()?;
+        let last = Path::new(std::ffi::OsStr::from_bytes(name)).file_name();
+        let output = self.output.as_ref().map(|output| here.join(output));
+        match (output, last) {
+            (Some(output), Some(last)) if output.is_dir() => Ok(output.join(last)),
+            (Some(output), _) => Ok(output),
+            (None, Some(last)) => Ok(here.join(last)),
+            (None, None) => Err(usage("this name has no last part that a file could have: --output PATH")),
+        }
+    }
+
+    fn get(
+        &self,
+        context: &Context,
+        vault: &mut VaultClient,
+        name: &[u8],
+        version: Option<u64>,
+    ) -> Result<ExitCode, ApiError> {
+        let path = self.path(name)?;
+        let mut bar = ReadProgress::new(&context.output);
+        let got = vault.get(name, version, &path, self.overwrite, &mut |bytes| bar.add(bytes));
+        let GetOutcome { number, files, bytes, failed } = got.map_err(api_error)?;
+        context.output.finish();
+        tell_failed(&context.output, &failed);
+        let output = path.display().to_string();
+        if context.output.is_json() {
+            let (name, failed) = (display_name(name), failed.len());
+            context.output.object(&ToldGet {
+                event: "got",
+                name,
+                version: number,
+                output,
+                files,
+                bytes,
+                failed,
+            });
+        } else {
+            context.output.print(&format!("tow: {} of version {number} -> {output}", HumanBytes(bytes)));
+        }
+        Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(PARTLY) })
+    }
+}
+
+impl VaultForget {
+    pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
+        let mut vault = which.open(context)?;
+        let version = vault.forget(self.name.as_bytes()).map_err(api_error)?;
+        let name = display_name(self.name.as_bytes());
+        match context.output.is_json() {
+            true => context.output.object(&ToldForgotten { event: "forgotten", name, version }),
+            false => {
+                context.output.print(&format!("tow: version {version} is without {name}; older ones have it"))
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What could not be read, or made.
+fn tell_failed(output: &Output, failed: &[FileError]) {
+    for error in failed {
+        let path = error.path().display().to_string();
+        output.event(&Event::FileFailed { path, error: error.to_string() });
+    }
+}
+
+/// Bytes that were read or written so far, on the bar.
+pub struct ReadProgress<'a> {
+    output: &'a Output,
+    done: u64,
+    shown: u64,
+}
+
+impl<'a> ReadProgress<'a> {
+    /// None yet.
+    pub const fn new(output: &'a Output) -> Self {
+        Self { output, done: 0, shown: 0 }
+    }
+
+    /// So many more.
+    pub fn add(&mut self, bytes: u64) {
+        self.done += bytes;
+        if self.done - self.shown >= 1 << 20 {
+            self.shown = self.done;
+            let progress = Progress { done: self.done, expected: self.done, ..Progress::default() };
+            self.output.event(&Event::Transfer(progress));
+        }
+    }
+}

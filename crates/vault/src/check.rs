@@ -1,0 +1,163 @@
+//! Checking: everything of a version is read from the server and proved, from the signed root down to each file's hash.
+
+use towpath_content::Oid;
+use towpath_content::tree::Kind;
+use towpath_vault_format::{FileId, VaultRoot};
+
+use crate::catalogue::{Catalogue, CatalogueEntry, Description, MAX_CATALOGUE};
+use crate::client::VaultClient;
+use crate::descriptor::{DescribedEntry, MAX_DESCRIPTOR, read_descriptor};
+use crate::error::VaultError;
+use crate::reader::FileReader;
+
+/// What a check found.
+#[derive(Debug, Default)]
+pub struct CheckOutcome {
+    /// Versions that were read.
+    pub versions: u64,
+    /// Entries that were read, those of each version.
+    pub entries: u64,
+    /// Files in them.
+    pub files: u64,
+    /// Plaintext that was read.
+    pub bytes: u64,
+    /// What is wrong.
+    pub faults: Vec<CheckFault>,
+}
+
+/// Something that is wrong.
+#[derive(Debug)]
+pub struct CheckFault {
+    /// The version.
+    pub number: u64,
+    /// The entry; none: the catalogue.
+    pub entry: Option<Vec<u8>>,
+    /// What it is.
+    pub error: VaultError,
+}
+
+/// Compares a content with the hashes of its files, as it comes.
+struct HashCheck {
+    waiting: std::vec::IntoIter<DescribedEntry>,
+    open: Option<(DescribedEntry, u64, blake3::Hasher)>,
+    files: u64,
+}
+
+impl VaultClient {
+    /// Checks a version, or with `all` every one up to it. Faults of one entry do not keep others from being read.
+    pub fn check(
+        &mut self,
+        number: Option<u64>,
+        all: bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<CheckOutcome, VaultError> {
+        let newest = self.root(number)?;
+        let first = if all { 0 } else { newest.number };
+        let versions = self.versions(first)?;
+        let mut outcome = CheckOutcome::default();
+        for version in versions {
+            let root = version.signed.root;
+            if root.number <= newest.number {
+                self.check_version(&root, &mut outcome, progress);
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn check_version(&mut self, root: &VaultRoot, outcome: &mut CheckOutcome, progress: &mut dyn FnMut(u64)) {
+        outcome.versions += 1;
+        let catalogue = match self.catalogue_from_server(root) {
+            Ok(catalogue) => catalogue,
+            Err(error) => {
+                return outcome.faults.push(CheckFault { number: root.number, entry: None, error });
+            }
+        };
+        for (name, entry) in &catalogue.entries {
+            outcome.entries += 1;
+            if let Err(error) = self.check_entry(root, entry, outcome, progress) {
+                outcome.faults.push(CheckFault { number: root.number, entry: Some(name.clone()), error });
+            }
+        }
+    }
+
+    /// Reads files of the server alone.
+    fn server_reader(&mut self) -> FileReader<'_> {
+        FileReader { use_cache: false, ..self.reader() }
+    }
+
+    fn catalogue_from_server(&mut self, root: &VaultRoot) -> Result<Catalogue, VaultError> {
+        let Some(file) = root.file(&FileId::CATALOGUE) else { return Ok(Catalogue::default()) };
+        let bytes = self.server_reader().read_all(file, MAX_CATALOGUE, "bytes of the catalogue")?;
+        Catalogue::from_bytes(&bytes).map_err(VaultError::record("the catalogue"))
+    }
+
+    fn check_entry(
+        &mut self,
+        root: &VaultRoot,
+        entry: &CatalogueEntry,
+        outcome: &mut CheckOutcome,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), VaultError> {
+        let lacking = || VaultError::record_of("the catalogue", "it names a file that is not there");
+        let description = match &entry.description {
+            Description::Inline(bytes) => bytes.clone(),
+            Description::File(file) => {
+                let file = root.file(file).ok_or_else(lacking)?;
+                self.server_reader().read_all(file, MAX_DESCRIPTOR, "bytes of names and metadata")?
+            }
+        };
+        let mut check = HashCheck::new(read_descriptor(&description, entry.length)?)?;
+        let content = *root.file(&entry.content).ok_or_else(lacking)?;
+        if content.length != entry.length {
+            return Err(lacking());
+        }
+        self.server_reader().read(&content, 0..content.length, &mut |bytes| {
+            outcome.bytes += bytes.len() as u64;
+            progress(bytes.len() as u64);
+            check.add(bytes)
+        })?;
+        outcome.files += check.files;
+        Ok(())
+    }
+}
+
+impl HashCheck {
+    fn new(described: Vec<DescribedEntry>) -> Result<Self, VaultError> {
+        let files: Vec<_> = described.into_iter().filter(|entry| entry.start.is_some()).collect();
+        let mut check = Self { waiting: files.into_iter(), open: None, files: 0 };
+        check.next_file()?;
+        Ok(check)
+    }
+
+    fn add(&mut self, mut bytes: &[u8]) -> Result<(), VaultError> {
+        while !bytes.is_empty() {
+            let Some((_, left, hasher)) = &mut self.open else { break };
+            let most = usize::try_from(*left).unwrap_or(usize::MAX);
+            let (part, rest) = bytes.split_at(bytes.len().min(most));
+            hasher.update(part);
+            *left -= part.len() as u64;
+            bytes = rest;
+            self.next_file()?;
+        }
+        Ok(())
+    }
+
+    /// Ends files that are whole, and begins the next one that has bytes.
+    fn next_file(&mut self) -> Result<(), VaultError> {
+        loop {
+            if let Some((described, _, hasher)) = self.open.take_if(|(_, left, _)| *left == 0) {
+                self.files += 1;
+                if described.entry.oid() != Some(Oid::Blake3(*hasher.finalize().as_bytes())) {
+                    return Err(VaultError::OtherContent { path: described.path.as_bytes().to_vec() });
+                }
+            }
+            if self.open.is_some() {
+                return Ok(());
+            }
+            let Some(described) = self.waiting.next() else { return Ok(()) };
+            if let Kind::File { size, .. } = described.entry.kind {
+                self.open = Some((described, size, blake3::Hasher::new()));
+            }
+        }
+    }
+}

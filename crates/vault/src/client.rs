@@ -1,0 +1,348 @@
+//! A vault as its member sees it: versions that are proved, entries by name, and new versions.
+//!
+//! A put goes through numbered points, at each of which the process may die and lose nothing:
+//!
+//! 1. new blocks lie in this machine's cache; the server knows nothing of them;
+//! 2. the update is made and signed;
+//! 3. the server has committed it;
+//! 4. the head is kept;
+//! 5. summaries and what was seen are kept.
+//!
+//! Before 3 the vault is as it was. From 3 on the new version is there, and this machine learns of it at the next command.
+
+use towpath_content::NodeId;
+use towpath_vault_format::apply::{Applied, UpdateError, apply};
+use towpath_vault_format::tree::{NodeError, NodeMap};
+use towpath_vault_format::{
+    Canonical, FileId, FileRoot, FileUpdate, Members, Predicate, SignedMembers, SignedRoot, Update,
+    VaultParameters, VaultRoot,
+};
+use towpath_vault_protocol::CommittedVersion;
+
+use crate::catalogue::{Catalogue, MAX_CATALOGUE};
+use crate::error::VaultError;
+use crate::head::{Head, HeadError, TrustedNodes};
+use crate::keys::{VaultKeys, WrappedKeys};
+use crate::local::{BlobCache, VaultFolder};
+use crate::reader::{CachedNodes, FileReader};
+use crate::server::{ServerError, VaultServer, checked_objects};
+
+/// Versions that are asked for at once.
+const VERSIONS: usize = 256;
+/// The most versions that are looked at one after the other.
+const MAX_VERSIONS: usize = 1 << 20;
+
+/// A point of a put that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WritePoint {
+    /// New blocks lie in the cache.
+    Planned = 1,
+    /// The update is signed.
+    Signed = 2,
+    /// The server has committed it.
+    Committed = 3,
+    /// The head is kept.
+    HeadKept = 4,
+    /// Summaries are kept.
+    Kept = 5,
+}
+
+/// A vault.
+pub struct VaultClient {
+    pub(crate) folder: VaultFolder,
+    pub(crate) keys: VaultKeys,
+    pub(crate) server: Box<dyn VaultServer>,
+    pub(crate) nodes: BlobCache,
+    pub(crate) blocks: BlobCache,
+    pub(crate) head: Head,
+    trusted: TrustedNodes,
+    /// Told of each point; an error ends the put there.
+    pub(crate) at_point: fn(WritePoint) -> Result<(), VaultError>,
+}
+
+/// How an offer of a new version ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// It is the head now.
+    Committed {
+        /// Bytes of the update and the root.
+        bytes: u64,
+    },
+    /// Another one is, which is proved and kept.
+    Conflict,
+}
+
+impl VaultClient {
+    /// Makes a vault that is not there yet: its version 0. `readers`, in order, may read it beside the owner.
+    pub fn create(
+        folder: VaultFolder,
+        keys: VaultKeys,
+        wrapped: &WrappedKeys,
+        mut server: Box<dyn VaultServer>,
+        trusted: TrustedNodes,
+        readers: Vec<NodeId>,
+    ) -> Result<Self, VaultError> {
+        let writer = keys.writer.as_ref().ok_or(VaultError::ReadOnly)?.identity().clone();
+        let deleter = keys.deleter.as_ref().map(|key| key.identity().node_id());
+        let members = Members {
+            vault: keys.vault,
+            number: 0,
+            owner: keys.owner,
+            deleter,
+            writers: Vec::new(),
+            readers,
+        };
+        let members = SignedMembers::sign(members, |message| writer.sign(message));
+        let update = Update {
+            vault: keys.vault,
+            writer: writer.node_id(),
+            base: None,
+            parameters: Some(VaultParameters::default()),
+            members: Some(members.clone()),
+            keys: Some(wrapped.to_bytes()),
+            files: Vec::new(),
+            blocks: Vec::new(),
+        };
+        let Applied { root, .. } = apply(&update, None, &NodeMap::default())?;
+        let signed =
+            SignedRoot::sign(root, writer.node_id(), update.digest(), |message| writer.sign(message));
+        match server.commit(&update, &signed, &mut |_| None)? {
+            None => Err(ServerError::Refused("it has a vault of this id already".into()).into()),
+            Some(certificate) => {
+                let head = Head { signed, members, certificate };
+                head.prove(&trusted)?;
+                folder.set_head(&head)?;
+                Self::with_head(folder, keys, server, trusted, head)
+            }
+        }
+    }
+
+    /// Opens a vault: its newest version is fetched, proved and compared with the one that was seen last.
+    pub fn open(
+        folder: VaultFolder,
+        keys: VaultKeys,
+        mut server: Box<dyn VaultServer>,
+        trusted: TrustedNodes,
+    ) -> Result<Self, VaultError> {
+        let seen = folder.head()?;
+        let head = fetch_head(server.as_mut(), &trusted, seen.as_ref())?;
+        folder.set_head(&head)?;
+        Self::with_head(folder, keys, server, trusted, head)
+    }
+
+    /// Opens a vault as it was seen last, without asking the server for its newest version: older ones can be read though the
+    /// newest is damaged, or none that counts.
+    pub fn open_remembered(
+        folder: VaultFolder,
+        keys: VaultKeys,
+        server: Box<dyn VaultServer>,
+        trusted: TrustedNodes,
+    ) -> Result<Self, VaultError> {
+        let head = folder.head()?.ok_or(VaultError::NoVersion { number: 0 })?;
+        Self::with_head(folder, keys, server, trusted, head)
+    }
+
+    fn with_head(
+        folder: VaultFolder,
+        keys: VaultKeys,
+        server: Box<dyn VaultServer>,
+        trusted: TrustedNodes,
+        head: Head,
+    ) -> Result<Self, VaultError> {
+        let (nodes, blocks) = (folder.nodes()?, folder.blocks()?);
+        Ok(Self { folder, keys, server, nodes, blocks, head, trusted, at_point: |_| Ok(()) })
+    }
+
+    /// The newest version.
+    pub const fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Reads files.
+    pub fn reader(&mut self) -> FileReader<'_> {
+        FileReader {
+            server: self.server.as_mut(),
+            nodes: &mut self.nodes,
+            blocks: &mut self.blocks,
+            keys: &self.keys,
+            degree: self.head.signed.root.parameters.degree,
+            use_cache: true,
+        }
+    }
+
+    /// Fetches the newest version again.
+    pub fn refresh(&mut self) -> Result<(), VaultError> {
+        self.head = fetch_head(self.server.as_mut(), &self.trusted, Some(&self.head))?;
+        self.folder.set_head(&self.head)
+    }
+
+    /// Versions from `first` to the newest, each proved by the one after it.
+    pub fn versions(&mut self, first: u64) -> Result<Vec<CommittedVersion>, VaultError> {
+        let newest = self.head.named().number;
+        let versions = fetch_versions(self.server.as_mut(), first, newest)?;
+        let mut expected = self.head.named().root;
+        for version in versions.iter().rev() {
+            let root = &version.signed.root;
+            let is_proved = root.digest() == expected && version.certificate.root == expected;
+            if !is_proved || !version.signed.is_signed() {
+                let why = "the version after it names another";
+                return Err(HeadError::NotProved { number: root.number, why }.into());
+            }
+            expected = root.previous;
+        }
+        Ok(versions)
+    }
+
+    /// The root of a version; none: of the newest.
+    pub fn root(&mut self, number: Option<u64>) -> Result<VaultRoot, VaultError> {
+        match number {
+            None => Ok(self.head.signed.root.clone()),
+            Some(number) if number == self.head.named().number => Ok(self.head.signed.root.clone()),
+            Some(number) if number > self.head.named().number => Err(VaultError::NoVersion { number }),
+            Some(number) => {
+                let first = self.versions(number)?.into_iter().next();
+                let first = first.filter(|version| version.signed.root.number == number);
+                first.map(|version| version.signed.root).ok_or(VaultError::NoVersion { number })
+            }
+        }
+    }
+
+    /// What entries a version has.
+    pub fn catalogue(&mut self, root: &VaultRoot) -> Result<Catalogue, VaultError> {
+        let Some(file) = root.file(&FileId::CATALOGUE) else { return Ok(Catalogue::default()) };
+        let bytes = self.reader().read_all(file, MAX_CATALOGUE, "bytes of the catalogue")?;
+        Catalogue::from_bytes(&bytes).map_err(VaultError::record("the catalogue"))
+    }
+
+    /// An update on the newest version.
+    pub(crate) fn update_of(&self, mut files: Vec<FileUpdate>) -> Result<Update, VaultError> {
+        let writer = self.keys.writer.as_ref().ok_or(VaultError::ReadOnly)?.identity().node_id();
+        files.sort_by_key(|change| change.file);
+        Ok(Update {
+            vault: self.keys.vault,
+            writer,
+            base: Some(Predicate::on(&self.head.signed.root)),
+            parameters: None,
+            members: None,
+            keys: None,
+            files,
+            blocks: Vec::new(),
+        })
+    }
+
+    /// Computes what an update makes of the newest version, offers it, and keeps it once it is committed.
+    pub(crate) fn offer(&mut self, update: &Update) -> Result<Offered, VaultError> {
+        let Applied { root, nodes } = self.applied(update)?;
+        let writer = self.keys.writer.as_ref().ok_or(VaultError::ReadOnly)?.identity();
+        let sign = |message: &[u8]| writer.sign(message);
+        let signed = SignedRoot::sign(root, writer.node_id(), update.digest(), sign);
+        let members = update.members.clone().unwrap_or_else(|| self.head.members.clone());
+        (self.at_point)(WritePoint::Signed)?;
+        let blocks = &self.blocks;
+        match self.server.commit(update, &signed, &mut |name| blocks.get(name))? {
+            None => {
+                self.refresh()?;
+                Ok(Offered::Conflict)
+            }
+            Some(certificate) => {
+                (self.at_point)(WritePoint::Committed)?;
+                let head = Head { signed, members, certificate };
+                head.prove(&self.trusted)?;
+                head.follows(&self.head, std::slice::from_ref(&head.signed))?;
+                self.folder.set_head(&head)?;
+                (self.at_point)(WritePoint::HeadKept)?;
+                for node in &nodes {
+                    // Lost ones are fetched.
+                    let _ = self.nodes.add(&node.bytes);
+                }
+                let bytes = (update.to_bytes().len() + head.signed.to_bytes().len()) as u64;
+                self.head = head;
+                Ok(Offered::Committed { bytes })
+            }
+        }
+    }
+
+    /// What an update makes of the newest version. Nodes that are not here are fetched.
+    fn applied(&mut self, update: &Update) -> Result<Applied, VaultError> {
+        let root = self.head.signed.root.clone();
+        let members = self.head.members.members.clone();
+        let base = Some((&root, &members));
+        match apply(update, base, &CachedNodes(&self.nodes)) {
+            Err(UpdateError::Tree { why: NodeError::Missing(_), .. }) => {}
+            done => return Ok(done?),
+        }
+        for change in &update.files {
+            if let Some(file) = root.file(&change.file) {
+                self.reader().fetch_nodes(file, &(0..file.length))?;
+            }
+        }
+        Ok(apply(update, base, &CachedNodes(&self.nodes))?)
+    }
+
+    /// The root of a file in the newest version; an empty one if it is not there.
+    pub(crate) fn file_root(&self, file: FileId) -> FileRoot {
+        let found = self.head.signed.root.file(&file).copied();
+        found.unwrap_or(FileRoot::empty(file, self.keys.epoch()))
+    }
+}
+
+/// The newest version, proved, and compared with the one that was seen.
+fn fetch_head(
+    server: &mut dyn VaultServer,
+    trusted: &TrustedNodes,
+    seen: Option<&Head>,
+) -> Result<Head, VaultError> {
+    let Some(CommittedVersion { signed, certificate }) = server.head()? else {
+        let gone = seen.map(|seen| HeadError::Gone { seen: seen.named() });
+        let never = || ServerError::Refused("it has no such vault".into()).into();
+        return Err(gone.map_or_else(never, Into::into));
+    };
+    let known = seen.map(|seen| &seen.members).filter(|members| members.digest() == signed.root.members);
+    let members = match known {
+        Some(members) => members.clone(),
+        None => fetch_members(server, &signed.root)?,
+    };
+    let head = Head { signed, members, certificate };
+    head.prove(trusted)?;
+    if let Some(seen) = seen {
+        let (was, is) = (seen.named().number, head.named().number);
+        let between = if is > was { fetch_versions(server, was + 1, is)? } else { Vec::new() };
+        let between: Vec<_> = between.into_iter().map(|version| version.signed).collect();
+        head.follows(seen, &between)?;
+    }
+    Ok(head)
+}
+
+/// The wrapped keys of a server's vault, for whoever has nothing but its id. That they are the right ones shows when they are
+/// opened.
+pub fn fetch_keys(server: &mut dyn VaultServer) -> Result<WrappedKeys, VaultError> {
+    let newest = server.head()?;
+    let never = || ServerError::Refused("it has no such vault".into());
+    let CommittedVersion { signed, .. } = newest.ok_or_else(never)?;
+    let came = checked_objects(server, "record of keys", &[signed.root.keys])?;
+    let bytes = came.first().map_or(&[][..], |(_, bytes)| bytes);
+    WrappedKeys::from_bytes(bytes).map_err(VaultError::record("the record of keys"))
+}
+
+fn fetch_members(server: &mut dyn VaultServer, root: &VaultRoot) -> Result<SignedMembers, VaultError> {
+    let came = checked_objects(server, "list of members", &[root.members])?;
+    let bytes = came.first().map_or(&[][..], |(_, bytes)| bytes);
+    SignedMembers::from_bytes(bytes).map_err(VaultError::record("the list of members"))
+}
+
+/// The versions `first` to `last`.
+fn fetch_versions(
+    server: &mut dyn VaultServer,
+    first: u64,
+    last: u64,
+) -> Result<Vec<CommittedVersion>, VaultError> {
+    let numbers: Vec<u64> = (first..=last).take(MAX_VERSIONS).collect();
+    let mut versions = Vec::with_capacity(numbers.len());
+    for some in numbers.chunks(VERSIONS) {
+        for (number, version) in some.iter().zip(server.versions(some)?) {
+            let is_it = |version: &CommittedVersion| version.signed.root.number == *number;
+            versions.push(version.filter(is_it).ok_or(VaultError::NoVersion { number: *number })?);
+        }
+    }
+    Ok(versions)
+}

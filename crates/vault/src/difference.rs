@@ -1,0 +1,66 @@
+//! The difference of two summaries: which runs of chunks go, and which come in their place.
+//!
+//! Myers' algorithm on the sequences of chunk hashes, as the paper has it (§3.2), by a kept crate that bounds its work.
+
+use std::ops::Range;
+
+use imara_diff::{Algorithm, Diff, InternedInput};
+
+use crate::summary::ChunkSummary;
+
+/// A run of old chunks in whose place a run of new ones comes. Either may be empty, not both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedRun {
+    /// Numbers of the chunks that go.
+    pub old: Range<usize>,
+    /// Numbers of those that come.
+    pub new: Range<usize>,
+}
+
+/// The runs that differ, in order; what lies between is equal.
+pub fn difference(old: &[ChunkSummary], new: &[ChunkSummary]) -> Vec<ChangedRun> {
+    let mut input = InternedInput::default();
+    input.update_before(old.iter().copied());
+    input.update_after(new.iter().copied());
+    let diff = Diff::compute(Algorithm::Myers, &input);
+    let wide = |run: Range<u32>| run.start as usize..run.end as usize;
+    diff.hunks().map(|hunk| ChangedRun { old: wide(hunk.before), new: wide(hunk.after) }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::PlainHash;
+    use proptest::prelude::*;
+
+    fn chunks(hashes: &[u8]) -> Vec<ChunkSummary> {
+        hashes.iter().map(|hash| ChunkSummary { hash: PlainHash([*hash; 16]), length: 5000 }).collect()
+    }
+
+    fn applied(old: &[ChunkSummary], new: &[ChunkSummary]) -> Vec<ChunkSummary> {
+        let (mut result, mut at) = (Vec::new(), 0);
+        for run in difference(old, new) {
+            result.extend_from_slice(&old[at..run.old.start]);
+            result.extend_from_slice(&new[run.new]);
+            at = run.old.end;
+        }
+        result.extend_from_slice(&old[at..]);
+        result
+    }
+
+    #[test]
+    fn an_insert_in_the_middle_is_one_run() {
+        let runs = difference(&chunks(b"abcdef"), &chunks(b"abcxdef"));
+        assert_eq!(runs, [ChangedRun { old: 3..3, new: 3..4 }]);
+        assert_eq!(difference(&chunks(b"abc"), &chunks(b"abc")), []);
+        assert_eq!(difference(&[], &chunks(b"ab")), [ChangedRun { old: 0..0, new: 0..2 }]);
+    }
+
+    proptest! {
+        #[test]
+        fn applied_it_gives_the_new(old in prop::collection::vec(0..6u8, 0..40), new in prop::collection::vec(0..6u8, 0..40)) {
+            let (old, new) = (chunks(&old), chunks(&new));
+            prop_assert_eq!(applied(&old, &new), new);
+        }
+    }
+}

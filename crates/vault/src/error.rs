@@ -1,0 +1,179 @@
+//! What can go wrong with a vault, one variant for each different next step.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use towpath_content::DecodeError;
+use towpath_files::{FileError, display_name};
+use towpath_vault_format::FileId;
+use towpath_vault_format::apply::UpdateError;
+use towpath_vault_format::tree::NodeError;
+
+use crate::block::BlockError;
+use crate::head::HeadError;
+use crate::keys::{KeyError, UnlockError};
+use crate::server::ServerError;
+
+/// Error of a vault's client.
+#[derive(Debug, Error)]
+pub enum VaultError {
+    /// This machine's folder of the vault can't be read or written.
+    #[error("{}: {source}", .path.display())]
+    Local {
+        /// The file or folder.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// A file in that folder is damaged.
+    #[error("{}: damaged", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file that is put or got.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A file changed while it was put.
+    #[error("{}: changed while it was read", .path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The server's newest version does not count.
+    #[error(transparent)]
+    Head(#[from] HeadError),
+    /// The server.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// Keys can't be opened.
+    #[error(transparent)]
+    Unlock(#[from] UnlockError),
+    /// A key is not there.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A block of a file.
+    #[error("file {file}, byte {at}: {source}")]
+    Block {
+        /// The file.
+        file: FileId,
+        /// Where its bytes would begin.
+        at: u64,
+        /// What is wrong with it.
+        source: BlockError,
+    },
+    /// A file's tree.
+    #[error("file {file}: {source}")]
+    Tree {
+        /// The file.
+        file: FileId,
+        /// What is wrong with it.
+        source: NodeError,
+    },
+    /// An update of this client can't be done.
+    #[error("the update: {0}")]
+    Update(#[from] UpdateError),
+    /// A record that was decrypted can't be read.
+    #[error("{what}: {why}")]
+    Record {
+        /// The record.
+        what: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file that was put together is not the one that was put.
+    #[error("{}: its bytes are not those that were put", display_name(.path))]
+    OtherContent {
+        /// The path in the entry.
+        path: Vec<u8>,
+    },
+    /// There is no entry of this name.
+    #[error("no entry '{}' in version {number}", display_name(.name))]
+    NoEntry {
+        /// The name.
+        name: Vec<u8>,
+        /// The version that was looked at.
+        number: u64,
+    },
+    /// A name that no entry may have.
+    #[error("'{}' is no name of an entry: it {why}", display_name(.name))]
+    BadName {
+        /// The name.
+        name: Vec<u8>,
+        /// Reason.
+        why: &'static str,
+    },
+    /// The vault has no such version, or it was dropped.
+    #[error("the vault has no version {number}")]
+    NoVersion {
+        /// The number.
+        number: u64,
+    },
+    /// Somebody changed an entry after it was seen here.
+    #[error("'{}' is in version {found} already, and {}", display_name(.name), seen_in_words(.seen))]
+    Conflict {
+        /// The entry.
+        name: Vec<u8>,
+        /// Version that was looked at.
+        found: u64,
+        /// Version whose content was put or got here last, if one was.
+        seen: Option<u64>,
+    },
+    /// Others wrote versions faster than this client could.
+    #[error("others changed the vault {tries} times while this was written")]
+    Crowded {
+        /// Attempts.
+        tries: u32,
+    },
+    /// This member may not write.
+    #[error("this member may only read the vault")]
+    ReadOnly,
+    /// Something that is put is larger or more than a vault holds.
+    #[error("{what}: {found}, at most {limit}")]
+    TooLarge {
+        /// The thing.
+        what: &'static str,
+        /// How many or how large.
+        found: u64,
+        /// The limit.
+        limit: u64,
+    },
+}
+
+/// What a machine knows of an entry that somebody else changed.
+fn seen_in_words(seen: &Option<u64>) -> String {
+    match seen {
+        None => "was neither put nor got on this machine".into(),
+        Some(number) => {
+            format!("was changed by somebody else since this machine put or got it (version {number})")
+        }
+    }
+}
+
+impl VaultError {
+    /// Of this machine's folder.
+    pub(crate) fn local(path: &Path, source: io::Error) -> Self {
+        Self::Local { path: path.to_path_buf(), source }
+    }
+
+    /// Of a damaged file in it.
+    pub(crate) fn damaged(path: &Path) -> Self {
+        Self::Damaged { path: path.to_path_buf() }
+    }
+
+    /// Of a record that was decrypted.
+    pub(crate) fn record(what: &'static str) -> impl Fn(DecodeError) -> Self {
+        move |why| Self::Record { what, why: why.to_string() }
+    }
+
+    /// Of a record that makes no sense.
+    pub(crate) fn record_of(what: &'static str, why: &str) -> Self {
+        Self::Record { what, why: why.to_owned() }
+    }
+
+    /// Of a file's tree.
+    pub(crate) fn tree(file: FileId) -> impl Fn(NodeError) -> Self {
+        move |source| Self::Tree { file, source }
+    }
+}

@@ -1,0 +1,281 @@
+//! Getting an entry: its files and metadata as they were put, each file's bytes compared with its hash before it has a name.
+
+use std::path::Path;
+
+use towpath_content::Oid;
+use towpath_content::tree::{Entry, Kind};
+use towpath_files::{
+    Destination, FileError, Overwrite, Placed, Policy, RelPath, SingleFile, Staged, WriteOptions,
+};
+use towpath_vault_format::VaultRoot;
+
+use crate::catalogue::{CatalogueEntry, Description};
+use crate::client::VaultClient;
+use crate::descriptor::{DescribedEntry, MAX_DESCRIPTOR, read_descriptor};
+use crate::error::VaultError;
+
+/// What a get brought.
+#[derive(Debug, Default)]
+pub struct GetOutcome {
+    /// Number of the version.
+    pub number: u64,
+    /// Files, the names of one counted once.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What could not be made or set.
+    pub failed: Vec<FileError>,
+}
+
+impl VaultClient {
+    /// An entry of a version, and that version.
+    pub fn entry(
+        &mut self,
+        name: &[u8],
+        number: Option<u64>,
+    ) -> Result<(VaultRoot, CatalogueEntry), VaultError> {
+        let root = self.root(number)?;
+        let catalogue = self.catalogue(&root)?;
+        let found = catalogue.entries.get(name).cloned();
+        let none = || VaultError::NoEntry { name: name.to_vec(), number: root.number };
+        let entry = found.ok_or_else(none)?;
+        Ok((root, entry))
+    }
+
+    /// What an entry's descriptor names.
+    pub fn described(
+        &mut self,
+        root: &VaultRoot,
+        entry: &CatalogueEntry,
+    ) -> Result<Vec<DescribedEntry>, VaultError> {
+        let bytes = match &entry.description {
+            Description::Inline(bytes) => bytes.clone(),
+            Description::File(file) => {
+                let lacking = || VaultError::record_of("the catalogue", "it names a file that is not there");
+                let file = root.file(file).ok_or_else(lacking)?;
+                self.reader().read_all(file, MAX_DESCRIPTOR, "bytes of names and metadata")?
+            }
+        };
+        read_descriptor(&bytes, entry.length)
+    }
+
+    /// Writes an entry of a version to `path`, which must not be there unless `overwrite`.
+    pub fn get(
+        &mut self,
+        name: &[u8],
+        number: Option<u64>,
+        path: &Path,
+        overwrite: bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<GetOutcome, VaultError> {
+        let (root, entry) = self.entry(name, number)?;
+        let described = self.described(&root, &entry)?;
+        let is_tree = described.first().is_some_and(|first| first.entry.kind == Kind::Directory);
+        let mut writer = match is_tree {
+            true => EntryWriter::tree(path, overwrite)?,
+            false => EntryWriter::file(path, overwrite),
+        };
+        writer.begin(&described)?;
+        self.content(&root, &entry, &mut |bytes| {
+            progress(bytes.len() as u64);
+            writer.write(bytes)
+        })?;
+        let mut outcome = writer.finish(&described)?;
+        outcome.number = root.number;
+        if root.number == self.head.named().number {
+            self.note_seen(name, &entry)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Gives an entry's content to `sink`.
+    pub(crate) fn content(
+        &mut self,
+        root: &VaultRoot,
+        entry: &CatalogueEntry,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), VaultError>,
+    ) -> Result<(), VaultError> {
+        let file = root.file(&entry.content).copied();
+        let file = file.filter(|file| file.length == entry.length);
+        let lacking = || VaultError::record_of("the catalogue", "it names a content that is not there");
+        let file = file.ok_or_else(lacking)?;
+        self.reader().read(&file, 0..file.length, sink)
+    }
+}
+
+/// A file whose bytes come.
+struct OpenFile {
+    described: DescribedEntry,
+    body: Body,
+    size: u64,
+    done: u64,
+    hasher: blake3::Hasher,
+}
+
+enum Body {
+    Staged(Staged),
+    Single(SingleFile),
+}
+
+/// Cuts a content into its files and compares each with its hash.
+struct EntryWriter<'p> {
+    path: &'p Path,
+    tree: Option<Destination>,
+    overwrite: Overwrite,
+    waiting: std::vec::IntoIter<DescribedEntry>,
+    open: Option<OpenFile>,
+    outcome: GetOutcome,
+}
+
+impl<'p> EntryWriter<'p> {
+    fn tree(path: &'p Path, overwrite: bool) -> Result<Self, VaultError> {
+        let options =
+            WriteOptions { resume: overwrite, policy: Policy::archive(), ..WriteOptions::default() };
+        Ok(Self { tree: Some(Destination::create(path, options)?), ..Self::file(path, overwrite) })
+    }
+
+    fn file(path: &'p Path, overwrite: bool) -> Self {
+        let overwrite = if overwrite { Overwrite::Replace } else { Overwrite::Never };
+        let waiting = Vec::new().into_iter();
+        Self { path, tree: None, overwrite, waiting, open: None, outcome: GetOutcome::default() }
+    }
+
+    /// Makes directories, links and special files, and opens the first file.
+    fn begin(&mut self, described: &[DescribedEntry]) -> Result<(), VaultError> {
+        if let Some(tree) = &self.tree {
+            for DescribedEntry { path, entry, .. } in described {
+                let made = make_node(tree, path, entry, self.overwrite);
+                self.outcome.failed.extend(made?);
+            }
+        }
+        let files: Vec<_> = described.iter().filter(|entry| entry.start.is_some()).cloned().collect();
+        self.waiting = files.into_iter();
+        self.next_file()
+    }
+
+    /// Opens the next file that has bytes; those that have none are done.
+    fn next_file(&mut self) -> Result<(), VaultError> {
+        while self.open.is_none() {
+            let Some(described) = self.waiting.next() else { return Ok(()) };
+            let Kind::File { size, .. } = described.entry.kind else { continue };
+            let body = match &self.tree {
+                Some(tree) => Body::Staged(tree.stage_file_for(&described.path, size)?),
+                None => Body::Single(SingleFile::create(self.path, size)?),
+            };
+            self.open = Some(OpenFile { described, body, size, done: 0, hasher: blake3::Hasher::new() });
+            self.close_if_done()?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), VaultError> {
+        while !bytes.is_empty() {
+            // A descriptor has as many bytes as its content, so there is a file for each.
+            let Some(open) = &mut self.open else { break };
+            let most = usize::try_from(open.size - open.done).unwrap_or(usize::MAX);
+            let (part, rest) = bytes.split_at(bytes.len().min(most));
+            open.write(part)?;
+            bytes = rest;
+            self.close_if_done()?;
+            self.next_file()?;
+        }
+        Ok(())
+    }
+
+    fn close_if_done(&mut self) -> Result<(), VaultError> {
+        let Some(open) = self.open.take_if(|open| open.done == open.size) else { return Ok(()) };
+        let OpenFile { described: DescribedEntry { path, entry, .. }, body, size, hasher, .. } = open;
+        if entry.oid() != Some(Oid::Blake3(*hasher.finalize().as_bytes())) {
+            return Err(VaultError::OtherContent { path: path.as_bytes().to_vec() });
+        }
+        self.outcome.files += 1;
+        self.outcome.bytes += size;
+        match (body, &self.tree) {
+            (Body::Staged(staged), Some(tree)) => {
+                let placed = tree.commit(staged, path, &entry.metadata, self.overwrite)?;
+                self.note_placed(placed);
+            }
+            (Body::Single(single), _) => {
+                single.finish(&entry.metadata, &Policy::archive(), self.overwrite)?;
+            }
+            (Body::Staged(_), None) => {}
+        }
+        Ok(())
+    }
+
+    fn note_placed(&mut self, placed: Vec<Placed>) {
+        for placed in placed {
+            self.outcome.failed.extend(placed.outcome.err());
+            self.outcome.failed.extend(placed.lacking);
+        }
+    }
+
+    /// Names what waits, makes hard links, and gives directories their metadata.
+    fn finish(mut self, described: &[DescribedEntry]) -> Result<GetOutcome, VaultError> {
+        let Some(tree) = self.tree.take() else { return Ok(self.outcome) };
+        self.note_placed(tree.flush());
+        self.outcome.failed.extend(make_links(&tree, described, self.overwrite));
+        tree.staging().remove()?;
+        for DescribedEntry { path, entry, .. } in described.iter().rev() {
+            if entry.kind == Kind::Directory {
+                self.outcome.failed.extend(tree.finish_dir(path, &entry.metadata).err());
+            }
+        }
+        tree.sync()?;
+        Ok(self.outcome)
+    }
+}
+
+impl OpenFile {
+    fn write(&mut self, part: &[u8]) -> Result<(), VaultError> {
+        let is_sparse = matches!(self.described.entry.kind, Kind::File { extents: Some(_), .. });
+        match &self.body {
+            Body::Staged(staged) => staged.write_piece(self.done, part, is_sparse)?,
+            Body::Single(single) => single.write_piece(self.done, part, is_sparse)?,
+        }
+        self.hasher.update(part);
+        self.done += part.len() as u64;
+        Ok(())
+    }
+}
+
+/// Makes whatever is no file. What can't be made for want of rights is told and left out.
+fn make_node(
+    tree: &Destination,
+    path: &RelPath,
+    entry: &Entry,
+    overwrite: Overwrite,
+) -> Result<Option<FileError>, VaultError> {
+    let nodes = tree.nodes();
+    let settled = match &entry.kind {
+        Kind::File { .. } => return Ok(None),
+        Kind::Directory if path.is_root() => return Ok(None),
+        Kind::Directory => return Ok(tree.make_dir(path).map(|_| None)?),
+        Kind::Symlink { target } => nodes.symlink(path, target, &entry.metadata, overwrite),
+        kind => nodes.special(path, kind, &entry.metadata, overwrite),
+    };
+    match settled {
+        Ok(settled) => Ok(settled.lacking),
+        Err(error @ FileError::Permission { .. }) => Ok(Some(error)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives files their further names.
+fn make_links(tree: &Destination, described: &[DescribedEntry], overwrite: Overwrite) -> Vec<FileError> {
+    let mut first = std::collections::HashMap::new();
+    let mut failed = Vec::new();
+    for DescribedEntry { path, entry, start } in described {
+        let Some(group) = entry.hard_link.filter(|_| matches!(entry.kind, Kind::File { .. })) else {
+            continue;
+        };
+        if start.is_some() {
+            first.insert(group, path);
+        } else if let Some(existing) = first.get(&group) {
+            let linked = tree.stamp_at(existing);
+            let linked = linked.and_then(|seen| tree.nodes().hard_link(existing, &seen, path, overwrite));
+            failed.extend(linked.err());
+        }
+    }
+    failed
+}

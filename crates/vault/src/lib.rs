@@ -1,0 +1,58 @@
+//! The vault's client: versions of files and trees on a server that nobody has to trust.
+//!
+//! All secrets are on this side. Layouts: `docs/formats/vault-blocks.md`; what a server keeps: `docs/formats/vault.md`; what
+//! was decided and why: `docs/design/vault.md`.
+//!
+//! | module | story |
+//! |---|---|
+//! | [`keys`] | keys of a vault, under a passphrase or a key file |
+//! | [`boundaries`] | where plaintext is cut |
+//! | [`summary`] | a file as keyed hashes of its chunks |
+//! | [`mod@difference`] | what two summaries have not in common |
+//! | [`block`], [`padding`] | plaintext as blocks that a server may have |
+//! | [`patches`] | chunks that changed a little |
+//! | [`catalogue`] | what entries are called |
+//! | [`content`] | plaintext that is put, cut into chunks |
+//! | [`mod@plan`] | what makes the new version of a file of the old one |
+//! | [`reader`] | plaintext of a version's files |
+//! | [`head`] | the newest version, and what proves it |
+//! | [`server`] | the seam to a vault's server |
+//! | [`network`] | a server on a connection |
+//! | [`local`] | what this machine keeps |
+//! | [`descriptor`] | names and metadata of what is put |
+//! | [`client`] | a vault as its member sees it |
+//! | [`mod@put`], [`get`] | entries, there and back |
+//! | [`check`] | everything of a version read and proved |
+//! | [`error`] | what can go wrong |
+
+pub mod block;
+pub mod boundaries;
+pub mod catalogue;
+pub mod check;
+pub mod client;
+pub mod content;
+pub mod descriptor;
+pub mod difference;
+pub mod error;
+pub mod get;
+pub mod head;
+pub mod keys;
+pub mod local;
+pub mod network;
+pub mod padding;
+pub mod patches;
+pub mod plan;
+pub mod put;
+pub mod reader;
+pub mod server;
+pub mod summary;
+
+/// The formats that a server knows, too.
+pub mod format {
+    pub use towpath_content::NodeId;
+    pub use towpath_vault_format::*;
+}
+
+pub use towpath_files::FileError;
+pub use towpath_link::Identity;
+pub use zeroize::Zeroizing;

@@ -1,0 +1,216 @@
+//! Nodes and blocks by hash, in packs: files to which they are appended one after the other. What is read is compared with
+//! its hash, so a damaged pack costs a fetch and nothing else.
+//!
+//! Records: 32 bytes hash, 4 bytes length, the bytes. A torn tail is cut when the cache is opened. The oldest packs go when
+//! there are too many bytes.
+
+use std::collections::HashMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use towpath_vault_format::Digest;
+
+/// Bytes of a pack after which the next is begun.
+const PACK: u64 = 64 << 20;
+/// No node or block is longer.
+const MAX_BLOB: u32 = 2 << 20;
+const HEADER: usize = 36;
+
+/// A cache in a folder.
+#[derive(Debug)]
+pub struct BlobCache {
+    folder: PathBuf,
+    limit: u64,
+    packs: Vec<Pack>,
+    index: HashMap<Digest, BlobSpot>,
+}
+
+#[derive(Debug)]
+struct Pack {
+    number: u32,
+    file: File,
+    length: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct BlobSpot {
+    pack: u32,
+    at: u64,
+    length: u32,
+}
+
+impl BlobCache {
+    /// The cache in `folder`, which is made if it is not there. It has about `limit` bytes at most, but never loses what was
+    /// added since it was opened.
+    pub fn open(folder: &Path, limit: u64) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let mut cache =
+            Self { folder: folder.to_path_buf(), limit, packs: Vec::new(), index: HashMap::new() };
+        let mut numbers: Vec<u32> = std::fs::read_dir(folder)?
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("pack-")?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            cache.read_pack(number)?;
+        }
+        cache.drop_oldest()?;
+        Ok(cache)
+    }
+
+    /// The bytes that have this hash, if they are here.
+    pub fn get(&self, hash: &Digest) -> Option<Vec<u8>> {
+        let BlobSpot { pack, at, length } = *self.index.get(hash)?;
+        let pack = self.packs.iter().rev().find(|found| found.number == pack)?;
+        let mut bytes = vec![0; length as usize];
+        pack.file.read_exact_at(&mut bytes, at).ok()?;
+        (Digest::of(&bytes) == *hash).then_some(bytes)
+    }
+
+    /// True if they seem to be here.
+    pub fn has(&self, hash: &Digest) -> bool {
+        self.index.contains_key(hash)
+    }
+
+    /// Adds bytes, unless they are here. After a crash they may be lost.
+    pub fn add(&mut self, bytes: &[u8]) -> io::Result<Digest> {
+        let hash = Digest::of(bytes);
+        if self.index.contains_key(&hash) && self.get(&hash).is_some() {
+            return Ok(hash);
+        }
+        if self.packs.last().is_none_or(|pack| pack.length >= PACK) {
+            self.begin_pack()?;
+        }
+        let Some(pack) = self.packs.last_mut() else { return Ok(hash) };
+        let mut record = Vec::with_capacity(HEADER + bytes.len());
+        record.extend_from_slice(&hash.0);
+        record.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        record.extend_from_slice(bytes);
+        pack.file.write_all_at(&record, pack.length)?;
+        let at = pack.length + HEADER as u64;
+        let spot = BlobSpot { pack: pack.number, at, length: bytes.len() as u32 };
+        pack.length += record.len() as u64;
+        self.index.insert(hash, spot);
+        Ok(hash)
+    }
+
+    fn path(&self, number: u32) -> PathBuf {
+        self.folder.join(format!("pack-{number}"))
+    }
+
+    fn begin_pack(&mut self) -> io::Result<()> {
+        let number = self.packs.last().map_or(0, |pack| pack.number + 1);
+        let file = open(&self.path(number))?;
+        self.packs.push(Pack { number, file, length: 0 });
+        Ok(())
+    }
+
+    fn read_pack(&mut self, number: u32) -> io::Result<()> {
+        let file = open(&self.path(number))?;
+        let end = file.metadata()?.len();
+        let mut at = 0;
+        let mut header = [0; HEADER];
+        while at + HEADER as u64 <= end {
+            file.read_exact_at(&mut header, at)?;
+            let (hash, length) = header.split_at(32);
+            let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]);
+            let next = at + HEADER as u64 + u64::from(length);
+            if length > MAX_BLOB || next > end {
+                break;
+            }
+            let mut digest = Digest::NONE;
+            digest.0.copy_from_slice(hash);
+            self.index.insert(digest, BlobSpot { pack: number, at: at + HEADER as u64, length });
+            at = next;
+        }
+        if at < end {
+            file.set_len(at)?;
+        }
+        self.packs.push(Pack { number, file, length: at });
+        Ok(())
+    }
+
+    fn drop_oldest(&mut self) -> io::Result<()> {
+        let mut length: u64 = self.packs.iter().map(|pack| pack.length).sum();
+        let mut dropped = 0;
+        while length > self.limit && dropped < self.packs.len() {
+            let Pack { number, length: gone, .. } = self.packs[dropped];
+            std::fs::remove_file(self.path(number))?;
+            self.index.retain(|_, spot| spot.pack != number);
+            length -= gone;
+            dropped += 1;
+        }
+        self.packs.drain(..dropped);
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Flushes nothing by itself: what a cache loses is fetched again.
+impl Drop for BlobCache {
+    fn drop(&mut self) {
+        if let Some(pack) = self.packs.last_mut() {
+            let _ = pack.file.flush();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(folder: &tempfile::TempDir) -> BlobCache {
+        BlobCache::open(folder.path(), 1 << 20).unwrap()
+    }
+
+    #[test]
+    fn what_was_added_is_there_after_opening_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cache = opened(&folder);
+        let hashes: Vec<_> = (0..100u32).map(|n| cache.add(&n.to_le_bytes()).unwrap()).collect();
+        assert_eq!(cache.get(&hashes[7]).unwrap(), 7u32.to_le_bytes());
+        let mut cache = opened(&folder);
+        assert!(hashes.iter().all(|hash| cache.has(hash) && cache.get(hash).is_some()));
+        assert_eq!(cache.get(&Digest([1; 32])), None);
+        let length = cache.packs[0].length;
+        cache.add(&7u32.to_le_bytes()).unwrap();
+        assert_eq!(cache.packs[0].length, length, "added once");
+    }
+
+    #[test]
+    fn a_torn_tail_is_cut_and_a_changed_byte_is_not_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = {
+            let mut cache = opened(&folder);
+            (cache.add(b"first").unwrap(), cache.add(b"second").unwrap())
+        };
+        let path = folder.path().join("pack-0");
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+        let mut cache = opened(&folder);
+        assert_eq!((cache.get(&one).as_deref(), cache.get(&two)), (Some(&b"first"[..]), None));
+        cache.add(b"second").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), whole);
+        drop(cache);
+        let mut changed = whole;
+        changed[HEADER] ^= 1;
+        std::fs::write(&path, changed).unwrap();
+        assert_eq!(opened(&folder).get(&one), None);
+        assert_eq!(opened(&folder).add(b"first").unwrap(), one, "and may be added again");
+    }
+
+    #[test]
+    fn the_oldest_packs_go_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cache = BlobCache::open(folder.path(), 1 << 20).unwrap();
+        let old = cache.add(&[1; 1000]).unwrap();
+        cache.begin_pack().unwrap();
+        let new = cache.add(&[2; 1000]).unwrap();
+        let cache = BlobCache::open(folder.path(), 1500).unwrap();
+        assert_eq!((cache.has(&old), cache.has(&new)), (false, true));
+    }
+}

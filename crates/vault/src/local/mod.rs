@@ -1,0 +1,215 @@
+//! What this machine keeps of a vault: wrapped keys, the last head, summaries, and caches of nodes and blocks.
+//!
+//! | file | what it is | if it is lost |
+//! |---|---|---|
+//! | `server` | where the vault is | said again with `tow vault join` |
+//! | `keys` | the wrapped keys | the vault has them too, under the same passphrase |
+//! | `head` | the last version that was seen, with its certificate | rollbacks to before now are not noticed |
+//! | `seen` | which content of each entry was put or got last | a put asks for `--overwrite` |
+//! | `summaries/` | summaries by file | made again from the blocks |
+//! | `nodes/`, `blocks/` | caches | fetched again |
+//!
+//! Each file is replaced whole: written beside, synced, renamed. A process holds the folder's lock while it works.
+
+mod cache;
+mod seen;
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use towpath_vault_format::{FileId, VaultId};
+
+use crate::error::VaultError;
+use crate::head::Head;
+use crate::keys::WrappedKeys;
+use crate::summary::Summary;
+
+pub use cache::BlobCache;
+pub use seen::Seen;
+
+/// Bytes of the caches.
+const NODE_CACHE: u64 = 256 << 20;
+const BLOCK_CACHE: u64 = 2 << 30;
+/// No file here is longer, summaries of 100 GB included.
+const MAX_FILE: u64 = 1 << 29;
+
+/// The folder of one vault.
+#[derive(Debug)]
+pub struct VaultFolder {
+    path: PathBuf,
+    /// Held until it is dropped.
+    _lock: File,
+}
+
+impl VaultFolder {
+    /// The folder of a vault below `vaults`, made if it is not there.
+    pub fn open(vaults: &Path, vault: &VaultId) -> Result<Self, VaultError> {
+        let path = vaults.join(vault.to_string());
+        let failed = |error| VaultError::local(&path, error);
+        DirBuilder::new().recursive(true).mode(0o700).create(path.join("summaries")).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = options.open(path.join("lock")).map_err(failed)?;
+        flock(&lock, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// The vaults that have a folder below `vaults`.
+    pub fn list(vaults: &Path) -> Vec<VaultId> {
+        let Ok(found) = std::fs::read_dir(vaults) else { return Vec::new() };
+        let is_whole = |path: &Path| path.join("server").exists() && path.join("keys").exists();
+        let found = found.filter_map(Result::ok).filter(|entry| is_whole(&entry.path()));
+        let mut ids: Vec<_> = found.filter_map(|entry| vault_id(entry.file_name().to_str()?)).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Where the vault is, as `NODE@HOST:PORT`.
+    pub fn server(&self) -> Result<Option<String>, VaultError> {
+        let text = self.read("server")?.map(String::from_utf8).transpose();
+        text.map_err(|_| VaultError::damaged(&self.path.join("server")))
+    }
+
+    /// Keeps where the vault is.
+    pub fn set_server(&self, server: &str) -> Result<(), VaultError> {
+        self.replace("server", server.as_bytes())
+    }
+
+    /// The wrapped keys.
+    pub fn keys(&self) -> Result<Option<WrappedKeys>, VaultError> {
+        let keys = self.read("keys")?.map(|bytes| WrappedKeys::from_bytes(&bytes)).transpose();
+        keys.map_err(|_| VaultError::damaged(&self.path.join("keys")))
+    }
+
+    /// Keeps wrapped keys.
+    pub fn set_keys(&self, keys: &WrappedKeys) -> Result<(), VaultError> {
+        self.replace("keys", &keys.to_bytes())
+    }
+
+    /// The last head. A damaged one is an error, not none: it is what rollbacks are known by.
+    pub fn head(&self) -> Result<Option<Head>, VaultError> {
+        let head = self.read("head")?.map(|bytes| Head::from_bytes(&bytes)).transpose();
+        head.map_err(|_| VaultError::damaged(&self.path.join("head")))
+    }
+
+    /// Keeps a head.
+    pub fn set_head(&self, head: &Head) -> Result<(), VaultError> {
+        self.replace("head", &head.to_bytes())
+    }
+
+    /// Contents of entries that were put or got here. What can't be read is none.
+    pub fn seen(&self) -> Result<Seen, VaultError> {
+        let bytes = self.read("seen")?;
+        Ok(bytes.and_then(|bytes| Seen::from_bytes(&bytes).ok()).unwrap_or_default())
+    }
+
+    /// Keeps them.
+    pub fn set_seen(&self, seen: &Seen) -> Result<(), VaultError> {
+        self.replace("seen", &seen.to_bytes())
+    }
+
+    /// The summary of a file, if there is a good one.
+    pub fn summary(&self, file: &FileId) -> Result<Option<Summary>, VaultError> {
+        let bytes = self.read(&format!("summaries/{file}"))?;
+        Ok(bytes.and_then(|bytes| Summary::from_bytes(&bytes).ok()))
+    }
+
+    /// Keeps a file's summary.
+    pub fn set_summary(&self, file: &FileId, summary: &Summary) -> Result<(), VaultError> {
+        self.replace(&format!("summaries/{file}"), &summary.to_bytes())
+    }
+
+    /// The cache of nodes.
+    pub fn nodes(&self) -> Result<BlobCache, VaultError> {
+        self.cache("nodes", NODE_CACHE)
+    }
+
+    /// The cache of blocks.
+    pub fn blocks(&self) -> Result<BlobCache, VaultError> {
+        self.cache("blocks", BLOCK_CACHE)
+    }
+
+    fn cache(&self, name: &str, limit: u64) -> Result<BlobCache, VaultError> {
+        let path = self.path.join(name);
+        BlobCache::open(&path, limit).map_err(|error| VaultError::local(&path, error))
+    }
+
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, VaultError> {
+        let path = self.path.join(name);
+        let read = || -> io::Result<Vec<u8>> {
+            let mut bytes = Vec::new();
+            File::open(&path)?.take(MAX_FILE).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        match read() {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(VaultError::local(&path, error)),
+        }
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), VaultError> {
+        let path = self.path.join(name);
+        replace(&path, bytes).map_err(|error| VaultError::local(&path, error))
+    }
+}
+
+/// The id that `text` is, in 32 hexadecimal digits.
+pub fn vault_id(text: &str) -> Option<VaultId> {
+    let digits = text.as_bytes().as_chunks::<2>();
+    let (pairs, []) = digits else { return None };
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes = pairs.iter().map(byte).collect::<Option<Vec<u8>>>()?;
+    bytes.try_into().ok().map(VaultId)
+}
+
+/// Puts `bytes` in the place of what is at `path`: after a crash either is there, whole.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_there_again_and_listed_once_whole() {
+        let vaults = tempfile::tempdir().unwrap();
+        let vault = VaultId([0xab; 16]);
+        let folder = VaultFolder::open(vaults.path(), &vault).unwrap();
+        assert_eq!((folder.server().unwrap(), folder.head().unwrap()), (None, None));
+        folder.set_server("node@host:1").unwrap();
+        assert_eq!(VaultFolder::list(vaults.path()), [], "no keys yet");
+        let keys = crate::keys::VaultKeys::generate().unwrap();
+        let unlock = crate::keys::Unlock::KeyFile(zeroize::Zeroizing::new(vec![1; 32]));
+        folder.set_keys(&WrappedKeys::wrap(&keys, &unlock, Default::default()).unwrap()).unwrap();
+        drop(folder);
+        let folder = VaultFolder::open(vaults.path(), &vault).unwrap();
+        assert_eq!(folder.server().unwrap().as_deref(), Some("node@host:1"));
+        assert!(folder.keys().unwrap().unwrap().open(&unlock).is_ok());
+        assert_eq!(VaultFolder::list(vaults.path()), [vault]);
+    }
+
+    #[test]
+    fn a_damaged_head_is_an_error_and_a_damaged_summary_is_none() {
+        let vaults = tempfile::tempdir().unwrap();
+        let folder = VaultFolder::open(vaults.path(), &VaultId([1; 16])).unwrap();
+        folder.replace("head", b"nonsense").unwrap();
+        assert!(matches!(folder.head(), Err(VaultError::Damaged { .. })));
+        let file = FileId([2; 16]);
+        folder.replace(&format!("summaries/{file}"), b"nonsense").unwrap();
+        assert!(folder.summary(&file).unwrap().is_none());
+    }
+}

@@ -1,0 +1,123 @@
+//! A vault's server at the other end of a connection.
+//!
+//! The client's work is on the disk and the processor, in calls that block; this waits for the network on the runtime beside.
+
+use std::io;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use towpath_content::NodeId;
+use towpath_link::Identity;
+use towpath_vault_format::{Certificate, Digest, SignedRoot, Update, VaultId};
+use towpath_vault_protocol::{
+    CommitAnswer, CommittedVersion, ConnectionError, VaultConnection, VaultRefusal,
+};
+
+use crate::server::{ServerError, VaultServer};
+
+/// Bytes of new blocks that are sent without asking which of them are there: it saves a round trip.
+const PUSHED: u64 = 4 << 20;
+
+/// A server on a connection. Its calls must be made on a thread that may block.
+pub struct NetworkServer {
+    runtime: Handle,
+    connection: VaultConnection,
+    /// The head as it was told at the beginning, until it was asked for.
+    greeting: Option<Option<CommittedVersion>>,
+}
+
+impl NetworkServer {
+    /// Connects to `server` at `address` (`HOST:PORT`), as the member `identity`.
+    pub fn connect(
+        runtime: Handle,
+        server: NodeId,
+        address: &str,
+        identity: &Identity,
+        vault: VaultId,
+    ) -> Result<Self, ServerError> {
+        let connected = runtime.block_on(VaultConnection::connect(server, address, identity, vault));
+        let (connection, head) = connected.map_err(fault)?;
+        Ok(Self { runtime, connection, greeting: Some(head) })
+    }
+
+    /// Says goodbye.
+    pub fn finish(self) {
+        // What was committed is, whatever becomes of the connection.
+        let _ = self.runtime.block_on(self.connection.finish());
+    }
+
+    /// The connection and the runtime it is on.
+    pub const fn connection(&mut self) -> (&Handle, &mut VaultConnection) {
+        (&self.runtime, &mut self.connection)
+    }
+}
+
+impl VaultServer for NetworkServer {
+    fn head(&mut self) -> Result<Option<CommittedVersion>, ServerError> {
+        if let Some(head) = self.greeting.take() {
+            return Ok(head);
+        }
+        let connection = &mut self.connection;
+        self.runtime.block_on(async {
+            let newest = connection.versions(u64::MAX, 1).await.map_err(fault)?;
+            match newest.first() {
+                None => Ok(None),
+                Some(line) => connection.root(line.number).await.map(Some).map_err(fault),
+            }
+        })
+    }
+
+    fn versions(&mut self, numbers: &[u64]) -> Result<Vec<Option<CommittedVersion>>, ServerError> {
+        let connection = &mut self.connection;
+        self.runtime.block_on(async {
+            let mut versions = Vec::with_capacity(numbers.len());
+            for number in numbers {
+                versions.push(match connection.root(*number).await {
+                    Ok(version) => Some(version),
+                    Err(ConnectionError::Refused { refusal: VaultRefusal::NoVersion, .. }) => None,
+                    Err(error) => return Err(fault(error)),
+                });
+            }
+            Ok(versions)
+        })
+    }
+
+    fn objects(&mut self, names: &[Digest]) -> Result<Vec<Option<Vec<u8>>>, ServerError> {
+        let mut objects = Vec::with_capacity(names.len());
+        let take = |_, object: Option<Bytes>| objects.push(object.map(|object| object.to_vec()));
+        self.runtime.block_on(self.connection.get(names, take)).map_err(fault)?;
+        Ok(objects)
+    }
+
+    fn commit(
+        &mut self,
+        update: &Update,
+        signed: &SignedRoot,
+        block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
+    ) -> Result<Option<Certificate>, ServerError> {
+        use towpath_vault_format::Canonical;
+        let stored: u64 = update.blocks.iter().map(|block| u64::from(block.stored)).sum();
+        let mut give = |name: &Digest| {
+            let lost = || io::Error::new(io::ErrorKind::NotFound, "a new block is gone from this machine");
+            block(name).map(Bytes::from).ok_or_else(lost)
+        };
+        let signature = (signed.root.digest(), signed.signature);
+        let commit = self.connection.commit(update.clone(), signature, stored <= PUSHED, &mut give);
+        match self.runtime.block_on(commit).map_err(fault)? {
+            CommitAnswer::Committed(certificate) => Ok(Some(certificate)),
+            CommitAnswer::Conflict(..) => Ok(None),
+        }
+    }
+}
+
+/// Why a server did not answer, for this crate's callers.
+pub fn fault(error: ConnectionError) -> ServerError {
+    match error {
+        ConnectionError::Refused { why, .. } => ServerError::Refused(why),
+        ConnectionError::Fault(fault) => ServerError::Nonsense(fault.to_string()),
+        error => {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+            ServerError::Unreachable(format!("{error}{}", cause.unwrap_or_default()))
+        }
+    }
+}

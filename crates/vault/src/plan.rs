@@ -1,0 +1,312 @@
+//! What makes the new version of a file of the old one: runs that go, runs that come, and the blocks that are new.
+//!
+//! | a new chunk is | then it costs |
+//! |---|---|
+//! | where it was | nothing |
+//! | anywhere else in the old version, or in the new one before | a reference |
+//! | a little different from an old chunk at its place, whose blocks are on this machine | a patch |
+//! | none of these | a whole block |
+
+use std::collections::HashMap;
+
+use towpath_vault_format::{BlockId, Digest, FileRoot, NewBlock, Tuple, UpdateAction};
+
+use crate::block::{BlockKind, BlockSealer, SealedBlock};
+use crate::content::{ChunkKeys, PlainSource};
+use crate::difference::{ChangedRun, difference};
+use crate::error::VaultError;
+use crate::keys::random;
+use crate::patches::{MAX_BASES, PatchBase, choose, may_grow, patched};
+use crate::reader::FileReader;
+use crate::summary::{ChunkSummary, PlainHash, Summary};
+
+/// Patches that were tried in vain in a row, after which only some chunks of a run are tried.
+const MOST_IN_VAIN: u32 = 8;
+
+/// What a put did, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PutStats {
+    /// Plaintext.
+    pub length: u64,
+    /// Plaintext that stays or is referenced again.
+    pub reused: u64,
+    /// Plaintext that went as whole blocks.
+    pub whole: u64,
+    /// Plaintext that went as patches.
+    pub patched: u64,
+    /// Ciphertext of whole blocks.
+    pub whole_stored: u64,
+    /// Ciphertext of patches.
+    pub patches_stored: u64,
+    /// Of the ciphertext: padding.
+    pub padding: u64,
+    /// Updates, roots and signatures.
+    pub actions: u64,
+}
+
+/// The new version of a file.
+#[derive(Debug)]
+pub struct FilePlan {
+    /// Steps from the old one.
+    pub actions: Vec<UpdateAction>,
+    /// Blocks that it has and the old one has not.
+    pub blocks: Vec<NewBlock>,
+    /// Its chunks.
+    pub chunks: Vec<ChunkSummary>,
+    /// What it costs.
+    pub stats: PutStats,
+}
+
+/// The version that a plan starts from: its root, chunks and where they begin.
+struct OldVersion<'a> {
+    root: &'a FileRoot,
+    chunks: &'a [ChunkSummary],
+    starts: Vec<u64>,
+    by_hash: HashMap<PlainHash, u32>,
+}
+
+/// Plans one file.
+pub struct Planner<'a, 'r> {
+    /// Reads the old version.
+    pub reader: &'a mut FileReader<'r>,
+    /// Encrypts new blocks.
+    pub sealer: BlockSealer,
+    /// Cuts and hashes.
+    pub keys: ChunkKeys,
+    /// True: where a chunk changed a little, a patch goes.
+    pub patches: bool,
+}
+
+impl PutStats {
+    /// Adds those of another file.
+    pub fn add(&mut self, other: &Self) {
+        self.length += other.length;
+        self.reused += other.reused;
+        self.whole += other.whole;
+        self.patched += other.patched;
+        self.whole_stored += other.whole_stored;
+        self.patches_stored += other.patches_stored;
+        self.padding += other.padding;
+        self.actions += other.actions;
+    }
+
+    /// Bytes that were sent for it, as far as they are no frames.
+    pub const fn uploaded(&self) -> u64 {
+        self.whole_stored + self.patches_stored + self.actions
+    }
+}
+
+impl<'a> OldVersion<'a> {
+    fn new(root: &'a FileRoot, chunks: &'a [ChunkSummary]) -> Self {
+        let starts = starts(chunks);
+        let by_hash = chunks.iter().zip(0..).map(|(chunk, at)| (chunk.hash, at)).collect();
+        Self { root, chunks, starts, by_hash }
+    }
+
+    /// The chunk with these bytes.
+    fn find(&self, chunk: &ChunkSummary) -> Option<usize> {
+        let at = *self.by_hash.get(&chunk.hash)? as usize;
+        (self.chunks[at].length == chunk.length).then_some(at)
+    }
+}
+
+/// Where chunks begin, and where the last one ends.
+fn starts(chunks: &[ChunkSummary]) -> Vec<u64> {
+    let ends = chunks.iter().scan(0, |end, chunk| {
+        *end += u64::from(chunk.length);
+        Some(*end)
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+impl Planner<'_, '_> {
+    /// Plans the new version `source` of the file whose old version has this root and summary.
+    pub fn plan(
+        &mut self,
+        root: &FileRoot,
+        old: &Summary,
+        source: &dyn PlainSource,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<FilePlan, VaultError> {
+        let chunks = source.chunks(&self.keys, progress)?;
+        let old = OldVersion::new(root, &old.chunks);
+        let new_starts = starts(&chunks);
+        let stats = PutStats { length: source.length(), reused: source.length(), ..PutStats::default() };
+        let mut plan = FilePlan { actions: Vec::new(), blocks: Vec::new(), chunks, stats };
+        let mut repeated = repeated(&plan.chunks);
+        for run in difference(old.chunks, &plan.chunks.clone()) {
+            let at = new_starts[run.new.start];
+            let gone = old.starts[run.old.end] - old.starts[run.old.start];
+            if gone > 0 {
+                plan.actions.push(UpdateAction::Delete { at, length: gone });
+            }
+            let tuples = self.run(&mut plan, &old, &run, (source, &new_starts), &mut repeated)?;
+            if !tuples.is_empty() {
+                plan.actions.push(UpdateAction::Insert { at, tuples });
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The runs of chunks that come.
+    fn run(
+        &mut self,
+        plan: &mut FilePlan,
+        old: &OldVersion<'_>,
+        run: &ChangedRun,
+        (source, starts): (&dyn PlainSource, &[u64]),
+        repeated: &mut HashMap<PlainHash, Option<Tuple>>,
+    ) -> Result<Vec<Tuple>, VaultError> {
+        let mut tuples = Vec::with_capacity(run.new.len());
+        let mut in_vain = 0u32;
+        for at in run.new.clone() {
+            let chunk = plan.chunks[at];
+            if let Some(tuple) = self.found_again(old, &chunk, repeated)? {
+                tuples.push(tuple);
+                continue;
+            }
+            let bytes = source.read(starts[at], chunk.length as usize)?;
+            if self.keys.summary(&bytes) != chunk {
+                return Err(VaultError::Record {
+                    what: "the content",
+                    why: "it changed while it was read".into(),
+                });
+            }
+            let is_tried = self.patches && in_vain.saturating_sub(MOST_IN_VAIN).is_multiple_of(8);
+            let bases = if is_tried { self.bases(old, run, at)? } else { Vec::new() };
+            let tuple = self.new_tuple(plan, &bases, &bytes)?;
+            in_vain = if tuple.chain.len() > 1 { 0 } else { in_vain + 1 };
+            if let Some(known) = repeated.get_mut(&chunk.hash) {
+                *known = Some(tuple.clone());
+            }
+            tuples.push(tuple);
+        }
+        Ok(tuples)
+    }
+
+    /// The run of a chunk that the old version has, or the new one had before.
+    fn found_again(
+        &mut self,
+        old: &OldVersion<'_>,
+        chunk: &ChunkSummary,
+        repeated: &HashMap<PlainHash, Option<Tuple>>,
+    ) -> Result<Option<Tuple>, VaultError> {
+        if let Some(Some(tuple)) = repeated.get(&chunk.hash) {
+            return Ok(Some(tuple.clone()));
+        }
+        match old.find(chunk) {
+            Some(at) => self.old_tuple(old, at),
+            None => Ok(None),
+        }
+    }
+
+    /// The run that is exactly an old chunk.
+    fn old_tuple(&mut self, old: &OldVersion<'_>, at: usize) -> Result<Option<Tuple>, VaultError> {
+        let (start, end) = (old.starts[at], old.starts[at + 1]);
+        let found = self.reader.tuples(old.root, start..end, 1)?;
+        let is_it = |(from, tuple): &(u64, Tuple)| *from == start && tuple.length == end - start;
+        Ok(found.into_iter().find(is_it).map(|(_, tuple)| tuple))
+    }
+
+    /// Old chunks near the place of a new one, whose blocks are on this machine.
+    fn bases(
+        &mut self,
+        old: &OldVersion<'_>,
+        run: &ChangedRun,
+        at: usize,
+    ) -> Result<Vec<PatchBase>, VaultError> {
+        let mut bases = Vec::new();
+        let place = (at - run.new.start) * run.old.len() / run.new.len().max(1);
+        let first = (run.old.start + place).saturating_sub(1).max(run.old.start);
+        for base in first..run.old.end.min(first + MAX_BASES) {
+            let Some(tuple) = self.old_tuple(old, base)? else { continue };
+            let is_here = tuple.chain.iter().all(|block| self.reader.blocks.has(&block.hash));
+            if !is_here || !may_grow(&tuple) {
+                continue;
+            }
+            let blocks = self.reader.blocks_of([&tuple].into_iter())?;
+            // A damaged base is none.
+            if let Ok(plain) = self.reader.plain(old.root, old.starts[base], &tuple, &blocks) {
+                bases.push(PatchBase { tuple, plain });
+            }
+        }
+        Ok(bases)
+    }
+
+    /// A new block for a chunk, and the run that gives it.
+    fn new_tuple(
+        &mut self,
+        plan: &mut FilePlan,
+        bases: &[PatchBase],
+        bytes: &[u8],
+    ) -> Result<Tuple, VaultError> {
+        let length = bytes.len() as u32;
+        let stats = &mut plan.stats;
+        stats.reused -= u64::from(length);
+        let (block, tuple) = match choose(bases, bytes) {
+            Some(chosen) => {
+                let block = seal(&mut self.sealer, BlockKind::Patch, &chosen.content)?;
+                stats.patched += u64::from(length);
+                stats.patches_stored += block.bytes.len() as u64;
+                let tuple = patched(&bases[chosen.base].tuple, block.reference, length);
+                (block, tuple)
+            }
+            None => {
+                let block = seal(&mut self.sealer, BlockKind::Whole, bytes)?;
+                stats.whole += u64::from(length);
+                stats.whole_stored += block.bytes.len() as u64;
+                let tuple = Tuple::whole(block.reference, length);
+                (block, tuple)
+            }
+        };
+        stats.padding += block.padding as u64;
+        let added = self.reader.blocks.add(&block.bytes);
+        added.map_err(|error| VaultError::Record { what: "new blocks", why: error.to_string() })?;
+        plan.blocks.push(NewBlock { hash: block.reference.hash, stored: block.reference.stored });
+        Ok(tuple)
+    }
+}
+
+fn seal(sealer: &mut BlockSealer, kind: BlockKind, content: &[u8]) -> Result<SealedBlock, VaultError> {
+    let id = BlockId(random()?);
+    let sealed = sealer.seal(id, kind, content);
+    sealed.map_err(|error| VaultError::Record { what: "a new block", why: error.to_string() })
+}
+
+/// Chunks that the new version has more than once: their runs are kept while it is planned.
+fn repeated(chunks: &[ChunkSummary]) -> HashMap<PlainHash, Option<Tuple>> {
+    let mut times = HashMap::<PlainHash, u32>::with_capacity(chunks.len());
+    for chunk in chunks {
+        *times.entry(chunk.hash).or_default() += 1;
+    }
+    times.into_iter().filter(|(_, times)| *times > 1).map(|(hash, _)| (hash, None)).collect()
+}
+
+/// The summary of a file that nobody kept: made again from its blocks, one entry a run.
+pub fn summary_of(
+    reader: &mut FileReader<'_>,
+    root: &FileRoot,
+    keys: &ChunkKeys,
+) -> Result<Summary, VaultError> {
+    let mut summary = Summary { root: digest_of(root), chunks: Vec::new() };
+    let mut at = 0;
+    while at < root.length {
+        let end = root.length.min(at + (4 << 20));
+        let runs = reader.tuples(root, at..end, 256)?;
+        let blocks = reader.blocks_of(runs.iter().map(|(_, tuple)| tuple))?;
+        for (start, tuple) in &runs {
+            let plain = reader.plain(root, *start, tuple, &blocks)?;
+            summary.chunks.push(keys.summary(&plain));
+            at = start + tuple.length;
+        }
+        if runs.is_empty() {
+            break;
+        }
+    }
+    Ok(summary)
+}
+
+/// The hash of a file's root.
+pub fn digest_of(root: &FileRoot) -> Digest {
+    towpath_vault_format::Canonical::digest(root)
+}

@@ -1,0 +1,351 @@
+//! Putting a file or a tree: a new version of the vault in which an entry has this content.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use towpath_files::FileError;
+use towpath_vault_format::{Canonical, Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, UpdateAction};
+
+use crate::block::BlockSealer;
+use crate::catalogue::{Catalogue, CatalogueEntry, Description, MAX_INLINE, check_name};
+use crate::client::{Offered, VaultClient, WritePoint};
+use crate::content::{ChunkKeys, MemoryContent, PlainSource};
+use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
+use crate::error::VaultError;
+use crate::keys::random;
+use crate::plan::{FilePlan, Planner, PutStats, digest_of, summary_of};
+use crate::summary::Summary;
+
+/// Times that a put is offered while others write, before it gives up.
+const TRIES: u32 = 16;
+/// Bytes of steps in one update, about: below what a server takes.
+const STEPS: usize = 3 << 20;
+/// Runs of one step, so that steps are not too long either.
+const RUNS: usize = 16_384;
+
+/// Options of a put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PutOptions {
+    /// An entry that somebody else changed is written over. Default: an error.
+    pub overwrite: bool,
+    /// Where a chunk changed a little, a patch goes (default).
+    pub patches: bool,
+}
+
+impl Default for PutOptions {
+    fn default() -> Self {
+        Self { overwrite: false, patches: true }
+    }
+}
+
+/// What a put did.
+#[derive(Debug)]
+pub struct PutOutcome {
+    /// Number of the version that has it.
+    pub number: u64,
+    /// False: the newest version had it already.
+    pub is_new: bool,
+    /// What it cost.
+    pub stats: PutStats,
+    /// Files, the names of one counted once.
+    pub files: u64,
+    /// What could not be read and is left out.
+    pub failed: Vec<FileError>,
+}
+
+/// Plans of the files that an entry consists of.
+struct EntryPlan {
+    content: (FileId, Digest, FilePlan),
+    /// A tree's.
+    descriptor: Option<(FileId, Digest, FilePlan)>,
+    entry: CatalogueEntry,
+}
+
+impl VaultClient {
+    /// Puts what is at `path` as `name`. `progress` is told bytes as they are read.
+    pub fn put(
+        &mut self,
+        path: &Path,
+        name: &[u8],
+        options: &PutOptions,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<PutOutcome, VaultError> {
+        check_name(name).map_err(|why| VaultError::BadName { name: name.to_vec(), why })?;
+        let tree = LocalTree::at(path)?;
+        for _ in 0..TRIES {
+            let root = self.head.signed.root.clone();
+            let catalogue = self.catalogue(&root)?;
+            let old = catalogue.entries.get(name).cloned();
+            self.check_seen(name, old.as_ref(), options.overwrite)?;
+            let plan = self.plan_entry(&tree, old.as_ref(), options, progress)?;
+            (self.at_point)(WritePoint::Planned)?;
+            if plan.is_nothing() && old.as_ref() == Some(&plan.entry) {
+                return Ok(self.unchanged(name, &tree, &plan));
+            }
+            if let Some(stats) = self.commit_entry(name, catalogue, &plan)? {
+                self.keep(name, &plan)?;
+                (self.at_point)(WritePoint::Kept)?;
+                let number = self.head.named().number;
+                return Ok(PutOutcome {
+                    number,
+                    is_new: true,
+                    stats,
+                    files: tree.files,
+                    failed: tree.failed,
+                });
+            }
+        }
+        Err(VaultError::Crowded { tries: TRIES })
+    }
+
+    fn unchanged(&mut self, name: &[u8], tree: &LocalTree, plan: &EntryPlan) -> PutOutcome {
+        // What is kept is soft: without it the next put is slower.
+        let _ = self.keep(name, plan);
+        let number = self.head.named().number;
+        let mut stats = plan.content.2.stats;
+        stats.actions = 0;
+        PutOutcome { number, is_new: false, stats, files: tree.files, failed: Vec::new() }
+    }
+
+    /// Makes sure that nobody's changes are written over unseen.
+    fn check_seen(
+        &self,
+        name: &[u8],
+        old: Option<&CatalogueEntry>,
+        overwrite: bool,
+    ) -> Result<(), VaultError> {
+        let Some(old) = old.filter(|_| !overwrite) else { return Ok(()) };
+        let seen = self.folder.seen()?;
+        let seen = seen.get(name);
+        let content = entry_digest(&self.file_root(old.content), old);
+        if seen.is_some_and(|seen| seen.content == content) {
+            return Ok(());
+        }
+        let seen = seen.map(|seen| seen.number);
+        Err(VaultError::Conflict { name: name.to_vec(), found: self.head.named().number, seen })
+    }
+
+    fn plan_entry(
+        &mut self,
+        tree: &LocalTree,
+        old: Option<&CatalogueEntry>,
+        options: &PutOptions,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<EntryPlan, VaultError> {
+        let content = old.map_or_else(|| random().map(FileId), |old| Ok(old.content))?;
+        let planned = self.plan_file(content, &tree.content, options.patches, progress)?;
+        let bytes = tree.descriptor()?;
+        let length = tree.content.length();
+        if bytes.len() as u64 > MAX_DESCRIPTOR {
+            let (found, limit) = (bytes.len() as u64, MAX_DESCRIPTOR);
+            return Err(VaultError::TooLarge { what: "bytes of names and metadata", found, limit });
+        }
+        if !tree.is_tree && bytes.len() <= MAX_INLINE {
+            let entry = CatalogueEntry { content, length, description: Description::Inline(bytes) };
+            return Ok(EntryPlan { content: planned, descriptor: None, entry });
+        }
+        let file = match old.map(|old| &old.description) {
+            Some(Description::File(file)) => *file,
+            _ => FileId(random()?),
+        };
+        let descriptor = self.plan_file(file, &MemoryContent(bytes), options.patches, &mut |_| ())?;
+        let entry = CatalogueEntry { content, length, description: Description::File(file) };
+        Ok(EntryPlan { content: planned, descriptor: Some(descriptor), entry })
+    }
+
+    /// Leaves an entry out of a new version, whose number it gives.
+    pub fn forget(&mut self, name: &[u8]) -> Result<u64, VaultError> {
+        for _ in 0..TRIES {
+            let root = self.head.signed.root.clone();
+            let mut catalogue = self.catalogue(&root)?;
+            let gone = catalogue.entries.remove(name);
+            let none = || VaultError::NoEntry { name: name.to_vec(), number: root.number };
+            let gone = Catalogue { entries: [(name.to_vec(), gone.ok_or_else(none)?)].into() };
+            let listed =
+                self.plan_file(FileId::CATALOGUE, &MemoryContent(catalogue.to_bytes()), true, &mut |_| ())?;
+            let mut left = listed.2.blocks.iter().map(|block| (block.hash, block.stored)).collect();
+            let epoch = self.keys.epoch();
+            let remove =
+                |file| FileUpdate { file, base: Digest::NONE, epoch, actions: vec![UpdateAction::Remove] };
+            let mut files: Vec<_> =
+                gone.files().filter(|file| root.file(file).is_some()).map(remove).collect();
+            files.extend(stages(&[&listed], epoch).into_iter().flatten());
+            if let Offered::Committed { .. } = self.commit_stage(files, &mut left)? {
+                self.folder.set_summary(&FileId::CATALOGUE, &self.summary(FileId::CATALOGUE, &listed.2))?;
+                return Ok(self.head.named().number);
+            }
+        }
+        Err(VaultError::Crowded { tries: TRIES })
+    }
+
+    /// Plans one file on its newest version.
+    fn plan_file(
+        &mut self,
+        file: FileId,
+        source: &dyn PlainSource,
+        patches: bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(FileId, Digest, FilePlan), VaultError> {
+        let keys = ChunkKeys::of(&self.keys, file);
+        let (root, base) = match self.head.signed.root.file(&file) {
+            Some(root) => (*root, digest_of(root)),
+            None => (FileRoot::empty(file, self.keys.epoch()), Digest::NONE),
+        };
+        let kept = self.folder.summary(&file)?.filter(|summary| is_of(summary, &root));
+        let padding = self.head.signed.root.parameters.padding;
+        let sealer = BlockSealer::new(self.keys.file(file, self.keys.epoch())?, padding);
+        let mut reader = self.reader();
+        let old = kept.map_or_else(|| summary_of(&mut reader, &root, &keys), Ok)?;
+        let mut planner = Planner { reader: &mut reader, sealer, keys, patches };
+        Ok((file, base, planner.plan(&root, &old, source, progress)?))
+    }
+
+    /// Commits the files of an entry, and the catalogue that names them. `None`: others changed the vault meanwhile, and it
+    /// is to be planned again.
+    fn commit_entry(
+        &mut self,
+        name: &[u8],
+        mut catalogue: Catalogue,
+        plan: &EntryPlan,
+    ) -> Result<Option<PutStats>, VaultError> {
+        catalogue.entries.insert(name.to_vec(), plan.entry.clone());
+        let listed =
+            self.plan_file(FileId::CATALOGUE, &MemoryContent(catalogue.to_bytes()), true, &mut |_| ())?;
+        let files: Vec<_> =
+            [Some(&plan.content), plan.descriptor.as_ref(), Some(&listed)].into_iter().flatten().collect();
+        let mut stats = plan.content.2.stats;
+        for (_, _, other) in &files[1..] {
+            stats.add(&PutStats { length: 0, reused: 0, whole: 0, patched: 0, ..other.stats });
+        }
+        let known: HashMap<Digest, u32> = files
+            .iter()
+            .flat_map(|(_, _, plan)| &plan.blocks)
+            .map(|block| (block.hash, block.stored))
+            .collect();
+        let mut left = known;
+        for stage in stages(&files, self.keys.epoch()) {
+            match self.commit_stage(stage, &mut left)? {
+                Offered::Conflict => return Ok(None),
+                Offered::Committed { bytes } => stats.actions += bytes,
+            }
+        }
+        self.folder.set_summary(&FileId::CATALOGUE, &self.summary(FileId::CATALOGUE, &listed.2))?;
+        Ok(Some(stats))
+    }
+
+    /// Commits some steps. Bases are those of the newest version, which the stages before made.
+    fn commit_stage(
+        &mut self,
+        mut files: Vec<FileUpdate>,
+        left: &mut HashMap<Digest, u32>,
+    ) -> Result<Offered, VaultError> {
+        for change in &mut files {
+            change.base = self.head.signed.root.file(&change.file).map_or(Digest::NONE, digest_of);
+        }
+        let tuples = files.iter().flat_map(|change| &change.actions).flat_map(tuples_of);
+        let blocks = tuples.flat_map(|tuple| &tuple.chain);
+        let blocks = blocks
+            .filter_map(|block| left.remove(&block.hash).map(|stored| NewBlock { hash: block.hash, stored }));
+        let blocks = blocks.collect();
+        let mut update = self.update_of(files)?;
+        update.blocks = blocks;
+        self.offer(&update)
+    }
+
+    fn summary(&self, file: FileId, plan: &FilePlan) -> Summary {
+        Summary { root: digest_of(&self.file_root(file)), chunks: plan.chunks.clone() }
+    }
+
+    /// Keeps what makes the next put cheap, and what this machine's person has seen.
+    fn keep(&mut self, name: &[u8], plan: &EntryPlan) -> Result<(), VaultError> {
+        for (file, _, planned) in std::iter::once(&plan.content).chain(&plan.descriptor) {
+            self.folder.set_summary(file, &self.summary(*file, planned))?;
+        }
+        self.note_seen(name, &plan.entry)
+    }
+
+    /// Notes that this machine's person has the content of an entry as it is in the newest version.
+    pub(crate) fn note_seen(&mut self, name: &[u8], entry: &CatalogueEntry) -> Result<(), VaultError> {
+        let mut seen = self.folder.seen()?;
+        let content = entry_digest(&self.file_root(entry.content), entry);
+        seen.note(name, self.head.named().number, content);
+        self.folder.set_seen(&seen)
+    }
+}
+
+impl EntryPlan {
+    fn is_nothing(&self) -> bool {
+        let plans = std::iter::once(&self.content).chain(&self.descriptor);
+        plans.into_iter().all(|(_, base, plan)| plan.actions.is_empty() && !base.is_none())
+    }
+}
+
+/// What an entry is in a version: its content's root and its description.
+pub(crate) fn entry_digest(content: &FileRoot, entry: &CatalogueEntry) -> Digest {
+    let mut bytes = content.to_bytes();
+    match &entry.description {
+        Description::Inline(description) => bytes.extend_from_slice(description),
+        Description::File(file) => bytes.extend_from_slice(&file.0),
+    }
+    Digest::of(&bytes)
+}
+
+fn is_of(summary: &Summary, root: &FileRoot) -> bool {
+    let length: u64 = summary.chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
+    summary.root == digest_of(root) && length == root.length
+}
+
+fn tuples_of(action: &UpdateAction) -> &[Tuple] {
+    match action {
+        UpdateAction::Insert { tuples, .. } | UpdateAction::Replace { tuples } => tuples,
+        UpdateAction::Delete { .. } | UpdateAction::Remove => &[],
+    }
+}
+
+/// Updates, each short enough for a server. The catalogue is the last file, and so in the last one.
+fn stages(files: &[&(FileId, Digest, FilePlan)], epoch: u32) -> Vec<Vec<FileUpdate>> {
+    let mut stages = vec![Vec::<FileUpdate>::new()];
+    let mut room = STEPS;
+    for (file, base, plan) in files {
+        let empty = || FileUpdate { file: *file, base: *base, epoch, actions: Vec::new() };
+        let mut begun = false;
+        for action in plan.actions.iter().flat_map(short_steps) {
+            let cost = action_cost(&action);
+            if cost > room {
+                stages.push(Vec::new());
+                (room, begun) = (STEPS, false);
+            }
+            room = room.saturating_sub(cost);
+            let Some(stage) = stages.last_mut() else { break };
+            if !begun {
+                stage.push(empty());
+                begun = true;
+            }
+            if let Some(change) = stage.last_mut() {
+                change.actions.push(action);
+            }
+        }
+        // A file that is empty is there too.
+        if let (true, false, Some(stage)) = (base.is_none(), begun, stages.last_mut()) {
+            stage.push(empty());
+        }
+    }
+    stages
+}
+
+/// A step as several that do the same.
+fn short_steps(action: &UpdateAction) -> Vec<UpdateAction> {
+    let UpdateAction::Insert { at, tuples } = action else { return vec![action.clone()] };
+    let mut at = *at;
+    let steps = tuples.chunks(RUNS).map(|some| {
+        let step = UpdateAction::Insert { at, tuples: some.to_vec() };
+        at += some.iter().map(|tuple| tuple.length).sum::<u64>();
+        step
+    });
+    steps.collect()
+}
+
+/// Bytes of a step and of the list of its blocks, about.
+fn action_cost(action: &UpdateAction) -> usize {
+    32 + tuples_of(action).iter().map(|tuple| 16 + 96 * tuple.chain.len()).sum::<usize>()
+}

@@ -1,0 +1,76 @@
+//! The seam to a vault's server: what a client asks of it. Nothing that comes is believed before it is proved.
+//!
+//! Calls block. Each may be tried again; a commit of which no answer came may have been done, which the next head shows.
+
+use thiserror::Error;
+use towpath_vault_format::{Certificate, Digest, SignedRoot, Update};
+use towpath_vault_protocol::CommittedVersion;
+
+/// Reason why a server did not answer as it should.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ServerError {
+    /// It can't be reached, or the connection broke.
+    #[error("the vault's server: {0}")]
+    Unreachable(String),
+    /// It refuses.
+    #[error("the vault's server refuses: {0}")]
+    Refused(String),
+    /// It does not have what it should.
+    #[error("the vault's server lacks {what} {}", .name.short())]
+    Lacks {
+        /// A node or a block.
+        what: &'static str,
+        /// Its hash.
+        name: Digest,
+    },
+    /// It gave other bytes than those that were asked for.
+    #[error("the vault's server gave other bytes for {what} {}", .name.short())]
+    OtherBytes {
+        /// A node or a block.
+        what: &'static str,
+        /// Its hash.
+        name: Digest,
+    },
+    /// What it says makes no sense.
+    #[error("the vault's server: {0}")]
+    Nonsense(String),
+}
+
+/// A vault on a server.
+pub trait VaultServer {
+    /// The newest version; `None`: there is no such vault yet.
+    fn head(&mut self) -> Result<Option<CommittedVersion>, ServerError>;
+
+    /// The versions of these numbers; `None` for each that it does not have.
+    fn versions(&mut self, numbers: &[u64]) -> Result<Vec<Option<CommittedVersion>>, ServerError>;
+
+    /// Nodes, blocks and records by their hashes; `None` for each that it lacks. Their bytes are not checked.
+    fn objects(&mut self, names: &[Digest]) -> Result<Vec<Option<Vec<u8>>>, ServerError>;
+
+    /// Offers a new version. `block` gives the bytes of the new blocks that the server asks for. The certificate says that it
+    /// is committed and durable; `None`: another version was first.
+    fn commit(
+        &mut self,
+        update: &Update,
+        signed: &SignedRoot,
+        block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
+    ) -> Result<Option<Certificate>, ServerError>;
+}
+
+/// Objects by their hashes, each compared with its own. `what` they are is for errors.
+pub fn checked_objects(
+    server: &mut dyn VaultServer,
+    what: &'static str,
+    names: &[Digest],
+) -> Result<Vec<(Digest, Vec<u8>)>, ServerError> {
+    let came = server.objects(names)?;
+    if came.len() != names.len() {
+        return Err(ServerError::Nonsense(format!("{} answers to {} questions", came.len(), names.len())));
+    }
+    let checked = names.iter().zip(came).map(|(name, bytes)| match bytes {
+        None => Err(ServerError::Lacks { what, name: *name }),
+        Some(bytes) if Digest::of(&bytes) != *name => Err(ServerError::OtherBytes { what, name: *name }),
+        Some(bytes) => Ok((*name, bytes)),
+    });
+    checked.collect()
+}
