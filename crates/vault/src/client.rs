@@ -179,7 +179,13 @@ impl VaultClient {
     /// Versions from `first` to the newest, each proved by the one after it.
     pub fn versions(&mut self, first: u64) -> Result<Vec<CommittedVersion>, VaultError> {
         let newest = self.head.named().number;
-        let versions = fetch_versions(self.server.as_mut(), first, newest)?;
+        // The server may have it no more.
+        let Head { signed, certificate, .. } = self.head.clone();
+        let mut versions = match newest.checked_sub(1) {
+            Some(last) => fetch_versions(self.server.as_mut(), first, last)?,
+            None => Vec::new(),
+        };
+        versions.extend((first <= newest).then_some(CommittedVersion { signed, certificate }));
         let mut expected = self.head.named().root;
         for version in versions.iter().rev() {
             let root = &version.signed.root;

@@ -1,5 +1,6 @@
 //! Getting an entry: its files and metadata as they were put, each file's bytes compared with its hash before it has a name.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use towpath_content::Oid;
@@ -143,7 +144,10 @@ impl<'p> EntryWriter<'p> {
     /// Makes directories, links and special files, and opens the first file.
     fn begin(&mut self, described: &[DescribedEntry]) -> Result<(), VaultError> {
         if let Some(tree) = &self.tree {
-            for DescribedEntry { path, entry, .. } in described {
+            let further = further_names(described);
+            for DescribedEntry { path, entry, .. } in
+                described.iter().filter(|it| !further.contains(&it.path))
+            {
                 let made = make_node(tree, path, entry, self.overwrite);
                 self.outcome.failed.extend(made?);
             }
@@ -261,15 +265,24 @@ fn make_node(
     }
 }
 
-/// Gives files their further names.
+/// Names of links and special files that have another one before.
+fn further_names(described: &[DescribedEntry]) -> HashSet<&RelPath> {
+    let mut groups = HashSet::new();
+    let others = described.iter().filter(|it| !matches!(it.entry.kind, Kind::File { .. } | Kind::Directory));
+    others
+        .filter(|it| it.entry.hard_link.is_some_and(|group| !groups.insert(group)))
+        .map(|it| &it.path)
+        .collect()
+}
+
+/// Gives whatever has several names its further ones.
 fn make_links(tree: &Destination, described: &[DescribedEntry], overwrite: Overwrite) -> Vec<FileError> {
-    let mut first = std::collections::HashMap::new();
-    let mut failed = Vec::new();
+    let (mut first, mut failed) = (HashMap::new(), Vec::new());
+    let further = further_names(described);
     for DescribedEntry { path, entry, start } in described {
-        let Some(group) = entry.hard_link.filter(|_| matches!(entry.kind, Kind::File { .. })) else {
-            continue;
-        };
-        if start.is_some() {
+        let Some(group) = entry.hard_link else { continue };
+        let is_file = matches!(entry.kind, Kind::File { .. });
+        if start.is_some() || !is_file && !further.contains(path) {
             first.insert(group, path);
         } else if let Some(existing) = first.get(&group) {
             let linked = tree.stamp_at(existing);

@@ -116,7 +116,7 @@ impl VaultClient {
     ) -> Result<(), VaultError> {
         let Some(old) = old.filter(|_| !overwrite) else { return Ok(()) };
         let seen = self.folder.seen()?;
-        let seen = seen.get(name);
+        let seen = seen.get(self.keys.name_mark(name));
         let content = entry_digest(&self.file_root(old.content), old);
         if seen.is_some_and(|seen| seen.content == content) {
             return Ok(());
@@ -268,7 +268,7 @@ impl VaultClient {
     pub(crate) fn note_seen(&mut self, name: &[u8], entry: &CatalogueEntry) -> Result<(), VaultError> {
         let mut seen = self.folder.seen()?;
         let content = entry_digest(&self.file_root(entry.content), entry);
-        seen.note(name, self.head.named().number, content);
+        seen.note(self.keys.name_mark(name), self.head.named().number, content);
         self.folder.set_seen(&seen)
     }
 }

@@ -233,7 +233,7 @@ fn nobody_without_the_passphrase_or_key_file_learns_anything() {
     let words = ["vault", "ls"];
     let none = one.tow(words).variable("TOW_VAULT_PASSPHRASE", "").end();
     assert_told(none, &["empty passphrase"]);
-    for (path, content) in contents(&vaults.folder()).into_iter().chain(contents(&one.home("data"))) {
+    for (path, content) in contents(&vaults.folder()).into_iter().chain(contents(&one.home("state"))) {
         for secret in ["a name to hide", "a sentence to hide", PASSPHRASE.1] {
             let found = content.windows(secret.len()).any(|window| window == secret.as_bytes());
             assert!(!found, "{secret} in {}", path.display());

@@ -19,7 +19,7 @@ use thiserror::Error;
 use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_content::{DecodeError, NodeId};
 use towpath_link::Identity;
-use towpath_vault_format::{FileId, VaultId};
+use towpath_vault_format::{Digest, FileId, VaultId};
 use zeroize::{Zeroize, Zeroizing};
 
 pub use wrapped::{PassphraseCost, Unlock, UnlockError, WrappedKeys};
@@ -176,6 +176,11 @@ impl VaultKeys {
     /// The key of the hashes of a file's plaintext.
     pub fn plain_hashes(&self, file: FileId) -> Secret {
         self.epochs[0].derive("towpath vault 1 plaintext hashes", &[&self.vault.0, &file.0])
+    }
+
+    /// What an entry's name is noted as on this machine, whose disk others may read.
+    pub fn name_mark(&self, name: &[u8]) -> Digest {
+        Digest(self.epochs[0].derive("towpath vault 1 names", &[&self.vault.0, name]).0)
     }
 
     fn to_bytes(&self) -> Zeroizing<Vec<u8>> {

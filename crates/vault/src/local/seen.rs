@@ -6,7 +6,7 @@ use towpath_content::DecodeError;
 use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_vault_format::Digest;
 
-use crate::catalogue::{MAX_ENTRIES, MAX_NAME};
+use crate::catalogue::MAX_ENTRIES;
 
 /// What is noted of one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,29 +17,29 @@ pub struct SeenEntry {
     pub content: Digest,
 }
 
-/// Entries by name.
+/// Entries by their names' marks ([`name_mark`](crate::keys::VaultKeys::name_mark)).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seen {
-    entries: BTreeMap<Vec<u8>, SeenEntry>,
+    entries: BTreeMap<[u8; 32], SeenEntry>,
 }
 
 impl Seen {
-    /// What is noted of `name`.
-    pub fn get(&self, name: &[u8]) -> Option<&SeenEntry> {
-        self.entries.get(name)
+    /// What is noted of the name of this mark.
+    pub fn get(&self, mark: Digest) -> Option<&SeenEntry> {
+        self.entries.get(&mark.0)
     }
 
     /// Notes a content.
-    pub fn note(&mut self, name: &[u8], number: u64, content: Digest) {
-        self.entries.insert(name.to_vec(), SeenEntry { number, content });
+    pub fn note(&mut self, mark: Digest, number: u64, content: Digest) {
+        self.entries.insert(mark.0, SeenEntry { number, content });
     }
 
     /// The encoding.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
         out.u8(1).varint(self.entries.len() as u64);
-        for (name, SeenEntry { number, content }) in &self.entries {
-            out.bytes(name).varint(*number).raw(&content.0);
+        for (mark, SeenEntry { number, content }) in &self.entries {
+            out.raw(mark).varint(*number).raw(&content.0);
         }
         out.into_bytes()
     }
@@ -53,9 +53,9 @@ impl Seen {
         let count = reader.bounded("seen entries", 4 * MAX_ENTRIES as u64)?;
         let mut entries = BTreeMap::new();
         for _ in 0..count {
-            let name = reader.bytes("entry name", MAX_NAME)?.to_vec();
+            let mark = reader.array("entry")?;
             let number = reader.varint("version")?;
-            entries.insert(name, SeenEntry { number, content: Digest(reader.array("content")?) });
+            entries.insert(mark, SeenEntry { number, content: Digest(reader.array("content")?) });
         }
         reader.finish().map(|()| Self { entries })
     }
