@@ -18,7 +18,7 @@ use towpath_vault_format::tuple::MAX_BLOCK;
 use towpath_vault_format::{BlockId, BlockRef, Digest, Padding};
 use zeroize::Zeroize;
 
-use crate::keys::{FileKey, KeyError};
+use crate::keys::{FileKey, VaultKeyError};
 use crate::padding::padded_len;
 
 /// Bytes that encryption adds.
@@ -78,7 +78,7 @@ pub enum BlockError {
     Patch(#[from] PatchError),
     /// The key of its epoch is not there.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] VaultKeyError),
     /// A content is longer than a block may be.
     #[error("{found} bytes are no block's content, at most {MAX_BLOCK} are")]
     TooLong {
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_block_is_of_one_vault_file_epoch_and_id() {
         let mut keys = VaultKeys::generate().unwrap();
-        keys.epochs.push(crate::keys::Secret::random().unwrap());
+        keys.epochs.push(crate::keys::KeySecret::random().unwrap());
         let SealedBlock { reference, bytes, .. } = sealed(&keys, A, b"some content");
         let hash = reference.hash;
         let not_this = Err(BlockError::NotOfThisFile { hash });
@@ -316,7 +316,7 @@ mod tests {
             vault: VaultId([0x11; 16]),
             file: FileId([0x33; 16]),
             epoch: 0,
-            key: crate::keys::Secret(std::array::from_fn(|at| at as u8)),
+            key: crate::keys::KeySecret(std::array::from_fn(|at| at as u8)),
         };
         let mut sealer = BlockSealer::new(key, Padding::Padme);
         let block = sealer.seal(BlockId([0x44; 16]), BlockKind::Whole, b"towpath vault").unwrap();

@@ -22,14 +22,14 @@ const POLYNOMIAL: u64 = 0b11011;
 const BATCH: usize = 64;
 
 /// The places where chunks end, for one key.
-pub struct Boundaries {
+pub struct KeyedBoundaries {
     enters: Box<[u64; 256]>,
     /// What a byte adds to the digest of the window that it has just left.
     leaves: Box<[u64; 256]>,
     cipher: Aes128,
 }
 
-impl Boundaries {
+impl KeyedBoundaries {
     /// Those of a key.
     pub fn new(key: &[u8; 32]) -> Self {
         let mut words = [0; 256 * 8 + 16];
@@ -81,7 +81,7 @@ impl Boundaries {
     }
 }
 
-impl Drop for Boundaries {
+impl Drop for KeyedBoundaries {
     /// The cipher zeroes its own key.
     fn drop(&mut self) {
         self.enters.zeroize();
@@ -105,7 +105,7 @@ mod tests {
         bytes
     }
 
-    fn cut(boundaries: &Boundaries, mut bytes: &[u8]) -> Vec<usize> {
+    fn cut(boundaries: &KeyedBoundaries, mut bytes: &[u8]) -> Vec<usize> {
         let mut lengths = Vec::new();
         while !bytes.is_empty() {
             let len = boundaries.first_chunk(bytes);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_window_that_rolled_has_the_digest_of_its_bytes() {
-        let boundaries = Boundaries::new(&[7; 32]);
+        let boundaries = KeyedBoundaries::new(&[7; 32]);
         let bytes = noise(1, 1000);
         let mut digest = boundaries.digest(&bytes[..WINDOW]);
         for at in WINDOW..bytes.len() {
@@ -128,19 +128,19 @@ mod tests {
 
     #[test]
     fn chunks_have_the_lengths_that_are_said() {
-        let lengths = cut(&Boundaries::new(&[1; 32]), &noise(2, 8 << 20));
+        let lengths = cut(&KeyedBoundaries::new(&[1; 32]), &noise(2, 8 << 20));
         let (last, all) = lengths.split_last().unwrap();
         assert!(all.iter().all(|len| (MIN_CHUNK..=MAX_CHUNK).contains(len)) && *last <= MAX_CHUNK);
         let mean = (8 << 20) / lengths.len();
         assert!((7 << 10..9 << 10).contains(&mean), "{mean}");
         for short in [0, 1, 63, 64, MIN_CHUNK, MIN_CHUNK + 1] {
-            assert_eq!(cut(&Boundaries::new(&[1; 32]), &noise(2, short)).iter().sum::<usize>(), short);
+            assert_eq!(cut(&KeyedBoundaries::new(&[1; 32]), &noise(2, short)).iter().sum::<usize>(), short);
         }
     }
 
     #[test]
     fn a_byte_put_in_changes_one_or_two_chunks() {
-        let boundaries = Boundaries::new(&[1; 32]);
+        let boundaries = KeyedBoundaries::new(&[1; 32]);
         let old = noise(3, 1 << 20);
         let new = [&old[..500_000], b"x", &old[500_000..]].concat();
         let (old, new) = (cut(&boundaries, &old), cut(&boundaries, &new));
@@ -153,22 +153,12 @@ mod tests {
     fn another_key_cuts_elsewhere() {
         let bytes = noise(4, 1 << 20);
         let ends = |key| {
-            let ends = cut(&Boundaries::new(&[key; 32]), &bytes).into_iter();
+            let ends = cut(&KeyedBoundaries::new(&[key; 32]), &bytes).into_iter();
             ends.scan(0, |end, len| Some(*end += len).map(|()| *end)).collect::<Vec<_>>()
         };
         let (one, other) = (ends(1), ends(2));
         let same = one.iter().filter(|end| other.contains(end)).count();
         assert!(same <= 3, "{same} of {}", one.len());
-    }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn rate_of_cutting() {
-        let (boundaries, bytes) = (Boundaries::new(&[1; 32]), noise(5, 64 << 20));
-        let begin = std::time::Instant::now();
-        let chunks = cut(&boundaries, &bytes).len();
-        let rate = bytes.len() as f64 * 8e-9 / begin.elapsed().as_secs_f64();
-        println!("{rate:.2} Gbit/s, {chunks} chunks");
     }
 
     /// The vector of `docs/formats/vault-blocks.md`.
@@ -177,6 +167,9 @@ mod tests {
         let key: [u8; 32] = std::array::from_fn(|at| at as u8);
         let mut bytes = vec![0; 65_536];
         blake3::Hasher::new().update(b"towpath").finalize_xof().fill(&mut bytes);
-        assert_eq!(cut(&Boundaries::new(&key), &bytes), [4459, 9811, 5567, 16384, 15291, 5798, 6617, 1609]);
+        assert_eq!(
+            cut(&KeyedBoundaries::new(&key), &bytes),
+            [4459, 9811, 5567, 16384, 15291, 5798, 6617, 1609]
+        );
     }
 }

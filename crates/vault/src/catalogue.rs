@@ -21,7 +21,7 @@ pub const MAX_ENTRIES: usize = 4096;
 
 /// Where an entry's descriptor is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Description {
+pub enum EntryDescription {
     /// Here: a single file's.
     Inline(Vec<u8>),
     /// In a file of the vault: a tree's.
@@ -36,7 +36,7 @@ pub struct CatalogueEntry {
     /// How many.
     pub length: u64,
     /// Names, metadata and hashes.
-    pub description: Description,
+    pub description: EntryDescription,
 }
 
 /// Entries by name.
@@ -54,8 +54,8 @@ impl Catalogue {
         for (name, CatalogueEntry { content, length, description }) in &self.entries {
             out.bytes(name).raw(&content.0).varint(*length);
             match description {
-                Description::Inline(bytes) => out.u8(0).bytes(bytes),
-                Description::File(file) => out.u8(1).raw(&file.0),
+                EntryDescription::Inline(bytes) => out.u8(0).bytes(bytes),
+                EntryDescription::File(file) => out.u8(1).raw(&file.0),
             };
         }
         out.into_bytes()
@@ -82,8 +82,8 @@ impl Catalogue {
     /// All files of the vault that entries name.
     pub fn files(&self) -> impl Iterator<Item = FileId> {
         self.entries.values().flat_map(|entry| match entry.description {
-            Description::File(file) => vec![entry.content, file],
-            Description::Inline(_) => vec![entry.content],
+            EntryDescription::File(file) => vec![entry.content, file],
+            EntryDescription::Inline(_) => vec![entry.content],
         })
     }
 }
@@ -104,8 +104,8 @@ fn read_entry(reader: &mut Reader<'_>) -> Result<(Vec<u8>, CatalogueEntry), Deco
     let content = FileId(reader.array("content")?);
     let length = reader.varint("content length")?;
     let description = match reader.bounded("kind of description", 1)? {
-        0 => Description::Inline(reader.bytes("description", MAX_INLINE)?.to_vec()),
-        _ => Description::File(FileId(reader.array("description")?)),
+        0 => EntryDescription::Inline(reader.bytes("description", MAX_INLINE)?.to_vec()),
+        _ => EntryDescription::File(FileId(reader.array("description")?)),
     };
     Ok((name, CatalogueEntry { content, length, description }))
 }
@@ -118,8 +118,8 @@ mod tests {
     fn catalogue() -> Catalogue {
         let file = |description| CatalogueEntry { content: FileId([2; 16]), length: 1 << 33, description };
         let entries = [
-            (b"a tree".to_vec(), file(Description::File(FileId([3; 16])))),
-            (b"notes".to_vec(), file(Description::Inline(vec![1, 2, 3]))),
+            (b"a tree".to_vec(), file(EntryDescription::File(FileId([3; 16])))),
+            (b"notes".to_vec(), file(EntryDescription::Inline(vec![1, 2, 3]))),
         ];
         Catalogue { entries: entries.into() }
     }

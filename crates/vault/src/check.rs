@@ -4,10 +4,10 @@ use towpath_content::Oid;
 use towpath_content::tree::Kind;
 use towpath_vault_format::{FileId, VaultRoot};
 
-use crate::catalogue::{Catalogue, CatalogueEntry, Description, MAX_CATALOGUE};
+use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_CATALOGUE};
 use crate::client::VaultClient;
 use crate::descriptor::{DescribedEntry, MAX_DESCRIPTOR, read_descriptor};
-use crate::error::VaultError;
+use crate::error::VaultClientError;
 use crate::reader::FileReader;
 
 /// What a check found.
@@ -33,7 +33,7 @@ pub struct CheckFault {
     /// The entry; none: the catalogue.
     pub entry: Option<Vec<u8>>,
     /// What it is.
-    pub error: VaultError,
+    pub error: VaultClientError,
 }
 
 /// Compares a content with the hashes of its files, as it comes.
@@ -50,7 +50,7 @@ impl VaultClient {
         number: Option<u64>,
         all: bool,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<CheckOutcome, VaultError> {
+    ) -> Result<CheckOutcome, VaultClientError> {
         let newest = self.root(number)?;
         let first = if all { 0 } else { newest.number };
         let versions = self.versions(first)?;
@@ -85,10 +85,10 @@ impl VaultClient {
         FileReader { use_cache: false, ..self.reader() }
     }
 
-    fn catalogue_from_server(&mut self, root: &VaultRoot) -> Result<Catalogue, VaultError> {
+    fn catalogue_from_server(&mut self, root: &VaultRoot) -> Result<Catalogue, VaultClientError> {
         let Some(file) = root.file(&FileId::CATALOGUE) else { return Ok(Catalogue::default()) };
         let bytes = self.server_reader().read_all(file, MAX_CATALOGUE, "bytes of the catalogue")?;
-        Catalogue::from_bytes(&bytes).map_err(VaultError::record("the catalogue"))
+        Catalogue::from_bytes(&bytes).map_err(VaultClientError::record("the catalogue"))
     }
 
     fn check_entry(
@@ -97,11 +97,11 @@ impl VaultClient {
         entry: &CatalogueEntry,
         outcome: &mut CheckOutcome,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<(), VaultError> {
-        let lacking = || VaultError::record_of("the catalogue", "it names a file that is not there");
+    ) -> Result<(), VaultClientError> {
+        let lacking = || VaultClientError::record_of("the catalogue", "it names a file that is not there");
         let description = match &entry.description {
-            Description::Inline(bytes) => bytes.clone(),
-            Description::File(file) => {
+            EntryDescription::Inline(bytes) => bytes.clone(),
+            EntryDescription::File(file) => {
                 let file = root.file(file).ok_or_else(lacking)?;
                 self.server_reader().read_all(file, MAX_DESCRIPTOR, "bytes of names and metadata")?
             }
@@ -122,14 +122,14 @@ impl VaultClient {
 }
 
 impl HashCheck {
-    fn new(described: Vec<DescribedEntry>) -> Result<Self, VaultError> {
+    fn new(described: Vec<DescribedEntry>) -> Result<Self, VaultClientError> {
         let files: Vec<_> = described.into_iter().filter(|entry| entry.start.is_some()).collect();
         let mut check = Self { waiting: files.into_iter(), open: None, files: 0 };
         check.next_file()?;
         Ok(check)
     }
 
-    fn add(&mut self, mut bytes: &[u8]) -> Result<(), VaultError> {
+    fn add(&mut self, mut bytes: &[u8]) -> Result<(), VaultClientError> {
         while !bytes.is_empty() {
             let Some((_, left, hasher)) = &mut self.open else { break };
             let most = usize::try_from(*left).unwrap_or(usize::MAX);
@@ -143,12 +143,12 @@ impl HashCheck {
     }
 
     /// Ends files that are whole, and begins the next one that has bytes.
-    fn next_file(&mut self) -> Result<(), VaultError> {
+    fn next_file(&mut self) -> Result<(), VaultClientError> {
         loop {
             if let Some((described, _, hasher)) = self.open.take_if(|(_, left, _)| *left == 0) {
                 self.files += 1;
                 if described.entry.oid() != Some(Oid::Blake3(*hasher.finalize().as_bytes())) {
-                    return Err(VaultError::OtherContent { path: described.path.as_bytes().to_vec() });
+                    return Err(VaultClientError::OtherContent { path: described.path.as_bytes().to_vec() });
                 }
             }
             if self.open.is_some() {

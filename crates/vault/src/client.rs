@@ -20,12 +20,12 @@ use towpath_vault_format::{
 use towpath_vault_protocol::CommittedVersion;
 
 use crate::catalogue::{Catalogue, MAX_CATALOGUE};
-use crate::error::VaultError;
-use crate::head::{Head, HeadError, TrustedNodes};
+use crate::error::VaultClientError;
+use crate::head::{HeadError, TrustedNodes, VaultHead};
 use crate::keys::{VaultKeys, WrappedKeys};
-use crate::local::{BlobCache, VaultFolder};
+use crate::local::{BlobCache, LocalVault};
 use crate::reader::{CachedNodes, FileReader};
-use crate::server::{ServerError, VaultServer, checked_objects};
+use crate::server::{RemoteVault, ServerError, checked_objects};
 
 /// Versions that are asked for at once.
 const VERSIONS: usize = 256;
@@ -49,15 +49,15 @@ pub enum WritePoint {
 
 /// A vault.
 pub struct VaultClient {
-    pub(crate) folder: VaultFolder,
+    pub(crate) folder: LocalVault,
     pub(crate) keys: VaultKeys,
-    pub(crate) server: Box<dyn VaultServer>,
+    pub(crate) server: Box<dyn RemoteVault>,
     pub(crate) nodes: BlobCache,
     pub(crate) blocks: BlobCache,
-    pub(crate) head: Head,
+    pub(crate) head: VaultHead,
     trusted: TrustedNodes,
     /// Told of each point; an error ends the put there.
-    pub(crate) at_point: fn(WritePoint) -> Result<(), VaultError>,
+    pub(crate) at_point: fn(WritePoint) -> Result<(), VaultClientError>,
 }
 
 /// How an offer of a new version ended.
@@ -75,14 +75,14 @@ pub(crate) enum Offered {
 impl VaultClient {
     /// Makes a vault that is not there yet: its version 0. `readers`, in order, may read it beside the owner.
     pub fn create(
-        folder: VaultFolder,
+        folder: LocalVault,
         keys: VaultKeys,
         wrapped: &WrappedKeys,
-        mut server: Box<dyn VaultServer>,
+        mut server: Box<dyn RemoteVault>,
         trusted: TrustedNodes,
         readers: Vec<NodeId>,
-    ) -> Result<Self, VaultError> {
-        let writer = keys.writer.as_ref().ok_or(VaultError::ReadOnly)?.identity().clone();
+    ) -> Result<Self, VaultClientError> {
+        let writer = keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity().clone();
         let deleter = keys.deleter.as_ref().map(|key| key.identity().node_id());
         let members = Members {
             vault: keys.vault,
@@ -109,52 +109,41 @@ impl VaultClient {
         match server.commit(&update, &signed, &mut |_| None)? {
             None => Err(ServerError::Refused("it has a vault of this id already".into()).into()),
             Some(certificate) => {
-                let head = Head { signed, members, certificate };
+                let head = VaultHead { signed, members, certificate };
                 head.prove(&trusted)?;
                 folder.set_head(&head)?;
-                Self::with_head(folder, keys, server, trusted, head)
+                with_head(folder, keys, server, trusted, head)
             }
         }
     }
 
     /// Opens a vault: its newest version is fetched, proved and compared with the one that was seen last.
     pub fn open(
-        folder: VaultFolder,
+        folder: LocalVault,
         keys: VaultKeys,
-        mut server: Box<dyn VaultServer>,
+        mut server: Box<dyn RemoteVault>,
         trusted: TrustedNodes,
-    ) -> Result<Self, VaultError> {
+    ) -> Result<Self, VaultClientError> {
         let seen = folder.head()?;
         let head = fetch_head(server.as_mut(), &trusted, seen.as_ref())?;
         folder.set_head(&head)?;
-        Self::with_head(folder, keys, server, trusted, head)
+        with_head(folder, keys, server, trusted, head)
     }
 
     /// Opens a vault as it was seen last, without asking the server for its newest version: older ones can be read though the
     /// newest is damaged, or none that counts.
     pub fn open_remembered(
-        folder: VaultFolder,
+        folder: LocalVault,
         keys: VaultKeys,
-        server: Box<dyn VaultServer>,
+        server: Box<dyn RemoteVault>,
         trusted: TrustedNodes,
-    ) -> Result<Self, VaultError> {
-        let head = folder.head()?.ok_or(VaultError::NoVersion { number: 0 })?;
-        Self::with_head(folder, keys, server, trusted, head)
-    }
-
-    fn with_head(
-        folder: VaultFolder,
-        keys: VaultKeys,
-        server: Box<dyn VaultServer>,
-        trusted: TrustedNodes,
-        head: Head,
-    ) -> Result<Self, VaultError> {
-        let (nodes, blocks) = (folder.nodes()?, folder.blocks()?);
-        Ok(Self { folder, keys, server, nodes, blocks, head, trusted, at_point: |_| Ok(()) })
+    ) -> Result<Self, VaultClientError> {
+        let head = folder.head()?.ok_or(VaultClientError::NoVersion { number: 0 })?;
+        with_head(folder, keys, server, trusted, head)
     }
 
     /// The newest version.
-    pub const fn head(&self) -> &Head {
+    pub const fn head(&self) -> &VaultHead {
         &self.head
     }
 
@@ -171,16 +160,16 @@ impl VaultClient {
     }
 
     /// Fetches the newest version again.
-    pub fn refresh(&mut self) -> Result<(), VaultError> {
+    pub fn refresh(&mut self) -> Result<(), VaultClientError> {
         self.head = fetch_head(self.server.as_mut(), &self.trusted, Some(&self.head))?;
         self.folder.set_head(&self.head)
     }
 
     /// Versions from `first` to the newest, each proved by the one after it.
-    pub fn versions(&mut self, first: u64) -> Result<Vec<CommittedVersion>, VaultError> {
+    pub fn versions(&mut self, first: u64) -> Result<Vec<CommittedVersion>, VaultClientError> {
         let newest = self.head.named().number;
         // The server may have it no more.
-        let Head { signed, certificate, .. } = self.head.clone();
+        let VaultHead { signed, certificate, .. } = self.head.clone();
         let mut versions = match newest.checked_sub(1) {
             Some(last) => fetch_versions(self.server.as_mut(), first, last)?,
             None => Vec::new(),
@@ -200,29 +189,29 @@ impl VaultClient {
     }
 
     /// The root of a version; none: of the newest.
-    pub fn root(&mut self, number: Option<u64>) -> Result<VaultRoot, VaultError> {
+    pub fn root(&mut self, number: Option<u64>) -> Result<VaultRoot, VaultClientError> {
         match number {
             None => Ok(self.head.signed.root.clone()),
             Some(number) if number == self.head.named().number => Ok(self.head.signed.root.clone()),
-            Some(number) if number > self.head.named().number => Err(VaultError::NoVersion { number }),
+            Some(number) if number > self.head.named().number => Err(VaultClientError::NoVersion { number }),
             Some(number) => {
                 let first = self.versions(number)?.into_iter().next();
                 let first = first.filter(|version| version.signed.root.number == number);
-                first.map(|version| version.signed.root).ok_or(VaultError::NoVersion { number })
+                first.map(|version| version.signed.root).ok_or(VaultClientError::NoVersion { number })
             }
         }
     }
 
     /// What entries a version has.
-    pub fn catalogue(&mut self, root: &VaultRoot) -> Result<Catalogue, VaultError> {
+    pub fn catalogue(&mut self, root: &VaultRoot) -> Result<Catalogue, VaultClientError> {
         let Some(file) = root.file(&FileId::CATALOGUE) else { return Ok(Catalogue::default()) };
         let bytes = self.reader().read_all(file, MAX_CATALOGUE, "bytes of the catalogue")?;
-        Catalogue::from_bytes(&bytes).map_err(VaultError::record("the catalogue"))
+        Catalogue::from_bytes(&bytes).map_err(VaultClientError::record("the catalogue"))
     }
 
     /// An update on the newest version.
-    pub(crate) fn update_of(&self, mut files: Vec<FileUpdate>) -> Result<Update, VaultError> {
-        let writer = self.keys.writer.as_ref().ok_or(VaultError::ReadOnly)?.identity().node_id();
+    pub(crate) fn update_of(&self, mut files: Vec<FileUpdate>) -> Result<Update, VaultClientError> {
+        let writer = self.keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity().node_id();
         files.sort_by_key(|change| change.file);
         Ok(Update {
             vault: self.keys.vault,
@@ -237,9 +226,9 @@ impl VaultClient {
     }
 
     /// Computes what an update makes of the newest version, offers it, and keeps it once it is committed.
-    pub(crate) fn offer(&mut self, update: &Update) -> Result<Offered, VaultError> {
-        let Applied { root, nodes } = self.applied(update)?;
-        let writer = self.keys.writer.as_ref().ok_or(VaultError::ReadOnly)?.identity();
+    pub(crate) fn offer(&mut self, update: &Update) -> Result<Offered, VaultClientError> {
+        let Applied { root, nodes } = applied(self, update)?;
+        let writer = self.keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity();
         let sign = |message: &[u8]| writer.sign(message);
         let signed = SignedRoot::sign(root, writer.node_id(), update.digest(), sign);
         let members = update.members.clone().unwrap_or_else(|| self.head.members.clone());
@@ -252,7 +241,7 @@ impl VaultClient {
             }
             Some(certificate) => {
                 (self.at_point)(WritePoint::Committed)?;
-                let head = Head { signed, members, certificate };
+                let head = VaultHead { signed, members, certificate };
                 head.prove(&self.trusted)?;
                 head.follows(&self.head, std::slice::from_ref(&head.signed))?;
                 self.folder.set_head(&head)?;
@@ -268,23 +257,6 @@ impl VaultClient {
         }
     }
 
-    /// What an update makes of the newest version. Nodes that are not here are fetched.
-    fn applied(&mut self, update: &Update) -> Result<Applied, VaultError> {
-        let root = self.head.signed.root.clone();
-        let members = self.head.members.members.clone();
-        let base = Some((&root, &members));
-        match apply(update, base, &CachedNodes(&self.nodes)) {
-            Err(UpdateError::Tree { why: NodeError::Missing(_), .. }) => {}
-            done => return Ok(done?),
-        }
-        for change in &update.files {
-            if let Some(file) = root.file(&change.file) {
-                self.reader().fetch_nodes(file, &(0..file.length))?;
-            }
-        }
-        Ok(apply(update, base, &CachedNodes(&self.nodes))?)
-    }
-
     /// The root of a file in the newest version; an empty one if it is not there.
     pub(crate) fn file_root(&self, file: FileId) -> FileRoot {
         let found = self.head.signed.root.file(&file).copied();
@@ -292,12 +264,40 @@ impl VaultClient {
     }
 }
 
+/// What an update makes of the newest version. Nodes that are not here are fetched.
+fn applied(client: &mut VaultClient, update: &Update) -> Result<Applied, VaultClientError> {
+    let root = client.head.signed.root.clone();
+    let members = client.head.members.members.clone();
+    let base = Some((&root, &members));
+    match apply(update, base, &CachedNodes(&client.nodes)) {
+        Err(UpdateError::Tree { why: NodeError::Missing(_), .. }) => {}
+        done => return Ok(done?),
+    }
+    for change in &update.files {
+        if let Some(file) = root.file(&change.file) {
+            client.reader().fetch_nodes(file, &(0..file.length))?;
+        }
+    }
+    Ok(apply(update, base, &CachedNodes(&client.nodes))?)
+}
+
+fn with_head(
+    folder: LocalVault,
+    keys: VaultKeys,
+    server: Box<dyn RemoteVault>,
+    trusted: TrustedNodes,
+    head: VaultHead,
+) -> Result<VaultClient, VaultClientError> {
+    let (nodes, blocks) = (folder.nodes()?, folder.blocks()?);
+    Ok(VaultClient { folder, keys, server, nodes, blocks, head, trusted, at_point: |_| Ok(()) })
+}
+
 /// The newest version, proved, and compared with the one that was seen.
 fn fetch_head(
-    server: &mut dyn VaultServer,
+    server: &mut dyn RemoteVault,
     trusted: &TrustedNodes,
-    seen: Option<&Head>,
-) -> Result<Head, VaultError> {
+    seen: Option<&VaultHead>,
+) -> Result<VaultHead, VaultClientError> {
     let Some(CommittedVersion { signed, certificate }) = server.head()? else {
         let gone = seen.map(|seen| HeadError::Gone { seen: seen.named() });
         let never = || ServerError::Refused("it has no such vault".into()).into();
@@ -308,7 +308,7 @@ fn fetch_head(
         Some(members) => members.clone(),
         None => fetch_members(server, &signed.root)?,
     };
-    let head = Head { signed, members, certificate };
+    let head = VaultHead { signed, members, certificate };
     head.prove(trusted)?;
     if let Some(seen) = seen {
         let (was, is) = (seen.named().number, head.named().number);
@@ -321,33 +321,33 @@ fn fetch_head(
 
 /// The wrapped keys of a server's vault, for whoever has nothing but its id. That they are the right ones shows when they are
 /// opened.
-pub fn fetch_keys(server: &mut dyn VaultServer) -> Result<WrappedKeys, VaultError> {
+pub fn fetch_keys(server: &mut dyn RemoteVault) -> Result<WrappedKeys, VaultClientError> {
     let newest = server.head()?;
     let never = || ServerError::Refused("it has no such vault".into());
     let CommittedVersion { signed, .. } = newest.ok_or_else(never)?;
     let came = checked_objects(server, "record of keys", &[signed.root.keys])?;
     let bytes = came.first().map_or(&[][..], |(_, bytes)| bytes);
-    WrappedKeys::from_bytes(bytes).map_err(VaultError::record("the record of keys"))
+    WrappedKeys::from_bytes(bytes).map_err(VaultClientError::record("the record of keys"))
 }
 
-fn fetch_members(server: &mut dyn VaultServer, root: &VaultRoot) -> Result<SignedMembers, VaultError> {
+fn fetch_members(server: &mut dyn RemoteVault, root: &VaultRoot) -> Result<SignedMembers, VaultClientError> {
     let came = checked_objects(server, "list of members", &[root.members])?;
     let bytes = came.first().map_or(&[][..], |(_, bytes)| bytes);
-    SignedMembers::from_bytes(bytes).map_err(VaultError::record("the list of members"))
+    SignedMembers::from_bytes(bytes).map_err(VaultClientError::record("the list of members"))
 }
 
 /// The versions `first` to `last`.
 fn fetch_versions(
-    server: &mut dyn VaultServer,
+    server: &mut dyn RemoteVault,
     first: u64,
     last: u64,
-) -> Result<Vec<CommittedVersion>, VaultError> {
+) -> Result<Vec<CommittedVersion>, VaultClientError> {
     let numbers: Vec<u64> = (first..=last).take(MAX_VERSIONS).collect();
     let mut versions = Vec::with_capacity(numbers.len());
     for some in numbers.chunks(VERSIONS) {
         for (number, version) in some.iter().zip(server.versions(some)?) {
             let is_it = |version: &CommittedVersion| version.signed.root.number == *number;
-            versions.push(version.filter(is_it).ok_or(VaultError::NoVersion { number: *number })?);
+            versions.push(version.filter(is_it).ok_or(VaultClientError::NoVersion { number: *number })?);
         }
     }
     Ok(versions)

@@ -11,9 +11,9 @@ use std::os::unix::fs::FileExt;
 use towpath_content::Oid;
 use towpath_files::{FileError, RelPath, SourceTree, Stamp};
 
-use crate::boundaries::{Boundaries, MAX_CHUNK};
-use crate::error::VaultError;
-use crate::keys::{Secret, VaultKeys};
+use crate::boundaries::{KeyedBoundaries, MAX_CHUNK};
+use crate::error::VaultClientError;
+use crate::keys::{KeySecret, VaultKeys};
 use crate::summary::ChunkSummary;
 use towpath_vault_format::FileId;
 
@@ -24,8 +24,8 @@ const READ: usize = 1 << 20;
 
 /// Keys by which a file's plaintext is cut and hashed.
 pub struct ChunkKeys {
-    boundaries: Boundaries,
-    hashes: Secret,
+    boundaries: KeyedBoundaries,
+    hashes: KeySecret,
 }
 
 /// Plaintext, and what it is made of.
@@ -38,16 +38,16 @@ pub trait PlainSource {
         &self,
         keys: &ChunkKeys,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Vec<ChunkSummary>, VaultError>;
+    ) -> Result<Vec<ChunkSummary>, VaultClientError>;
 
     /// Some bytes of it.
-    fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, VaultError>;
+    fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, VaultClientError>;
 }
 
 impl ChunkKeys {
     /// Those of a file.
     pub fn of(keys: &VaultKeys, file: FileId) -> Self {
-        Self { boundaries: Boundaries::new(&keys.boundaries(file).0), hashes: keys.plain_hashes(file) }
+        Self { boundaries: KeyedBoundaries::new(&keys.boundaries(file).0), hashes: keys.plain_hashes(file) }
     }
 
     /// The summary of a chunk.
@@ -100,14 +100,18 @@ impl PlainSource for MemoryContent {
         self.0.len() as u64
     }
 
-    fn chunks(&self, keys: &ChunkKeys, _: &mut dyn FnMut(u64)) -> Result<Vec<ChunkSummary>, VaultError> {
+    fn chunks(
+        &self,
+        keys: &ChunkKeys,
+        _: &mut dyn FnMut(u64),
+    ) -> Result<Vec<ChunkSummary>, VaultClientError> {
         let mut cutter = RunCutter::new(keys);
         cutter.add(&self.0);
         cutter.end();
         Ok(cutter.chunks)
     }
 
-    fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, VaultError> {
+    fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, VaultClientError> {
         let found = usize::try_from(at).ok().and_then(|at| self.0.get(at..at.checked_add(length)?));
         Ok(found.map(<[u8]>::to_vec).unwrap_or_default())
     }
@@ -149,16 +153,16 @@ impl LocalContent {
     }
 
     /// Reads a file to its end, and makes sure that it is what was found.
-    fn read_file(&self, file: &ContentFile, each: &mut dyn FnMut(&[u8])) -> Result<Oid, VaultError> {
+    fn read_file(&self, file: &ContentFile, each: &mut dyn FnMut(&[u8])) -> Result<Oid, VaultClientError> {
         let shown = || file.path.below(self.tree.path());
-        let failed = |error| VaultError::File(FileError::new("read", &shown(), error));
+        let failed = |error| VaultClientError::File(FileError::new("read", &shown(), error));
         let mut open = self.tree.open_file(&file.path, &file.stamp)?;
         let (mut hasher, mut buffer, mut left) = (blake3::Hasher::new(), vec![0; READ], file.stamp.size);
         while left > 0 {
             let most = READ.min(usize::try_from(left).unwrap_or(READ));
             let read = open.read(&mut buffer[..most]).map_err(failed)?;
             if read == 0 {
-                return Err(VaultError::Changed { path: shown() });
+                return Err(VaultClientError::Changed { path: shown() });
             }
             hasher.update(&buffer[..read]);
             each(&buffer[..read]);
@@ -166,12 +170,12 @@ impl LocalContent {
         }
         match Stamp::of(&open).map_err(failed)? == file.stamp {
             true => Ok(Oid::Blake3(*hasher.finalize().as_bytes())),
-            false => Err(VaultError::Changed { path: shown() }),
+            false => Err(VaultClientError::Changed { path: shown() }),
         }
     }
 
     /// Fills `buffer` from `at` on within one file.
-    fn read_in(&self, index: usize, at: u64, buffer: &mut [u8]) -> Result<(), VaultError> {
+    fn read_in(&self, index: usize, at: u64, buffer: &mut [u8]) -> Result<(), VaultClientError> {
         let file = &self.files[index];
         let mut open = self.open.borrow_mut();
         let handle = match open.take() {
@@ -180,7 +184,7 @@ impl LocalContent {
         };
         let read = handle.read_exact_at(buffer, at - file.start);
         *open = Some((index, handle));
-        read.map_err(|_| VaultError::Changed { path: file.path.below(self.tree.path()) })
+        read.map_err(|_| VaultClientError::Changed { path: file.path.below(self.tree.path()) })
     }
 }
 
@@ -193,7 +197,7 @@ impl PlainSource for LocalContent {
         &self,
         keys: &ChunkKeys,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Vec<ChunkSummary>, VaultError> {
+    ) -> Result<Vec<ChunkSummary>, VaultClientError> {
         let mut cutter = RunCutter::new(keys);
         let mut oids = Vec::with_capacity(self.files.len());
         for file in &self.files {
@@ -215,7 +219,7 @@ impl PlainSource for LocalContent {
         Ok(cutter.chunks)
     }
 
-    fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, VaultError> {
+    fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, VaultClientError> {
         let mut bytes = vec![0; length];
         let (mut at, mut done) = (at, 0);
         let mut index = self.files.partition_point(|file| file.start + file.stamp.size <= at);
@@ -257,7 +261,7 @@ mod tests {
     }
 
     fn keys() -> ChunkKeys {
-        ChunkKeys { boundaries: Boundaries::new(&[1; 32]), hashes: Secret([2; 32]) }
+        ChunkKeys { boundaries: KeyedBoundaries::new(&[1; 32]), hashes: KeySecret([2; 32]) }
     }
 
     #[test]

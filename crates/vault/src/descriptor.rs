@@ -9,7 +9,7 @@ use towpath_files::{
 };
 
 use crate::content::{ContentFile, LocalContent};
-use crate::error::VaultError;
+use crate::error::VaultClientError;
 
 /// The most bytes of a descriptor: some millions of files.
 pub const MAX_DESCRIPTOR: u64 = 1 << 30;
@@ -45,7 +45,7 @@ struct LocalScan {
 
 impl LocalTree {
     /// Looks at a file or a directory with all below it. A link that a person names is followed.
-    pub fn at(path: &Path) -> Result<Self, VaultError> {
+    pub fn at(path: &Path) -> Result<Self, VaultClientError> {
         let options = scan_options();
         let named = std::fs::canonicalize(path).map_err(|error| FileError::new("open", path, error))?;
         let found = look(&named, &options)?;
@@ -60,7 +60,7 @@ impl LocalTree {
         }
     }
 
-    fn of_directory(path: &Path, options: &ScanOptions) -> Result<Self, VaultError> {
+    fn of_directory(path: &Path, options: &ScanOptions) -> Result<Self, VaultClientError> {
         let tree = SourceTree::open(path)?;
         let mut scan = LocalScan::default();
         let scanned = tree.scan(options, &mut |step| {
@@ -74,7 +74,7 @@ impl LocalTree {
         }
     }
 
-    fn of_file(path: &Path, mut found: Found) -> Result<Self, VaultError> {
+    fn of_file(path: &Path, mut found: Found) -> Result<Self, VaultClientError> {
         let tree = SourceTree::open(path.parent().unwrap_or(Path::new("/")))?;
         let name = std::mem::take(&mut found.entry.name);
         let mut scan = LocalScan { path: RelPath::new([name])?, ..LocalScan::default() };
@@ -83,7 +83,7 @@ impl LocalTree {
     }
 
     /// The descriptor, once all content was read.
-    pub fn descriptor(&self) -> Result<Vec<u8>, VaultError> {
+    pub fn descriptor(&self) -> Result<Vec<u8>, VaultClientError> {
         let oids = self.content.oids();
         let mut encoder = Encoder::new(false);
         let mut bytes = Vec::new();
@@ -97,8 +97,8 @@ impl LocalTree {
     }
 }
 
-fn refused(why: towpath_content::tree::TreeError) -> VaultError {
-    VaultError::Record { what: "the tree", why: why.to_string() }
+fn refused(why: towpath_content::tree::TreeError) -> VaultClientError {
+    VaultClientError::Record { what: "the tree", why: why.to_string() }
 }
 
 fn with_oid(event: &Event, known: Option<Oid>) -> Event {
@@ -191,8 +191,8 @@ pub struct DescribedEntry {
 }
 
 /// Reads a descriptor. What it says of lengths is compared with the content's.
-pub fn read_descriptor(bytes: &[u8], length: u64) -> Result<Vec<DescribedEntry>, VaultError> {
-    let failed = VaultError::record("the entry's description");
+pub fn read_descriptor(bytes: &[u8], length: u64) -> Result<Vec<DescribedEntry>, VaultClientError> {
+    let failed = VaultClientError::record("the entry's description");
     let (mut decoder, mut rest) = (Decoder::new(), bytes);
     let mut listed = EntryList::default();
     while !rest.is_empty() {
@@ -207,7 +207,7 @@ pub fn read_descriptor(bytes: &[u8], length: u64) -> Result<Vec<DescribedEntry>,
         true => Ok(listed.entries),
         false => {
             let why = format!("its files have {} bytes and its content {length}", listed.length);
-            Err(VaultError::Record { what: "the entry's description", why })
+            Err(VaultClientError::Record { what: "the entry's description", why })
         }
     }
 }
@@ -221,7 +221,7 @@ struct EntryList {
 }
 
 impl EntryList {
-    fn add(&mut self, event: Event) -> Result<(), VaultError> {
+    fn add(&mut self, event: Event) -> Result<(), VaultClientError> {
         let (entry, is_directory) = match event {
             Event::Leave => {
                 self.path.pop();
@@ -242,15 +242,17 @@ impl EntryList {
         Ok(())
     }
 
-    fn start(&mut self, entry: &Entry) -> Result<Option<u64>, VaultError> {
+    fn start(&mut self, entry: &Entry) -> Result<Option<u64>, VaultClientError> {
         let Kind::File { size, .. } = entry.kind else { return Ok(None) };
         if entry.hard_link.is_some_and(|group| !self.links.insert(group)) {
             return Ok(None);
         }
         let start = self.length;
         let counted = start.checked_add(size);
-        let too_long =
-            || VaultError::Record { what: "the entry's description", why: "its lengths overflow".into() };
+        let too_long = || VaultClientError::Record {
+            what: "the entry's description",
+            why: "its lengths overflow".into(),
+        };
         self.length = counted.ok_or_else(too_long)?;
         Ok(Some(start))
     }

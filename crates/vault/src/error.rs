@@ -12,12 +12,12 @@ use towpath_vault_format::tree::NodeError;
 
 use crate::block::BlockError;
 use crate::head::HeadError;
-use crate::keys::{KeyError, UnlockError};
+use crate::keys::{UnlockError, VaultKeyError};
 use crate::server::ServerError;
 
 /// Error of a vault's client.
 #[derive(Debug, Error)]
-pub enum VaultError {
+pub enum VaultClientError {
     /// This machine's folder of the vault can't be read or written.
     #[error("{}: {source}", .path.display())]
     Local {
@@ -52,7 +52,7 @@ pub enum VaultError {
     Unlock(#[from] UnlockError),
     /// A key is not there.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] VaultKeyError),
     /// A block of a file.
     #[error("file {file}, byte {at}: {source}")]
     Block {
@@ -151,7 +151,7 @@ fn seen_in_words(seen: &Option<u64>) -> String {
     }
 }
 
-impl VaultError {
+impl VaultClientError {
     /// Of this machine's folder.
     pub(crate) fn local(path: &Path, source: io::Error) -> Self {
         Self::Local { path: path.to_path_buf(), source }

@@ -10,10 +10,10 @@ use towpath_files::{
 };
 use towpath_vault_format::VaultRoot;
 
-use crate::catalogue::{CatalogueEntry, Description};
+use crate::catalogue::{CatalogueEntry, EntryDescription};
 use crate::client::VaultClient;
 use crate::descriptor::{DescribedEntry, MAX_DESCRIPTOR, read_descriptor};
-use crate::error::VaultError;
+use crate::error::VaultClientError;
 
 /// What a get brought.
 #[derive(Debug, Default)]
@@ -34,11 +34,11 @@ impl VaultClient {
         &mut self,
         name: &[u8],
         number: Option<u64>,
-    ) -> Result<(VaultRoot, CatalogueEntry), VaultError> {
+    ) -> Result<(VaultRoot, CatalogueEntry), VaultClientError> {
         let root = self.root(number)?;
         let catalogue = self.catalogue(&root)?;
         let found = catalogue.entries.get(name).cloned();
-        let none = || VaultError::NoEntry { name: name.to_vec(), number: root.number };
+        let none = || VaultClientError::NoEntry { name: name.to_vec(), number: root.number };
         let entry = found.ok_or_else(none)?;
         Ok((root, entry))
     }
@@ -48,11 +48,12 @@ impl VaultClient {
         &mut self,
         root: &VaultRoot,
         entry: &CatalogueEntry,
-    ) -> Result<Vec<DescribedEntry>, VaultError> {
+    ) -> Result<Vec<DescribedEntry>, VaultClientError> {
         let bytes = match &entry.description {
-            Description::Inline(bytes) => bytes.clone(),
-            Description::File(file) => {
-                let lacking = || VaultError::record_of("the catalogue", "it names a file that is not there");
+            EntryDescription::Inline(bytes) => bytes.clone(),
+            EntryDescription::File(file) => {
+                let lacking =
+                    || VaultClientError::record_of("the catalogue", "it names a file that is not there");
                 let file = root.file(file).ok_or_else(lacking)?;
                 self.reader().read_all(file, MAX_DESCRIPTOR, "bytes of names and metadata")?
             }
@@ -68,7 +69,7 @@ impl VaultClient {
         path: &Path,
         overwrite: bool,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<GetOutcome, VaultError> {
+    ) -> Result<GetOutcome, VaultClientError> {
         let (root, entry) = self.entry(name, number)?;
         let described = self.described(&root, &entry)?;
         let is_tree = described.first().is_some_and(|first| first.entry.kind == Kind::Directory);
@@ -94,11 +95,11 @@ impl VaultClient {
         &mut self,
         root: &VaultRoot,
         entry: &CatalogueEntry,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), VaultError>,
-    ) -> Result<(), VaultError> {
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), VaultClientError>,
+    ) -> Result<(), VaultClientError> {
         let file = root.file(&entry.content).copied();
         let file = file.filter(|file| file.length == entry.length);
-        let lacking = || VaultError::record_of("the catalogue", "it names a content that is not there");
+        let lacking = || VaultClientError::record_of("the catalogue", "it names a content that is not there");
         let file = file.ok_or_else(lacking)?;
         self.reader().read(&file, 0..file.length, sink)
     }
@@ -107,13 +108,13 @@ impl VaultClient {
 /// A file whose bytes come.
 struct OpenFile {
     described: DescribedEntry,
-    body: Body,
+    body: OpenBody,
     size: u64,
     done: u64,
     hasher: blake3::Hasher,
 }
 
-enum Body {
+enum OpenBody {
     Staged(Staged),
     Single(SingleFile),
 }
@@ -129,7 +130,7 @@ struct EntryWriter<'p> {
 }
 
 impl<'p> EntryWriter<'p> {
-    fn tree(path: &'p Path, overwrite: bool) -> Result<Self, VaultError> {
+    fn tree(path: &'p Path, overwrite: bool) -> Result<Self, VaultClientError> {
         let options =
             WriteOptions { resume: overwrite, policy: Policy::archive(), ..WriteOptions::default() };
         Ok(Self { tree: Some(Destination::create(path, options)?), ..Self::file(path, overwrite) })
@@ -142,7 +143,7 @@ impl<'p> EntryWriter<'p> {
     }
 
     /// Makes directories, links and special files, and opens the first file.
-    fn begin(&mut self, described: &[DescribedEntry]) -> Result<(), VaultError> {
+    fn begin(&mut self, described: &[DescribedEntry]) -> Result<(), VaultClientError> {
         if let Some(tree) = &self.tree {
             let further = further_names(described);
             for DescribedEntry { path, entry, .. } in
@@ -158,13 +159,13 @@ impl<'p> EntryWriter<'p> {
     }
 
     /// Opens the next file that has bytes; those that have none are done.
-    fn next_file(&mut self) -> Result<(), VaultError> {
+    fn next_file(&mut self) -> Result<(), VaultClientError> {
         while self.open.is_none() {
             let Some(described) = self.waiting.next() else { return Ok(()) };
             let Kind::File { size, .. } = described.entry.kind else { continue };
             let body = match &self.tree {
-                Some(tree) => Body::Staged(tree.stage_file_for(&described.path, size)?),
-                None => Body::Single(SingleFile::create(self.path, size)?),
+                Some(tree) => OpenBody::Staged(tree.stage_file_for(&described.path, size)?),
+                None => OpenBody::Single(SingleFile::create(self.path, size)?),
             };
             self.open = Some(OpenFile { described, body, size, done: 0, hasher: blake3::Hasher::new() });
             self.close_if_done()?;
@@ -172,7 +173,7 @@ impl<'p> EntryWriter<'p> {
         Ok(())
     }
 
-    fn write(&mut self, mut bytes: &[u8]) -> Result<(), VaultError> {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), VaultClientError> {
         while !bytes.is_empty() {
             // A descriptor has as many bytes as its content, so there is a file for each.
             let Some(open) = &mut self.open else { break };
@@ -186,23 +187,23 @@ impl<'p> EntryWriter<'p> {
         Ok(())
     }
 
-    fn close_if_done(&mut self) -> Result<(), VaultError> {
+    fn close_if_done(&mut self) -> Result<(), VaultClientError> {
         let Some(open) = self.open.take_if(|open| open.done == open.size) else { return Ok(()) };
         let OpenFile { described: DescribedEntry { path, entry, .. }, body, size, hasher, .. } = open;
         if entry.oid() != Some(Oid::Blake3(*hasher.finalize().as_bytes())) {
-            return Err(VaultError::OtherContent { path: path.as_bytes().to_vec() });
+            return Err(VaultClientError::OtherContent { path: path.as_bytes().to_vec() });
         }
         self.outcome.files += 1;
         self.outcome.bytes += size;
         match (body, &self.tree) {
-            (Body::Staged(staged), Some(tree)) => {
+            (OpenBody::Staged(staged), Some(tree)) => {
                 let placed = tree.commit(staged, path, &entry.metadata, self.overwrite)?;
                 self.note_placed(placed);
             }
-            (Body::Single(single), _) => {
+            (OpenBody::Single(single), _) => {
                 single.finish(&entry.metadata, &Policy::archive(), self.overwrite)?;
             }
-            (Body::Staged(_), None) => {}
+            (OpenBody::Staged(_), None) => {}
         }
         Ok(())
     }
@@ -215,7 +216,7 @@ impl<'p> EntryWriter<'p> {
     }
 
     /// Names what waits, makes hard links, and gives directories their metadata.
-    fn finish(mut self, described: &[DescribedEntry]) -> Result<GetOutcome, VaultError> {
+    fn finish(mut self, described: &[DescribedEntry]) -> Result<GetOutcome, VaultClientError> {
         let Some(tree) = self.tree.take() else { return Ok(self.outcome) };
         self.note_placed(tree.flush());
         self.outcome.failed.extend(make_links(&tree, described, self.overwrite));
@@ -231,11 +232,11 @@ impl<'p> EntryWriter<'p> {
 }
 
 impl OpenFile {
-    fn write(&mut self, part: &[u8]) -> Result<(), VaultError> {
+    fn write(&mut self, part: &[u8]) -> Result<(), VaultClientError> {
         let is_sparse = matches!(self.described.entry.kind, Kind::File { extents: Some(_), .. });
         match &self.body {
-            Body::Staged(staged) => staged.write_piece(self.done, part, is_sparse)?,
-            Body::Single(single) => single.write_piece(self.done, part, is_sparse)?,
+            OpenBody::Staged(staged) => staged.write_piece(self.done, part, is_sparse)?,
+            OpenBody::Single(single) => single.write_piece(self.done, part, is_sparse)?,
         }
         self.hasher.update(part);
         self.done += part.len() as u64;
@@ -249,7 +250,7 @@ fn make_node(
     path: &RelPath,
     entry: &Entry,
     overwrite: Overwrite,
-) -> Result<Option<FileError>, VaultError> {
+) -> Result<Option<FileError>, VaultClientError> {
     let nodes = tree.nodes();
     let settled = match &entry.kind {
         Kind::File { .. } => return Ok(None),

@@ -9,7 +9,7 @@ use towpath_vault_format::{Canonical, Certificate, Digest, SignedMembers, Signed
 
 /// A version, and what proves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct VaultHead {
     /// Its root, signed by its writer.
     pub signed: SignedRoot,
     /// The members at that version, signed by the owner.
@@ -79,7 +79,7 @@ impl std::fmt::Display for NamedVersion {
     }
 }
 
-impl Head {
+impl VaultHead {
     /// Number and hash.
     pub fn named(&self) -> NamedVersion {
         NamedVersion { number: self.signed.root.number, root: self.signed.root.digest() }

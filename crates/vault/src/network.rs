@@ -8,12 +8,12 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use towpath_content::NodeId;
 use towpath_link::Identity;
-use towpath_vault_format::{Certificate, Digest, SignedRoot, Update, VaultId};
+use towpath_vault_format::{Canonical, Certificate, Digest, SignedRoot, Update, VaultId};
 use towpath_vault_protocol::{
     CommitAnswer, CommittedVersion, ConnectionError, VaultConnection, VaultRefusal,
 };
 
-use crate::server::{ServerError, VaultServer};
+use crate::server::{RemoteVault, ServerError};
 
 /// Bytes of new blocks that are sent without asking which of them are there: it saves a round trip.
 const PUSHED: u64 = 4 << 20;
@@ -52,7 +52,7 @@ impl NetworkServer {
     }
 }
 
-impl VaultServer for NetworkServer {
+impl RemoteVault for NetworkServer {
     fn head(&mut self) -> Result<Option<CommittedVersion>, ServerError> {
         if let Some(head) = self.greeting.take() {
             return Ok(head);
@@ -95,7 +95,6 @@ impl VaultServer for NetworkServer {
         signed: &SignedRoot,
         block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
     ) -> Result<Option<Certificate>, ServerError> {
-        use towpath_vault_format::Canonical;
         let stored: u64 = update.blocks.iter().map(|block| u64::from(block.stored)).sum();
         let mut give = |name: &Digest| {
             let lost = || io::Error::new(io::ErrorKind::NotFound, "a new block is gone from this machine");

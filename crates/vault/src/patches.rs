@@ -11,7 +11,7 @@ use towpath_vault_format::tuple::{MAX_BLOCK, MAX_CHAIN};
 use towpath_vault_format::{BlockRef, Tuple};
 
 use crate::block::{BlockError, BlockKind};
-use crate::keys::{FileKey, KeyError};
+use crate::keys::{FileKey, VaultKeyError};
 
 /// Old chunks that a new one is compared with, at most.
 pub const MAX_BASES: usize = 4;
@@ -64,7 +64,7 @@ pub fn patched(base: &Tuple, patch: BlockRef, plain: u32) -> Tuple {
 pub fn resolve(
     tuple: &Tuple,
     blocks: &[impl AsRef<[u8]>],
-    key: &dyn Fn(u32) -> Result<Arc<FileKey>, KeyError>,
+    key: &dyn Fn(u32) -> Result<Arc<FileKey>, VaultKeyError>,
 ) -> Result<Vec<u8>, BlockError> {
     let mut plain = Vec::new();
     for (at, reference) in tuple.chain.iter().enumerate() {

@@ -14,11 +14,11 @@ use towpath_vault_format::{BlockId, Digest, FileRoot, NewBlock, Tuple, UpdateAct
 use crate::block::{BlockKind, BlockSealer, SealedBlock};
 use crate::content::{ChunkKeys, PlainSource};
 use crate::difference::{ChangedRun, difference};
-use crate::error::VaultError;
+use crate::error::VaultClientError;
 use crate::keys::random;
 use crate::patches::{MAX_BASES, PatchBase, choose, may_grow, patched};
 use crate::reader::FileReader;
-use crate::summary::{ChunkSummary, PlainHash, Summary};
+use crate::summary::{ChunkSummary, FileSummary, PlainHash};
 
 /// Patches that were tried in vain in a row, after which only some chunks of a run are tried.
 const MOST_IN_VAIN: u32 = 8;
@@ -58,7 +58,7 @@ pub struct FilePlan {
 }
 
 /// The version that a plan starts from: its root, chunks and where they begin.
-struct OldVersion<'a> {
+struct OldContent<'a> {
     root: &'a FileRoot,
     chunks: &'a [ChunkSummary],
     starts: Vec<u64>,
@@ -96,7 +96,7 @@ impl PutStats {
     }
 }
 
-impl<'a> OldVersion<'a> {
+impl<'a> OldContent<'a> {
     fn new(root: &'a FileRoot, chunks: &'a [ChunkSummary]) -> Self {
         let starts = starts(chunks);
         let by_hash = chunks.iter().zip(0..).map(|(chunk, at)| (chunk.hash, at)).collect();
@@ -124,12 +124,12 @@ impl Planner<'_, '_> {
     pub fn plan(
         &mut self,
         root: &FileRoot,
-        old: &Summary,
+        old: &FileSummary,
         source: &dyn PlainSource,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<FilePlan, VaultError> {
+    ) -> Result<FilePlan, VaultClientError> {
         let chunks = source.chunks(&self.keys, progress)?;
-        let old = OldVersion::new(root, &old.chunks);
+        let old = OldContent::new(root, &old.chunks);
         let new_starts = starts(&chunks);
         let stats = PutStats { length: source.length(), reused: source.length(), ..PutStats::default() };
         let mut plan = FilePlan { actions: Vec::new(), blocks: Vec::new(), chunks, stats };
@@ -152,11 +152,11 @@ impl Planner<'_, '_> {
     fn run(
         &mut self,
         plan: &mut FilePlan,
-        old: &OldVersion<'_>,
+        old: &OldContent<'_>,
         run: &ChangedRun,
         (source, starts): (&dyn PlainSource, &[u64]),
         repeated: &mut HashMap<PlainHash, Option<Tuple>>,
-    ) -> Result<Vec<Tuple>, VaultError> {
+    ) -> Result<Vec<Tuple>, VaultClientError> {
         let mut tuples = Vec::with_capacity(run.new.len());
         let mut in_vain = 0u32;
         for at in run.new.clone() {
@@ -167,7 +167,7 @@ impl Planner<'_, '_> {
             }
             let bytes = source.read(starts[at], chunk.length as usize)?;
             if self.keys.summary(&bytes) != chunk {
-                return Err(VaultError::Record {
+                return Err(VaultClientError::Record {
                     what: "the content",
                     why: "it changed while it was read".into(),
                 });
@@ -187,10 +187,10 @@ impl Planner<'_, '_> {
     /// The run of a chunk that the old version has, or the new one had before.
     fn found_again(
         &mut self,
-        old: &OldVersion<'_>,
+        old: &OldContent<'_>,
         chunk: &ChunkSummary,
         repeated: &HashMap<PlainHash, Option<Tuple>>,
-    ) -> Result<Option<Tuple>, VaultError> {
+    ) -> Result<Option<Tuple>, VaultClientError> {
         if let Some(Some(tuple)) = repeated.get(&chunk.hash) {
             return Ok(Some(tuple.clone()));
         }
@@ -201,7 +201,7 @@ impl Planner<'_, '_> {
     }
 
     /// The run that is exactly an old chunk.
-    fn old_tuple(&mut self, old: &OldVersion<'_>, at: usize) -> Result<Option<Tuple>, VaultError> {
+    fn old_tuple(&mut self, old: &OldContent<'_>, at: usize) -> Result<Option<Tuple>, VaultClientError> {
         let (start, end) = (old.starts[at], old.starts[at + 1]);
         let found = self.reader.tuples(old.root, start..end, 1)?;
         let is_it = |(from, tuple): &(u64, Tuple)| *from == start && tuple.length == end - start;
@@ -211,10 +211,10 @@ impl Planner<'_, '_> {
     /// Old chunks near the place of a new one, whose blocks are on this machine.
     fn bases(
         &mut self,
-        old: &OldVersion<'_>,
+        old: &OldContent<'_>,
         run: &ChangedRun,
         at: usize,
-    ) -> Result<Vec<PatchBase>, VaultError> {
+    ) -> Result<Vec<PatchBase>, VaultClientError> {
         let mut bases = Vec::new();
         let place = (at - run.new.start) * run.old.len() / run.new.len().max(1);
         let first = (run.old.start + place).saturating_sub(1).max(run.old.start);
@@ -239,7 +239,7 @@ impl Planner<'_, '_> {
         plan: &mut FilePlan,
         bases: &[PatchBase],
         bytes: &[u8],
-    ) -> Result<Tuple, VaultError> {
+    ) -> Result<Tuple, VaultClientError> {
         let length = bytes.len() as u32;
         let stats = &mut plan.stats;
         stats.reused -= u64::from(length);
@@ -261,16 +261,16 @@ impl Planner<'_, '_> {
         };
         stats.padding += block.padding as u64;
         let added = self.reader.blocks.add(&block.bytes);
-        added.map_err(|error| VaultError::Record { what: "new blocks", why: error.to_string() })?;
+        added.map_err(|error| VaultClientError::Record { what: "new blocks", why: error.to_string() })?;
         plan.blocks.push(NewBlock { hash: block.reference.hash, stored: block.reference.stored });
         Ok(tuple)
     }
 }
 
-fn seal(sealer: &mut BlockSealer, kind: BlockKind, content: &[u8]) -> Result<SealedBlock, VaultError> {
+fn seal(sealer: &mut BlockSealer, kind: BlockKind, content: &[u8]) -> Result<SealedBlock, VaultClientError> {
     let id = BlockId(random()?);
     let sealed = sealer.seal(id, kind, content);
-    sealed.map_err(|error| VaultError::Record { what: "a new block", why: error.to_string() })
+    sealed.map_err(|error| VaultClientError::Record { what: "a new block", why: error.to_string() })
 }
 
 /// Chunks that the new version has more than once: their runs are kept while it is planned.
@@ -287,8 +287,8 @@ pub fn summary_of(
     reader: &mut FileReader<'_>,
     root: &FileRoot,
     keys: &ChunkKeys,
-) -> Result<Summary, VaultError> {
-    let mut summary = Summary { root: digest_of(root), chunks: Vec::new() };
+) -> Result<FileSummary, VaultClientError> {
+    let mut summary = FileSummary { root: digest_of(root), chunks: Vec::new() };
     let mut at = 0;
     while at < root.length {
         let end = root.length.min(at + (4 << 20));

@@ -7,14 +7,14 @@ use towpath_files::FileError;
 use towpath_vault_format::{Canonical, Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, UpdateAction};
 
 use crate::block::BlockSealer;
-use crate::catalogue::{Catalogue, CatalogueEntry, Description, MAX_INLINE, check_name};
+use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_INLINE, check_name};
 use crate::client::{Offered, VaultClient, WritePoint};
 use crate::content::{ChunkKeys, MemoryContent, PlainSource};
 use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
-use crate::error::VaultError;
+use crate::error::VaultClientError;
 use crate::keys::random;
 use crate::plan::{FilePlan, Planner, PutStats, digest_of, summary_of};
-use crate::summary::Summary;
+use crate::summary::FileSummary;
 
 /// Times that a put is offered while others write, before it gives up.
 const TRIES: u32 = 16;
@@ -69,8 +69,8 @@ impl VaultClient {
         name: &[u8],
         options: &PutOptions,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<PutOutcome, VaultError> {
-        check_name(name).map_err(|why| VaultError::BadName { name: name.to_vec(), why })?;
+    ) -> Result<PutOutcome, VaultClientError> {
+        check_name(name).map_err(|why| VaultClientError::BadName { name: name.to_vec(), why })?;
         let tree = LocalTree::at(path)?;
         for _ in 0..TRIES {
             let root = self.head.signed.root.clone();
@@ -95,7 +95,7 @@ impl VaultClient {
                 });
             }
         }
-        Err(VaultError::Crowded { tries: TRIES })
+        Err(VaultClientError::Crowded { tries: TRIES })
     }
 
     fn unchanged(&mut self, name: &[u8], tree: &LocalTree, plan: &EntryPlan) -> PutOutcome {
@@ -113,7 +113,7 @@ impl VaultClient {
         name: &[u8],
         old: Option<&CatalogueEntry>,
         overwrite: bool,
-    ) -> Result<(), VaultError> {
+    ) -> Result<(), VaultClientError> {
         let Some(old) = old.filter(|_| !overwrite) else { return Ok(()) };
         let seen = self.folder.seen()?;
         let seen = seen.get(self.keys.name_mark(name));
@@ -122,7 +122,7 @@ impl VaultClient {
             return Ok(());
         }
         let seen = seen.map(|seen| seen.number);
-        Err(VaultError::Conflict { name: name.to_vec(), found: self.head.named().number, seen })
+        Err(VaultClientError::Conflict { name: name.to_vec(), found: self.head.named().number, seen })
     }
 
     fn plan_entry(
@@ -131,35 +131,35 @@ impl VaultClient {
         old: Option<&CatalogueEntry>,
         options: &PutOptions,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<EntryPlan, VaultError> {
+    ) -> Result<EntryPlan, VaultClientError> {
         let content = old.map_or_else(|| random().map(FileId), |old| Ok(old.content))?;
         let planned = self.plan_file(content, &tree.content, options.patches, progress)?;
         let bytes = tree.descriptor()?;
         let length = tree.content.length();
         if bytes.len() as u64 > MAX_DESCRIPTOR {
             let (found, limit) = (bytes.len() as u64, MAX_DESCRIPTOR);
-            return Err(VaultError::TooLarge { what: "bytes of names and metadata", found, limit });
+            return Err(VaultClientError::TooLarge { what: "bytes of names and metadata", found, limit });
         }
         if !tree.is_tree && bytes.len() <= MAX_INLINE {
-            let entry = CatalogueEntry { content, length, description: Description::Inline(bytes) };
+            let entry = CatalogueEntry { content, length, description: EntryDescription::Inline(bytes) };
             return Ok(EntryPlan { content: planned, descriptor: None, entry });
         }
         let file = match old.map(|old| &old.description) {
-            Some(Description::File(file)) => *file,
+            Some(EntryDescription::File(file)) => *file,
             _ => FileId(random()?),
         };
         let descriptor = self.plan_file(file, &MemoryContent(bytes), options.patches, &mut |_| ())?;
-        let entry = CatalogueEntry { content, length, description: Description::File(file) };
+        let entry = CatalogueEntry { content, length, description: EntryDescription::File(file) };
         Ok(EntryPlan { content: planned, descriptor: Some(descriptor), entry })
     }
 
     /// Leaves an entry out of a new version, whose number it gives.
-    pub fn forget(&mut self, name: &[u8]) -> Result<u64, VaultError> {
+    pub fn forget(&mut self, name: &[u8]) -> Result<u64, VaultClientError> {
         for _ in 0..TRIES {
             let root = self.head.signed.root.clone();
             let mut catalogue = self.catalogue(&root)?;
             let gone = catalogue.entries.remove(name);
-            let none = || VaultError::NoEntry { name: name.to_vec(), number: root.number };
+            let none = || VaultClientError::NoEntry { name: name.to_vec(), number: root.number };
             let gone = Catalogue { entries: [(name.to_vec(), gone.ok_or_else(none)?)].into() };
             let listed =
                 self.plan_file(FileId::CATALOGUE, &MemoryContent(catalogue.to_bytes()), true, &mut |_| ())?;
@@ -175,7 +175,7 @@ impl VaultClient {
                 return Ok(self.head.named().number);
             }
         }
-        Err(VaultError::Crowded { tries: TRIES })
+        Err(VaultClientError::Crowded { tries: TRIES })
     }
 
     /// Plans one file on its newest version.
@@ -185,7 +185,7 @@ impl VaultClient {
         source: &dyn PlainSource,
         patches: bool,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<(FileId, Digest, FilePlan), VaultError> {
+    ) -> Result<(FileId, Digest, FilePlan), VaultClientError> {
         let keys = ChunkKeys::of(&self.keys, file);
         let (root, base) = match self.head.signed.root.file(&file) {
             Some(root) => (*root, digest_of(root)),
@@ -207,7 +207,7 @@ impl VaultClient {
         name: &[u8],
         mut catalogue: Catalogue,
         plan: &EntryPlan,
-    ) -> Result<Option<PutStats>, VaultError> {
+    ) -> Result<Option<PutStats>, VaultClientError> {
         catalogue.entries.insert(name.to_vec(), plan.entry.clone());
         let listed =
             self.plan_file(FileId::CATALOGUE, &MemoryContent(catalogue.to_bytes()), true, &mut |_| ())?;
@@ -238,7 +238,7 @@ impl VaultClient {
         &mut self,
         mut files: Vec<FileUpdate>,
         left: &mut HashMap<Digest, u32>,
-    ) -> Result<Offered, VaultError> {
+    ) -> Result<Offered, VaultClientError> {
         for change in &mut files {
             change.base = self.head.signed.root.file(&change.file).map_or(Digest::NONE, digest_of);
         }
@@ -252,12 +252,12 @@ impl VaultClient {
         self.offer(&update)
     }
 
-    fn summary(&self, file: FileId, plan: &FilePlan) -> Summary {
-        Summary { root: digest_of(&self.file_root(file)), chunks: plan.chunks.clone() }
+    fn summary(&self, file: FileId, plan: &FilePlan) -> FileSummary {
+        FileSummary { root: digest_of(&self.file_root(file)), chunks: plan.chunks.clone() }
     }
 
     /// Keeps what makes the next put cheap, and what this machine's person has seen.
-    fn keep(&mut self, name: &[u8], plan: &EntryPlan) -> Result<(), VaultError> {
+    fn keep(&mut self, name: &[u8], plan: &EntryPlan) -> Result<(), VaultClientError> {
         for (file, _, planned) in std::iter::once(&plan.content).chain(&plan.descriptor) {
             self.folder.set_summary(file, &self.summary(*file, planned))?;
         }
@@ -265,7 +265,7 @@ impl VaultClient {
     }
 
     /// Notes that this machine's person has the content of an entry as it is in the newest version.
-    pub(crate) fn note_seen(&mut self, name: &[u8], entry: &CatalogueEntry) -> Result<(), VaultError> {
+    pub(crate) fn note_seen(&mut self, name: &[u8], entry: &CatalogueEntry) -> Result<(), VaultClientError> {
         let mut seen = self.folder.seen()?;
         let content = entry_digest(&self.file_root(entry.content), entry);
         seen.note(self.keys.name_mark(name), self.head.named().number, content);
@@ -284,13 +284,13 @@ impl EntryPlan {
 pub(crate) fn entry_digest(content: &FileRoot, entry: &CatalogueEntry) -> Digest {
     let mut bytes = content.to_bytes();
     match &entry.description {
-        Description::Inline(description) => bytes.extend_from_slice(description),
-        Description::File(file) => bytes.extend_from_slice(&file.0),
+        EntryDescription::Inline(description) => bytes.extend_from_slice(description),
+        EntryDescription::File(file) => bytes.extend_from_slice(&file.0),
     }
     Digest::of(&bytes)
 }
 
-fn is_of(summary: &Summary, root: &FileRoot) -> bool {
+fn is_of(summary: &FileSummary, root: &FileRoot) -> bool {
     let length: u64 = summary.chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
     summary.root == digest_of(root) && length == root.length
 }

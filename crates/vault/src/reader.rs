@@ -9,11 +9,11 @@ use towpath_vault_format::tree::{NodeSource, SourceFault, TupleWalk, missing_nod
 use towpath_vault_format::{Digest, FileRoot, Tuple};
 
 use crate::block::BlockError;
-use crate::error::VaultError;
+use crate::error::VaultClientError;
 use crate::keys::VaultKeys;
 use crate::local::BlobCache;
 use crate::patches::resolve;
-use crate::server::{VaultServer, checked_objects};
+use crate::server::{RemoteVault, checked_objects};
 
 /// Nodes that are asked for at once.
 const NODES: usize = 512;
@@ -37,7 +37,7 @@ impl NodeSource for CachedNodes<'_> {
 /// Reads files.
 pub struct FileReader<'a> {
     /// Where what is not here comes from.
-    pub server: &'a mut dyn VaultServer,
+    pub server: &'a mut dyn RemoteVault,
     /// Nodes that are here.
     pub nodes: &'a mut BlobCache,
     /// Blocks that are here.
@@ -52,17 +52,17 @@ pub struct FileReader<'a> {
 
 impl FileReader<'_> {
     /// Fetches the nodes that a range of a file needs.
-    pub fn fetch_nodes(&mut self, root: &FileRoot, range: &Range<u64>) -> Result<(), VaultError> {
+    pub fn fetch_nodes(&mut self, root: &FileRoot, range: &Range<u64>) -> Result<(), VaultClientError> {
         loop {
             let missing = missing_nodes(&CachedNodes(self.nodes), self.degree, root, range, NODES)
-                .map_err(VaultError::tree(root.file))?;
+                .map_err(VaultClientError::tree(root.file))?;
             if missing.is_empty() {
                 return Ok(());
             }
             // Each round brings all that it asks for or fails, and a tree has no more nodes than it says bytes.
             for (name, bytes) in checked_objects(self.server, "node", &missing)? {
                 let added = self.nodes.add(&bytes);
-                added.map_err(|error| VaultError::Record {
+                added.map_err(|error| VaultClientError::Record {
                     what: "the cache of nodes",
                     why: error.to_string(),
                 })?;
@@ -77,11 +77,11 @@ impl FileReader<'_> {
         root: &FileRoot,
         range: Range<u64>,
         most: usize,
-    ) -> Result<Vec<(u64, Tuple)>, VaultError> {
+    ) -> Result<Vec<(u64, Tuple)>, VaultClientError> {
         self.fetch_nodes(root, &range)?;
         let source = CachedNodes(self.nodes);
         let walk = TupleWalk::new(&source, self.degree, root, range, MAX_RUNS);
-        walk.take(most).collect::<Result<_, _>>().map_err(VaultError::tree(root.file))
+        walk.take(most).collect::<Result<_, _>>().map_err(VaultClientError::tree(root.file))
     }
 
     /// Gives the bytes of a range to `sink`, run by run.
@@ -89,8 +89,8 @@ impl FileReader<'_> {
         &mut self,
         root: &FileRoot,
         range: Range<u64>,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), VaultError>,
-    ) -> Result<(), VaultError> {
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), VaultClientError>,
+    ) -> Result<(), VaultClientError> {
         let mut at = range.start;
         let end = range.end.min(root.length);
         while at < end {
@@ -118,9 +118,9 @@ impl FileReader<'_> {
         root: &FileRoot,
         limit: u64,
         what: &'static str,
-    ) -> Result<Vec<u8>, VaultError> {
+    ) -> Result<Vec<u8>, VaultClientError> {
         if root.length > limit {
-            return Err(VaultError::TooLarge { what, found: root.length, limit });
+            return Err(VaultClientError::TooLarge { what, found: root.length, limit });
         }
         let mut bytes = Vec::new();
         self.read(root, 0..root.length, &mut |part| {
@@ -137,8 +137,8 @@ impl FileReader<'_> {
         at: u64,
         tuple: &Tuple,
         blocks: &HashMap<Digest, Vec<u8>>,
-    ) -> Result<Vec<u8>, VaultError> {
-        let failed = |source| VaultError::Block { file: root.file, at, source };
+    ) -> Result<Vec<u8>, VaultClientError> {
+        let failed = |source| VaultClientError::Block { file: root.file, at, source };
         let chain: Result<Vec<_>, BlockError> = tuple
             .chain
             .iter()
@@ -158,7 +158,7 @@ impl FileReader<'_> {
     pub fn blocks_of<'t>(
         &mut self,
         runs: impl Iterator<Item = &'t Tuple>,
-    ) -> Result<HashMap<Digest, Vec<u8>>, VaultError> {
+    ) -> Result<HashMap<Digest, Vec<u8>>, VaultClientError> {
         let mut found = HashMap::new();
         let mut missing = Vec::new();
         for block in runs.flat_map(|tuple| &tuple.chain) {

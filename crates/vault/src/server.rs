@@ -37,7 +37,7 @@ pub enum ServerError {
 }
 
 /// A vault on a server.
-pub trait VaultServer {
+pub trait RemoteVault {
     /// The newest version; `None`: there is no such vault yet.
     fn head(&mut self) -> Result<Option<CommittedVersion>, ServerError>;
 
@@ -59,7 +59,7 @@ pub trait VaultServer {
 
 /// Objects by their hashes, each compared with its own. `what` they are is for errors.
 pub fn checked_objects(
-    server: &mut dyn VaultServer,
+    server: &mut dyn RemoteVault,
     what: &'static str,
     names: &[Digest],
 ) -> Result<Vec<(Digest, Vec<u8>)>, ServerError> {

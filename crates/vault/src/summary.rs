@@ -26,7 +26,7 @@ pub struct ChunkSummary {
 
 /// The chunks of a file as it is in one version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
+pub struct FileSummary {
     /// Hash of the file's root. A summary of another root is of another content.
     pub root: Digest,
     /// In order.
@@ -42,7 +42,7 @@ impl ChunkSummary {
     }
 }
 
-impl Summary {
+impl FileSummary {
     /// The encoding.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::with_capacity(40 + 19 * self.chunks.len());
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn it_costs_at_most_five_megabytes_a_gigabyte() {
         let chunk = ChunkSummary { hash: PlainHash([7; 16]), length: 8 << 10 };
-        let summary = Summary { root: Digest::NONE, chunks: vec![chunk; 1_000_000_000 / (8 << 10)] };
+        let summary = FileSummary { root: Digest::NONE, chunks: vec![chunk; 1_000_000_000 / (8 << 10)] };
         assert!(summary.to_bytes().len() < 5_000_000);
     }
 
@@ -91,15 +91,15 @@ mod tests {
         #[test]
         fn it_comes_back_and_never_cut_short(chunks in prop::collection::vec((any::<[u8; 16]>(), 1..=16_384u32), 0..20)) {
             let chunks = chunks.into_iter().map(|(hash, length)| ChunkSummary { hash: PlainHash(hash), length }).collect();
-            let summary = Summary { root: Digest([3; 32]), chunks };
+            let summary = FileSummary { root: Digest([3; 32]), chunks };
             let bytes = summary.to_bytes();
-            prop_assert_eq!(Summary::from_bytes(&bytes), Ok(summary));
-            prop_assert!((0..bytes.len()).all(|end| Summary::from_bytes(&bytes[..end]).is_err()));
+            prop_assert_eq!(FileSummary::from_bytes(&bytes), Ok(summary));
+            prop_assert!((0..bytes.len()).all(|end| FileSummary::from_bytes(&bytes[..end]).is_err()));
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-            if let Ok(summary) = Summary::from_bytes(&bytes) {
+            if let Ok(summary) = FileSummary::from_bytes(&bytes) {
                 prop_assert_eq!(summary.to_bytes(), bytes);
             }
         }

@@ -182,15 +182,17 @@ impl VaultTalk {
             question => open.read(|vault| vault.check_reader(&peer).and_then(|()| told_of(vault, &question))),
         });
         match answered.await {
-            Ok(message @ ServerMessage::Dropped(_)) => {
-                self.say(message).await?;
-                self.writer.flush().await.map_err(drop)?;
-                self.collect().await;
-                Ok(())
-            }
+            Ok(message @ ServerMessage::Dropped(_)) => self.dropped(message).await,
             Ok(message) => self.say(message).await,
             Err(error) => self.refuse(&error).await,
         }
+    }
+
+    async fn dropped(&mut self, message: ServerMessage) -> Result<(), ()> {
+        self.say(message).await?;
+        self.writer.flush().await.map_err(drop)?;
+        self.collect().await;
+        Ok(())
     }
 
     /// The statement counts already: that its space can't be given back now is no fault of the client's.

@@ -119,10 +119,7 @@ async fn tell_sharing(context: &Context, status: Option<watch::Receiver<SharingS
         if status.changed().await.is_err() {
             return std::future::pending().await;
         }
-        let why = match &*status.borrow_and_update() {
-            SharingStatus::Shared => None,
-            SharingStatus::Away(why) => Some(why.clone()),
-        };
+        let why = why_not_shared(&status.borrow_and_update());
         match (context.output.is_json(), why) {
             (true, why) => {
                 context.output.object(&ServerSharing { event: "sharing", shared: why.is_none(), why })
@@ -130,6 +127,13 @@ async fn tell_sharing(context: &Context, status: Option<watch::Receiver<SharingS
             (false, None) => context.output.print("tow: entries are shared with other servers"),
             (false, Some(why)) => context.output.print(&format!("tow: entries are not shared: {why}")),
         }
+    }
+}
+
+fn why_not_shared(status: &SharingStatus) -> Option<String> {
+    match status {
+        SharingStatus::Shared => None,
+        SharingStatus::Away(why) => Some(why.clone()),
     }
 }
 

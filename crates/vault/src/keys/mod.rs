@@ -34,7 +34,7 @@ const MAX_SIGNING_KEY: usize = 256;
 
 /// 32 bytes that are zeroed when they are dropped.
 #[derive(Clone)]
-pub struct Secret(pub(crate) [u8; 32]);
+pub struct KeySecret(pub(crate) [u8; 32]);
 
 /// All keys of one member of a vault.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ pub struct VaultKeys {
     /// Whose word on members counts.
     pub owner: NodeId,
     /// Keys of the epochs 0, 1, ...; never empty.
-    pub epochs: Vec<Secret>,
+    pub epochs: Vec<KeySecret>,
     /// Signs versions; none: this member only reads.
     pub writer: Option<SigningKey>,
     /// Signs that versions are dropped.
@@ -60,7 +60,7 @@ pub struct SigningKey {
 
 /// Reason why there are no keys.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum KeyError {
+pub enum VaultKeyError {
     /// The system gave no random bytes.
     #[error("the system gave no random bytes")]
     NoRandomness,
@@ -77,25 +77,25 @@ pub struct FileKey {
     pub(crate) vault: VaultId,
     pub(crate) file: FileId,
     pub(crate) epoch: u32,
-    pub(crate) key: Secret,
+    pub(crate) key: KeySecret,
 }
 
-impl Drop for Secret {
+impl Drop for KeySecret {
     fn drop(&mut self) {
         self.0.zeroize();
     }
 }
 
 /// So many random bytes.
-pub fn random<const N: usize>() -> Result<[u8; N], KeyError> {
+pub fn random<const N: usize>() -> Result<[u8; N], VaultKeyError> {
     let mut bytes = [0; N];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| KeyError::NoRandomness)?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| VaultKeyError::NoRandomness)?;
     Ok(bytes)
 }
 
-impl Secret {
+impl KeySecret {
     /// A random one.
-    pub fn random() -> Result<Self, KeyError> {
+    pub fn random() -> Result<Self, VaultKeyError> {
         random().map(Self)
     }
 
@@ -112,14 +112,14 @@ impl Secret {
 
 impl SigningKey {
     /// A new one.
-    pub fn generate() -> Result<Self, KeyError> {
+    pub fn generate() -> Result<Self, VaultKeyError> {
         let pkcs8 =
-            Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandomness)?;
-        Self::read(pkcs8.as_ref()).map_err(|_| KeyError::NoRandomness)
+            Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| VaultKeyError::NoRandomness)?;
+        Self::read(pkcs8.as_ref()).map_err(|_| VaultKeyError::NoRandomness)
     }
 
     /// The one that follows from a secret.
-    fn from_seed(seed: &Secret) -> Result<Self, DecodeError> {
+    fn from_seed(seed: &KeySecret) -> Result<Self, DecodeError> {
         let refused = |_| invalid("signing key", "is none");
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed.0).map_err(refused)?;
         let mut pkcs8 = Zeroizing::new(Vec::with_capacity(96));
@@ -143,12 +143,12 @@ impl SigningKey {
 
 impl VaultKeys {
     /// Those of the owner of a new vault.
-    pub fn generate() -> Result<Self, KeyError> {
+    pub fn generate() -> Result<Self, VaultKeyError> {
         let writer = SigningKey::generate()?;
         Ok(Self {
             vault: VaultId(random()?),
             owner: writer.identity().node_id(),
-            epochs: vec![Secret::random()?],
+            epochs: vec![KeySecret::random()?],
             writer: Some(writer),
             deleter: Some(SigningKey::generate()?),
         })
@@ -160,8 +160,8 @@ impl VaultKeys {
     }
 
     /// The key of a file in an epoch.
-    pub fn file(&self, file: FileId, epoch: u32) -> Result<FileKey, KeyError> {
-        let secret = self.epochs.get(epoch as usize).ok_or(KeyError::NoSuchEpoch { epoch })?;
+    pub fn file(&self, file: FileId, epoch: u32) -> Result<FileKey, VaultKeyError> {
+        let secret = self.epochs.get(epoch as usize).ok_or(VaultKeyError::NoSuchEpoch { epoch })?;
         let parts: [&[u8]; 3] = [&self.vault.0, &file.0, &epoch.to_le_bytes()];
         let key = secret.derive("towpath vault 1 file", &parts);
         Ok(FileKey { vault: self.vault, file, epoch, key })
@@ -169,12 +169,12 @@ impl VaultKeys {
 
     /// The key by which a file's plaintext is cut. It is that of epoch 0 for ever: others would cut elsewhere, and all bytes
     /// would have to be sent again.
-    pub fn boundaries(&self, file: FileId) -> Secret {
+    pub fn boundaries(&self, file: FileId) -> KeySecret {
         self.epochs[0].derive("towpath vault 1 boundaries", &[&self.vault.0, &file.0])
     }
 
     /// The key of the hashes of a file's plaintext.
-    pub fn plain_hashes(&self, file: FileId) -> Secret {
+    pub fn plain_hashes(&self, file: FileId) -> KeySecret {
         self.epochs[0].derive("towpath vault 1 plaintext hashes", &[&self.vault.0, &file.0])
     }
 
@@ -203,7 +203,7 @@ impl VaultKeys {
         }
         let (vault, owner) = (VaultId(reader.array("vault id")?), NodeId(reader.array("owner")?));
         let count = reader.bounded("epochs", MAX_EPOCHS as u64)?;
-        let epochs = (0..count).map(|_| reader.array("key").map(Secret)).collect::<Result<Vec<_>, _>>()?;
+        let epochs = (0..count).map(|_| reader.array("key").map(KeySecret)).collect::<Result<Vec<_>, _>>()?;
         if epochs.is_empty() {
             return Err(invalid("epochs", "are none"));
         }
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn keys_differ_by_vault_file_epoch_and_use() {
         let mut keys = VaultKeys::generate().unwrap();
-        keys.epochs.push(Secret::random().unwrap());
+        keys.epochs.push(KeySecret::random().unwrap());
         let (a, b) = (FileId([1; 16]), FileId([2; 16]));
         let mut other = keys.clone();
         other.vault = VaultId([9; 16]);
@@ -245,7 +245,7 @@ mod tests {
         for (at, key) in all.iter().enumerate() {
             assert!(!all[..at].contains(key), "{at}");
         }
-        assert_eq!(keys.file(a, 2).err(), Some(KeyError::NoSuchEpoch { epoch: 2 }));
+        assert_eq!(keys.file(a, 2).err(), Some(VaultKeyError::NoSuchEpoch { epoch: 2 }));
     }
 
     #[test]
@@ -264,12 +264,12 @@ mod tests {
         let keys = VaultKeys {
             vault: VaultId([0x11; 16]),
             owner: NodeId([0x22; 32]),
-            epochs: vec![Secret(std::array::from_fn(|at| at as u8))],
+            epochs: vec![KeySecret(std::array::from_fn(|at| at as u8))],
             writer: None,
             deleter: None,
         };
         let file = FileId([0x33; 16]);
-        let hex = |secret: &Secret| towpath_content::node_id::hex(&secret.0);
+        let hex = |secret: &KeySecret| towpath_content::node_id::hex(&secret.0);
         assert_eq!(
             hex(&keys.file(file, 0).unwrap().key),
             "228511f42458248f094fb77cb85ead15f80db919b1a2464f4205b5890cfb6969"

@@ -12,7 +12,7 @@ use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_vault_format::VaultId;
 use zeroize::Zeroizing;
 
-use super::{KeyError, Secret, SigningKey, VaultKeys, random};
+use super::{KeySecret, SigningKey, VaultKeyError, VaultKeys, random};
 
 const MAGIC: &[u8] = b"tow-vault-keys\n";
 /// The fewest bytes of a key file.
@@ -69,7 +69,7 @@ pub enum UnlockError {
     Decode(#[from] DecodeError),
     /// There are no random bytes.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] VaultKeyError),
 }
 
 /// Wrapped keys.
@@ -164,25 +164,25 @@ impl WrappedKeys {
     }
 }
 
-fn of_passphrase(passphrase: &[u8], salt: &[u8], cost: PassphraseCost) -> Result<Secret, UnlockError> {
+fn of_passphrase(passphrase: &[u8], salt: &[u8], cost: PassphraseCost) -> Result<KeySecret, UnlockError> {
     if passphrase.is_empty() {
         return Err(UnlockError::TooShort("an empty passphrase protects nothing"));
     }
     let refused = |_| UnlockError::Decode(invalid("cost of a passphrase", "is not allowed"));
     let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32)).map_err(refused)?;
-    let mut key = Secret([0; 32]);
+    let mut key = KeySecret([0; 32]);
     let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
     argon.hash_password_into(passphrase, salt, &mut key.0).map_err(refused)?;
     Ok(key)
 }
 
-fn of_key_file(bytes: &[u8], salt: &[u8]) -> Result<Secret, UnlockError> {
+fn of_key_file(bytes: &[u8], salt: &[u8]) -> Result<KeySecret, UnlockError> {
     if bytes.len() < MIN_KEY_FILE {
         return Err(UnlockError::TooShort("a key file has at least 32 random bytes"));
     }
     let mut hasher = blake3::Hasher::new_derive_key("towpath vault 1 key file");
     hasher.update(salt).update(bytes);
-    Ok(Secret(*hasher.finalize().as_bytes()))
+    Ok(KeySecret(*hasher.finalize().as_bytes()))
 }
 
 fn read_cost(reader: &mut Reader<'_>) -> Result<PassphraseCost, DecodeError> {

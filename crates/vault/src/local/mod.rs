@@ -22,13 +22,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use towpath_vault_format::{FileId, VaultId};
 
-use crate::error::VaultError;
-use crate::head::Head;
+use crate::error::VaultClientError;
+use crate::head::VaultHead;
 use crate::keys::WrappedKeys;
-use crate::summary::Summary;
+use crate::summary::FileSummary;
 
 pub use cache::BlobCache;
-pub use seen::Seen;
+pub use seen::SeenEntries;
 
 /// Bytes of the caches.
 const NODE_CACHE: u64 = 256 << 20;
@@ -38,17 +38,17 @@ const MAX_FILE: u64 = 1 << 29;
 
 /// The folder of one vault.
 #[derive(Debug)]
-pub struct VaultFolder {
+pub struct LocalVault {
     path: PathBuf,
     /// Held until it is dropped.
     _lock: File,
 }
 
-impl VaultFolder {
+impl LocalVault {
     /// The folder of a vault below `vaults`, made if it is not there.
-    pub fn open(vaults: &Path, vault: &VaultId) -> Result<Self, VaultError> {
+    pub fn open(vaults: &Path, vault: &VaultId) -> Result<Self, VaultClientError> {
         let path = vaults.join(vault.to_string());
-        let failed = |error| VaultError::local(&path, error);
+        let failed = |error| VaultClientError::local(&path, error);
         DirBuilder::new().recursive(true).mode(0o700).create(path.join("summaries")).map_err(failed)?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
@@ -68,76 +68,76 @@ impl VaultFolder {
     }
 
     /// Where the vault is, as `NODE@HOST:PORT`.
-    pub fn server(&self) -> Result<Option<String>, VaultError> {
+    pub fn server(&self) -> Result<Option<String>, VaultClientError> {
         let text = self.read("server")?.map(String::from_utf8).transpose();
-        text.map_err(|_| VaultError::damaged(&self.path.join("server")))
+        text.map_err(|_| VaultClientError::damaged(&self.path.join("server")))
     }
 
     /// Keeps where the vault is.
-    pub fn set_server(&self, server: &str) -> Result<(), VaultError> {
+    pub fn set_server(&self, server: &str) -> Result<(), VaultClientError> {
         self.replace("server", server.as_bytes())
     }
 
     /// The wrapped keys.
-    pub fn keys(&self) -> Result<Option<WrappedKeys>, VaultError> {
+    pub fn keys(&self) -> Result<Option<WrappedKeys>, VaultClientError> {
         let keys = self.read("keys")?.map(|bytes| WrappedKeys::from_bytes(&bytes)).transpose();
-        keys.map_err(|_| VaultError::damaged(&self.path.join("keys")))
+        keys.map_err(|_| VaultClientError::damaged(&self.path.join("keys")))
     }
 
     /// Keeps wrapped keys.
-    pub fn set_keys(&self, keys: &WrappedKeys) -> Result<(), VaultError> {
+    pub fn set_keys(&self, keys: &WrappedKeys) -> Result<(), VaultClientError> {
         self.replace("keys", &keys.to_bytes())
     }
 
     /// The last head. A damaged one is an error, not none: it is what rollbacks are known by.
-    pub fn head(&self) -> Result<Option<Head>, VaultError> {
-        let head = self.read("head")?.map(|bytes| Head::from_bytes(&bytes)).transpose();
-        head.map_err(|_| VaultError::damaged(&self.path.join("head")))
+    pub fn head(&self) -> Result<Option<VaultHead>, VaultClientError> {
+        let head = self.read("head")?.map(|bytes| VaultHead::from_bytes(&bytes)).transpose();
+        head.map_err(|_| VaultClientError::damaged(&self.path.join("head")))
     }
 
     /// Keeps a head.
-    pub fn set_head(&self, head: &Head) -> Result<(), VaultError> {
+    pub fn set_head(&self, head: &VaultHead) -> Result<(), VaultClientError> {
         self.replace("head", &head.to_bytes())
     }
 
     /// Contents of entries that were put or got here. What can't be read is none.
-    pub fn seen(&self) -> Result<Seen, VaultError> {
+    pub fn seen(&self) -> Result<SeenEntries, VaultClientError> {
         let bytes = self.read("seen")?;
-        Ok(bytes.and_then(|bytes| Seen::from_bytes(&bytes).ok()).unwrap_or_default())
+        Ok(bytes.and_then(|bytes| SeenEntries::from_bytes(&bytes).ok()).unwrap_or_default())
     }
 
     /// Keeps them.
-    pub fn set_seen(&self, seen: &Seen) -> Result<(), VaultError> {
+    pub fn set_seen(&self, seen: &SeenEntries) -> Result<(), VaultClientError> {
         self.replace("seen", &seen.to_bytes())
     }
 
     /// The summary of a file, if there is a good one.
-    pub fn summary(&self, file: &FileId) -> Result<Option<Summary>, VaultError> {
+    pub fn summary(&self, file: &FileId) -> Result<Option<FileSummary>, VaultClientError> {
         let bytes = self.read(&format!("summaries/{file}"))?;
-        Ok(bytes.and_then(|bytes| Summary::from_bytes(&bytes).ok()))
+        Ok(bytes.and_then(|bytes| FileSummary::from_bytes(&bytes).ok()))
     }
 
     /// Keeps a file's summary.
-    pub fn set_summary(&self, file: &FileId, summary: &Summary) -> Result<(), VaultError> {
+    pub fn set_summary(&self, file: &FileId, summary: &FileSummary) -> Result<(), VaultClientError> {
         self.replace(&format!("summaries/{file}"), &summary.to_bytes())
     }
 
     /// The cache of nodes.
-    pub fn nodes(&self) -> Result<BlobCache, VaultError> {
+    pub fn nodes(&self) -> Result<BlobCache, VaultClientError> {
         self.cache("nodes", NODE_CACHE)
     }
 
     /// The cache of blocks.
-    pub fn blocks(&self) -> Result<BlobCache, VaultError> {
+    pub fn blocks(&self) -> Result<BlobCache, VaultClientError> {
         self.cache("blocks", BLOCK_CACHE)
     }
 
-    fn cache(&self, name: &str, limit: u64) -> Result<BlobCache, VaultError> {
+    fn cache(&self, name: &str, limit: u64) -> Result<BlobCache, VaultClientError> {
         let path = self.path.join(name);
-        BlobCache::open(&path, limit).map_err(|error| VaultError::local(&path, error))
+        BlobCache::open(&path, limit).map_err(|error| VaultClientError::local(&path, error))
     }
 
-    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, VaultError> {
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, VaultClientError> {
         let path = self.path.join(name);
         let read = || -> io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
@@ -147,13 +147,13 @@ impl VaultFolder {
         match read() {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(VaultError::local(&path, error)),
+            Err(error) => Err(VaultClientError::local(&path, error)),
         }
     }
 
-    fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), VaultError> {
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), VaultClientError> {
         let path = self.path.join(name);
-        replace(&path, bytes).map_err(|error| VaultError::local(&path, error))
+        replace(&path, bytes).map_err(|error| VaultClientError::local(&path, error))
     }
 }
 
@@ -188,26 +188,26 @@ mod tests {
     fn what_is_kept_is_there_again_and_listed_once_whole() {
         let vaults = tempfile::tempdir().unwrap();
         let vault = VaultId([0xab; 16]);
-        let folder = VaultFolder::open(vaults.path(), &vault).unwrap();
+        let folder = LocalVault::open(vaults.path(), &vault).unwrap();
         assert_eq!((folder.server().unwrap(), folder.head().unwrap()), (None, None));
         folder.set_server("node@host:1").unwrap();
-        assert_eq!(VaultFolder::list(vaults.path()), [], "no keys yet");
+        assert_eq!(LocalVault::list(vaults.path()), [], "no keys yet");
         let keys = crate::keys::VaultKeys::generate().unwrap();
         let unlock = crate::keys::Unlock::KeyFile(zeroize::Zeroizing::new(vec![1; 32]));
         folder.set_keys(&WrappedKeys::wrap(&keys, &unlock, Default::default()).unwrap()).unwrap();
         drop(folder);
-        let folder = VaultFolder::open(vaults.path(), &vault).unwrap();
+        let folder = LocalVault::open(vaults.path(), &vault).unwrap();
         assert_eq!(folder.server().unwrap().as_deref(), Some("node@host:1"));
         assert!(folder.keys().unwrap().unwrap().open(&unlock).is_ok());
-        assert_eq!(VaultFolder::list(vaults.path()), [vault]);
+        assert_eq!(LocalVault::list(vaults.path()), [vault]);
     }
 
     #[test]
     fn a_damaged_head_is_an_error_and_a_damaged_summary_is_none() {
         let vaults = tempfile::tempdir().unwrap();
-        let folder = VaultFolder::open(vaults.path(), &VaultId([1; 16])).unwrap();
+        let folder = LocalVault::open(vaults.path(), &VaultId([1; 16])).unwrap();
         folder.replace("head", b"nonsense").unwrap();
-        assert!(matches!(folder.head(), Err(VaultError::Damaged { .. })));
+        assert!(matches!(folder.head(), Err(VaultClientError::Damaged { .. })));
         let file = FileId([2; 16]);
         folder.replace(&format!("summaries/{file}"), b"nonsense").unwrap();
         assert!(folder.summary(&file).unwrap().is_none());

@@ -19,11 +19,11 @@ pub struct SeenEntry {
 
 /// Entries by their names' marks ([`name_mark`](crate::keys::VaultKeys::name_mark)).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seen {
+pub struct SeenEntries {
     entries: BTreeMap<[u8; 32], SeenEntry>,
 }
 
-impl Seen {
+impl SeenEntries {
     /// What is noted of the name of this mark.
     pub fn get(&self, mark: Digest) -> Option<&SeenEntry> {
         self.entries.get(&mark.0)

@@ -66,8 +66,7 @@ impl Vault {
             if !live.insert(name) {
                 continue;
             }
-            let bytes = self.object(&name)?.ok_or(VaultError::Lost(name))?;
-            match TreeNode::from_bytes(&bytes).map_err(|_| VaultError::Lost(name))? {
+            match self.node(name)? {
                 TreeNode::Inner(_, children) => left.extend(children.iter().map(|child| child.node)),
                 TreeNode::Leaf(tuples) => {
                     live.extend(tuples.iter().flat_map(|tuple| &tuple.chain).map(|block| block.hash));
@@ -75,6 +74,11 @@ impl Vault {
             }
         }
         Ok(())
+    }
+
+    fn node(&self, name: Digest) -> Result<TreeNode, VaultError> {
+        let bytes = self.object(&name)?.ok_or(VaultError::Lost(name))?;
+        TreeNode::from_bytes(&bytes).map_err(|_| VaultError::Lost(name))
     }
 
     /// What stays of a record.

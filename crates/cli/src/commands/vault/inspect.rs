@@ -8,7 +8,7 @@ use indicatif::HumanBytes;
 use serde::Serialize;
 use towpath_api::ApiError;
 use towpath_service::display_name;
-use towpath_vault::catalogue::Description;
+use towpath_vault::catalogue::EntryDescription;
 use towpath_vault::check::CheckFault;
 
 use super::errors::api_error;
@@ -90,8 +90,8 @@ impl VaultLs {
         let root = vault.root(self.version).map_err(api_error)?;
         for (name, entry) in vault.catalogue(&root).map_err(api_error)?.entries {
             let kind = match entry.description {
-                Description::Inline(_) => "file",
-                Description::File(_) => "tree",
+                EntryDescription::Inline(_) => "file",
+                EntryDescription::File(_) => "tree",
             };
             let (name, bytes, version) = (display_name(&name), entry.length, root.number);
             match context.output.is_json() {

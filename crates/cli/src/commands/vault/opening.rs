@@ -11,11 +11,11 @@ use towpath_config::node_at;
 use towpath_service::state::identity;
 use towpath_vault::Identity;
 use towpath_vault::client::VaultClient;
-use towpath_vault::error::VaultError;
+use towpath_vault::error::VaultClientError;
 use towpath_vault::format::{NodeId, VaultId};
 use towpath_vault::head::TrustedNodes;
 use towpath_vault::keys::{PassphraseCost, VaultKeys, WrappedKeys};
-use towpath_vault::local::{VaultFolder, vault_id};
+use towpath_vault::local::{LocalVault, vault_id};
 use towpath_vault::network::NetworkServer;
 
 use super::errors::{api_error, usage};
@@ -66,22 +66,22 @@ struct ToldVault {
 }
 
 /// A server's node and address.
-struct ServerPlace {
+struct VaultPlace {
     node: NodeId,
     address: String,
 }
 
-impl ServerPlace {
+impl VaultPlace {
     fn read(text: &str) -> Result<Self, ApiError> {
         let place = node_at(text).and_then(|place| Some(Self { node: place.node?, address: place.address }));
         place.ok_or_else(|| usage(format!("'{text}' is not NODE@HOST:PORT, as 'tow vault serve' prints it")))
     }
 
-    fn connect(&self, keys: &VaultKeys) -> Result<NetworkServer, VaultError> {
-        self.connect_as(keys.writer.as_ref().ok_or(VaultError::ReadOnly)?.identity(), keys.vault)
+    fn connect(&self, keys: &VaultKeys) -> Result<NetworkServer, VaultClientError> {
+        self.connect_as(keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity(), keys.vault)
     }
 
-    fn connect_as(&self, identity: &Identity, vault: VaultId) -> Result<NetworkServer, VaultError> {
+    fn connect_as(&self, identity: &Identity, vault: VaultId) -> Result<NetworkServer, VaultClientError> {
         Ok(NetworkServer::connect(Handle::current(), self.node, &self.address, identity, vault)?)
     }
 
@@ -92,18 +92,18 @@ impl ServerPlace {
 
 impl VaultInit {
     pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
-        let place = ServerPlace::read(&self.server)?;
+        let place = VaultPlace::read(&self.server)?;
         context.output.print(WARNING);
         let unlock = unlock(which.key_file.as_deref(), true)?;
         // Servers know machines; that this one's vault is another name is nobody's business but the two's.
         let maker = identity(&context.home)?;
-        let made = || -> Result<VaultId, VaultError> {
+        let made = || -> Result<VaultId, VaultClientError> {
             let keys = VaultKeys::generate()?;
             let vault = keys.vault;
             let wrapped = WrappedKeys::wrap(&keys, &unlock, PassphraseCost::default())?;
             let recovery = unlock.recovery_key(&vault)?.identity().node_id();
             let server = Box::new(place.connect_as(&maker, vault)?);
-            let folder = VaultFolder::open(&vaults(context), &vault)?;
+            let folder = LocalVault::open(&vaults(context), &vault)?;
             // The keys come first: a vault without them would be lost.
             folder.set_keys(&wrapped)?;
             folder.set_server(&self.server)?;
@@ -119,20 +119,20 @@ impl VaultInit {
 
 impl VaultJoin {
     pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
-        let place = ServerPlace::read(&self.server)?;
+        let place = VaultPlace::read(&self.server)?;
         let vault =
             vault_id(&self.id).ok_or_else(|| usage(format!("'{}' is not the id of a vault", self.id)))?;
         let unlock = unlock(which.key_file.as_deref(), false)?;
-        let joined = || -> Result<u64, VaultError> {
+        let joined = || -> Result<u64, VaultClientError> {
             let mut server = place.connect_as(unlock.recovery_key(&vault)?.identity(), vault)?;
             let wrapped = towpath_vault::client::fetch_keys(&mut server)?;
             let keys = wrapped.open(&unlock)?;
             if keys.vault != vault {
-                return Err(VaultError::Unlock(towpath_vault::keys::UnlockError::Wrong));
+                return Err(VaultClientError::Unlock(towpath_vault::keys::UnlockError::Wrong));
             }
             server.finish();
             let server = Box::new(place.connect(&keys)?);
-            let folder = VaultFolder::open(&vaults(context), &vault)?;
+            let folder = LocalVault::open(&vaults(context), &vault)?;
             folder.set_keys(&wrapped)?;
             folder.set_server(&self.server)?;
             let trusted = place.trusted(&keys);
@@ -179,12 +179,12 @@ impl WhichVault {
 
     fn opened(&self, context: &Context, open: Opener) -> Result<VaultClient, ApiError> {
         let vault = self.find(context)?;
-        let folder = VaultFolder::open(&vaults(context), &vault).map_err(api_error)?;
+        let folder = LocalVault::open(&vaults(context), &vault).map_err(api_error)?;
         let lacking = || usage(format!("vault {vault} is not known on this machine: 'tow vault join'"));
         let wrapped = folder.keys().map_err(api_error)?.ok_or_else(lacking)?;
-        let place = ServerPlace::read(&folder.server().map_err(api_error)?.ok_or_else(lacking)?)?;
+        let place = VaultPlace::read(&folder.server().map_err(api_error)?.ok_or_else(lacking)?)?;
         let unlock = unlock(self.key_file.as_deref(), false)?;
-        let opened = || -> Result<VaultClient, VaultError> {
+        let opened = || -> Result<VaultClient, VaultClientError> {
             let keys = wrapped.open(&unlock)?;
             let server = Box::new(place.connect(&keys)?);
             let trusted = place.trusted(&keys);
@@ -194,7 +194,7 @@ impl WhichVault {
     }
 
     fn find(&self, context: &Context) -> Result<VaultId, ApiError> {
-        let all = VaultFolder::list(&vaults(context));
+        let all = LocalVault::list(&vaults(context));
         let prefix = self.vault.as_deref().unwrap_or_default();
         let found: Vec<_> = all.iter().filter(|vault| vault.to_string().starts_with(prefix)).collect();
         match found.as_slice() {
@@ -212,8 +212,8 @@ impl WhichVault {
 }
 
 type Opener = fn(
-    VaultFolder,
+    LocalVault,
     VaultKeys,
-    Box<dyn towpath_vault::server::VaultServer>,
+    Box<dyn towpath_vault::server::RemoteVault>,
     TrustedNodes,
-) -> Result<VaultClient, VaultError>;
+) -> Result<VaultClient, VaultClientError>;
