@@ -167,8 +167,8 @@ mod tests {
     fn a_patch_that_saves_little_is_not_made() {
         let base = Chained::new(noise(8000)).base;
         let other: Vec<u8> = noise(16_000)[8000..].to_vec();
-        assert_eq!(choose(&[base.clone()], &other), None, "nothing in common");
-        assert_eq!(choose(&[base.clone()], b"short"), None);
+        assert_eq!(choose(std::slice::from_ref(&base), &other), None, "nothing in common");
+        assert_eq!(choose(std::slice::from_ref(&base), b"short"), None);
         let near = [&other[..1000], &base.plain[..]].concat();
         let chosen = choose(&[Chained::new(other).base, base], &near).unwrap();
         assert_eq!(chosen.base, 1, "the nearer of two");

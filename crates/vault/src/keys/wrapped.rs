@@ -45,7 +45,7 @@ impl Default for PassphraseCost {
 pub enum Unlock {
     /// A person's passphrase.
     Passphrase(Zeroizing<Vec<u8>>),
-    /// The bytes of a key file, at least [`MIN_KEY_FILE`].
+    /// The bytes of a key file, at least 32.
     KeyFile(Zeroizing<Vec<u8>>),
 }
 
@@ -61,7 +61,7 @@ pub enum UnlockError {
         /// What they are under.
         wanted: &'static str,
     },
-    /// An empty passphrase, or a key file with less than [`MIN_KEY_FILE`] bytes.
+    /// An empty passphrase, or a key file with less than 32 bytes.
     #[error("{0}")]
     TooShort(&'static str),
     /// The record can't be read.
