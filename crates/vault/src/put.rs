@@ -1,10 +1,12 @@
 //! Putting a file or a tree: a new version of the vault in which an entry has this content.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use towpath_files::FileError;
-use towpath_vault_format::{Canonical, Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, UpdateAction};
+use towpath_vault_format::{
+    Canonical, Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, UpdateAction, VaultRoot,
+};
 
 use crate::block::BlockSealer;
 use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_INLINE, check_name};
@@ -77,12 +79,17 @@ impl VaultClient {
             let catalogue = self.catalogue(&root)?;
             let old = catalogue.entries.get(name).cloned();
             self.check_seen(name, old.as_ref(), options.overwrite)?;
-            let plan = self.plan_entry(&tree, old.as_ref(), options, progress)?;
+            let mut plan = self.plan_entry(&tree, old.as_ref(), options, progress)?;
+            if old.is_some() && stages(&plan.files(), self.keys.epoch()).len() > 1 {
+                // Its files change in several versions, and the name has to lead to what is whole in each: to the old files until the
+                // last one, and then to new ones.
+                plan = self.plan_entry(&tree, None, options, progress)?;
+            }
             (self.at_point)(WritePoint::Planned)?;
             if plan.is_nothing() && old.as_ref() == Some(&plan.entry) {
                 return Ok(self.unchanged(name, &tree, &plan));
             }
-            if let Some(stats) = self.commit_entry(name, catalogue, &plan)? {
+            if let Some(stats) = self.commit_entry(name, catalogue, &plan, &root)? {
                 self.keep(name, &plan)?;
                 (self.at_point)(WritePoint::Kept)?;
                 let number = self.head.named().number;
@@ -165,10 +172,8 @@ impl VaultClient {
                 self.plan_file(FileId::CATALOGUE, &MemoryContent(catalogue.to_bytes()), true, &mut |_| ())?;
             let mut left = listed.2.blocks.iter().map(|block| (block.hash, block.stored)).collect();
             let epoch = self.keys.epoch();
-            let remove =
-                |file| FileUpdate { file, base: Digest::NONE, epoch, actions: vec![UpdateAction::Remove] };
-            let mut files: Vec<_> =
-                gone.files().filter(|file| root.file(file).is_some()).map(remove).collect();
+            let gone = gone.files().filter(|file| root.file(file).is_some());
+            let mut files: Vec<_> = gone.map(|file| removed(file, epoch)).collect();
             files.extend(stages(&[&listed], epoch).into_iter().flatten());
             if let Offered::Committed { .. } = self.commit_stage(files, &mut left)? {
                 self.folder.set_summary(&FileId::CATALOGUE, &self.summary(FileId::CATALOGUE, &listed.2))?;
@@ -207,12 +212,15 @@ impl VaultClient {
         name: &[u8],
         mut catalogue: Catalogue,
         plan: &EntryPlan,
+        root: &VaultRoot,
     ) -> Result<Option<PutStats>, VaultClientError> {
+        let before: HashSet<FileId> = catalogue.files().collect();
         catalogue.entries.insert(name.to_vec(), plan.entry.clone());
+        let after: HashSet<FileId> = catalogue.files().collect();
         let listed =
             self.plan_file(FileId::CATALOGUE, &MemoryContent(catalogue.to_bytes()), true, &mut |_| ())?;
-        let files: Vec<_> =
-            [Some(&plan.content), plan.descriptor.as_ref(), Some(&listed)].into_iter().flatten().collect();
+        let mut files = plan.files();
+        files.push(&listed);
         let mut stats = plan.content.2.stats;
         for (_, _, other) in &files[1..] {
             stats.add(&PutStats { length: 0, reused: 0, whole: 0, patched: 0, ..other.stats });
@@ -222,8 +230,13 @@ impl VaultClient {
             .flat_map(|(_, _, plan)| &plan.blocks)
             .map(|block| (block.hash, block.stored))
             .collect();
-        let mut left = known;
-        for stage in stages(&files, self.keys.epoch()) {
+        let (mut left, epoch) = (known, self.keys.epoch());
+        let mut stages = stages(&files, epoch);
+        if let Some(last) = stages.last_mut() {
+            let gone = before.difference(&after).filter(|file| root.file(file).is_some());
+            last.extend(gone.map(|file| removed(*file, epoch)));
+        }
+        for stage in stages {
             match self.commit_stage(stage, &mut left)? {
                 Offered::Conflict => return Ok(None),
                 Offered::Committed { bytes } => stats.actions += bytes,
@@ -274,6 +287,10 @@ impl VaultClient {
 }
 
 impl EntryPlan {
+    fn files(&self) -> Vec<&(FileId, Digest, FilePlan)> {
+        std::iter::once(&self.content).chain(&self.descriptor).collect()
+    }
+
     fn is_nothing(&self) -> bool {
         let plans = std::iter::once(&self.content).chain(&self.descriptor);
         plans.into_iter().all(|(_, base, plan)| plan.actions.is_empty() && !base.is_none())
@@ -300,6 +317,11 @@ fn tuples_of(action: &UpdateAction) -> &[Tuple] {
         UpdateAction::Insert { tuples, .. } | UpdateAction::Replace { tuples } => tuples,
         UpdateAction::Delete { .. } | UpdateAction::Remove => &[],
     }
+}
+
+/// Takes a file out of the vault. Its base is said when it is committed.
+fn removed(file: FileId, epoch: u32) -> FileUpdate {
+    FileUpdate { file, base: Digest::NONE, epoch, actions: vec![UpdateAction::Remove] }
 }
 
 /// Updates, each short enough for a server. The catalogue is the last file, and so in the last one.

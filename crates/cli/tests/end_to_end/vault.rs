@@ -27,6 +27,7 @@ situations![
     a_server_that_is_set_back_is_named,
     a_server_that_forks_is_named,
     a_put_that_is_killed_at_any_time_loses_nothing,
+    a_long_put_is_whole_in_each_of_its_versions,
     what_goes_wrong_is_said,
 ];
 
@@ -389,6 +390,26 @@ fn a_server_that_is_set_back_is_named() {
     // What the server still has can be read.
     told(&one, &["restore", "notes", "--version", "1", "-o", "older"]);
     assert_eq!(fs::read(one.path("older")).unwrap(), bytes(1, 50_000));
+}
+
+/// One that is too long for one update replaces nothing before its last version.
+fn a_long_put_is_whole_in_each_of_its_versions() {
+    let vaults = Vaults::new();
+    let one = &vaults.env.sender;
+    vaults.init(one);
+    file(&one.path("large"), 1, 50_000);
+    put(one, "large");
+    file(&one.path("large"), 2, 280 << 20);
+    let last = number(&put(one, "large"), "version");
+    assert!(last > 2, "it took one update");
+    for version in 1..last {
+        told(one, &["restore", "large", "--version", &version.to_string(), "-o", "old", "--overwrite"]);
+        assert_eq!(fs::read(one.path("old")).unwrap(), bytes(1, 50_000), "version {version}");
+    }
+    told(one, &["get", "large", "-o", "new"]);
+    assert_same_bytes(&one.path("large"), &one.path("new"));
+    // The files that had it before are in the newest version no more.
+    assert_eq!(number(&told(one, &["check"]), "files"), 1);
 }
 
 fn a_server_that_forks_is_named() {
