@@ -8,6 +8,9 @@ use towpath_vault_format::Digest;
 
 use crate::catalogue::MAX_ENTRIES;
 
+/// Names that are noted at most: some that the vault has no more.
+const MOST: usize = 4 * MAX_ENTRIES;
+
 /// What is noted of one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenEntry {
@@ -29,8 +32,11 @@ impl SeenEntries {
         self.entries.get(&mark.0)
     }
 
-    /// Notes a content.
+    /// Notes a content. Of too many one is forgotten: a put of that name asks for `--overwrite`.
     pub fn note(&mut self, mark: Digest, number: u64, content: Digest) {
+        if self.entries.len() >= MOST && !self.entries.contains_key(&mark.0) {
+            self.entries.pop_first();
+        }
         self.entries.insert(mark.0, SeenEntry { number, content });
     }
 
@@ -50,7 +56,7 @@ impl SeenEntries {
         if reader.u8("seen entries")? != 1 {
             return Err(invalid("seen entries", "are of another version"));
         }
-        let count = reader.bounded("seen entries", 4 * MAX_ENTRIES as u64)?;
+        let count = reader.bounded("seen entries", MOST as u64)?;
         let mut entries = BTreeMap::new();
         for _ in 0..count {
             let mark = reader.array("entry")?;
@@ -58,5 +64,22 @@ impl SeenEntries {
             entries.insert(mark, SeenEntry { number, content: Digest(reader.array("content")?) });
         }
         reader.finish().map(|()| Self { entries })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_many_are_noted_they_can_be_read() {
+        let mut seen = SeenEntries::default();
+        let mark = |number: usize| Digest::of(&number.to_le_bytes());
+        for number in 0..MOST + 10 {
+            seen.note(mark(number), number as u64, Digest([7; 32]));
+        }
+        let back = SeenEntries::from_bytes(&seen.to_bytes()).unwrap();
+        assert_eq!(back, seen);
+        assert!((0..MOST + 10).filter(|number| back.get(mark(*number)).is_some()).count() == MOST);
     }
 }
