@@ -1,6 +1,6 @@
 //! A vault as its member sees it: versions that are proved, entries by name, and new versions.
 //!
-//! A put goes through numbered points, at each of which the process may die and lose nothing:
+//! A put goes through these points, at each of which the process may die and lose nothing:
 //!
 //! 1. new blocks lie in this machine's cache; the server knows nothing of them;
 //! 2. the update is made and signed;
@@ -32,21 +32,6 @@ const VERSIONS: usize = 256;
 /// The most versions that are looked at one after the other.
 const MAX_VERSIONS: usize = 1 << 20;
 
-/// A point of a put that is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WritePoint {
-    /// New blocks lie in the cache.
-    Planned = 1,
-    /// The update is signed.
-    Signed = 2,
-    /// The server has committed it.
-    Committed = 3,
-    /// The head is kept.
-    HeadKept = 4,
-    /// Summaries are kept.
-    Kept = 5,
-}
-
 /// A vault.
 pub struct VaultClient {
     pub(crate) folder: LocalVault,
@@ -56,8 +41,6 @@ pub struct VaultClient {
     pub(crate) blocks: BlobCache,
     pub(crate) head: VaultHead,
     trusted: TrustedNodes,
-    /// Told of each point; an error ends the put there.
-    pub(crate) at_point: fn(WritePoint) -> Result<(), VaultClientError>,
 }
 
 /// How an offer of a new version ended.
@@ -232,7 +215,6 @@ impl VaultClient {
         let sign = |message: &[u8]| writer.sign(message);
         let signed = SignedRoot::sign(root, writer.node_id(), update.digest(), sign);
         let members = update.members.clone().unwrap_or_else(|| self.head.members.clone());
-        (self.at_point)(WritePoint::Signed)?;
         let blocks = &self.blocks;
         match self.server.commit(update, &signed, &mut |name| blocks.get(name))? {
             None => {
@@ -240,12 +222,10 @@ impl VaultClient {
                 Ok(Offered::Conflict)
             }
             Some(certificate) => {
-                (self.at_point)(WritePoint::Committed)?;
                 let head = VaultHead { signed, members, certificate };
                 head.prove(&self.trusted)?;
                 head.follows(&self.head, std::slice::from_ref(&head.signed))?;
                 self.folder.set_head(&head)?;
-                (self.at_point)(WritePoint::HeadKept)?;
                 for node in &nodes {
                     // Lost ones are fetched.
                     let _ = self.nodes.add(&node.bytes);
@@ -289,7 +269,7 @@ fn with_head(
     head: VaultHead,
 ) -> Result<VaultClient, VaultClientError> {
     let (nodes, blocks) = (folder.nodes()?, folder.blocks()?);
-    Ok(VaultClient { folder, keys, server, nodes, blocks, head, trusted, at_point: |_| Ok(()) })
+    Ok(VaultClient { folder, keys, server, nodes, blocks, head, trusted })
 }
 
 /// The newest version, proved, and compared with the one that was seen.

@@ -4,13 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use towpath_files::FileError;
-use towpath_vault_format::{
-    Canonical, Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, UpdateAction, VaultRoot,
-};
+use towpath_vault_format::{Canonical, Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, UpdateAction};
 
 use crate::block::BlockSealer;
 use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_INLINE, check_name};
-use crate::client::{Offered, VaultClient, WritePoint};
+use crate::client::{Offered, VaultClient};
 use crate::content::{ChunkKeys, MemoryContent, PlainSource};
 use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
@@ -80,18 +78,18 @@ impl VaultClient {
             let old = catalogue.entries.get(name).cloned();
             self.check_seen(name, old.as_ref(), options.overwrite)?;
             let mut plan = self.plan_entry(&tree, old.as_ref(), options, progress)?;
-            if old.is_some() && stages(&plan.files(), self.keys.epoch()).len() > 1 {
+            let mut stages = stages(&plan.files(), self.keys.epoch());
+            if old.is_some() && stages.len() > 1 {
                 // Its files change in several versions, and the name has to lead to what is whole in each: to the old files until the
                 // last one, and then to new ones.
                 plan = self.plan_entry(&tree, None, options, progress)?;
+                stages = self::stages(&plan.files(), self.keys.epoch());
             }
-            (self.at_point)(WritePoint::Planned)?;
             if plan.is_nothing() && old.as_ref() == Some(&plan.entry) {
                 return Ok(self.unchanged(name, &tree, &plan));
             }
-            if let Some(stats) = self.commit_entry(name, catalogue, &plan, &root)? {
+            if let Some(stats) = self.commit_entry(name, catalogue, &plan, stages)? {
                 self.keep(name, &plan)?;
-                (self.at_point)(WritePoint::Kept)?;
                 let number = self.head.named().number;
                 return Ok(PutOutcome {
                     number,
@@ -205,14 +203,14 @@ impl VaultClient {
         Ok((file, base, planner.plan(&root, &old, source, progress)?))
     }
 
-    /// Commits the files of an entry, and the catalogue that names them. `None`: others changed the vault meanwhile, and it
+    /// Commits the files of an entry in stages, and with the last one the catalogue that names them. `None`: others changed the vault meanwhile, and it
     /// is to be planned again.
     fn commit_entry(
         &mut self,
         name: &[u8],
         mut catalogue: Catalogue,
         plan: &EntryPlan,
-        root: &VaultRoot,
+        mut stages: Vec<Vec<FileUpdate>>,
     ) -> Result<Option<PutStats>, VaultClientError> {
         let before: HashSet<FileId> = catalogue.files().collect();
         catalogue.entries.insert(name.to_vec(), plan.entry.clone());
@@ -231,10 +229,12 @@ impl VaultClient {
             .map(|block| (block.hash, block.stored))
             .collect();
         let (mut left, epoch) = (known, self.keys.epoch());
-        let mut stages = stages(&files, epoch);
         if let Some(last) = stages.last_mut() {
+            let root = &self.head.signed.root;
             let gone = before.difference(&after).filter(|file| root.file(file).is_some());
             last.extend(gone.map(|file| removed(*file, epoch)));
+            // It has some thousand chunks at most, for which a server has room beside a stage.
+            last.extend(self::stages(&[&listed], epoch).into_iter().flatten());
         }
         for stage in stages {
             match self.commit_stage(stage, &mut left)? {
@@ -324,7 +324,7 @@ fn removed(file: FileId, epoch: u32) -> FileUpdate {
     FileUpdate { file, base: Digest::NONE, epoch, actions: vec![UpdateAction::Remove] }
 }
 
-/// Updates, each short enough for a server. The catalogue is the last file, and so in the last one.
+/// Updates, each short enough for a server.
 fn stages(files: &[&(FileId, Digest, FilePlan)], epoch: u32) -> Vec<Vec<FileUpdate>> {
     let mut stages = vec![Vec::<FileUpdate>::new()];
     let mut room = STEPS;
