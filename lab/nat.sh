@@ -105,8 +105,8 @@ plague() {
     done
 }
 
-# Opens the sender's router after so many seconds, and prints how many seconds later the last bytes came from it to the relay, and
-# how many they were since: those of one more tenth of a second with over a KiB each.
+# Opens the sender's router after so many seconds. Prints when bytes came from the sender to the relay last, more than a KiB in a tenth of a
+# second, and how many came since the router opened.
 opens() {
     sleep "$1"
     rules left cone 1
