@@ -116,11 +116,6 @@ impl WrappedKeys {
         Ok(VaultKeys::from_bytes(&plain)?)
     }
 
-    /// True if a passphrase opens them, false if a key file does.
-    pub const fn want_passphrase(&self) -> bool {
-        self.cost.is_some()
-    }
-
     /// The encoding.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
