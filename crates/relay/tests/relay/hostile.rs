@@ -105,7 +105,7 @@ async fn a_caller_says_no_more_than_its_first_block_before_it_is_joined() {
     dismissed(&mut waiting, FailReason::NoCircuit).await;
     let mut caller = guest(&relay, &identity()).await;
     say(&mut caller, &RelayMessage::Call { node: far.node_id(), circuit: CIRCUIT }).await;
-    say(&mut caller, &block(1, 5_000)).await;
+    say(&mut caller, &block(1, 300)).await;
     dismissed(&mut caller, FailReason::NotWaiting).await;
 }
 
