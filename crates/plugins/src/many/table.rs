@@ -229,14 +229,7 @@ impl SourceTable {
         let facts = self.open.add(number, source, (u16::from(self.has_near), priority));
         self.handle(now, DealerEvent::SourceAdded { source: number, facts, holding });
         // With another one there it matters what the others cost by now.
-        self.look_at_facts(now);
-    }
-
-    /// Sources may cost something else, or like other amounts under way by now.
-    fn look_at_facts(&mut self, now: Duration) {
-        for (source, facts) in self.open.changed() {
-            self.handle(now, DealerEvent::Changed { source, facts });
-        }
+        self.wanted(now, Vec::new(), 0);
     }
 
     /// The source, with its number, if there is one only and no other one to wait for.
@@ -264,8 +257,6 @@ impl SourceTable {
         wants: Vec<Want>,
         sink: Arc<dyn Sink>,
     ) -> Arc<DealtCall> {
-        // Nobody looked while nothing was wanted.
-        self.look_at_facts(now);
         let (call, ranges) = self.take_in(root, wants, &sink);
         let bytes = ranges.iter().map(|want| want.range.end - want.range.start).sum();
         self.wanted(now, ranges, bytes);
@@ -326,7 +317,11 @@ impl SourceTable {
     }
 
     /// Tells the dealer of wants, and how much is likely to follow: what is left of the last object, or as much as lately.
+    /// Before that, which sources cost something else, or like other amounts under way by now.
     fn wanted(&mut self, now: Duration, wants: Vec<WantedRange>, bytes: u64) {
+        for (source, facts) in self.open.changed() {
+            self.handle(now, DealerEvent::Changed { source, facts });
+        }
         let to_come = self.to_come.bytes(now, bytes);
         self.handle(now, DealerEvent::Wanted { wants, to_come });
     }
@@ -467,7 +462,6 @@ impl SourceTable {
         if self.places.is_over(now) {
             self.end_what_nobody_brings(now);
         }
-        self.look_at_facts(now);
         self.wanted(now, Vec::new(), 0);
     }
 
