@@ -270,11 +270,13 @@ fn told_of(vault: &Vault, question: &ServerOrder) -> Result<ServerMessage, Vault
     match question {
         ServerOrder::Versions(before, most) => Ok(ServerMessage::Versions(vault.versions(*before, *most))),
         ServerOrder::Root(number) => {
-            vault.version(*number).map(|(version, _)| ServerMessage::Root(Box::new(version)))
+            vault.root(*number).map(|version| ServerMessage::Root(Box::new(version)))
         }
         ServerOrder::GetUpdate(number) => {
-            vault.version(*number).map(|(_, update)| ServerMessage::Update(Box::new(update)))
+            vault.update(*number).map(|update| ServerMessage::Update(Box::new(update)))
         }
+        ServerOrder::Usage(dropped) => vault.usage(dropped).map(ServerMessage::Usage),
+        ServerOrder::Statements(first) => Ok(ServerMessage::Statements(vault.statements(*first))),
         _ => Err(VaultError::NotAllowed("this is no question")),
     }
 }

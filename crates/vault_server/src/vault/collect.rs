@@ -7,9 +7,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use towpath_byte_store::ByteName;
-use towpath_vault_format::{Canonical, Digest, TreeNode, VaultRoot};
+use towpath_vault_format::{Canonical, Digest, DroppedRange, TreeNode, VaultRoot};
+use towpath_vault_protocol::VaultUsage;
 
-use super::Vault;
+use super::{Vault, VersionPlace};
 use crate::error::{VaultError, damaged};
 use crate::log::RecordLog;
 use crate::record::{LogRecord, PackList};
@@ -26,7 +27,7 @@ pub struct CollectedBytes {
 impl Vault {
     /// Gives back the space of versions that were dropped. Blocks whose version is under way may go, too: they are sent again.
     pub fn collect(&mut self) -> Result<CollectedBytes, VaultError> {
-        let (before, live) = (self.size(), self.live()?);
+        let (before, live) = (self.size(), self.live(&[])?);
         let mut next = self.log.fresh()?;
         self.log.replay(|at, record| {
             let record = LogRecord::from_bytes(record).map_err(|why| damaged(at, &why))?;
@@ -47,11 +48,20 @@ impl Vault {
         objects + log
     }
 
-    /// Hashes of all that versions name which are told.
-    fn live(&self) -> Result<HashSet<Digest>, VaultError> {
+    /// What the vault takes, and what of it no version needs, but for those in `dropped` that are not the newest.
+    pub fn usage(&self, dropped: &[DroppedRange]) -> Result<VaultUsage, VaultError> {
+        let needless = self.objects.stored_without(&self.live(dropped)?);
+        Ok(VaultUsage { stored: self.log.len() + self.objects.packed(), needless })
+    }
+
+    /// Hashes of all that versions name which are told, but for older ones in `dropped`.
+    fn live(&self, dropped: &[DroppedRange]) -> Result<HashSet<Digest>, VaultError> {
         let mut live = HashSet::new();
-        for version in self.versions.iter().filter(|version| !version.is_gone) {
-            let (version, _) = self.version(version.line.number)?;
+        let newest = self.versions.len().saturating_sub(1) as u64;
+        let goes = |number| number < newest && dropped.iter().any(|range| range.covers(number));
+        let stays = |version: &&VersionPlace| !version.is_gone && !goes(version.line.number);
+        for version in self.versions.iter().filter(stays) {
+            let version = self.root(version.line.number)?;
             self.mark(&version.signed.root, &mut live)?;
         }
         Ok(live)

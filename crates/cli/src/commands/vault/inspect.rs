@@ -109,9 +109,13 @@ impl VaultLog {
     pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
         let mut vault = which.open_older(context)?;
         let newest = vault.head().named().number;
-        let first = (newest + 1).saturating_sub(self.count.max(1));
+        let kept = vault.kept(newest + 1, self.count.max(1)).map_err(api_error)?;
+        let first = kept.last().copied().unwrap_or(newest);
         for version in vault.versions(first).map_err(api_error)?.into_iter().rev() {
             let root = &version.signed.root;
+            if root.number != newest && !kept.contains(&root.number) {
+                continue;
+            }
             let told = ToldVersion {
                 event: "version",
                 version: root.number,
