@@ -10,6 +10,7 @@ use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_CATALOGU
 use crate::client::VaultClient;
 use crate::descriptor::{DescribedEntry, MAX_DESCRIPTOR, read_descriptor};
 use crate::error::VaultClientError;
+use crate::history::kept;
 use crate::reader::FileReader;
 
 /// What a check found.
@@ -59,7 +60,8 @@ impl VaultClient {
             self.check_version(&newest, &mut outcome, progress);
             return Ok(outcome);
         }
-        let kept: HashSet<u64> = self.kept(newest.number + 1, u64::MAX)?.into_iter().collect();
+        let kept: HashSet<u64> =
+            kept(self.server.as_mut(), &self.head, newest.number + 1, u64::MAX)?.into_iter().collect();
         let first = kept.iter().min().copied().unwrap_or(newest.number);
         for version in self.versions(first)? {
             let root = version.signed.root;

@@ -22,6 +22,7 @@ use towpath_vault_protocol::CommittedVersion;
 use crate::catalogue::{Catalogue, MAX_CATALOGUE};
 use crate::error::VaultClientError;
 use crate::head::{HeadError, TrustedNodes, VaultHead};
+use crate::history::kept;
 use crate::keys::{KeysRecord, VaultKeys, WrappedKeys};
 use crate::local::{BlobCache, LocalVault};
 use crate::reader::{CachedNodes, FileReader};
@@ -131,21 +132,6 @@ impl VaultClient {
         &self.head
     }
 
-    /// Epoch of the keys that new blocks get.
-    pub const fn epoch(&self) -> u32 {
-        self.keys.epoch()
-    }
-
-    /// Where the vault is, as `NODE@HOST:PORT`.
-    pub fn server_place(&self) -> Result<Option<String>, VaultClientError> {
-        self.folder.server()
-    }
-
-    /// Whose word on members counts.
-    pub const fn owner(&self) -> NodeId {
-        self.keys.owner
-    }
-
     /// Reads files.
     pub fn reader(&mut self) -> FileReader<'_> {
         FileReader {
@@ -162,34 +148,7 @@ impl VaultClient {
     pub fn refresh(&mut self) -> Result<(), VaultClientError> {
         self.head = fetch_head(self.server.as_mut(), &self.trusted, Some(&self.head))?;
         self.folder.set_head(&self.head)?;
-        self.follow_keys()
-    }
-
-    /// The record of keys of the newest version.
-    pub(crate) fn keys_record(&mut self) -> Result<KeysRecord, VaultClientError> {
-        let name = self.head.signed.root.keys;
-        let kept = self.folder.shares()?.filter(|bytes| Digest::of(bytes) == name);
-        let bytes = match kept {
-            Some(bytes) => bytes,
-            None => {
-                let bytes = fetch_record(self.server.as_mut(), name)?;
-                self.folder.set_shares(&bytes)?;
-                bytes
-            }
-        };
-        KeysRecord::from_bytes(&bytes).map_err(VaultClientError::record("the record of keys"))
-    }
-
-    /// Takes the epochs that the newest version's record of keys has for this member.
-    fn follow_keys(&mut self) -> Result<(), VaultClientError> {
-        let record = self.keys_record()?;
-        Ok(record.follow(&mut self.keys, &self.head.members.members)?)
-    }
-
-    /// Fails if this member may not add versions.
-    pub(crate) fn check_writer(&self) -> Result<(), VaultClientError> {
-        let may_write = |node| self.head.members.members.may_write(&node);
-        self.keys.node().filter(|node| may_write(*node)).map(drop).ok_or(VaultClientError::ReadOnly)
+        follow_keys(self)
     }
 
     /// Versions from `first` to the newest, dropped ones too, each proved by the one after it.
@@ -221,7 +180,7 @@ impl VaultClient {
             None => Ok(self.head.signed.root.clone()),
             Some(number) if number == self.head.named().number => Ok(self.head.signed.root.clone()),
             Some(number) if number > self.head.named().number => Err(VaultClientError::NoVersion { number }),
-            Some(number) if self.kept(number + 1, 1)? != [number] => {
+            Some(number) if kept(self.server.as_mut(), &self.head, number + 1, 1)? != [number] => {
                 Err(VaultClientError::NoVersion { number })
             }
             Some(number) => {
@@ -291,6 +250,33 @@ impl VaultClient {
     }
 }
 
+/// The record of keys of the newest version.
+pub(crate) fn keys_record(vault: &mut VaultClient) -> Result<KeysRecord, VaultClientError> {
+    let name = vault.head.signed.root.keys;
+    let kept = vault.folder.shares()?.filter(|bytes| Digest::of(bytes) == name);
+    let bytes = match kept {
+        Some(bytes) => bytes,
+        None => {
+            let bytes = fetch_record(vault.server.as_mut(), name)?;
+            vault.folder.set_shares(&bytes)?;
+            bytes
+        }
+    };
+    KeysRecord::from_bytes(&bytes).map_err(VaultClientError::record("the record of keys"))
+}
+
+/// Takes the epochs that the newest version's record of keys has for this member.
+fn follow_keys(vault: &mut VaultClient) -> Result<(), VaultClientError> {
+    let record = keys_record(vault)?;
+    Ok(record.follow(&mut vault.keys, &vault.head.members.members)?)
+}
+
+/// Fails if this member may not add versions.
+pub(crate) fn check_writer(vault: &VaultClient) -> Result<(), VaultClientError> {
+    let may_write = |node| vault.head.members.members.may_write(&node);
+    vault.keys.node().filter(|node| may_write(*node)).map(drop).ok_or(VaultClientError::ReadOnly)
+}
+
 /// What an update makes of the newest version. Nodes that are not here are fetched.
 fn applied(client: &mut VaultClient, update: &Update) -> Result<Applied, VaultClientError> {
     let root = client.head.signed.root.clone();
@@ -317,7 +303,7 @@ fn with_head(
 ) -> Result<VaultClient, VaultClientError> {
     let (nodes, blocks) = (folder.nodes()?, folder.blocks()?);
     let mut client = VaultClient { folder, keys, server, nodes, blocks, head, trusted };
-    client.follow_keys()?;
+    follow_keys(&mut client)?;
     Ok(client)
 }
 

@@ -11,14 +11,14 @@ use std::os::unix::fs::FileExt;
 use std::time::SystemTime;
 
 use towpath_content::Oid;
-use towpath_files::{FileError, RelPath, SourceTree, Stamp};
+use towpath_files::{FileError, SourceTree, Stamp};
 use towpath_vault_format::{Digest, FileId};
 
 use crate::boundaries::{KeyedBoundaries, MAX_CHUNK};
 use crate::error::VaultClientError;
 use crate::keys::{KeySecret, VaultKeys};
 use crate::summary::ChunkSummary;
-use crate::unchanged::{FileMarks, UnchangedFiles};
+use crate::unchanged::{ContentFile, FileMarks, UnchangedFiles};
 
 /// Files from this size on share no chunk with others.
 pub const LONE_FILE: u64 = 16 << 10;
@@ -118,17 +118,6 @@ impl PlainSource for MemoryContent {
         let found = usize::try_from(at).ok().and_then(|at| self.0.get(at..at.checked_add(length)?));
         Ok(found.map(<[u8]>::to_vec).unwrap_or_default())
     }
-}
-
-/// A file of a content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ContentFile {
-    /// Below the root.
-    pub path: RelPath,
-    /// What it looked like when it was found.
-    pub stamp: Stamp,
-    /// Where its bytes begin.
-    pub start: u64,
 }
 
 /// The files of a tree, or one file, one behind the other.
@@ -257,7 +246,7 @@ fn borders(files: &[ContentFile], length: u64) -> Vec<u64> {
 }
 
 /// A file that is read to its end.
-struct OpenSource {
+struct HashedFile {
     index: usize,
     file: File,
     hasher: blake3::Hasher,
@@ -272,7 +261,7 @@ struct FileWindow<'a, 'p> {
     /// Where `bytes` begin.
     start: u64,
     bytes: Vec<u8>,
-    open: Option<OpenSource>,
+    open: Option<HashedFile>,
     oids: Vec<Option<Oid>>,
 }
 
@@ -323,7 +312,7 @@ impl<'a, 'p> FileWindow<'a, 'p> {
             Some(open) if open.index == index => open,
             _ => {
                 let file = content.tree.open_file(path, stamp)?;
-                OpenSource { index, file, hasher: blake3::Hasher::new(), left: stamp.size }
+                HashedFile { index, file, hasher: blake3::Hasher::new(), left: stamp.size }
             }
         };
         self.bytes.resize(had + READ.min(usize::try_from(open.left).unwrap_or(READ)), 0);
@@ -350,9 +339,7 @@ impl<'a, 'p> FileWindow<'a, 'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_content::tree::{Entry, Kind, Metadata};
-
-    use crate::descriptor::DescribedEntry;
+    use towpath_files::RelPath;
 
     fn content(files: &[(&str, Vec<u8>)]) -> (tempfile::TempDir, LocalContent) {
         let folder = tempfile::tempdir().unwrap();
@@ -413,12 +400,6 @@ mod tests {
         LocalContent::new(SourceTree::open(folder).unwrap(), files, SystemTime::now())
     }
 
-    fn described(file: &ContentFile, oid: Oid) -> DescribedEntry {
-        let kind = Kind::File { size: file.stamp.size, oid: Some(oid), extents: None };
-        let entry = Entry { name: b"x".to_vec(), kind, metadata: Metadata::default(), hard_link: None };
-        DescribedEntry { path: file.path.clone(), entry, start: Some(file.start) }
-    }
-
     /// Chunks and hashes of a content, and how many bytes were read for them.
     fn cut(content: &LocalContent, unchanged: UnchangedFiles) -> (Vec<ChunkSummary>, Vec<Oid>, u64) {
         let mut read = 0;
@@ -440,7 +421,7 @@ mod tests {
         let later = SystemTime::now() + std::time::Duration::from_secs(60);
         let key = KeySecret([3; 32]);
         let marks = FileMarks::of(Digest([1; 32]), &key, &old.files, later);
-        let all: Vec<_> = old.files.iter().zip(oids).map(|(file, oid)| described(file, oid)).collect();
+        let all = old.files.iter().zip(oids).map(|(file, oid)| (&file.path, (file.start, oid))).collect();
         for name in edited {
             std::fs::write(folder.path().join(name), noise(99, 777)).unwrap();
         }

@@ -9,8 +9,9 @@ use towpath_files::{
     FileError, Found, RelPath, ScanError, ScanOptions, Scanned, SourceTree, data_extents, look,
 };
 
-use crate::content::{ContentFile, LocalContent};
+use crate::content::LocalContent;
 use crate::error::VaultClientError;
+use crate::unchanged::ContentFile;
 
 /// The most bytes of a descriptor: some millions of files.
 pub const MAX_DESCRIPTOR: u64 = 1 << 30;

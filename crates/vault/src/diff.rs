@@ -12,6 +12,7 @@ use crate::client::VaultClient;
 use crate::descriptor::DescribedEntry;
 use crate::difference::difference;
 use crate::error::VaultClientError;
+use crate::garbage::kept;
 
 /// Runs of a file, at most: those of 16 TiB at least.
 const MAX_RUNS: usize = 1 << 32;
@@ -39,16 +40,16 @@ pub struct PathChange {
     /// Where it was before, if it was elsewhere.
     pub moved_from: Option<Vec<u8>>,
     /// What it was; none: it was not there.
-    pub before: Option<PathState>,
+    pub before: Option<EntryState>,
     /// What it is; none: it is gone.
-    pub after: Option<PathState>,
+    pub after: Option<EntryState>,
     /// Of what is in both versions: what differs, `content`, `kind`, `target`, `mode`, `owner`, `time`, `attributes`.
     pub differs: Vec<&'static str>,
 }
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PathState {
+pub struct EntryState {
     /// `file`, `directory`, `symlink` or `special`.
     pub kind: &'static str,
     /// Bytes of a file.
@@ -73,87 +74,85 @@ type RunMark = ([u8; 32], u64);
 /// Paths of one version.
 type PathMap<'a> = BTreeMap<&'a [u8], &'a Entry>;
 
-impl VaultClient {
-    /// Compares two versions of an entry. `to` is by default the newest version, `from` the last one before it in which the
-    /// entry was another.
-    pub fn diff(
-        &mut self,
-        name: &[u8],
-        from: Option<u64>,
-        to: Option<u64>,
-    ) -> Result<EntryDiff, VaultClientError> {
-        let (newer, entry) = self.entry(name, to)?;
-        let from = match from {
-            Some(from) => Some(from),
-            None => self.changed_after(name, &newer, &entry)?,
-        };
-        let new = self.described(&newer, &entry)?;
-        let Some(from) = from else {
-            let changes = compared(&[], &new);
-            return Ok(EntryDiff { from: None, to: newer.number, changes, ranges: Vec::new() });
-        };
-        let (older, old_entry) = self.entry(name, Some(from))?;
-        let old = self.described(&older, &old_entry)?;
-        let (old, new) = (with_one_name(old), with_one_name(new));
-        let changes = compared(&old, &new);
-        let is_file = |described: &[DescribedEntry]| matches!(described, [one] if one.start.is_some());
-        let has_other_bytes = changes.iter().any(|change| change.differs.contains(&"content"));
-        let ranges = match is_file(&old) && is_file(&new) && has_other_bytes {
-            true => self.changed_bytes((&older, &old_entry), (&newer, &entry))?,
-            false => Vec::new(),
-        };
-        Ok(EntryDiff { from: Some(from), to: newer.number, changes, ranges })
-    }
+/// Compares two versions of an entry. `to` is by default the newest version, `from` the last one before it in which the
+/// entry was another.
+pub fn diff(
+    vault: &mut VaultClient,
+    name: &[u8],
+    from: Option<u64>,
+    to: Option<u64>,
+) -> Result<EntryDiff, VaultClientError> {
+    let (newer, entry) = vault.entry(name, to)?;
+    let from = match from {
+        Some(from) => Some(from),
+        None => changed_after(vault, name, &newer, &entry)?,
+    };
+    let new = vault.described(&newer, &entry)?;
+    let Some(from) = from else {
+        let changes = compared(&[], &new);
+        return Ok(EntryDiff { from: None, to: newer.number, changes, ranges: Vec::new() });
+    };
+    let (older, old_entry) = vault.entry(name, Some(from))?;
+    let old = vault.described(&older, &old_entry)?;
+    let (old, new) = (with_one_name(old), with_one_name(new));
+    let changes = compared(&old, &new);
+    let is_file = |described: &[DescribedEntry]| matches!(described, [one] if one.start.is_some());
+    let has_other_bytes = changes.iter().any(|change| change.differs.contains(&"content"));
+    let ranges = match is_file(&old) && is_file(&new) && has_other_bytes {
+        true => changed_bytes(vault, (&older, &old_entry), (&newer, &entry))?,
+        false => Vec::new(),
+    };
+    Ok(EntryDiff { from: Some(from), to: newer.number, changes, ranges })
+}
 
-    /// The last version before `newer` in which an entry was another one; none: it was not there.
-    fn changed_after(
-        &mut self,
-        name: &[u8],
-        newer: &VaultRoot,
-        entry: &CatalogueEntry,
-    ) -> Result<Option<u64>, VaultClientError> {
-        let (mut end, mut width) = (newer.number, VERSIONS);
-        while end > 0 {
-            let first = end.saturating_sub(width);
-            let kept = self.kept(end, end - first)?;
-            let mut versions = self.versions(first)?;
-            versions.retain(|version| kept.contains(&version.signed.root.number));
-            for version in versions.iter().rev() {
-                let root = &version.signed.root;
-                match self.catalogue(root)?.entries.get(name) {
-                    None => return Ok(None),
-                    Some(old) if is_same((root, old), (newer, entry)) => {}
-                    Some(_) => return Ok(Some(root.number)),
-                }
+/// The last version before `newer` in which an entry was another one; none: it was not there.
+fn changed_after(
+    vault: &mut VaultClient,
+    name: &[u8],
+    newer: &VaultRoot,
+    entry: &CatalogueEntry,
+) -> Result<Option<u64>, VaultClientError> {
+    let (mut end, mut width) = (newer.number, VERSIONS);
+    while end > 0 {
+        let first = end.saturating_sub(width);
+        let kept = kept(vault, end, end - first)?;
+        let mut versions = vault.versions(first)?;
+        versions.retain(|version| kept.contains(&version.signed.root.number));
+        for version in versions.iter().rev() {
+            let root = &version.signed.root;
+            match vault.catalogue(root)?.entries.get(name) {
+                None => return Ok(None),
+                Some(old) if is_same((root, old), (newer, entry)) => {}
+                Some(_) => return Ok(Some(root.number)),
             }
-            (end, width) = (first, width * 2);
         }
-        Ok(None)
+        (end, width) = (first, width * 2);
     }
+    Ok(None)
+}
 
-    /// Runs of a file that the newer version does not share with the older one.
-    fn changed_bytes(
-        &mut self,
-        (older, old): (&VaultRoot, &CatalogueEntry),
-        (newer, new): (&VaultRoot, &CatalogueEntry),
-    ) -> Result<Vec<ChangedBytes>, VaultClientError> {
-        let lacking = || VaultClientError::record_of("the catalogue", "it names a content that is not there");
-        let old = self.run_marks(older.file(&old.content).ok_or_else(lacking)?)?;
-        let new = self.run_marks(newer.file(&new.content).ok_or_else(lacking)?)?;
-        let length = |runs: &[RunMark]| runs.iter().map(|(_, length)| length).sum();
-        let mut changed = Vec::new();
-        for run in difference(&old, &new) {
-            let (before, after) = (length(&old[run.old]), length(&new[run.new.clone()]));
-            changed.push(ChangedBytes { at: length(&new[..run.new.start]), before, after });
-        }
-        Ok(changed)
+/// Runs of a file that the newer version does not share with the older one.
+fn changed_bytes(
+    vault: &mut VaultClient,
+    (older, old): (&VaultRoot, &CatalogueEntry),
+    (newer, new): (&VaultRoot, &CatalogueEntry),
+) -> Result<Vec<ChangedBytes>, VaultClientError> {
+    let lacking = || VaultClientError::record_of("the catalogue", "it names a content that is not there");
+    let old = run_marks(vault, older.file(&old.content).ok_or_else(lacking)?)?;
+    let new = run_marks(vault, newer.file(&new.content).ok_or_else(lacking)?)?;
+    let length = |runs: &[RunMark]| runs.iter().map(|(_, length)| length).sum();
+    let mut changed = Vec::new();
+    for run in difference(&old, &new) {
+        let (before, after) = (length(&old[run.old]), length(&new[run.new.clone()]));
+        changed.push(ChangedBytes { at: length(&new[..run.new.start]), before, after });
     }
+    Ok(changed)
+}
 
-    /// What the runs of a file are, and how long.
-    fn run_marks(&mut self, root: &FileRoot) -> Result<Vec<RunMark>, VaultClientError> {
-        let runs = self.reader().tuples(root, 0..root.length, MAX_RUNS)?;
-        Ok(runs.into_iter().map(|(_, tuple)| (tuple.digest().0, tuple.length)).collect())
-    }
+/// What the runs of a file are, and how long.
+fn run_marks(vault: &mut VaultClient, root: &FileRoot) -> Result<Vec<RunMark>, VaultClientError> {
+    let runs = vault.reader().tuples(root, 0..root.length, MAX_RUNS)?;
+    Ok(runs.into_iter().map(|(_, tuple)| (tuple.digest().0, tuple.length)).collect())
 }
 
 /// True if an entry is the same in both versions, as far as roots tell.
@@ -233,14 +232,14 @@ fn change(
     PathChange { path: path.to_vec(), moved_from: None, before, after, differs }
 }
 
-fn state(entry: &Entry) -> PathState {
+fn state(entry: &Entry) -> EntryState {
     let (kind, size) = match entry.kind {
         Kind::Directory => ("directory", None),
         Kind::File { size, .. } => ("file", Some(size)),
         Kind::Symlink { .. } => ("symlink", None),
         _ => ("special", None),
     };
-    PathState { kind, size, mode: entry.metadata.mode }
+    EntryState { kind, size, mode: entry.metadata.mode }
 }
 
 /// In what two entries of one path differ. That a directory has another time says only that names in it came or went.

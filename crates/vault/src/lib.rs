@@ -24,6 +24,7 @@
 //! | [`client`] | a vault as its member sees it |
 //! | [`mod@put`], [`get`] | entries, there and back |
 //! | [`diff`] | what changed between two versions |
+//! | [`history`] | which versions are there |
 //! | [`garbage`] | versions that are dropped, and what nobody needs |
 //! | [`share`] | members, and the keys they get |
 //! | [`check`] | everything of a version read and proved |
@@ -42,6 +43,7 @@ pub mod error;
 pub mod garbage;
 pub mod get;
 pub mod head;
+pub mod history;
 pub mod keys;
 pub mod local;
 pub mod network;

@@ -8,7 +8,7 @@ use towpath_vault_format::{Canonical, Digest, FileId, FileRoot, FileUpdate, NewB
 
 use crate::block::BlockSealer;
 use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_INLINE, check_name};
-use crate::client::{Offered, VaultClient};
+use crate::client::{Offered, VaultClient, check_writer};
 use crate::content::{ChunkKeys, MemoryContent, PlainSource, PutContent};
 use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
@@ -76,7 +76,7 @@ impl VaultClient {
         progress: &mut dyn FnMut(u64),
     ) -> Result<PutOutcome, VaultClientError> {
         check_name(name).map_err(|why| VaultClientError::BadName { name: name.to_vec(), why })?;
-        self.check_writer()?;
+        check_writer(self)?;
         let tree = LocalTree::at(path)?;
         let mut read = 0;
         let progress: &mut dyn FnMut(u64) = &mut |bytes| {
@@ -135,7 +135,7 @@ impl VaultClient {
         let Some(old) = old.filter(|_| !overwrite) else { return Ok(()) };
         let seen = self.folder.seen()?;
         let seen = seen.get(self.keys.name_mark(name));
-        let content = self.entry_digest(old);
+        let content = entry_digest(self, old);
         if seen.is_some_and(|seen| seen.content == content) {
             return Ok(());
         }
@@ -152,7 +152,7 @@ impl VaultClient {
     ) -> Result<EntryPlan, VaultClientError> {
         let content = old.map_or_else(|| random().map(FileId), |old| Ok(old.content))?;
         let unchanged = match old {
-            Some(old) if !options.checksum => self.unchanged_files(tree, old)?.unwrap_or_default(),
+            Some(old) if !options.checksum => unchanged_files(self, tree, old)?.unwrap_or_default(),
             _ => UnchangedFiles::default(),
         };
         let source = PutContent { content: &tree.content, unchanged };
@@ -176,25 +176,9 @@ impl VaultClient {
         Ok(EntryPlan { content: planned, descriptor: Some(descriptor), entry })
     }
 
-    /// What is known of a tree's files without reading them; `None`: what is needed for it was lost.
-    fn unchanged_files(
-        &mut self,
-        tree: &LocalTree,
-        old: &CatalogueEntry,
-    ) -> Result<Option<UnchangedFiles>, VaultClientError> {
-        let (root, content) = (self.head.signed.root.clone(), self.file_root(old.content));
-        let marks = self.folder.marks(&old.content)?.filter(|marks| marks.entry == self.entry_digest(old));
-        let summary = self.folder.summary(&old.content)?.filter(|summary| is_of(summary, &content));
-        let (Some(marks), Some(summary)) = (marks, summary) else { return Ok(None) };
-        let described = self.described(&root, old)?;
-        let key = self.keys.file_marks(old.content);
-        let files = tree.content.files();
-        Ok(Some(UnchangedFiles::new(files, &marks, &key, &described, summary.chunks)))
-    }
-
     /// Leaves an entry out of a new version, whose number it gives.
     pub fn forget(&mut self, name: &[u8]) -> Result<u64, VaultClientError> {
-        self.check_writer()?;
+        check_writer(self)?;
         for _ in 0..TRIES {
             let root = self.head.signed.root.clone();
             let mut catalogue = self.catalogue(&root)?;
@@ -310,25 +294,15 @@ impl VaultClient {
             self.folder.set_summary(file, &self.summary(*file, planned))?;
         }
         let content = plan.content.0;
-        let marks = tree.content.marks(self.entry_digest(&plan.entry), &self.keys.file_marks(content));
+        let marks = tree.content.marks(entry_digest(self, &plan.entry), &self.keys.file_marks(content));
         self.folder.set_marks(&content, &marks)?;
         self.note_seen(name, &plan.entry)
-    }
-
-    /// What an entry is in the newest version: content, names and metadata.
-    fn entry_digest(&self, entry: &CatalogueEntry) -> Digest {
-        let mut bytes = self.file_root(entry.content).to_bytes();
-        match &entry.description {
-            EntryDescription::Inline(description) => bytes.extend_from_slice(description),
-            EntryDescription::File(file) => bytes.extend_from_slice(&self.file_root(*file).to_bytes()),
-        }
-        Digest::of(&bytes)
     }
 
     /// Notes that this machine's person has the content of an entry as it is in the newest version.
     pub(crate) fn note_seen(&mut self, name: &[u8], entry: &CatalogueEntry) -> Result<(), VaultClientError> {
         let mut seen = self.folder.seen()?;
-        let content = self.entry_digest(entry);
+        let content = entry_digest(self, entry);
         seen.note(self.keys.name_mark(name), self.head.named().number, content);
         self.folder.set_seen(&seen)
     }
@@ -343,6 +317,33 @@ impl EntryPlan {
         let plans = std::iter::once(&self.content).chain(&self.descriptor);
         plans.into_iter().all(|(_, base, plan)| plan.actions.is_empty() && !base.is_none())
     }
+}
+
+/// What is known of a tree's files without reading them; `None`: what is needed for it was lost.
+fn unchanged_files(
+    vault: &mut VaultClient,
+    tree: &LocalTree,
+    old: &CatalogueEntry,
+) -> Result<Option<UnchangedFiles>, VaultClientError> {
+    let (root, content) = (vault.head.signed.root.clone(), vault.file_root(old.content));
+    let marks = vault.folder.marks(&old.content)?.filter(|marks| marks.entry == entry_digest(vault, old));
+    let summary = vault.folder.summary(&old.content)?.filter(|summary| is_of(summary, &content));
+    let (Some(marks), Some(summary)) = (marks, summary) else { return Ok(None) };
+    let described = vault.described(&root, old)?;
+    let old_files = described.iter().filter_map(|it| Some((&it.path, (it.start?, it.entry.oid()?))));
+    let key = vault.keys.file_marks(old.content);
+    let files = tree.content.files();
+    Ok(Some(UnchangedFiles::new(files, &marks, &key, &old_files.collect(), summary.chunks)))
+}
+
+/// What an entry is in the newest version: content, names and metadata.
+fn entry_digest(vault: &VaultClient, entry: &CatalogueEntry) -> Digest {
+    let mut bytes = vault.file_root(entry.content).to_bytes();
+    match &entry.description {
+        EntryDescription::Inline(description) => bytes.extend_from_slice(description),
+        EntryDescription::File(file) => bytes.extend_from_slice(&vault.file_root(*file).to_bytes()),
+    }
+    Digest::of(&bytes)
 }
 
 fn is_of(summary: &FileSummary, root: &FileRoot) -> bool {

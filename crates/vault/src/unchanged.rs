@@ -13,8 +13,6 @@ use towpath_content::{DecodeError, Oid};
 use towpath_files::{RelPath, Stamp};
 use towpath_vault_format::Digest;
 
-use crate::content::ContentFile;
-use crate::descriptor::DescribedEntry;
 use crate::keys::KeySecret;
 use crate::summary::ChunkSummary;
 
@@ -24,6 +22,17 @@ const MAX_MARKS: usize = 1 << 24;
 const TICK: Duration = Duration::from_millis(100);
 /// The same where times are whole seconds, or two.
 const COARSE_TICK: Duration = Duration::from_secs(3);
+
+/// A file of a content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContentFile {
+    /// Below the root.
+    pub path: RelPath,
+    /// What it looked like when it was found.
+    pub stamp: Stamp,
+    /// Where its bytes begin.
+    pub start: u64,
+}
 
 /// A file as it was.
 type Mark = [u8; 16];
@@ -93,22 +102,18 @@ impl FileMarks {
 }
 
 impl UnchangedFiles {
-    /// What is known of `files`. `old` describes the old content, whose chunks these are.
+    /// What is known of `files`. `old` tells where each file begins in the old content, and its hash; `chunks` are that content's.
     pub fn new(
         files: &[ContentFile],
         marks: &FileMarks,
         key: &KeySecret,
-        old: &[DescribedEntry],
+        old: &HashMap<&RelPath, (u64, Oid)>,
         chunks: Vec<ChunkSummary>,
     ) -> Self {
-        let old: HashMap<&RelPath, (u64, Oid)> =
-            old.iter().filter_map(|it| Some((&it.path, (it.start?, it.entry.oid()?)))).collect();
         let mut unchanged = Self { starts: starts(&chunks), chunks, ..Self::default() };
         for (index, file) in files.iter().enumerate() {
-            if !marks.marks.contains(&mark(key, &file.path, &file.stamp)) {
-                continue;
-            }
-            if let Some((before, oid)) = old.get(&file.path).copied() {
+            let is_marked = marks.marks.contains(&mark(key, &file.path, &file.stamp));
+            if let Some((before, oid)) = old.get(&file.path).copied().filter(|_| is_marked) {
                 unchanged.oids.insert(index, oid);
                 unchanged.add(UnchangedRun { at: file.start, before, length: file.stamp.size });
             }

@@ -179,6 +179,10 @@ impl VaultTalk {
                 let number = statement.number;
                 open.change(|vault| vault.drop_versions(*statement)).map(|()| ServerMessage::Dropped(number))
             }
+            ServerOrder::Usage(dropped) => {
+                open.read(|vault| vault.check_reader(&peer))?;
+                open.usage(&dropped).map(ServerMessage::Usage)
+            }
             question => open.read(|vault| vault.check_reader(&peer).and_then(|()| told_of(vault, &question))),
         });
         match answered.await {
@@ -197,7 +201,7 @@ impl VaultTalk {
 
     /// The statement counts already: that its space can't be given back now is no fault of the client's.
     async fn collect(&mut self) {
-        match self.with_vault(|open, _| open.change(Vault::collect)).await {
+        match self.with_vault(|open, _| open.collect()).await {
             Ok(collected) => tracing::info!(?collected, "versions were dropped"),
             Err(error) => tracing::error!(error = ?error, "garbage is not collected"),
         }
@@ -275,7 +279,6 @@ fn told_of(vault: &Vault, question: &ServerOrder) -> Result<ServerMessage, Vault
         ServerOrder::GetUpdate(number) => {
             vault.update(*number).map(|update| ServerMessage::Update(Box::new(update)))
         }
-        ServerOrder::Usage(dropped) => vault.usage(dropped).map(ServerMessage::Usage),
         ServerOrder::Statements(first) => Ok(ServerMessage::Statements(vault.statements(*first))),
         _ => Err(VaultError::NotAllowed("this is no question")),
     }

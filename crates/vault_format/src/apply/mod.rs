@@ -183,12 +183,10 @@ fn next_root(update: &Update, root: &VaultRoot, members: &Members) -> Result<Vau
     if update.keys.is_some() && !by_owner {
         return Err(UpdateError::Members("only the owner changes keys"));
     }
-    if let Some(next) = &update.members {
-        if !by_owner || !next.may_follow(members) {
-            return Err(UpdateError::Members(
-                "only the owner changes them, and each record follows the last",
-            ));
-        }
+    if let Some(next) = &update.members
+        && (!by_owner || !next.may_follow(members))
+    {
+        return Err(UpdateError::Members("only the owner changes them, and each record follows the last"));
     }
     Ok(VaultRoot {
         number: root.number.checked_add(1).ok_or(UpdateError::LastVersion)?,

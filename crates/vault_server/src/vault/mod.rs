@@ -25,7 +25,7 @@ use crate::log::{LogMedium, RecordLog};
 use crate::objects::VaultObjects;
 use crate::record::{LogRecord, object_offsets};
 
-pub use collect::CollectedBytes;
+pub use collect::{CollectedBytes, Collection, Survey};
 
 /// Objects of a version that are fewer bytes together lie in its record.
 const INLINE: usize = 256 << 10;

@@ -9,7 +9,7 @@ use indicatif::HumanBytes;
 use serde::Serialize;
 use towpath_api::ApiError;
 use towpath_service::display_name;
-use towpath_vault::diff::{ChangedBytes, EntryDiff, PathChange, PathState};
+use towpath_vault::diff::{ChangedBytes, EntryDiff, EntryState, PathChange, diff};
 
 use super::errors::{api_error, usage};
 use super::opening::WhichVault;
@@ -87,7 +87,7 @@ impl VaultDiff {
             Some(_) => which.open_older(context)?,
             None => which.open(context)?,
         };
-        let diff = vault.diff(self.name.as_bytes(), self.from, self.to).map_err(api_error)?;
+        let diff = diff(&mut vault, self.name.as_bytes(), self.from, self.to).map_err(api_error)?;
         let name = display_name(self.name.as_bytes());
         match context.output.is_json() {
             true => tell_program(context, name, &diff),
@@ -147,7 +147,7 @@ const fn word(change: &PathChange) -> &'static str {
     }
 }
 
-fn told_state(PathState { kind, size, mode }: PathState) -> ToldState {
+fn told_state(EntryState { kind, size, mode }: EntryState) -> ToldState {
     ToldState { kind, size, mode: format!("{mode:04o}") }
 }
 
@@ -169,7 +169,7 @@ fn line(name: &str, change: &PathChange) -> String {
 }
 
 fn states(change: &PathChange) -> String {
-    let size = |state: PathState| state.size.map(|size| HumanBytes(size).to_string());
+    let size = |state: EntryState| state.size.map(|size| HumanBytes(size).to_string());
     let (was, is) = (change.before, change.after);
     let sizes = match (was.and_then(size), is.and_then(size)) {
         (Some(was), Some(is)) if change.differs.contains(&"content") => format!("  {was} -> {is}"),

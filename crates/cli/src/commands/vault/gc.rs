@@ -7,7 +7,7 @@ use indicatif::HumanBytes;
 use serde::Serialize;
 use towpath_api::ApiError;
 use towpath_vault::client::VaultClient;
-use towpath_vault::garbage::{Collected, Garbage};
+use towpath_vault::garbage::{CollectedGarbage, Garbage, collect, garbage};
 
 use super::errors::api_error;
 use super::opening::WhichVault;
@@ -55,7 +55,7 @@ impl VaultGc {
         let mut vault = which.open(context)?;
         match self.keep {
             Some(keep) if !self.dry_run => {
-                let collected = vault.collect_garbage(keep).map_err(api_error)?;
+                let collected = collect(&mut vault, keep).map_err(api_error)?;
                 tell_collected(context, collected);
             }
             keep => tell_garbage(context, &mut vault, keep)?,
@@ -66,18 +66,20 @@ impl VaultGc {
 
 fn tell_garbage(context: &Context, vault: &mut VaultClient, keep: Option<u64>) -> Result<(), ApiError> {
     let Garbage { versions, older, nameless, nameless_bytes, usage } =
-        vault.garbage(keep.unwrap_or(1)).map_err(api_error)?;
+        garbage(vault, keep.unwrap_or(1)).map_err(api_error)?;
     if context.output.is_json() {
-        context.output.object(&ToldGarbage {
-            event: "garbage",
+        let (event, droppable, nameless_files) = ("garbage", older, nameless);
+        let (stored_bytes, freeable_bytes) = (usage.stored, usage.needless);
+        let told = ToldGarbage {
+            event,
             versions,
-            droppable: older,
-            nameless_files: nameless,
+            droppable,
+            nameless_files,
             nameless_bytes,
-            stored_bytes: usage.stored,
-            freeable_bytes: usage.needless,
-        });
-        return Ok(());
+            stored_bytes,
+            freeable_bytes,
+        };
+        return Ok(context.output.object(&told));
     }
     let line = |text: String| context.output.line(&text);
     line(format!("{versions} versions, {} on the server", HumanBytes(usage.stored)));
@@ -94,20 +96,13 @@ fn tell_garbage(context: &Context, vault: &mut VaultClient, keep: Option<u64>) -
     Ok(())
 }
 
-fn tell_collected(context: &Context, Collected { dropped, nameless, before, after }: Collected) {
-    let freed = before.saturating_sub(after);
-    match context.output.is_json() {
-        true => context.output.object(&ToldCollected {
-            event: "collected",
-            dropped,
-            nameless_files: nameless,
-            freed_bytes: freed,
-            stored_bytes: after,
-        }),
-        false => context.output.print(&format!(
-            "tow: {dropped} versions dropped, {} freed; {} left",
-            HumanBytes(freed),
-            HumanBytes(after)
-        )),
+fn tell_collected(context: &Context, collected: CollectedGarbage) {
+    let CollectedGarbage { dropped, nameless: nameless_files, before, after } = collected;
+    let (event, freed_bytes) = ("collected", before.saturating_sub(after));
+    if context.output.is_json() {
+        let told = ToldCollected { event, dropped, nameless_files, freed_bytes, stored_bytes: after };
+        return context.output.object(&told);
     }
+    let (freed, left) = (HumanBytes(freed_bytes), HumanBytes(after));
+    context.output.print(&format!("tow: {dropped} versions dropped, {freed} freed; {left} left"));
 }

@@ -18,6 +18,7 @@ use towpath_vault::keys::{PassphraseCost, VaultKeys, WrappedKeys};
 use towpath_vault::local::{LocalVault, vault_id};
 use towpath_vault::network::NetworkServer;
 use towpath_vault::server::ServerError;
+use towpath_vault::share::VaultInvitation;
 
 use super::errors::{api_error, usage};
 use super::passphrase::unlock;
@@ -67,26 +68,6 @@ struct ToldWaiting {
     vault: String,
     server: String,
     member: String,
-}
-
-/// What another person needs to know of a vault: where it is, and whose word counts. Nothing of it is secret.
-struct VaultInvitation {
-    server: String,
-    vault: VaultId,
-    owner: NodeId,
-}
-
-impl VaultInvitation {
-    /// Reads `NODE@HOST:PORT/VAULT/OWNER`.
-    fn read(text: &str) -> Option<Self> {
-        let (rest, owner) = text.rsplit_once('/')?;
-        let (server, vault) = rest.rsplit_once('/')?;
-        Some(Self { server: server.to_owned(), vault: vault_id(vault)?, owner: owner.parse().ok()? })
-    }
-
-    fn text(&self) -> String {
-        format!("{}/{}/{}", self.server, self.vault, self.owner)
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -275,13 +256,6 @@ impl WhichVault {
             open(folder, keys, server, trusted)
         };
         opened().map_err(api_error)
-    }
-
-    /// What another person joins the vault with.
-    pub fn invitation(&self, context: &Context, vault: &VaultClient) -> Result<String, ApiError> {
-        let server = vault.server_place().map_err(api_error)?.unwrap_or_default();
-        let invitation = VaultInvitation { server, vault: self.find(context)?, owner: vault.owner() };
-        Ok(invitation.text())
     }
 
     fn find(&self, context: &Context) -> Result<VaultId, ApiError> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use towpath_api::ApiError;
 use towpath_vault::client::VaultClient;
 use towpath_vault::format::NodeId;
-use towpath_vault::share::{MemberRole, VaultMember};
+use towpath_vault::share::{self, MemberRole, VaultMember};
 
 use super::errors::{api_error, usage};
 use super::opening::WhichVault;
@@ -65,9 +65,9 @@ impl VaultShare {
         let member = self.member.as_deref().map(member_id).transpose()?;
         let mut vault = which.open(context)?;
         match (member, self.revoke) {
-            (Some(node), _) => share(context, &mut vault, node, self.write)?,
+            (Some(node), _) => share_with(context, &mut vault, node, self.write)?,
             (None, Some(prefix)) => revoke(context, &mut vault, &prefix)?,
-            (None, None) => list(context, &mut vault, which)?,
+            (None, None) => list(context, &mut vault)?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -79,8 +79,8 @@ fn member_id(text: &str) -> Result<NodeId, ApiError> {
     })
 }
 
-fn share(context: &Context, vault: &mut VaultClient, node: NodeId, write: bool) -> Result<(), ApiError> {
-    let is_new = vault.share(node, write).map_err(api_error)?;
+fn share_with(context: &Context, vault: &mut VaultClient, node: NodeId, write: bool) -> Result<(), ApiError> {
+    let is_new = share::share(vault, node, write).map_err(api_error)?;
     let role = if write { MemberRole::Writer } else { MemberRole::Reader };
     if context.output.is_json() {
         tell(context, vault, "shared", node, Some(role));
@@ -93,17 +93,19 @@ fn share(context: &Context, vault: &mut VaultClient, node: NodeId, write: bool) 
 }
 
 fn revoke(context: &Context, vault: &mut VaultClient, prefix: &str) -> Result<(), ApiError> {
-    let members = vault.members().map_err(api_error)?;
+    let members = share::members(vault).map_err(api_error)?;
     let found: Vec<_> = members.iter().filter(|member| member.node.to_string().starts_with(prefix)).collect();
     let node = match found.as_slice() {
-        _ if prefix.len() < LEAST_DIGITS => {
-            return Err(usage(format!("name the member by {LEAST_DIGITS} digits or more")));
-        }
-        [one] => one.node,
-        [] => return Err(usage(format!("no member of this vault has an id that begins with '{prefix}'"))),
-        _ => return Err(usage(format!("several members have an id that begins with '{prefix}'"))),
+        _ if prefix.len() < LEAST_DIGITS => Err(format!("name the member by {LEAST_DIGITS} digits or more")),
+        [one] => Ok(one.node),
+        [] => Err(format!("no member of this vault has an id that begins with '{prefix}'")),
+        _ => Err(format!("several members have an id that begins with '{prefix}'")),
     };
-    vault.revoke(node).map_err(api_error)?;
+    revoke_member(context, vault, node.map_err(usage)?)
+}
+
+fn revoke_member(context: &Context, vault: &mut VaultClient, node: NodeId) -> Result<(), ApiError> {
+    share::revoke(vault, node).map_err(api_error)?;
     match context.output.is_json() {
         true => tell(context, vault, "revoked", node, None),
         false => context.output.print(&format!(
@@ -120,13 +122,13 @@ fn tell(context: &Context, vault: &VaultClient, event: &'static str, node: NodeI
         member: node.to_string(),
         role: role.map(MemberRole::word),
         version: vault.head().named().number,
-        epoch: vault.epoch(),
+        epoch: share::epoch(vault),
     });
 }
 
-fn list(context: &Context, vault: &mut VaultClient, which: &WhichVault) -> Result<(), ApiError> {
-    let invitation = which.invitation(context, vault)?;
-    for VaultMember { node, role, is_own } in vault.members().map_err(api_error)? {
+fn list(context: &Context, vault: &mut VaultClient) -> Result<(), ApiError> {
+    let invitation = share::invitation(vault).map_err(api_error)?.to_string();
+    for VaultMember { node, role, is_own } in share::members(vault).map_err(api_error)? {
         let (member, role) = (node.to_string(), role.word());
         let own = if is_own { "  (this machine)" } else { "" };
         match context.output.is_json() {
