@@ -46,8 +46,9 @@ struct ToldCollected {
     event: &'static str,
     dropped: u64,
     nameless_files: u64,
-    freed_bytes: u64,
-    stored_bytes: u64,
+    /// None: the server is still at it.
+    freed_bytes: Option<u64>,
+    stored_bytes: Option<u64>,
 }
 
 impl VaultGc {
@@ -98,11 +99,14 @@ fn tell_garbage(context: &Context, vault: &mut VaultClient, keep: Option<u64>) -
 
 fn tell_collected(context: &Context, collected: CollectedGarbage) {
     let CollectedGarbage { dropped, nameless: nameless_files, before, after } = collected;
-    let (event, freed_bytes) = ("collected", before.saturating_sub(after));
+    let (event, freed_bytes) = ("collected", after.map(|after| before.saturating_sub(after)));
     if context.output.is_json() {
         let told = ToldCollected { event, dropped, nameless_files, freed_bytes, stored_bytes: after };
         return context.output.object(&told);
     }
-    let (freed, left) = (HumanBytes(freed_bytes), HumanBytes(after));
-    context.output.print(&format!("tow: {dropped} versions dropped, {freed} freed; {left} left"));
+    let space = match (freed_bytes, after) {
+        (Some(freed), Some(left)) => format!("{} freed; {} left", HumanBytes(freed), HumanBytes(left)),
+        _ => "the server is still giving back their space".into(),
+    };
+    context.output.print(&format!("tow: {dropped} versions dropped, {space}"));
 }
