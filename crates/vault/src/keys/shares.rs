@@ -114,16 +114,13 @@ impl KeysRecord {
     ) -> Result<Self, ShareError> {
         let (newest, earlier) = keys.epochs.split_last().ok_or(ShareError::NotShared)?;
         let (vault, epochs) = (keys.vault, keys.epochs.len() as u32);
-        let earlier = Zeroizing::new(earlier.iter().flat_map(|secret| secret.0).collect::<Vec<u8>>());
-        let payload = Payload { msg: &earlier, aad: &bound(vault, epochs) };
-        let sealed = earlier_cipher(newest, vault).encrypt(&Nonce::from(NONCE), payload);
         let slots: Result<_, _> =
             sharers.iter().map(|node| KeySlot::seal(*node, newest, vault, epochs)).collect();
         let mut shared = SharedSecrets {
             vault,
             number: members.number,
             epochs,
-            earlier: sealed.map_err(|_| ShareError::Sealed)?,
+            earlier: seal_earlier(newest, earlier, vault, epochs)?,
             slots: slots?,
             signature: [0; 64],
         };
@@ -140,19 +137,12 @@ impl KeysRecord {
                 _ => Err(ShareError::NotTheOwners),
             };
         };
-        let is_theirs = shared.vault == members.vault && shared.number == members.number;
-        if !is_theirs || !members.owner.verify(&shared.message(), &shared.signature) {
-            return Err(ShareError::NotTheOwners);
-        }
-        let own = keys.writer.as_ref().ok_or(ShareError::NotShared)?;
-        let node = own.identity().node_id();
-        let slot = shared.slots.iter().find(|slot| slot.node == node).ok_or(ShareError::NotShared)?;
-        let epochs = shared.open(&slot.open(own, shared)?)?;
+        let epochs = shared.secrets_for(keys.writer.as_ref().ok_or(ShareError::NotShared)?, members)?;
         let is_known = |(known, found): (&KeySecret, &KeySecret)| known.0 == found.0;
-        match keys.epochs.len() <= epochs.len() && keys.epochs.iter().zip(&epochs).all(is_known) {
-            true => keys.epochs = epochs,
-            false => return Err(ShareError::OtherEpochs),
+        if keys.epochs.len() > epochs.len() || !keys.epochs.iter().zip(&epochs).all(is_known) {
+            return Err(ShareError::OtherEpochs);
         }
+        keys.epochs = epochs;
         Ok(())
     }
 
@@ -210,6 +200,17 @@ impl SharedSecrets {
             true => Ok(Self { vault, number, epochs, earlier, slots, signature: reader.array("signature")? }),
             false => Err(invalid("earlier epochs", "are not as many as there are")),
         }
+    }
+
+    /// The secrets of all epochs for one member, if the owner made the record for `members`.
+    fn secrets_for(&self, own: &SigningKey, members: &Members) -> Result<Vec<KeySecret>, ShareError> {
+        let is_theirs = self.vault == members.vault && self.number == members.number;
+        if !is_theirs || !members.owner.verify(&self.message(), &self.signature) {
+            return Err(ShareError::NotTheOwners);
+        }
+        let node = own.identity().node_id();
+        let slot = self.slots.iter().find(|slot| slot.node == node).ok_or(ShareError::NotShared)?;
+        self.open(&slot.open(own, self)?)
     }
 
     /// The secrets of all epochs, by the newest one.
@@ -273,6 +274,19 @@ fn agreement_key(own: &SigningKey) -> Option<KeySecret> {
 
 fn slot_cipher(agreed: &KeySecret, ephemeral: &[u8; 32], node: &NodeId, vault: VaultId) -> Aes256GcmSiv {
     cipher(&agreed.derive("towpath vault 1 share", &[ephemeral, &node.0, &vault.0]))
+}
+
+/// The secrets of all epochs but the newest, sealed with that.
+fn seal_earlier(
+    newest: &KeySecret,
+    earlier: &[KeySecret],
+    vault: VaultId,
+    epochs: u32,
+) -> Result<Vec<u8>, ShareError> {
+    let earlier = Zeroizing::new(earlier.iter().flat_map(|secret| secret.0).collect::<Vec<u8>>());
+    let payload = Payload { msg: &earlier, aad: &bound(vault, epochs) };
+    let sealed = earlier_cipher(newest, vault).encrypt(&Nonce::from(NONCE), payload);
+    sealed.map_err(|_| ShareError::Sealed)
 }
 
 fn earlier_cipher(newest: &KeySecret, vault: VaultId) -> Aes256GcmSiv {

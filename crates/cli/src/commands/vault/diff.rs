@@ -97,18 +97,20 @@ impl VaultDiff {
     }
 }
 
-fn tell_program(context: &Context, name: String, diff: &EntryDiff) {
-    for change in &diff.changes {
-        context.output.object(&ToldChange {
-            event: "change",
-            change: word(change),
-            path: display_name(&change.path),
-            moved_from: change.moved_from.as_deref().map(display_name),
-            differs: change.differs.clone(),
-            before: change.before.map(told_state),
-            after: change.after.map(told_state),
-        });
+fn told_change(change: &PathChange) -> ToldChange {
+    ToldChange {
+        event: "change",
+        change: word(change),
+        path: display_name(&change.path),
+        moved_from: change.moved_from.as_deref().map(display_name),
+        differs: change.differs.clone(),
+        before: change.before.map(told_state),
+        after: change.after.map(told_state),
     }
+}
+
+fn tell_program(context: &Context, name: String, diff: &EntryDiff) {
+    diff.changes.iter().for_each(|change| context.output.object(&told_change(change)));
     for ChangedBytes { at, before, after } in diff.ranges.iter().copied() {
         context.output.object(&ToldBytes { event: "bytes", at, before, after });
     }

@@ -80,7 +80,8 @@ fn tell_garbage(context: &Context, vault: &mut VaultClient, keep: Option<u64>) -
             stored_bytes,
             freeable_bytes,
         };
-        return Ok(context.output.object(&told));
+        context.output.object(&told);
+        return Ok(());
     }
     let line = |text: String| context.output.line(&text);
     line(format!("{versions} versions, {} on the server", HumanBytes(usage.stored)));

@@ -14,7 +14,7 @@ use towpath_vault::client::VaultClient;
 use towpath_vault::error::VaultClientError;
 use towpath_vault::format::{NodeId, VaultId};
 use towpath_vault::head::TrustedNodes;
-use towpath_vault::keys::{PassphraseCost, VaultKeys, WrappedKeys};
+use towpath_vault::keys::{PassphraseCost, Unlock, VaultKeys, WrappedKeys};
 use towpath_vault::local::{LocalVault, vault_id};
 use towpath_vault::network::NetworkServer;
 use towpath_vault::server::ServerError;
@@ -173,16 +173,7 @@ fn join_invited(
     let folder = LocalVault::open(&vaults(context), vault).map_err(api_error)?;
     let kept = folder.keys().map_err(api_error)?;
     let unlock = unlock(which.key_file.as_deref(), kept.is_none())?;
-    let member = || -> Result<VaultKeys, VaultClientError> {
-        if let Some(kept) = kept {
-            return Ok(kept.open(&unlock)?);
-        }
-        let keys = VaultKeys::of_member(*vault, *owner)?;
-        folder.set_keys(&WrappedKeys::wrap(&keys, &unlock, PassphraseCost::default())?)?;
-        folder.set_server(server)?;
-        Ok(keys)
-    };
-    let keys = member().map_err(api_error)?;
+    let keys = member_keys(&folder, kept, &unlock, invitation).map_err(api_error)?;
     if keys.owner != *owner {
         return Err(usage("the invitation names another owner than this machine knows of the vault"));
     }
@@ -197,6 +188,22 @@ fn join_invited(
         Err(error) => return Err(api_error(error)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The keys of this member, drawn if there are none yet.
+fn member_keys(
+    folder: &LocalVault,
+    kept: Option<WrappedKeys>,
+    unlock: &Unlock,
+    invitation: &VaultInvitation,
+) -> Result<VaultKeys, VaultClientError> {
+    if let Some(kept) = kept {
+        return Ok(kept.open(unlock)?);
+    }
+    let keys = VaultKeys::of_member(invitation.vault, invitation.owner)?;
+    folder.set_keys(&WrappedKeys::wrap(&keys, unlock, PassphraseCost::default())?)?;
+    folder.set_server(&invitation.server)?;
+    Ok(keys)
 }
 
 fn tell_waiting(context: &Context, invitation: &VaultInvitation, member: String, why: &str) {
