@@ -8,16 +8,17 @@ use towpath_vault_format::{Canonical, Digest, FileId, FileRoot, FileUpdate, NewB
 
 use crate::block::BlockSealer;
 use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_INLINE, check_name};
-use crate::client::{Offered, VaultClient};
-use crate::content::{ChunkKeys, MemoryContent, PlainSource};
+use crate::client::{Offered, VaultClient, check_writer};
+use crate::content::{ChunkKeys, MemoryContent, PlainSource, PutContent};
 use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
 use crate::keys::random;
 use crate::plan::{FilePlan, Planner, PutStats, digest_of, summary_of};
 use crate::summary::FileSummary;
+use crate::unchanged::UnchangedFiles;
 
 /// Times that a put is offered while others write, before it gives up.
-const TRIES: u32 = 16;
+pub(crate) const TRIES: u32 = 16;
 /// Bytes of steps in one update, about: below what a server takes.
 const STEPS: usize = 3 << 20;
 /// Runs of one step, so that steps are not too long either.
@@ -30,11 +31,13 @@ pub struct PutOptions {
     pub overwrite: bool,
     /// Where a chunk changed a little, a patch goes (default).
     pub patches: bool,
+    /// All files are read, also those that look as they did. Default: those are not read.
+    pub checksum: bool,
 }
 
 impl Default for PutOptions {
     fn default() -> Self {
-        Self { overwrite: false, patches: true }
+        Self { overwrite: false, patches: true, checksum: false }
     }
 }
 
@@ -49,6 +52,8 @@ pub struct PutOutcome {
     pub stats: PutStats,
     /// Files, the names of one counted once.
     pub files: u64,
+    /// Bytes that were read of them to see what changed.
+    pub read: u64,
     /// What could not be read and is left out.
     pub failed: Vec<FileError>,
 }
@@ -71,7 +76,13 @@ impl VaultClient {
         progress: &mut dyn FnMut(u64),
     ) -> Result<PutOutcome, VaultClientError> {
         check_name(name).map_err(|why| VaultClientError::BadName { name: name.to_vec(), why })?;
+        check_writer(self)?;
         let tree = LocalTree::at(path)?;
+        let mut read = 0;
+        let progress: &mut dyn FnMut(u64) = &mut |bytes| {
+            read += bytes;
+            progress(bytes);
+        };
         for _ in 0..TRIES {
             let root = self.head.signed.root.clone();
             let catalogue = self.catalogue(&root)?;
@@ -86,16 +97,18 @@ impl VaultClient {
                 stages = self::stages(&plan.files(), self.keys.epoch());
             }
             if plan.is_nothing() && old.as_ref() == Some(&plan.entry) {
-                return Ok(self.unchanged(name, &tree, &plan));
+                let unchanged = self.unchanged(name, &tree, &plan);
+                return Ok(PutOutcome { read, ..unchanged });
             }
             if let Some(stats) = self.commit_entry(name, catalogue, &plan, stages)? {
-                self.keep(name, &plan)?;
+                self.keep(name, &tree, &plan)?;
                 let number = self.head.named().number;
                 return Ok(PutOutcome {
                     number,
                     is_new: true,
                     stats,
                     files: tree.files,
+                    read,
                     failed: tree.failed,
                 });
             }
@@ -105,11 +118,11 @@ impl VaultClient {
 
     fn unchanged(&mut self, name: &[u8], tree: &LocalTree, plan: &EntryPlan) -> PutOutcome {
         // What is kept is soft: without it the next put is slower.
-        let _ = self.keep(name, plan);
+        let _ = self.keep(name, tree, plan);
         let number = self.head.named().number;
         let mut stats = plan.content.2.stats;
         stats.actions = 0;
-        PutOutcome { number, is_new: false, stats, files: tree.files, failed: Vec::new() }
+        PutOutcome { number, is_new: false, stats, files: tree.files, read: 0, failed: Vec::new() }
     }
 
     /// Makes sure that nobody's changes are written over unseen.
@@ -122,7 +135,7 @@ impl VaultClient {
         let Some(old) = old.filter(|_| !overwrite) else { return Ok(()) };
         let seen = self.folder.seen()?;
         let seen = seen.get(self.keys.name_mark(name));
-        let content = entry_digest(&self.file_root(old.content), old);
+        let content = entry_digest(self, old);
         if seen.is_some_and(|seen| seen.content == content) {
             return Ok(());
         }
@@ -138,9 +151,14 @@ impl VaultClient {
         progress: &mut dyn FnMut(u64),
     ) -> Result<EntryPlan, VaultClientError> {
         let content = old.map_or_else(|| random().map(FileId), |old| Ok(old.content))?;
-        let planned = self.plan_file(content, &tree.content, options.patches, progress)?;
+        let unchanged = match old {
+            Some(old) if !options.checksum => unchanged_files(self, tree, old)?.unwrap_or_default(),
+            _ => UnchangedFiles::default(),
+        };
+        let source = PutContent { content: &tree.content, unchanged };
+        let planned = self.plan_file(content, &source, options.patches, progress)?;
         let bytes = tree.descriptor()?;
-        let length = tree.content.length();
+        let length = source.length();
         if bytes.len() as u64 > MAX_DESCRIPTOR {
             let (found, limit) = (bytes.len() as u64, MAX_DESCRIPTOR);
             return Err(VaultClientError::TooLarge { what: "bytes of names and metadata", found, limit });
@@ -160,6 +178,7 @@ impl VaultClient {
 
     /// Leaves an entry out of a new version, whose number it gives.
     pub fn forget(&mut self, name: &[u8]) -> Result<u64, VaultClientError> {
+        check_writer(self)?;
         for _ in 0..TRIES {
             let root = self.head.signed.root.clone();
             let mut catalogue = self.catalogue(&root)?;
@@ -247,7 +266,7 @@ impl VaultClient {
     }
 
     /// Commits some steps. Bases are those of the newest version, which the stages before made.
-    fn commit_stage(
+    pub(crate) fn commit_stage(
         &mut self,
         mut files: Vec<FileUpdate>,
         left: &mut HashMap<Digest, u32>,
@@ -270,17 +289,20 @@ impl VaultClient {
     }
 
     /// Keeps what makes the next put cheap, and what this machine's person has seen.
-    fn keep(&mut self, name: &[u8], plan: &EntryPlan) -> Result<(), VaultClientError> {
+    fn keep(&mut self, name: &[u8], tree: &LocalTree, plan: &EntryPlan) -> Result<(), VaultClientError> {
         for (file, _, planned) in std::iter::once(&plan.content).chain(&plan.descriptor) {
             self.folder.set_summary(file, &self.summary(*file, planned))?;
         }
+        let content = plan.content.0;
+        let marks = tree.content.marks(entry_digest(self, &plan.entry), &self.keys.file_marks(content));
+        self.folder.set_marks(&content, &marks)?;
         self.note_seen(name, &plan.entry)
     }
 
     /// Notes that this machine's person has the content of an entry as it is in the newest version.
     pub(crate) fn note_seen(&mut self, name: &[u8], entry: &CatalogueEntry) -> Result<(), VaultClientError> {
         let mut seen = self.folder.seen()?;
-        let content = entry_digest(&self.file_root(entry.content), entry);
+        let content = entry_digest(self, entry);
         seen.note(self.keys.name_mark(name), self.head.named().number, content);
         self.folder.set_seen(&seen)
     }
@@ -297,12 +319,29 @@ impl EntryPlan {
     }
 }
 
-/// What an entry is in a version: its content's root and its description.
-pub(crate) fn entry_digest(content: &FileRoot, entry: &CatalogueEntry) -> Digest {
-    let mut bytes = content.to_bytes();
+/// What is known of a tree's files without reading them; `None`: what is needed for it was lost.
+fn unchanged_files(
+    vault: &mut VaultClient,
+    tree: &LocalTree,
+    old: &CatalogueEntry,
+) -> Result<Option<UnchangedFiles>, VaultClientError> {
+    let (root, content) = (vault.head.signed.root.clone(), vault.file_root(old.content));
+    let marks = vault.folder.marks(&old.content)?.filter(|marks| marks.entry == entry_digest(vault, old));
+    let summary = vault.folder.summary(&old.content)?.filter(|summary| is_of(summary, &content));
+    let (Some(marks), Some(summary)) = (marks, summary) else { return Ok(None) };
+    let described = vault.described(&root, old)?;
+    let old_files = described.iter().filter_map(|it| Some((&it.path, (it.start?, it.entry.oid()?))));
+    let key = vault.keys.file_marks(old.content);
+    let files = tree.content.files();
+    Ok(Some(UnchangedFiles::new(files, &marks, &key, &old_files.collect(), summary.chunks)))
+}
+
+/// What an entry is in the newest version: content, names and metadata.
+fn entry_digest(vault: &VaultClient, entry: &CatalogueEntry) -> Digest {
+    let mut bytes = vault.file_root(entry.content).to_bytes();
     match &entry.description {
         EntryDescription::Inline(description) => bytes.extend_from_slice(description),
-        EntryDescription::File(file) => bytes.extend_from_slice(&file.0),
+        EntryDescription::File(file) => bytes.extend_from_slice(&vault.file_root(*file).to_bytes()),
     }
     Digest::of(&bytes)
 }
@@ -320,7 +359,7 @@ fn tuples_of(action: &UpdateAction) -> &[Tuple] {
 }
 
 /// Takes a file out of the vault. Its base is said when it is committed.
-fn removed(file: FileId, epoch: u32) -> FileUpdate {
+pub(crate) fn removed(file: FileId, epoch: u32) -> FileUpdate {
     FileUpdate { file, base: Digest::NONE, epoch, actions: vec![UpdateAction::Remove] }
 }
 

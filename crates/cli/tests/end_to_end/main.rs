@@ -39,6 +39,8 @@
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
 //! | `vault` | encrypted versions on a server that is killed, edited, set back, or lies |
+//! | `vault_sharing` | members of a vault: who reads, who writes, and who may no more |
+//! | `vault_upkeep` | differences of a vault's versions, files that are not read again, old versions that go |
 //! | `vault_serving` | `tow vault serve`: kill -9, and who may make vaults |
 //! | `doctor` | what works from here, and advice about what does not |
 //! | `clusters` | rendezvous servers that share their entries through NATS |
@@ -128,6 +130,8 @@ mod trees;
 mod updating;
 mod vault;
 mod vault_serving;
+mod vault_sharing;
+mod vault_upkeep;
 mod waiting;
 mod web_server;
 
@@ -185,6 +189,8 @@ fn main() -> ExitCode {
         anywhere::SITUATIONS,
         vault::SITUATIONS,
         vault_serving::SITUATIONS,
+        vault_sharing::SITUATIONS,
+        vault_upkeep::SITUATIONS,
         doctor::SITUATIONS,
         clusters::SITUATIONS,
     ])

@@ -31,18 +31,18 @@ situations![
     what_goes_wrong_is_said,
 ];
 
-const PASSPHRASE: (&str, &str) = ("TOW_VAULT_PASSPHRASE", "four words of mine");
+pub(crate) const PASSPHRASE: (&str, &str) = ("TOW_VAULT_PASSPHRASE", "four words of mine");
 
 /// A server, and machines that have a vault on it.
-struct Vaults {
-    env: TestEnvironment,
+pub(crate) struct Vaults {
+    pub(crate) env: TestEnvironment,
     server: Option<Running>,
     address: String,
-    place: String,
+    pub(crate) place: String,
 }
 
 impl Vaults {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let address = free();
         let mut vaults = Self { env: TestEnvironment::new(), server: None, address, place: String::new() };
         vaults.start();
@@ -64,7 +64,7 @@ impl Vaults {
     }
 
     /// The folder of the server's vaults.
-    fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         self.env.machine("server").home("data/vaults")
     }
 
@@ -83,11 +83,11 @@ impl Vaults {
     }
 
     /// Makes a vault; its id.
-    fn init(&self, machine: &Machine) -> String {
+    pub(crate) fn init(&self, machine: &Machine) -> String {
         call(machine, &["init", &self.place]).with(0).text().trim().to_owned()
     }
 
-    fn join(&self, machine: &Machine, id: &str) {
+    pub(crate) fn join(&self, machine: &Machine, id: &str) {
         call(machine, &["join", &self.place, id]).with(0);
     }
 }
@@ -101,26 +101,26 @@ fn free() -> String {
 }
 
 /// `tow vault` with these words and the right passphrase.
-fn call(machine: &Machine, words: &[&str]) -> Ended {
+pub(crate) fn call(machine: &Machine, words: &[&str]) -> Ended {
     let words = ["vault"].iter().chain(words);
     machine.tow(words).variable(PASSPHRASE.0, PASSPHRASE.1).end()
 }
 
 /// The same with `--json`: its last event.
-fn told(machine: &Machine, words: &[&str]) -> Value {
+pub(crate) fn told(machine: &Machine, words: &[&str]) -> Value {
     let words: Vec<_> = words.iter().chain(&["--json"]).copied().collect();
     call(machine, &words).with(0).events().pop().unwrap()
 }
 
-fn put(machine: &Machine, name: &str) -> Value {
+pub(crate) fn put(machine: &Machine, name: &str) -> Value {
     told(machine, &["put", name])
 }
 
-fn number(value: &Value, name: &str) -> u64 {
+pub(crate) fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().unwrap_or_else(|| panic!("no {name} in {value}"))
 }
 
-fn assert_told(ended: Ended, words: &[&str]) {
+pub(crate) fn assert_told(ended: Ended, words: &[&str]) {
     let ended = ended.with(1);
     for word in words {
         assert!(ended.err.contains(word), "'{word}' is not in: {}", ended.err);
@@ -128,7 +128,7 @@ fn assert_told(ended: Ended, words: &[&str]) {
 }
 
 /// A text in which a few places are changed.
-fn edit(path: &Path) {
+pub(crate) fn edit(path: &Path) {
     let mut content = fs::read(path).unwrap();
     for at in [1000, 100_000, 2_000_000] {
         content.splice(at..at + 10, *b"edited, and longer");
@@ -328,7 +328,7 @@ fn a_lost_summary_or_cache_costs_nothing_but_time() {
 }
 
 /// The folder of this name below another.
-fn find(root: &Path, name: &str) -> PathBuf {
+pub(crate) fn find(root: &Path, name: &str) -> PathBuf {
     let found = entries(root).into_iter().find(|path| path.file_name().is_some_and(|last| last == name));
     root.join(found.unwrap_or_else(|| panic!("no {name} below {}", root.display())))
 }
