@@ -156,3 +156,6 @@ impl VaultHead {
 fn certifies(certificate: &Certificate, vault: VaultId, named: NamedVersion) -> bool {
     certificate.vault == vault && certificate.number == named.number && certificate.root == named.root
 }
+
+#[cfg(test)]
+mod tests;
