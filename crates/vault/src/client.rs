@@ -3,7 +3,7 @@
 //! A put goes through these points, at each of which the process may die and lose nothing:
 //!
 //! 1. new blocks lie in this machine's cache; the server knows nothing of them;
-//! 2. the update is made and signed;
+//! 2. the update is made, what it makes of the entry is noted as offered, and it is signed;
 //! 3. the server has committed it;
 //! 4. the head is kept;
 //! 5. summaries and what was seen are kept.
@@ -19,9 +19,9 @@ use towpath_vault_format::{
 };
 use towpath_vault_protocol::CommittedVersion;
 
-use crate::catalogue::{Catalogue, MAX_CATALOGUE};
+use crate::catalogue::{Catalogue, CatalogueEntry, MAX_CATALOGUE};
 use crate::error::VaultClientError;
-use crate::head::{HeadError, TrustedNodes, VaultHead};
+use crate::head::{HeadError, NamedVersion, TrustedNodes, VaultHead};
 use crate::keys::{VaultKeys, WrappedKeys};
 use crate::local::{BlobCache, LocalVault};
 use crate::reader::{CachedNodes, FileReader};
@@ -210,7 +210,19 @@ impl VaultClient {
 
     /// Computes what an update makes of the newest version, offers it, and keeps it once it is committed.
     pub(crate) fn offer(&mut self, update: &Update) -> Result<Offered, VaultClientError> {
+        self.offer_entry(update, None)
+    }
+
+    /// The same of an update that puts the entry of this name.
+    pub(crate) fn offer_entry(
+        &mut self,
+        update: &Update,
+        entry: Option<(&[u8], &CatalogueEntry)>,
+    ) -> Result<Offered, VaultClientError> {
         let Applied { root, nodes } = applied(self, update)?;
+        if let Some((name, entry)) = entry {
+            self.note_offered(&root, name, entry)?;
+        }
         let writer = self.keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity();
         let sign = |message: &[u8]| writer.sign(message);
         let signed = SignedRoot::sign(root, writer.node_id(), update.digest(), sign);
@@ -291,12 +303,27 @@ fn fetch_head(
     let head = VaultHead { signed, members, certificate };
     head.prove(trusted)?;
     if let Some(seen) = seen {
-        let (was, is) = (seen.named().number, head.named().number);
-        let between = if is > was { fetch_versions(server, was + 1, is)? } else { Vec::new() };
-        let between: Vec<_> = between.into_iter().map(|version| version.signed).collect();
-        head.follows(seen, &between)?;
+        head.follows(seen, &fetch_between(server, seen.named(), head.named())?)?;
     }
     Ok(head)
+}
+
+/// The versions behind `seen`, up to `found`.
+fn fetch_between(
+    server: &mut dyn RemoteVault,
+    seen: NamedVersion,
+    found: NamedVersion,
+) -> Result<Vec<SignedRoot>, VaultClientError> {
+    if found.number <= seen.number {
+        return Ok(Vec::new());
+    }
+    match fetch_versions(server, seen.number + 1, found.number) {
+        Ok(versions) => Ok(versions.into_iter().map(|version| version.signed).collect()),
+        Err(VaultClientError::NoVersion { number: lacking }) => {
+            Err(HeadError::Unlinked { seen, found, lacking }.into())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The wrapped keys of a server's vault, for whoever has nothing but its id. That they are the right ones shows when they are

@@ -63,6 +63,16 @@ pub enum HeadError {
         /// The one that is shown.
         found: NamedVersion,
     },
+    /// Whether it descends from the one that was seen can't be known.
+    #[error("the server shows {found}, and not version {lacking}, which would prove that it follows {seen}")]
+    Unlinked {
+        /// The newest that was seen.
+        seen: NamedVersion,
+        /// The one that is shown.
+        found: NamedVersion,
+        /// Number of a version between them.
+        lacking: u64,
+    },
     /// It does not descend from one that was seen.
     #[error("fork: the server shows {found}, which does not descend from {seen} that was seen before")]
     Fork {

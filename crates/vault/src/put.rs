@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use towpath_files::FileError;
-use towpath_vault_format::{Canonical, Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, UpdateAction};
+use towpath_vault_format::{
+    Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, Update, UpdateAction, VaultRoot,
+};
 
 use crate::block::BlockSealer;
 use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_INLINE, check_name};
@@ -13,6 +15,7 @@ use crate::content::{ChunkKeys, MemoryContent, PlainSource};
 use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
 use crate::keys::random;
+use crate::local::SeenEntries;
 use crate::plan::{FilePlan, Planner, PutStats, digest_of, summary_of};
 use crate::summary::FileSummary;
 
@@ -119,14 +122,22 @@ impl VaultClient {
         old: Option<&CatalogueEntry>,
         overwrite: bool,
     ) -> Result<(), VaultClientError> {
-        let Some(old) = old.filter(|_| !overwrite) else { return Ok(()) };
-        let seen = self.folder.seen()?;
-        let seen = seen.get(self.keys.name_mark(name));
-        let content = entry_digest(&self.file_root(old.content), old);
-        if seen.is_some_and(|seen| seen.content == content) {
+        let Some(old) = old else { return Ok(()) };
+        let (mark, content) = (self.keys.name_mark(name), entry_digest(&self.head.signed.root, old));
+        let mut seen = self.folder.seen()?;
+        let is_it = |noted: &SeenEntries| noted.get(mark).is_some_and(|it| it.content == content);
+        if is_it(&seen) {
             return Ok(());
         }
-        let seen = seen.map(|seen| seen.number);
+        // What was offered here, and no answer came, may be it. The next offer takes its place, so it is noted as seen now.
+        if is_it(&self.folder.offered()?) {
+            seen.note(mark, self.head.named().number, content);
+            return self.folder.set_seen(&seen);
+        }
+        if overwrite {
+            return Ok(());
+        }
+        let seen = seen.get(mark).map(|seen| seen.number);
         Err(VaultClientError::Conflict { name: name.to_vec(), found: self.head.named().number, seen })
     }
 
@@ -236,8 +247,10 @@ impl VaultClient {
             // It has some thousand chunks at most, for which a server has room beside a stage.
             last.extend(self::stages(&[&listed], epoch).into_iter().flatten());
         }
-        for stage in stages {
-            match self.commit_stage(stage, &mut left)? {
+        let last = stages.len();
+        for (number, stage) in (1..).zip(stages) {
+            let update = self.stage_update(stage, &mut left)?;
+            match self.offer_entry(&update, (number == last).then_some((name, &plan.entry)))? {
                 Offered::Conflict => return Ok(None),
                 Offered::Committed { bytes } => stats.actions += bytes,
             }
@@ -246,12 +259,22 @@ impl VaultClient {
         Ok(Some(stats))
     }
 
-    /// Commits some steps. Bases are those of the newest version, which the stages before made.
+    /// Commits some steps.
     fn commit_stage(
         &mut self,
-        mut files: Vec<FileUpdate>,
+        files: Vec<FileUpdate>,
         left: &mut HashMap<Digest, u32>,
     ) -> Result<Offered, VaultClientError> {
+        let update = self.stage_update(files, left)?;
+        self.offer(&update)
+    }
+
+    /// The update of some steps. Bases are those of the newest version, which the stages before made.
+    fn stage_update(
+        &self,
+        mut files: Vec<FileUpdate>,
+        left: &mut HashMap<Digest, u32>,
+    ) -> Result<Update, VaultClientError> {
         for change in &mut files {
             change.base = self.head.signed.root.file(&change.file).map_or(Digest::NONE, digest_of);
         }
@@ -262,7 +285,7 @@ impl VaultClient {
         let blocks = blocks.collect();
         let mut update = self.update_of(files)?;
         update.blocks = blocks;
-        self.offer(&update)
+        Ok(update)
     }
 
     fn summary(&self, file: FileId, plan: &FilePlan) -> FileSummary {
@@ -280,9 +303,21 @@ impl VaultClient {
     /// Notes that this machine's person has the content of an entry as it is in the newest version.
     pub(crate) fn note_seen(&mut self, name: &[u8], entry: &CatalogueEntry) -> Result<(), VaultClientError> {
         let mut seen = self.folder.seen()?;
-        let content = entry_digest(&self.file_root(entry.content), entry);
+        let content = entry_digest(&self.head.signed.root, entry);
         seen.note(self.keys.name_mark(name), self.head.named().number, content);
         self.folder.set_seen(&seen)
+    }
+
+    /// Notes what is offered now: if this machine does not live to see the answer, it knows its own work again.
+    pub(crate) fn note_offered(
+        &self,
+        root: &VaultRoot,
+        name: &[u8],
+        entry: &CatalogueEntry,
+    ) -> Result<(), VaultClientError> {
+        let mut offered = self.folder.offered()?;
+        offered.note(self.keys.name_mark(name), root.number, entry_digest(root, entry));
+        self.folder.set_offered(&offered)
     }
 }
 
@@ -297,14 +332,14 @@ impl EntryPlan {
     }
 }
 
-/// What an entry is in a version: its content's root and its description.
-pub(crate) fn entry_digest(content: &FileRoot, entry: &CatalogueEntry) -> Digest {
-    let mut bytes = content.to_bytes();
+/// What an entry is in a version: its content and its description, names and metadata of a tree included.
+fn entry_digest(root: &VaultRoot, entry: &CatalogueEntry) -> Digest {
+    let of = |file: &FileId| root.file(file).map_or(Digest::NONE, digest_of);
+    let content = of(&entry.content);
     match &entry.description {
-        EntryDescription::Inline(description) => bytes.extend_from_slice(description),
-        EntryDescription::File(file) => bytes.extend_from_slice(&file.0),
+        EntryDescription::Inline(description) => Digest::of(&[&content.0, &description[..]].concat()),
+        EntryDescription::File(file) => Digest::of(&[content.0, of(file).0].concat()),
     }
-    Digest::of(&bytes)
 }
 
 fn is_of(summary: &FileSummary, root: &FileRoot) -> bool {

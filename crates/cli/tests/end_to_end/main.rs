@@ -39,6 +39,9 @@
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
 //! | `vault` | encrypted versions on a server that is killed, edited, set back, or lies |
+//! | `vault_attacks` | a server that lies with its own key: heads, versions, blocks, certificates, trees |
+//! | `lying_server` | such a server, in front of a real one |
+//! | `vault_kills` | kill -9 of a put at each of its writes and messages |
 //! | `vault_serving` | `tow vault serve`: kill -9, and who may make vaults |
 //! | `doctor` | what works from here, and advice about what does not |
 //! | `clusters` | rendezvous servers that share their entries through NATS |
@@ -105,6 +108,7 @@ mod likeness;
 mod links;
 mod local_api;
 mod local_client;
+mod lying_server;
 mod machinery;
 mod memory;
 mod mirrors;
@@ -127,6 +131,8 @@ mod ticket_terms;
 mod trees;
 mod updating;
 mod vault;
+mod vault_attacks;
+mod vault_kills;
 mod vault_serving;
 mod waiting;
 mod web_server;
@@ -184,6 +190,8 @@ fn main() -> ExitCode {
         site_cache::SITUATIONS,
         anywhere::SITUATIONS,
         vault::SITUATIONS,
+        vault_attacks::SITUATIONS,
+        vault_kills::SITUATIONS,
         vault_serving::SITUATIONS,
         doctor::SITUATIONS,
         clusters::SITUATIONS,

@@ -31,25 +31,30 @@ situations![
     what_goes_wrong_is_said,
 ];
 
-const PASSPHRASE: (&str, &str) = ("TOW_VAULT_PASSPHRASE", "four words of mine");
+/// Variable and passphrase of all vaults here.
+pub const PASSPHRASE: (&str, &str) = ("TOW_VAULT_PASSPHRASE", "four words of mine");
 
 /// A server, and machines that have a vault on it.
-struct Vaults {
-    env: TestEnvironment,
+pub struct Vaults {
+    /// The machines.
+    pub env: TestEnvironment,
     server: Option<Running>,
-    address: String,
+    /// Address of the server.
+    pub address: String,
     place: String,
 }
 
 impl Vaults {
-    fn new() -> Self {
+    /// A server that runs.
+    pub fn new() -> Self {
         let address = free();
         let mut vaults = Self { env: TestEnvironment::new(), server: None, address, place: String::new() };
         vaults.start();
         vaults
     }
 
-    fn start(&mut self) {
+    /// Starts the server.
+    pub fn start(&mut self) {
         let machine = self.env.machine("server");
         let words = ["vault", "serve", "--public", "--listen", &self.address];
         let mut server = machine.tow(words).start();
@@ -57,14 +62,15 @@ impl Vaults {
         self.server = Some(server);
     }
 
-    fn stop(&mut self) {
+    /// Kills the server.
+    pub fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.kill();
         }
     }
 
     /// The folder of the server's vaults.
-    fn folder(&self) -> PathBuf {
+    pub fn folder(&self) -> PathBuf {
         self.env.machine("server").home("data/vaults")
     }
 
@@ -83,11 +89,12 @@ impl Vaults {
     }
 
     /// Makes a vault; its id.
-    fn init(&self, machine: &Machine) -> String {
+    pub fn init(&self, machine: &Machine) -> String {
         call(machine, &["init", &self.place]).with(0).text().trim().to_owned()
     }
 
-    fn join(&self, machine: &Machine, id: &str) {
+    /// Uses a vault from this machine, too.
+    pub fn join(&self, machine: &Machine, id: &str) {
         call(machine, &["join", &self.place, id]).with(0);
     }
 }
@@ -101,26 +108,29 @@ fn free() -> String {
 }
 
 /// `tow vault` with these words and the right passphrase.
-fn call(machine: &Machine, words: &[&str]) -> Ended {
+pub fn call(machine: &Machine, words: &[&str]) -> Ended {
     let words = ["vault"].iter().chain(words);
     machine.tow(words).variable(PASSPHRASE.0, PASSPHRASE.1).end()
 }
 
 /// The same with `--json`: its last event.
-fn told(machine: &Machine, words: &[&str]) -> Value {
+pub fn told(machine: &Machine, words: &[&str]) -> Value {
     let words: Vec<_> = words.iter().chain(&["--json"]).copied().collect();
     call(machine, &words).with(0).events().pop().unwrap()
 }
 
-fn put(machine: &Machine, name: &str) -> Value {
+/// Puts a file or tree of the machine's folder under its name.
+pub fn put(machine: &Machine, name: &str) -> Value {
     told(machine, &["put", name])
 }
 
-fn number(value: &Value, name: &str) -> u64 {
+/// A number of an event.
+pub fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().unwrap_or_else(|| panic!("no {name} in {value}"))
 }
 
-fn assert_told(ended: Ended, words: &[&str]) {
+/// A command failed and says these words.
+pub fn assert_told(ended: Ended, words: &[&str]) {
     let ended = ended.with(1);
     for word in words {
         assert!(ended.err.contains(word), "'{word}' is not in: {}", ended.err);
@@ -316,7 +326,7 @@ fn a_lost_summary_or_cache_costs_nothing_but_time() {
     file(&one.path("notes"), 1, 3 << 20);
     put(one, "notes");
     let state = find(&one.home(""), &id);
-    for lost in ["summaries", "blocks", "nodes", "seen"] {
+    for lost in ["summaries", "blocks", "nodes", "seen", "offered"] {
         let _ = fs::remove_dir_all(state.join(lost)).or_else(|_| fs::remove_file(state.join(lost)));
     }
     edit(&one.path("notes"));
@@ -328,7 +338,7 @@ fn a_lost_summary_or_cache_costs_nothing_but_time() {
 }
 
 /// The folder of this name below another.
-fn find(root: &Path, name: &str) -> PathBuf {
+pub fn find(root: &Path, name: &str) -> PathBuf {
     let found = entries(root).into_iter().find(|path| path.file_name().is_some_and(|last| last == name));
     root.join(found.unwrap_or_else(|| panic!("no {name} below {}", root.display())))
 }

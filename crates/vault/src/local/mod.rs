@@ -6,6 +6,7 @@
 //! | `keys` | the wrapped keys | the vault has them too, under the same passphrase |
 //! | `head` | the last version that was seen, with its certificate | rollbacks to before now are not noticed |
 //! | `seen` | which content of each entry was put or got last | a put asks for `--overwrite` |
+//! | `offered` | which content of each entry a put offered last | a put that was killed asks for `--overwrite` when it is repeated |
 //! | `summaries/` | summaries by file | made again from the blocks |
 //! | `nodes/`, `blocks/` | caches | fetched again |
 //!
@@ -102,13 +103,27 @@ impl LocalVault {
 
     /// Contents of entries that were put or got here. What can't be read is none.
     pub fn seen(&self) -> Result<SeenEntries, VaultClientError> {
-        let bytes = self.read("seen")?;
-        Ok(bytes.and_then(|bytes| SeenEntries::from_bytes(&bytes).ok()).unwrap_or_default())
+        self.noted("seen")
     }
 
     /// Keeps them.
     pub fn set_seen(&self, seen: &SeenEntries) -> Result<(), VaultClientError> {
         self.replace("seen", &seen.to_bytes())
+    }
+
+    /// Contents of entries that were offered here. What can't be read is none.
+    pub fn offered(&self) -> Result<SeenEntries, VaultClientError> {
+        self.noted("offered")
+    }
+
+    /// Keeps them.
+    pub fn set_offered(&self, offered: &SeenEntries) -> Result<(), VaultClientError> {
+        self.replace("offered", &offered.to_bytes())
+    }
+
+    fn noted(&self, name: &str) -> Result<SeenEntries, VaultClientError> {
+        let bytes = self.read(name)?;
+        Ok(bytes.and_then(|bytes| SeenEntries::from_bytes(&bytes).ok()).unwrap_or_default())
     }
 
     /// The summary of a file, if there is a good one.

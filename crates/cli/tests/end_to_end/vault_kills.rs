@@ -1,0 +1,3 @@
+//! kill -9 of a put.
+use crate::runner::situations;
+situations![];
