@@ -143,15 +143,18 @@ impl Deceived {
     }
 }
 
-fn member(keys: &VaultKeys) -> Identity {
+/// The member that has these keys.
+pub fn member(keys: &VaultKeys) -> Identity {
     keys.writer.as_ref().unwrap().identity().clone()
 }
 
-fn state(machine: &Machine, id: &str) -> PathBuf {
+/// What a machine keeps of a vault.
+pub fn state(machine: &Machine, id: &str) -> PathBuf {
     find(&machine.home(""), id)
 }
 
-fn keys_of(machine: &Machine, id: &str) -> VaultKeys {
+/// The keys of a vault, by its passphrase.
+pub fn keys_of(machine: &Machine, id: &str) -> VaultKeys {
     let folder = state(machine, id);
     let folder = LocalVault::open(folder.parent().unwrap(), &vault_id(id).unwrap()).unwrap();
     let passphrase = Unlock::Passphrase(towpath_vault::Zeroizing::new(PASSPHRASE.1.into()));
@@ -361,7 +364,7 @@ fn certificates_that_are_dropped_cut_swapped_or_replayed_are_named() {
     let by_server = Arc::new(by_server);
     let (root_of, update_of) = (Arc::clone(&by_server), Arc::clone(&by_server));
     let wrong: Vec<(&str, Change)> = vec![
-        ("hung up", Box::new(|_| None)),
+        ("the vault's server", Box::new(|_| None)),
         ("can't be understood", Box::new(move |it| Some(cut(said(it))))),
         ("it is of another version", Box::new(move |_| Some(said(old)))),
         (
@@ -404,7 +407,7 @@ fn updates_and_blocks_that_are_changed_on_their_way_are_not_committed() {
     let it = Deceived::new();
     it.deceive_one();
     let wrong: [(&str, Change); 8] = [
-        ("hung up", |message| is_proposal(message).then_some(Fate::HangUp)),
+        ("the vault's server", |message| is_proposal(message).then_some(Fate::HangUp)),
         ("the vault's server", |message| {
             is_proposal(message).then(|| Fate::Pass(cut(raw(message.to_frames()))))
         }),
