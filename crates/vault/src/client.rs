@@ -21,7 +21,7 @@ use towpath_vault_protocol::CommittedVersion;
 
 use crate::catalogue::{Catalogue, CatalogueEntry, MAX_CATALOGUE};
 use crate::error::VaultClientError;
-use crate::head::{HeadError, NamedVersion, TrustedNodes, VaultHead};
+use crate::head::{HeadError, NamedVersion, TrustedNodes, VaultHead, VersionLink};
 use crate::keys::{VaultKeys, WrappedKeys};
 use crate::local::{BlobCache, LocalVault};
 use crate::reader::{CachedNodes, FileReader};
@@ -236,7 +236,7 @@ impl VaultClient {
             Some(certificate) => {
                 let head = VaultHead { signed, members, certificate };
                 head.prove(&self.trusted)?;
-                head.follows(&self.head, std::slice::from_ref(&head.signed))?;
+                head.follows(&self.head, &[VersionLink::of(&head.signed.root)])?;
                 self.folder.set_head(&head)?;
                 for node in &nodes {
                     // Lost ones are fetched.
@@ -308,22 +308,27 @@ fn fetch_head(
     Ok(head)
 }
 
-/// The versions behind `seen`, up to `found`.
+/// The versions behind `seen`, up to `found`. However many there are, some of their roots alone are in memory.
 fn fetch_between(
     server: &mut dyn RemoteVault,
     seen: NamedVersion,
     found: NamedVersion,
-) -> Result<Vec<SignedRoot>, VaultClientError> {
-    if found.number <= seen.number {
-        return Ok(Vec::new());
-    }
-    match fetch_versions(server, seen.number + 1, found.number) {
-        Ok(versions) => Ok(versions.into_iter().map(|version| version.signed).collect()),
-        Err(VaultClientError::NoVersion { number: lacking }) => {
-            Err(HeadError::Unlinked { seen, found, lacking }.into())
+) -> Result<Vec<VersionLink>, VaultClientError> {
+    let (mut links, mut next) = (Vec::new(), seen.number);
+    while next < found.number && links.len() < MAX_VERSIONS {
+        let last = found.number.min(next.saturating_add(VERSIONS as u64));
+        match fetch_versions(server, next + 1, last) {
+            Ok(versions) => {
+                links.extend(versions.iter().map(|version| VersionLink::of(&version.signed.root)))
+            }
+            Err(VaultClientError::NoVersion { number: lacking }) => {
+                return Err(HeadError::Unlinked { seen, found, lacking }.into());
+            }
+            Err(error) => return Err(error),
         }
-        Err(error) => Err(error),
+        next = last;
     }
+    Ok(links)
 }
 
 /// The wrapped keys of a server's vault, for whoever has nothing but its id. That they are the right ones shows when they are

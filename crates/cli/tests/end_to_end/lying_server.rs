@@ -78,12 +78,12 @@ struct Between {
 }
 
 impl LyingServer {
-    /// Stands before the server at `address`, with its `identity`; to it, it is the `member`.
-    pub fn new(identity: &Identity, address: &str, member: Identity) -> Self {
+    /// Stands before the server at `place`, with its `identity`; to it, it is the `member`.
+    pub fn new(identity: &Identity, place: &str, member: Identity) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.unwrap();
         let node = identity.node_id();
-        let address = address.parse().unwrap();
+        let address = place.split_once('@').unwrap().1.parse().unwrap();
         let here = LOOPBACK.parse().unwrap();
         let listener = runtime.block_on(Listener::bind_for(here, identity, &[PROTOCOL])).unwrap();
         let place = format!("{node}@{}", listener.address().unwrap());

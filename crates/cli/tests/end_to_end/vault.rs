@@ -31,30 +31,25 @@ situations![
     what_goes_wrong_is_said,
 ];
 
-/// Variable and passphrase of all vaults here.
-pub const PASSPHRASE: (&str, &str) = ("TOW_VAULT_PASSPHRASE", "four words of mine");
+pub(crate) const PASSPHRASE: (&str, &str) = ("TOW_VAULT_PASSPHRASE", "four words of mine");
 
 /// A server, and machines that have a vault on it.
-pub struct Vaults {
-    /// The machines.
-    pub env: TestEnvironment,
+pub(crate) struct Vaults {
+    pub(crate) env: TestEnvironment,
     server: Option<Running>,
-    /// Address of the server.
-    pub address: String,
-    place: String,
+    address: String,
+    pub(crate) place: String,
 }
 
 impl Vaults {
-    /// A server that runs.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let address = free();
         let mut vaults = Self { env: TestEnvironment::new(), server: None, address, place: String::new() };
         vaults.start();
         vaults
     }
 
-    /// Starts the server.
-    pub fn start(&mut self) {
+    fn start(&mut self) {
         let machine = self.env.machine("server");
         let words = ["vault", "serve", "--public", "--listen", &self.address];
         let mut server = machine.tow(words).start();
@@ -62,15 +57,14 @@ impl Vaults {
         self.server = Some(server);
     }
 
-    /// Kills the server.
-    pub fn stop(&mut self) {
+    fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.kill();
         }
     }
 
     /// The folder of the server's vaults.
-    pub fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         self.env.machine("server").home("data/vaults")
     }
 
@@ -89,12 +83,11 @@ impl Vaults {
     }
 
     /// Makes a vault; its id.
-    pub fn init(&self, machine: &Machine) -> String {
+    pub(crate) fn init(&self, machine: &Machine) -> String {
         call(machine, &["init", &self.place]).with(0).text().trim().to_owned()
     }
 
-    /// Uses a vault from this machine, too.
-    pub fn join(&self, machine: &Machine, id: &str) {
+    pub(crate) fn join(&self, machine: &Machine, id: &str) {
         call(machine, &["join", &self.place, id]).with(0);
     }
 }
@@ -108,29 +101,26 @@ fn free() -> String {
 }
 
 /// `tow vault` with these words and the right passphrase.
-pub fn call(machine: &Machine, words: &[&str]) -> Ended {
+pub(crate) fn call(machine: &Machine, words: &[&str]) -> Ended {
     let words = ["vault"].iter().chain(words);
     machine.tow(words).variable(PASSPHRASE.0, PASSPHRASE.1).end()
 }
 
 /// The same with `--json`: its last event.
-pub fn told(machine: &Machine, words: &[&str]) -> Value {
+pub(crate) fn told(machine: &Machine, words: &[&str]) -> Value {
     let words: Vec<_> = words.iter().chain(&["--json"]).copied().collect();
     call(machine, &words).with(0).events().pop().unwrap()
 }
 
-/// Puts a file or tree of the machine's folder under its name.
-pub fn put(machine: &Machine, name: &str) -> Value {
+pub(crate) fn put(machine: &Machine, name: &str) -> Value {
     told(machine, &["put", name])
 }
 
-/// A number of an event.
-pub fn number(value: &Value, name: &str) -> u64 {
+pub(crate) fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().unwrap_or_else(|| panic!("no {name} in {value}"))
 }
 
-/// A command failed and says these words.
-pub fn assert_told(ended: Ended, words: &[&str]) {
+pub(crate) fn assert_told(ended: Ended, words: &[&str]) {
     let ended = ended.with(1);
     for word in words {
         assert!(ended.err.contains(word), "'{word}' is not in: {}", ended.err);
@@ -138,7 +128,7 @@ pub fn assert_told(ended: Ended, words: &[&str]) {
 }
 
 /// A text in which a few places are changed.
-fn edit(path: &Path) {
+pub(crate) fn edit(path: &Path) {
     let mut content = fs::read(path).unwrap();
     for at in [1000, 100_000, 2_000_000] {
         content.splice(at..at + 10, *b"edited, and longer");
@@ -338,7 +328,7 @@ fn a_lost_summary_or_cache_costs_nothing_but_time() {
 }
 
 /// The folder of this name below another.
-pub fn find(root: &Path, name: &str) -> PathBuf {
+pub(crate) fn find(root: &Path, name: &str) -> PathBuf {
     let found = entries(root).into_iter().find(|path| path.file_name().is_some_and(|last| last == name));
     root.join(found.unwrap_or_else(|| panic!("no {name} below {}", root.display())))
 }
@@ -451,7 +441,7 @@ fn a_put_that_is_killed_at_any_time_loses_nothing() {
         let words = ["vault", "put", "notes"];
         let running = one.tow(words).variable(PASSPHRASE.0, PASSPHRASE.1).start();
         running.kill_after(Duration::from_millis(150 + 25 * round));
-        told(one, &["put", "notes", "--overwrite"]);
+        put(one, "notes");
         let back = format!("back {round}");
         told(one, &["get", "notes", "-o", &back]);
         assert_eq!(fs::read(one.path(&back)).unwrap(), content, "round {round}");

@@ -72,16 +72,20 @@ impl Deceived {
         let keys = keys_of(&one, &id);
         let key = find(&vaults.env.machine("server").home(""), "node.key");
         let server = Identity::load_or_create(&key).unwrap();
-        let liar = LyingServer::new(&server, &vaults.address, member(&keys));
+        let liar = LyingServer::new(&server, &vaults.place, member(&keys));
         let seen = fs::read(state(&two, &id).join("head")).unwrap();
         fs::write(state(&two, &id).join("server"), &liar.place).unwrap();
         let runtime = Runtime::new().unwrap();
         Self { vaults, one, two, id, keys, server, liar, runtime, seen }
     }
 
+    fn address(&self) -> &str {
+        self.vaults.place.split_once('@').unwrap().1
+    }
+
     async fn connected(&self) -> VaultConnection {
         let (node, member) = (self.server.node_id(), member(&self.keys));
-        let connected = VaultConnection::connect(node, &self.vaults.address, &member, self.keys.vault).await;
+        let connected = VaultConnection::connect(node, self.address(), &member, self.keys.vault).await;
         connected.unwrap().0
     }
 

@@ -159,7 +159,7 @@ fn a_put_that_is_killed_at_each_of_its_messages_loses_nothing() {
     let key = find(&mortal.vaults.env.machine("server").home(""), "node.key");
     let keys = keys_of(&mortal.machine, &mortal.id);
     let server = Identity::load_or_create(&key).unwrap();
-    let liar = LyingServer::new(&server, &mortal.vaults.address, member(&keys));
+    let liar = LyingServer::new(&server, &mortal.vaults.place, member(&keys));
     fs::write(state(&mortal.machine, &mortal.id).join("server"), &liar.place).unwrap();
     let stall = |at| {
         let count = Arc::<AtomicUsize>::default();

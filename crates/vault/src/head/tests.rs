@@ -1,7 +1,7 @@
 //! Heads in which one thing is wrong, and heads that do not follow from the one that was seen.
 
 use towpath_vault_format::doubles::{TestKey, creation, members};
-use towpath_vault_format::{Members, NodeMap, VaultRoot, apply};
+use towpath_vault_format::{Members, NodeMap, apply};
 
 use super::*;
 
@@ -179,28 +179,28 @@ fn chain(seed: u8) -> Vec<VaultHead> {
     heads
 }
 
-fn roots(heads: &[VaultHead]) -> Vec<SignedRoot> {
-    heads.iter().map(|head| head.signed.clone()).collect()
+fn links(heads: &[VaultHead]) -> Vec<VersionLink> {
+    heads.iter().map(|head| VersionLink::of(&head.signed.root)).collect()
 }
 
 #[test]
 fn a_head_follows_by_every_version_between_and_else_is_a_rollback_or_a_fork() {
     let (heads, other) = (chain(1), chain(2));
     let named = |head: &VaultHead| head.named();
-    assert_eq!(heads[3].follows(&heads[1], &roots(&heads[2..])), Ok(()));
+    assert_eq!(heads[3].follows(&heads[1], &links(&heads[2..])), Ok(()));
     assert_eq!(heads[1].follows(&heads[1], &[]), Ok(()));
     let (seen, found) = (named(&heads[2]), named(&heads[1]));
     assert_eq!(heads[1].follows(&heads[2], &[]), Err(HeadError::Rollback { seen, found }));
-    let fork = |seen: &VaultHead, found: &VaultHead, between: &[SignedRoot]| {
+    let fork = |seen: &VaultHead, found: &VaultHead, between: &[VersionLink]| {
         let error = HeadError::Fork { seen: named(seen), found: named(found) };
         assert_eq!(found.follows(seen, between), Err(error));
     };
     fork(&heads[1], &other[1], &[]);
-    fork(&heads[1], &other[3], &roots(&other[2..]));
-    fork(&heads[1], &heads[3], &roots(&heads[3..]));
-    fork(&heads[1], &heads[3], &roots(&[heads[3].clone(), heads[2].clone()]));
-    fork(&heads[1], &heads[3], &roots(&[heads[2].clone(), other[3].clone()]));
-    fork(&heads[1], &heads[3], &roots(&heads[2..3]));
+    fork(&heads[1], &other[3], &links(&other[2..]));
+    fork(&heads[1], &heads[3], &links(&heads[3..]));
+    fork(&heads[1], &heads[3], &links(&[heads[3].clone(), heads[2].clone()]));
+    fork(&heads[1], &heads[3], &links(&[heads[2].clone(), other[3].clone()]));
+    fork(&heads[1], &heads[3], &links(&heads[2..3]));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn members_of_a_lower_number_do_not_come_back() {
     let next = next.signed();
     let why = "its members are older ones";
     let error = HeadError::NotProved { number: 1, why };
-    assert_eq!(next.follows(&seen, std::slice::from_ref(&next.signed)), Err(error));
+    assert_eq!(next.follows(&seen, &links(std::slice::from_ref(&next))), Err(error));
 }
 
 #[test]
