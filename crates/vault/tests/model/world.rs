@@ -244,6 +244,8 @@ impl World {
         }
         let told = format!("{}: machine {machine} puts {name}, {lie:?}: {put:?}", self.told());
         let is_hidden = has_lied.get() && lie == Lie::OldHead;
+        // Who gets no answer knows its own work again, and has not seen the version that has it.
+        let is_answered = put.is_ok();
         match put {
             Ok(outcome) if lie == Lie::Claimed && has_lied.get() => {
                 assert!(outcome.is_new && !is_done, "{told}");
@@ -275,10 +277,12 @@ impl World {
                 }
             }
         }
-        self.tally.harmless += usize::from(has_lied.get());
         let put = self.versions[newest][name].put;
         self.machines[machine].seen.insert(name.to_owned(), put);
-        self.machines[machine].newest = newest as u64;
+        if is_answered {
+            self.tally.harmless += usize::from(has_lied.get());
+            self.machines[machine].newest = newest as u64;
+        }
     }
 
     /// Somebody puts something else while a put is under way.
@@ -426,10 +430,7 @@ impl World {
             Err(error) => {
                 assert!(has_lied.get(), "{told}");
                 self.tally.named += 1;
-                self.assert_named(&error, &told);
-                if !is_done {
-                    return;
-                }
+                return self.assert_named(&error, &told);
             }
         }
         self.machines[machine].newest = newest as u64;
