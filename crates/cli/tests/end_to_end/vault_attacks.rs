@@ -20,8 +20,9 @@ use towpath_vault_protocol::{
     ClientMessage, CommitAnswer, CommittedVersion, ServerMessage, VaultConnection, VaultRefusal,
 };
 
-use crate::environment::Machine;
+use crate::environment::{Machine, Running};
 use crate::lying_server::{Fate, Honest, Liar, LyingServer, RawMessage, cut, raw};
+use crate::machinery::Mounted;
 use crate::runner::situations;
 use crate::trees::bytes;
 use crate::vault::{PASSPHRASE, Vaults, assert_told, call, find, number, put, told};
@@ -36,6 +37,8 @@ situations![
     success_that_is_claimed_without_storing_is_named,
     a_poisoned_tree_is_named_and_older_versions_stay,
     a_stale_machine_takes_back_no_names_and_modes,
+    of_two_machines_that_put_one_name_at_once_one_wins,
+    a_full_disk_here_is_named_and_loses_nothing,
 ];
 
 /// Bytes of the two files.
@@ -637,4 +640,51 @@ fn a_stale_machine_takes_back_no_names_and_modes() {
     assert_told(call(&two, &["put", "tree"]), &["changed by somebody else"]);
     told(&two, &["get", "tree", "-o", "theirs"]);
     assert!(two.path("theirs/z").exists());
+}
+
+/// Two machines that have seen one version each put another one.
+fn of_two_machines_that_put_one_name_at_once_one_wins() {
+    let vaults = Vaults::new();
+    let (one, two) = (vaults.env.machine("one"), vaults.env.machine("two"));
+    let id = vaults.init(&one);
+    fs::write(one.path("notes"), "the first").unwrap();
+    put(&one, "notes");
+    vaults.join(&two, &id);
+    for round in 1..4 {
+        for machine in [&one, &two] {
+            told(machine, &["get", "notes", "--overwrite"]);
+        }
+        fs::write(one.path("notes"), bytes(round, LENGTH)).unwrap();
+        fs::write(two.path("notes"), bytes(round + 100, LENGTH)).unwrap();
+        let running = [&one, &two].map(|machine| {
+            machine.tow(["vault", "put", "notes"]).variable(PASSPHRASE.0, PASSPHRASE.1).start()
+        });
+        let ended = running.map(Running::end);
+        let won: Vec<usize> = (0..2).filter(|machine| ended[*machine].code() == 0).collect();
+        let [winner] = won[..] else { panic!("round {round}: {won:?} won") };
+        let [first, second] = ended;
+        let lost = if winner == 0 { second } else { first };
+        assert_told(lost, &["changed by somebody else"]);
+        told(&one, &["get", "notes", "-o", "now", "--overwrite"]);
+        let expected = bytes(round + if winner == 0 { 0 } else { 100 }, LENGTH);
+        assert!(fs::read(one.path("now")).unwrap() == expected, "round {round}");
+    }
+}
+
+fn a_full_disk_here_is_named_and_loses_nothing() {
+    let vaults = Vaults::new();
+    let one = vaults.env.machine("one");
+    let disk = Mounted::tmpfs(&one.home("state"), "size=4m");
+    vaults.init(&one);
+    fs::write(one.path("notes"), bytes(1, LENGTH)).unwrap();
+    put(&one, "notes");
+    fs::write(one.path("notes"), bytes(2, 8 << 20)).unwrap();
+    assert_told(call(&one, &["put", "notes"]), &["No space left"]);
+    told(&one, &["get", "notes", "-o", "before"]);
+    assert!(fs::read(one.path("before")).unwrap() == bytes(1, LENGTH));
+    disk.remount("size=64m");
+    put(&one, "notes");
+    told(&one, &["get", "notes", "-o", "now"]);
+    assert!(fs::read(one.path("now")).unwrap() == bytes(2, 8 << 20));
+    assert_eq!(number(&told(&one, &["check", "--all"]), "faults"), 0);
 }
