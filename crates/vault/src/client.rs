@@ -19,7 +19,7 @@ use towpath_vault_format::{
 };
 use towpath_vault_protocol::CommittedVersion;
 
-use crate::catalogue::{Catalogue, CatalogueEntry, MAX_CATALOGUE};
+use crate::catalogue::{Catalogue, CatalogueEntry, MAX_CATALOGUE, entry_digest};
 use crate::error::VaultClientError;
 use crate::head::{HeadError, NamedVersion, TrustedNodes, VaultHead, VersionLink};
 use crate::keys::{VaultKeys, WrappedKeys};
@@ -210,43 +210,7 @@ impl VaultClient {
 
     /// Computes what an update makes of the newest version, offers it, and keeps it once it is committed.
     pub(crate) fn offer(&mut self, update: &Update) -> Result<Offered, VaultClientError> {
-        self.offer_entry(update, None)
-    }
-
-    /// The same of an update that puts the entry of this name.
-    pub(crate) fn offer_entry(
-        &mut self,
-        update: &Update,
-        entry: Option<(&[u8], &CatalogueEntry)>,
-    ) -> Result<Offered, VaultClientError> {
-        let Applied { root, nodes } = applied(self, update)?;
-        if let Some((name, entry)) = entry {
-            self.note_offered(&root, name, entry)?;
-        }
-        let writer = self.keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity();
-        let sign = |message: &[u8]| writer.sign(message);
-        let signed = SignedRoot::sign(root, writer.node_id(), update.digest(), sign);
-        let members = update.members.clone().unwrap_or_else(|| self.head.members.clone());
-        let blocks = &self.blocks;
-        match self.server.commit(update, &signed, &mut |name| blocks.get(name))? {
-            None => {
-                self.refresh()?;
-                Ok(Offered::Conflict)
-            }
-            Some(certificate) => {
-                let head = VaultHead { signed, members, certificate };
-                head.prove(&self.trusted)?;
-                head.follows(&self.head, &[VersionLink::of(&head.signed.root)])?;
-                self.folder.set_head(&head)?;
-                for node in &nodes {
-                    // Lost ones are fetched.
-                    let _ = self.nodes.add(&node.bytes);
-                }
-                let bytes = (update.to_bytes().len() + head.signed.to_bytes().len()) as u64;
-                self.head = head;
-                Ok(Offered::Committed { bytes })
-            }
-        }
+        offer_entry(self, update, None)
     }
 
     /// The root of a file in the newest version; an empty one if it is not there.
@@ -254,6 +218,50 @@ impl VaultClient {
         let found = self.head.signed.root.file(&file).copied();
         found.unwrap_or(FileRoot::empty(file, self.keys.epoch()))
     }
+}
+
+/// [`VaultClient::offer`] of an update that may be the one that puts the entry of a name.
+pub(crate) fn offer_entry(
+    client: &mut VaultClient,
+    update: &Update,
+    entry: Option<(&[u8], &CatalogueEntry)>,
+) -> Result<Offered, VaultClientError> {
+    let Applied { root, nodes } = applied(client, update)?;
+    if let Some((name, entry)) = entry {
+        note_offered(client, &root, name, entry)?;
+    }
+    let writer = client.keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity();
+    let sign = |message: &[u8]| writer.sign(message);
+    let signed = SignedRoot::sign(root, writer.node_id(), update.digest(), sign);
+    let members = update.members.clone().unwrap_or_else(|| client.head.members.clone());
+    let blocks = &client.blocks;
+    let Some(certificate) = client.server.commit(update, &signed, &mut |name| blocks.get(name))? else {
+        client.refresh()?;
+        return Ok(Offered::Conflict);
+    };
+    let head = VaultHead { signed, members, certificate };
+    head.prove(&client.trusted)?;
+    head.follows(&client.head, &[VersionLink::of(&head.signed.root)])?;
+    client.folder.set_head(&head)?;
+    for node in &nodes {
+        // Lost ones are fetched.
+        let _ = client.nodes.add(&node.bytes);
+    }
+    let bytes = (update.to_bytes().len() + head.signed.to_bytes().len()) as u64;
+    client.head = head;
+    Ok(Offered::Committed { bytes })
+}
+
+/// Notes what is offered now: if this machine does not live to see the answer, it knows its own work again.
+fn note_offered(
+    vault: &VaultClient,
+    root: &VaultRoot,
+    name: &[u8],
+    entry: &CatalogueEntry,
+) -> Result<(), VaultClientError> {
+    let mut offered = vault.folder.offered()?;
+    offered.note(vault.keys.name_mark(name), root.number, entry_digest(root, entry));
+    vault.folder.set_offered(&offered)
 }
 
 /// What an update makes of the newest version. Nodes that are not here are fetched.

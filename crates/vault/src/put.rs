@@ -4,13 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use towpath_files::FileError;
-use towpath_vault_format::{
-    Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, Update, UpdateAction, VaultRoot,
-};
+use towpath_vault_format::{Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, Update, UpdateAction};
 
 use crate::block::BlockSealer;
-use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_INLINE, check_name};
-use crate::client::{Offered, VaultClient};
+use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_INLINE, check_name, entry_digest};
+use crate::client::{Offered, VaultClient, offer_entry};
 use crate::content::{ChunkKeys, MemoryContent, PlainSource};
 use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
@@ -249,8 +247,8 @@ impl VaultClient {
         }
         let last = stages.len();
         for (number, stage) in (1..).zip(stages) {
-            let update = self.stage_update(stage, &mut left)?;
-            match self.offer_entry(&update, (number == last).then_some((name, &plan.entry)))? {
+            let update = stage_update(self, stage, &mut left)?;
+            match offer_entry(self, &update, (number == last).then_some((name, &plan.entry)))? {
                 Offered::Conflict => return Ok(None),
                 Offered::Committed { bytes } => stats.actions += bytes,
             }
@@ -265,27 +263,8 @@ impl VaultClient {
         files: Vec<FileUpdate>,
         left: &mut HashMap<Digest, u32>,
     ) -> Result<Offered, VaultClientError> {
-        let update = self.stage_update(files, left)?;
+        let update = stage_update(self, files, left)?;
         self.offer(&update)
-    }
-
-    /// The update of some steps. Bases are those of the newest version, which the stages before made.
-    fn stage_update(
-        &self,
-        mut files: Vec<FileUpdate>,
-        left: &mut HashMap<Digest, u32>,
-    ) -> Result<Update, VaultClientError> {
-        for change in &mut files {
-            change.base = self.head.signed.root.file(&change.file).map_or(Digest::NONE, digest_of);
-        }
-        let tuples = files.iter().flat_map(|change| &change.actions).flat_map(tuples_of);
-        let blocks = tuples.flat_map(|tuple| &tuple.chain);
-        let blocks = blocks
-            .filter_map(|block| left.remove(&block.hash).map(|stored| NewBlock { hash: block.hash, stored }));
-        let blocks = blocks.collect();
-        let mut update = self.update_of(files)?;
-        update.blocks = blocks;
-        Ok(update)
     }
 
     fn summary(&self, file: FileId, plan: &FilePlan) -> FileSummary {
@@ -307,18 +286,25 @@ impl VaultClient {
         seen.note(self.keys.name_mark(name), self.head.named().number, content);
         self.folder.set_seen(&seen)
     }
+}
 
-    /// Notes what is offered now: if this machine does not live to see the answer, it knows its own work again.
-    pub(crate) fn note_offered(
-        &self,
-        root: &VaultRoot,
-        name: &[u8],
-        entry: &CatalogueEntry,
-    ) -> Result<(), VaultClientError> {
-        let mut offered = self.folder.offered()?;
-        offered.note(self.keys.name_mark(name), root.number, entry_digest(root, entry));
-        self.folder.set_offered(&offered)
+/// The update of some steps. Bases are those of the newest version, which the stages before made.
+fn stage_update(
+    vault: &VaultClient,
+    mut files: Vec<FileUpdate>,
+    left: &mut HashMap<Digest, u32>,
+) -> Result<Update, VaultClientError> {
+    for change in &mut files {
+        change.base = vault.head.signed.root.file(&change.file).map_or(Digest::NONE, digest_of);
     }
+    let tuples = files.iter().flat_map(|change| &change.actions).flat_map(tuples_of);
+    let blocks = tuples.flat_map(|tuple| &tuple.chain);
+    let blocks = blocks
+        .filter_map(|block| left.remove(&block.hash).map(|stored| NewBlock { hash: block.hash, stored }));
+    let blocks = blocks.collect();
+    let mut update = vault.update_of(files)?;
+    update.blocks = blocks;
+    Ok(update)
 }
 
 impl EntryPlan {
@@ -329,16 +315,6 @@ impl EntryPlan {
     fn is_nothing(&self) -> bool {
         let plans = std::iter::once(&self.content).chain(&self.descriptor);
         plans.into_iter().all(|(_, base, plan)| plan.actions.is_empty() && !base.is_none())
-    }
-}
-
-/// What an entry is in a version: its content and its description, names and metadata of a tree included.
-fn entry_digest(root: &VaultRoot, entry: &CatalogueEntry) -> Digest {
-    let of = |file: &FileId| root.file(file).map_or(Digest::NONE, digest_of);
-    let content = of(&entry.content);
-    match &entry.description {
-        EntryDescription::Inline(description) => Digest::of(&[&content.0, &description[..]].concat()),
-        EntryDescription::File(file) => Digest::of(&[content.0, of(file).0].concat()),
     }
 }
 
