@@ -1,7 +1,7 @@
 //! Machines of one vault, what they do, and what must come of it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -73,6 +73,9 @@ struct Machine {
     files: BTreeMap<String, Content>,
     /// For each name the version whose content was put or got here.
     seen: BTreeMap<String, u64>,
+    /// Names that were put here while the newest version was hidden: an offer was noted in the place of one whose answer was
+    /// lost, so a put may be refused once more than it must.
+    unsure: BTreeSet<String>,
     /// The newest version it knows of.
     newest: u64,
 }
@@ -93,8 +96,8 @@ pub struct World {
 
 impl Machine {
     fn new() -> Self {
-        let (files, seen) = (BTreeMap::new(), BTreeMap::new());
-        Self { folder: memory_folder(), files, seen, newest: 0 }
+        let (files, seen, unsure) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { folder: memory_folder(), files, seen, unsure, newest: 0 }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -244,6 +247,9 @@ impl World {
         }
         let told = format!("{}: machine {machine} puts {name}, {lie:?}: {put:?}", self.told());
         let is_hidden = has_lied.get() && lie == Lie::OldHead;
+        if is_hidden {
+            self.machines[machine].unsure.insert(name.to_owned());
+        }
         // Who gets no answer knows its own work again, and has not seen the version that has it.
         let is_answered = put.is_ok();
         match put {
@@ -263,8 +269,8 @@ impl World {
                 assert_eq!(self.versions[newest][name].content, content, "{told}");
             }
             Err(VaultClientError::Conflict { .. }) => {
-                // Who is shown an older version than that of its own put is told that its own is not there.
-                assert!((is_stale || is_hidden) && !overwrite && !is_done, "{told}");
+                let may_be_refused = is_stale || self.machines[machine].unsure.contains(name);
+                assert!(may_be_refused && !overwrite && !is_done, "{told}");
                 self.tally.conflicts += 1;
                 return;
             }
@@ -280,6 +286,7 @@ impl World {
         let put = self.versions[newest][name].put;
         self.machines[machine].seen.insert(name.to_owned(), put);
         if is_answered {
+            self.machines[machine].unsure.remove(name);
             self.tally.harmless += usize::from(has_lied.get());
             self.machines[machine].newest = newest as u64;
         }
@@ -365,6 +372,7 @@ impl World {
         let here = &mut self.machines[machine];
         here.files.insert(name.to_owned(), entry.content);
         here.seen.insert(name.to_owned(), entry.put);
+        here.unsure.remove(name);
     }
 
     /// Any entry of any version, as a machine knows the vault.
