@@ -21,6 +21,8 @@ use world::{Tally, World};
 
 /// Steps of a story.
 const STEPS: usize = 60;
+/// Stories after which a long run tells how far it is.
+const TOLD_EVERY: u64 = 100;
 /// The stories of every run.
 const SEEDS: Range<u64> = 1..81;
 
@@ -41,6 +43,9 @@ fn what_is_restored_is_what_was_committed_or_the_fault_is_named() {
             world.step();
         }
         all.add(&world.end());
+        if seed % TOLD_EVERY == 0 {
+            println!("up to seed {seed}: {all:?}");
+        }
     }
     println!("seeds {seeds:?} of {steps} steps: {all:?}");
     assert!(
