@@ -257,10 +257,10 @@ impl World {
                 assert!(outcome.is_new && !is_done, "{told}");
                 return self.assert_found_out(machine, &told);
             }
-            Ok(outcome) if !outcome.is_new && is_hidden => {
+            Ok(outcome) if !outcome.is_new && outcome.number as usize + 1 == newest => {
                 // As far as this machine was shown, its content is the newest.
-                let number = outcome.number as usize;
-                assert!(number + 1 == newest && self.versions[number][name].content == content, "{told}");
+                let there = &self.versions[outcome.number as usize][name];
+                assert!(is_hidden && there.content == content, "{told}");
                 return self.note_looked(machine, true);
             }
             Ok(outcome) => {
