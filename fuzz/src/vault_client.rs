@@ -8,10 +8,11 @@ use towpath_vault::block::{BlockKind, BlockSealer, content_of};
 use towpath_vault::catalogue::{Catalogue, CatalogueEntry, EntryDescription};
 use towpath_vault::descriptor::read_descriptor;
 use towpath_vault::head::{TrustedNodes, VaultHead};
-use towpath_vault::keys::{PassphraseCost, Unlock, VaultKeys, WrappedKeys, keys_again};
+use towpath_vault::keys::{KeysRecord, PassphraseCost, Unlock, VaultKeys, WrappedKeys, keys_again};
 use towpath_vault::local::{BlobCache, SeenEntries};
 use towpath_vault::patches::resolve;
 use towpath_vault::summary::{ChunkSummary, FileSummary};
+use towpath_vault::unchanged::FileMarks;
 use towpath_vault_format::doubles::{TestKey, members};
 use towpath_vault_format::root::Padding;
 use towpath_vault_format::tuple::MAX_BLOCK;
@@ -30,7 +31,7 @@ const CACHE: u64 = 1 << 20;
 /// A record of any kind: the first byte says which.
 pub fn vault_client_record(data: &[u8]) {
     let Some((&kind, bytes)) = data.split_first() else { return };
-    let again = match kind % 6 {
+    let again = match kind % 8 {
         0 => FileSummary::from_bytes(bytes).ok().map(|summary| summary.to_bytes()),
         1 => Catalogue::from_bytes(bytes).ok().map(|catalogue| catalogue.to_bytes()),
         2 => WrappedKeys::from_bytes(bytes).ok().map(|wrapped| wrapped.to_bytes()),
@@ -44,7 +45,9 @@ pub fn vault_client_record(data: &[u8]) {
             );
             None
         }
-        _ => keys_again(bytes).map(|(_, again)| again),
+        5 => keys_again(bytes).map(|(_, again)| again),
+        6 => KeysRecord::from_bytes(bytes).ok().map(|record| record.to_bytes()),
+        _ => FileMarks::from_bytes(bytes).ok().map(|marks| marks.to_bytes()),
     };
     assert!(again.is_none_or(|again| again == bytes), "a record has one encoding");
 }
@@ -146,6 +149,9 @@ pub fn records() -> Vec<Vec<u8>> {
     let keys = VaultKeys::generate().expect("random bytes");
     let unlock = Unlock::KeyFile(Zeroizing::new(vec![1; 32]));
     let wrapped = WrappedKeys::wrap(&keys, &unlock, PassphraseCost::default()).expect("a key file");
+    let (list, owner) = (members(keys.vault, &TestKey::new(1), &[], &[]).members, keys.writer.as_ref());
+    let shared = KeysRecord::alone(wrapped.clone()).share(&keys, &list, &[], owner.expect("an owner's key"));
+    let shared = shared.expect("a record without members");
     let mut seen = SeenEntries::default();
     (1..4).for_each(|number| seen.note(Digest([number; 32]), number.into(), Digest([8; 32])));
     let records = [
@@ -155,6 +161,8 @@ pub fn records() -> Vec<Vec<u8>> {
         head().to_bytes(),
         seen.to_bytes(),
         FIXED_KEYS.concat(),
+        shared.to_bytes(),
+        [&[1][..], &[9; 32], &[2], &[1; 16], &[2; 16]].concat(),
     ];
     (0u8..).zip(records).map(|(kind, bytes)| [&[kind], &bytes[..]].concat()).collect()
 }

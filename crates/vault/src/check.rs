@@ -1,5 +1,7 @@
 //! Checking: everything of a version is read from the server and proved, from the signed root down to each file's hash.
 
+use std::collections::HashSet;
+
 use towpath_content::Oid;
 use towpath_content::tree::Kind;
 use towpath_vault_format::{FileId, VaultRoot};
@@ -8,6 +10,7 @@ use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_CATALOGU
 use crate::client::VaultClient;
 use crate::descriptor::{DescribedEntry, MAX_DESCRIPTOR, read_descriptor};
 use crate::error::VaultClientError;
+use crate::history::kept;
 use crate::reader::FileReader;
 
 /// What a check found.
@@ -44,7 +47,7 @@ struct HashCheck {
 }
 
 impl VaultClient {
-    /// Checks a version, or with `all` every one up to it. Faults of one entry do not keep others from being read.
+    /// Checks a version, or with `all` every one that was not dropped. Faults of one entry do not keep others from being read.
     pub fn check(
         &mut self,
         number: Option<u64>,
@@ -52,12 +55,17 @@ impl VaultClient {
         progress: &mut dyn FnMut(u64),
     ) -> Result<CheckOutcome, VaultClientError> {
         let newest = self.root(number)?;
-        let first = if all { 0 } else { newest.number };
-        let versions = self.versions(first)?;
         let mut outcome = CheckOutcome::default();
-        for version in versions {
+        if !all {
+            self.check_version(&newest, &mut outcome, progress);
+            return Ok(outcome);
+        }
+        let kept: HashSet<u64> =
+            kept(self.server.as_mut(), &self.head, newest.number + 1, u64::MAX)?.into_iter().collect();
+        let first = kept.iter().min().copied().unwrap_or(newest.number);
+        for version in self.versions(first)? {
             let root = version.signed.root;
-            if root.number <= newest.number {
+            if root.number == newest.number || kept.contains(&root.number) {
                 self.check_version(&root, &mut outcome, progress);
             }
         }

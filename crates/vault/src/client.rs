@@ -14,7 +14,7 @@ use towpath_content::NodeId;
 use towpath_vault_format::apply::{Applied, UpdateError, apply};
 use towpath_vault_format::tree::{NodeError, NodeMap};
 use towpath_vault_format::{
-    Canonical, FileId, FileRoot, FileUpdate, Members, Predicate, SignedMembers, SignedRoot, Update,
+    Canonical, Digest, FileId, FileRoot, FileUpdate, Members, Predicate, SignedMembers, SignedRoot, Update,
     VaultParameters, VaultRoot,
 };
 use towpath_vault_protocol::CommittedVersion;
@@ -22,7 +22,8 @@ use towpath_vault_protocol::CommittedVersion;
 use crate::catalogue::{Catalogue, CatalogueEntry, MAX_CATALOGUE, entry_digest};
 use crate::error::VaultClientError;
 use crate::head::{HeadError, NamedVersion, TrustedNodes, VaultHead, VersionLink};
-use crate::keys::{VaultKeys, WrappedKeys};
+use crate::history::kept;
+use crate::keys::{KeysRecord, VaultKeys, WrappedKeys};
 use crate::local::{BlobCache, LocalVault};
 use crate::reader::{CachedNodes, FileReader};
 use crate::server::{RemoteVault, ServerError, checked_objects};
@@ -95,6 +96,7 @@ impl VaultClient {
                 let head = VaultHead { signed, members, certificate };
                 head.prove(&trusted)?;
                 folder.set_head(&head)?;
+                folder.set_shares(&wrapped.to_bytes())?;
                 with_head(folder, keys, server, trusted, head)
             }
         }
@@ -145,10 +147,11 @@ impl VaultClient {
     /// Fetches the newest version again.
     pub fn refresh(&mut self) -> Result<(), VaultClientError> {
         self.head = fetch_head(self.server.as_mut(), &self.trusted, Some(&self.head))?;
-        self.folder.set_head(&self.head)
+        self.folder.set_head(&self.head)?;
+        follow_keys(self)
     }
 
-    /// Versions from `first` to the newest, each proved by the one after it.
+    /// Versions from `first` to the newest, dropped ones too, each proved by the one after it.
     pub fn versions(&mut self, first: u64) -> Result<Vec<CommittedVersion>, VaultClientError> {
         let newest = self.head.named().number;
         // The server may have it no more.
@@ -177,6 +180,9 @@ impl VaultClient {
             None => Ok(self.head.signed.root.clone()),
             Some(number) if number == self.head.named().number => Ok(self.head.signed.root.clone()),
             Some(number) if number > self.head.named().number => Err(VaultClientError::NoVersion { number }),
+            Some(number) if kept(self.server.as_mut(), &self.head, number + 1, 1)? != [number] => {
+                Err(VaultClientError::NoVersion { number })
+            }
             Some(number) => {
                 let first = self.versions(number)?.into_iter().next();
                 let first = first.filter(|version| version.signed.root.number == number);
@@ -264,6 +270,33 @@ fn note_offered(
     vault.folder.set_offered(&offered)
 }
 
+/// The record of keys of the newest version.
+pub(crate) fn keys_record(vault: &mut VaultClient) -> Result<KeysRecord, VaultClientError> {
+    let name = vault.head.signed.root.keys;
+    let kept = vault.folder.shares()?.filter(|bytes| Digest::of(bytes) == name);
+    let bytes = match kept {
+        Some(bytes) => bytes,
+        None => {
+            let bytes = fetch_record(vault.server.as_mut(), name)?;
+            vault.folder.set_shares(&bytes)?;
+            bytes
+        }
+    };
+    KeysRecord::from_bytes(&bytes).map_err(VaultClientError::record("the record of keys"))
+}
+
+/// Takes the epochs that the newest version's record of keys has for this member.
+fn follow_keys(vault: &mut VaultClient) -> Result<(), VaultClientError> {
+    let record = keys_record(vault)?;
+    Ok(record.follow(&mut vault.keys, &vault.head.members.members)?)
+}
+
+/// Fails if this member may not add versions.
+pub(crate) fn check_writer(vault: &VaultClient) -> Result<(), VaultClientError> {
+    let may_write = |node| vault.head.members.members.may_write(&node);
+    vault.keys.node().filter(|node| may_write(*node)).map(drop).ok_or(VaultClientError::ReadOnly)
+}
+
 /// What an update makes of the newest version. Nodes that are not here are fetched.
 fn applied(client: &mut VaultClient, update: &Update) -> Result<Applied, VaultClientError> {
     let root = client.head.signed.root.clone();
@@ -289,7 +322,9 @@ fn with_head(
     head: VaultHead,
 ) -> Result<VaultClient, VaultClientError> {
     let (nodes, blocks) = (folder.nodes()?, folder.blocks()?);
-    Ok(VaultClient { folder, keys, server, nodes, blocks, head, trusted })
+    let mut client = VaultClient { folder, keys, server, nodes, blocks, head, trusted };
+    follow_keys(&mut client)?;
+    Ok(client)
 }
 
 /// The newest version, proved, and compared with the one that was seen.
@@ -345,9 +380,13 @@ pub fn fetch_keys(server: &mut dyn RemoteVault) -> Result<WrappedKeys, VaultClie
     let newest = server.head()?;
     let never = || ServerError::Refused("it has no such vault".into());
     let CommittedVersion { signed, .. } = newest.ok_or_else(never)?;
-    let came = checked_objects(server, "record of keys", &[signed.root.keys])?;
-    let bytes = came.first().map_or(&[][..], |(_, bytes)| bytes);
-    WrappedKeys::from_bytes(bytes).map_err(VaultClientError::record("the record of keys"))
+    let record = KeysRecord::from_bytes(&fetch_record(server, signed.root.keys)?);
+    record.map(|record| record.wrapped).map_err(VaultClientError::record("the record of keys"))
+}
+
+fn fetch_record(server: &mut dyn RemoteVault, name: Digest) -> Result<Vec<u8>, VaultClientError> {
+    let came = checked_objects(server, "record of keys", &[name])?;
+    Ok(came.into_iter().next().map(|(_, bytes)| bytes).unwrap_or_default())
 }
 
 fn fetch_members(server: &mut dyn RemoteVault, root: &VaultRoot) -> Result<SignedMembers, VaultClientError> {

@@ -1,4 +1,5 @@
-//! Plaintext that is put: cut into chunks and hashed in one pass, then read again where it is new.
+//! Plaintext that is put: cut into chunks and hashed in one pass, then read again where it is new. Files that are known to be
+//! unchanged are not read at all.
 //!
 //! The files of a tree are one content, one behind the other. Files of at least [`LONE_FILE`] bytes begin and end with a
 //! chunk, so that they are found again wherever they move; smaller ones share chunks.
@@ -7,15 +8,17 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
 
 use towpath_content::Oid;
-use towpath_files::{FileError, RelPath, SourceTree, Stamp};
+use towpath_files::{FileError, SourceTree, Stamp};
+use towpath_vault_format::{Digest, FileId};
 
 use crate::boundaries::{KeyedBoundaries, MAX_CHUNK};
 use crate::error::VaultClientError;
 use crate::keys::{KeySecret, VaultKeys};
 use crate::summary::ChunkSummary;
-use towpath_vault_format::FileId;
+use crate::unchanged::{ContentFile, FileMarks, UnchangedFiles};
 
 /// Files from this size on share no chunk with others.
 pub const LONE_FILE: u64 = 16 << 10;
@@ -117,23 +120,16 @@ impl PlainSource for MemoryContent {
     }
 }
 
-/// A file of a content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ContentFile {
-    /// Below the root.
-    pub path: RelPath,
-    /// What it looked like when it was found.
-    pub stamp: Stamp,
-    /// Where its bytes begin.
-    pub start: u64,
-}
-
 /// The files of a tree, or one file, one behind the other.
 #[derive(Debug)]
 pub struct LocalContent {
     tree: SourceTree,
     files: Vec<ContentFile>,
     length: u64,
+    /// Places that no chunk reaches over, in order; the end is one.
+    borders: Vec<u64>,
+    /// When the files were looked at, or before.
+    seen: SystemTime,
     /// Hash of each file's bytes, once all was read.
     oids: RefCell<Vec<Oid>>,
     /// The file that was read last.
@@ -142,36 +138,25 @@ pub struct LocalContent {
 
 impl LocalContent {
     /// That of files below a root.
-    pub fn new(tree: SourceTree, files: Vec<ContentFile>) -> Self {
+    pub fn new(tree: SourceTree, files: Vec<ContentFile>, seen: SystemTime) -> Self {
         let length = files.last().map_or(0, |file| file.start + file.stamp.size);
-        Self { tree, files, length, oids: RefCell::default(), open: RefCell::default() }
+        let borders = borders(&files, length);
+        Self { tree, files, length, borders, seen, oids: RefCell::default(), open: RefCell::default() }
+    }
+
+    /// Its files, in order.
+    pub fn files(&self) -> &[ContentFile] {
+        &self.files
+    }
+
+    /// Marks by which its files are known again.
+    pub fn marks(&self, entry: Digest, key: &KeySecret) -> FileMarks {
+        FileMarks::of(entry, key, &self.files, self.seen)
     }
 
     /// Hashes of the files' bytes, in order, after [`PlainSource::chunks`].
     pub fn oids(&self) -> Vec<Oid> {
         self.oids.borrow().clone()
-    }
-
-    /// Reads a file to its end, and makes sure that it is what was found.
-    fn read_file(&self, file: &ContentFile, each: &mut dyn FnMut(&[u8])) -> Result<Oid, VaultClientError> {
-        let shown = || file.path.below(self.tree.path());
-        let failed = |error| VaultClientError::File(FileError::new("read", &shown(), error));
-        let mut open = self.tree.open_file(&file.path, &file.stamp)?;
-        let (mut hasher, mut buffer, mut left) = (blake3::Hasher::new(), vec![0; READ], file.stamp.size);
-        while left > 0 {
-            let most = READ.min(usize::try_from(left).unwrap_or(READ));
-            let read = open.read(&mut buffer[..most]).map_err(failed)?;
-            if read == 0 {
-                return Err(VaultClientError::Changed { path: shown() });
-            }
-            hasher.update(&buffer[..read]);
-            each(&buffer[..read]);
-            left -= read as u64;
-        }
-        match Stamp::of(&open).map_err(failed)? == file.stamp {
-            true => Ok(Oid::Blake3(*hasher.finalize().as_bytes())),
-            false => Err(VaultClientError::Changed { path: shown() }),
-        }
     }
 
     /// Fills `buffer` from `at` on within one file.
@@ -188,37 +173,8 @@ impl LocalContent {
     }
 }
 
-impl PlainSource for LocalContent {
-    fn length(&self) -> u64 {
-        self.length
-    }
-
-    fn chunks(
-        &self,
-        keys: &ChunkKeys,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<Vec<ChunkSummary>, VaultClientError> {
-        let mut cutter = RunCutter::new(keys);
-        let mut oids = Vec::with_capacity(self.files.len());
-        for file in &self.files {
-            let is_lone = file.stamp.size >= LONE_FILE;
-            if is_lone {
-                cutter.end();
-            }
-            let mut each = |bytes: &[u8]| {
-                cutter.add(bytes);
-                progress(bytes.len() as u64);
-            };
-            oids.push(self.read_file(file, &mut each)?);
-            if is_lone {
-                cutter.end();
-            }
-        }
-        cutter.end();
-        *self.oids.borrow_mut() = oids;
-        Ok(cutter.chunks)
-    }
-
+impl LocalContent {
+    /// Some bytes of it.
     fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, VaultClientError> {
         let mut bytes = vec![0; length];
         let (mut at, mut done) = (at, 0);
@@ -236,9 +192,154 @@ impl PlainSource for LocalContent {
     }
 }
 
+/// A local content, of which some files need not be read.
+#[derive(Debug)]
+pub struct PutContent<'a> {
+    /// The files.
+    pub content: &'a LocalContent,
+    /// What is known of them.
+    pub unchanged: UnchangedFiles,
+}
+
+impl PlainSource for PutContent<'_> {
+    fn length(&self) -> u64 {
+        self.content.length
+    }
+
+    fn chunks(
+        &self,
+        keys: &ChunkKeys,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Vec<ChunkSummary>, VaultClientError> {
+        let borders = &self.content.borders;
+        let mut window = FileWindow::new(self, progress);
+        let (mut at, mut chunks) = (0, Vec::new());
+        while at < self.content.length {
+            let is_border = |place: u64| borders.binary_search(&place).is_ok();
+            let chunk = match self.unchanged.chunk_at(at, is_border) {
+                Some(chunk) => chunk,
+                None => {
+                    let border = borders[borders.partition_point(|border| *border <= at)];
+                    let bytes = window.bytes(at, border)?;
+                    keys.summary(&bytes[..keys.boundaries.first_chunk(bytes)])
+                }
+            };
+            at += u64::from(chunk.length);
+            chunks.push(chunk);
+        }
+        *self.content.oids.borrow_mut() = window.into_oids();
+        Ok(chunks)
+    }
+
+    fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, VaultClientError> {
+        self.content.read(at, length)
+    }
+}
+
+/// Where files of [`LONE_FILE`] bytes and more begin and end, and the end of all.
+fn borders(files: &[ContentFile], length: u64) -> Vec<u64> {
+    let lone = files.iter().filter(|file| file.stamp.size >= LONE_FILE);
+    let mut borders: Vec<u64> = lone.flat_map(|file| [file.start, file.start + file.stamp.size]).collect();
+    borders.push(length);
+    borders.dedup();
+    borders
+}
+
+/// A file that is read to its end.
+struct HashedFile {
+    index: usize,
+    file: File,
+    hasher: blake3::Hasher,
+    left: u64,
+}
+
+/// The bytes from some place on, as far as they were read. Places only rise. A file that is not known to be unchanged is read
+/// and hashed from its first byte to its last.
+struct FileWindow<'a, 'p> {
+    put: &'a PutContent<'a>,
+    progress: &'p mut dyn FnMut(u64),
+    /// Where `bytes` begin.
+    start: u64,
+    bytes: Vec<u8>,
+    open: Option<HashedFile>,
+    oids: Vec<Option<Oid>>,
+}
+
+impl<'a, 'p> FileWindow<'a, 'p> {
+    fn new(put: &'a PutContent<'_>, progress: &'p mut dyn FnMut(u64)) -> Self {
+        let oids = (0..put.content.files.len()).map(|file| put.unchanged.oid(file)).collect();
+        Self { put, progress, start: 0, bytes: Vec::with_capacity(READ + MAX_CHUNK), open: None, oids }
+    }
+
+    /// The bytes from `at` on: as many as a chunk may have, or up to `border`.
+    fn bytes(&mut self, at: u64, border: u64) -> Result<&[u8], VaultClientError> {
+        let wanted = (border - at).min(MAX_CHUNK as u64) as usize;
+        loop {
+            let gone = (at - self.start).min(self.bytes.len() as u64) as usize;
+            if self.bytes.len() - gone >= wanted {
+                let end = (border - self.start).min(self.bytes.len() as u64) as usize;
+                return Ok(&self.bytes[gone..end]);
+            }
+            self.bytes.drain(..gone);
+            // What lies between was known.
+            self.start = if self.bytes.is_empty() { at } else { self.start + gone as u64 };
+            self.read_on(wanted - self.bytes.len())?;
+        }
+    }
+
+    /// Reads on in the file where the bytes end: `wanted` of a known one, more of another.
+    fn read_on(&mut self, wanted: usize) -> Result<(), VaultClientError> {
+        let at = self.start + self.bytes.len() as u64;
+        let (content, had) = (self.put.content, self.bytes.len());
+        let index = content.files.partition_point(|file| file.start + file.stamp.size <= at);
+        let left = content.files[index].start + content.files[index].stamp.size - at;
+        if self.put.unchanged.oid(index).is_some() {
+            self.bytes.resize(had + wanted.min(usize::try_from(left).unwrap_or(wanted)), 0);
+            content.read_in(index, at, &mut self.bytes[had..])?;
+        } else {
+            self.read_new(index)?;
+        }
+        (self.progress)((self.bytes.len() - had) as u64);
+        Ok(())
+    }
+
+    fn read_new(&mut self, index: usize) -> Result<(), VaultClientError> {
+        let (content, had) = (self.put.content, self.bytes.len());
+        let ContentFile { path, stamp, .. } = &content.files[index];
+        let changed = || VaultClientError::Changed { path: path.below(content.tree.path()) };
+        let failed = |error| FileError::new("read", &path.below(content.tree.path()), error);
+        let mut open = match self.open.take() {
+            Some(open) if open.index == index => open,
+            _ => {
+                let file = content.tree.open_file(path, stamp)?;
+                HashedFile { index, file, hasher: blake3::Hasher::new(), left: stamp.size }
+            }
+        };
+        self.bytes.resize(had + READ.min(usize::try_from(open.left).unwrap_or(READ)), 0);
+        let read = open.file.read(&mut self.bytes[had..]).map_err(failed)?;
+        self.bytes.truncate(had + read);
+        open.hasher.update(&self.bytes[had..]);
+        open.left -= read as u64;
+        match open.left {
+            _ if read == 0 => return Err(changed()),
+            0 if Stamp::of(&open.file).map_err(failed)? != *stamp => return Err(changed()),
+            0 => self.oids[index] = Some(Oid::Blake3(*open.hasher.finalize().as_bytes())),
+            _ => self.open = Some(open),
+        }
+        Ok(())
+    }
+
+    /// Hashes of all files. One that has none is empty.
+    fn into_oids(self) -> Vec<Oid> {
+        let empty = Oid::Blake3(*blake3::hash(b"").as_bytes());
+        self.oids.into_iter().map(|oid| oid.unwrap_or(empty)).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use towpath_files::RelPath;
 
     fn content(files: &[(&str, Vec<u8>)]) -> (tempfile::TempDir, LocalContent) {
         let folder = tempfile::tempdir().unwrap();
@@ -251,7 +352,7 @@ mod tests {
             start += stamp.size;
         }
         let tree = SourceTree::open(folder.path()).unwrap();
-        (folder, LocalContent::new(tree, found))
+        (folder, LocalContent::new(tree, found, SystemTime::now()))
     }
 
     fn noise(seed: u8, len: usize) -> Vec<u8> {
@@ -271,8 +372,9 @@ mod tests {
         let (_folder, content) = content(&files);
         let all: Vec<u8> = files.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
         let mut read = 0;
-        let chunks = content.chunks(&keys(), &mut |bytes| read += bytes).unwrap();
-        assert_eq!((content.length(), read), (all.len() as u64, all.len() as u64));
+        let put = PutContent { content: &content, unchanged: UnchangedFiles::default() };
+        let chunks = put.chunks(&keys(), &mut |bytes| read += bytes).unwrap();
+        assert_eq!((put.length(), read), (all.len() as u64, all.len() as u64));
         let mut at = 0;
         for chunk in &chunks {
             let bytes = content.read(at, chunk.length as usize).unwrap();
@@ -287,10 +389,65 @@ mod tests {
         assert_eq!(content.oids()[2], oid);
     }
 
+    /// Files of a folder, one behind the other.
+    fn laid_out(folder: &std::path::Path, names: &[String]) -> LocalContent {
+        let (mut start, mut files) = (0, Vec::new());
+        for name in names {
+            let stamp = Stamp::of(&File::open(folder.join(name)).unwrap()).unwrap();
+            files.push(ContentFile { path: RelPath::new([name]).unwrap(), stamp, start });
+            start += stamp.size;
+        }
+        LocalContent::new(SourceTree::open(folder).unwrap(), files, SystemTime::now())
+    }
+
+    /// Chunks and hashes of a content, and how many bytes were read for them.
+    fn cut(content: &LocalContent, unchanged: UnchangedFiles) -> (Vec<ChunkSummary>, Vec<Oid>, u64) {
+        let mut read = 0;
+        let put = PutContent { content, unchanged };
+        let chunks = put.chunks(&keys(), &mut |bytes| read += bytes).unwrap();
+        (chunks, content.oids(), read)
+    }
+
+    /// Bytes that are read of 200 files when some are gone and some have other bytes.
+    fn read_after(gone: &[&str], edited: &[&str]) -> u64 {
+        let names: Vec<String> = (0..200).map(|number| format!("{number:03}")).collect();
+        let folder = tempfile::tempdir().unwrap();
+        for (at, name) in names.iter().enumerate() {
+            let size = if at.is_multiple_of(40) { 60_000 } else { 100 * (at % 37) };
+            std::fs::write(folder.path().join(name), noise(at as u8, size)).unwrap();
+        }
+        let old = laid_out(folder.path(), &names);
+        let (chunks, oids, _) = cut(&old, UnchangedFiles::default());
+        let later = SystemTime::now() + std::time::Duration::from_secs(60);
+        let key = KeySecret([3; 32]);
+        let marks = FileMarks::of(Digest([1; 32]), &key, &old.files, later);
+        let all = old.files.iter().zip(oids).map(|(file, oid)| (&file.path, (file.start, oid))).collect();
+        for name in edited {
+            std::fs::write(folder.path().join(name), noise(99, 777)).unwrap();
+        }
+        let left: Vec<_> = names.into_iter().filter(|name| !gone.contains(&name.as_str())).collect();
+        let new = laid_out(folder.path(), &left);
+        let (chunks_of_all, oids_of_all, _) = cut(&new, UnchangedFiles::default());
+        let unchanged = UnchangedFiles::new(&new.files, &marks, &key, &all, chunks);
+        let (chunks, oids, read) = cut(&new, unchanged);
+        assert!((chunks, oids) == (chunks_of_all, oids_of_all), "{gone:?}, {edited:?}");
+        read
+    }
+
+    #[test]
+    fn what_is_unchanged_is_cut_as_before_and_not_read() {
+        assert_eq!(read_after(&[], &[]), 0);
+        assert_eq!(read_after(&["000"], &[]), 0, "a file of its own went");
+        let few = [read_after(&[], &["050"]), read_after(&["001", "199"], &["119", "160"])];
+        assert!(few.iter().all(|read| (777..160_000).contains(read)), "{few:?}");
+        assert!(read_after(&["040"], &["039", "041"]) < 160_000);
+    }
+
     #[test]
     fn a_file_that_changes_meanwhile_is_named() {
         let (folder, content) = content(&[("a", noise(1, 50_000))]);
         std::fs::write(folder.path().join("a"), noise(2, 40_000)).unwrap();
-        assert!(content.chunks(&keys(), &mut |_| ()).is_err());
+        let put = PutContent { content: &content, unchanged: UnchangedFiles::default() };
+        assert!(put.chunks(&keys(), &mut |_| ()).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Descriptors: names, metadata and hashes of what is put, as a tree descriptor (`docs/formats/tree.md`).
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use towpath_content::Oid;
 use towpath_content::tree::{Decoder, Encoder, Entry, Event, Kind, MAX_EXTENTS};
@@ -8,8 +9,9 @@ use towpath_files::{
     FileError, Found, RelPath, ScanError, ScanOptions, Scanned, SourceTree, data_extents, look,
 };
 
-use crate::content::{ContentFile, LocalContent};
+use crate::content::LocalContent;
 use crate::error::VaultClientError;
+use crate::unchanged::ContentFile;
 
 /// The most bytes of a descriptor: some millions of files.
 pub const MAX_DESCRIPTOR: u64 = 1 << 30;
@@ -46,12 +48,13 @@ struct LocalScan {
 impl LocalTree {
     /// Looks at a file or a directory with all below it. A link that a person names is followed.
     pub fn at(path: &Path) -> Result<Self, VaultClientError> {
+        let seen = SystemTime::now();
         let options = scan_options();
         let named = std::fs::canonicalize(path).map_err(|error| FileError::new("open", path, error))?;
         let found = look(&named, &options)?;
         match found.entry.kind {
-            Kind::Directory => Self::of_directory(&named, &options),
-            Kind::File { .. } => Self::of_file(&named, found),
+            Kind::Directory => Self::of_directory(&named, &options, seen),
+            Kind::File { .. } => Self::of_file(&named, found, seen),
             _ => {
                 let what =
                     std::io::Error::new(std::io::ErrorKind::InvalidInput, "neither a file nor a directory");
@@ -60,7 +63,7 @@ impl LocalTree {
         }
     }
 
-    fn of_directory(path: &Path, options: &ScanOptions) -> Result<Self, VaultClientError> {
+    fn of_directory(path: &Path, options: &ScanOptions, seen: SystemTime) -> Result<Self, VaultClientError> {
         let tree = SourceTree::open(path)?;
         let mut scan = LocalScan::default();
         let scanned = tree.scan(options, &mut |step| {
@@ -68,18 +71,18 @@ impl LocalTree {
             Ok::<(), std::convert::Infallible>(())
         });
         match scanned {
-            Ok(()) => Ok(scan.into_tree(tree, true)),
+            Ok(()) => Ok(scan.into_tree(tree, true, seen)),
             Err(ScanError::Root(error)) => Err(error.into()),
             Err(ScanError::Stopped(never)) => match never {},
         }
     }
 
-    fn of_file(path: &Path, mut found: Found) -> Result<Self, VaultClientError> {
+    fn of_file(path: &Path, mut found: Found, seen: SystemTime) -> Result<Self, VaultClientError> {
         let tree = SourceTree::open(path.parent().unwrap_or(Path::new("/")))?;
         let name = std::mem::take(&mut found.entry.name);
         let mut scan = LocalScan { path: RelPath::new([name])?, ..LocalScan::default() };
         scan.leaf_here(found);
-        Ok(scan.into_tree(tree, false))
+        Ok(scan.into_tree(tree, false, seen))
     }
 
     /// The descriptor, once all content was read.
@@ -171,10 +174,10 @@ impl LocalScan {
         self.contents.push(content);
     }
 
-    fn into_tree(self, tree: SourceTree, is_tree: bool) -> LocalTree {
+    fn into_tree(self, tree: SourceTree, is_tree: bool, seen: SystemTime) -> LocalTree {
         let Self { events, contents, files, failed, .. } = self;
         let count = files.len() as u64;
-        let content = LocalContent::new(tree, files);
+        let content = LocalContent::new(tree, files, seen);
         LocalTree { content, is_tree, failed, files: count, events, contents }
     }
 }

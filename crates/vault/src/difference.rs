@@ -1,12 +1,11 @@
-//! The difference of two summaries: which runs of chunks go, and which come in their place.
+//! The difference of two sequences, of a file's chunks or runs: which of them go, and which come in their place.
 //!
 //! Myers' algorithm on the sequences of chunk hashes, as the paper has it (§3.2), by a kept crate that bounds its work.
 
+use std::hash::Hash;
 use std::ops::Range;
 
 use imara_diff::{Algorithm, Diff, InternedInput};
-
-use crate::summary::ChunkSummary;
 
 /// A run of old chunks in whose place a run of new ones comes. Either may be empty, not both.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +17,7 @@ pub struct ChangedRun {
 }
 
 /// The runs that differ, in order; what lies between is equal.
-pub fn difference(old: &[ChunkSummary], new: &[ChunkSummary]) -> Vec<ChangedRun> {
+pub fn difference<T: Copy + Default + Eq + Hash>(old: &[T], new: &[T]) -> Vec<ChangedRun> {
     let mut input = InternedInput::default();
     input.update_before(old.iter().copied());
     input.update_after(new.iter().copied());
@@ -30,7 +29,7 @@ pub fn difference(old: &[ChunkSummary], new: &[ChunkSummary]) -> Vec<ChangedRun>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::PlainHash;
+    use crate::summary::{ChunkSummary, PlainHash};
     use proptest::prelude::*;
 
     fn chunks(hashes: &[u8]) -> Vec<ChunkSummary> {

@@ -12,7 +12,7 @@ use towpath_vault_format::tree::NodeError;
 
 use crate::block::BlockError;
 use crate::head::HeadError;
-use crate::keys::{UnlockError, VaultKeyError};
+use crate::keys::{ShareError, UnlockError, VaultKeyError};
 use crate::server::ServerError;
 
 /// Error of a vault's client.
@@ -110,6 +110,15 @@ pub enum VaultClientError {
         /// The number.
         number: u64,
     },
+    /// The server does not show a version that nobody dropped.
+    #[error("the server shows no version {number}, and nobody who may has dropped it")]
+    Hidden {
+        /// The number.
+        number: u64,
+    },
+    /// This member may not drop versions.
+    #[error("this member may not drop versions: only who made the vault has the key for it")]
+    NotADeleter,
     /// Somebody changed an entry after it was seen here.
     #[error("'{}' is in version {found} already, and {}", display_name(.name), seen_in_words(.seen))]
     Conflict {
@@ -126,6 +135,15 @@ pub enum VaultClientError {
         /// Attempts.
         tries: u32,
     },
+    /// The record of keys.
+    #[error(transparent)]
+    Share(#[from] ShareError),
+    /// Only the owner may do this.
+    #[error("only the vault's owner may say who its members are")]
+    NotTheOwner,
+    /// Somebody who is no member.
+    #[error("{0} is no member that the vault is shared with")]
+    NoMember(String),
     /// This member may not write.
     #[error("this member may only read the vault")]
     ReadOnly,

@@ -13,6 +13,7 @@
 //! | [`patches`] | chunks that changed a little |
 //! | [`catalogue`] | what entries are called |
 //! | [`content`] | plaintext that is put, cut into chunks |
+//! | [`unchanged`] | files that need not be read again |
 //! | [`mod@plan`] | what makes the new version of a file of the old one |
 //! | [`reader`] | plaintext of a version's files |
 //! | [`head`] | the newest version, and what proves it |
@@ -22,6 +23,10 @@
 //! | [`descriptor`] | names and metadata of what is put |
 //! | [`client`] | a vault as its member sees it |
 //! | [`mod@put`], [`get`] | entries, there and back |
+//! | [`diff`] | what changed between two versions |
+//! | [`history`] | which versions are there |
+//! | [`garbage`] | versions that are dropped, and what nobody needs |
+//! | [`share`] | members, and the keys they get |
 //! | [`check`] | everything of a version read and proved |
 //! | [`error`] | what can go wrong |
 
@@ -32,10 +37,13 @@ pub mod check;
 pub mod client;
 pub mod content;
 pub mod descriptor;
+pub mod diff;
 pub mod difference;
 pub mod error;
+pub mod garbage;
 pub mod get;
 pub mod head;
+pub mod history;
 pub mod keys;
 pub mod local;
 pub mod network;
@@ -45,7 +53,9 @@ pub mod plan;
 pub mod put;
 pub mod reader;
 pub mod server;
+pub mod share;
 pub mod summary;
+pub mod unchanged;
 
 /// The formats that a server knows, too.
 pub mod format {

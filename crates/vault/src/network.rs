@@ -8,9 +8,11 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use towpath_content::NodeId;
 use towpath_link::Identity;
-use towpath_vault_format::{Canonical, Certificate, Digest, SignedRoot, Update, VaultId};
+use towpath_vault_format::{
+    Canonical, Certificate, Digest, DropStatement, DroppedRange, SignedRoot, Update, VaultId,
+};
 use towpath_vault_protocol::{
-    CommitAnswer, CommittedVersion, ConnectionError, VaultConnection, VaultRefusal,
+    CommitAnswer, CommittedVersion, ConnectionError, VaultConnection, VaultRefusal, VaultUsage,
 };
 
 use crate::server::{RemoteVault, ServerError};
@@ -80,6 +82,11 @@ impl RemoteVault for NetworkServer {
         })
     }
 
+    fn kept(&mut self, before: u64, most: u64) -> Result<Vec<u64>, ServerError> {
+        let told = self.runtime.block_on(self.connection.versions(before, most)).map_err(fault)?;
+        Ok(told.iter().map(|line| line.number).collect())
+    }
+
     fn versions(&mut self, numbers: &[u64]) -> Result<Vec<Option<CommittedVersion>>, ServerError> {
         let connection = &mut self.connection;
         self.runtime.block_on(async {
@@ -100,6 +107,18 @@ impl RemoteVault for NetworkServer {
         let take = |_, object: Option<Bytes>| objects.push(object.map(|object| object.to_vec()));
         self.runtime.block_on(self.connection.get(names, take)).map_err(fault)?;
         Ok(objects)
+    }
+
+    fn usage(&mut self, dropped: &[DroppedRange]) -> Result<VaultUsage, ServerError> {
+        self.runtime.block_on(self.connection.usage(dropped.to_vec())).map_err(fault)
+    }
+
+    fn statements(&mut self, first: u64) -> Result<Vec<DropStatement>, ServerError> {
+        self.runtime.block_on(self.connection.statements(first)).map_err(fault)
+    }
+
+    fn drop_versions(&mut self, statement: &DropStatement) -> Result<(), ServerError> {
+        self.runtime.block_on(self.connection.drop_versions(statement.clone())).map_err(fault)
     }
 
     fn commit(

@@ -8,17 +8,18 @@ use towpath_vault_format::{Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple
 
 use crate::block::BlockSealer;
 use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_INLINE, check_name, entry_digest};
-use crate::client::{Offered, VaultClient, offer_entry};
-use crate::content::{ChunkKeys, MemoryContent, PlainSource};
+use crate::client::{Offered, VaultClient, check_writer, offer_entry};
+use crate::content::{ChunkKeys, MemoryContent, PlainSource, PutContent};
 use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
 use crate::keys::random;
 use crate::local::SeenEntries;
 use crate::plan::{FilePlan, Planner, PutStats, digest_of, summary_of};
 use crate::summary::FileSummary;
+use crate::unchanged::UnchangedFiles;
 
 /// Times that a put is offered while others write, before it gives up.
-const TRIES: u32 = 16;
+pub(crate) const TRIES: u32 = 16;
 /// Bytes of steps in one update, about: below what a server takes.
 const STEPS: usize = 3 << 20;
 /// Runs of one step, so that steps are not too long either.
@@ -31,11 +32,13 @@ pub struct PutOptions {
     pub overwrite: bool,
     /// Where a chunk changed a little, a patch goes (default).
     pub patches: bool,
+    /// All files are read, also those that look as they did. Default: those are not read.
+    pub checksum: bool,
 }
 
 impl Default for PutOptions {
     fn default() -> Self {
-        Self { overwrite: false, patches: true }
+        Self { overwrite: false, patches: true, checksum: false }
     }
 }
 
@@ -50,6 +53,8 @@ pub struct PutOutcome {
     pub stats: PutStats,
     /// Files, the names of one counted once.
     pub files: u64,
+    /// Bytes that were read of them to see what changed.
+    pub read: u64,
     /// What could not be read and is left out.
     pub failed: Vec<FileError>,
 }
@@ -72,7 +77,13 @@ impl VaultClient {
         progress: &mut dyn FnMut(u64),
     ) -> Result<PutOutcome, VaultClientError> {
         check_name(name).map_err(|why| VaultClientError::BadName { name: name.to_vec(), why })?;
+        check_writer(self)?;
         let tree = LocalTree::at(path)?;
+        let mut read = 0;
+        let progress: &mut dyn FnMut(u64) = &mut |bytes| {
+            read += bytes;
+            progress(bytes);
+        };
         for _ in 0..TRIES {
             let root = self.head.signed.root.clone();
             let catalogue = self.catalogue(&root)?;
@@ -87,16 +98,18 @@ impl VaultClient {
                 stages = self::stages(&plan.files(), self.keys.epoch());
             }
             if plan.is_nothing() && old.as_ref() == Some(&plan.entry) {
-                return Ok(self.unchanged(name, &tree, &plan));
+                let unchanged = self.unchanged(name, &tree, &plan);
+                return Ok(PutOutcome { read, ..unchanged });
             }
             if let Some(stats) = self.commit_entry(name, catalogue, &plan, stages)? {
-                self.keep(name, &plan)?;
+                self.keep(name, &tree, &plan)?;
                 let number = self.head.named().number;
                 return Ok(PutOutcome {
                     number,
                     is_new: true,
                     stats,
                     files: tree.files,
+                    read,
                     failed: tree.failed,
                 });
             }
@@ -106,11 +119,11 @@ impl VaultClient {
 
     fn unchanged(&mut self, name: &[u8], tree: &LocalTree, plan: &EntryPlan) -> PutOutcome {
         // What is kept is soft: without it the next put is slower.
-        let _ = self.keep(name, plan);
+        let _ = self.keep(name, tree, plan);
         let number = self.head.named().number;
         let mut stats = plan.content.2.stats;
         stats.actions = 0;
-        PutOutcome { number, is_new: false, stats, files: tree.files, failed: Vec::new() }
+        PutOutcome { number, is_new: false, stats, files: tree.files, read: 0, failed: Vec::new() }
     }
 
     /// Makes sure that nobody's changes are written over unseen.
@@ -147,9 +160,14 @@ impl VaultClient {
         progress: &mut dyn FnMut(u64),
     ) -> Result<EntryPlan, VaultClientError> {
         let content = old.map_or_else(|| random().map(FileId), |old| Ok(old.content))?;
-        let planned = self.plan_file(content, &tree.content, options.patches, progress)?;
+        let unchanged = match old {
+            Some(old) if !options.checksum => unchanged_files(self, tree, old)?.unwrap_or_default(),
+            _ => UnchangedFiles::default(),
+        };
+        let source = PutContent { content: &tree.content, unchanged };
+        let planned = self.plan_file(content, &source, options.patches, progress)?;
         let bytes = tree.descriptor()?;
-        let length = tree.content.length();
+        let length = source.length();
         if bytes.len() as u64 > MAX_DESCRIPTOR {
             let (found, limit) = (bytes.len() as u64, MAX_DESCRIPTOR);
             return Err(VaultClientError::TooLarge { what: "bytes of names and metadata", found, limit });
@@ -169,6 +187,7 @@ impl VaultClient {
 
     /// Leaves an entry out of a new version, whose number it gives.
     pub fn forget(&mut self, name: &[u8]) -> Result<u64, VaultClientError> {
+        check_writer(self)?;
         for _ in 0..TRIES {
             let root = self.head.signed.root.clone();
             let mut catalogue = self.catalogue(&root)?;
@@ -258,7 +277,7 @@ impl VaultClient {
     }
 
     /// Commits some steps.
-    fn commit_stage(
+    pub(crate) fn commit_stage(
         &mut self,
         files: Vec<FileUpdate>,
         left: &mut HashMap<Digest, u32>,
@@ -272,10 +291,15 @@ impl VaultClient {
     }
 
     /// Keeps what makes the next put cheap, and what this machine's person has seen.
-    fn keep(&mut self, name: &[u8], plan: &EntryPlan) -> Result<(), VaultClientError> {
+    fn keep(&mut self, name: &[u8], tree: &LocalTree, plan: &EntryPlan) -> Result<(), VaultClientError> {
         for (file, _, planned) in std::iter::once(&plan.content).chain(&plan.descriptor) {
             self.folder.set_summary(file, &self.summary(*file, planned))?;
         }
+        let content = plan.content.0;
+        let marks = tree
+            .content
+            .marks(entry_digest(&self.head.signed.root, &plan.entry), &self.keys.file_marks(content));
+        self.folder.set_marks(&content, &marks)?;
         self.note_seen(name, &plan.entry)
     }
 
@@ -318,6 +342,26 @@ impl EntryPlan {
     }
 }
 
+/// What is known of a tree's files without reading them; `None`: what is needed for it was lost.
+fn unchanged_files(
+    vault: &mut VaultClient,
+    tree: &LocalTree,
+    old: &CatalogueEntry,
+) -> Result<Option<UnchangedFiles>, VaultClientError> {
+    let (root, content) = (vault.head.signed.root.clone(), vault.file_root(old.content));
+    let marks = vault
+        .folder
+        .marks(&old.content)?
+        .filter(|marks| marks.entry == entry_digest(&vault.head.signed.root, old));
+    let summary = vault.folder.summary(&old.content)?.filter(|summary| is_of(summary, &content));
+    let (Some(marks), Some(summary)) = (marks, summary) else { return Ok(None) };
+    let described = vault.described(&root, old)?;
+    let old_files = described.iter().filter_map(|it| Some((&it.path, (it.start?, it.entry.oid()?))));
+    let key = vault.keys.file_marks(old.content);
+    let files = tree.content.files();
+    Ok(Some(UnchangedFiles::new(files, &marks, &key, &old_files.collect(), summary.chunks)))
+}
+
 fn is_of(summary: &FileSummary, root: &FileRoot) -> bool {
     let length: u64 = summary.chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
     summary.root == digest_of(root) && length == root.length
@@ -331,7 +375,7 @@ fn tuples_of(action: &UpdateAction) -> &[Tuple] {
 }
 
 /// Takes a file out of the vault. Its base is said when it is committed.
-fn removed(file: FileId, epoch: u32) -> FileUpdate {
+pub(crate) fn removed(file: FileId, epoch: u32) -> FileUpdate {
     FileUpdate { file, base: Digest::NONE, epoch, actions: vec![UpdateAction::Remove] }
 }
 

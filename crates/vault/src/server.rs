@@ -3,8 +3,8 @@
 //! Calls block. Each may be tried again; a commit of which no answer came may have been done, which the next head shows.
 
 use thiserror::Error;
-use towpath_vault_format::{Certificate, Digest, SignedRoot, Update};
-use towpath_vault_protocol::CommittedVersion;
+use towpath_vault_format::{Certificate, Digest, DropStatement, DroppedRange, SignedRoot, Update};
+use towpath_vault_protocol::{CommittedVersion, VaultUsage};
 
 /// Reason why a server did not answer as it should.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -41,11 +41,25 @@ pub trait RemoteVault {
     /// The newest version; `None`: there is no such vault yet.
     fn head(&mut self) -> Result<Option<CommittedVersion>, ServerError>;
 
-    /// The versions of these numbers; `None` for each that it does not have.
+    /// Numbers of the versions before number `before` that were not dropped, the newest first: `most`, or as many as it tells at once.
+    fn kept(&mut self, before: u64, most: u64) -> Result<Vec<u64>, ServerError>;
+
+    /// The versions of these numbers, dropped ones too; `None` for each that it does not have.
     fn versions(&mut self, numbers: &[u64]) -> Result<Vec<Option<CommittedVersion>>, ServerError>;
 
     /// Nodes, blocks and records by their hashes; `None` for each that it lacks. Their bytes are not checked.
     fn objects(&mut self, names: &[Digest]) -> Result<Vec<Option<Vec<u8>>>, ServerError>;
+
+    /// What the vault takes there, and would not if these versions were dropped, too. After a statement it is told once garbage was
+    /// collected.
+    fn usage(&mut self, dropped: &[DroppedRange]) -> Result<VaultUsage, ServerError>;
+
+    /// Words by which versions were dropped, from number `first` on, some of them; none at the end. Whether their deleter is the
+    /// vault's is not checked.
+    fn statements(&mut self, first: u64) -> Result<Vec<DropStatement>, ServerError>;
+
+    /// Says which versions may go.
+    fn drop_versions(&mut self, statement: &DropStatement) -> Result<(), ServerError>;
 
     /// Offers a new version. `block` gives the bytes of the new blocks that the server asks for. The certificate says that it
     /// is committed and durable; `None`: another version was first.

@@ -19,6 +19,13 @@ pub struct DroppedRange {
     pub last: u64,
 }
 
+impl DroppedRange {
+    /// True if version `number` is in it.
+    pub const fn covers(&self, number: u64) -> bool {
+        self.first <= number && number <= self.last
+    }
+}
+
 /// Versions that may go, said by who may say so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DropStatement {
@@ -43,13 +50,17 @@ impl DropStatement {
 
     /// True if one who may drop versions of this vault signed it.
     pub fn is_valid(&self, members: &Members) -> bool {
-        let is_theirs = self.vault == members.vault && members.may_drop(&self.deleter);
-        is_theirs && self.deleter.verify(&self.message(), &self.signature)
+        self.vault == members.vault && members.may_drop(&self.deleter) && self.is_signed()
+    }
+
+    /// True if the signature is its deleter's, whoever that is.
+    pub fn is_signed(&self) -> bool {
+        self.deleter.verify(&self.message(), &self.signature)
     }
 
     /// True if version `number` may go.
     pub fn covers(&self, number: u64) -> bool {
-        self.dropped.iter().any(|range| (range.first..=range.last).contains(&number))
+        self.dropped.iter().any(|range| range.covers(number))
     }
 
     fn message(&self) -> Vec<u8> {
@@ -60,10 +71,21 @@ impl DropStatement {
 
     fn write_body(&self, out: &mut Writer) {
         out.u8(1).raw(&self.vault.0).varint(self.number);
-        write_list(out, &self.dropped, |range, out| {
-            out.varint(range.first).varint(range.last);
-        });
+        write_list(out, &self.dropped, DroppedRange::write);
         out.raw(&self.deleter.0);
+    }
+}
+
+impl Canonical for DroppedRange {
+    const NAME: &'static str = "run of versions";
+    const LIMIT: usize = 20;
+
+    fn write(&self, out: &mut Writer) {
+        out.varint(self.first).varint(self.last);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { first: reader.varint("version")?, last: reader.varint("version")? })
     }
 }
 
@@ -80,9 +102,7 @@ impl Canonical for DropStatement {
         version(reader, Self::NAME)?;
         let vault = VaultId(reader.array("vault id")?);
         let number = reader.varint("number of a statement")?;
-        let dropped = list(reader, "dropped versions", MAX_RANGES, |reader| {
-            Ok(DroppedRange { first: reader.varint("version")?, last: reader.varint("version")? })
-        })?;
+        let dropped = list(reader, "dropped versions", MAX_RANGES, DroppedRange::read)?;
         let (deleter, signature) = (node(reader, "deleter")?, reader.array("signature")?);
         match are_in_order(&dropped) {
             true => Ok(Self { vault, number, dropped, deleter, signature }),

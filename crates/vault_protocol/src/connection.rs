@@ -10,12 +10,16 @@ use towpath_content::NodeId;
 use towpath_link::frame::{ReadError, WriteError};
 use towpath_link::tcp::{DialConfig, DialError, dial_any};
 use towpath_link::{Connection, Frame, FrameReader, FrameWriter, Identity};
-use towpath_vault_format::{Certificate, Conflict, Digest, DropStatement, NodeMap, Update, VaultId};
+use towpath_vault_format::{
+    Certificate, Conflict, Digest, DropStatement, DroppedRange, NodeMap, Update, VaultId,
+};
 
 use crate::PROTOCOL;
 use crate::assembly::Assembly;
 use crate::client::{ClientMachine, ServerFault};
-use crate::message::{ClientMessage, CommittedVersion, MAX_GET, ServerMessage, VaultRefusal, VersionLine};
+use crate::message::{
+    ClientMessage, CommittedVersion, MAX_GET, ServerMessage, VaultRefusal, VaultUsage, VersionLine,
+};
 
 /// Longest time in which a server that owes an answer may send nothing at all.
 const QUIET: Duration = Duration::from_secs(120);
@@ -308,6 +312,24 @@ impl VaultConnection {
         let statement = self.machine.drop_versions(statement);
         match self.ask(statement).await? {
             ServerMessage::Dropped(_) => Ok(()),
+            _ => Err(ServerFault::Unasked.into()),
+        }
+    }
+
+    /// What the vault takes, and would not if these versions were dropped, too.
+    pub async fn usage(&mut self, dropped: Vec<DroppedRange>) -> Result<VaultUsage, ConnectionError> {
+        let usage = self.machine.usage(dropped);
+        match self.ask(usage).await? {
+            ServerMessage::Usage(usage) => Ok(usage),
+            _ => Err(ServerFault::Unasked.into()),
+        }
+    }
+
+    /// The words by which versions were dropped, from number `first` on: some of them, none at the end.
+    pub async fn statements(&mut self, first: u64) -> Result<Vec<DropStatement>, ConnectionError> {
+        let statements = self.machine.statements(first);
+        match self.ask(statements).await? {
+            ServerMessage::Statements(statements) => Ok(statements),
             _ => Err(ServerFault::Unasked.into()),
         }
     }

@@ -28,7 +28,7 @@ use towpath_link::Protocol;
 
 pub use client::{ClientMachine, ServerFault};
 pub use connection::{CommitAnswer, ConnectionError, VaultConnection};
-pub use message::{ClientMessage, CommittedVersion, ServerMessage, VaultRefusal, VersionLine};
+pub use message::{ClientMessage, CommittedVersion, ServerMessage, VaultRefusal, VaultUsage, VersionLine};
 pub use server::{Proposal, ProposalVerdict, ServerMachine, ServerOrder};
 
 /// What is spoken with a vault server.

@@ -6,9 +6,11 @@ use towpath_content::NodeId;
 use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_vault_format::canonical::{list, option, write_list, write_option};
 use towpath_vault_format::node::MAX_NODE;
+use towpath_vault_format::statement::MAX_RANGES;
 use towpath_vault_format::tuple::MAX_BLOCK;
 use towpath_vault_format::{
-    Canonical, Certificate, Conflict, Digest, DropStatement, FileId, SignedRoot, Update, VaultId,
+    Canonical, Certificate, Conflict, Digest, DropStatement, DroppedRange, FileId, SignedRoot, Update,
+    VaultId,
 };
 
 use crate::assembly::{MAX_MESSAGE, frames};
@@ -17,6 +19,8 @@ use crate::assembly::{MAX_MESSAGE, frames};
 pub const MAX_GET: usize = 4096;
 /// The most versions on one page of a list.
 pub const MAX_VERSIONS: usize = 1000;
+/// The most statements that are told at once.
+pub const MAX_STATEMENTS: usize = 64;
 /// The longest reason, in bytes.
 const MAX_REASON: usize = 200;
 /// The most nodes of a proof.
@@ -42,6 +46,15 @@ pub struct VersionLine {
     pub time: u64,
     /// Who wrote it.
     pub writer: NodeId,
+}
+
+/// Bytes of a vault on its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VaultUsage {
+    /// Of its log and packs.
+    pub stored: u64,
+    /// Of objects that no version needs, but for those that were said to go.
+    pub needless: u64,
 }
 
 /// What a client says.
@@ -79,6 +92,10 @@ pub enum ClientMessage {
     Drop(DropStatement),
     /// What was proposed is not to be done.
     Withdraw,
+    /// How many bytes the vault has, and how many of them no version would need if these were dropped, too.
+    Usage(Vec<DroppedRange>),
+    /// The words by which versions were dropped, from this number on; [`MAX_STATEMENTS`] at most.
+    Statements(u64),
 }
 
 /// What a server says.
@@ -108,6 +125,10 @@ pub enum ServerMessage {
     Update(Box<Update>),
     /// The statement of this number is kept.
     Dropped(u64),
+    /// What the vault takes.
+    Usage(VaultUsage),
+    /// Statements, in order.
+    Statements(Vec<DropStatement>),
 }
 
 /// Why something is not done.
@@ -214,6 +235,8 @@ impl ClientMessage {
             Self::GetUpdate(_) => 8,
             Self::Drop(_) => 9,
             Self::Withdraw => 10,
+            Self::Usage(_) => 11,
+            Self::Statements(_) => 12,
         }
     }
 
@@ -229,9 +252,12 @@ impl ClientMessage {
             Self::Block(block) => put(out.raw(block)),
             Self::Get(hashes) => write_list(out, hashes, |hash, out| put(out.raw(&hash.0))),
             Self::Versions { before, most } => put(out.varint(*before).varint(*most)),
-            Self::Root(number) | Self::GetUpdate(number) => put(out.varint(*number)),
+            Self::Root(number) | Self::GetUpdate(number) | Self::Statements(number) => {
+                put(out.varint(*number));
+            }
             Self::Drop(statement) => statement.write(out),
             Self::Withdraw => {}
+            Self::Usage(dropped) => write_list(out, dropped, DroppedRange::write),
         }
     }
 
@@ -253,6 +279,8 @@ impl ClientMessage {
             8 => Self::GetUpdate(reader.varint("version")?),
             9 => Self::Drop(DropStatement::read(&mut reader)?),
             10 => Self::Withdraw,
+            11 => Self::Usage(list(&mut reader, "versions", MAX_RANGES, DroppedRange::read)?),
+            12 => Self::Statements(reader.varint("number of a statement")?),
             _ => return Ok(None),
         };
         reader.finish().map(|()| Some(message))
@@ -286,6 +314,8 @@ impl ServerMessage {
             Self::Root(_) => 42,
             Self::Update(_) => 43,
             Self::Dropped(_) => 44,
+            Self::Usage(_) => 45,
+            Self::Statements(_) => 46,
         }
     }
 
@@ -303,6 +333,8 @@ impl ServerMessage {
             Self::Root(version) => version.write(out),
             Self::Update(update) => update.write(out),
             Self::Dropped(number) => put(out.varint(*number)),
+            Self::Usage(VaultUsage { stored, needless }) => put(out.varint(*stored).varint(*needless)),
+            Self::Statements(statements) => write_list(out, statements, DropStatement::write),
         }
     }
 
@@ -332,6 +364,11 @@ impl ServerMessage {
             42 => Self::Root(version(&mut reader)?),
             43 => Self::Update(Box::new(Update::read(&mut reader)?)),
             44 => Self::Dropped(reader.varint("number of a statement")?),
+            45 => Self::Usage(VaultUsage {
+                stored: reader.varint("bytes of a vault")?,
+                needless: reader.varint("bytes of garbage")?,
+            }),
+            46 => Self::Statements(list(&mut reader, "statements", MAX_STATEMENTS, DropStatement::read)?),
             _ => return Ok(None),
         };
         reader.finish().map(|()| Some(message))

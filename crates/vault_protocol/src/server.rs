@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use towpath_vault_format::{Conflict, Digest, DropStatement, Update, VaultId};
+use towpath_vault_format::{Conflict, Digest, DropStatement, DroppedRange, Update, VaultId};
 
 use crate::message::{ClientMessage, CommittedVersion, ServerMessage, VaultRefusal};
 
@@ -43,6 +43,10 @@ pub enum ServerOrder {
     GetUpdate(u64),
     /// Keep a statement.
     Drop(Box<DropStatement>),
+    /// Tell what the vault takes, and would not if these versions were dropped.
+    Usage(Vec<DroppedRange>),
+    /// Tell the statements from this number on.
+    Statements(u64),
     /// Say this.
     Answer(ServerMessage),
     /// Nothing.
@@ -279,6 +283,8 @@ fn question(message: ClientMessage) -> Option<ServerOrder> {
         ClientMessage::Root(number) => Some(ServerOrder::Root(number)),
         ClientMessage::GetUpdate(number) => Some(ServerOrder::GetUpdate(number)),
         ClientMessage::Drop(statement) => Some(ServerOrder::Drop(Box::new(statement))),
+        ClientMessage::Usage(dropped) => Some(ServerOrder::Usage(dropped)),
+        ClientMessage::Statements(first) => Some(ServerOrder::Statements(first)),
         _ => None,
     }
 }

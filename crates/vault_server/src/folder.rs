@@ -12,11 +12,12 @@ use towpath_byte_store::{ByteStore, PlaceOwner};
 use towpath_content::NodeId;
 use towpath_content::lock::lock;
 use towpath_link::Identity;
-use towpath_vault_format::VaultId;
+use towpath_vault_format::{DroppedRange, VaultId};
+use towpath_vault_protocol::VaultUsage;
 
 use crate::error::VaultError;
 use crate::log::LogFile;
-use crate::vault::{Vault, VaultLimits};
+use crate::vault::{CollectedBytes, Collection, Survey, Vault, VaultLimits};
 
 /// File with the number of the store that packs belong to.
 const OWNER: &str = "owner";
@@ -34,7 +35,11 @@ pub struct VaultRules {
 
 /// A vault that is in use. Readers look at it at once; who changes it has it alone.
 #[derive(Debug)]
-pub(crate) struct OpenVault(RwLock<Vault>);
+pub(crate) struct OpenVault {
+    vault: RwLock<Vault>,
+    /// Held while objects are looked at: nothing else is collected meanwhile.
+    survey: Mutex<()>,
+}
 
 /// The vaults of a folder.
 pub struct VaultFolder {
@@ -86,7 +91,7 @@ impl VaultFolder {
         open.retain(|_, vault| Arc::strong_count(vault) > 1);
         let medium = LogFile::at(&self.folder.join(format!("{id}.log"))).map_err(VaultError::Log)?;
         let vault = Vault::open(Box::new(medium), Arc::clone(&self.bytes), self.rules.limits)?;
-        let vault = Arc::new(OpenVault(RwLock::new(vault)));
+        let vault = Arc::new(OpenVault { vault: RwLock::new(vault), survey: Mutex::default() });
         open.insert(id, Arc::clone(&vault));
         Ok(vault)
     }
@@ -103,7 +108,7 @@ impl OpenVault {
         &self,
         look: impl FnOnce(&Vault) -> Result<T, VaultError>,
     ) -> Result<T, VaultError> {
-        let vault = self.0.read().map_err(|_| VaultError::LogFailed)?;
+        let vault = self.vault.read().map_err(|_| VaultError::LogFailed)?;
         look(&vault)
     }
 
@@ -111,8 +116,24 @@ impl OpenVault {
         &self,
         change: impl FnOnce(&mut Vault) -> Result<T, VaultError>,
     ) -> Result<T, VaultError> {
-        let mut vault = self.0.write().map_err(|_| VaultError::LogFailed)?;
+        let mut vault = self.vault.write().map_err(|_| VaultError::LogFailed)?;
         change(&mut vault)
+    }
+
+    /// What the vault takes, and would not without the older versions in `dropped`.
+    pub(crate) fn usage(&self, dropped: &[DroppedRange]) -> Result<VaultUsage, VaultError> {
+        let _alone = lock(&self.survey);
+        let mut survey = self.read(|vault| Ok(Survey::of(vault, dropped)))?;
+        while !self.read(|vault| survey.step(vault))? {}
+        self.read(|vault| Ok(survey.usage(vault)))
+    }
+
+    /// Collects garbage, while others read and write.
+    pub(crate) fn collect(&self) -> Result<CollectedBytes, VaultError> {
+        let _alone = lock(&self.survey);
+        let mut collection = self.read(Collection::begin)?;
+        while !self.read(|vault| collection.step(vault))? {}
+        self.change(|vault| collection.finish(vault))
     }
 }
 

@@ -177,15 +177,14 @@ impl RecordLog {
         Self { medium, len: 0, has_failed: false }
     }
 
-    /// Gives each record again, with where it begins.
-    pub(crate) fn replay(
-        &self,
-        take: impl FnMut(u64, &[u8]) -> Result<(), VaultError>,
-    ) -> Result<(), VaultError> {
-        match self.is_empty() {
-            true => Ok(()),
-            false => read_records(&*self.medium, self.len, take).map(drop),
+    /// The record behind so many bytes of the log, and where it begins; `None`: there is no further one.
+    pub(crate) fn record_behind(&self, end: u64) -> Result<Option<(u64, Vec<u8>)>, VaultError> {
+        let end = end.max(MAGIC.len() as u64);
+        if end >= self.len {
+            return Ok(None);
         }
+        let record = record_at(&*self.medium, end, self.len)?;
+        Ok(record.map(|record| (end + HEAD as u64, record)))
     }
 
     pub(crate) fn medium(&self) -> &dyn LogMedium {

@@ -1,6 +1,6 @@
 //! Objects: nodes, blocks and records by hash, in the log's records or in packs of the byte store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -57,6 +57,19 @@ impl VaultObjects {
     /// Bytes of all objects.
     pub const fn stored(&self) -> u64 {
         self.stored
+    }
+
+    /// Bytes of the objects in packs.
+    pub fn packed(&self) -> u64 {
+        let packed = self.locations.values().filter(|location| location.pack > 0);
+        packed.map(|location| u64::from(location.len)).sum()
+    }
+
+    /// Bytes of all objects but `live` ones.
+    pub fn stored_without(&self, live: &HashSet<Digest>) -> u64 {
+        let live: HashSet<ShortHash> = live.iter().map(short).collect();
+        let others = self.locations.iter().filter(|(hash, _)| !live.contains(*hash));
+        others.map(|(_, location)| u64::from(location.len)).sum()
     }
 
     /// Names of the packs.

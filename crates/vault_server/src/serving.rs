@@ -179,6 +179,10 @@ impl VaultTalk {
                 let number = statement.number;
                 open.change(|vault| vault.drop_versions(*statement)).map(|()| ServerMessage::Dropped(number))
             }
+            ServerOrder::Usage(dropped) => {
+                open.read(|vault| vault.check_reader(&peer))?;
+                open.usage(&dropped).map(ServerMessage::Usage)
+            }
             question => open.read(|vault| vault.check_reader(&peer).and_then(|()| told_of(vault, &question))),
         });
         match answered.await {
@@ -197,7 +201,7 @@ impl VaultTalk {
 
     /// The statement counts already: that its space can't be given back now is no fault of the client's.
     async fn collect(&mut self) {
-        match self.with_vault(|open, _| open.change(Vault::collect)).await {
+        match self.with_vault(|open, _| open.collect()).await {
             Ok(collected) => tracing::info!(?collected, "versions were dropped"),
             Err(error) => tracing::error!(error = ?error, "garbage is not collected"),
         }
@@ -270,11 +274,12 @@ fn told_of(vault: &Vault, question: &ServerOrder) -> Result<ServerMessage, Vault
     match question {
         ServerOrder::Versions(before, most) => Ok(ServerMessage::Versions(vault.versions(*before, *most))),
         ServerOrder::Root(number) => {
-            vault.version(*number).map(|(version, _)| ServerMessage::Root(Box::new(version)))
+            vault.root(*number).map(|version| ServerMessage::Root(Box::new(version)))
         }
         ServerOrder::GetUpdate(number) => {
-            vault.version(*number).map(|(_, update)| ServerMessage::Update(Box::new(update)))
+            vault.update(*number).map(|update| ServerMessage::Update(Box::new(update)))
         }
+        ServerOrder::Statements(first) => Ok(ServerMessage::Statements(vault.statements(*first))),
         _ => Err(VaultError::NotAllowed("this is no question")),
     }
 }

@@ -42,6 +42,8 @@
 //! | `vault_attacks` | a server that lies with its own key: heads, versions, blocks, certificates, trees |
 //! | `lying_server` | such a server, in front of a real one |
 //! | `vault_kills` | kill -9 of a put at each of its writes and messages |
+//! | `vault_sharing` | members of a vault: who reads, who writes, and who may no more |
+//! | `vault_upkeep` | differences of a vault's versions, files that are not read again, old versions that go |
 //! | `vault_serving` | `tow vault serve`: kill -9, and who may make vaults |
 //! | `doctor` | what works from here, and advice about what does not |
 //! | `clusters` | rendezvous servers that share their entries through NATS |
@@ -134,6 +136,8 @@ mod vault;
 mod vault_attacks;
 mod vault_kills;
 mod vault_serving;
+mod vault_sharing;
+mod vault_upkeep;
 mod waiting;
 mod web_server;
 
@@ -193,6 +197,8 @@ fn main() -> ExitCode {
         vault_attacks::SITUATIONS,
         vault_kills::SITUATIONS,
         vault_serving::SITUATIONS,
+        vault_sharing::SITUATIONS,
+        vault_upkeep::SITUATIONS,
         doctor::SITUATIONS,
         clusters::SITUATIONS,
     ])

@@ -5,10 +5,12 @@
 //!                                        ├─ key of each epoch ── FileKey (vault, file, epoch) ── key and nonce of a block
 //!                                        ├─ key of epoch 0 ── boundaries and plaintext hashes of a file
 //!                                        └─ signing keys: the member's, the deleter's
+//!   owner ── seals ── secrets of the epochs ── for each member's public key
 //! ```
 //!
 //! Secrets are zeroed when they are dropped, but for signing keys, which their crate keeps. Layouts: `docs/formats/vault-blocks.md`.
 
+mod shares;
 mod wrapped;
 
 use std::fmt;
@@ -22,6 +24,7 @@ use towpath_link::Identity;
 use towpath_vault_format::{Digest, FileId, VaultId};
 use zeroize::{Zeroize, Zeroizing};
 
+pub use shares::{KeysRecord, ShareError};
 pub use wrapped::{PassphraseCost, Unlock, UnlockError, WrappedKeys};
 
 /// The most epochs: keys are rotated when a member leaves.
@@ -43,9 +46,9 @@ pub struct VaultKeys {
     pub vault: VaultId,
     /// Whose word on members counts.
     pub owner: NodeId,
-    /// Keys of the epochs 0, 1, ...; never empty.
+    /// Keys of the epochs 0, 1, ...; empty until the owner's record of keys was read ([`KeysRecord::follow`]).
     pub epochs: Vec<KeySecret>,
-    /// Signs versions; none: this member only reads.
+    /// By which this member is known, and signs versions if it may write; none: it may not even connect.
     pub writer: Option<SigningKey>,
     /// Signs that versions are dropped.
     pub deleter: Option<SigningKey>,
@@ -162,9 +165,19 @@ impl VaultKeys {
         })
     }
 
+    /// Those of a member that the vault is to be shared with: a key of its own and nothing else.
+    pub fn of_member(vault: VaultId, owner: NodeId) -> Result<Self, VaultKeyError> {
+        Ok(Self { vault, owner, epochs: Vec::new(), writer: Some(SigningKey::generate()?), deleter: None })
+    }
+
+    /// By which this member is known.
+    pub fn node(&self) -> Option<NodeId> {
+        self.writer.as_ref().map(|key| key.identity().node_id())
+    }
+
     /// The newest epoch, which new blocks are encrypted in.
     pub const fn epoch(&self) -> u32 {
-        self.epochs.len() as u32 - 1
+        (self.epochs.len() as u32).saturating_sub(1)
     }
 
     /// The key of a file in an epoch.
@@ -184,6 +197,11 @@ impl VaultKeys {
     /// The key of the hashes of a file's plaintext.
     pub fn plain_hashes(&self, file: FileId) -> KeySecret {
         self.epochs[0].derive("towpath vault 1 plaintext hashes", &[&self.vault.0, &file.0])
+    }
+
+    /// The key of the marks by which this machine knows files again whose bytes a content has.
+    pub fn file_marks(&self, content: FileId) -> KeySecret {
+        self.epochs[0].derive("towpath vault 1 file marks", &[&self.vault.0, &content.0])
     }
 
     /// What an entry's name is noted as on this machine, whose disk others may read.
@@ -212,9 +230,6 @@ impl VaultKeys {
         let (vault, owner) = (VaultId(reader.array("vault id")?), NodeId(reader.array("owner")?));
         let count = reader.bounded("epochs", MAX_EPOCHS as u64)?;
         let epochs = (0..count).map(|_| reader.array("key").map(KeySecret)).collect::<Result<Vec<_>, _>>()?;
-        if epochs.is_empty() {
-            return Err(invalid("epochs", "are none"));
-        }
         let mut key = || match reader.bytes("signing key", MAX_SIGNING_KEY)? {
             [] => Ok(None),
             pkcs8 => SigningKey::read(pkcs8).map(Some),

@@ -3,11 +3,13 @@
 //! | file | what it is | if it is lost |
 //! |---|---|---|
 //! | `server` | where the vault is | said again with `tow vault join` |
-//! | `keys` | the wrapped keys | the vault has them too, under the same passphrase |
+//! | `keys` | the wrapped keys | an owner's: the vault has them too, under the same passphrase; a member's: it has to be shared anew |
+//! | `shares` | the vault's record of keys | fetched again |
 //! | `head` | the last version that was seen, with its certificate | rollbacks to before now are not noticed |
 //! | `seen` | which content of each entry was put or got last | a put asks for `--overwrite` |
 //! | `offered` | which content of each entry a put offered last | a put that was killed asks for `--overwrite` when it is repeated |
 //! | `summaries/` | summaries by file | made again from the blocks |
+//! | `marks/` | marks of files that need not be read again, by content | the files are read |
 //! | `nodes/`, `blocks/` | caches | fetched again |
 //!
 //! Each file is replaced whole: written beside, synced, renamed; one that has the same bytes stays. A process holds the folder's lock while it works.
@@ -27,6 +29,7 @@ use crate::error::VaultClientError;
 use crate::head::VaultHead;
 use crate::keys::WrappedKeys;
 use crate::summary::FileSummary;
+use crate::unchanged::FileMarks;
 
 pub use cache::BlobCache;
 pub use seen::SeenEntries;
@@ -50,7 +53,9 @@ impl LocalVault {
     pub fn open(vaults: &Path, vault: &VaultId) -> Result<Self, VaultClientError> {
         let path = vaults.join(vault.to_string());
         let failed = |error| VaultClientError::local(&path, error);
-        DirBuilder::new().recursive(true).mode(0o700).create(path.join("summaries")).map_err(failed)?;
+        for folder in ["summaries", "marks"] {
+            DirBuilder::new().recursive(true).mode(0o700).create(path.join(folder)).map_err(failed)?;
+        }
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(path.join("lock")).map_err(failed)?;
@@ -88,6 +93,16 @@ impl LocalVault {
     /// Keeps wrapped keys.
     pub fn set_keys(&self, keys: &WrappedKeys) -> Result<(), VaultClientError> {
         self.replace("keys", &keys.to_bytes())
+    }
+
+    /// The vault's record of keys as it was fetched last.
+    pub fn shares(&self) -> Result<Option<Vec<u8>>, VaultClientError> {
+        self.read("shares")
+    }
+
+    /// Keeps it.
+    pub fn set_shares(&self, record: &[u8]) -> Result<(), VaultClientError> {
+        self.replace("shares", record)
     }
 
     /// The last head. A damaged one is an error, not none: it is what rollbacks are known by.
@@ -135,6 +150,17 @@ impl LocalVault {
     /// Keeps a file's summary.
     pub fn set_summary(&self, file: &FileId, summary: &FileSummary) -> Result<(), VaultClientError> {
         self.replace(&format!("summaries/{file}"), &summary.to_bytes())
+    }
+
+    /// The marks of a content's files, if there are good ones.
+    pub fn marks(&self, content: &FileId) -> Result<Option<FileMarks>, VaultClientError> {
+        let bytes = self.read(&format!("marks/{content}"))?;
+        Ok(bytes.and_then(|bytes| FileMarks::from_bytes(&bytes).ok()))
+    }
+
+    /// Keeps them.
+    pub fn set_marks(&self, content: &FileId, marks: &FileMarks) -> Result<(), VaultClientError> {
+        self.replace(&format!("marks/{content}"), &marks.to_bytes())
     }
 
     /// The cache of nodes.

@@ -7,9 +7,12 @@ use std::sync::Arc;
 
 use towpath_byte_store::{ByteStore, LocalFiles, PlaceOwner};
 use towpath_vault::Identity;
-use towpath_vault::format::{Certificate, Digest, NodeId, SignedRoot, Update, UpdateError, VaultRoot};
+use towpath_vault::format::{
+    Certificate, Digest, DropStatement, DroppedRange, NodeId, SignedRoot, Update, UpdateError, VaultRoot,
+};
 use towpath_vault::server::{RemoteVault, ServerError};
-use towpath_vault_protocol::{CommittedVersion, Proposal, ProposalVerdict};
+use towpath_vault_protocol::{CommittedVersion, Proposal, ProposalVerdict, VaultUsage};
+use towpath_vault_server::vault::Survey;
 use towpath_vault_server::{LogFile, Vault, VaultError, VaultLimits};
 
 /// A vault that is served.
@@ -202,8 +205,8 @@ impl RemoteVault for Lying {
         let Some(mut head) = head else { return Ok(None) };
         let number = head.signed.root.number;
         if number > 0 && self.lies(&[Lie::OldHead]) {
-            let older = self.served.borrow_mut().vault().version(number - 1).unwrap();
-            return Ok(Some(older.0));
+            let older = self.served.borrow_mut().vault().root(number - 1).unwrap();
+            return Ok(Some(older));
         }
         if head.signed.root.files.len() > 1 && self.lies(&[Lie::ForgedHead]) {
             let [one, other] = [head.signed.root.files[0], head.signed.root.files[1]];
@@ -214,6 +217,11 @@ impl RemoteVault for Lying {
         Ok(Some(head))
     }
 
+    fn kept(&mut self, before: u64, most: u64) -> Result<Vec<u64>, ServerError> {
+        let told = self.served.borrow_mut().vault().versions(before, most);
+        Ok(told.iter().map(|line| line.number).collect())
+    }
+
     fn versions(&mut self, numbers: &[u64]) -> Result<Vec<Option<CommittedVersion>>, ServerError> {
         let mut told = Vec::new();
         for number in numbers {
@@ -221,7 +229,7 @@ impl RemoteVault for Lying {
                 true => number - 1,
                 false => *number,
             };
-            let version = self.served.borrow_mut().vault().version(asked).ok().map(|(version, _)| version);
+            let version = self.served.borrow_mut().vault().root(asked).ok();
             told.push(version.filter(|_| !self.lies(&[Lie::LostVersion])));
         }
         Ok(told)
@@ -242,6 +250,26 @@ impl RemoteVault for Lying {
             }));
         }
         Ok(told)
+    }
+
+    fn usage(&mut self, dropped: &[DroppedRange]) -> Result<VaultUsage, ServerError> {
+        let refused = |error: VaultError| ServerError::Refused(error.to_string());
+        let mut served = self.served.borrow_mut();
+        let vault = served.vault();
+        let mut needed = Survey::of(vault, dropped);
+        while !needed.step(vault).map_err(refused)? {}
+        Ok(needed.usage(vault))
+    }
+
+    fn statements(&mut self, first: u64) -> Result<Vec<DropStatement>, ServerError> {
+        Ok(self.served.borrow_mut().vault().statements(first))
+    }
+
+    fn drop_versions(&mut self, statement: &DropStatement) -> Result<(), ServerError> {
+        let refused = |error: VaultError| ServerError::Refused(error.to_string());
+        let mut served = self.served.borrow_mut();
+        served.vault().drop_versions(statement.clone()).map_err(refused)?;
+        served.vault().collect().map(drop).map_err(refused)
     }
 
     fn commit(

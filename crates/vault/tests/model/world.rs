@@ -232,7 +232,8 @@ impl World {
             way = way.overtaken(self.overtaking(&faster));
         }
         let path = self.machines[machine].path(name);
-        let options = PutOptions { overwrite, patches: self.random.bool() };
+        let options =
+            PutOptions { overwrite, patches: self.random.bool(), checksum: self.random.u8(..8) == 0 };
         let put = self
             .open(machine, way)
             .and_then(|mut vault| vault.put(&path, name.as_bytes(), &options, &mut |_| ()));

@@ -179,13 +179,14 @@ fn next_root(update: &Update, root: &VaultRoot, members: &Members) -> Result<Vau
     if !members.may_write(&update.writer) {
         return Err(UpdateError::NotAWriter);
     }
-    if let Some(next) = &update.members {
-        let by_owner = update.writer == members.owner;
-        if !by_owner || !next.may_follow(members) {
-            return Err(UpdateError::Members(
-                "only the owner changes them, and each record follows the last",
-            ));
-        }
+    let by_owner = update.writer == members.owner;
+    if update.keys.is_some() && !by_owner {
+        return Err(UpdateError::Members("only the owner changes keys"));
+    }
+    if let Some(next) = &update.members
+        && (!by_owner || !next.may_follow(members))
+    {
+        return Err(UpdateError::Members("only the owner changes them, and each record follows the last"));
     }
     Ok(VaultRoot {
         number: root.number.checked_add(1).ok_or(UpdateError::LastVersion)?,

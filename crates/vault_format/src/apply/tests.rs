@@ -125,6 +125,11 @@ fn only_members_write_and_only_the_owner_changes_members() {
     ] {
         assert!(matches!(with(writer, members), Err(UpdateError::Members(_))));
     }
+    for (writer, may) in [(&vault.owner, true), (&vault.writer, false)] {
+        let mut update = vault.append(FILE, b"one");
+        (update.writer, update.keys) = (writer.node(), Some(b"other keys".to_vec()));
+        assert_eq!(vault.apply(&update).is_ok(), may, "keys are the owner's to change");
+    }
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 
 use thiserror::Error;
 use towpath_content::{DecodeError, NodeId};
-use towpath_vault_format::{Canonical, Certificate, Digest, DropStatement, SignedRoot, Update, VaultId};
+use towpath_vault_format::{
+    Canonical, Certificate, Digest, DropStatement, DroppedRange, SignedRoot, Update, VaultId,
+};
 
 use crate::message::{ClientMessage, CommittedVersion, ServerMessage};
 
@@ -38,6 +40,8 @@ enum AwaitedAnswer {
     Root(u64),
     Update,
     Dropped(u64),
+    Usage,
+    Statements(u64),
 }
 
 /// One connection's state.
@@ -130,6 +134,18 @@ impl ClientMachine {
         ClientMessage::Drop(statement)
     }
 
+    /// Asks what the vault takes, and would not if these versions were dropped.
+    pub fn usage(&mut self, dropped: Vec<DroppedRange>) -> ClientMessage {
+        self.awaited.push_back(AwaitedAnswer::Usage);
+        ClientMessage::Usage(dropped)
+    }
+
+    /// Asks for the statements from number `first` on.
+    pub fn statements(&mut self, first: u64) -> ClientMessage {
+        self.awaited.push_back(AwaitedAnswer::Statements(first));
+        ClientMessage::Statements(first)
+    }
+
     /// Takes an answer, if it belongs to what was asked and is true as far as can be known here.
     pub fn receive(&mut self, message: ServerMessage) -> Result<ServerMessage, ServerFault> {
         let awaited = self.awaited.front().ok_or(ServerFault::Unasked)?;
@@ -145,7 +161,11 @@ impl ClientMachine {
             (_, ServerMessage::Refused(..))
             | (AwaitedAnswer::Head, ServerMessage::Head(None))
             | (AwaitedAnswer::Proposal { .. }, ServerMessage::Conflict(_, None))
-            | (AwaitedAnswer::Versions, ServerMessage::Versions(_)) => Ok(true),
+            | (AwaitedAnswer::Versions, ServerMessage::Versions(_))
+            | (AwaitedAnswer::Usage, ServerMessage::Usage(_)) => Ok(true),
+            (AwaitedAnswer::Statements(first), ServerMessage::Statements(statements)) => {
+                self.believe_statements(*first, statements).map(|()| true)
+            }
             (AwaitedAnswer::Head, ServerMessage::Head(Some(head)))
             | (AwaitedAnswer::Proposal { .. }, ServerMessage::Conflict(_, Some(head))) => {
                 self.believe(head).map(|()| true)
@@ -179,6 +199,15 @@ impl ClientMachine {
             return Err(ServerFault::Word("a version is not signed by its writer"));
         }
         self.believe_certificate(certificate, root.number, &root.digest(), update)
+    }
+
+    /// Whether their deleter is the vault's is for who knows its members.
+    fn believe_statements(&self, first: u64, statements: &[DropStatement]) -> Result<(), ServerFault> {
+        let in_order = statements.iter().zip(first..).all(|(statement, number)| statement.number == number);
+        match statements.iter().all(|statement| statement.vault == self.vault && statement.is_signed()) {
+            true if in_order => Ok(()),
+            _ => Err(ServerFault::Word("a statement is not signed, or is another one")),
+        }
     }
 
     fn believe_certificate(

@@ -357,7 +357,7 @@ async fn versions_go_only_by_the_deleters_word_and_stay_gone_after_a_start() {
     let place = Place::with(folder, identity, rules);
     let (mut connection, _) = place.connected(&writer).await;
     assert_eq!(left(connection.versions(u64::MAX, 9).await.unwrap()), [3]);
-    assert!(connection.root(0).await.is_err());
+    assert!(connection.update(0).await.is_err());
     let delete = UpdateAction::Delete { at: 0, length: 5 };
     let update = towpath_vault_format::doubles::update_of(
         writer.root.as_ref().unwrap(),

@@ -205,10 +205,10 @@ fn crash_at(write: usize, server: &Identity) -> bool {
     let again = disk.after_crash(fresh);
     let mut vault = Vault::open(Box::new(again), files, VaultLimits::default()).unwrap();
     let there = vault.versions(u64::MAX, 1000).len();
-    let are_dropped = may_be_dropped && vault.version(0).is_err();
+    let are_dropped = may_be_dropped && vault.update(0).is_err();
     let dropped = if are_dropped { DROPPED as usize } else { 0 };
     for (root, content) in &acknowledged[dropped..] {
-        let (version, update) = vault.version(root.number).unwrap();
+        let (version, update) = (vault.root(root.number).unwrap(), vault.update(root.number).unwrap());
         assert_eq!((&version.signed.root, version.signed.update), (root, update.digest()), "write {write}");
         assert!(content_of(&vault, root) == *content, "content of {} after write {write}", root.number);
     }

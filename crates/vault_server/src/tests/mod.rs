@@ -4,4 +4,5 @@ mod collecting;
 mod conversation;
 mod crash;
 mod log;
+mod sharing;
 mod writer;

@@ -1,18 +1,25 @@
 //! Garbage: what no version needs that is still told. Only statements make versions go, so only they make garbage.
 //!
-//! The log is written anew beside the old one and takes its name; only then packs are deleted. So a crash at any point leaves the
-//! old vault or the new one, and at worst packs that nothing names.
+//! Versions go on being read and written while objects are looked at and the log is written anew beside the old one: each step is short, and
+//! looks at the vault as it is then. The last step adds what came meanwhile, and the new log takes the old one's name; only then packs are
+//! deleted. So a crash at any point leaves the old vault or the new one, and at worst packs that nothing names.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use towpath_byte_store::ByteName;
-use towpath_vault_format::{Canonical, Digest, TreeNode, VaultRoot};
+use towpath_vault_format::{Canonical, Digest, DroppedRange, TreeNode, VaultRoot};
+use towpath_vault_protocol::VaultUsage;
 
 use super::Vault;
 use crate::error::{VaultError, damaged};
 use crate::log::RecordLog;
 use crate::record::{LogRecord, PackList};
+
+/// Nodes and versions of one step.
+const AT_ONCE: usize = 256;
+/// Bytes of objects in one record, and of records in one step.
+const RECORD: usize = 4 << 20;
 
 /// Bytes of objects and log before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,95 +30,195 @@ pub struct CollectedBytes {
     pub after: u64,
 }
 
+/// What versions need, as far as was looked.
+#[derive(Debug)]
+pub struct Survey {
+    live: HashSet<Digest>,
+    /// Nodes to look at.
+    nodes: Vec<Digest>,
+    /// Versions to look at, behind them.
+    versions: Vec<u64>,
+}
+
+/// A collection under way.
+#[derive(Debug)]
+pub struct Collection {
+    survey: Survey,
+    /// For each version that was there at the beginning: true if it was dropped.
+    gone: Vec<bool>,
+    before: u64,
+    next: RecordLog,
+    /// Bytes of the old log whose records were looked at.
+    copied: u64,
+}
+
+impl Survey {
+    /// Of all versions that are told, but for older ones in `dropped`.
+    pub fn of(vault: &Vault, dropped: &[DroppedRange]) -> Self {
+        let newest = vault.versions.len().saturating_sub(1) as u64;
+        let goes = |number: u64| number < newest && dropped.iter().any(|range| range.covers(number));
+        let there = vault.versions.iter().filter(|version| !version.is_gone);
+        let versions = there.map(|version| version.line.number).filter(|number| !goes(*number)).collect();
+        Self { live: HashSet::new(), nodes: Vec::new(), versions }
+    }
+
+    /// Looks at some more; true: at all. Nothing may be collected between two steps.
+    pub fn step(&mut self, vault: &Vault) -> Result<bool, VaultError> {
+        for _ in 0..AT_ONCE {
+            if let Some(name) = self.nodes.pop() {
+                self.look_at(vault, name)?;
+            } else if let Some(number) = self.versions.pop() {
+                self.add(&vault.root(number)?.signed.root);
+            } else {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What the vault takes, once all was looked at.
+    pub fn usage(&self, vault: &Vault) -> VaultUsage {
+        let stored = vault.log.len() + vault.objects.packed();
+        VaultUsage { stored, needless: vault.objects.stored_without(&self.live) }
+    }
+
+    fn add(&mut self, root: &VaultRoot) {
+        self.live.extend([root.members, root.keys]);
+        self.nodes.extend(root.files.iter().map(|file| file.top).filter(|top| !top.is_none()));
+    }
+
+    fn look_at(&mut self, vault: &Vault, name: Digest) -> Result<(), VaultError> {
+        // What is below a node was looked at with it.
+        if !self.live.insert(name) {
+            return Ok(());
+        }
+        let bytes = vault.object(&name)?.ok_or(VaultError::Lost(name))?;
+        match TreeNode::from_bytes(&bytes).map_err(|_| VaultError::Lost(name))? {
+            TreeNode::Inner(_, children) => self.nodes.extend(children.iter().map(|child| child.node)),
+            TreeNode::Leaf(tuples) => {
+                self.live.extend(tuples.iter().flat_map(|tuple| &tuple.chain).map(|block| block.hash));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Vault {
     /// Gives back the space of versions that were dropped. Blocks whose version is under way may go, too: they are sent again.
     pub fn collect(&mut self) -> Result<CollectedBytes, VaultError> {
-        let (before, live) = (self.size(), self.live()?);
-        let mut next = self.log.fresh()?;
-        self.log.replay(|at, record| {
-            let record = LogRecord::from_bytes(record).map_err(|why| damaged(at, &why))?;
-            self.kept(record, &live)?.iter().try_for_each(|record| next.add(&record.to_bytes()).map(drop))
-        })?;
-        // From here on the old log may be none any more. If the new one can't be put there or read, nothing more is taken.
-        self.log.stop();
-        let medium = next.put_in_place()?;
-        let old = self.packs();
-        let again = Self::open(medium, Arc::clone(self.objects.bytes()), self.limits)?;
-        *self = Self { staged: std::mem::take(&mut self.staged), staged_len: self.staged_len, ..again };
-        self.delete_packs(old.difference(&self.packs()));
-        Ok(CollectedBytes { before, after: self.size() })
+        let mut collection = Collection::begin(self)?;
+        while !collection.step(self)? {}
+        collection.finish(self)
     }
 
     fn size(&self) -> u64 {
         let (objects, log) = self.sizes();
         objects + log
     }
+}
 
-    /// Hashes of all that versions name which are told.
-    fn live(&self) -> Result<HashSet<Digest>, VaultError> {
-        let mut live = HashSet::new();
-        for version in self.versions.iter().filter(|version| !version.is_gone) {
-            let (version, _) = self.version(version.line.number)?;
-            self.mark(&version.signed.root, &mut live)?;
-        }
-        Ok(live)
+impl Collection {
+    /// Begins.
+    pub fn begin(vault: &Vault) -> Result<Self, VaultError> {
+        let gone = vault.versions.iter().map(|version| version.is_gone).collect();
+        let (survey, next) = (Survey::of(vault, &[]), vault.log.fresh()?);
+        Ok(Self { survey, gone, before: vault.size(), next, copied: 0 })
     }
 
-    fn mark(&self, root: &VaultRoot, live: &mut HashSet<Digest>) -> Result<(), VaultError> {
-        live.extend([root.members, root.keys]);
-        let tops = root.files.iter().map(|file| file.top).filter(|top| !top.is_none());
-        let mut left: Vec<Digest> = tops.collect();
-        while let Some(name) = left.pop() {
-            // What is below a node was looked at with it.
-            if !live.insert(name) {
-                continue;
-            }
-            match self.node(name)? {
-                TreeNode::Inner(_, children) => left.extend(children.iter().map(|child| child.node)),
-                TreeNode::Leaf(tuples) => {
-                    live.extend(tuples.iter().flat_map(|tuple| &tuple.chain).map(|block| block.hash));
-                }
+    /// Goes on; true: what was there has been looked at and copied. Then [`Self::finish`].
+    pub fn step(&mut self, vault: &Vault) -> Result<bool, VaultError> {
+        if !self.survey.step(vault)? {
+            return Ok(false);
+        }
+        let mut len = 0;
+        while len < RECORD {
+            let Some((at, record)) = vault.log.record_behind(self.copied)? else { return Ok(true) };
+            len += record.len();
+            self.copied = at + record.len() as u64;
+            let record = LogRecord::from_bytes(&record).map_err(|why| damaged(at, &why))?;
+            for kept in self.kept(vault, record)? {
+                self.next.add(&kept.to_bytes())?;
             }
         }
-        Ok(())
+        Ok(false)
     }
 
-    fn node(&self, name: Digest) -> Result<TreeNode, VaultError> {
-        let bytes = self.object(&name)?.ok_or(VaultError::Lost(name))?;
-        TreeNode::from_bytes(&bytes).map_err(|_| VaultError::Lost(name))
+    /// Adds what came meanwhile, and puts the new log in the place of the old one. Nothing else is done with the vault meanwhile.
+    pub fn finish(mut self, vault: &mut Vault) -> Result<CollectedBytes, VaultError> {
+        self.copy_late(vault)?;
+        // From here on the old log may be none any more. If the new one can't be put there or read, nothing more is taken.
+        vault.log.stop();
+        let medium = self.next.put_in_place()?;
+        let old = vault.packs();
+        let again = Vault::open(medium, Arc::clone(vault.objects.bytes()), vault.limits)?;
+        let (staged, staged_len) = (std::mem::take(&mut vault.staged), vault.staged_len);
+        *vault = Vault { staged, staged_len, ..again };
+        delete_packs(vault, old.difference(&vault.packs()));
+        Ok(CollectedBytes { before: self.before, after: vault.size() })
+    }
+
+    /// Records behind those that were looked at stay as they are. What their versions need of older ones that were not copied comes
+    /// with them.
+    fn copy_late(&mut self, vault: &Vault) -> Result<(), VaultError> {
+        let (mut came, known) = (HashSet::new(), self.survey.live.clone());
+        while let Some((at, bytes)) = vault.log.record_behind(self.copied)? {
+            self.copied = at + bytes.len() as u64;
+            let record = LogRecord::from_bytes(&bytes).map_err(|why| damaged(at, &why))?;
+            if let LogRecord::Version { version, .. } = &record {
+                self.survey.add(&version.signed.root);
+            }
+            came.extend(names_in(&record));
+            self.next.add(&bytes)?;
+        }
+        while !self.survey.step(vault)? {}
+        let is_here = |name: &&Digest| known.contains(*name) || came.contains(*name);
+        let lacking: Vec<_> = self.survey.live.iter().filter(|name| !is_here(name)).copied().collect();
+        self.copy_objects(vault, &lacking)
+    }
+
+    fn copy_objects(&mut self, vault: &Vault, names: &[Digest]) -> Result<(), VaultError> {
+        let (mut objects, mut len) = (Vec::new(), 0);
+        for name in names {
+            // Of records that no version has had there are none.
+            let Some(object) = vault.object(name)? else { continue };
+            len += object.len();
+            objects.push(object);
+            if len > RECORD {
+                self.next.add(&LogRecord::Objects(std::mem::take(&mut objects)).to_bytes())?;
+                len = 0;
+            }
+        }
+        some_objects(objects).map_or(Ok(()), |record| self.next.add(&record.to_bytes()).map(drop))
     }
 
     /// What stays of a record.
-    fn kept(&self, record: LogRecord, live: &HashSet<Digest>) -> Result<Vec<LogRecord>, VaultError> {
+    fn kept(&self, vault: &Vault, record: LogRecord) -> Result<Vec<LogRecord>, VaultError> {
         let living = |objects: Vec<Vec<u8>>| -> Vec<Vec<u8>> {
-            objects.into_iter().filter(|object| live.contains(&Digest::of(object))).collect()
+            objects.into_iter().filter(|object| self.survey.live.contains(&Digest::of(object))).collect()
         };
         Ok(match record {
-            LogRecord::Pack(pack) => self.kept_pack(pack, live)?.map(LogRecord::Pack).into_iter().collect(),
+            LogRecord::Pack(pack) => self.kept_pack(vault, pack)?.map(LogRecord::Pack).into_iter().collect(),
             LogRecord::Objects(objects) => some_objects(living(objects)).into_iter().collect(),
             LogRecord::Version { version, update, pack, objects } => {
-                let pack = pack.map(|pack| self.kept_pack(pack, live)).transpose()?.flatten();
+                let pack = pack.map(|pack| self.kept_pack(vault, pack)).transpose()?.flatten();
                 let objects = living(objects);
-                match self.is_gone(version.signed.root.number) {
-                    false => vec![LogRecord::Version { version, update, pack, objects }],
-                    true => {
+                match self.gone.get(version.signed.root.number as usize) {
+                    Some(true) => {
                         let rest = pack.map(LogRecord::Pack).into_iter().chain(some_objects(objects));
                         rest.chain([LogRecord::Gone(version)]).collect()
                     }
+                    _ => vec![LogRecord::Version { version, update, pack, objects }],
                 }
             }
             record @ (LogRecord::Drop(_) | LogRecord::Gone(_)) => vec![record],
         })
     }
 
-    fn is_gone(&self, number: u64) -> bool {
-        self.versions.get(number as usize).is_some_and(|version| version.is_gone)
-    }
-
     /// A pack that is half alive stays; of one that is less the rest is written anew.
-    fn kept_pack(&self, pack: PackList, live: &HashSet<Digest>) -> Result<Option<PackList>, VaultError> {
+    fn kept_pack(&self, vault: &Vault, pack: PackList) -> Result<Option<PackList>, VaultError> {
         let len = |objects: &[(Digest, u32)]| objects.iter().map(|(_, len)| u64::from(*len)).sum::<u64>();
-        let living: Vec<_> = pack.objects.iter().filter(|(hash, _)| live.contains(hash)).copied().collect();
+        let is_live = |(hash, _): &&(Digest, u32)| self.survey.live.contains(hash);
+        let living: Vec<_> = pack.objects.iter().filter(is_live).copied().collect();
         if living.is_empty() {
             return Ok(None);
         }
@@ -119,19 +226,31 @@ impl Vault {
             return Ok(Some(pack));
         }
         let read = |(hash, _): &(Digest, u32)| {
-            let object = self.object(hash)?.ok_or(VaultError::Lost(*hash))?;
+            let object = vault.object(hash)?.ok_or(VaultError::Lost(*hash))?;
             Ok((*hash, object))
         };
         let objects: Vec<_> = living.iter().map(read).collect::<Result<_, VaultError>>()?;
-        self.objects.write_pack(&objects).map(Some)
+        vault.objects.write_pack(&objects).map(Some)
     }
+}
 
-    /// What can't be deleted costs space and nothing else.
-    fn delete_packs<'a>(&self, packs: impl Iterator<Item = &'a Digest>) {
-        for pack in packs {
-            if let Err(error) = self.objects.bytes().delete(&ByteName(pack.0)) {
-                tracing::warn!(%error, "a pack can't be deleted");
-            }
+/// Objects that come with a record.
+fn names_in(record: &LogRecord) -> Vec<Digest> {
+    let (pack, objects) = match record {
+        LogRecord::Pack(pack) => (Some(pack), &[][..]),
+        LogRecord::Version { pack, objects, .. } => (pack.as_ref(), &objects[..]),
+        LogRecord::Objects(objects) => (None, &objects[..]),
+        LogRecord::Drop(_) | LogRecord::Gone(_) => (None, &[][..]),
+    };
+    let packed = pack.into_iter().flat_map(|pack| &pack.objects).map(|(name, _)| *name);
+    packed.chain(objects.iter().map(|object| Digest::of(object))).collect()
+}
+
+/// What can't be deleted costs space and nothing else.
+fn delete_packs<'a>(vault: &Vault, packs: impl Iterator<Item = &'a Digest>) {
+    for pack in packs {
+        if let Err(error) = vault.objects.bytes().delete(&ByteName(pack.0)) {
+            tracing::warn!(%error, "a pack can't be deleted");
         }
     }
 }

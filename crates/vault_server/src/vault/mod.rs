@@ -17,7 +17,7 @@ use towpath_vault_format::{
     BlockRef, Canonical, Certificate, Digest, DropStatement, Members, NodeRecorder, NodeSource,
     SignedMembers, SignedRoot, SourceFault, UpdateError, apply, conflict,
 };
-use towpath_vault_protocol::message::MAX_VERSIONS;
+use towpath_vault_protocol::message::{MAX_STATEMENTS, MAX_VERSIONS};
 use towpath_vault_protocol::{CommittedVersion, Proposal, ProposalVerdict, VersionLine};
 
 use crate::error::{VaultError, damaged};
@@ -25,7 +25,7 @@ use crate::log::{LogMedium, RecordLog};
 use crate::objects::VaultObjects;
 use crate::record::{LogRecord, object_offsets};
 
-pub use collect::CollectedBytes;
+pub use collect::{CollectedBytes, Collection, Survey};
 
 /// Objects of a version that are fewer bytes together lie in its record.
 const INLINE: usize = 256 << 10;
@@ -150,15 +150,29 @@ impl Vault {
         there.take(most).map(|version| version.line).collect()
     }
 
-    /// A version, and the update that made it.
-    pub fn version(&self, number: u64) -> Result<(CommittedVersion, Update), VaultError> {
-        let found = usize::try_from(number).ok().and_then(|index| self.versions.get(index));
-        let place = found.filter(|place| !place.is_gone).ok_or(VaultError::NoVersion(number))?;
-        let record = self.log.read(place.at, place.len)?;
-        match LogRecord::from_bytes(&record).map_err(|why| damaged(place.at, &why))? {
-            LogRecord::Version { version, update, .. } => Ok((*version, *update)),
+    /// A version, also a dropped one: its root proves the ones behind it.
+    pub fn root(&self, number: u64) -> Result<CommittedVersion, VaultError> {
+        match self.record_of(number)? {
+            (_, LogRecord::Version { version, .. } | LogRecord::Gone(version)) => Ok(*version),
             _ => Err(VaultError::NoVersion(number)),
         }
+    }
+
+    /// The update that made a version.
+    pub fn update(&self, number: u64) -> Result<Update, VaultError> {
+        match self.record_of(number)? {
+            (false, LogRecord::Version { update, .. }) => Ok(*update),
+            _ => Err(VaultError::NoVersion(number)),
+        }
+    }
+
+    /// The record of a version; true: it was dropped.
+    fn record_of(&self, number: u64) -> Result<(bool, LogRecord), VaultError> {
+        let found = usize::try_from(number).ok().and_then(|index| self.versions.get(index));
+        let place = found.ok_or(VaultError::NoVersion(number))?;
+        let record = self.log.read(place.at, place.len)?;
+        let record = LogRecord::from_bytes(&record).map_err(|why| damaged(place.at, &why))?;
+        Ok((place.is_gone, record))
     }
 
     /// Looks whether a proposal can be done, and what is needed for it.
@@ -357,6 +371,12 @@ impl Vault {
         hide_dropped(&mut self.versions, &statement);
         self.statements.push(statement);
         Ok(())
+    }
+
+    /// The words by which versions were dropped, from number `first` on, some of them.
+    pub fn statements(&self, first: u64) -> Vec<DropStatement> {
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        self.statements.iter().skip(first).take(MAX_STATEMENTS).cloned().collect()
     }
 
     /// Bytes of all objects, and of the log with those that lie in it.

@@ -5,7 +5,7 @@ use std::io;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_vault::error::VaultClientError;
 use towpath_vault::head::HeadError;
-use towpath_vault::keys::UnlockError;
+use towpath_vault::keys::{ShareError, UnlockError};
 use towpath_vault::server::ServerError;
 
 /// The error of a command.
@@ -29,18 +29,26 @@ pub fn of_file(path: &std::path::Path, error: &io::Error) -> ApiError {
 
 fn kind(error: &VaultClientError) -> ErrorKind {
     match error {
-        VaultClientError::NoEntry { .. } | VaultClientError::NoVersion { .. } => ErrorKind::NotFound,
+        VaultClientError::NoEntry { .. }
+        | VaultClientError::NoVersion { .. }
+        | VaultClientError::NoMember(_) => ErrorKind::NotFound,
         VaultClientError::Conflict { .. } => ErrorKind::Exists,
         VaultClientError::File(towpath_vault::FileError::Exists { .. }) => ErrorKind::Exists,
         VaultClientError::BadName { .. } => ErrorKind::Usage,
         VaultClientError::Changed { .. } | VaultClientError::Crowded { .. } => ErrorKind::Changed,
         VaultClientError::Server(ServerError::Unreachable(_)) => ErrorKind::Unreachable,
-        VaultClientError::Server(ServerError::Refused(_)) | VaultClientError::ReadOnly => ErrorKind::Refused,
+        VaultClientError::Server(ServerError::Refused(_))
+        | VaultClientError::ReadOnly
+        | VaultClientError::NotADeleter
+        | VaultClientError::NotTheOwner
+        | VaultClientError::Share(ShareError::NotShared) => ErrorKind::Refused,
         VaultClientError::Server(_)
         | VaultClientError::Head(_)
         | VaultClientError::Block { .. }
         | VaultClientError::Tree { .. }
         | VaultClientError::OtherContent { .. }
+        | VaultClientError::Hidden { .. }
+        | VaultClientError::Share(ShareError::NotTheOwners | ShareError::Sealed | ShareError::OtherEpochs)
         | VaultClientError::Damaged { .. }
         | VaultClientError::Record { .. } => ErrorKind::Corrupt,
         _ => ErrorKind::Failed,

@@ -10,6 +10,7 @@ use towpath_api::ApiError;
 use towpath_service::display_name;
 use towpath_vault::catalogue::EntryDescription;
 use towpath_vault::check::CheckFault;
+use towpath_vault::garbage::kept;
 
 use super::errors::api_error;
 use super::opening::WhichVault;
@@ -109,9 +110,13 @@ impl VaultLog {
     pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
         let mut vault = which.open_older(context)?;
         let newest = vault.head().named().number;
-        let first = (newest + 1).saturating_sub(self.count.max(1));
+        let kept = kept(&mut vault, newest + 1, self.count.max(1)).map_err(api_error)?;
+        let first = kept.last().copied().unwrap_or(newest);
         for version in vault.versions(first).map_err(api_error)?.into_iter().rev() {
             let root = &version.signed.root;
+            if root.number != newest && !kept.contains(&root.number) {
+                continue;
+            }
             let told = ToldVersion {
                 event: "version",
                 version: root.number,

@@ -1,10 +1,13 @@
 //! `tow vault`
 
+mod diff;
 mod errors;
+mod gc;
 mod inspect;
 mod opening;
 mod passphrase;
 mod serve;
+mod share;
 mod transfer;
 
 use std::process::ExitCode;
@@ -35,8 +38,11 @@ enum VaultSubcommand {
     Restore(transfer::VaultRestore),
     Ls(inspect::VaultLs),
     Log(inspect::VaultLog),
+    Diff(diff::VaultDiff),
     Check(inspect::VaultCheck),
     Forget(transfer::VaultForget),
+    Share(share::VaultShare),
+    Gc(gc::VaultGc),
     Serve(serve::VaultServe),
 }
 
@@ -54,9 +60,12 @@ impl VaultCommand {
             VaultSubcommand::Get(get) => get.run(context, &which),
             VaultSubcommand::Restore(restore) => restore.run(context, &which),
             VaultSubcommand::Ls(ls) => ls.run(context, &which),
+            VaultSubcommand::Diff(diff) => diff.run(context, &which),
             VaultSubcommand::Log(log) => log.run(context, &which),
             VaultSubcommand::Check(check) => check.run(context, &which),
             VaultSubcommand::Forget(forget) => forget.run(context, &which),
+            VaultSubcommand::Share(share) => share.run(context, &which),
+            VaultSubcommand::Gc(gc) => gc.run(context, &which),
             VaultSubcommand::Serve(_) => Ok(ExitCode::SUCCESS),
         })
     }

@@ -14,9 +14,11 @@ use towpath_vault::client::VaultClient;
 use towpath_vault::error::VaultClientError;
 use towpath_vault::format::{NodeId, VaultId};
 use towpath_vault::head::TrustedNodes;
-use towpath_vault::keys::{PassphraseCost, VaultKeys, WrappedKeys};
+use towpath_vault::keys::{PassphraseCost, Unlock, VaultKeys, WrappedKeys};
 use towpath_vault::local::{LocalVault, vault_id};
 use towpath_vault::network::NetworkServer;
+use towpath_vault::server::ServerError;
+use towpath_vault::share::VaultInvitation;
 
 use super::errors::{api_error, usage};
 use super::passphrase::unlock;
@@ -46,15 +48,26 @@ pub struct VaultInit {
     server: String,
 }
 
-/// Use a vault from this machine, too, or again: its id and its passphrase (or key file) are enough
+/// Use a vault from this machine, too, or again; or one that another person shares
+///
+/// Your own vault: the server and the vault's id; its passphrase (or key file) is enough. Another person's: the invitation that their
+/// 'tow vault share' tells. You choose a passphrase of your own, and a member id is printed. They say: tow vault share MEMBER.
 #[derive(Debug, Args)]
 pub struct VaultJoin {
-    /// The server, as 'tow vault serve' prints it
-    #[arg(value_name = "NODE@HOST:PORT")]
+    /// The server, as 'tow vault serve' prints it, or an invitation
+    #[arg(value_name = "NODE@HOST:PORT | INVITATION")]
     server: String,
     /// The vault's id, all of it
     #[arg(value_name = "ID")]
-    id: String,
+    id: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ToldWaiting {
+    event: &'static str,
+    vault: String,
+    server: String,
+    member: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -126,9 +139,14 @@ impl VaultInit {
 
 impl VaultJoin {
     pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
+        let Some(id) = &self.id else {
+            let why = || {
+                usage("give the server and the vault's id, or the invitation that 'tow vault share' tells")
+            };
+            return join_invited(context, which, &VaultInvitation::read(&self.server).ok_or_else(why)?);
+        };
         let place = VaultPlace::read(&self.server)?;
-        let vault =
-            vault_id(&self.id).ok_or_else(|| usage(format!("'{}' is not the id of a vault", self.id)))?;
+        let vault = vault_id(id).ok_or_else(|| usage(format!("'{id}' is not the id of a vault")))?;
         let unlock = unlock(which.key_file.as_deref(), false)?;
         let joined = || -> Result<u64, VaultClientError> {
             let mut server = place.connect_as(unlock.recovery_key(&vault)?.identity(), vault)?;
@@ -149,6 +167,60 @@ impl VaultJoin {
         tell(context, "joined", &vault, &self.server, version);
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Joins another person's vault: with a key of this member's own, which the owner shares the vault with.
+fn join_invited(
+    context: &Context,
+    which: &WhichVault,
+    invitation: &VaultInvitation,
+) -> Result<ExitCode, ApiError> {
+    let VaultInvitation { server, vault, owner } = invitation;
+    let place = VaultPlace::read(server)?;
+    let folder = LocalVault::open(&vaults(context), vault).map_err(api_error)?;
+    let kept = folder.keys().map_err(api_error)?;
+    let unlock = unlock(which.key_file.as_deref(), kept.is_none())?;
+    let keys = member_keys(&folder, kept, &unlock, invitation).map_err(api_error)?;
+    if keys.owner != *owner {
+        return Err(usage("the invitation names another owner than this machine knows of the vault"));
+    }
+    let (node, trusted) = (keys.node().map(|node| node.to_string()), place.trusted(&keys));
+    let joined =
+        place.connect(&keys).and_then(|server| VaultClient::open(folder, keys, Box::new(server), trusted));
+    match joined {
+        Ok(client) => tell(context, "joined", vault, server, client.head().named().number),
+        Err(VaultClientError::Server(ServerError::Refused(why))) => {
+            tell_waiting(context, invitation, node.unwrap_or_default(), &why);
+        }
+        Err(error) => return Err(api_error(error)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The keys of this member, drawn if there are none yet.
+fn member_keys(
+    folder: &LocalVault,
+    kept: Option<WrappedKeys>,
+    unlock: &Unlock,
+    invitation: &VaultInvitation,
+) -> Result<VaultKeys, VaultClientError> {
+    if let Some(kept) = kept {
+        return Ok(kept.open(unlock)?);
+    }
+    let keys = VaultKeys::of_member(invitation.vault, invitation.owner)?;
+    folder.set_keys(&WrappedKeys::wrap(&keys, unlock, PassphraseCost::default())?)?;
+    folder.set_server(&invitation.server)?;
+    Ok(keys)
+}
+
+fn tell_waiting(context: &Context, invitation: &VaultInvitation, member: String, why: &str) {
+    if context.output.is_json() {
+        let (vault, server) = (invitation.vault.to_string(), invitation.server.clone());
+        return context.output.object(&ToldWaiting { event: "waiting", vault, server, member });
+    }
+    context.output.line(&member);
+    let ask = "the vault is not shared with you yet. This is your member id; its owner says";
+    context.output.print(&format!("tow: {ask}: tow vault share {member} (the server: {why})"));
 }
 
 fn tell(context: &Context, event: &'static str, vault: &VaultId, server: &str, version: u64) {

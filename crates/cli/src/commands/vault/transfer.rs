@@ -40,6 +40,9 @@ pub struct VaultPut {
     /// Send changed chunks whole, never as patches
     #[arg(long)]
     no_patches: bool,
+    /// Read all files, also those whose size, times and inode are as they were at the last put
+    #[arg(short = 'c', long)]
+    checksum: bool,
 }
 
 /// Get a file or a tree out of the vault
@@ -95,6 +98,7 @@ struct ToldPut {
     is_new: bool,
     files: u64,
     bytes: u64,
+    read: u64,
     uploaded: u64,
     reused: u64,
     whole: u64,
@@ -131,7 +135,8 @@ impl VaultPut {
         let name = self.name.clone().map(OsString::into_vec).or_else(|| default_name(&path));
         let name = name.ok_or_else(named)?;
         let mut vault = which.open(context)?;
-        let options = PutOptions { overwrite: self.overwrite, patches: !self.no_patches };
+        let options =
+            PutOptions { overwrite: self.overwrite, patches: !self.no_patches, checksum: self.checksum };
         let mut bar = ReadProgress::new(&context.output);
         let put = vault.put(&path, &name, &options, &mut |bytes| bar.add(bytes)).map_err(api_error)?;
         context.output.finish();
@@ -141,7 +146,7 @@ impl VaultPut {
     }
 
     fn tell(&self, context: &Context, name: &[u8], put: &PutOutcome) {
-        let PutOutcome { number: version, is_new, stats, files, ref failed } = *put;
+        let PutOutcome { number: version, is_new, stats, files, read, ref failed } = *put;
         if context.output.is_json() {
             let PutStats { length, reused, whole, patched, whole_stored, patches_stored, padding, actions } =
                 stats;
@@ -152,6 +157,7 @@ impl VaultPut {
                 is_new,
                 files,
                 bytes: length,
+                read,
                 uploaded: stats.uploaded(),
                 reused,
                 whole,
