@@ -20,6 +20,7 @@
 //! | [`json`] | the same: options, events, summaries, errors |
 //! | [`disk`] | what lies in this service's own folders |
 //! | [`vault`] | vault servers', their clients', and what lies in a server's folder |
+//! | [`vault_client`] | vault servers', other members', and what lies in a client's folder |
 //! | [`local`] | programs of this machine: the local API |
 //! | [`input`], [`seeds`] | numbers and runs out of any bytes; valid inputs to begin from |
 //! | [`corpus`] | the kept ones |
@@ -44,6 +45,7 @@ pub mod rendezvous;
 pub mod seeds;
 pub mod session;
 pub mod vault;
+pub mod vault_client;
 
 /// A parser under test.
 pub struct Target {
@@ -104,6 +106,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rendezvous_body", run: rendezvous::rendezvous_body, seeds: rendezvous::bodies },
     Target { name: "rendezvous_place", run: rendezvous::rendezvous_place, seeds: rendezvous::places },
     Target { name: "rendezvous_board", run: rendezvous::rendezvous_board, seeds: rendezvous::boards },
+    Target {
+        name: "rendezvous_cluster",
+        run: rendezvous::rendezvous_cluster,
+        seeds: rendezvous::cluster_messages,
+    },
     Target { name: "control", run: direct::control, seeds: seeds::direct::controls },
     Target { name: "data_header", run: direct::data_header, seeds: seeds::direct::data_frames },
     Target { name: "packing", run: direct::packing, seeds: seeds::direct::packed },
@@ -130,6 +137,19 @@ pub const TARGETS: &[Target] = &[
     Target { name: "vault_talk", run: vault::vault_talk, seeds: vault::talks },
     Target { name: "vault_log", run: vault::vault_log, seeds: vault::logs },
     Target { name: "vault_log_record", run: vault::vault_log_record, seeds: vault::log_records },
+    Target {
+        name: "vault_client_record",
+        run: vault_client::vault_client_record,
+        seeds: vault_client::records,
+    },
+    Target {
+        name: "vault_descriptor",
+        run: vault_client::vault_descriptor,
+        seeds: vault_client::descriptors,
+    },
+    Target { name: "vault_block", run: vault_client::vault_block, seeds: vault_client::blocks },
+    Target { name: "vault_chain", run: vault_client::vault_chain, seeds: vault_client::chains },
+    Target { name: "vault_cache", run: vault_client::vault_cache, seeds: vault_client::caches },
     Target { name: "http_range", run: local::http_range, seeds: seeds::disk::ranges },
     Target { name: "api_query", run: local::api_query, seeds: seeds::disk::queries },
 ];

@@ -11,7 +11,9 @@ use towpath_rendezvous::entry::{MAX_ENTRY, body_again};
 use towpath_rendezvous::entry_table::TableLimits;
 use towpath_rendezvous::mailboxes::MailboxLimits;
 use towpath_rendezvous::message::{MAX_LETTER, ToClient, ToServer};
+use towpath_rendezvous::page::{EntryPage, PageCursor, cursor_from_bytes, cursor_to_bytes};
 use towpath_rendezvous::{HolderEntry, ServerPlace, SignedEntry, TopicKeys};
+use towpath_rendezvous_nats::message::{PublishedEntry, ServerHello, ServerName};
 
 use crate::input::{Source, Written};
 
@@ -207,4 +209,41 @@ pub fn boards() -> Vec<Vec<u8>> {
     let opened = say(say(announced, 1, 3, 4), 1, 3, 7).run(b"offer");
     let joined = say(say(opened, 2, 3, 5), 2, 3, 7).run(b"answer");
     vec![joined.number(1).number(0).number(2).number(90).done()]
+}
+
+/// What servers say to each other: the first byte says which of their messages.
+pub fn rendezvous_cluster(data: &[u8]) {
+    let Some((&kind, bytes)) = data.split_first() else { return };
+    let again = match kind % 4 {
+        0 => ServerHello::from_bytes(bytes).ok().map(ServerHello::to_bytes),
+        1 => PublishedEntry::from_bytes(bytes).ok().map(|entry| entry.to_bytes()),
+        2 => cursor_from_bytes(bytes).ok().map(cursor_to_bytes),
+        _ => page(&Bytes::copy_from_slice(bytes)),
+    };
+    assert!(again.is_none_or(|again| again == bytes), "a message has one encoding");
+}
+
+/// A page is read as the first, and as the one behind it: so reading all of a server's entries comes to an end.
+fn page(bytes: &Bytes) -> Option<Vec<u8>> {
+    let page = EntryPage::from_bytes(bytes, None).ok()?;
+    if let Some(next) = page.next {
+        assert!(EntryPage::from_bytes(bytes, Some(next)).is_err(), "a page that leads to itself");
+    }
+    let (count, most) = (page.entries.len(), bytes.len());
+    assert!(page.entries.iter().all(|entry| entry.len() <= MAX_ENTRY) && count <= most);
+    Some(page.to_bytes())
+}
+
+/// Messages between servers, each behind the byte of its kind.
+pub fn cluster_messages() -> Vec<Vec<u8>> {
+    let name = ServerName([9; 16]);
+    let cursor: PageCursor = (keys(7).topic(), identity().node_id());
+    let page = EntryPage { entries: vec![entry(7, 1), entry(7, 2)], next: Some(cursor) };
+    let messages = [
+        ServerHello { name, published: 300, asks: true }.to_bytes(),
+        PublishedEntry { name, published: 301, entry: entry(7, 1) }.to_bytes(),
+        cursor_to_bytes(Some(cursor)),
+        page.to_bytes(),
+    ];
+    (0u8..).zip(messages).map(|(kind, bytes)| [&[kind], &bytes[..]].concat()).collect()
 }

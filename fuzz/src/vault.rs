@@ -235,7 +235,8 @@ pub fn vault_log_record(data: &[u8]) {
     }
 }
 
-fn committed() -> CommittedVersion {
+/// A version that its writer signed.
+pub fn committed() -> CommittedVersion {
     let ((root, ..), key) = (base(), TestKey::new(1));
     let update = creation(VAULT, 2, members(VAULT, &key, &[], &[])).digest();
     let certificate = Certificate {

@@ -195,6 +195,12 @@ impl FileKey {
     }
 }
 
+/// The content of what was decrypted, whoever wrote it: a door for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub fn content_of(plain: &[u8]) -> Option<Vec<u8>> {
+    unframed(plain).ok().map(|(_, content)| content)
+}
+
 /// Kind and content of what was decrypted.
 fn unframed(plain: &[u8]) -> Result<(BlockKind, Vec<u8>), BlockError> {
     let mut reader = Reader::new(plain);

@@ -3,7 +3,7 @@
 //! A put goes through these points, at each of which the process may die and lose nothing:
 //!
 //! 1. new blocks lie in this machine's cache; the server knows nothing of them;
-//! 2. the update is made and signed;
+//! 2. the update is made, what it makes of the entry is noted as offered, and it is signed;
 //! 3. the server has committed it;
 //! 4. the head is kept;
 //! 5. summaries and what was seen are kept.
@@ -19,9 +19,9 @@ use towpath_vault_format::{
 };
 use towpath_vault_protocol::CommittedVersion;
 
-use crate::catalogue::{Catalogue, MAX_CATALOGUE};
+use crate::catalogue::{Catalogue, CatalogueEntry, MAX_CATALOGUE, entry_digest};
 use crate::error::VaultClientError;
-use crate::head::{HeadError, TrustedNodes, VaultHead};
+use crate::head::{HeadError, NamedVersion, TrustedNodes, VaultHead, VersionLink};
 use crate::history::kept;
 use crate::keys::{KeysRecord, VaultKeys, WrappedKeys};
 use crate::local::{BlobCache, LocalVault};
@@ -216,31 +216,7 @@ impl VaultClient {
 
     /// Computes what an update makes of the newest version, offers it, and keeps it once it is committed.
     pub(crate) fn offer(&mut self, update: &Update) -> Result<Offered, VaultClientError> {
-        let Applied { root, nodes } = applied(self, update)?;
-        let writer = self.keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity();
-        let sign = |message: &[u8]| writer.sign(message);
-        let signed = SignedRoot::sign(root, writer.node_id(), update.digest(), sign);
-        let members = update.members.clone().unwrap_or_else(|| self.head.members.clone());
-        let blocks = &self.blocks;
-        match self.server.commit(update, &signed, &mut |name| blocks.get(name))? {
-            None => {
-                self.refresh()?;
-                Ok(Offered::Conflict)
-            }
-            Some(certificate) => {
-                let head = VaultHead { signed, members, certificate };
-                head.prove(&self.trusted)?;
-                head.follows(&self.head, std::slice::from_ref(&head.signed))?;
-                self.folder.set_head(&head)?;
-                for node in &nodes {
-                    // Lost ones are fetched.
-                    let _ = self.nodes.add(&node.bytes);
-                }
-                let bytes = (update.to_bytes().len() + head.signed.to_bytes().len()) as u64;
-                self.head = head;
-                Ok(Offered::Committed { bytes })
-            }
-        }
+        offer_entry(self, update, None)
     }
 
     /// The root of a file in the newest version; an empty one if it is not there.
@@ -248,6 +224,50 @@ impl VaultClient {
         let found = self.head.signed.root.file(&file).copied();
         found.unwrap_or(FileRoot::empty(file, self.keys.epoch()))
     }
+}
+
+/// [`VaultClient::offer`] of an update that may be the one that puts the entry of a name.
+pub(crate) fn offer_entry(
+    client: &mut VaultClient,
+    update: &Update,
+    entry: Option<(&[u8], &CatalogueEntry)>,
+) -> Result<Offered, VaultClientError> {
+    let Applied { root, nodes } = applied(client, update)?;
+    if let Some((name, entry)) = entry {
+        note_offered(client, &root, name, entry)?;
+    }
+    let writer = client.keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity();
+    let sign = |message: &[u8]| writer.sign(message);
+    let signed = SignedRoot::sign(root, writer.node_id(), update.digest(), sign);
+    let members = update.members.clone().unwrap_or_else(|| client.head.members.clone());
+    let blocks = &client.blocks;
+    let Some(certificate) = client.server.commit(update, &signed, &mut |name| blocks.get(name))? else {
+        client.refresh()?;
+        return Ok(Offered::Conflict);
+    };
+    let head = VaultHead { signed, members, certificate };
+    head.prove(&client.trusted)?;
+    head.follows(&client.head, &[VersionLink::of(&head.signed.root)])?;
+    client.folder.set_head(&head)?;
+    for node in &nodes {
+        // Lost ones are fetched.
+        let _ = client.nodes.add(&node.bytes);
+    }
+    let bytes = (update.to_bytes().len() + head.signed.to_bytes().len()) as u64;
+    client.head = head;
+    Ok(Offered::Committed { bytes })
+}
+
+/// Notes what is offered now: if this machine does not live to see the answer, it knows its own work again.
+fn note_offered(
+    vault: &VaultClient,
+    root: &VaultRoot,
+    name: &[u8],
+    entry: &CatalogueEntry,
+) -> Result<(), VaultClientError> {
+    let mut offered = vault.folder.offered()?;
+    offered.note(vault.keys.name_mark(name), root.number, entry_digest(root, entry));
+    vault.folder.set_offered(&offered)
 }
 
 /// The record of keys of the newest version.
@@ -326,12 +346,32 @@ fn fetch_head(
     let head = VaultHead { signed, members, certificate };
     head.prove(trusted)?;
     if let Some(seen) = seen {
-        let (was, is) = (seen.named().number, head.named().number);
-        let between = if is > was { fetch_versions(server, was + 1, is)? } else { Vec::new() };
-        let between: Vec<_> = between.into_iter().map(|version| version.signed).collect();
-        head.follows(seen, &between)?;
+        head.follows(seen, &fetch_between(server, seen.named(), head.named())?)?;
     }
     Ok(head)
+}
+
+/// The versions behind `seen`, up to `found`. However many there are, some of their roots alone are in memory.
+fn fetch_between(
+    server: &mut dyn RemoteVault,
+    seen: NamedVersion,
+    found: NamedVersion,
+) -> Result<Vec<VersionLink>, VaultClientError> {
+    let (mut links, mut next) = (Vec::new(), seen.number);
+    while next < found.number && links.len() < MAX_VERSIONS {
+        let last = found.number.min(next.saturating_add(VERSIONS as u64));
+        match fetch_versions(server, next + 1, last) {
+            Ok(versions) => {
+                links.extend(versions.iter().map(|version| VersionLink::of(&version.signed.root)))
+            }
+            Err(VaultClientError::NoVersion { number: lacking }) => {
+                return Err(HeadError::Unlinked { seen, found, lacking }.into());
+            }
+            Err(error) => return Err(error),
+        }
+        next = last;
+    }
+    Ok(links)
 }
 
 /// The wrapped keys of a server's vault, for whoever has nothing but its id. That they are the right ones shows when they are

@@ -15,6 +15,9 @@ use crate::client::VaultClient;
 use crate::descriptor::{DescribedEntry, MAX_DESCRIPTOR, read_descriptor};
 use crate::error::VaultClientError;
 
+/// Blocks of files that may be holes.
+const HOLE_BLOCK: u64 = 4096;
+
 /// What a get brought.
 #[derive(Debug, Default)]
 pub struct GetOutcome {
@@ -112,6 +115,8 @@ struct OpenFile {
     size: u64,
     done: u64,
     hasher: blake3::Hasher,
+    /// Bytes of a sparse file that wait for the rest of their block: runs end anywhere, and half a block is no hole.
+    held: Vec<u8>,
 }
 
 enum OpenBody {
@@ -167,7 +172,7 @@ impl<'p> EntryWriter<'p> {
                 Some(tree) => OpenBody::Staged(tree.stage_file_for(&described.path, size)?),
                 None => OpenBody::Single(SingleFile::create(self.path, size)?),
             };
-            self.open = Some(OpenFile { described, body, size, done: 0, hasher: blake3::Hasher::new() });
+            self.open = Some(OpenFile::new(described, body, size));
             self.close_if_done()?;
         }
         Ok(())
@@ -232,14 +237,30 @@ impl<'p> EntryWriter<'p> {
 }
 
 impl OpenFile {
+    fn new(described: DescribedEntry, body: OpenBody, size: u64) -> Self {
+        Self { described, body, size, done: 0, hasher: blake3::Hasher::new(), held: Vec::new() }
+    }
+
     fn write(&mut self, part: &[u8]) -> Result<(), VaultClientError> {
-        let is_sparse = matches!(self.described.entry.kind, Kind::File { extents: Some(_), .. });
-        match &self.body {
-            OpenBody::Staged(staged) => staged.write_piece(self.done, part, is_sparse)?,
-            OpenBody::Single(single) => single.write_piece(self.done, part, is_sparse)?,
-        }
         self.hasher.update(part);
+        let begun = self.done;
         self.done += part.len() as u64;
+        if !matches!(self.described.entry.kind, Kind::File { extents: Some(_), .. }) {
+            return self.write_piece(begun, part, false);
+        }
+        self.held.extend_from_slice(part);
+        let start = self.done - self.held.len() as u64;
+        let end = if self.done == self.size { self.done } else { self.done - self.done % HOLE_BLOCK };
+        let rest = self.held.split_off(end.saturating_sub(start) as usize);
+        let whole = std::mem::replace(&mut self.held, rest);
+        self.write_piece(start, &whole, true)
+    }
+
+    fn write_piece(&self, offset: u64, piece: &[u8], is_sparse: bool) -> Result<(), VaultClientError> {
+        match &self.body {
+            OpenBody::Staged(staged) => staged.write_piece(offset, piece, is_sparse)?,
+            OpenBody::Single(single) => single.write_piece(offset, piece, is_sparse)?,
+        }
         Ok(())
     }
 }
@@ -292,4 +313,31 @@ fn make_links(tree: &Destination, described: &[DescribedEntry], overwrite: Overw
         }
     }
     failed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use towpath_content::tree::Metadata;
+
+    #[test]
+    fn a_hole_stays_one_wherever_its_runs_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sparse");
+        let content = [vec![7; 5000], vec![0; 1 << 20], vec![8; 3000]].concat();
+        let (size, oid) = (content.len() as u64, Oid::Blake3(*blake3::hash(&content).as_bytes()));
+        let kind = Kind::File { size, oid: Some(oid), extents: Some(Vec::new()) };
+        let metadata = Metadata { mode: 0o644, ..Metadata::default() };
+        let entry = Entry { name: Vec::new(), metadata, kind, hard_link: None };
+        let mut writer = EntryWriter::file(&path, false);
+        writer.begin(&[DescribedEntry { path: RelPath::default(), entry, start: Some(0) }]).unwrap();
+        content.chunks(1001).for_each(|run| writer.write(run).unwrap());
+        let outcome = writer.finish(&[]).unwrap();
+        assert_eq!((outcome.files, outcome.bytes), (1, size));
+        assert!(std::fs::read(&path).unwrap() == content);
+        let taken = std::fs::metadata(&path).unwrap().blocks() * 512;
+        assert!(taken <= 64 << 10, "{taken} bytes of {size} are no hole");
+    }
 }

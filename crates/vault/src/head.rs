@@ -5,7 +5,7 @@
 use thiserror::Error;
 use towpath_content::codec::{Reader, Writer};
 use towpath_content::{DecodeError, NodeId};
-use towpath_vault_format::{Canonical, Certificate, Digest, SignedMembers, SignedRoot, VaultId};
+use towpath_vault_format::{Canonical, Certificate, Digest, SignedMembers, SignedRoot, VaultId, VaultRoot};
 
 /// A version, and what proves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,23 @@ pub struct NamedVersion {
     pub root: Digest,
 }
 
+/// What a version says of its place: all that is needed to see whether versions are a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VersionLink {
+    /// The version.
+    pub version: NamedVersion,
+    /// Hash of the root before.
+    pub previous: Digest,
+}
+
+impl VersionLink {
+    /// That of a root.
+    pub fn of(root: &VaultRoot) -> Self {
+        let version = NamedVersion { number: root.number, root: root.digest() };
+        Self { version, previous: root.previous }
+    }
+}
+
 /// Reason why a head does not count.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HeadError {
@@ -62,6 +79,16 @@ pub enum HeadError {
         seen: NamedVersion,
         /// The one that is shown.
         found: NamedVersion,
+    },
+    /// Whether it descends from the one that was seen can't be known.
+    #[error("the server shows {found}, and not version {lacking}, which would prove that it follows {seen}")]
+    Unlinked {
+        /// The newest that was seen.
+        seen: NamedVersion,
+        /// The one that is shown.
+        found: NamedVersion,
+        /// Number of a version between them.
+        lacking: u64,
     },
     /// It does not descend from one that was seen.
     #[error("fork: the server shows {found}, which does not descend from {seen} that was seen before")]
@@ -109,19 +136,18 @@ impl VaultHead {
         }
     }
 
-    /// Checks that it may come after `seen`: `between` are the roots of the versions behind `seen`, up to this one.
-    pub fn follows(&self, seen: &Self, between: &[SignedRoot]) -> Result<(), HeadError> {
+    /// Checks that it may come after `seen`: `between` are the versions behind `seen`, up to this one.
+    pub fn follows(&self, seen: &Self, between: &[VersionLink]) -> Result<(), HeadError> {
         let (was, found) = (seen.named(), self.named());
         if found.number < was.number {
             return Err(HeadError::Rollback { seen: was, found });
         }
         let mut last = was;
-        for signed in between {
-            let root = &signed.root;
-            if root.number != last.number + 1 || root.previous != last.root {
+        for VersionLink { version, previous } in between {
+            if last.number.checked_add(1) != Some(version.number) || *previous != last.root {
                 return Err(HeadError::Fork { seen: was, found });
             }
-            last = NamedVersion { number: root.number, root: root.digest() };
+            last = *version;
         }
         if last != found {
             return Err(HeadError::Fork { seen: was, found });
@@ -156,3 +182,6 @@ impl VaultHead {
 fn certifies(certificate: &Certificate, vault: VaultId, named: NamedVersion) -> bool {
     certificate.vault == vault && certificate.number == named.number && certificate.root == named.root
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,19 @@ impl NetworkServer {
         Ok(Self { runtime, connection, greeting: Some(head) })
     }
 
+    /// Connects to a server whose word on the newest version is not heeded: for who knows a head.
+    pub fn connect_unheard(
+        runtime: Handle,
+        server: NodeId,
+        address: &str,
+        identity: &Identity,
+        vault: VaultId,
+    ) -> Result<Self, ServerError> {
+        let connected = VaultConnection::connect_unheard(server, address, identity, vault);
+        let connection = runtime.block_on(connected).map_err(fault)?;
+        Ok(Self { runtime, connection, greeting: None })
+    }
+
     /// Says goodbye.
     pub fn finish(self) {
         // What was committed is, whatever becomes of the connection.

@@ -4,15 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use towpath_files::FileError;
-use towpath_vault_format::{Canonical, Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, UpdateAction};
+use towpath_vault_format::{Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, Update, UpdateAction};
 
 use crate::block::BlockSealer;
-use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_INLINE, check_name};
-use crate::client::{Offered, VaultClient, check_writer};
+use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_INLINE, check_name, entry_digest};
+use crate::client::{Offered, VaultClient, check_writer, offer_entry};
 use crate::content::{ChunkKeys, MemoryContent, PlainSource, PutContent};
 use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
 use crate::keys::random;
+use crate::local::SeenEntries;
 use crate::plan::{FilePlan, Planner, PutStats, digest_of, summary_of};
 use crate::summary::FileSummary;
 use crate::unchanged::UnchangedFiles;
@@ -132,14 +133,22 @@ impl VaultClient {
         old: Option<&CatalogueEntry>,
         overwrite: bool,
     ) -> Result<(), VaultClientError> {
-        let Some(old) = old.filter(|_| !overwrite) else { return Ok(()) };
-        let seen = self.folder.seen()?;
-        let seen = seen.get(self.keys.name_mark(name));
-        let content = entry_digest(self, old);
-        if seen.is_some_and(|seen| seen.content == content) {
+        let Some(old) = old else { return Ok(()) };
+        let (mark, content) = (self.keys.name_mark(name), entry_digest(&self.head.signed.root, old));
+        let mut seen = self.folder.seen()?;
+        let is_it = |noted: &SeenEntries| noted.get(mark).is_some_and(|it| it.content == content);
+        if is_it(&seen) {
             return Ok(());
         }
-        let seen = seen.map(|seen| seen.number);
+        // What was offered here, and no answer came, may be it. The next offer takes its place, so it is noted as seen now.
+        if is_it(&self.folder.offered()?) {
+            seen.note(mark, self.head.named().number, content);
+            return self.folder.set_seen(&seen);
+        }
+        if overwrite {
+            return Ok(());
+        }
+        let seen = seen.get(mark).map(|seen| seen.number);
         Err(VaultClientError::Conflict { name: name.to_vec(), found: self.head.named().number, seen })
     }
 
@@ -255,8 +264,10 @@ impl VaultClient {
             // It has some thousand chunks at most, for which a server has room beside a stage.
             last.extend(self::stages(&[&listed], epoch).into_iter().flatten());
         }
-        for stage in stages {
-            match self.commit_stage(stage, &mut left)? {
+        let last = stages.len();
+        for (number, stage) in (1..).zip(stages) {
+            let update = stage_update(self, stage, &mut left)?;
+            match offer_entry(self, &update, (number == last).then_some((name, &plan.entry)))? {
                 Offered::Conflict => return Ok(None),
                 Offered::Committed { bytes } => stats.actions += bytes,
             }
@@ -265,22 +276,13 @@ impl VaultClient {
         Ok(Some(stats))
     }
 
-    /// Commits some steps. Bases are those of the newest version, which the stages before made.
+    /// Commits some steps.
     pub(crate) fn commit_stage(
         &mut self,
-        mut files: Vec<FileUpdate>,
+        files: Vec<FileUpdate>,
         left: &mut HashMap<Digest, u32>,
     ) -> Result<Offered, VaultClientError> {
-        for change in &mut files {
-            change.base = self.head.signed.root.file(&change.file).map_or(Digest::NONE, digest_of);
-        }
-        let tuples = files.iter().flat_map(|change| &change.actions).flat_map(tuples_of);
-        let blocks = tuples.flat_map(|tuple| &tuple.chain);
-        let blocks = blocks
-            .filter_map(|block| left.remove(&block.hash).map(|stored| NewBlock { hash: block.hash, stored }));
-        let blocks = blocks.collect();
-        let mut update = self.update_of(files)?;
-        update.blocks = blocks;
+        let update = stage_update(self, files, left)?;
         self.offer(&update)
     }
 
@@ -294,7 +296,9 @@ impl VaultClient {
             self.folder.set_summary(file, &self.summary(*file, planned))?;
         }
         let content = plan.content.0;
-        let marks = tree.content.marks(entry_digest(self, &plan.entry), &self.keys.file_marks(content));
+        let marks = tree
+            .content
+            .marks(entry_digest(&self.head.signed.root, &plan.entry), &self.keys.file_marks(content));
         self.folder.set_marks(&content, &marks)?;
         self.note_seen(name, &plan.entry)
     }
@@ -302,10 +306,29 @@ impl VaultClient {
     /// Notes that this machine's person has the content of an entry as it is in the newest version.
     pub(crate) fn note_seen(&mut self, name: &[u8], entry: &CatalogueEntry) -> Result<(), VaultClientError> {
         let mut seen = self.folder.seen()?;
-        let content = entry_digest(self, entry);
+        let content = entry_digest(&self.head.signed.root, entry);
         seen.note(self.keys.name_mark(name), self.head.named().number, content);
         self.folder.set_seen(&seen)
     }
+}
+
+/// The update of some steps. Bases are those of the newest version, which the stages before made.
+fn stage_update(
+    vault: &VaultClient,
+    mut files: Vec<FileUpdate>,
+    left: &mut HashMap<Digest, u32>,
+) -> Result<Update, VaultClientError> {
+    for change in &mut files {
+        change.base = vault.head.signed.root.file(&change.file).map_or(Digest::NONE, digest_of);
+    }
+    let tuples = files.iter().flat_map(|change| &change.actions).flat_map(tuples_of);
+    let blocks = tuples.flat_map(|tuple| &tuple.chain);
+    let blocks = blocks
+        .filter_map(|block| left.remove(&block.hash).map(|stored| NewBlock { hash: block.hash, stored }));
+    let blocks = blocks.collect();
+    let mut update = vault.update_of(files)?;
+    update.blocks = blocks;
+    Ok(update)
 }
 
 impl EntryPlan {
@@ -326,7 +349,10 @@ fn unchanged_files(
     old: &CatalogueEntry,
 ) -> Result<Option<UnchangedFiles>, VaultClientError> {
     let (root, content) = (vault.head.signed.root.clone(), vault.file_root(old.content));
-    let marks = vault.folder.marks(&old.content)?.filter(|marks| marks.entry == entry_digest(vault, old));
+    let marks = vault
+        .folder
+        .marks(&old.content)?
+        .filter(|marks| marks.entry == entry_digest(&vault.head.signed.root, old));
     let summary = vault.folder.summary(&old.content)?.filter(|summary| is_of(summary, &content));
     let (Some(marks), Some(summary)) = (marks, summary) else { return Ok(None) };
     let described = vault.described(&root, old)?;
@@ -334,16 +360,6 @@ fn unchanged_files(
     let key = vault.keys.file_marks(old.content);
     let files = tree.content.files();
     Ok(Some(UnchangedFiles::new(files, &marks, &key, &old_files.collect(), summary.chunks)))
-}
-
-/// What an entry is in the newest version: content, names and metadata.
-fn entry_digest(vault: &VaultClient, entry: &CatalogueEntry) -> Digest {
-    let mut bytes = vault.file_root(entry.content).to_bytes();
-    match &entry.description {
-        EntryDescription::Inline(description) => bytes.extend_from_slice(description),
-        EntryDescription::File(file) => bytes.extend_from_slice(&vault.file_root(*file).to_bytes()),
-    }
-    Digest::of(&bytes)
 }
 
 fn is_of(summary: &FileSummary, root: &FileRoot) -> bool {

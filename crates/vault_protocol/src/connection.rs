@@ -99,12 +99,23 @@ impl VaultConnection {
         identity: &Identity,
         vault: VaultId,
     ) -> Result<(Self, Option<CommittedVersion>), ConnectionError> {
-        let found = tokio::net::lookup_host(address).await;
-        let found =
-            found.map_err(|source| ConnectionError::Lookup { address: address.to_owned(), source })?;
-        let addresses: Vec<_> = found.take(MOST_ADDRESSES).collect();
-        let how = DialConfig { protocol: PROTOCOL, ..DialConfig::default() };
-        Self::over(dial_any(&addresses, identity, server, &how).await?, vault).await
+        Self::over(dialled(server, address, identity).await?, vault).await
+    }
+
+    /// Connects without heeding what the server tells of its newest version. Who knows a head can read what it proves, though the
+    /// server lies about what came after it.
+    pub async fn connect_unheard(
+        server: NodeId,
+        address: &str,
+        identity: &Identity,
+        vault: VaultId,
+    ) -> Result<Self, ConnectionError> {
+        let mut this = Self::begun(dialled(server, address, identity).await?, vault);
+        let hello = this.machine.hello_unheard();
+        this.send(hello).await?;
+        this.writer.flush().await?;
+        this.pass_over_answer().await?;
+        Ok(this)
     }
 
     /// Begins on a connection that stands.
@@ -112,12 +123,16 @@ impl VaultConnection {
         connection: Connection,
         vault: VaultId,
     ) -> Result<(Self, Option<CommittedVersion>), ConnectionError> {
+        let mut this = Self::begun(connection, vault);
+        let head = this.head_again().await?;
+        Ok((this, head))
+    }
+
+    fn begun(connection: Connection, vault: VaultId) -> Self {
         let server = connection.peer;
         let (reader, writer) = connection.split();
         let machine = ClientMachine::new(server, vault);
-        let mut this = Self { reader, writer, assembly: Assembly::default(), machine, server };
-        let head = this.head_again().await?;
-        Ok((this, head))
+        Self { reader, writer, assembly: Assembly::default(), machine, server }
     }
 
     /// The server's node id.
@@ -354,6 +369,23 @@ impl VaultConnection {
         }
     }
 
+    /// Takes one answer, whatever it is, unless the server refuses.
+    async fn pass_over_answer(&mut self) -> Result<(), ConnectionError> {
+        loop {
+            let frame = self.frame().await?;
+            let Some((kind, body)) = self.assembly.take(frame).map_err(ServerFault::from)? else {
+                continue;
+            };
+            match ServerMessage::from_body(kind, &body) {
+                Ok(None) => {}
+                Ok(Some(ServerMessage::Refused(refusal, why))) => {
+                    return Err(ConnectionError::Refused { refusal, why });
+                }
+                Ok(Some(_)) | Err(_) => return Ok(()),
+            }
+        }
+    }
+
     async fn frame(&mut self) -> Result<Frame, ConnectionError> {
         loop {
             let before = self.reader.received();
@@ -364,4 +396,12 @@ impl VaultConnection {
             }
         }
     }
+}
+
+async fn dialled(server: NodeId, address: &str, identity: &Identity) -> Result<Connection, ConnectionError> {
+    let found = tokio::net::lookup_host(address).await;
+    let found = found.map_err(|source| ConnectionError::Lookup { address: address.to_owned(), source })?;
+    let addresses: Vec<_> = found.take(MOST_ADDRESSES).collect();
+    let how = DialConfig { protocol: PROTOCOL, ..DialConfig::default() };
+    Ok(dial_any(&addresses, identity, server, &how).await?)
 }

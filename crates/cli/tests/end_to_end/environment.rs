@@ -455,6 +455,11 @@ impl Ended {
         self
     }
 
+    /// True if a signal ended it.
+    pub fn is_killed(&self) -> bool {
+        self.status.code().is_none()
+    }
+
     /// Its exit status.
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| panic!("{}: '{}' {}", self.status, self.shown, self.err))

@@ -39,6 +39,9 @@
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
 //! | `vault` | encrypted versions on a server that is killed, edited, set back, or lies |
+//! | `vault_attacks` | a server that lies with its own key: heads, versions, blocks, certificates, trees |
+//! | `lying_server` | such a server, in front of a real one |
+//! | `vault_kills` | kill -9 of a put at each of its writes and messages |
 //! | `vault_sharing` | members of a vault: who reads, who writes, and who may no more |
 //! | `vault_upkeep` | differences of a vault's versions, files that are not read again, old versions that go |
 //! | `vault_serving` | `tow vault serve`: kill -9, and who may make vaults |
@@ -107,6 +110,7 @@ mod likeness;
 mod links;
 mod local_api;
 mod local_client;
+mod lying_server;
 mod machinery;
 mod memory;
 mod mirrors;
@@ -129,6 +133,8 @@ mod ticket_terms;
 mod trees;
 mod updating;
 mod vault;
+mod vault_attacks;
+mod vault_kills;
 mod vault_serving;
 mod vault_sharing;
 mod vault_upkeep;
@@ -188,6 +194,8 @@ fn main() -> ExitCode {
         site_cache::SITUATIONS,
         anywhere::SITUATIONS,
         vault::SITUATIONS,
+        vault_attacks::SITUATIONS,
+        vault_kills::SITUATIONS,
         vault_serving::SITUATIONS,
         vault_sharing::SITUATIONS,
         vault_upkeep::SITUATIONS,

@@ -316,7 +316,7 @@ fn a_lost_summary_or_cache_costs_nothing_but_time() {
     file(&one.path("notes"), 1, 3 << 20);
     put(one, "notes");
     let state = find(&one.home(""), &id);
-    for lost in ["summaries", "blocks", "nodes", "seen"] {
+    for lost in ["summaries", "blocks", "nodes", "seen", "offered"] {
         let _ = fs::remove_dir_all(state.join(lost)).or_else(|_| fs::remove_file(state.join(lost)));
     }
     edit(&one.path("notes"));
@@ -441,7 +441,7 @@ fn a_put_that_is_killed_at_any_time_loses_nothing() {
         let words = ["vault", "put", "notes"];
         let running = one.tow(words).variable(PASSPHRASE.0, PASSPHRASE.1).start();
         running.kill_after(Duration::from_millis(150 + 25 * round));
-        told(one, &["put", "notes", "--overwrite"]);
+        put(one, "notes");
         let back = format!("back {round}");
         told(one, &["get", "notes", "-o", &back]);
         assert_eq!(fs::read(one.path(&back)).unwrap(), content, "round {round}");

@@ -89,6 +89,14 @@ impl Drop for KeySecret {
     }
 }
 
+/// The keys of a member, and their encoding again: a door for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub fn keys_again(bytes: &[u8]) -> Option<(VaultKeys, Vec<u8>)> {
+    let keys = VaultKeys::from_bytes(bytes).ok()?;
+    let again = keys.to_bytes().to_vec();
+    Some((keys, again))
+}
+
 /// So many random bytes.
 pub fn random<const N: usize>() -> Result<[u8; N], VaultKeyError> {
     let mut bytes = [0; N];

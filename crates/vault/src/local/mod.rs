@@ -7,11 +7,12 @@
 //! | `shares` | the vault's record of keys | fetched again |
 //! | `head` | the last version that was seen, with its certificate | rollbacks to before now are not noticed |
 //! | `seen` | which content of each entry was put or got last | a put asks for `--overwrite` |
+//! | `offered` | which content of each entry a put offered last | a put that was killed asks for `--overwrite` when it is repeated |
 //! | `summaries/` | summaries by file | made again from the blocks |
 //! | `marks/` | marks of files that need not be read again, by content | the files are read |
 //! | `nodes/`, `blocks/` | caches | fetched again |
 //!
-//! Each file is replaced whole: written beside, synced, renamed. A process holds the folder's lock while it works.
+//! Each file is replaced whole: written beside, synced, renamed; one that has the same bytes stays. A process holds the folder's lock while it works.
 
 mod cache;
 mod seen;
@@ -117,13 +118,27 @@ impl LocalVault {
 
     /// Contents of entries that were put or got here. What can't be read is none.
     pub fn seen(&self) -> Result<SeenEntries, VaultClientError> {
-        let bytes = self.read("seen")?;
-        Ok(bytes.and_then(|bytes| SeenEntries::from_bytes(&bytes).ok()).unwrap_or_default())
+        self.noted("seen")
     }
 
     /// Keeps them.
     pub fn set_seen(&self, seen: &SeenEntries) -> Result<(), VaultClientError> {
         self.replace("seen", &seen.to_bytes())
+    }
+
+    /// Contents of entries that were offered here. What can't be read is none.
+    pub fn offered(&self) -> Result<SeenEntries, VaultClientError> {
+        self.noted("offered")
+    }
+
+    /// Keeps them.
+    pub fn set_offered(&self, offered: &SeenEntries) -> Result<(), VaultClientError> {
+        self.replace("offered", &offered.to_bytes())
+    }
+
+    fn noted(&self, name: &str) -> Result<SeenEntries, VaultClientError> {
+        let bytes = self.read(name)?;
+        Ok(bytes.and_then(|bytes| SeenEntries::from_bytes(&bytes).ok()).unwrap_or_default())
     }
 
     /// The summary of a file, if there is a good one.
@@ -178,6 +193,10 @@ impl LocalVault {
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), VaultClientError> {
+        // So a command that only reads needs no room on a disk that is full.
+        if self.read(name)?.as_deref() == Some(bytes) {
+            return Ok(());
+        }
         let path = self.path.join(name);
         replace(&path, bytes).map_err(|error| VaultClientError::local(&path, error))
     }

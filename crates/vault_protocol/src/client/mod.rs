@@ -69,6 +69,11 @@ impl ClientMachine {
         ClientMessage::Hello(self.vault)
     }
 
+    /// The first message, of which the answer is not believed and not given to [`Self::receive`].
+    pub const fn hello_unheard(&self) -> ClientMessage {
+        ClientMessage::Hello(self.vault)
+    }
+
     /// Proposes a version. `signed`: hash of its root, and the signature; without it the server tells the paths.
     pub fn propose(
         &mut self,

@@ -94,6 +94,13 @@ impl VaultPlace {
         self.connect_as(keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity(), keys.vault)
     }
 
+    /// For who goes by a head that it knows, whatever the server tells of a newer one.
+    fn connect_unheard(&self, keys: &VaultKeys) -> Result<NetworkServer, VaultClientError> {
+        let member = keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity();
+        let runtime = Handle::current();
+        Ok(NetworkServer::connect_unheard(runtime, self.node, &self.address, member, keys.vault)?)
+    }
+
     fn connect_as(&self, identity: &Identity, vault: VaultId) -> Result<NetworkServer, VaultClientError> {
         Ok(NetworkServer::connect(Handle::current(), self.node, &self.address, identity, vault)?)
     }
@@ -233,23 +240,23 @@ fn vaults(context: &Context) -> PathBuf {
 impl WhichVault {
     /// The vault, its newest version proved.
     pub fn open(&self, context: &Context) -> Result<VaultClient, ApiError> {
-        self.opened(context, VaultClient::open)
+        self.opened(context, VaultPlace::connect, VaultClient::open)
     }
 
     /// The vault; if its newest version does not count, as this machine saw it last.
     pub fn open_older(&self, context: &Context) -> Result<VaultClient, ApiError> {
-        match self.opened(context, VaultClient::open) {
+        match self.opened(context, VaultPlace::connect, VaultClient::open) {
             Err(error) if error.kind == ErrorKind::Corrupt => {
                 context
                     .output
                     .complain(&format!("tow: {}; going by what this machine saw last", error.message));
-                self.opened(context, VaultClient::open_remembered)
+                self.opened(context, VaultPlace::connect_unheard, VaultClient::open_remembered)
             }
             opened => opened,
         }
     }
 
-    fn opened(&self, context: &Context, open: Opener) -> Result<VaultClient, ApiError> {
+    fn opened(&self, context: &Context, connect: Connector, open: Opener) -> Result<VaultClient, ApiError> {
         let vault = self.find(context)?;
         let folder = LocalVault::open(&vaults(context), &vault).map_err(api_error)?;
         let lacking = || usage(format!("vault {vault} is not known on this machine: 'tow vault join'"));
@@ -258,7 +265,7 @@ impl WhichVault {
         let unlock = unlock(self.key_file.as_deref(), false)?;
         let opened = || -> Result<VaultClient, VaultClientError> {
             let keys = wrapped.open(&unlock)?;
-            let server = Box::new(place.connect(&keys)?);
+            let server = Box::new(connect(&place, &keys)?);
             let trusted = place.trusted(&keys);
             open(folder, keys, server, trusted)
         };
@@ -282,6 +289,8 @@ impl WhichVault {
         }
     }
 }
+
+type Connector = fn(&VaultPlace, &VaultKeys) -> Result<NetworkServer, VaultClientError>;
 
 type Opener = fn(
     LocalVault,

@@ -1,0 +1,299 @@
+//! A real server's vault in a folder, as its clients reach it. It may be started again at any time, and may lie.
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use towpath_byte_store::{ByteStore, LocalFiles, PlaceOwner};
+use towpath_vault::Identity;
+use towpath_vault::format::{
+    Certificate, Digest, DropStatement, DroppedRange, NodeId, SignedRoot, Update, UpdateError, VaultRoot,
+};
+use towpath_vault::server::{RemoteVault, ServerError};
+use towpath_vault_protocol::{CommittedVersion, Proposal, ProposalVerdict, VaultUsage};
+use towpath_vault_server::vault::Survey;
+use towpath_vault_server::{LogFile, Vault, VaultError, VaultLimits};
+
+/// A vault that is served.
+pub struct Served {
+    folder: tempfile::TempDir,
+    vault: Option<Vault>,
+    identity: Identity,
+    now: u64,
+}
+
+/// How a server does not do what it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lie {
+    /// It does.
+    None,
+    /// An older version is the newest.
+    OldHead,
+    /// There is no such vault.
+    NoHead,
+    /// The newest version's root has another's content.
+    ForgedHead,
+    /// An object is not there.
+    LostObject,
+    /// An object is cut short.
+    CutObject,
+    /// Another object comes.
+    OtherObject,
+    /// A version is not there.
+    LostVersion,
+    /// Another version comes.
+    OtherVersion,
+    /// The connection breaks before a commit.
+    Broken,
+    /// The connection breaks before the answer to a commit: it is done.
+    Unanswered,
+    /// A commit is certified and not done.
+    Claimed,
+    /// A commit is done and answered with the certificate of the version before.
+    OldCertificate,
+}
+
+impl Lie {
+    /// All but the truth.
+    pub const ALL: [Self; 12] = [
+        Self::OldHead,
+        Self::NoHead,
+        Self::ForgedHead,
+        Self::LostObject,
+        Self::CutObject,
+        Self::OtherObject,
+        Self::LostVersion,
+        Self::OtherVersion,
+        Self::Broken,
+        Self::Unanswered,
+        Self::Claimed,
+        Self::OldCertificate,
+    ];
+}
+
+impl Served {
+    /// A vault that is not made yet.
+    pub fn new() -> Self {
+        let folder = memory_folder();
+        let identity = Identity::generate().unwrap();
+        LocalFiles::new(&folder.path().join("packs")).claim(&PlaceOwner([1; 16]), true).unwrap();
+        let mut served = Self { folder, vault: None, identity, now: 1 };
+        served.start_again();
+        served
+    }
+
+    /// It ends, as it may at any time, and reads its log again.
+    pub fn start_again(&mut self) {
+        self.vault = None;
+        let log = LogFile::at(&self.folder.path().join("vault.log")).unwrap();
+        let packs = Arc::new(LocalFiles::new(&self.folder.path().join("packs")));
+        self.vault = Some(Vault::open(Box::new(log), packs, VaultLimits::default()).unwrap());
+    }
+
+    /// Its node.
+    pub fn node(&self) -> NodeId {
+        self.identity.node_id()
+    }
+
+    fn vault(&mut self) -> &mut Vault {
+        self.vault.as_mut().unwrap()
+    }
+
+    /// Number of the newest version.
+    pub fn newest(&mut self) -> u64 {
+        self.vault().head().unwrap().signed.root.number
+    }
+
+    fn commit(
+        &mut self,
+        update: &Update,
+        signed: &SignedRoot,
+        block: &mut dyn FnMut(&Digest) -> Option<Vec<u8>>,
+    ) -> Result<Option<Certificate>, ServerError> {
+        let refused = |error: VaultError| ServerError::Refused(error.to_string());
+        let proposal = Proposal { update: update.clone(), signature: Some(signed.signature) };
+        let lacking = match self.vault().judge(&proposal) {
+            ProposalVerdict::Possible { lacking, .. } => lacking,
+            ProposalVerdict::Conflict(..) => return Ok(None),
+            ProposalVerdict::Refused(_, why) => return Err(ServerError::Refused(why)),
+        };
+        for place in lacking {
+            let hash = update.blocks[place as usize].hash;
+            let bytes = block(&hash).expect("a client has the blocks that it offers");
+            self.vault().keep(hash, bytes.into()).map_err(refused)?;
+        }
+        self.now += 1;
+        let (identity, now) = (self.identity.clone(), self.now);
+        match self.vault().commit(&proposal, &identity, now) {
+            Ok(certificate) => Ok(Some(certificate)),
+            Err(VaultError::Update(UpdateError::Conflict(_))) => Ok(None),
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// The server's word on what it never kept.
+    fn certified(&self, signed: &SignedRoot) -> Certificate {
+        let VaultRoot { vault, number, .. } = signed.root;
+        let (root, update, server) = (digest_of(&signed.root), signed.update, self.node());
+        let (previous, time, signature) = (Digest::NONE, self.now, [0; 64]);
+        let word = Certificate { vault, number, root, previous, update, time, server, signature };
+        word.sign(|message| self.identity.sign(message))
+    }
+}
+
+/// A folder on a disk in memory, if there is one: each version is made durable several times.
+pub fn memory_folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn digest_of(root: &VaultRoot) -> Digest {
+    use towpath_vault::format::Canonical;
+    root.digest()
+}
+
+/// What a client does before its commit goes on: somebody else is faster.
+pub type Overtaking = Box<dyn FnOnce()>;
+
+/// A client's way to the server, which lies once.
+pub struct Lying {
+    served: Rc<RefCell<Served>>,
+    lie: Lie,
+    /// Answers that are true before the lie.
+    truths: u32,
+    /// Set when it has lied.
+    has_lied: Rc<Cell<bool>>,
+    overtaking: Option<Overtaking>,
+}
+
+impl Lying {
+    /// A way on which `lie` is told, after so many answers that could be lies and are not.
+    pub fn new(served: &Rc<RefCell<Served>>, lie: Lie, truths: u32) -> Self {
+        let (served, has_lied) = (Rc::clone(served), Rc::default());
+        Self { served, lie, truths, has_lied, overtaking: None }
+    }
+
+    /// Somebody is faster.
+    pub fn overtaken(mut self, overtaking: Overtaking) -> Self {
+        self.overtaking = Some(overtaking);
+        self
+    }
+
+    /// True once it has lied.
+    pub fn has_lied(&self) -> Rc<Cell<bool>> {
+        Rc::clone(&self.has_lied)
+    }
+
+    fn lies(&mut self, lies: &[Lie]) -> bool {
+        if !lies.contains(&self.lie) || self.has_lied.get() {
+            return false;
+        }
+        let is_now = self.truths == 0;
+        self.truths = self.truths.saturating_sub(1);
+        self.has_lied.set(is_now);
+        is_now
+    }
+}
+
+impl RemoteVault for Lying {
+    fn head(&mut self) -> Result<Option<CommittedVersion>, ServerError> {
+        let head = self.served.borrow_mut().vault().head().cloned();
+        if self.lies(&[Lie::NoHead]) {
+            return Ok(None);
+        }
+        let Some(mut head) = head else { return Ok(None) };
+        let number = head.signed.root.number;
+        if number > 0 && self.lies(&[Lie::OldHead]) {
+            let older = self.served.borrow_mut().vault().root(number - 1).unwrap();
+            return Ok(Some(older));
+        }
+        if head.signed.root.files.len() > 1 && self.lies(&[Lie::ForgedHead]) {
+            let [one, other] = [head.signed.root.files[0], head.signed.root.files[1]];
+            head.signed.root.files[0] = towpath_vault::format::FileRoot { file: one.file, ..other };
+            head.signed.root.files[1] = towpath_vault::format::FileRoot { file: other.file, ..one };
+            head.certificate = self.served.borrow().certified(&head.signed);
+        }
+        Ok(Some(head))
+    }
+
+    fn kept(&mut self, before: u64, most: u64) -> Result<Vec<u64>, ServerError> {
+        let told = self.served.borrow_mut().vault().versions(before, most);
+        Ok(told.iter().map(|line| line.number).collect())
+    }
+
+    fn versions(&mut self, numbers: &[u64]) -> Result<Vec<Option<CommittedVersion>>, ServerError> {
+        let mut told = Vec::new();
+        for number in numbers {
+            let asked = match *number > 0 && self.lies(&[Lie::OtherVersion]) {
+                true => number - 1,
+                false => *number,
+            };
+            let version = self.served.borrow_mut().vault().root(asked).ok();
+            told.push(version.filter(|_| !self.lies(&[Lie::LostVersion])));
+        }
+        Ok(told)
+    }
+
+    fn objects(&mut self, names: &[Digest]) -> Result<Vec<Option<Vec<u8>>>, ServerError> {
+        let mut told: Vec<Option<Vec<u8>>> = Vec::new();
+        for name in names {
+            let object = self.served.borrow_mut().vault().object(name).unwrap();
+            let Some(object) = object.filter(|_| !self.lies(&[Lie::LostObject])) else {
+                told.push(None);
+                continue;
+            };
+            told.push(Some(match self.lies(&[Lie::CutObject, Lie::OtherObject]) {
+                false => object,
+                true if self.lie == Lie::CutObject => object[..object.len() - 1].to_vec(),
+                true => told.last().cloned().flatten().unwrap_or_default(),
+            }));
+        }
+        Ok(told)
+    }
+
+    fn usage(&mut self, dropped: &[DroppedRange]) -> Result<VaultUsage, ServerError> {
+        let refused = |error: VaultError| ServerError::Refused(error.to_string());
+        let mut served = self.served.borrow_mut();
+        let vault = served.vault();
+        let mut needed = Survey::of(vault, dropped);
+        while !needed.step(vault).map_err(refused)? {}
+        Ok(needed.usage(vault))
+    }
+
+    fn statements(&mut self, first: u64) -> Result<Vec<DropStatement>, ServerError> {
+        Ok(self.served.borrow_mut().vault().statements(first))
+    }
+
+    fn drop_versions(&mut self, statement: &DropStatement) -> Result<(), ServerError> {
+        let refused = |error: VaultError| ServerError::Refused(error.to_string());
+        let mut served = self.served.borrow_mut();
+        served.vault().drop_versions(statement.clone()).map_err(refused)?;
+        served.vault().collect().map(drop).map_err(refused)
+    }
+
+    fn commit(
+        &mut self,
+        update: &Update,
+        signed: &SignedRoot,
+        block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
+    ) -> Result<Option<Certificate>, ServerError> {
+        let broken = || ServerError::Unreachable("the server hung up".into());
+        if let Some(overtaking) = self.overtaking.take() {
+            overtaking();
+        }
+        if self.lies(&[Lie::Broken]) {
+            return Err(broken());
+        }
+        if self.lies(&[Lie::Claimed]) {
+            return Ok(Some(self.served.borrow().certified(signed)));
+        }
+        let before = self.served.borrow_mut().vault().head().map(|head| head.certificate);
+        let committed = self.served.borrow_mut().commit(update, signed, block)?;
+        match committed {
+            Some(_) if self.lies(&[Lie::Unanswered]) => Err(broken()),
+            Some(_) if before.is_some() && self.lies(&[Lie::OldCertificate]) => Ok(before),
+            committed => Ok(committed),
+        }
+    }
+}
