@@ -9,6 +9,7 @@ use towpath_vault_protocol::VaultUsage;
 use crate::client::{Offered, VaultClient};
 use crate::error::VaultClientError;
 use crate::history;
+use crate::keys::SigningKey;
 use crate::put::{TRIES, removed};
 
 /// What a vault has, and could be without.
@@ -68,17 +69,28 @@ pub fn collect(vault: &mut VaultClient, keep: u64) -> Result<CollectedGarbage, V
     let there = kept(vault, u64::MAX, u64::MAX)?;
     let dropped = older_than(&there, keep);
     let gone = covered(&there, &dropped);
+    let statement = statement(vault, dropped, &deleter)?;
+    vault.server.drop_versions(&statement)?;
+    // The word counts already, whatever becomes of the connection.
+    let after = vault.server.usage(&[]).ok().map(|usage| usage.stored);
+    Ok(CollectedGarbage { dropped: gone, nameless, before, after })
+}
+
+/// The deleter's word that these versions may go.
+fn statement(
+    vault: &mut VaultClient,
+    dropped: Vec<DroppedRange>,
+    deleter: &SigningKey,
+) -> Result<DropStatement, VaultClientError> {
+    let said = history::statements(vault.server.as_mut(), &vault.head.members.members)?;
     let statement = DropStatement {
         vault: vault.keys.vault,
-        number: history::statements(vault.server.as_mut(), &vault.head.members.members)?.len() as u64,
+        number: said.len() as u64,
         dropped,
         deleter: deleter.identity().node_id(),
         signature: [0; 64],
     };
-    vault.server.drop_versions(&statement.sign(|message| deleter.identity().sign(message)))?;
-    // The word counts already, whatever becomes of the connection.
-    let after = vault.server.usage(&[]).ok().map(|usage| usage.stored);
-    Ok(CollectedGarbage { dropped: gone, nameless, before, after })
+    Ok(statement.sign(|message| deleter.identity().sign(message)))
 }
 
 /// Files of the newest version that no entry names.

@@ -48,7 +48,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const PING: u64 = 64;
 
 /// Time in which a peer that can be dialled is reached, mostly.
-const LATE: Duration = Duration::from_millis(250);
+const LATE: Duration = Duration::from_millis(150);
 
 /// Time for which a path counts as measured.
 const MEASURED: Duration = Duration::from_millis(1);

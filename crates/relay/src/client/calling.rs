@@ -102,11 +102,10 @@ async fn call_at(
         is_caller: true,
     };
     let joining = async {
-        let call = RelayMessage::Call { node: callee, circuit };
-        call.queue(&mut connection.writer).map_err(|source| AttemptError::Write { source })?;
         let first = shared.update(|circuit, now| circuit.transmit(now));
-        let first = first.map_or(Ok(()), |first| first.queue(&mut connection.writer));
-        first.map_err(|source| AttemptError::Write { source })?;
+        for message in [RelayMessage::Call { node: callee, circuit }].into_iter().chain(first) {
+            message.queue(&mut connection.writer).map_err(|source| AttemptError::Write { source })?;
+        }
         answer(&mut connection, ANSWER).await?;
         carry_on(way, &shared, Some(connection));
         Ok(())
