@@ -56,11 +56,9 @@ pub(super) async fn open(
     let asking = source.describe(Query::about(context.root), context, answers);
     let (_, first) = tokio::join!(asking, inbox.recv());
     let holding = match first {
-        // Of a tree whoever serves it has all.
-        Some(Description::Object { about, .. }) if about.kind == ObjectKind::Tree => {
+        Some(Description::Object { about, layout: None, .. }) if about.kind == ObjectKind::Blob => {
             Some(SourceHolding::Everything)
         }
-        Some(Description::Object { layout: None, .. }) => Some(SourceHolding::Everything),
         Some(Description::Object { .. }) => return follow(shared, number, source, context).await,
         _ => None,
     };
