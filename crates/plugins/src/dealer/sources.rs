@@ -277,6 +277,11 @@ impl DealtSources {
         self.front().and_then(|(_, sums)| sums.complete.last()).map(|&(_, id)| id)
     }
 
+    /// The first one in front.
+    pub fn any_in_front(&self) -> Option<SourceNumber> {
+        self.sources.keys().copied().find(|&id| self.is_in_front(id))
+    }
+
     /// True if one in front has brought something.
     pub fn is_any_known(&self) -> bool {
         self.front().is_some_and(|(_, sums)| sums.known.0 > 0)

@@ -97,7 +97,8 @@ impl DealerState {
         if self.leader.is_some_and(leads) || self.sources.is_any_known() {
             return;
         }
-        let Some(id) = complete.or(Some(changed).filter(|&id| self.sources.is_in_front(id))) else { return };
+        let in_front = Some(changed).filter(|&id| self.sources.is_in_front(id));
+        let Some(id) = complete.or(in_front).or_else(|| self.sources.any_in_front()) else { return };
         if let Some(source) = self.sources.get_mut(id) {
             source.leads = true;
             self.leader = Some(id);

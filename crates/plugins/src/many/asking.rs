@@ -1,6 +1,9 @@
 //! A call of one source, and the sink of what it brings.
 
 use std::collections::HashMap;
+use std::future::ready;
+use std::ops::Range;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -45,7 +48,7 @@ pub(super) async fn ask(
     sink.end_what_was_left();
 }
 
-/// Asks a source whether it has the root: then it counts.
+/// Asks a source whether it has the root: then it counts. What it has of it is asked in the same breath.
 pub(super) async fn open(
     shared: &Arc<SourceCalls>,
     number: u32,
@@ -54,12 +57,21 @@ pub(super) async fn open(
 ) {
     let (answers, mut inbox) = mpsc::channel(1);
     let asking = source.describe(Query::about(context.root), context, answers);
-    let (_, first) = tokio::join!(asking, inbox.recv());
+    let (told, ranges) = mpsc::channel(4);
+    let mut telling = source.have(context.root, context, told);
+    let mut asked = pin!(async { tokio::join!(asking, inbox.recv()).1 });
+    let (first, telling) = tokio::select! {
+        biased;
+        first = &mut asked => (first, telling),
+        () = &mut telling => (asked.await, Box::pin(ready(())) as BoxFuture<'_, _>),
+    };
     let holding = match first {
         Some(Description::Object { about, layout: None, .. }) if about.kind == ObjectKind::Blob => {
             Some(SourceHolding::Everything)
         }
-        Some(Description::Object { .. }) => return follow(shared, number, source, context).await,
+        Some(Description::Object { .. }) => {
+            return follow(shared, number, (telling, ranges), context).await;
+        }
         _ => None,
     };
     answered(shared, number, holding, context);
@@ -100,8 +112,12 @@ fn answered(shared: &Arc<SourceCalls>, number: u32, holding: Option<SourceHoldin
 }
 
 /// Hears what a source has of the root, as long as it tells. One that tells nothing has all of it.
-async fn follow(shared: &Arc<SourceCalls>, number: u32, source: &Arc<dyn Source>, context: &Context) {
-    let (told, mut inbox) = mpsc::channel(4);
+async fn follow(
+    shared: &Arc<SourceCalls>,
+    number: u32,
+    (telling, mut inbox): (BoxFuture<'_, ()>, mpsc::Receiver<Vec<Range<u64>>>),
+    context: &Context,
+) {
     let hearing = async {
         let mut holding = tokio::time::timeout(PATIENCE, inbox.recv()).await.ok().flatten();
         let first = holding.take().map_or(SourceHolding::Everything, SourceHolding::Parts);
@@ -111,7 +127,7 @@ async fn follow(shared: &Arc<SourceCalls>, number: u32, source: &Arc<dyn Source>
             shared.perform(context);
         }
     };
-    tokio::join!(source.have(context.root, context, told), hearing);
+    tokio::join!(telling, hearing);
 }
 
 /// Where a source's deliveries go: each to the sink of whoever wanted it, if that still waits.

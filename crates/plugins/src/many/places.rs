@@ -97,6 +97,12 @@ impl FoundPlaces {
         numbers.into_iter().filter_map(|number| Some((number, self.ask(number)?))).collect()
     }
 
+    /// Those that were asked and have not answered.
+    pub(super) fn asked(&self) -> impl Iterator<Item = (u32, Arc<dyn Source>)> + '_ {
+        let asked = self.closed.iter().filter(|(_, place)| place.is_asked);
+        asked.map(|(number, place)| (*number, Arc::clone(&place.source)))
+    }
+
     /// Takes out a place that answered.
     pub(super) fn take(&mut self, number: u32) -> Option<FoundPlace> {
         self.closed.remove(&number)

@@ -229,6 +229,11 @@ impl SourceTable {
         let facts = self.open.add(number, source, (u16::from(self.has_near), priority));
         self.handle(now, DealerEvent::SourceAdded { source: number, facts, holding });
         // With another one there it matters what the others cost by now.
+        self.look_at_facts(now);
+    }
+
+    /// Sources may cost something else, or like other amounts under way by now.
+    fn look_at_facts(&mut self, now: Duration) {
         for (source, facts) in self.open.changed() {
             self.handle(now, DealerEvent::Changed { source, facts });
         }
@@ -259,6 +264,8 @@ impl SourceTable {
         wants: Vec<Want>,
         sink: Arc<dyn Sink>,
     ) -> Arc<DealtCall> {
+        // Nobody looked while nothing was wanted.
+        self.look_at_facts(now);
         let (call, ranges) = self.take_in(root, wants, &sink);
         let bytes = ranges.iter().map(|want| want.range.end - want.range.start).sum();
         self.wanted(now, ranges, bytes);
@@ -460,10 +467,7 @@ impl SourceTable {
         if self.places.is_over(now) {
             self.end_what_nobody_brings(now);
         }
-        // Sources may like other amounts under way by now.
-        for (source, facts) in self.open.changed() {
-            self.handle(now, DealerEvent::Changed { source, facts });
-        }
+        self.look_at_facts(now);
         self.wanted(now, Vec::new(), 0);
     }
 

@@ -20,7 +20,7 @@ use thiserror::Error;
 use towpath_link::PathInfo;
 
 use crate::message::{FailReason, RelayMessage};
-pub use path::{MAX_WINDOW, MIN_WINDOW};
+pub use path::{FIRST_WINDOW, MAX_HELD, MAX_WINDOW};
 use receiving::BlockReceiving;
 use sending::BlockSending;
 pub use sending::MAX_BLOCKS;
@@ -38,7 +38,9 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Where the path is measured, and so is known when an acknowledgement can be expected, both are as short as that, but not shorter.
 /// Who got another address, or whose router did, hears nothing and is told nothing.
 const LEAST_QUIET: Duration = Duration::from_secs(1);
-const LEAST_SILENCE: Duration = Duration::from_secs(3);
+const LEAST_SILENCE: Duration = Duration::from_secs(2);
+/// So long after the last block more of them are expected.
+const STREAMING: Duration = Duration::from_secs(5);
 
 /// What the other end, or the relay in its place, did against the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -128,6 +130,8 @@ pub struct Circuit {
     state: CircuitState,
     /// When something was heard last.
     heard: Instant,
+    /// When the last block came.
+    block_at: Option<Instant>,
     /// When the other end was asked, if nothing was heard since.
     asked: Option<Instant>,
     /// It asked.
@@ -147,6 +151,7 @@ impl Circuit {
             receiving: BlockReceiving::new(),
             state: CircuitState::Up,
             heard: now,
+            block_at: None,
             asked: None,
             owes_answer: false,
             left: None,
@@ -224,17 +229,21 @@ impl Circuit {
     }
 
     fn quiet(&self) -> Duration {
-        match self.sending.is_waiting() {
-            true => {
-                self.sending.patience().map_or(QUIET_WAITING, |time| time.clamp(LEAST_QUIET, QUIET_WAITING))
-            }
-            false => QUIET,
+        match self.patience() {
+            Some(time) => time.clamp(LEAST_QUIET, QUIET_WAITING),
+            None if self.sending.is_waiting() => QUIET_WAITING,
+            None => QUIET,
         }
     }
 
     fn silence(&self) -> Duration {
-        let patience = self.sending.patience().filter(|_| self.sending.is_waiting());
-        patience.map_or(SILENCE, |time| time.clamp(LEAST_SILENCE, SILENCE))
+        self.patience().map_or(SILENCE, |time| time.clamp(LEAST_SILENCE, SILENCE))
+    }
+
+    /// Time after which something should have come, if something is expected: an acknowledgement, or the next block.
+    fn patience(&self) -> Option<Duration> {
+        let streams = self.block_at.is_some_and(|at| self.heard < at + STREAMING);
+        self.sending.patience().filter(|_| streams || self.sending.is_waiting())
     }
 
     /// A message came on the connection.
@@ -253,7 +262,10 @@ impl Circuit {
 
     fn understand(&mut self, message: RelayMessage, now: Instant) -> Result<(), CircuitViolation> {
         match message {
-            RelayMessage::Block { number, bytes } => self.receiving.block(number, bytes)?,
+            RelayMessage::Block { number, bytes } => {
+                self.block_at = Some(now);
+                self.receiving.block(number, bytes)?;
+            }
             RelayMessage::Close { number } => self.receiving.close(number, now)?,
             RelayMessage::Ack { through } => self.sending.acked(through, now)?,
             RelayMessage::Ping => self.owes_answer = true,

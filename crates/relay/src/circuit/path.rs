@@ -1,7 +1,8 @@
 //! What acknowledgements tell of the path: its round trip, its rate, and so how much may be under way. Pure.
 //!
 //! As BBR does it: the highest rate of late, times the shortest round trip, is what the path holds; twice that may be
-//! under way. So little is sent again after a loss, and the path never runs dry.
+//! under way, and what a relay's two sockets hold while a hop waits for a packet that was lost. So little is sent again after
+//! a loss, and the path never runs dry.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +10,20 @@ use towpath_link::PathInfo;
 
 use crate::message::MAX_BLOCK;
 
-/// The fewest bytes that may be under way: enough for a path not measured yet.
+/// Bytes that may be under way on a path that is hardly measured yet.
+pub const FIRST_WINDOW: usize = 1 << 20;
+/// The fewest later on.
 pub const MIN_WINDOW: usize = 256 << 10;
 /// The most, and what the other end must be ready to hold: the product of 1 Gbit/s and 40 ms passes, with half as much
 /// again.
 pub const MAX_WINDOW: usize = 8 << 20;
 /// So many times the product of rate and round trip.
 const GAIN: u64 = 2;
+/// So long a hop stands still for a lost packet: what comes behind it waits at the relay, and is to keep the next hop busy
+/// the next time.
+const HELD: Duration = Duration::from_millis(160);
+/// The most bytes that a relay's sockets are to hold so.
+pub const MAX_HELD: usize = 2 << 20;
 /// An acknowledgement is late after so many times the time that it takes.
 const LATE: u32 = 4;
 /// Rates are forgotten after one to two of these, if there was enough to send.
@@ -104,7 +112,10 @@ impl PathEstimate {
         let rtt = self.min_rtt.unwrap_or_default();
         let product = u128::from(self.rate()) * rtt.as_micros() / 1_000_000;
         let window = usize::try_from(product).unwrap_or(usize::MAX).saturating_mul(GAIN as usize);
-        window.clamp(MIN_WINDOW, MAX_WINDOW)
+        let held = (self.rate() as f64 * HELD.as_secs_f64()) as usize;
+        // In its first period a path is as wide as TCP has found it to be so far.
+        let least = if self.rates[1] == 0 { FIRST_WINDOW } else { MIN_WINDOW };
+        window.saturating_add(held.min(MAX_HELD)).clamp(least, MAX_WINDOW)
     }
 
     /// Time after which an acknowledgement is late where so many bytes are under way.
@@ -114,14 +125,9 @@ impl PathEstimate {
         Some((passing + self.rtt.unwrap_or_default()).saturating_mul(LATE))
     }
 
-    /// Bytes of a block, if there is so much.
+    /// Bytes of a block, if there is so much. A relay passes on whole blocks, so the first are small: TCP begins slowly.
     pub(super) fn block_len(&self) -> usize {
-        match self.rate() {
-            0 => MAX_BLOCK,
-            rate => {
-                usize::try_from(rate / BLOCKS_PER_SECOND).unwrap_or(MAX_BLOCK).clamp(MIN_BLOCK, MAX_BLOCK)
-            }
-        }
+        usize::try_from(self.rate() / BLOCKS_PER_SECOND).unwrap_or(MAX_BLOCK).clamp(MIN_BLOCK, MAX_BLOCK)
     }
 
     /// The figures, where so many bytes are not acknowledged, and so many of them not sent.
@@ -162,10 +168,10 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_twice_what_the_path_holds() {
+    fn the_window_is_twice_what_the_path_holds_and_what_a_relay_does() {
         let table = [
-            ("a LAN", 125_000_000, 1, 256 << 10, 600 << 10),
-            ("100 Mbit/s, 40 ms", 12_500_000, 40, 1_000_000, 1_200_000),
+            ("a LAN", 125_000_000, 1, 2_300_000, 2_600_000),
+            ("100 Mbit/s, 40 ms", 12_500_000, 40, 2_900_000, 3_300_000),
             ("1 Gbit/s, 40 ms", 125_000_000, 40, MAX_WINDOW, MAX_WINDOW),
             ("DSL", 193_000, 40, MIN_WINDOW, MIN_WINDOW),
         ];
@@ -181,8 +187,8 @@ mod tests {
     fn an_acknowledgement_is_late_by_what_the_path_takes() {
         assert_eq!(PathEstimate::default().patience(1), None);
         for (rate, rtt, in_flight, least, most) in [
-            (12_500_000, 40, 1_000_000, 400, 900),
-            (12_500_000, 40, 300, 150, 450),
+            (12_500_000, 40, 1_000_000, 400, 1_500),
+            (12_500_000, 40, 300, 150, 1_200),
             (7_000, 100, 256 << 10, 60_000, 1_000_000),
         ] {
             let path = measured(rate, Duration::from_millis(rtt));

@@ -72,12 +72,12 @@ fn what_may_be_under_way_is_bounded_and_idle_ends_hold_nothing() {
     while let Some(count @ 1..) = near.write(&[7; 50_000]) {
         written += count;
     }
-    assert_eq!((written, near.held()), (MIN_WINDOW, MIN_WINDOW));
+    assert_eq!((written, near.held()), (FIRST_WINDOW, FIRST_WINDOW));
     assert!(!near.is_writable());
     sent(&mut near, now).into_iter().for_each(|message| far.handle(message, now));
-    assert_eq!(far.held(), MIN_WINDOW);
+    assert_eq!(far.held(), FIRST_WINDOW);
     let mut space = vec![0; 1 << 20];
-    assert_eq!(far.read(&mut space, now), Ok(Some(MIN_WINDOW)));
+    assert_eq!(far.read(&mut space, now), Ok(Some(FIRST_WINDOW)));
     sent(&mut far, now).into_iter().for_each(|message| near.handle(message, now));
     assert_eq!((near.held(), far.held()), (0, 0));
     assert!(near.is_writable());

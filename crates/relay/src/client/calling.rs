@@ -1,6 +1,7 @@
 //! Calling a node that waits at a relay.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -9,8 +10,9 @@ use towpath_content::NodeId;
 use towpath_link::tls::open_over;
 use towpath_link::{Connection, Identity, Protocol};
 
-use super::dialling::{AttemptError, RelayDial, ask, dial_relay};
-use super::driving::{CircuitWay, start};
+use super::dialling::{AttemptError, RelayDial, answer, dial_relay};
+use super::driving::{CircuitWay, carry_on};
+use super::socket::{CircuitShared, CircuitSocket};
 use super::waiting::WaitingPlace;
 use crate::message::{CircuitId, RelayMessage};
 use crate::place::RelayPlace;
@@ -75,6 +77,7 @@ pub async fn call(
     Err(if attempts.is_empty() { CallError::NoRelay } else { CallError::AllFailed { attempts } })
 }
 
+/// The handshake with the other end begins with the call: its first block goes with it.
 async fn call_at(
     at: usize,
     relays: &[RelayPlace],
@@ -85,7 +88,9 @@ async fn call_at(
 ) -> Result<Connection, AttemptError> {
     let mut connection = dial_relay(&relays[at], identity, how).await?;
     let circuit = fresh_circuit()?;
-    ask(&mut connection, &RelayMessage::Call { node: callee, circuit }, ANSWER).await?;
+    let shared = CircuitShared::new();
+    let (socket, probe) = (CircuitSocket(Arc::clone(&shared)), shared.probe());
+    let opening = open_over(socket, identity, callee, protocol, HANDSHAKE, probe);
     let places = relays.iter().map(|place| WaitingPlace { place: place.clone(), pass: None }).collect();
     let way = CircuitWay {
         places,
@@ -96,9 +101,20 @@ async fn call_at(
         other: callee,
         is_caller: true,
     };
-    let (socket, probe) = start(way, Some(connection));
-    let opened = open_over(socket, identity, callee, protocol, HANDSHAKE, probe).await;
-    opened.map_err(|source| AttemptError::EndToEnd { source })
+    let joining = async {
+        let call = RelayMessage::Call { node: callee, circuit };
+        call.queue(&mut connection.writer).map_err(|source| AttemptError::Write { source })?;
+        let first = shared.update(|circuit, now| circuit.transmit(now));
+        let first = first.map_or(Ok(()), |first| first.queue(&mut connection.writer));
+        first.map_err(|source| AttemptError::Write { source })?;
+        answer(&mut connection, ANSWER).await?;
+        carry_on(way, &shared, Some(connection));
+        Ok(())
+    };
+    // The handshake is polled first, so that there is a block.
+    let opening = async { opening.await.map_err(|source| AttemptError::EndToEnd { source }) };
+    let (opened, ()) = tokio::try_join!(biased; opening, joining)?;
+    Ok(opened)
 }
 
 /// A name that nobody has drawn before.

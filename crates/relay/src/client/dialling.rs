@@ -112,14 +112,27 @@ pub(super) async fn ask(
     request: &RelayMessage,
     limit: Duration,
 ) -> Result<u64, AttemptError> {
-    let sent = request.send(&mut connection.writer).await;
-    sent.map_err(|source| AttemptError::Write { source })?;
+    request.queue(&mut connection.writer).map_err(|source| AttemptError::Write { source })?;
+    answer(connection, limit).await
+}
+
+/// Sends what was asked, and waits for the relay's answer.
+pub(super) async fn answer(connection: &mut Connection, limit: Duration) -> Result<u64, AttemptError> {
+    match next_answer(connection, limit).await? {
+        RelayMessage::Ok { received } => Ok(received),
+        RelayMessage::Fail { why } => Err(AttemptError::Refused { why }),
+        _ => Err(AttemptError::Answer),
+    }
+}
+
+/// Sends what waits, and returns the next message.
+pub(super) async fn next_answer(
+    connection: &mut Connection,
+    limit: Duration,
+) -> Result<RelayMessage, AttemptError> {
+    connection.writer.flush().await.map_err(|source| AttemptError::Write { source })?;
     let frame = timeout(limit, connection.reader.next()).await;
     let frame = frame.map_err(|_| AttemptError::NoAnswer { limit })?;
     let frame = frame.map_err(|source| AttemptError::Read { source })?.ok_or(AttemptError::Answer)?;
-    match RelayMessage::decode(frame.kind, frame.body) {
-        Ok(RelayMessage::Ok { received }) => Ok(received),
-        Ok(RelayMessage::Fail { why }) => Err(AttemptError::Refused { why }),
-        _ => Err(AttemptError::Answer),
-    }
+    RelayMessage::decode(frame.kind, frame.body).map_err(|_| AttemptError::Answer)
 }

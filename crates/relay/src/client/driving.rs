@@ -42,9 +42,14 @@ pub(super) struct CircuitWay {
 /// the other end first.
 pub(super) fn start(way: CircuitWay, connection: Option<Connection>) -> (CircuitSocket, PathProbe) {
     let shared = CircuitShared::new();
+    carry_on(way, &shared, connection);
     let probe = shared.probe();
-    tokio::spawn(run(way, Arc::clone(&shared), connection));
     (CircuitSocket(shared), probe)
+}
+
+/// The same for a circuit of which something was sent on `connection` already.
+pub(super) fn carry_on(way: CircuitWay, shared: &Arc<CircuitShared>, connection: Option<Connection>) {
+    tokio::spawn(run(way, Arc::clone(shared), connection));
 }
 
 async fn run(mut way: CircuitWay, shared: Arc<CircuitShared>, mut connection: Option<Connection>) {

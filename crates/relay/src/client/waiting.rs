@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -12,7 +13,7 @@ use towpath_link::tls::accept_over;
 use towpath_link::{Backoff, Connection, Identity, Protocol};
 
 use super::calling::{ANSWER, HANDSHAKE};
-use super::dialling::{AttemptError, RelayDial, ask, dial_relay};
+use super::dialling::{AttemptError, RelayDial, ask, dial_relay, next_answer};
 use super::driving::{CircuitWay, start};
 use crate::message::{CircuitId, FailReason, RelayMessage};
 use crate::pass::RelayPass;
@@ -104,7 +105,11 @@ impl WaitingPost {
                 Ok(connection) => {
                     self.tell(WaitingState::Waiting);
                     backoff.succeeded();
-                    self.wait(connection).await
+                    match self.wait(connection).await {
+                        // A call took the connection: calls wait at the relay until there is another.
+                        Ok(()) => continue,
+                        Err(error) => error,
+                    }
                 }
                 Err(error) => error,
             };
@@ -137,35 +142,46 @@ impl WaitingPost {
         Ok(connection)
     }
 
-    /// Takes calls until the relay is lost.
-    async fn wait(&self, mut connection: Connection) -> AttemptError {
+    /// Waits for a call, which takes the connection, or until the relay is lost.
+    async fn wait(&self, mut connection: Connection) -> Result<(), AttemptError> {
+        // An answer is due that a call must not take for its own.
+        let mut is_asked = false;
         loop {
             connection.reader.rest();
             let message = match timeout(QUIET, next(&mut connection)).await {
-                Ok(message) => message,
-                Err(_) => asked(&mut connection).await,
+                Ok(message) => message?,
+                Err(_) => {
+                    is_asked = true;
+                    asked(&mut connection).await?
+                }
             };
             match message {
-                Ok(RelayMessage::Incoming { circuit, caller }) => self.called(circuit, caller),
-                Ok(RelayMessage::Ok { .. }) => {}
-                Ok(RelayMessage::Fail { why }) => return AttemptError::Refused { why },
-                Ok(_) => return AttemptError::Answer,
-                Err(error) => return error,
+                RelayMessage::Incoming { circuit, caller } if is_asked => {
+                    self.call(circuit, caller, None).offer();
+                }
+                RelayMessage::Incoming { circuit, caller } => {
+                    match self.call(circuit, caller, Some(connection)).offer() {
+                        Some(left) => connection = left,
+                        None => return Ok(()),
+                    }
+                }
+                RelayMessage::Ok { .. } => is_asked = false,
+                RelayMessage::Fail { why } => return Err(AttemptError::Refused { why }),
+                _ => return Err(AttemptError::Answer),
             }
         }
     }
 
-    fn called(&self, circuit: CircuitId, caller: NodeId) {
-        let call = IncomingCall {
+    fn call(&self, circuit: CircuitId, caller: NodeId, connection: Option<Connection>) -> IncomingCall {
+        IncomingCall {
             caller,
             circuit,
             places: Arc::clone(&self.places),
             at: self.at,
             identity: self.identity.clone(),
             how: self.how.clone(),
-        };
-        if self.calls.try_send(call).is_err() {
-            tracing::debug!(caller = %caller.short(), "too many calls at once; this one is not taken");
+            connection,
+            calls: self.calls.clone(),
         }
     }
 }
@@ -193,9 +209,26 @@ pub struct IncomingCall {
     at: usize,
     identity: Identity,
     how: RelayDial,
+    /// The connection on which it was told; none if that went to another call.
+    connection: Option<Connection>,
+    /// For calls that are told on it meanwhile.
+    calls: mpsc::Sender<Self>,
 }
 
 impl IncomingCall {
+    /// Hands it to who takes calls. If there are too many, it is not taken, and its connection is returned.
+    fn offer(self) -> Option<Connection> {
+        let calls = self.calls.clone();
+        match calls.try_send(self) {
+            Ok(()) => None,
+            Err(TrySendError::Full(call) | TrySendError::Closed(call)) => {
+                let caller = call.caller.short();
+                tracing::debug!(%caller, "too many calls at once; this one is not taken");
+                call.connection
+            }
+        }
+    }
+
     /// The node that calls, as the relay tells it; [`Self::accept`] has it proved.
     pub const fn caller(&self) -> NodeId {
         self.caller
@@ -207,12 +240,14 @@ impl IncomingCall {
     }
 
     /// Takes the call, to speak one of `protocols`.
-    pub async fn accept(self, protocols: &[Protocol]) -> Result<Connection, AttemptError> {
+    pub async fn accept(mut self, protocols: &[Protocol]) -> Result<Connection, AttemptError> {
         let (identity, caller) = (self.identity.clone(), self.caller);
-        let mut connection = dial_relay(self.relay(), &identity, &self.how).await?;
-        let taken = ask(&mut connection, &RelayMessage::Take { circuit: self.circuit }, ANSWER).await;
-        let connection = match taken {
-            Ok(_) => Some(connection),
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => dial_relay(self.relay(), &identity, &self.how).await?,
+        };
+        let connection = match self.take(&mut connection).await {
+            Ok(()) => Some(connection),
             // Whether the relay has joined both ends is not known: the caller may have gone on.
             Err(AttemptError::Read { .. } | AttemptError::Write { .. }) => None,
             Err(error) => return Err(error),
@@ -233,5 +268,38 @@ impl IncomingCall {
             return Err(AttemptError::WrongCaller);
         }
         Ok(connection)
+    }
+
+    /// Tells the relay, on the connection on which the call came or on one of its own. Calls that it told before it knew
+    /// are taken by connections of their own.
+    async fn take(&mut self, connection: &mut Connection) -> Result<(), AttemptError> {
+        let take = RelayMessage::Take { circuit: self.circuit };
+        take.queue(&mut connection.writer).map_err(|source| AttemptError::Write { source })?;
+        for _ in 0..=CALLS {
+            match next_answer(connection, ANSWER).await? {
+                RelayMessage::Ok { .. } => {
+                    connection.reader.hold_short(false);
+                    return Ok(());
+                }
+                RelayMessage::Fail { why } => return Err(AttemptError::Refused { why }),
+                RelayMessage::Incoming { circuit, caller } => drop(self.another(circuit, caller).offer()),
+                _ => return Err(AttemptError::Answer),
+            }
+        }
+        Err(AttemptError::Answer)
+    }
+
+    /// A call that was told on the connection of this one.
+    fn another(&self, circuit: CircuitId, caller: NodeId) -> Self {
+        Self {
+            caller,
+            circuit,
+            places: Arc::clone(&self.places),
+            at: self.at,
+            identity: self.identity.clone(),
+            how: self.how.clone(),
+            connection: None,
+            calls: self.calls.clone(),
+        }
     }
 }

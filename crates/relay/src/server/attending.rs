@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use towpath_content::NodeId;
-use towpath_link::{Connection, FrameReader, FrameWriter};
+use towpath_link::frame::ReadError;
+use towpath_link::{Connection, Frame, FrameReader, FrameWriter};
 
-use super::desk::{DeskOrder, Presence, RelayShared};
+use super::desk::{DeskOrder, Presence, RelayShared, Seat};
 use super::forwarding::forward;
 use crate::message::{FailReason, RelayMessage};
 use crate::table::{ANSWER_LIMIT, RelayRules, TableRequest};
@@ -20,6 +21,8 @@ const FIRST_LIMIT: Duration = Duration::from_secs(10);
 const WAITING_SILENCE: Duration = Duration::from_secs(70);
 /// The longest frame before two guests are joined.
 const LONGEST_REQUEST: usize = 128;
+/// The same of the block that a caller sends at once: the beginning of a handshake.
+const LONGEST_EARLY: usize = 4 << 10;
 /// So long a guest that is sent away may take to read why.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -55,19 +58,23 @@ pub(super) async fn attend(
     };
     let Some(request) = request else { return dismiss(&mut writer, FailReason::Violation).await };
     presence.request(request);
-    if matches!(request, TableRequest::Wait { .. }) {
-        return attend_waiting(&mut presence, &mut reader, &mut writer, &token).await;
-    }
-    match seat(&mut presence, &mut reader, &token).await {
-        Ok(seat) => {
+    let seated = match request {
+        TableRequest::Wait { .. } => attend_waiting(&mut presence, &mut reader, &mut writer, &token).await,
+        _ => seat(&mut presence, &mut reader, matches!(request, TableRequest::Call { .. }), &token).await,
+    };
+    match seated {
+        Ok((seat, early)) => {
             presence.is_joined();
-            forward(shared, reader, writer, *seat, &token).await;
+            forward(shared, (reader, early), writer, *seat, &token).await;
             Stay::Joined
         }
         Err(Some(why)) => dismiss(&mut writer, why).await,
         Err(None) => Stay::Gone,
     }
 }
+
+/// A guest's place at a circuit, and the block that it sent before it had that. An error without a reason is a guest that left.
+type Seated = Result<(Box<Seat>, Option<Frame>), Option<FailReason>>;
 
 /// What a guest's first message asks for.
 fn requested(
@@ -102,52 +109,61 @@ async fn attend_waiting(
     reader: &mut FrameReader,
     writer: &mut FrameWriter,
     token: &CancellationToken,
-) -> Stay {
+) -> Seated {
     let mut silent_at = Instant::now() + WAITING_SILENCE;
     loop {
         let answer = tokio::select! {
             order = presence.order() => match order {
                 DeskOrder::Tell(message) => message,
-                DeskOrder::Dismiss(why) => return dismiss(writer, why).await,
-                DeskOrder::Join(_) => return Stay::Gone,
+                DeskOrder::Dismiss(why) => return Err(Some(why)),
+                DeskOrder::Join(seat) => return Ok((seat, None)),
             },
             next = next_message(reader) => match next {
                 GuestNext::Message(RelayMessage::Ping) => {
                     silent_at = Instant::now() + WAITING_SILENCE;
                     RelayMessage::Ok { received: 0 }
                 }
-                GuestNext::Gone => return Stay::Gone,
-                _ => return dismiss(writer, FailReason::Violation).await,
+                GuestNext::Message(RelayMessage::Take { circuit }) => {
+                    presence.request(TableRequest::Take { circuit });
+                    continue;
+                }
+                GuestNext::Gone => return Err(None),
+                _ => return Err(Some(FailReason::Violation)),
             },
-            () = sleep_until(silent_at) => return Stay::Gone,
-            () = token.cancelled() => return dismiss(writer, FailReason::ShuttingDown).await,
+            () = sleep_until(silent_at) => return Err(None),
+            () = token.cancelled() => return Err(Some(FailReason::ShuttingDown)),
         };
         let sent = timeout(FIRST_LIMIT, answer.send(writer)).await;
         reader.rest();
         if !matches!(sent, Ok(Ok(()))) || writer.rest().await.is_err() {
-            return Stay::Gone;
+            return Err(None);
         }
     }
 }
 
-/// Waits for the other end. An error without a reason is a guest that left.
+/// Waits for the other end. A caller may have sent its first block.
 async fn seat(
     presence: &mut Presence,
     reader: &mut FrameReader,
+    is_caller: bool,
     token: &CancellationToken,
-) -> Result<Box<super::desk::Seat>, Option<FailReason>> {
-    let mut late_at = Instant::now() + ANSWER_LIMIT;
+) -> Seated {
+    let (mut late_at, mut early) = (Instant::now() + ANSWER_LIMIT, None);
+    let longest = if is_caller { LONGEST_EARLY } else { 0 };
+    reader.limit(longest.max(LONGEST_REQUEST));
     loop {
         tokio::select! {
             order = presence.order() => match order {
-                DeskOrder::Join(seat) => return Ok(seat),
+                DeskOrder::Join(seat) => return Ok((seat, early)),
                 DeskOrder::Dismiss(why) => return Err(Some(why)),
                 DeskOrder::Tell(_) => {}
             },
-            next = next_message(reader) => match next {
-                GuestNext::Gone => return Err(None),
-                // There is nothing to say before the answer.
-                GuestNext::Message(_) | GuestNext::Bad => return Err(Some(FailReason::Violation)),
+            next = reader.next() => match next {
+                // It may have come together with the request.
+                Ok(Some(frame)) if early.is_none() && frame.body.len() <= longest => early = Some(frame),
+                // There is nothing more to say before the answer.
+                Ok(Some(_)) | Err(ReadError::Malformed { .. }) => return Err(Some(FailReason::Violation)),
+                Ok(None) | Err(_) => return Err(None),
             },
             () = sleep_until(late_at) => {
                 presence.look_for_late();
@@ -173,7 +189,7 @@ async fn next_message(reader: &mut FrameReader) -> GuestNext {
             Ok(message) => GuestNext::Message(message),
             Err(_) => GuestNext::Bad,
         },
-        Err(towpath_link::frame::ReadError::Malformed { .. }) => GuestNext::Bad,
+        Err(ReadError::Malformed { .. }) => GuestNext::Bad,
         Ok(None) | Err(_) => GuestNext::Gone,
     }
 }

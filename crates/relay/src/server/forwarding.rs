@@ -32,10 +32,10 @@ enum ForwardEnd {
     Fail(FailReason),
 }
 
-/// Passes on what this guest sends until either leaves.
+/// Passes on what this guest sends until either leaves; first what it sent before the other came.
 pub(super) async fn forward(
     shared: &Arc<RelayShared>,
-    mut reader: FrameReader,
+    (mut reader, early): (FrameReader, Option<Frame>),
     mut writer: FrameWriter,
     seat: Seat,
     token: &CancellationToken,
@@ -50,7 +50,7 @@ pub(super) async fn forward(
     reader.limit(MAX_FRAME);
     let passage = Passage { shared, joint: &joint, side };
     let stop = tokio::select! {
-        stop = passage.run(&mut reader, &mut writer) => stop,
+        stop = passage.run(&mut reader, early, &mut writer) => stop,
         () = joint.over.cancelled() => ForwardEnd::Lost,
         () = token.cancelled() => ForwardEnd::Fail(FailReason::ShuttingDown),
     };
@@ -72,11 +72,16 @@ struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    async fn run(&self, reader: &mut FrameReader, writer: &mut FrameWriter) -> ForwardEnd {
+    async fn run(
+        &self,
+        reader: &mut FrameReader,
+        mut early: Option<Frame>,
+        writer: &mut FrameWriter,
+    ) -> ForwardEnd {
         loop {
-            let next = match at_once(reader.next()).await {
-                Some(next) => next,
-                None => match Self::wait(reader, writer).await {
+            let next = match early.take() {
+                Some(frame) => Ok(Some(frame)),
+                None => match Self::next(reader, writer).await {
                     Ok(next) => next,
                     Err(stop) => return stop,
                 },
@@ -92,6 +97,17 @@ impl Passage<'_> {
                 let _ = timeout(FAREWELL, writer.flush()).await;
                 return stop;
             }
+        }
+    }
+
+    /// The next frame. If it is not there yet, what waits is sent off first.
+    async fn next(
+        reader: &mut FrameReader,
+        writer: &mut FrameWriter,
+    ) -> Result<Result<Option<Frame>, ReadError>, ForwardEnd> {
+        match at_once(reader.next()).await {
+            Some(next) => Ok(next),
+            None => Self::wait(reader, writer).await,
         }
     }
 

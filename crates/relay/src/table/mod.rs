@@ -106,6 +106,8 @@ struct Guest {
 struct PendingCall {
     caller: GuestId,
     callee: NodeId,
+    /// The callee was told.
+    is_told: bool,
     until: Instant,
 }
 
@@ -128,6 +130,8 @@ pub struct RelayTable {
     per_node: HashMap<NodeId, usize>,
     per_address: HashMap<IpAddr, usize>,
     waiting: HashMap<NodeId, GuestId>,
+    /// Nodes that took a call on the connection on which they waited, and until when calls wait for them to come again.
+    away: HashMap<NodeId, Instant>,
     calls: HashMap<CircuitId, PendingCall>,
     resumes: HashMap<ResumeKey, PendingResume>,
     metering: Metering,
@@ -143,6 +147,7 @@ impl RelayTable {
             per_node: HashMap::new(),
             per_address: HashMap::new(),
             waiting: HashMap::new(),
+            away: HashMap::new(),
             calls: HashMap::new(),
             resumes: HashMap::new(),
             metering: Metering::default(),
@@ -190,16 +195,21 @@ impl RelayTable {
         }
     }
 
-    /// A guest asks for something. It asks once.
+    /// A guest asks for something. It asks once; but who waits may take a call then.
     pub fn request(&mut self, id: GuestId, request: TableRequest, now: Instant) {
         let Some(guest) = self.guests.get(&id).copied() else { return };
-        if guest.role != CircuitRole::Undecided {
+        let may_ask = match guest.role {
+            CircuitRole::Undecided => true,
+            CircuitRole::Waiting => matches!(request, TableRequest::Take { .. }),
+            _ => false,
+        };
+        if !may_ask {
             return self.dismiss(id, FailReason::Violation);
         }
         let outcome = match request {
             TableRequest::Wait { is_allowed } => self.wait(id, guest, is_allowed),
             TableRequest::Call { node, circuit } => self.call(id, guest, node, circuit, now),
-            TableRequest::Take { circuit } => self.take(id, guest, circuit),
+            TableRequest::Take { circuit } => self.take(id, guest, circuit, now),
             TableRequest::Resume { circuit, node, received, is_allowed } => {
                 let until = now + ANSWER_LIMIT;
                 let pending = PendingResume { guest: id, node: guest.node, received, is_allowed, until };
@@ -216,13 +226,32 @@ impl RelayTable {
         if !is_allowed {
             return Err(FailReason::NotAllowed);
         }
-        // Whoever comes again has lost the connection it had.
         if let Some(older) = self.waiting.insert(guest.node, id) {
-            self.dismiss(older, FailReason::NoAnswer);
+            let may_take = self.calls.values().any(|call| call.callee == guest.node && call.is_told);
+            match may_take {
+                // It may take on the older connection a call that it was told there.
+                true => self.set_role(older, CircuitRole::Undecided),
+                // Whoever comes again has lost the connection it had.
+                false => self.dismiss(older, FailReason::NoAnswer),
+            }
         }
         self.set_role(id, CircuitRole::Waiting);
         self.actions.push_back(TableAction::Tell(id, RelayMessage::Ok { received: 0 }));
+        if self.away.remove(&guest.node).is_some() {
+            self.tell_calls(id, guest.node);
+        }
         Ok(())
+    }
+
+    /// Tells a node that has come again who called meanwhile.
+    fn tell_calls(&mut self, id: GuestId, node: NodeId) {
+        let untold = self.calls.iter_mut().filter(|(_, call)| call.callee == node && !call.is_told);
+        for (&circuit, call) in untold {
+            let Some(caller) = self.guests.get(&call.caller) else { continue };
+            call.is_told = true;
+            let incoming = RelayMessage::Incoming { circuit, caller: caller.node };
+            self.actions.push_back(TableAction::Tell(id, incoming));
+        }
     }
 
     fn call(
@@ -233,21 +262,37 @@ impl RelayTable {
         circuit: CircuitId,
         now: Instant,
     ) -> Result<(), FailReason> {
-        let &waiting = self.waiting.get(&node).ok_or(FailReason::NotWaiting)?;
+        let waiting = self.waiting.get(&node).copied();
+        if waiting.is_none() && self.away.get(&node).is_none_or(|until| *until <= now) {
+            return Err(FailReason::NotWaiting);
+        }
         if self.calls.contains_key(&circuit) {
             return Err(FailReason::Violation);
         }
-        self.calls.insert(circuit, PendingCall { caller: id, callee: node, until: now + ANSWER_LIMIT });
+        let is_told = waiting.is_some();
+        let call = PendingCall { caller: id, callee: node, is_told, until: now + ANSWER_LIMIT };
+        self.calls.insert(circuit, call);
         self.set_role(id, CircuitRole::Calling(circuit));
         let incoming = RelayMessage::Incoming { circuit, caller: guest.node };
-        self.actions.push_back(TableAction::Tell(waiting, incoming));
+        self.actions.extend(waiting.map(|waiting| TableAction::Tell(waiting, incoming)));
         Ok(())
     }
 
-    fn take(&mut self, id: GuestId, guest: Guest, circuit: CircuitId) -> Result<(), FailReason> {
+    fn take(
+        &mut self,
+        id: GuestId,
+        guest: Guest,
+        circuit: CircuitId,
+        now: Instant,
+    ) -> Result<(), FailReason> {
         let call = self.calls.get(&circuit).filter(|call| call.callee == guest.node);
         let call = *call.ok_or(FailReason::NoCircuit)?;
         self.calls.remove(&circuit);
+        if guest.role == CircuitRole::Waiting {
+            self.forget_role(id, guest);
+            self.away.retain(|_, until| *until > now);
+            self.away.insert(guest.node, now + ANSWER_LIMIT);
+        }
         let guests = [call.caller, id];
         self.join(Joined { guests, received: [0, 0], circuit, account: guest.node });
         Ok(())

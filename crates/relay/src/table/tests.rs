@@ -55,6 +55,43 @@ fn a_call_is_taken_by_the_node_that_was_called() {
 }
 
 #[test]
+fn calls_wait_for_a_node_that_took_one_where_it_waited() {
+    let (mut table, now) = (table(4, Quotas::default()), Instant::now());
+    let (first, second) = (CIRCUIT, CircuitId([6; 16]));
+    let called = |circuit, caller| RelayMessage::Incoming { circuit, caller: node(caller) };
+    ask(&mut table, 1, TableRequest::Wait { is_allowed: true }, now);
+    ask(&mut table, 2, call(1), now);
+    let taken = ask(&mut table, 1, TableRequest::Take { circuit: first }, now);
+    let joined = Joined { guests: [2, 1], received: [0, 0], circuit: first, account: node(1) };
+    assert_eq!(taken, [TableAction::Join(joined)]);
+    let to_it = TableRequest::Call { node: node(1), circuit: second };
+    assert_eq!(ask(&mut table, 3, to_it, now), [], "it comes again");
+    table.enter(5, node(1), ADDRESS).unwrap();
+    let again = ask(&mut table, 5, TableRequest::Wait { is_allowed: true }, now);
+    let told = TableAction::Tell(5, called(second, 3));
+    assert_eq!(again, [TableAction::Tell(5, RelayMessage::Ok { received: 0 }), told]);
+    ask(&mut table, 5, TableRequest::Take { circuit: second }, now);
+    let late = now + ANSWER_LIMIT;
+    assert_eq!(ask(&mut table, 4, call(1), late), [TableAction::Dismiss(4, FailReason::NotWaiting)]);
+    (1..=5).for_each(|id| table.leave(id));
+    assert_eq!(table.counts(), TableCounts::default());
+}
+
+#[test]
+fn a_node_that_comes_again_before_it_takes_a_call_takes_it_where_it_waited() {
+    let (mut table, now) = (table(2, Quotas::default()), Instant::now());
+    ask(&mut table, 1, TableRequest::Wait { is_allowed: true }, now);
+    ask(&mut table, 2, call(1), now);
+    table.enter(3, node(1), ADDRESS).unwrap();
+    let again = ask(&mut table, 3, TableRequest::Wait { is_allowed: true }, now);
+    assert_eq!(again, [TableAction::Tell(3, RelayMessage::Ok { received: 0 })], "the first is not sent away");
+    let joined = Joined { guests: [2, 1], received: [0, 0], circuit: CIRCUIT, account: node(1) };
+    let taken = ask(&mut table, 1, TableRequest::Take { circuit: CIRCUIT }, now);
+    assert_eq!(taken, [TableAction::Join(joined)]);
+    assert_eq!(table.counts().waiting, 1);
+}
+
+#[test]
 fn who_may_not_wait_or_is_not_there_is_refused() {
     let (mut table, now) = (table(3, Quotas::default()), Instant::now());
     let refused = ask(&mut table, 1, TableRequest::Wait { is_allowed: false }, now);

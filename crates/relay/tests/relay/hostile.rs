@@ -89,18 +89,56 @@ async fn first_words_that_ask_for_nothing_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_speaks_only_when_it_is_joined() {
+async fn a_caller_says_no_more_than_its_first_block_before_it_is_joined() {
     let (relay, far) = (open_relay(), identity());
     let mut waiting = guest(&relay, &far).await;
     say(&mut waiting, &RelayMessage::Wait { pass: None }).await;
     hear(&mut waiting).await;
     let mut caller = guest(&relay, &identity()).await;
     say(&mut caller, &RelayMessage::Call { node: far.node_id(), circuit: CIRCUIT }).await;
-    say(&mut caller, &block(1, 10)).await;
+    assert!(matches!(hear(&mut waiting).await, Some(RelayMessage::Incoming { .. })));
+    for number in 1..=2 {
+        say(&mut caller, &block(number, 10)).await;
+    }
     dismissed(&mut caller, FailReason::Violation).await;
     say(&mut waiting, &RelayMessage::Take { circuit: CIRCUIT }).await;
+    dismissed(&mut waiting, FailReason::NoCircuit).await;
+    let mut caller = guest(&relay, &identity()).await;
+    say(&mut caller, &RelayMessage::Call { node: far.node_id(), circuit: CIRCUIT }).await;
+    say(&mut caller, &block(1, 300)).await;
+    dismissed(&mut caller, FailReason::NotWaiting).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_block_comes_with_the_call_to_who_takes_it_where_it_waits() {
+    let relay = open_relay();
+    let (near, far) = (identity(), identity());
+    let mut waiting = guest(&relay, &far).await;
+    say(&mut waiting, &RelayMessage::Wait { pass: None }).await;
+    hear(&mut waiting).await;
+    let mut caller = guest(&relay, &near).await;
+    say(&mut caller, &RelayMessage::Call { node: far.node_id(), circuit: CIRCUIT }).await;
+    say(&mut caller, &block(1, 300)).await;
     assert!(matches!(hear(&mut waiting).await, Some(RelayMessage::Incoming { .. })));
-    dismissed(&mut waiting, FailReason::Violation).await;
+    say(&mut waiting, &RelayMessage::Take { circuit: CIRCUIT }).await;
+    assert_eq!(hear(&mut waiting).await, Some(RelayMessage::Ok { received: 0 }));
+    assert_eq!(hear(&mut waiting).await, Some(block(1, 300)));
+    say(&mut waiting, &block(1, 70)).await;
+    assert_eq!(hear(&mut caller).await, Some(RelayMessage::Ok { received: 0 }));
+    assert_eq!(hear(&mut caller).await, Some(block(1, 70)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_block_that_is_too_long_ends_the_call() {
+    let relay = open_relay();
+    let far = identity();
+    let mut waiting = guest(&relay, &far).await;
+    say(&mut waiting, &RelayMessage::Wait { pass: None }).await;
+    hear(&mut waiting).await;
+    let mut caller = guest(&relay, &identity()).await;
+    say(&mut caller, &RelayMessage::Call { node: far.node_id(), circuit: CIRCUIT }).await;
+    say(&mut caller, &block(1, 5_000)).await;
+    dismissed(&mut caller, FailReason::Violation).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

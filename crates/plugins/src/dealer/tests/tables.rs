@@ -122,6 +122,16 @@ fn until_something_is_known_one_source_is_relied_on() {
 }
 
 #[test]
+fn one_that_was_behind_is_relied_on_when_the_one_in_front_is_not_reached() {
+    let mut desk = Desk::new();
+    desk.add(1, facts(4), SourceHolding::Everything);
+    desk.add(2, SourceFacts { price: 2, ..facts(4) }, parts(&[(0, 20)]));
+    desk.tell(DealerEvent::Changed { source: 1, facts: SourceFacts { price: 9, ..facts(4) } });
+    desk.want(0..12);
+    assert_eq!([1, 2].map(|source| desk.asked_of(source).len()), [0, 4]);
+}
+
+#[test]
 fn one_in_front_takes_over_what_those_behind_owe_once_it_brings_something() {
     let dear = |runs| SourceFacts { price: 2, ..facts(runs) };
     for (what, holding, cancelled) in
