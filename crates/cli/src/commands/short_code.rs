@@ -181,16 +181,19 @@ pub async fn ticket_of(context: &Context, text: &str) -> Result<Option<String>, 
         return Ok(None);
     }
     let (config, (fingerprints, mut shown)) = (context.configured()?, mpsc::channel(1));
+    let show = |fingerprint| {
+        context.output.print("tow: the same words on both ends say that nobody is in between");
+        context.output.print(&format!("tow: the other end shows: {fingerprint}"));
+    };
     let mut buying = std::pin::pin!(short_codes::ticket_of(&context.home, &config, text, &fingerprints));
     loop {
         tokio::select! {
-            // What people compare is shown, however quickly the other end has decided.
-            biased;
-            Some(fingerprint) = shown.recv() => {
-                context.output.print("tow: the same words on both ends say that nobody is in between");
-                context.output.print(&format!("tow: the other end shows: {fingerprint}"));
+            Some(fingerprint) = shown.recv() => show(fingerprint),
+            ticket = &mut buying => {
+                // What people compare is shown, however quickly the other end has decided.
+                shown.try_recv().into_iter().for_each(show);
+                return ticket.map(Some);
             }
-            ticket = &mut buying => return ticket.map(Some),
         }
     }
 }

@@ -269,10 +269,11 @@ fn people_compare_words_before_the_ticket_goes() {
         let ended = receiver.tow(["get", &code, "-o", answer.trim()]).end();
         assert_eq!(ended.code() == 0, succeeds, "{}", ended.err);
         let shown = |text: &str| {
-            let line = text.lines().find(|line| line.contains("end shows")).unwrap().to_owned();
-            line.rsplit(": ").next().unwrap().to_owned()
+            let line = text.lines().find(|line| line.contains("end shows"))?;
+            Some(line.rsplit(": ").next()?.to_owned())
         };
-        assert_eq!(shown(&sharing.error_text()), shown(&ended.err));
+        let words = sharing.wait_until("shows words", |sharing| shown(&sharing.error_text()));
+        assert_eq!(Some(words), shown(&ended.err), "{}", ended.err);
     }
 }
 
