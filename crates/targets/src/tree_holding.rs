@@ -4,12 +4,12 @@
 //! | a file | is told of |
 //! |---|---|
 //! | of one piece | when it has its name, and so is in the index |
-//! | of more pieces, one of the first [`MOST_GROWING`] under way | piece by piece; what came is read from its temporary until it has its name |
+//! | of more pieces, one of the first `MOST_GROWING` under way | piece by piece; what came is read from its temporary until it has its name |
 //! | of more pieces, any other | when it has its name |
 //! | with its bytes in the descriptor, a further name, one that was left out | at once: nobody asks for it, and so the ranges join |
 //!
 //! Files that others may have are known here by their names, as a tree may name what this machine has from elsewhere. Memory
-//! is bounded: 16 bytes each of [`MOST_FILES`] files, and [`MOST_RUNS`] ranges.
+//! is bounded: 16 bytes each of `MOST_FILES` files, and `MOST_RUNS` ranges.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
