@@ -70,6 +70,9 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// That of the object of no bytes.
+    pub const EMPTY: Self = Self { size: 0, log2: MIN_LOG2 };
+
     /// The one layout for objects of `size` bytes: 256 KiB pieces, doubled until there are at
     /// most [`MAX_COUNT`] of them (so 256 KiB up to 256 GiB).
     pub fn of(size: u64) -> Result<Self, PieceError> {

@@ -33,7 +33,12 @@ const LATER: Duration = Duration::from_secs(1);
 struct GivenRoot {
     passed_on: Vec<PassedOn>,
     binding: Option<RelayedBinding>,
+    /// What has come of it so far, by the number of what passes it on, if it is a tree that still comes.
+    coming: Vec<(u64, HasCome)>,
 }
+
+/// Tells of a tree that comes whether this file of it has come, or a part of it.
+pub type HasCome = Arc<dyn Fn(&Oid) -> bool + Send + Sync>;
 
 /// Answers the direct plugin's questions about rights.
 pub struct Grants {
@@ -90,6 +95,22 @@ impl PassingOn {
         let number = grants.pass_on(root, secret, why);
         Self { grants: Arc::clone(grants), root, number }
     }
+
+    /// The same of a tree that comes: of its files those that `has_come` names, whoever else passes it on.
+    pub fn coming(
+        grants: &Arc<Grants>,
+        (root, secret): (Oid, BoundSecret),
+        why: PassOn,
+        has_come: HasCome,
+    ) -> Self {
+        let number = grants.last.fetch_add(1, Ordering::Relaxed);
+        let mut roots = grants.given.write().unwrap_or_else(PoisonError::into_inner);
+        let given = roots.entry(root).or_default();
+        given.coming.push((number, has_come));
+        given.passed_on.push(PassedOn { number, secret, why });
+        drop(roots);
+        Self { grants: Arc::clone(grants), root, number }
+    }
 }
 
 impl Drop for PassingOn {
@@ -141,6 +162,7 @@ impl Grants {
         let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(given) = roots.get_mut(root) {
             given.passed_on.retain(|passed_on| passed_on.number != number);
+            given.coming.retain(|(coming, _)| *coming != number);
             if given.passed_on.is_empty() {
                 roots.remove(root);
             }
@@ -267,6 +289,13 @@ impl Issuer for Grants {
         Err(wait)
     }
 
+    fn has_come(&self, root: &Oid, oid: &Oid) -> bool {
+        let has = |given: &GivenRoot| {
+            given.coming.is_empty() || given.coming.iter().any(|(_, has_come)| has_come(oid))
+        };
+        self.of_given(root, has).unwrap_or(true)
+    }
+
     fn bring(&self, node: &NodeId, text: &[u8]) -> BringReply {
         let refused = |why: &str| BringReply { proved: None, outcome: Err(Outcome::Refused(why.into())) };
         let config = self.config.get();
@@ -339,6 +368,21 @@ mod tests {
         assert_eq!(grants.given(&root).len(), 1, "each takes away its own");
         grants.keep_back(&root, second);
         assert!(!grants.passes_on(&root) && grants.given(&root).is_empty());
+    }
+
+    #[test]
+    fn of_a_tree_that_comes_only_what_has_come_is_served() {
+        let (grants, _dir) = grants(Live::new(Config::default()));
+        let grants = Arc::new(grants);
+        let (root, secret) = (Oid::of(b"root"), BoundSecret::from(Secret([1; 16])));
+        let [came, elsewhere] = [b"came", &b"from elsewhere"[..]].map(Oid::of);
+        let _stays = PassingOn::begin(&grants, root, secret, PassOn::Asked);
+        let coming =
+            PassingOn::coming(&grants, (root, secret), PassOn::Called, Arc::new(move |oid| *oid == came));
+        assert!(grants.has_come(&root, &came) && !grants.has_come(&root, &elsewhere));
+        assert!(Issuer::pass_on(&*grants, &root, &secret, 1 << 30).is_ok(), "by the right of who stays");
+        drop(coming);
+        assert!(grants.has_come(&root, &elsewhere), "all of it is here");
     }
 
     #[test]

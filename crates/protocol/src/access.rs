@@ -82,6 +82,8 @@ pub struct Facts {
     pub is_root: bool,
     /// The block that the peer named mentions the object; `None` if it named none or it is not here.
     pub mentioned: Option<bool>,
+    /// It came by the root's ticket, as far as that is still under way here. A tree may name what this node has from elsewhere.
+    pub has_come: bool,
 }
 
 /// The answer.
@@ -91,6 +93,8 @@ pub enum Decision {
     Allow,
     /// Do not, and say why.
     Refuse(&'static str),
+    /// It is not here, as far as this ticket goes.
+    Lacks,
 }
 
 /// Reason why nothing is served under a root that was not proved. Of a ticket whose holders do not pass on what they have the
@@ -124,7 +128,8 @@ pub fn decide(facts: Facts) -> Decision {
         Facts { node_allowed: true, .. } => Decision::Allow,
         Facts { root, .. } if !is_served => Decision::Refuse(refusal(root)),
         Facts { is_root: true, .. } => Decision::Allow,
-        Facts { mentioned: Some(true), .. } => Decision::Allow,
+        Facts { mentioned: Some(true), has_come: true, .. } => Decision::Allow,
+        Facts { mentioned: Some(true), .. } => Decision::Lacks,
         Facts { mentioned: Some(false), .. } => Decision::Refuse("the ticket does not cover this object"),
         Facts { mentioned: None, .. } => Decision::Refuse("nothing was named that covers this object"),
     }
@@ -148,12 +153,12 @@ mod tests {
     #[test]
     fn the_whole_table() {
         for root in holdings() {
-            for bits in 0..12u8 {
-                let mentioned = [None, Some(false), Some(true)][usize::from(bits / 4)];
-                let (node_allowed, is_root) = (bits & 1 != 0, bits & 2 != 0);
+            for bits in 0..24u8 {
+                let mentioned = [None, Some(false), Some(true)][usize::from(bits / 8)];
+                let (node_allowed, is_root, has_come) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
                 let is_served = root == Some(Holding::Issued) || root == given(true, true);
-                let expected = node_allowed || is_served && (is_root || mentioned == Some(true));
-                let facts = Facts { node_allowed, root, is_root, mentioned };
+                let expected = node_allowed || is_served && (is_root || mentioned == Some(true) && has_come);
+                let facts = Facts { node_allowed, root, is_root, mentioned, has_come };
                 assert_eq!(decide(facts) == Decision::Allow, expected, "{facts:?}");
             }
         }
@@ -161,13 +166,16 @@ mod tests {
 
     #[test]
     fn nobody_gets_in_by_default() {
-        let stranger = Facts { node_allowed: false, root: None, is_root: true, mentioned: Some(true) };
+        let stranger =
+            Facts { node_allowed: false, root: None, is_root: true, mentioned: Some(true), has_come: true };
         assert!(matches!(decide(stranger), Decision::Refuse(_)));
     }
 
     #[test]
     fn a_refusal_does_not_tell_who_holds_what() {
-        let ask = |root| decide(Facts { node_allowed: false, root, is_root: true, mentioned: None });
+        let ask = |root| {
+            decide(Facts { node_allowed: false, root, is_root: true, mentioned: None, has_come: true })
+        };
         for silent in [given(false, true), given(true, false)] {
             assert_eq!(ask(silent), ask(None));
         }
@@ -179,7 +187,8 @@ mod tests {
         let table = [(TicketEnd::Expired, EXPIRED), (TicketEnd::Withdrawn, WITHDRAWN)];
         for (over, why) in table.into_iter().chain([one, several].into_iter().zip(TAKEN)) {
             let root = Some(Holding::Over(over));
-            let facts = Facts { node_allowed: false, root, is_root: true, mentioned: Some(true) };
+            let facts =
+                Facts { node_allowed: false, root, is_root: true, mentioned: Some(true), has_come: true };
             assert_eq!(decide(facts), Decision::Refuse(why));
         }
     }

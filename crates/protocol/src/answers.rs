@@ -7,8 +7,9 @@ use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::live::{MAX_VALUES, Statement};
 use towpath_content::pieces::Layout;
-use towpath_store::{Descriptors, State, StoreError};
+use towpath_store::{Descriptors, ObjectKind, State, StoreError};
 use towpath_transfer::intervals::Intervals;
+use towpath_transfer::root_space::space_of;
 use towpath_transfer::{Metadata, Outcome, following};
 
 use super::access::{Decision, Holding};
@@ -173,6 +174,7 @@ impl QuestionAnswer {
         match serving.decide(holding, &root, &oid, self.question.block) {
             Decision::Allow => Ok(oid),
             Decision::Refuse(why) => Err(Outcome::Refused(why.into())),
+            Decision::Lacks => Err(Outcome::NotHere),
         }
     }
 
@@ -290,8 +292,20 @@ impl QuestionAnswer {
     }
 
     fn send_have(&mut self, serving: &Serving, oid: Oid, mut told: Intervals, out: Out<'_>) -> Step {
-        let seen = serving.store().version(&oid);
-        let Ok(have) = serving.store().have(&oid) else { return Step::Over };
+        // Of a tree that comes it is told where in the root's space there are files. Of one that is here, nothing: that is all.
+        let space = space_of(&oid);
+        let seen = serving.store().version(&space);
+        let (watched, seen, have) = match serving.store().have(&space) {
+            Ok(have) => (space, seen, have),
+            Err(_) => {
+                let seen = serving.store().version(&oid);
+                let Ok(have) = serving.store().have(&oid) else { return Step::Over };
+                if have.about.kind == ObjectKind::Tree {
+                    return Step::Over;
+                }
+                (oid, seen, have)
+            }
+        };
         let is_first = told.is_empty();
         let runs = have.pieces.iter().map(|run| bytes_of(&have.layout, run)).chain(have.spans);
         let added: Vec<_> = runs.flat_map(|run| told.gaps(&run)).take(wire::MAX_RANGES).collect();
@@ -305,6 +319,6 @@ impl QuestionAnswer {
         if !is_all {
             return Step::More;
         }
-        if self.question.follow { Step::Wait { oid, seen } } else { Step::Over }
+        if self.question.follow { Step::Wait { oid: watched, seen } } else { Step::Over }
     }
 }

@@ -147,8 +147,10 @@ impl GetAnswer {
         let Some(oid) = oid_of(want).map_err(|_| refused("not an OID"))? else {
             return self.serve_chunk(serving, &want.chunk, out).map(|()| None);
         };
-        if let Decision::Refuse(why) = serving.decide(self.holding, &self.wanted.root, &oid, want.block) {
-            return Err(refused(why));
+        match serving.decide(self.holding, &self.wanted.root, &oid, want.block) {
+            Decision::Allow => {}
+            Decision::Refuse(why) => return Err(refused(why)),
+            Decision::Lacks => return Err(Outcome::NotHere),
         }
         let all = pieces(want).map_err(|error| self.outcome(serving, &oid, &error))?;
         let seen = serving.see(&oid).map_err(|error| self.outcome(serving, &oid, &error))?;

@@ -79,6 +79,11 @@ pub trait Issuer: Send + Sync {
     fn relayed(&self, _root: &Oid) -> Option<RelayedBinding> {
         None
     }
+    /// True if the file `oid` of the tree `root` is served to who has the ticket by which this service gets that: while it comes,
+    /// only what has come by it. Who makes a tree may name in it what this machine has from elsewhere.
+    fn has_come(&self, _root: &Oid, _oid: &Oid) -> bool {
+        true
+    }
     /// True if a node may fetch this very object, by configuration or by an operation under way.
     fn is_allowed(&self, node: &NodeId, oid: &Oid) -> bool;
     /// True if a node may have anything without a ticket, by configuration: one that may is not asked for one.
@@ -314,7 +319,9 @@ impl Serving {
         let is_root = holding.is_some() && (oid == root || self.bound(root) == Some(*oid));
         let ask_block = holding.is_some() && !is_root && !node_allowed;
         let mentioned = block.filter(|_| ask_block).and_then(|block| self.mentions(root, block, oid));
-        decide(Facts { node_allowed, root: holding, is_root, mentioned })
+        let is_given = matches!(holding, Some(Holding::Given { .. }));
+        let has_come = !is_given || mentioned != Some(true) || self.service.issuer.has_come(root, oid);
+        decide(Facts { node_allowed, root: holding, is_root, mentioned, has_come })
     }
 
     /// The content that a live object is bound to.

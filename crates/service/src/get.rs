@@ -284,11 +284,10 @@ impl GetUnderWay {
         let session = self.session();
         let reporting = report_progress(session.progress(), events.clone());
         let fetching = session.fetch(self.request(FileTarget::of(target), layout, group));
-        let progress = session.progress();
         let fetched = tokio::select! {
             fetched = fetching => fetched,
             never = reporting => match never {},
-            never = self.serve_meanwhile(&progress) => match never {},
+            never = self.serve_meanwhile(session.progress()) => match never {},
         };
         self.peers.take_back(&self.oid);
         summarize(&session.progress().snapshot(), summary);
@@ -299,13 +298,13 @@ impl GetUnderWay {
     }
 
     /// Serves others what comes, if this get may.
-    async fn serve_meanwhile(&self, progress: &Progress) -> Infallible {
+    pub(crate) async fn serve_meanwhile(&self, progress: Progress) -> Infallible {
         match &self.lending {
             Some(lending) => {
                 let tell = |has, listening: &[_]| {
                     self.meeting.iter().for_each(|meeting| meeting.serves(has, listening));
                 };
-                lending.run(&self.service, &self.peers, progress, tell).await
+                lending.run(&self.service, &self.peers, &progress, tell).await
             }
             None => std::future::pending().await,
         }

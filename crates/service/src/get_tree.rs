@@ -14,12 +14,12 @@
 //! destination.
 
 mod file;
+mod lent;
 mod links;
 mod problems;
 mod writer;
 
 use std::collections::HashSet;
-use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -34,26 +34,26 @@ use towpath_files::{
     Destination, FileError, Policy, RelPath, Selected, Selection, WriteOptions, display_name, of_file,
 };
 use towpath_protocol::processors::Processors;
-use towpath_store::{About, Store, StoreError};
+use towpath_store::About;
 use towpath_sync::{drop_unasked, policy};
+use towpath_transfer::root_space::DESCRIPTOR;
 use towpath_transfer::{Fetched, Group, Session, Target};
 
 use crate::getting::{Failure, GetUnderWay, report_progress, summarize};
 use crate::selecting::Missing;
 use crate::state::Service;
 use crate::tree_place::{TreePlace, is_there};
-use problems::{Problems, problems};
+use file::FilePlace;
+use problems::{ProblemInbox, Problems, problems};
 use towpath_content::lock::lock;
 use towpath_peer_server::fresh::random;
 use towpath_targets::descriptor::{DescriptorEnd, follow};
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
 use towpath_targets::spool::{FailOnDrop, Spool, SpoolReader};
+use towpath_targets::tree_holding::{CloseOnDrop, TreeHolding};
 use towpath_words as words;
 use writer::TreeWriter;
-
-/// Bytes of a descriptor that are copied at a time.
-const DESCRIPTOR_PART: usize = 256 << 10;
 
 /// Fetches what is wanted of the tree to where it goes, or goes on with what was interrupted.
 pub(crate) async fn run(
@@ -69,10 +69,14 @@ pub(crate) async fn run(
     let spool_path = record.beside("tree");
     let spool = Spool::open(&spool_path).map_err(|e| words::io("create", &spool_path, &e))?;
     let _end = FailOnDrop(Arc::clone(&spool));
-    let (to, service) = (place.clone(), Arc::clone(&get.service));
+    let stays = get.passes_on();
+    let holding = lent::holding(get);
+    let _close = holding.clone().map(CloseOnDrop);
     let (problems, mut failures) = problems();
-    let opening =
-        tokio::task::spawn_blocking(move || TreeTarget::open(&to, record, (&service, preserve), problems));
+    let opening = tokio::task::spawn_blocking({
+        let (to, service, holding) = (place.clone(), Arc::clone(&get.service), holding.clone());
+        move || TreeTarget::open(&to, record, (&service, preserve), (problems, holding))
+    });
     let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
     free.iter().for_each(|path| get.note_destination(path));
 
@@ -82,32 +86,25 @@ pub(crate) async fn run(
     let writing = tokio::task::spawn_blocking(move || writer.run(reader));
     let outcome = {
         let reporting = report_progress(session.progress(), events.clone());
-        let working = work(get, layout, &session, &spool, writing);
+        let working = work(get, (about, layout), &session, &spool, (writing, holding.as_ref()));
+        let serving = lent::serve(get, &session, holding.as_ref());
         let naming = failures.forward(events);
         tokio::select! {
             outcome = working => outcome,
             never = reporting => match never {},
             never = naming => match never {},
+            never = serving => match never {},
         }
     };
+    get.peers.take_back(&get.oid);
     summarize(&session.progress().snapshot(), summary);
     drop(session);
     failures.drain(events).await;
-    let (fetched, mut selection) = outcome?;
+    let (fetched, selection) = outcome?;
     let missing = Missing::of(&selection);
-    let spool_of_descriptor = Arc::clone(&spool);
-    let finishing = tokio::task::spawn_blocking({
-        let tree = Arc::clone(&tree);
-        move || tree.finish(&|| spool.reader(), &mut selection)
-    });
-    let finished = tokio::select! {
-        finished = finishing => finished,
-        never = failures.forward(events) => match never {},
-    };
-    failures.drain(events).await;
-    finished.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
-    if get.passes_on() {
-        keep_descriptor(get, about, &spool_of_descriptor).await?;
+    finish(&tree, &spool, (selection, &mut failures), events).await?;
+    if stays {
+        keep_descriptor(get, about, &spool).await?;
     }
     let _ = std::fs::remove_file(&spool_path);
     tree.sum(&fetched, summary);
@@ -115,23 +112,30 @@ pub(crate) async fn run(
     Ok(())
 }
 
+/// Completes the tree, and names what failed.
+async fn finish(
+    tree: &Arc<TreeTarget>,
+    spool: &Arc<Spool>,
+    (mut selection, failures): (Selection, &mut ProblemInbox),
+    events: &mpsc::Sender<Event>,
+) -> Result<(), ApiError> {
+    let finishing = tokio::task::spawn_blocking({
+        let (tree, spool) = (Arc::clone(tree), Arc::clone(spool));
+        move || tree.finish(&|| spool.reader(), &mut selection)
+    });
+    let finished = tokio::select! {
+        finished = finishing => finished,
+        never = failures.forward(events) => match never {},
+    };
+    failures.drain(events).await;
+    finished.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?
+}
+
 /// Puts the descriptor into the store: who is served of the tree's files asks for it first.
 async fn keep_descriptor(get: &Arc<GetUnderWay>, about: &About, spool: &Arc<Spool>) -> Result<(), ApiError> {
-    let (store, about, mut reader) = (Arc::clone(&get.service.store), about.clone(), spool.reader());
+    let (store, about, spool) = (Arc::clone(&get.service.store), about.clone(), Arc::clone(spool));
     let live = Oid::Live(random()?);
-    let keeping = tokio::task::spawn_blocking(move || {
-        store.put_init(&live, &about)?;
-        let mut part = vec![0; DESCRIPTOR_PART];
-        loop {
-            match reader.read(&mut part) {
-                Ok(0) => return store.put_commit(&live).map(drop),
-                Ok(len) => store.put_data(&live, &part[..len])?,
-                Err(source) => {
-                    return Err(StoreError::Io { what: "read the tree's descriptor".into(), source });
-                }
-            }
-        }
-    });
+    let keeping = tokio::task::spawn_blocking(move || spool.put_into(&*store, &live, &about));
     let kept = keeping.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
     kept.map_err(|error| words::store(&error))
 }
@@ -150,20 +154,27 @@ async fn record(
 /// Runs descriptor and files to their end; the descriptor's error explains the writer's.
 async fn work(
     get: &GetUnderWay,
-    layout: Option<Layout>,
+    (about, layout): (&About, Option<Layout>),
     session: &Session,
     spool: &Arc<Spool>,
-    writing: tokio::task::JoinHandle<Result<Selection, ApiError>>,
+    (writing, holding): (WritingThread, Option<&Arc<TreeHolding>>),
 ) -> Result<(Fetched, Selection), Failure> {
-    let descriptor =
-        session.fetch(get.request(Arc::clone(spool) as Arc<dyn Target>, layout, Group::default())).await;
+    let group = Group { in_root: Some(DESCRIPTOR), ..Group::default() };
+    let descriptor = session.fetch(get.request(Arc::clone(spool) as Arc<dyn Target>, layout, group)).await;
     if descriptor.is_err() {
         spool.fail();
     }
-    let written = writing.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+    let content = descriptor.as_ref().ok().map(|descriptor| descriptor.oid);
+    let written = tokio::select! {
+        written = writing => written,
+        never = lent::lend(get, holding, (about, content), spool) => match never {},
+    };
+    let written = written.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
     let fetched = descriptor?;
     Ok((fetched, written?))
 }
+
+type WritingThread = tokio::task::JoinHandle<Result<Selection, ApiError>>;
 
 /// The tree being written, shared by the writer thread and the session's workers.
 struct TreeTarget {
@@ -171,7 +182,9 @@ struct TreeTarget {
     processors: Processors,
     /// Metadata that are taken.
     preserve: Preserve,
-    placing: Placing<()>,
+    placing: Placing<FilePlace>,
+    /// What others may have of it while it comes.
+    holding: Option<Arc<TreeHolding>>,
     /// Files that failed.
     problems: Problems,
     /// An earlier run was interrupted.
@@ -194,7 +207,7 @@ impl TreeTarget {
         place: &TreePlace,
         record: Record,
         (service, preserve): (&Service, Preserve),
-        problems: Problems,
+        (problems, holding): (Problems, Option<Arc<TreeHolding>>),
     ) -> Result<Arc<Self>, ApiError> {
         let is_resumed = record.temp().is_some();
         let policy = Policy { times: true, dir_times: true, link_times: true, ..policy(&preserve) };
@@ -212,6 +225,7 @@ impl TreeTarget {
             processors: service.processors().clone(),
             preserve,
             placing: Placing::new(destination, base, record, Arc::clone(&service.store)),
+            holding,
             problems,
             is_resumed,
             fatal: Mutex::default(),
@@ -245,12 +259,18 @@ impl TreeTarget {
         lock(&self.fatal).get_or_insert(error);
     }
 
-    fn named(&self, named: Vec<Named<()>>) {
+    fn named(&self, named: Vec<Named<FilePlace>>) {
         for file in named {
+            self.ended(&file.note, file.outcome.is_ok());
             for error in file.outcome.err().into_iter().chain(file.lacking) {
                 self.problem(&file.path, &error);
             }
         }
+    }
+
+    /// A file is in its place, or will never be.
+    fn ended(&self, file: &FilePlace, is_here: bool) {
+        self.holding.iter().for_each(|holding| holding.ended(&file.oid, file.position, file.size, is_here));
     }
 
     /// A file that can't be written: the others go on, unless the disk is full.

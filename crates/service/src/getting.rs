@@ -37,8 +37,10 @@ use crate::state;
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::web_places::{WebPlaces, WebWays};
-use crate::while_getting::{GetPeers, LendingGet, ToldHolders};
+use crate::while_getting::LendingGet;
 use towpath_mirror::{SimilarSource, WebRules};
+use towpath_peer_server::get_peers::GetPeers;
+use towpath_peer_server::told_holders::ToldHolders;
 use towpath_words as words;
 
 /// Number of times a get waits for another one of the same object before it goes alone.

@@ -21,7 +21,7 @@ use towpath_rendezvous::HolderEntry;
 use towpath_rendezvous::client::{FoundNodes, Meeting};
 
 use crate::state::Service;
-use crate::while_getting::GetPeers;
+use towpath_peer_server::get_peers::GetPeers;
 
 /// A get that is over sooner asks no server, unless its ticket says nothing else.
 const AFTER: Duration = Duration::from_millis(250);

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_files::{FileBody, FileError};
-use towpath_store::{About, Store};
-use towpath_transfer::Target;
+use towpath_store::About;
 use towpath_transfer::following::BaseReader;
+use towpath_transfer::{Announcing, Target};
 
 use crate::partial::PartialFile;
 
@@ -32,8 +32,8 @@ pub trait TargetFile: Send + Sync {
         Ok(())
     }
 
-    /// Store in which its pieces are announced as they come; `None` if nobody else may read them.
-    fn announces(&self) -> Option<Arc<dyn Store>> {
+    /// How its pieces are announced as they come; `None` if nobody else may read them.
+    fn announces(&self) -> Option<Announcing> {
         None
     }
 
@@ -88,7 +88,7 @@ impl<F: TargetFile> Target for FileTarget<F> {
         self.partial().existing()
     }
 
-    fn announces(&self) -> Option<Arc<dyn Store>> {
+    fn announces(&self) -> Option<Announcing> {
         self.0.announces()
     }
 

@@ -11,6 +11,8 @@ use towpath_files::metadata::umask;
 use towpath_files::{FileBody, FileError, Overwrite, Policy, SingleFile, of_file};
 use towpath_store::{About, DiskStore, Store};
 
+use towpath_transfer::Announcing;
+
 use crate::file_target::TargetFile;
 use crate::index_record::remember;
 use crate::partial::PartialFile;
@@ -107,8 +109,8 @@ impl TargetFile for GetFile {
         }
     }
 
-    fn announces(&self) -> Option<Arc<dyn Store>> {
-        self.is_announced.then(|| Arc::clone(&self.store) as Arc<dyn Store>)
+    fn announces(&self) -> Option<Announcing> {
+        self.is_announced.then(|| Announcing::until_whole(Arc::clone(&self.store) as Arc<dyn Store>))
     }
 
     fn stage(&self, size: Option<u64>) -> Result<(FileBody, Vec<Range<u64>>), FileError> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_store::{About, DiskStore, Store};
-use towpath_transfer::Target;
+use towpath_transfer::{Announcing, Target};
 
 use crate::spool::Spool;
 
@@ -57,8 +57,8 @@ impl Target for KeptObject {
         self.is_announced
     }
 
-    fn announces(&self) -> Option<Arc<dyn Store>> {
-        self.is_announced.then(|| Arc::clone(&self.store) as Arc<dyn Store>)
+    fn announces(&self) -> Option<Announcing> {
+        self.is_announced.then(|| Announcing::until_whole(Arc::clone(&self.store) as Arc<dyn Store>))
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

@@ -10,6 +10,7 @@
 //! | [`get_file`] | one file of a get |
 //! | [`kept`] | an object on its way into the store as one of its own |
 //! | [`placing`] | complete files of a tree get their names in batches |
+//! | [`tree_holding`] | what is here of a tree while it comes, for others |
 //! | [`links`] | hard links of a described tree |
 //! | [`spool`] | a temporary that is read while it grows |
 //! | [`resume`] | what an interrupted transfer left, and where |
@@ -26,3 +27,4 @@ pub mod partial;
 pub mod placing;
 pub mod resume;
 pub mod spool;
+pub mod tree_holding;

@@ -13,7 +13,7 @@ use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_content::tree::Metadata;
 use towpath_files::{BeforeNaming, Destination, FileError, Overwrite, Placed, RelPath, Staged, Stamp};
-use towpath_store::{DiskStore, FileRecord, hash_open_file};
+use towpath_store::{DiskStore, FileRecord, State, Store, hash_open_file};
 
 use crate::index_record::file_record;
 use crate::index_record::store_stamp;
@@ -163,6 +163,11 @@ impl<T> Placing<T> {
             tracing::warn!(%error, "an interruption now would begin small files anew");
         }
         named
+    }
+
+    /// True if the index knows where this content is.
+    pub fn is_indexed(&self, oid: &Oid) -> bool {
+        self.store.have(oid).is_ok_and(|have| have.state == State::Complete)
     }
 
     /// Number of files that wait for their names.

@@ -11,11 +11,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
-use towpath_store::About;
+use towpath_store::{About, Store, StoreError};
 use towpath_transfer::Target;
 use towpath_transfer::intervals::Intervals;
 
 use towpath_content::lock::lock;
+
+/// Bytes that are put into a store at a time.
+const PUT_PART: usize = 256 << 10;
 
 /// A transfer target whose checked front can be read at once.
 pub struct Spool {
@@ -140,6 +143,11 @@ impl Spool {
         matches!(self.lock().end, Some(SpoolEnd::Complete(_)))
     }
 
+    /// Bytes of the object, if all of it is here.
+    pub fn size(&self) -> Option<u64> {
+        if let Some(SpoolEnd::Complete(size)) = self.lock().end { Some(size) } else { None }
+    }
+
     /// The values of all pieces, once it is complete.
     pub fn take_values(&self) -> Vec<Value> {
         std::mem::take(&mut self.lock().values)
@@ -162,6 +170,26 @@ impl Spool {
                 (_, Some(SpoolEnd::Complete(size))) => return Ok(*size),
                 (_, Some(SpoolEnd::Failed)) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 _ => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Puts the object into `store` as one of its own, under the name `live` until all of it is there.
+    pub fn put_into(
+        self: &Arc<Self>,
+        store: &dyn Store,
+        live: &Oid,
+        about: &About,
+    ) -> Result<(), StoreError> {
+        store.put_init(live, about)?;
+        let (mut reader, mut part) = (self.reader(), vec![0; PUT_PART]);
+        loop {
+            match reader.read(&mut part) {
+                Ok(0) => return store.put_commit(live).map(drop),
+                Ok(len) => store.put_data(live, &part[..len])?,
+                Err(source) => {
+                    return Err(StoreError::Io { what: "read the tree's descriptor".into(), source });
+                }
             }
         }
     }

@@ -13,6 +13,7 @@
 //! | [`want`] | requests for content, deliveries, and the end of each want |
 //! | [`source`] | the seam of sources: the [`Source`] trait and its contract |
 //! | [`root`] | what the session talks to: a source that gives advice |
+//! | [`root_space`] | places of a tree's files in one line: pure |
 //! | [`finder`] | the seam of finders: sources that come and go |
 //! | [`claim`] | recipes as their makers claim them, checked as they come: pure |
 //! | [`gathering`] | bytes of several sources that make one piece: pure |
@@ -43,6 +44,7 @@ pub mod offer;
 pub mod progress;
 pub mod rate;
 pub mod root;
+pub mod root_space;
 pub mod session;
 pub mod source;
 pub mod source_id;
@@ -56,7 +58,7 @@ pub use root::{Advice, ObjectFacts, OpenWays, RestWay, Root, Single};
 pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig, in_seconds};
 pub use source::{Context, Description, Query, RecipePart, Sink, Source, SourceState};
 pub use source_id::SourceId;
-pub use target::Target;
+pub use target::{Announcing, Target};
 pub use want::{
     Coverage, Delivery, Group, ObjectOffset, Origin, Outcome, Payload, PiecePart, Proof, SignedBase, Tag,
     Want, WantId,

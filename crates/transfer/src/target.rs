@@ -3,12 +3,30 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_store::{About, Store};
 
 use crate::following::BaseReader;
+
+/// How an object on its way is announced.
+#[derive(Clone)]
+pub struct Announcing {
+    /// Where.
+    pub store: Arc<dyn Store>,
+    /// While this is true, what is there whole stays announced until somebody else ends that: it has no name yet by which it
+    /// could be read.
+    pub stays: Arc<AtomicBool>,
+}
+
+impl Announcing {
+    /// In `store`, until it is whole.
+    pub fn until_whole(store: Arc<dyn Store>) -> Self {
+        Self { store, stays: Arc::default() }
+    }
+}
 
 /// Takes one object's bytes. Methods block and are called from worker threads, `write` from
 /// several at once for different runs of bytes; `begin` comes first and `complete` last.
@@ -37,9 +55,8 @@ pub trait Target: Send + Sync {
         false
     }
 
-    /// Store in which its pieces are announced as they come, so that others may read them before it is complete; `None` if
-    /// nobody may.
-    fn announces(&self) -> Option<Arc<dyn Store>> {
+    /// How its pieces are announced as they come, so that others may read them before it is complete; `None` if nobody may.
+    fn announces(&self) -> Option<Announcing> {
         None
     }
 

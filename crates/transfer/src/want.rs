@@ -100,6 +100,8 @@ pub struct Group {
     pub older: Option<PathBuf>,
     /// See [`Coverage`].
     pub coverage: Option<Coverage>,
+    /// Place of its first byte in the root's space ([`root_space`](crate::root_space)), if that is known and it is not the root.
+    pub in_root: Option<u64>,
 }
 
 /// Position of a chunk in an object for which the object's source can be asked: whoever has the

@@ -66,11 +66,9 @@ pub(super) async fn open(
         () = &mut telling => (asked.await, Box::pin(ready(())) as BoxFuture<'_, _>),
     };
     let holding = match first {
-        // Of a tree whoever serves it has all.
-        Some(Description::Object { about, .. }) if about.kind == ObjectKind::Tree => {
+        Some(Description::Object { about, layout: None, .. }) if about.kind == ObjectKind::Blob => {
             Some(SourceHolding::Everything)
         }
-        Some(Description::Object { layout: None, .. }) => Some(SourceHolding::Everything),
         Some(Description::Object { .. }) => {
             return follow(shared, number, (telling, ranges), context).await;
         }

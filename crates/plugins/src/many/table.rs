@@ -301,7 +301,7 @@ impl SourceTable {
             ranges.push(WantedRange { tag, range: begin..begin + len });
             let (sink, call, named) = (Arc::clone(sink), Arc::clone(&call), want.tag);
             let want = Want { tag, ..want };
-            let is_of_root = place.is_some();
+            let is_of_root = place.is_some() && want.group.coverage.is_none();
             let dealt = DealtWant { want, named, sink, call, failed: Vec::new(), parts: None, is_of_root };
             self.wants.insert(tag, dealt);
         }
@@ -548,17 +548,18 @@ impl SourceTable {
     }
 }
 
-/// The first byte of a want in the root's space, if it is a part of the root. One that is to come from one source lies behind it:
-/// of sources with parts nobody would have all of it.
+/// The first byte of a want in the root's space, if it is a part of the root or of a file whose place there is known. One that is
+/// to come from one source lies behind it: of sources with parts nobody would have all of it.
 fn place_in(root: &Oid, want: &Want) -> Option<u64> {
     if want.undivided {
         return None;
     }
     let from = want.part.as_ref().map_or(0, |part| part.start);
+    let begin_of = |oid: Oid| want.group.in_root.or_else(|| (oid == *root).then_some(0));
     match want.id {
-        WantId::Piece { oid, layout, index } if oid == *root => Some(layout.range(index).start + from),
-        WantId::Chunk { .. } => want.origin.filter(|origin| origin.oid == *root).map(|origin| origin.offset),
-        WantId::Piece { .. } | WantId::Block { .. } => None,
+        WantId::Piece { oid, layout, index } => Some(begin_of(oid)? + layout.range(index).start + from),
+        WantId::Chunk { .. } => want.origin.and_then(|origin| Some(begin_of(origin.oid)? + origin.offset)),
+        WantId::Block { .. } => None,
     }
 }
 

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use towpath_content::Oid;
-use towpath_content::pieces::Value;
+use towpath_content::pieces::{MIN_LOG2, Value};
 use towpath_content::tree::Metadata;
 use towpath_files::{FileBody, FileError, Overwrite, RelPath, Staged};
-use towpath_transfer::FetchError;
+use towpath_transfer::{Announcing, FetchError};
 
 use super::TreeTarget;
 use towpath_content::lock::lock;
@@ -17,33 +17,41 @@ use towpath_targets::partial::PartialFile;
 use towpath_targets::placing::Begun;
 use towpath_words as words;
 
+/// What is known of a file until it is in its place.
+pub(super) struct FilePlace {
+    pub(super) oid: Oid,
+    /// Where it begins in the root's space.
+    pub(super) position: u64,
+    pub(super) size: u64,
+}
+
 /// A file of the tree on its way.
 pub(super) struct TreeFile {
     pub(super) tree: Arc<TreeTarget>,
     pub(super) path: RelPath,
     pub(super) metadata: Metadata,
     pub(super) oid: Oid,
-    is_large: bool,
+    pub(super) position: u64,
+    size: u64,
     staged: Mutex<Option<Staged>>,
     partial: PartialFile,
 }
 
 impl TreeFile {
-    /// The file at `path`, of `size` bytes.
+    /// The file at `path`.
     pub(super) fn new(
         tree: &Arc<TreeTarget>,
         path: RelPath,
         metadata: Metadata,
-        oid: Oid,
-        size: u64,
+        FilePlace { oid, position, size }: FilePlace,
     ) -> Self {
-        let is_large = size > 1 << towpath_content::pieces::MIN_LOG2;
         Self {
             tree: Arc::clone(tree),
             path,
             metadata,
             oid,
-            is_large,
+            position,
+            size,
             staged: Mutex::default(),
             partial: PartialFile::default(),
         }
@@ -51,11 +59,16 @@ impl TreeFile {
 
     /// The session could not bring it, or this side could not write it.
     pub(super) fn ended(&self, error: &FetchError) {
+        self.tree.ended(&self.place_of_it(), false);
         match (self.partial.take_failure(), error) {
             (Some(failure), _) => self.tree.problem(&self.path, &failure),
             (None, FetchError::Stalled { .. } | FetchError::Cancelled) => self.tree.stop(words::fetch(error)),
             (None, error) => self.tree.fail(&self.path, &words::fetch(error)),
         }
+    }
+
+    const fn place_of_it(&self) -> FilePlace {
+        FilePlace { oid: self.oid, position: self.position, size: self.size }
     }
 
     /// A temporary for it, and where bytes are in it already.
@@ -66,7 +79,7 @@ impl TreeFile {
             return Ok(left);
         }
         let staged = placing.destination.stage_file(size)?;
-        placing.note_part(&self.oid, &staged, self.is_large);
+        placing.note_part(&self.oid, &staged, size > 1 << MIN_LOG2);
         Ok((staged, Vec::new()))
     }
 
@@ -83,8 +96,8 @@ impl TreeFile {
 
     fn finish(&self, staged: Staged, values: Vec<Value>) -> Result<(), FileError> {
         let (placing, content) = (&self.tree.placing, Some((self.oid, values)));
-        let named =
-            placing.commit(staged, &self.path, &self.metadata, Overwrite::Never, content, None, ())?;
+        let (overwrite, note) = (Overwrite::Never, self.place_of_it());
+        let named = placing.commit(staged, &self.path, &self.metadata, overwrite, content, None, note)?;
         self.tree.named(named);
         Ok(())
     }
@@ -93,6 +106,10 @@ impl TreeFile {
 impl TargetFile for TreeFile {
     fn partial(&self) -> &PartialFile {
         &self.partial
+    }
+
+    fn announces(&self) -> Option<Announcing> {
+        self.tree.holding.as_ref()?.begin(&self.oid, self.position)
     }
 
     fn stage(&self, size: Option<u64>) -> Result<(FileBody, Vec<Range<u64>>), FileError> {

@@ -13,11 +13,12 @@ use towpath_content::Oid;
 use towpath_content::tree::{self, Entry, Kind, LEFT_OUT, Located};
 use towpath_files::{FileError, Overwrite, RelPath, Selected, Selection, display_name};
 use towpath_reuse::candidates::found_files::{FoundFiles, Use};
+use towpath_transfer::root_space::{DESCRIPTOR, TreePosition};
 use towpath_transfer::session::OnDone;
 use towpath_transfer::want::Coverage;
 use towpath_transfer::{FetchError, Fetched, Group, ObjectRequest, Session};
 
-use super::file::TreeFile;
+use super::file::{FilePlace, TreeFile};
 use super::links::left_out;
 use super::{TreeTarget, decode};
 use towpath_content::lock::lock;
@@ -40,6 +41,7 @@ pub(super) struct TreeWriter {
     runtime: Handle,
     selection: Selection,
     links: FirstNames,
+    position: TreePosition,
     /// Files whose bytes came in the descriptor, to be written together.
     inline: Vec<Inline>,
     /// Files to be asked for together.
@@ -150,6 +152,7 @@ impl TreeWriter {
             runtime: Handle::current(),
             selection,
             links: FirstNames::default(),
+            position: TreePosition::default(),
             inline: Vec::new(),
             wanted: Vec::new(),
             found_files,
@@ -186,8 +189,10 @@ impl TreeWriter {
         }
         self.tree.problems.wait_for_room();
         let Located { event, block, content } = located;
-        if event.entry().is_some() {
+        let mut position = None;
+        if let Some(entry) = event.entry() {
             self.links.pass();
+            position = self.position.pass(entry);
         }
         let selected = self.selection.next(&event).map_err(|error| words::file(&error))?;
         let Some(Selected { path, is_named }) = selected else { return Ok(()) };
@@ -209,8 +214,8 @@ impl TreeWriter {
                 self.tree.entries.fetch_add(1, Ordering::Relaxed);
                 if !is_named || self.tree.is_free(&path, &entry) {
                     match self.link(&path, &entry) {
-                        Ok(true) => {}
-                        Ok(false) => self.leaf(path, entry, content, block, in_flight),
+                        Ok(true) => self.pass_over(&entry, position),
+                        Ok(false) => self.leaf(path, (entry, position), content, block, in_flight),
                         Err(error) => self.tree.problem(&path, &error),
                     }
                 }
@@ -222,7 +227,7 @@ impl TreeWriter {
     fn leaf(
         &mut self,
         path: RelPath,
-        entry: Entry,
+        (entry, position): (Entry, Option<u64>),
         content: Vec<u8>,
         block: u64,
         in_flight: &mpsc::Sender<()>,
@@ -235,10 +240,12 @@ impl TreeWriter {
             Kind::File { oid: Some(LEFT_OUT), .. } => {
                 let message = "left out by the sender, who could not read it or may not send it";
                 self.tree.fail(&path, &ApiError::new(ErrorKind::NotFound, message));
+                self.pass_over(&entry, position);
             }
             Kind::File { size, oid: Some(oid), .. } => {
                 let (size, oid) = (*size, *oid);
-                let Some(target) = self.begin_file(path, &entry, size, oid) else { return };
+                let file = FilePlace { oid, size, position: position.unwrap_or(DESCRIPTOR) };
+                let Some(target) = self.begin_file(path, &entry, file) else { return };
                 match size {
                     0 => self.empty_file(&target, &oid),
                     _ if !content.is_empty() => self.write_later(Inline { target, content }),
@@ -277,13 +284,23 @@ impl TreeWriter {
     }
 
     /// A file to be written; none if an earlier run did.
-    fn begin_file(&self, path: RelPath, entry: &Entry, size: u64, oid: Oid) -> Option<TreeFile> {
-        self.tree.bytes.fetch_add(size, Ordering::Relaxed);
-        if self.tree.is_left(&path, entry, &oid, size) {
-            self.tree.kept.fetch_add(size, Ordering::Relaxed);
+    fn begin_file(&self, path: RelPath, entry: &Entry, file: FilePlace) -> Option<TreeFile> {
+        self.tree.bytes.fetch_add(file.size, Ordering::Relaxed);
+        if self.tree.is_left(&path, entry, &file.oid, file.size) {
+            self.tree.kept.fetch_add(file.size, Ordering::Relaxed);
+            self.tree.ended(&file, self.tree.placing.is_indexed(&file.oid));
             return None;
         }
-        Some(TreeFile::new(&self.tree, path, self.tree.take(entry), oid, size))
+        Some(TreeFile::new(&self.tree, path, self.tree.take(entry), file))
+    }
+
+    /// Nobody asks for this file's bytes.
+    fn pass_over(&self, entry: &Entry, position: Option<u64>) {
+        if let (Kind::File { size, .. }, Some(holding), Some(at)) =
+            (&entry.kind, &self.tree.holding, position)
+        {
+            holding.pass_over(at, *size);
+        }
     }
 
     fn ask(&mut self, target: TreeFile, size: u64, block: u64, in_flight: &mpsc::Sender<()>) {
@@ -293,6 +310,7 @@ impl TreeWriter {
             modified: Some(target.metadata.modified),
             destination: Some(target.path.below(&self.tree.placing.base)),
             coverage: Some(Coverage { block }),
+            in_root: Some(target.position),
             older: None,
         };
         let (target, in_flight) = (Arc::new(target), in_flight.clone());

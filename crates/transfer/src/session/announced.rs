@@ -3,16 +3,18 @@
 //! this machine are not: a recipe may name, by its hash, what the object does not have and others must not see.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_content::pieces::{Layout, PieceTree};
-use towpath_store::{About, MAX_SPAN, Partial, Store, StoreError};
+use towpath_store::{About, MAX_SPAN, Partial, StoreError};
 
 use crate::intervals::Intervals;
 use crate::object::ObjectInFlight;
 use crate::source_id::SourceId;
+use crate::target::Announcing;
 
 /// Stretches of bytes that are told, at least: shorter ones cost more than they are worth.
 const LEAST_SPAN: u64 = 4 << 10;
@@ -28,7 +30,7 @@ pub(super) fn may_be_read(source: &SourceId, saved: u64) -> bool {
 
 /// An announcement, which ends when this is dropped.
 pub(super) struct Announcement {
-    store: Arc<dyn Store>,
+    how: Announcing,
     oid: Oid,
     object: Arc<GrowingObject>,
 }
@@ -38,10 +40,10 @@ impl Announcement {
     /// node's to sign. Nor is what comes in one piece: it is complete as soon as it is there.
     pub(super) fn new(object: &Arc<ObjectInFlight>) -> Option<Self> {
         let layout = object.layout().filter(|layout| layout.count() > 1 && object.target.part().is_none())?;
-        let (store, oid) = (object.target.announces()?, object.content()?);
+        let (how, oid) = (object.target.announces()?, object.content()?);
         let (there, tree) = (Mutex::default(), OnceLock::new());
         let object = Arc::new(GrowingObject { object: Arc::clone(object), layout, there, tree });
-        let announced = Self { store, oid, object };
+        let announced = Self { how, oid, object };
         announced.tell();
         Some(announced)
     }
@@ -71,13 +73,15 @@ impl Announcement {
     }
 
     fn tell(&self) {
-        self.store.announce(&self.oid, Some(Arc::clone(&self.object) as Arc<dyn Partial>));
+        self.how.store.announce(&self.oid, Some(Arc::clone(&self.object) as Arc<dyn Partial>));
     }
 }
 
 impl Drop for Announcement {
     fn drop(&mut self) {
-        self.store.announce(&self.oid, None);
+        if !self.how.stays.load(Ordering::Acquire) || !self.object.is_all_there() {
+            self.how.store.announce(&self.oid, None);
+        }
     }
 }
 
@@ -102,6 +106,10 @@ struct PartsThere {
 }
 
 impl GrowingObject {
+    fn is_all_there(&self) -> bool {
+        lock(&self.there).pieces.covers(&(0..self.layout.count()))
+    }
+
     fn tree(&self) -> Option<&PieceTree> {
         if self.tree.get().is_none() {
             let made = PieceTree::new(self.layout, self.object.all_values()?)?;
