@@ -38,7 +38,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Where the path is measured, and so is known when an acknowledgement can be expected, both are as short as that, but not shorter.
 /// Who got another address, or whose router did, hears nothing and is told nothing.
 const LEAST_QUIET: Duration = Duration::from_secs(1);
-const LEAST_SILENCE: Duration = Duration::from_secs(2);
+const LEAST_SILENCE: Duration = Duration::from_millis(1500);
 /// So long after the last block more of them are expected.
 const STREAMING: Duration = Duration::from_secs(5);
 
@@ -134,6 +134,8 @@ pub struct Circuit {
     block_at: Option<Instant>,
     /// When the other end was asked, if nothing was heard since.
     asked: Option<Instant>,
+    /// `Ping` is still to be said: the connection may take nothing more.
+    owes_question: bool,
     /// It asked.
     owes_answer: bool,
     /// Since when nobody uses this end.
@@ -153,6 +155,7 @@ impl Circuit {
             heard: now,
             block_at: None,
             asked: None,
+            owes_question: false,
             owes_answer: false,
             left: None,
             owes_abort: false,
@@ -221,11 +224,14 @@ impl Circuit {
     }
 
     fn ask(&mut self, now: Instant) -> Option<RelayMessage> {
-        if self.asked.is_some() || now < self.heard + self.quiet() {
-            return None;
+        self.ask_if_quiet(now);
+        std::mem::take(&mut self.owes_question).then_some(RelayMessage::Ping)
+    }
+
+    fn ask_if_quiet(&mut self, now: Instant) {
+        if self.asked.is_none() && now >= self.heard + self.quiet() {
+            (self.asked, self.owes_question) = (Some(now), true);
         }
-        self.asked = Some(now);
-        Some(RelayMessage::Ping)
     }
 
     fn quiet(&self) -> Duration {
@@ -251,7 +257,7 @@ impl Circuit {
         if self.state != CircuitState::Up {
             return;
         }
-        (self.heard, self.asked) = (now, None);
+        (self.heard, self.asked, self.owes_question) = (now, None, false);
         if let Err(violation) = self.understand(message, now) {
             self.over(CircuitEnd::Violated { violation });
             self.owes_abort = true;
@@ -309,7 +315,7 @@ impl Circuit {
         if self.state == CircuitState::Up {
             self.state = CircuitState::Paused(now);
             self.losses += 1;
-            (self.asked, self.owes_answer) = (None, false);
+            (self.asked, self.owes_question, self.owes_answer) = (None, false, false);
         }
     }
 
@@ -345,6 +351,8 @@ impl Circuit {
                 self.over(CircuitEnd::Left);
                 self.owes_abort = true;
             }
+            // Also where the question can't be sent, because the connection takes nothing: then it is not answered, either.
+            CircuitState::Up => self.ask_if_quiet(now),
             _ => {}
         }
     }

@@ -11,7 +11,7 @@ use towpath_link::PathInfo;
 use crate::message::MAX_BLOCK;
 
 /// Bytes that may be under way on a path that is hardly measured yet.
-pub const FIRST_WINDOW: usize = 1 << 20;
+pub const FIRST_WINDOW: usize = 3 << 20;
 /// The fewest later on.
 pub const MIN_WINDOW: usize = 256 << 10;
 /// The most, and what the other end must be ready to hold: the product of 1 Gbit/s and 40 ms passes, with half as much
@@ -21,9 +21,9 @@ pub const MAX_WINDOW: usize = 8 << 20;
 const GAIN: u64 = 2;
 /// So long a hop stands still for a lost packet: what comes behind it waits at the relay, and is to keep the next hop busy
 /// the next time.
-const HELD: Duration = Duration::from_millis(160);
+const HELD: Duration = Duration::from_millis(80);
 /// The most bytes that a relay's sockets are to hold so.
-pub const MAX_HELD: usize = 2 << 20;
+pub const MAX_HELD: usize = 1 << 20;
 /// An acknowledgement is late after so many times the time that it takes.
 const LATE: u32 = 4;
 /// Rates are forgotten after one to two of these, if there was enough to send.
@@ -122,7 +122,8 @@ impl PathEstimate {
     pub(super) fn patience(&self, in_flight: usize) -> Option<Duration> {
         let rate = Some(self.rate()).filter(|&rate| rate > 0)?;
         let passing = Duration::from_secs_f64(in_flight as f64 / rate as f64);
-        Some((passing + self.rtt.unwrap_or_default()).saturating_mul(LATE))
+        // The round trip without what is under way, which is counted already.
+        Some((passing + self.min_rtt.unwrap_or_default()).saturating_mul(LATE))
     }
 
     /// Bytes of a block, if there is so much. A relay passes on whole blocks, so the first are small: TCP begins slowly.
@@ -170,8 +171,8 @@ mod tests {
     #[test]
     fn the_window_is_twice_what_the_path_holds_and_what_a_relay_does() {
         let table = [
-            ("a LAN", 125_000_000, 1, 2_300_000, 2_600_000),
-            ("100 Mbit/s, 40 ms", 12_500_000, 40, 2_900_000, 3_300_000),
+            ("a LAN", 125_000_000, 1, 1_200_000, 1_500_000),
+            ("100 Mbit/s, 40 ms", 12_500_000, 40, 1_900_000, 2_300_000),
             ("1 Gbit/s, 40 ms", 125_000_000, 40, MAX_WINDOW, MAX_WINDOW),
             ("DSL", 193_000, 40, MIN_WINDOW, MIN_WINDOW),
         ];
@@ -187,8 +188,8 @@ mod tests {
     fn an_acknowledgement_is_late_by_what_the_path_takes() {
         assert_eq!(PathEstimate::default().patience(1), None);
         for (rate, rtt, in_flight, least, most) in [
-            (12_500_000, 40, 1_000_000, 400, 1_500),
-            (12_500_000, 40, 300, 150, 1_200),
+            (12_500_000, 40, 1_000_000, 400, 900),
+            (12_500_000, 40, 300, 150, 450),
             (7_000, 100, 256 << 10, 60_000, 1_000_000),
         ] {
             let path = measured(rate, Duration::from_millis(rtt));

@@ -76,7 +76,7 @@ fn what_may_be_under_way_is_bounded_and_idle_ends_hold_nothing() {
     assert!(!near.is_writable());
     sent(&mut near, now).into_iter().for_each(|message| far.handle(message, now));
     assert_eq!(far.held(), FIRST_WINDOW);
-    let mut space = vec![0; 1 << 20];
+    let mut space = vec![0; FIRST_WINDOW];
     assert_eq!(far.read(&mut space, now), Ok(Some(FIRST_WINDOW)));
     sent(&mut far, now).into_iter().for_each(|message| near.handle(message, now));
     assert_eq!((near.held(), far.held()), (0, 0));
@@ -115,6 +115,40 @@ fn a_loss_pauses_and_the_rest_is_sent_again_once() {
     assert_eq!(numbers.collect::<Vec<_>>(), [4, 5, 6]);
     assert_eq!((circuit.sent_bytes(), circuit.losses()), (600, 1));
     assert_eq!(circuit.path_info().retransmits, 1);
+}
+
+#[test]
+fn a_connection_that_takes_nothing_is_lost_in_time() {
+    let begun = Instant::now();
+    let mut circuit = Circuit::new(begun);
+    circuit.write(&[7; 100]);
+    sent(&mut circuit, begun);
+    let mut lost_at = None;
+    while let Some(due) = circuit.next_timeout().filter(|_| lost_at.is_none()) {
+        // Nobody asks what is to be sent: the connection is full.
+        circuit.handle_timeout(due);
+        lost_at = circuit.is_paused().then_some(due);
+    }
+    assert_eq!(lost_at, Some(begun + QUIET_WAITING + SILENCE));
+}
+
+#[test]
+fn who_hears_blocks_no_more_asks_soon() {
+    let begun = Instant::now();
+    let mut circuit = Circuit::new(begun);
+    circuit.write(&[7; 100]);
+    sent(&mut circuit, begun);
+    let heard = begun + Duration::from_millis(80);
+    circuit.handle(RelayMessage::Ack { through: 1 }, heard);
+    assert!(circuit.next_timeout().unwrap() >= heard + QUIET, "it expects nothing");
+    circuit.handle(block(1, 100), heard);
+    let mut space = [0; 100];
+    circuit.read(&mut space, heard).unwrap();
+    sent(&mut circuit, heard + Duration::from_millis(2));
+    let due = circuit.next_timeout().unwrap();
+    assert!(due <= heard + QUIET_WAITING, "more may come");
+    circuit.handle_timeout(due);
+    assert_eq!(sent(&mut circuit, due), [RelayMessage::Ping]);
 }
 
 #[test]

@@ -19,6 +19,8 @@ use crate::redial::{CALLEE_STAYS, CALLER_STAYS, Redial};
 const WRITE_AT: usize = 64 << 10;
 /// After so long without anything to send memory is given back.
 const IDLE: Duration = Duration::from_millis(500);
+/// The clock is not looked at more often than this beside what is sent.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// So long the last words of a circuit may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// After a loss no relay may take longer for each step of connecting.
@@ -82,6 +84,7 @@ async fn carry(shared: &CircuitShared, connection: Connection) {
     let Connection { mut reader, mut writer, .. } = connection;
     tokio::select! {
         () = receive(shared, &mut reader) => {}
+        () = keep_time(shared) => {}
         sent = send(shared, &mut writer) => {
             if sent.is_ok() {
                 // The relay may be gone.
@@ -108,6 +111,19 @@ async fn receive(shared: &CircuitShared, reader: &mut FrameReader) {
         }
     }
     sleep(FAREWELL).await;
+}
+
+/// Looks at the clock, also while the connection takes nothing that is sent; returns when it is lost.
+async fn keep_time(shared: &CircuitShared) {
+    while let Some(due) = shared.update(|circuit, _| circuit.next_timeout().filter(|_| !circuit.is_paused()))
+    {
+        sleep_until((due.max(Instant::now() + LOOK_AGAIN)).into()).await;
+        shared.update(|circuit, now| circuit.handle_timeout(now));
+    }
+    if !shared.update(|circuit, _| circuit.is_paused()) {
+        // What is over has its last words.
+        sleep(FAREWELL).await;
+    }
 }
 
 /// Sends until the circuit is over or paused.
