@@ -12,6 +12,10 @@
 #
 #   MB=100 MOVES=3 lab/nat.sh cone cone               after 3 s both machines get another address, and it is looked when bytes come again
 #
+#   CODE=1 lab/nat.sh open open                       the sender shares by a code, and it is looked when the first 64 KiB come to the
+#                                                     receiver after the code was typed
+#   CODE=1 WORMHOLE=wormhole TWIST=twist lab/nat.sh open open      the same with magic-wormhole and its own two servers
+#
 # Kinds: open (no router), cone (whatever comes to the outer address is let in), restricted (only answers are let in, and a
 # port is the same outside whomever it speaks to), symmetric (only answers, and each connection has another port outside).
 # Needs root, ip and nft; TOW and LAB name the programs (default: tow and towpath-lab in target/release).
@@ -159,6 +163,48 @@ print(f"bytes come again {again or 99:.1f} s after both moved; {seen / 2**20:.1f
 WATCH
 }
 
+# Waits for the first 64 KiB that come to the receiver, and prints how long after the program began that was; the program follows.
+first_bytes() {
+    ip netns exec "$inner" python3 - "$@" <<'WATCH'
+import os, subprocess, sys, time
+def came():
+    lines = [line.split(":") for line in open("/proc/net/dev") if ":" in line]
+    return sum(int(rest.split()[0]) for name, rest in lines if name.strip() != "lo")
+before, begun = came(), time.time()
+program = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+while came() - before < 65536 and program.poll() is None:
+    time.sleep(0.002)
+took = time.time() - begun
+print(f"the first 64 KiB came after {took:.2f} s; status {program.wait()}")
+WATCH
+}
+
+# A get by a code: $inner is the receiver's namespace, $1 the sender's.
+by_code() {
+    local left=$1 code
+    if [ -n "${WORMHOLE:-}" ]; then
+        local at
+        at=$(address server)
+        ip netns exec "towpath-$name-server" "$TWIST" wormhole-mailbox --port "tcp:4000:interface=$at" >"$work/mailbox" 2>&1 &
+        started+=($!)
+        ip netns exec "towpath-$name-server" "$TWIST" transitrelay --port "tcp:4001:interface=$at" >"$work/transit" 2>&1 &
+        started+=($!)
+        sleep 3
+        local servers=(--relay-url "ws://$at:4000/v1" --transit-helper "tcp:$at:4001")
+        ip netns exec "$left" "$WORMHOLE" "${servers[@]}" send --code 7-otter-lagoon "$work/file" >"$work/code" 2>&1 &
+        started+=($!)
+        sleep 3
+        first_bytes "$WORMHOLE" "${servers[@]}" receive --accept-file -o "$work/copy" 7-otter-lagoon
+        return
+    fi
+    TOW_HOME=$work/left ip netns exec "$left" "$tow" share --code "$work/file" >"$work/code" 2>"$work/share.err" &
+    started+=($!)
+    wait_for "$work/code"
+    code=$(head -n 1 "$work/code")
+    sleep 1
+    TOW_HOME=$work/right first_bytes "$tow" get --no-search "$code" -o "$work/copy"
+}
+
 pair() {
     stop
     kinds=("$1" "$2")
@@ -176,6 +222,13 @@ pair() {
     export TOW_RENDEZVOUS
     mkdir -p "$work/left"
     echo "rendezvous.relays = [\"$TOW_RENDEZVOUS\"]" >"$work/left/config.toml"
+    if [ -n "${CODE:-}" ]; then
+        inner=$right
+        by_code "$left"
+        cmp "$work/file" "$work/copy"
+        stop
+        return
+    fi
     TOW_HOME=$work/left ip netns exec "$left" "$tow" share -vv "$work/file" >"$work/ticket" 2>"$work/share.err" &
     started+=($!)
     wait_for "$work/ticket"
