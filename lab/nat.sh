@@ -185,7 +185,7 @@ by_code() {
     if [ -n "${WORMHOLE:-}" ]; then
         local at
         at=$(address server)
-        ip netns exec "towpath-$name-server" "$TWIST" wormhole-mailbox --port "tcp:4000:interface=$at" >"$work/mailbox" 2>&1 &
+        env -C "$work" ip netns exec "towpath-$name-server" "$TWIST" wormhole-mailbox --port "tcp:4000:interface=$at" >"$work/mailbox" 2>&1 &
         started+=($!)
         ip netns exec "towpath-$name-server" "$TWIST" transitrelay --port "tcp:4001:interface=$at" >"$work/transit" 2>&1 &
         started+=($!)

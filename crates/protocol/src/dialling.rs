@@ -49,6 +49,12 @@ impl Dialling {
         wait
     }
 
+    /// A short attempt is over, of which nothing came: the next one is due after `pause`, and counts as no failure.
+    pub fn missed(&mut self, now: Instant, pause: Duration) -> Duration {
+        self.not_before = now.checked_add(pause);
+        pause
+    }
+
     /// The connection brought what was asked: should it be lost, it is dialled again at once.
     pub const fn useful(&mut self) {
         self.backoff.succeeded();
@@ -97,6 +103,16 @@ mod tests {
         assert_eq!(dialling.decide(now, true), Decision::Use, "while it stands");
         assert_eq!(dialling.decide(now, false), Decision::Wait(millis(250)));
         assert_eq!(dialling.dialled(now + millis(250), HALF), millis(500));
+    }
+
+    #[test]
+    fn a_short_attempt_makes_no_later_one_wait() {
+        let (mut dialling, now) = (dialling(), Instant::now());
+        dialling.dialled(now, HALF);
+        assert_eq!(dialling.missed(now + millis(250), millis(100)), millis(100));
+        assert_eq!(dialling.decide(now + millis(300), false), Decision::Wait(millis(50)));
+        assert_eq!(dialling.decide(now + millis(350), false), Decision::Dial);
+        assert_eq!(dialling.dialled(now + millis(350), HALF), millis(500), "the second of the long ones");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use towpath_vault_format::{
 use towpath_vault_protocol::CommittedVersion;
 
 use crate::catalogue::{Catalogue, CatalogueEntry, MAX_CATALOGUE, entry_digest};
+use crate::catching_up::catch_up;
 use crate::error::VaultClientError;
 use crate::head::{HeadError, NamedVersion, TrustedNodes, VaultHead, VersionLink};
 use crate::history::kept;
@@ -112,7 +113,9 @@ impl VaultClient {
         let seen = folder.head()?;
         let head = fetch_head(server.as_mut(), &trusted, seen.as_ref())?;
         folder.set_head(&head)?;
-        with_head(folder, keys, server, trusted, head)
+        let mut client = with_head(folder, keys, server, trusted, head)?;
+        seen.iter().for_each(|seen| catch_up(&mut client, seen));
+        Ok(client)
     }
 
     /// Opens a vault as it was seen last, without asking the server for its newest version: older ones can be read though the
@@ -146,8 +149,10 @@ impl VaultClient {
 
     /// Fetches the newest version again.
     pub fn refresh(&mut self) -> Result<(), VaultClientError> {
-        self.head = fetch_head(self.server.as_mut(), &self.trusted, Some(&self.head))?;
+        let newest = fetch_head(self.server.as_mut(), &self.trusted, Some(&self.head))?;
+        let seen = std::mem::replace(&mut self.head, newest);
         self.folder.set_head(&self.head)?;
+        catch_up(self, &seen);
         follow_keys(self)
     }
 

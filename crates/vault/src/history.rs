@@ -109,6 +109,10 @@ mod tests {
             Ok(vec![None; numbers.len()])
         }
 
+        fn update(&mut self, _: u64) -> Result<Option<Update>, ServerError> {
+            Ok(None)
+        }
+
         fn objects(&mut self, names: &[Digest]) -> Result<Vec<Option<Vec<u8>>>, ServerError> {
             Ok(vec![None; names.len()])
         }

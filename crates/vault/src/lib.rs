@@ -33,6 +33,7 @@
 pub mod block;
 pub mod boundaries;
 pub mod catalogue;
+mod catching_up;
 pub mod check;
 pub mod client;
 pub mod content;

@@ -102,6 +102,10 @@ impl RemoteVault for NetworkServer {
         })
     }
 
+    fn update(&mut self, number: u64) -> Result<Option<Update>, ServerError> {
+        self.runtime.block_on(self.connection.update(number)).map(Some).map_err(fault)
+    }
+
     fn objects(&mut self, names: &[Digest]) -> Result<Vec<Option<Vec<u8>>>, ServerError> {
         let mut objects = Vec::with_capacity(names.len());
         let take = |_, object: Option<Bytes>| objects.push(object.map(|object| object.to_vec()));

@@ -1,5 +1,6 @@
 //! Calls through relays: which ones hints name for a node, and how they are tried.
 
+use std::slice;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -43,14 +44,18 @@ impl RelayedPlace {
     }
 }
 
+/// True if hints name a relay for a node which `is_it`.
+pub(super) fn is_relayed(hints: &[Hint], is_it: impl Fn(Option<NodeId>) -> bool) -> bool {
+    hints.iter().any(|hint| RelayedPlace::of(hint).is_some_and(|place| is_it(place.node)))
+}
+
 /// Relays that hints name for a node which `is_it`, in the order of RFC 2782.
 pub(super) fn relays(
     hints: Vec<Hint>,
     is_it: impl Fn(Option<NodeId>) -> bool,
     draw: impl FnMut(u64) -> u64,
 ) -> Vec<RelayPlace> {
-    let is_ours = |hint: &Hint| RelayedPlace::of(hint).is_some_and(|place| is_it(place.node));
-    let ours = hints.into_iter().filter(is_ours).collect();
+    let ours = hints.into_iter().filter(|hint| is_relayed(slice::from_ref(hint), &is_it)).collect();
     let ordered = hint::order(ours, draw);
     ordered.iter().filter_map(RelayedPlace::of).map(|place| place.relay).take(MOST_RELAYS).collect()
 }

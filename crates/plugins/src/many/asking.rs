@@ -20,6 +20,8 @@ use crate::dealer::SourceHolding;
 
 /// Delay before a want is tried again that a source left without an end.
 const FORGOTTEN: Duration = Duration::from_millis(500);
+/// The shortest time after which a source that was not reached is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Interval at which it is looked whether a source has to be reached.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// Time that a source has to tell what it has.
@@ -86,7 +88,7 @@ pub(super) async fn keep_warm(source: &Arc<dyn Source>, context: &Context) {
         let (result, _) = tokio::join!(asking, inbox.recv());
         tracing::debug!(source = source.name(), ?result, "a source was asked about the root");
         if let Err(Outcome::RetryLater(delay)) = result {
-            tokio::time::sleep(delay.max(LOOK_AGAIN)).await;
+            tokio::time::sleep(delay.max(ASK_AGAIN)).await;
             continue;
         }
         until_lost(source).await;

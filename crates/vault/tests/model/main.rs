@@ -8,11 +8,13 @@
 //! | module | story |
 //! |---|---|
 //! | `served` | a real server's vault in a folder, and the ways in which it lies |
+//! | `stale` | what a machine with an old copy reads |
 //! | `world` | machines, what they do, and what must come of it |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod served;
+mod stale;
 mod world;
 
 use std::ops::Range;

@@ -21,6 +21,8 @@ pub struct Served {
     vault: Option<Vault>,
     identity: Identity,
     now: u64,
+    /// Objects that were asked for.
+    pub asked: usize,
 }
 
 /// How a server does not do what it should.
@@ -78,7 +80,7 @@ impl Served {
         let folder = memory_folder();
         let identity = Identity::generate().unwrap();
         LocalFiles::new(&folder.path().join("packs")).claim(&PlaceOwner([1; 16]), true).unwrap();
-        let mut served = Self { folder, vault: None, identity, now: 1 };
+        let mut served = Self { folder, vault: None, identity, now: 1, asked: 0 };
         served.start_again();
         served
     }
@@ -103,6 +105,12 @@ impl Served {
     /// Number of the newest version.
     pub fn newest(&mut self) -> u64 {
         self.vault().head().unwrap().signed.root.number
+    }
+
+    /// Number of blocks that the newest version brought.
+    pub fn new_blocks(&mut self) -> usize {
+        let newest = self.newest();
+        self.vault().update(newest).unwrap().blocks.len()
     }
 
     fn commit(
@@ -235,8 +243,18 @@ impl RemoteVault for Lying {
         Ok(told)
     }
 
+    fn update(&mut self, number: u64) -> Result<Option<Update>, ServerError> {
+        let asked = match number > 0 && self.lies(&[Lie::OtherVersion]) {
+            true => number - 1,
+            false => number,
+        };
+        let update = self.served.borrow_mut().vault().update(asked).ok();
+        Ok(update.filter(|_| !self.lies(&[Lie::LostVersion])))
+    }
+
     fn objects(&mut self, names: &[Digest]) -> Result<Vec<Option<Vec<u8>>>, ServerError> {
         let mut told: Vec<Option<Vec<u8>>> = Vec::new();
+        self.served.borrow_mut().asked += names.len();
         for name in names {
             let object = self.served.borrow_mut().vault().object(name).unwrap();
             let Some(object) = object.filter(|_| !self.lies(&[Lie::LostObject])) else {
