@@ -4,40 +4,45 @@
 //! Nothing of this needs to be believed: nodes are found by their hashes, from a root that is proved. Wrong ones are never asked for, and
 //! those that are not made are fetched.
 
-use towpath_vault_format::apply::{Applied, apply};
+use towpath_vault_format::apply::apply;
 use towpath_vault_format::{Digest, FileRoot, Members, VaultRoot};
 
-use crate::client::VaultClient;
 use crate::head::VaultHead;
+use crate::local::BlobCache;
 use crate::reader::CachedNodes;
+use crate::server::RemoteVault;
 
 /// The most versions whose updates are fetched: each takes a round trip.
 const MOST_VERSIONS: u64 = 8;
 /// Bytes that files have grown by, or new ones have: an update that adds more is long, and maybe nobody here reads that file.
 const MOST_ADDED: u64 = 16 << 20;
 
-/// Makes what nodes it can of the newest version, where `seen` was the newest one before.
-pub(crate) fn catch_up(vault: &mut VaultClient, seen: &VaultHead) {
+/// Makes what `nodes` it can of the version `newest`, where `seen` was the newest one before.
+pub(crate) fn catch_up(
+    server: &mut dyn RemoteVault,
+    nodes: &mut BlobCache,
+    seen: &VaultHead,
+    newest: &VaultRoot,
+) {
     let (mut root, mut members) = (seen.signed.root.clone(), seen.members.members.clone());
-    if !is_worth_it(vault, &root) {
+    if !is_worth_it(nodes, &root, newest) {
         return;
     }
-    for number in root.number + 1..=vault.head.signed.root.number {
-        let Some(next) = one_version(vault, number, &root, &members) else { return };
+    for number in root.number + 1..=newest.number {
+        let Some(next) = one_version(server, nodes, number, (&root, &members)) else { return };
         (root, members) = next;
     }
 }
 
 /// True if the updates are few and short, and the nodes that they change are here.
-fn is_worth_it(vault: &VaultClient, seen: &VaultRoot) -> bool {
-    let newest = &vault.head.signed.root;
+fn is_worth_it(nodes: &BlobCache, seen: &VaultRoot, newest: &VaultRoot) -> bool {
     let versions = newest.number.saturating_sub(seen.number);
-    let mut changed =
-        newest.files.iter().map(|file| (seen.file(&file.file), file)).filter(|(old, new)| *old != Some(*new));
+    let both = newest.files.iter().map(|file| (seen.file(&file.file), file));
+    let mut changed = both.filter(|(old, new)| *old != Some(*new));
     let added =
         |(old, new): (Option<&FileRoot>, &FileRoot)| new.length.abs_diff(old.map_or(0, |old| old.length));
     let is_here =
-        |old: Option<&FileRoot>| old.is_none_or(|old| old.top == Digest::NONE || vault.nodes.has(&old.top));
+        |old: Option<&FileRoot>| old.is_none_or(|old| old.top == Digest::NONE || nodes.has(&old.top));
     (1..=MOST_VERSIONS).contains(&versions)
         && changed.clone().map(added).sum::<u64>() <= MOST_ADDED
         && changed.all(|(old, _)| is_here(old))
@@ -45,15 +50,15 @@ fn is_worth_it(vault: &VaultClient, seen: &VaultRoot) -> bool {
 
 /// Makes the nodes of one version from those of the one before; returns what it is by its update. `None`: they can't be made.
 fn one_version(
-    vault: &mut VaultClient,
+    server: &mut dyn RemoteVault,
+    nodes: &mut BlobCache,
     number: u64,
-    root: &VaultRoot,
-    members: &Members,
+    before: (&VaultRoot, &Members),
 ) -> Option<(VaultRoot, Members)> {
-    let update = vault.server.update(number).ok()??;
-    let Applied { root, nodes } = apply(&update, Some((root, members)), &CachedNodes(&vault.nodes)).ok()?;
-    for node in &nodes {
-        vault.nodes.add(&node.bytes).ok()?;
+    let update = server.update(number).ok()??;
+    let made = apply(&update, Some(before), &CachedNodes(nodes)).ok()?;
+    for node in &made.nodes {
+        nodes.add(&node.bytes).ok()?;
     }
-    Some((root, update.members.map_or_else(|| members.clone(), |signed| signed.members)))
+    Some((made.root, update.members.map_or_else(|| before.1.clone(), |signed| signed.members)))
 }

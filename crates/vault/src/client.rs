@@ -114,7 +114,9 @@ impl VaultClient {
         let head = fetch_head(server.as_mut(), &trusted, seen.as_ref())?;
         folder.set_head(&head)?;
         let mut client = with_head(folder, keys, server, trusted, head)?;
-        seen.iter().for_each(|seen| catch_up(&mut client, seen));
+        if let Some(seen) = seen {
+            catch_up(client.server.as_mut(), &mut client.nodes, &seen, &client.head.signed.root);
+        }
         Ok(client)
     }
 
@@ -152,7 +154,7 @@ impl VaultClient {
         let newest = fetch_head(self.server.as_mut(), &self.trusted, Some(&self.head))?;
         let seen = std::mem::replace(&mut self.head, newest);
         self.folder.set_head(&self.head)?;
-        catch_up(self, &seen);
+        catch_up(self.server.as_mut(), &mut self.nodes, &seen, &self.head.signed.root);
         follow_keys(self)
     }
 
