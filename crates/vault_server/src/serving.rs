@@ -21,6 +21,8 @@ use crate::vault::Vault;
 const QUIET: Duration = Duration::from_secs(600);
 /// Longest time in which a client that owes blocks or a signature may send nothing.
 const OWING: Duration = Duration::from_secs(120);
+/// So long a client that is refused may take to read why.
+const FAREWELL: Duration = Duration::from_secs(2);
 /// Objects are read and sent so many bytes at a time.
 const SENT_AT_ONCE: usize = 4 << 20;
 
@@ -56,10 +58,20 @@ impl VaultTalk {
                 return "it takes nothing";
             }
             if serving.machine.is_over() {
-                return "it is refused";
+                return serving.farewell(reader).await;
             }
             reader.hold_short(serving.vault.is_none());
         }
+    }
+
+    /// Lets the client read why: a connection that is closed with bytes unread is reset, and what was sent is lost.
+    async fn farewell(self, mut reader: FrameReader) -> TalkEnd {
+        let leaving = async {
+            let _ = self.writer.finish().await;
+            while let Ok(Some(_)) = reader.next().await {}
+        };
+        let _ = timeout(FAREWELL, leaving).await;
+        "it is refused"
     }
 
     async fn receive(

@@ -7,6 +7,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::runtime::Runtime;
@@ -60,6 +61,9 @@ pub fn raw(frames: Vec<(u8, Bytes)>) -> RawMessage {
 pub fn cut((kind, body): RawMessage) -> RawMessage {
     (kind, body.slice(..body.len() - 1))
 }
+
+/// So long a client may take to read what it was told last.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A listener that lies until it is dropped.
 pub struct LyingServer {
@@ -124,7 +128,10 @@ async fn pass(client: Connection, server: Connection, liar: &Mutex<Box<dyn Liar>
     loop {
         let is_alive = tokio::select! {
             message = next(&mut from_client, &mut asked) => match message {
-                Some(message) => on_asked(liar, message, &mut to_client, &mut to_server).await,
+                Some(message) => match on_asked(liar, message, &mut to_client, &mut to_server).await {
+                    Some(is_alive) => is_alive,
+                    None => return,
+                },
                 None => false,
             },
             message = next(&mut from_server, &mut told) => match message {
@@ -140,9 +147,15 @@ async fn pass(client: Connection, server: Connection, liar: &Mutex<Box<dyn Liar>
             },
         };
         if !is_alive {
-            return;
+            break;
         }
     }
+    // With bytes left unread the connection would be reset, and what was told last be lost.
+    let leaving = async {
+        let _ = to_client.finish().await;
+        while let Ok(Some(_)) = from_client.next().await {}
+    };
+    let _ = tokio::time::timeout(FAREWELL, leaving).await;
 }
 
 /// The next message. What a cancelled call has read of it is in `assembly`.
@@ -155,24 +168,25 @@ async fn next(reader: &mut FrameReader, assembly: &mut Assembly) -> Option<RawMe
     }
 }
 
+/// True if it goes on; `None`: the liar hangs up.
 async fn on_asked(
     liar: &Mutex<Box<dyn Liar>>,
     (kind, body): RawMessage,
     to_client: &mut FrameWriter,
     to_server: &mut FrameWriter,
-) -> bool {
+) -> Option<bool> {
     let message = ClientMessage::from_body(kind, &body).unwrap().unwrap();
     let fate = locked(liar).asked(message);
     match fate {
-        Fate::Pass(message) => send(to_server, message).await,
-        Fate::HangUp => false,
+        Fate::Pass(message) => Some(send(to_server, message).await),
+        Fate::HangUp => None,
         Fate::Answer(messages) => {
             for message in messages {
                 if !send(to_client, raw(message.to_frames())).await {
-                    return false;
+                    return Some(false);
                 }
             }
-            true
+            Some(true)
         }
     }
 }
