@@ -147,7 +147,7 @@ fn a_new_version_costs_what_changed_and_old_ones_stay() {
     assert!(number(&first, "padding") * 100 <= 12 * number(&first, "whole_stored"), "{first}");
     edit(&one.path("notes"));
     let second = put(one, "notes");
-    assert!(number(&second, "uploaded") < 4096 && number(&second, "version") == 2, "{second}");
+    assert!(number(&second, "uploaded") < 16_384 && number(&second, "version") == 2, "{second}");
     let third = put(one, "notes");
     assert!(third["is_new"] == false && number(&third, "uploaded") == 0, "{third}");
     told(one, &["get", "notes", "-o", "newest"]);
@@ -210,7 +210,7 @@ fn a_passphrase_and_an_id_are_enough_on_another_machine() {
     assert_same_bytes(&one.path("notes"), &two.path("notes"));
     edit_small(&two.path("notes"));
     let second = put(two, "notes");
-    assert!(number(&second, "uploaded") < 4096, "what was got is not sent again: {second}");
+    assert!(number(&second, "uploaded") < 16_384, "what was got is not sent again: {second}");
 }
 
 fn edit_small(path: &Path) {
@@ -322,7 +322,7 @@ fn a_lost_summary_or_cache_costs_nothing_but_time() {
     edit(&one.path("notes"));
     assert_told(call(one, &["put", "notes"]), &["neither put nor got on this machine"]);
     let second = told(one, &["put", "notes", "--overwrite"]);
-    assert!(number(&second, "uploaded") < 4096, "{second}");
+    assert!(number(&second, "uploaded") < 16_384, "{second}");
     told(one, &["get", "notes", "-o", "back"]);
     assert_same_bytes(&one.path("notes"), &one.path("back"));
 }
