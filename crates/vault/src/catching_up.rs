@@ -44,7 +44,7 @@ fn is_worth_it(nodes: &BlobCache, seen: &VaultRoot, newest: &VaultRoot) -> bool 
     let is_here =
         |old: Option<&FileRoot>| old.is_none_or(|old| old.top == Digest::NONE || nodes.has(&old.top));
     (1..=MOST_VERSIONS).contains(&versions)
-        && changed.clone().map(added).sum::<u64>() <= MOST_ADDED
+        && changed.clone().map(added).fold(0, u64::saturating_add) <= MOST_ADDED
         && changed.all(|(old, _)| is_here(old))
 }
 

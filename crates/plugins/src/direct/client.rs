@@ -52,7 +52,7 @@ const LATE: Duration = Duration::from_millis(150);
 
 /// Where a relay brings the bytes meanwhile all attempts to dial but one of so many are short, and follow each other soon: a way
 /// that opens is found within half a second. The others are for peers that are far.
-const LONG_ATTEMPTS: u32 = 5;
+const ATTEMPTS_PER_LONG_ONE: u32 = 5;
 const SHORT_ATTEMPT: Duration = Duration::from_millis(400);
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -274,7 +274,7 @@ impl Direct {
         let hints = context.hints.borrow().clone();
         let is_it = |named: Option<NodeId>| named.or(context.node) == Some(node);
         let is_short = is_relayed(&hints, is_it)
-            && !self.attempts.fetch_add(1, Ordering::Relaxed).is_multiple_of(LONG_ATTEMPTS);
+            && !self.attempts.fetch_add(1, Ordering::Relaxed).is_multiple_of(ATTEMPTS_PER_LONG_ONE);
         let addresses = addresses(hints, is_it).await;
         if addresses.is_empty() {
             self.shuns.store(false, Ordering::Relaxed);

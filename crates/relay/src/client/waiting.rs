@@ -63,14 +63,14 @@ impl Waiting {
         let (places, telling) = (Arc::from(places), Arc::new(telling));
         let mut tasks = JoinSet::new();
         for at in 0..Arc::<[WaitingPlace]>::clone(&places).len() {
-            let post = WaitingPost {
+            let post = Arc::new(WaitingPost {
                 places: Arc::clone(&places),
                 at,
                 identity: identity.clone(),
                 how: how.clone(),
                 calls: sender.clone(),
                 states: Arc::clone(&telling),
-            };
+            });
             tasks.spawn(post.run());
         }
         Self { calls, states, _tasks: tasks }
@@ -98,7 +98,7 @@ struct WaitingPost {
 }
 
 impl WaitingPost {
-    async fn run(self) {
+    async fn run(self: Arc<Self>) {
         let mut backoff = Backoff::new(BackoffConfig::default());
         loop {
             let error = match self.register().await {
@@ -143,7 +143,7 @@ impl WaitingPost {
     }
 
     /// Waits for a call, which takes the connection, or until the relay is lost.
-    async fn wait(&self, mut connection: Connection) -> Result<(), AttemptError> {
+    async fn wait(self: &Arc<Self>, mut connection: Connection) -> Result<(), AttemptError> {
         // An answer is due that a call must not take for its own.
         let mut is_asked = false;
         loop {
@@ -157,10 +157,10 @@ impl WaitingPost {
             };
             match message {
                 RelayMessage::Incoming { circuit, caller } if is_asked => {
-                    self.call(circuit, caller, None).offer();
+                    IncomingCall::of(self, circuit, caller, None).offer();
                 }
                 RelayMessage::Incoming { circuit, caller } => {
-                    match self.call(circuit, caller, Some(connection)).offer() {
+                    match IncomingCall::of(self, circuit, caller, Some(connection)).offer() {
                         Some(left) => connection = left,
                         None => return Ok(()),
                     }
@@ -169,19 +169,6 @@ impl WaitingPost {
                 RelayMessage::Fail { why } => return Err(AttemptError::Refused { why }),
                 _ => return Err(AttemptError::Answer),
             }
-        }
-    }
-
-    fn call(&self, circuit: CircuitId, caller: NodeId, connection: Option<Connection>) -> IncomingCall {
-        IncomingCall {
-            caller,
-            circuit,
-            places: Arc::clone(&self.places),
-            at: self.at,
-            identity: self.identity.clone(),
-            how: self.how.clone(),
-            connection,
-            calls: self.calls.clone(),
         }
     }
 }
@@ -205,21 +192,26 @@ async fn asked(connection: &mut Connection) -> Result<RelayMessage, AttemptError
 pub struct IncomingCall {
     caller: NodeId,
     circuit: CircuitId,
-    places: Arc<[WaitingPlace]>,
-    at: usize,
-    identity: Identity,
-    how: RelayDial,
+    /// Where it was told.
+    post: Arc<WaitingPost>,
     /// The connection on which it was told; none if that went to another call.
     connection: Option<Connection>,
-    /// For calls that are told on it meanwhile.
-    calls: mpsc::Sender<Self>,
 }
 
 impl IncomingCall {
+    fn of(
+        post: &Arc<WaitingPost>,
+        circuit: CircuitId,
+        caller: NodeId,
+        connection: Option<Connection>,
+    ) -> Self {
+        Self { caller, circuit, post: Arc::clone(post), connection }
+    }
+
     /// Hands it to who takes calls. If there are too many, it is not taken, and its connection is returned.
     fn offer(self) -> Option<Connection> {
-        let calls = self.calls.clone();
-        match calls.try_send(self) {
+        let post = Arc::clone(&self.post);
+        match post.calls.try_send(self) {
             Ok(()) => None,
             Err(TrySendError::Full(call) | TrySendError::Closed(call)) => {
                 let caller = call.caller.short();
@@ -236,15 +228,15 @@ impl IncomingCall {
 
     /// The relay by which the call came.
     pub fn relay(&self) -> &RelayPlace {
-        &self.places[self.at].place
+        &self.post.places[self.post.at].place
     }
 
     /// Takes the call, to speak one of `protocols`.
     pub async fn accept(mut self, protocols: &[Protocol]) -> Result<Connection, AttemptError> {
-        let (identity, caller) = (self.identity.clone(), self.caller);
+        let (post, caller) = (Arc::clone(&self.post), self.caller);
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => dial_relay(self.relay(), &identity, &self.how).await?,
+            None => dial_relay(self.relay(), &post.identity, &post.how).await?,
         };
         let connection = match self.take(&mut connection).await {
             Ok(()) => Some(connection),
@@ -253,16 +245,16 @@ impl IncomingCall {
             Err(error) => return Err(error),
         };
         let way = CircuitWay {
-            places: self.places,
-            at: self.at,
-            identity: self.identity,
-            how: self.how,
+            places: Arc::clone(&post.places),
+            at: post.at,
+            identity: post.identity.clone(),
+            how: post.how.clone(),
             circuit: self.circuit,
             other: caller,
             is_caller: false,
         };
         let (socket, probe) = start(way, connection);
-        let accepted = accept_over(socket, &identity, protocols, HANDSHAKE, probe).await;
+        let accepted = accept_over(socket, &post.identity, protocols, HANDSHAKE, probe).await;
         let connection = accepted.map_err(|source| AttemptError::EndToEnd { source })?;
         if connection.peer != caller {
             return Err(AttemptError::WrongCaller);
@@ -282,24 +274,12 @@ impl IncomingCall {
                     return Ok(());
                 }
                 RelayMessage::Fail { why } => return Err(AttemptError::Refused { why }),
-                RelayMessage::Incoming { circuit, caller } => drop(self.another(circuit, caller).offer()),
+                RelayMessage::Incoming { circuit, caller } => {
+                    Self::of(&self.post, circuit, caller, None).offer();
+                }
                 _ => return Err(AttemptError::Answer),
             }
         }
         Err(AttemptError::Answer)
-    }
-
-    /// A call that was told on the connection of this one.
-    fn another(&self, circuit: CircuitId, caller: NodeId) -> Self {
-        Self {
-            caller,
-            circuit,
-            places: Arc::clone(&self.places),
-            at: self.at,
-            identity: self.identity.clone(),
-            how: self.how.clone(),
-            connection: None,
-            calls: self.calls.clone(),
-        }
     }
 }
