@@ -131,10 +131,11 @@ fn receivers_that_know_only_the_rendezvous_draw_on_each_other() {
     let summary = second.get(&ticket, "file").end().summary();
     getting.end().summary();
     assert_same_bytes(&sender.path("file"), &second.path("file"));
-    let from_issuer: u64 =
-        by_peer(&summary).iter().filter(|(node, _)| *node == issuer).map(|(_, bytes)| bytes).sum();
+    let from_first: u64 =
+        by_peer(&summary).iter().filter(|(node, _)| *node != issuer).map(|(_, bytes)| bytes).sum();
+    println!("the second receiver drew {} % from the first", from_first * 100 / size);
     // The first one had half, and draws on the sender, too.
-    assert!(from_issuer * 10 <= size * 7, "{from_issuer} of {size}");
+    assert!(from_first * 10 >= size * 6, "{from_first} of {size}: {}", summary.0);
 }
 
 fn a_daemon_is_found_after_its_restart() {
