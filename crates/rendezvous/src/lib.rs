@@ -19,6 +19,7 @@
 //! | [`board`] | one message in, messages out: pure |
 //! | [`server`] | connections around a board |
 //! | [`sharing`] | the seam to other servers that have the same entries |
+//! | [`elsewhere`] | mailboxes of one server and ends at another |
 //! | [`page`] | what one server reads of another's entries |
 //! | [`listening`] | sockets, and how many may shake hands at once |
 //! | [`client`] | one connection to each server, for all topics of a program |
@@ -29,6 +30,7 @@ pub mod address_group;
 pub mod board;
 pub mod client;
 mod dialling;
+pub mod elsewhere;
 pub mod entry;
 pub mod entry_table;
 pub mod letters;
