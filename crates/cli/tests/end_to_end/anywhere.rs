@@ -26,6 +26,7 @@ situations![
     a_wrong_code_is_void_and_a_new_one_is_shown,
     people_compare_words_before_the_ticket_goes,
     a_share_by_a_code_for_one_receiver_ends_by_itself,
+    a_code_waits_on_where_its_server_begins_anew,
     a_code_is_enough_on_one_network,
     who_guesses_codes_is_told_of_and_does_not_keep_the_right_one_out,
     codes_on_one_network_have_numbers_of_their_own,
@@ -167,7 +168,7 @@ fn a_wrong_server_is_refused_in_words() {
 }
 
 /// A sharing program, and the code that it shows.
-fn share_by_code(machine: &Machine, words: &[&str]) -> (Running, String) {
+pub fn share_by_code(machine: &Machine, words: &[&str]) -> (Running, String) {
     let fixed = ["share", "--listen", LOOPBACK, "--code"];
     let mut sharing = machine.tow(fixed.iter().chain(words).chain(&["file"])).start();
     let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
@@ -289,6 +290,31 @@ fn a_share_by_a_code_for_one_receiver_ends_by_itself() {
     assert!(ended.err.contains("1 receiver has all of it: the ticket is taken back"), "{}", ended.err);
 }
 
+fn a_code_waits_on_where_its_server_begins_anew() {
+    let env = TestEnvironment::new();
+    let (sender, receiver, address) = (&env.sender, &env.receiver, free());
+    let server = env.machine("server");
+    let run = || {
+        let mut running = server.tow(["rendezvous", "--listen", &address]).start();
+        let place = running.wait_until("its place", |running| first_line(&running.output()));
+        (running, place)
+    };
+    let (running, place) = run();
+    // With a second way to come in, by which nobody comes.
+    sender.configure(&configuration(&place).replace("off", "on"));
+    receiver.configure(&configuration(&place));
+    file(&sender.path("file"), 1, 1 << 20);
+    let (mut sharing, code) = share_by_code(sender, &["-vv"]);
+    running.kill();
+    let (_running, again) = run();
+    assert_eq!(again, place);
+    sharing.wait_until("waits there again", |sharing| {
+        sharing.error_text().contains("a mailbox is open again").then_some(())
+    });
+    receiver.get(&code, "file").end().summary();
+    assert_same_bytes(&sender.path("file"), &receiver.path("file"));
+}
+
 fn a_code_is_enough_on_one_network() {
     let (network, env) = (Network::plain(), TestEnvironment::new());
     file(&env.sender.path("file"), 1, 1 << 20);
@@ -304,7 +330,7 @@ const GUESSES: usize = 50;
 const AT_ONCE: usize = 16;
 
 /// The code without its last word, which is another one.
-fn wrong(code: &str) -> String {
+pub fn wrong(code: &str) -> String {
     let (rest, last) = code.rsplit_once('-').unwrap();
     format!("{rest}-{}", if last == "otter" { "lagoon" } else { "otter" })
 }

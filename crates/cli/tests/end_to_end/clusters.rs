@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::anywhere::{configuration, without};
+use crate::anywhere::{configuration, share_by_code, without, wrong};
 use crate::environment::{LOOPBACK, Machine, Running, TestEnvironment, first_line};
 use crate::machinery::tool;
 use crate::runner::situations;
@@ -16,6 +16,7 @@ use crate::trees::{assert_same_bytes, file};
 situations![
     a_get_goes_on_when_servers_of_both_kinds_die,
     who_comes_after_a_server_died_is_found_at_once,
+    a_code_of_one_server_is_good_for_one_guess_at_any,
     a_server_that_reaches_no_other_says_so_and_serves,
     what_is_no_cluster_is_refused_in_words,
 ];
@@ -160,6 +161,35 @@ fn who_comes_after_a_server_died_is_found_at_once() {
         assert_same_bytes(&sender.path("file"), &receiver.path(killed));
         drop(sharing);
     }
+}
+
+fn a_code_of_one_server_is_good_for_one_guess_at_any() {
+    let env = TestEnvironment::new();
+    let mut cluster = Cluster::start(&env);
+    let (sender, receiver, stranger) = (&env.sender, &env.receiver, &env.stranger);
+    cluster.name(sender, &[0]);
+    cluster.name(receiver, &[1]);
+    cluster.name(stranger, &[2]);
+    file(&sender.path("file"), 1, 1 << 20);
+    let (mut sharing, code) = share_by_code(sender, &[]);
+    // A guess at the third server makes the code void at the second.
+    let guess = stranger.get(&wrong(&code), "file").end().failure();
+    assert!(guess["message"].as_str().unwrap().contains("the code is wrong"), "{guess}");
+    let renewed = sharing.wait_until("shows a new code", |sharing| {
+        String::from_utf8(sharing.output()).unwrap().lines().nth(1).map(str::to_owned)
+    });
+    let void = receiver.get(&code, "file").end().failure();
+    assert!(!receiver.path("file").exists(), "{void}");
+    // If its number is that of the new one, this was a guess, too.
+    let is_same = renewed.split('-').next() == code.split('-').next();
+    let renewed = sharing.wait_until("shows the code that is good", |sharing| {
+        String::from_utf8(sharing.output()).unwrap().lines().nth(1 + usize::from(is_same)).map(str::to_owned)
+    });
+    cluster.nats.kill(0);
+    receiver.get(&renewed, "file").end().summary();
+    assert_same_bytes(&sender.path("file"), &receiver.path("file"));
+    let spent = stranger.get(&renewed, "file").end().failure();
+    assert!(spent["message"].as_str().unwrap().contains("nobody waits"), "{spent}");
 }
 
 fn a_server_that_reaches_no_other_says_so_and_serves() {
