@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
-use towpath_content::Ticket;
+use towpath_content::{Hint, NodeId, Ticket};
 use towpath_standalone::pictures::QrPicture;
 
 use crate::environment::{Call, LOOPBACK, Machine, Running, Summary, TestEnvironment, first_line};
@@ -17,6 +17,7 @@ use crate::trees::{assert_same_bytes, file};
 situations![
     a_sender_that_moved_is_found_where_it_is_now,
     a_ticket_alone_leads_to_no_private_server,
+    what_a_ticket_alone_names_is_not_dialled_on_ones_own_network,
     receivers_that_know_only_the_rendezvous_draw_on_each_other,
     a_daemon_is_found_after_its_restart,
     a_wrong_server_is_refused_in_words,
@@ -116,6 +117,33 @@ fn a_ticket_alone_leads_to_no_private_server() {
     let failure = receiver.tow(words).end().failure();
     let message = failure["message"].as_str().unwrap();
     assert!(message.contains("rendezvous"), "{message}");
+}
+
+fn what_a_ticket_alone_names_is_not_dialled_on_ones_own_network() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 1 << 20);
+    let bare = without(&share(&env.sender, LOOPBACK, &[], "file").ticket(), "tow");
+    let node = NodeId([7; 32]);
+    // What a ticket names, and how a person names the same.
+    for (scheme, setting) in [("relay", Some("relays")), ("meet", Some("servers")), ("https", None)] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let place = if setting.is_some() { format!("{node}@{address}") } else { format!("{address}/file") };
+        let mut ticket: Ticket = bare.parse().unwrap();
+        ticket.hints.push(Hint::new(format!("{scheme}://{place}"), 0, 1).unwrap());
+        let ticket = ticket.to_string();
+        let words = ["get", "--json", "--timeout", "1", &ticket, "-o", scheme];
+        env.receiver.configure("");
+        env.receiver.tow(words).end().failure();
+        assert!(listener.accept().is_err(), "{scheme}: it was dialled");
+        let url = format!("https://{place}");
+        let from: &[&str] = if setting.is_none() { &["--from", &url] } else { &[] };
+        let named = setting.map(|name| format!("[rendezvous]\nlan = \"off\"\n{name} = [\"{place}\"]\n"));
+        env.receiver.configure(&named.unwrap_or_default());
+        let mut getting = env.receiver.tow(words.iter().chain(from)).start();
+        getting.wait_until("dials what its person named", |_| listener.accept().ok());
+    }
 }
 
 fn receivers_that_know_only_the_rendezvous_draw_on_each_other() {
