@@ -36,6 +36,7 @@ situations![
     two_routers_let_through_what_both_ends_open,
     a_relay_carries_what_nobody_can_send_directly_and_may_die_meanwhile,
     a_direct_way_takes_over_from_a_relay,
+    who_calls_by_a_relay_is_asked_there_by_whom_it_called,
     who_has_no_pass_is_not_called_through_a_relay,
 ];
 
@@ -546,6 +547,32 @@ fn a_direct_way_takes_over_from_a_relay() {
     behind.assert_same();
     let direct = summary.sources().find(|source| source["path"].is_null()).unwrap();
     assert!(direct["bytes"].as_u64().unwrap() > size / 2, "{}", summary.0);
+}
+
+fn who_calls_by_a_relay_is_asked_there_by_whom_it_called() {
+    let behind = Behind::new(Router::Symmetric, Router::Symmetric, &RELAY);
+    let (left, right, size) = (&behind.env.sender, &behind.env.receiver, 24 << 20);
+    let kept = fs::read_to_string(left.home("config.toml")).unwrap();
+    left.configure(&format!("limit_rate = \"4M\"\n{kept}"));
+    file(&left.path("file"), 1, size);
+    file(&right.path("other"), 2, 2 << 20);
+    let sides = [(left, behind.network.left()), (right, behind.network.right())];
+    let _daemons = sides.each_ref().map(|(side, network)| side.daemon_of(side.tow_as(network, ["daemon"])));
+    let put = |machine: &Machine, name: &str| {
+        let put = machine.tow(["put", "--json", name]).end().with(0);
+        put.events()[0]["ticket"].as_str().unwrap().to_owned()
+    };
+    let (ticket, back) = (put(left, "file"), put(right, "other"));
+    let named: Ticket = back.parse().unwrap();
+    assert!(named.hints.iter().all(|hint| hint.scheme() != "relay"), "the right one waits at none: {back}");
+    let mut getting = right.tow(["get", "--json", &ticket, "-o", "file"]).start();
+    getting.wait_for_bytes(size / 8);
+    // The left one can't dial the right one, nor is that called at a relay.
+    let summary = left.tow(["get", "--json", &back, "-o", "other"]).end().summary();
+    assert_eq!(paths(&summary), [Some("by relay")]);
+    assert_same_bytes(&right.path("other"), &left.path("other"));
+    getting.end().summary();
+    behind.assert_same();
 }
 
 fn who_has_no_pass_is_not_called_through_a_relay() {

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use towpath_content::hint::{self, PeerAddress};
 use towpath_content::lock::lock;
 use towpath_content::{Hint, NodeId, Oid};
-use towpath_link::Identity;
 use towpath_link::tcp::{DialConfig, dial_any};
+use towpath_link::{Connection, Identity};
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::source::{
     Backlog, NETWORK_PRICE, PathState, Query, RELAYED_PRICE, Sink, SourceState, UNREACHED_PRICE,
@@ -218,12 +218,11 @@ impl Direct {
     /// A connection of this service with the node, for the first slot: further ones are there to be more than those that stand.
     fn find(&self, slot: &Slot, context: &Context) -> Option<PeerUse> {
         let (host, node) = (self.host.as_ref()?, self.node.or(context.node)?);
-        let may_be_any =
-            self.config.dial.from.is_none() && !self.config.is_relayed && self.slots.is_first(slot);
+        let may_be_any = self.config.dial.from.is_none() && self.slots.is_first(slot);
         if !may_be_any || self.shuns.load(Ordering::Relaxed) {
             return None;
         }
-        let needs = PeerNeeds::of(&self.config.peer);
+        let needs = PeerNeeds::of(&self.config.peer, self.config.is_relayed);
         host.pool().take(&node, needs, context.root, |peer| self.prove(peer, context))
     }
 
@@ -246,20 +245,22 @@ impl Direct {
         }
     }
 
-    /// A connection that a relay carries. It is for this transfer alone: to others it would look like a direct one.
+    /// A connection that a relay carries.
     async fn call(&self, dialling: &mut Dialling, context: &Context) -> Result<PeerUse, Outcome> {
         let Some(node) = self.node.or(context.node) else { return Err(Outcome::NotHere) };
         let hints = context.hints.borrow().clone();
         let is_it = |named: Option<NodeId>| named.or(context.node) == Some(node);
         let relays = relays(hints, is_it, |total| random() % (total + 1));
         if relays.is_empty() {
+            self.shuns.store(false, Ordering::Relaxed);
             return Err(Outcome::NotHere);
         }
         let called = call_by(relays, &self.identity, node, self.host.as_ref()).await;
         let wait = dialling.dialled(Instant::now(), random());
         match called {
-            Ok(connection) => Ok(PeerUse::lent(Peer::start(connection, self.config.peer.clone(), None))),
+            Ok(connection) => self.start(connection, context),
             Err(error) => {
+                self.shuns.store(false, Ordering::Relaxed);
                 self.set_last_error(Some(error));
                 Err(Outcome::RetryLater(wait))
             }
@@ -291,21 +292,25 @@ impl Direct {
         };
         match dialled {
             // Its use remains to be seen, so what was in the way is not forgotten.
-            Ok(connection) => {
-                let config = self.config.peer.clone();
-                let Some(host) = &self.host else {
-                    return Ok(PeerUse::lent(Peer::start(connection, config, None)));
-                };
-                let peer = host.start(connection, config);
-                // Another transfer may have been quicker.
-                PeerUse::alone(&peer, context.root).ok_or(Outcome::RetryLater(PAUSE))
-            }
+            Ok(connection) => self.start(connection, context),
             Err(error) => {
                 self.shuns.store(false, Ordering::Relaxed);
                 self.set_last_error(Some(explain(&error)));
                 Err(Outcome::RetryLater(wait))
             }
         }
+    }
+
+    /// Starts a connection that was dialled or called. Where there is a host the peer may ask there, too.
+    fn start(&self, connection: Connection, context: &Context) -> Result<PeerUse, Outcome> {
+        let config = self.config.peer.clone();
+        let peer = match (&self.host, self.config.is_relayed) {
+            (None, _) => return Ok(PeerUse::lent(Peer::start(connection, config, None))),
+            (Some(host), true) => host.start_relayed(connection, config),
+            (Some(host), false) => host.start(connection, config),
+        };
+        // Another transfer may have been quicker.
+        PeerUse::alone(&peer, context.root).ok_or(Outcome::RetryLater(PAUSE))
     }
 
     /// Price of what it brings. Where it has not been reached for a moment, others come first.
