@@ -13,7 +13,7 @@ use towpath_link::{Connection, FrameReader, FrameWriter};
 
 use crate::address_group::AddressGroup;
 use crate::board::{Board, BoardLimits, Sendings};
-use crate::elsewhere::{Asked, Elsewhere};
+use crate::elsewhere::{Asked, EndsElsewhere};
 use crate::entry::SharedEntry;
 use crate::entry_table::ConnectionNumber;
 use crate::message::{Refusal, ToClient, ToServer};
@@ -59,7 +59,7 @@ struct ServerState {
     clients: HashMap<ConnectionNumber, (mpsc::Sender<ToClient>, AddressGroup)>,
     from: HashMap<AddressGroup, usize>,
     last: ConnectionNumber,
-    elsewhere: Elsewhere,
+    elsewhere: EndsElsewhere,
 }
 
 impl RendezvousServer {
@@ -202,7 +202,7 @@ impl RendezvousServer {
     /// The same with what is elsewhere, too.
     pub(crate) fn with_elsewhere<T>(
         &self,
-        work: impl FnOnce(&mut Elsewhere, &mut Board) -> (T, Sendings),
+        work: impl FnOnce(&mut EndsElsewhere, &mut Board) -> (T, Sendings),
     ) -> T {
         let mut state = lock(&self.state);
         let ServerState { elsewhere, board, .. } = &mut *state;

@@ -28,3 +28,10 @@ mod sharing;
 
 pub use place::{NatsLogin, NatsPlace};
 pub use sharing::{NatsSettings, share};
+
+/// A name that nobody else has.
+pub(crate) fn drawn() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    bytes
+}

@@ -18,11 +18,11 @@ use towpath_rendezvous::RendezvousServer;
 use towpath_rendezvous::elsewhere::{GivenNumber, MailboxQuestion, SeekingGuest};
 use towpath_rendezvous::message::{Refusal, ToClient, ToServer};
 
+use crate::drawn;
 use crate::mailbox_message::{
     AskedNumber, CarriedFrame, ComingGuest, ConversationName, NUMBER, NumberQuestion,
 };
 use crate::message::ServerName;
-use crate::sharing::drawn;
 
 /// Time for a server to say that somebody waits there, ...
 const SEEK: Duration = Duration::from_secs(1);

@@ -23,6 +23,7 @@ use towpath_rendezvous::RendezvousServer;
 use towpath_rendezvous::page::{self, EntryPage, cursor_from_bytes};
 use towpath_rendezvous::sharing::{EntryNews, SaidEntry, SharingStatus};
 
+use crate::drawn;
 use crate::mailbox_message::NUMBER;
 use crate::mailboxes::SharedMailboxes;
 use crate::message::{self, PublishedEntry, ServerHello, ServerName};
@@ -94,13 +95,6 @@ pub async fn share(
         () = read_all(&sharing.client, &sharing.unread, &sharing.peers, &sharing.server) => {}
         () = sharing.mailboxes.attend(questions, guests) => {}
     }
-}
-
-/// A name that nobody else has.
-pub(crate) fn drawn() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    bytes
 }
 
 /// Dials until NATS is reached once; from then on its client dials by itself.

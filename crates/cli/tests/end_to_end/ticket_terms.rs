@@ -445,6 +445,7 @@ fn a_share_that_runs_is_listed_with_who_fetched_and_taken_back_by_its_path() {
     share.wait_until("was told", |share| share.error_text().contains("it was taken back").then_some(()));
     let refused = env.stranger.tow(["get", &ticket, "-o", "after"]).end().with(1);
     assert!(refused.err.contains("took the ticket back"), "{}", refused.err);
+    assert_eq!(env.sender.tow(["ls"]).end().with(0).text(), "", "it runs on, and serves nobody");
     share.kill();
     assert_eq!(env.sender.tow(["ls"]).end().with(0).text(), "", "one that was killed is listed no more");
 }
