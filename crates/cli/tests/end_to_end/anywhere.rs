@@ -163,7 +163,7 @@ fn receivers_that_know_only_the_rendezvous_draw_on_each_other() {
     assert_same_bytes(&sender.path("file"), &second.path("file"));
     let from_first: u64 =
         by_peer(&summary).iter().filter(|(node, _)| *node != issuer).map(|(_, bytes)| bytes).sum();
-    println!("the second receiver drew {} % from the first", from_first * 100 / size);
+    eprintln!("the second receiver drew {} % from the first", from_first * 100 / size);
     // The first one had half, and draws on the sender, too.
     assert!(from_first * 10 >= size * 6, "{from_first} of {size}: {}", summary.0);
 }
