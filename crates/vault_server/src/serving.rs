@@ -145,6 +145,10 @@ impl VaultTalk {
     }
 
     async fn judge(&mut self, proposal: Box<Proposal>) -> Result<ServerOrder, ()> {
+        // What came before it is not asked for again.
+        if let Err(error) = self.settle().await {
+            told(&error);
+        }
         let is_new = proposal.update.base.is_none();
         let verdict = match is_new && !self.folder.may_make(&self.peer) {
             true => {

@@ -421,8 +421,9 @@ async fn blocks_may_come_before_their_version_but_from_writers_alone() {
     writer.committed(first);
     assert_eq!(object(&mut connection, Digest::of(&early[0])).await, None);
     let (mut read, _) = place.connect(reader.node()).await.unwrap();
-    for (connection, asked) in [(&mut connection, 0), (&mut read, 120)] {
-        let version = writer.insertion(0, &[90_000; 120]);
+    for (connection, asked) in [(&mut connection, 0), (&mut read, 125)] {
+        // The last megabyte is not full, and the last pack is not either.
+        let version = writer.insertion(0, &[90_000; 125]);
         connection.send_early(version.blocks.clone()).await.unwrap();
         let mut given = 0;
         let give = &mut |hash: &Digest| {
@@ -448,5 +449,19 @@ async fn early_blocks_that_found_no_room_are_asked_for() {
     let early: Vec<Bytes> = (0..8u8).map(|seed| Bytes::from(vec![seed; 100_000])).collect();
     connection.send_early(early).await.unwrap();
     let version = writer.insertion(0, &[50_000, 20_000]);
+    assert!(matches!(commit(&mut connection, &version, false).await, CommitAnswer::Committed(_)));
+}
+
+/// However often long versions are tried in vain.
+#[tokio::test]
+async fn early_blocks_of_no_version_leave_half_of_the_room() {
+    let limits = VaultLimits { bytes: 40_000_000 };
+    let place = Place::new(VaultRules { public: true, limits, ..VaultRules::default() });
+    let (mut writer, mut connection) = begun(&place).await;
+    for seed in 0..2 {
+        let early = (0..60u8).map(|block| Bytes::from(vec![60 * seed + block; 1_000_000])).collect();
+        connection.send_early(early).await.unwrap();
+    }
+    let version = writer.insertion(0, &[900_000; 20]);
     assert!(matches!(commit(&mut connection, &version, false).await, CommitAnswer::Committed(_)));
 }

@@ -67,6 +67,8 @@ pub struct Vault {
     head: Option<(CommittedVersion, Members)>,
     statements: Vec<DropStatement>,
     staged: StagedBlocks,
+    /// Bytes of blocks that came before their version, since the start: about so many no version has.
+    early: u64,
 }
 
 /// A version that follows from a proposal.
@@ -99,8 +101,8 @@ impl Vault {
         let mut opening = LogReplay::new(bytes);
         let log = RecordLog::open(medium, |at, record| opening.take(at, record))?;
         let LogReplay { objects, versions, head, statements } = opening;
-        let mut vault =
-            Self { log, objects, limits, versions, head: None, statements, staged: StagedBlocks::default() };
+        let staged = StagedBlocks::default();
+        let mut vault = Self { log, objects, limits, versions, head: None, statements, staged, early: 0 };
         if let Some(version) = head {
             let members = vault.members(&version.signed)?;
             vault.head = Some((version, members));
@@ -254,12 +256,19 @@ impl Vault {
         if self.staged.len() >= STAGED { self.flush_staged() } else { Ok(()) }
     }
 
-    /// Keeps a block of `node` that came before its version, if it may write and half of the room that is left stays free.
+    /// Keeps a block of `node` that came before its version, if it may write. All that no version has yet take half of the room at most:
+    /// else a version that is refused for its length leaves no room for a shorter one.
     pub fn keep_early(&mut self, node: &NodeId, hash: Digest, block: Bytes) -> Result<(), VaultError> {
         let may_write = self.head.as_ref().is_some_and(|(_, members)| members.may_write(node));
-        let room = self.limits.bytes.saturating_sub(self.objects.stored());
-        let taken = (self.staged.len() + block.len()) as u64;
-        if may_write && taken <= room / 2 { self.keep(hash, block) } else { Ok(()) }
+        let is_here = self.objects.len_of(&hash).is_some() || self.staged.has(&hash);
+        let taken = self.objects.stored() + self.staged.len() as u64;
+        let room = self.limits.bytes.saturating_sub(taken).saturating_add(self.early);
+        let early = self.early + block.len() as u64;
+        if !may_write || is_here || early > room / 2 {
+            return Ok(());
+        }
+        self.early = early;
+        self.keep(hash, block)
     }
 
     /// Writes blocks that wait as a pack. They are here from then on, though no version names them.
@@ -340,6 +349,8 @@ impl Vault {
         }
         pack.iter().for_each(|pack| self.objects.add_pack(pack));
         update.blocks.iter().for_each(|block| self.staged.remove(&block.hash));
+        let len = update.blocks.iter().map(|block| u64::from(block.stored)).sum();
+        self.early = self.early.saturating_sub(len);
         self.versions.push(VersionPlace { line: line(&version), at, len: bytes.len(), is_gone: false });
         self.head = Some((version, members));
         Ok(())
