@@ -43,6 +43,17 @@ impl Place {
         Self::on(folder, packs, identity, rules)
     }
 
+    /// On a disk that has no room for a pack while `is_full` says so.
+    fn on_full_disk(is_full: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Arc::new(LocalFiles::new(&folder.path().join("packs")));
+        let full = || ByteStoreError::Full { place: "here".into(), why: "no room".into() };
+        let faults = move |call| (call == ByteCall::Put && is_full()).then(full);
+        let packs = Arc::new(FailingBytes::new(files, Box::new(faults)));
+        let rules = VaultRules { public: true, ..VaultRules::default() };
+        Self::on(folder, packs, Identity::generate().unwrap(), rules)
+    }
+
     fn on(
         folder: tempfile::TempDir,
         packs: Arc<dyn ByteStore>,
@@ -385,14 +396,8 @@ async fn versions_go_only_by_the_deleters_word_and_stay_gone_after_a_start() {
 /// The disk is full when the first pack is written, while further blocks come.
 #[tokio::test]
 async fn a_version_whose_blocks_find_no_room_is_refused_and_may_come_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let files = Arc::new(LocalFiles::new(&folder.path().join("packs")));
     let is_full = AtomicBool::new(true);
-    let full = || ByteStoreError::Full { place: "here".into(), why: "no room".into() };
-    let faults = move |call| (call == ByteCall::Put && is_full.swap(false, Ordering::Relaxed)).then(full);
-    let packs = Arc::new(FailingBytes::new(files, Box::new(faults)));
-    let rules = VaultRules { public: true, ..VaultRules::default() };
-    let place = Place::on(folder, packs, Identity::generate().unwrap(), rules);
+    let place = Place::on_full_disk(move || is_full.swap(false, Ordering::Relaxed));
     let (mut writer, mut connection) = begun(&place).await;
     let version = writer.insertion(0, &[100_000; 200]);
     let give = &mut |hash: &Digest| version.give(hash);
@@ -464,4 +469,29 @@ async fn early_blocks_of_no_version_leave_half_of_the_room() {
     }
     let version = writer.insertion(0, &[900_000; 20]);
     assert!(matches!(commit(&mut connection, &version, false).await, CommitAnswer::Committed(_)));
+}
+
+#[tokio::test]
+async fn early_blocks_do_not_wait_in_memory_while_the_disk_is_full() {
+    let full = Arc::new(AtomicBool::new(true));
+    let is_full = Arc::clone(&full);
+    let place = Place::on_full_disk(move || is_full.load(Ordering::Relaxed));
+    let (mut writer, mut connection) = begun(&place).await;
+    let version = writer.insertion(0, &[900_000; 40]);
+    connection.send_early(version.blocks.clone()).await.unwrap();
+    // What is answered came after them.
+    assert_eq!(object(&mut connection, Digest([1; 32])).await, None);
+    let unknown = writer.insertion(0, &[1000]);
+    let refused =
+        connection.commit(unknown.update.clone(), unknown.signed(), false, &mut |hash| unknown.give(hash));
+    assert!(matches!(refused.await, Err(ConnectionError::Refused { refusal: VaultRefusal::Full, .. })));
+    full.store(false, Ordering::Relaxed);
+    let mut given = 0;
+    let give = &mut |hash: &Digest| {
+        given += 1;
+        version.give(hash)
+    };
+    let answer = connection.commit(version.update.clone(), version.signed(), false, give).await.unwrap();
+    assert!(matches!(answer, CommitAnswer::Committed(_)), "{answer:?}");
+    assert!(given >= 30, "{given}");
 }

@@ -252,7 +252,13 @@ impl Vault {
         if (self.staged.len() + block.len()) as u64 > room {
             return Err(VaultError::Quota { limit: self.limits.bytes });
         }
+        // The last time it failed: else memory grows while the disk is full.
+        self.flush_long_staged()?;
         self.staged.add(hash, block);
+        self.flush_long_staged()
+    }
+
+    fn flush_long_staged(&mut self) -> Result<(), VaultError> {
         if self.staged.len() >= STAGED { self.flush_staged() } else { Ok(()) }
     }
 
@@ -267,8 +273,9 @@ impl Vault {
         if !may_write || is_here || early > room / 2 {
             return Ok(());
         }
+        self.keep(hash, block)?;
         self.early = early;
-        self.keep(hash, block)
+        Ok(())
     }
 
     /// Writes blocks that wait as a pack. They are here from then on, though no version names them.
