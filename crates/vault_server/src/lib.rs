@@ -22,6 +22,7 @@
 mod arriving;
 pub mod error;
 pub mod folder;
+mod index;
 pub mod log;
 pub mod objects;
 pub mod record;

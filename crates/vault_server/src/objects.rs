@@ -1,6 +1,6 @@
 //! Objects: nodes, blocks and records by hash, in the log's records or in packs of the byte store.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -9,43 +9,26 @@ use towpath_byte_store::{ByteName, ByteStore};
 use towpath_vault_format::Digest;
 
 use crate::error::VaultError;
+use crate::index::{ObjectIndex, ShortHash, StoredAt, short};
 use crate::log::RecordLog;
 use crate::record::PackList;
 
 /// Objects are read for one who asks for many in so many bytes.
 const TOGETHER: u64 = 1 << 20;
 
-/// Half of a hash: enough to find an object, whose whole hash is checked when it is read.
-type ShortHash = [u8; 16];
-
-/// Where an object lies.
-#[derive(Debug, Clone, Copy)]
-struct StoredAt {
-    /// Number of its pack; 0: the log.
-    pack: u32,
-    len: u32,
-    at: u64,
-}
-
 /// Where all objects of a vault lie.
 #[derive(Debug)]
 pub struct VaultObjects {
     bytes: Arc<dyn ByteStore>,
-    locations: HashMap<ShortHash, StoredAt>,
+    index: ObjectIndex,
     packs: Vec<Digest>,
     stored: u64,
-}
-
-fn short(hash: &Digest) -> ShortHash {
-    let mut short = [0; 16];
-    short.copy_from_slice(&hash.0[..16]);
-    short
 }
 
 impl VaultObjects {
     /// An empty one, over packs in `bytes`.
     pub fn new(bytes: Arc<dyn ByteStore>) -> Self {
-        Self { bytes, locations: HashMap::new(), packs: Vec::new(), stored: 0 }
+        Self { bytes, index: ObjectIndex::default(), packs: Vec::new(), stored: 0 }
     }
 
     /// Where packs lie.
@@ -55,7 +38,7 @@ impl VaultObjects {
 
     /// Length of an object that is here.
     pub fn len_of(&self, hash: &Digest) -> Option<u32> {
-        self.locations.get(&short(hash)).map(|location| location.len)
+        self.index.get(hash).map(|stored| stored.len)
     }
 
     /// Bytes of all objects.
@@ -65,15 +48,15 @@ impl VaultObjects {
 
     /// Bytes of the objects in packs.
     pub fn packed(&self) -> u64 {
-        let packed = self.locations.values().filter(|location| location.pack > 0);
-        packed.map(|location| u64::from(location.len)).sum()
+        let packed = self.index.iter().filter(|(_, stored)| stored.pack.is_some());
+        packed.map(|(_, stored)| u64::from(stored.len)).sum()
     }
 
     /// Bytes of all objects but `live` ones.
     pub fn stored_without(&self, live: &HashSet<Digest>) -> u64 {
         let live: HashSet<ShortHash> = live.iter().map(short).collect();
-        let others = self.locations.iter().filter(|(hash, _)| !live.contains(*hash));
-        others.map(|(_, location)| u64::from(location.len)).sum()
+        let others = self.index.iter().filter(|(hash, _)| !live.contains(hash));
+        others.map(|(_, stored)| u64::from(stored.len)).sum()
     }
 
     /// Names of the packs.
@@ -83,22 +66,22 @@ impl VaultObjects {
 
     /// Notes an object in the log.
     pub fn add_logged(&mut self, hash: &Digest, at: u64, len: u32) {
-        self.add(hash, StoredAt { pack: 0, len, at });
+        self.add(hash, StoredAt { pack: None, at, len });
     }
 
     /// Notes the objects of a pack.
     pub fn add_pack(&mut self, list: &PackList) {
+        let (pack, mut at) = (Some(self.packs.len() as u32), 0);
         self.packs.push(list.pack);
-        let (pack, mut at) = (self.packs.len() as u32, 0);
         for (hash, len) in &list.objects {
-            self.add(hash, StoredAt { pack, len: *len, at });
+            self.add(hash, StoredAt { pack, at, len: *len });
             at += u64::from(*len);
         }
     }
 
-    fn add(&mut self, hash: &Digest, location: StoredAt) {
-        self.stored += u64::from(location.len);
-        if let Some(before) = self.locations.insert(short(hash), location) {
+    fn add(&mut self, hash: &Digest, stored: StoredAt) {
+        self.stored += u64::from(stored.len);
+        if let Some(before) = self.index.insert(hash, stored) {
             self.stored -= u64::from(before.len);
         }
     }
@@ -116,9 +99,8 @@ impl VaultObjects {
 
     /// An object; `None`: there is none. One whose bytes are wrong is lost.
     pub fn read(&self, log: &RecordLog, hash: &Digest) -> Result<Option<Vec<u8>>, VaultError> {
-        let Some(location) = self.locations.get(&short(hash)) else { return Ok(None) };
-        let StoredAt { pack, len, at } = *location;
-        let object = match pack.checked_sub(1) {
+        let Some(StoredAt { pack, at, len }) = self.index.get(hash) else { return Ok(None) };
+        let object = match pack {
             None => log.read(at, len as usize)?,
             Some(index) => {
                 let name = self.packs.get(index as usize).ok_or(VaultError::Lost(*hash))?;
@@ -150,14 +132,14 @@ impl VaultObjects {
     fn run(&self, names: &[Digest]) -> Vec<StoredAt> {
         let mut run: Vec<StoredAt> = Vec::new();
         for name in names {
-            let Some(found) = self.locations.get(&short(name)).filter(|found| found.pack > 0) else { break };
+            let Some(found) = self.index.get(name).filter(|found| found.pack.is_some()) else { break };
             let follows =
                 |last: &StoredAt| last.pack == found.pack && last.at + u64::from(last.len) == found.at;
             let is_near = |first: &StoredAt| found.at + u64::from(found.len) - first.at <= TOGETHER;
             if !run.last().is_none_or(follows) || !run.first().is_none_or(is_near) {
                 break;
             }
-            run.push(*found);
+            run.push(found);
         }
         run
     }
@@ -165,7 +147,7 @@ impl VaultObjects {
     /// The objects of a run; `None`: it can't be read, or some bytes are wrong.
     fn read_run(&self, names: &[Digest], run: &[StoredAt]) -> Option<Vec<Bytes>> {
         let (first, last) = (run.first()?, run.last()?);
-        let pack = self.packs.get(first.pack as usize - 1)?;
+        let pack = self.packs.get(first.pack? as usize)?;
         let range = first.at..last.at + u64::from(last.len);
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
         self.bytes.get_range(&ByteName(pack.0), range, &mut bytes).ok()?;
