@@ -482,9 +482,9 @@ async fn early_blocks_do_not_wait_in_memory_while_the_disk_is_full() {
     // What is answered came after them.
     assert_eq!(object(&mut connection, Digest([1; 32])).await, None);
     let unknown = writer.insertion(0, &[1000]);
-    let refused =
-        connection.commit(unknown.update.clone(), unknown.signed(), false, &mut |hash| unknown.give(hash));
-    assert!(matches!(refused.await, Err(ConnectionError::Refused { refusal: VaultRefusal::Full, .. })));
+    let give = &mut |hash: &Digest| unknown.give(hash);
+    let refused = connection.commit(unknown.update.clone(), unknown.signed(), false, give).await;
+    assert!(matches!(refused, Err(ConnectionError::Refused { refusal: VaultRefusal::Full, .. })));
     full.store(false, Ordering::Relaxed);
     let mut given = 0;
     let give = &mut |hash: &Digest| {
