@@ -26,6 +26,7 @@ use crate::vault::VaultLimits;
 
 struct Place {
     server: Arc<VaultServer>,
+    vaults: Arc<VaultFolder>,
     node: NodeId,
     token: CancellationToken,
     folder: tempfile::TempDir,
@@ -61,8 +62,9 @@ impl Place {
         rules: VaultRules,
     ) -> Self {
         let node = identity.node_id();
-        let server = VaultServer::new(VaultFolder::open(folder.path(), packs, identity, rules).unwrap());
-        Self { server, node, token: CancellationToken::new(), folder }
+        let vaults = VaultFolder::open(folder.path(), packs, identity, rules).unwrap();
+        let server = VaultServer::new(Arc::clone(&vaults));
+        Self { server, vaults, node, token: CancellationToken::new(), folder }
     }
 
     fn public() -> Self {
@@ -371,12 +373,12 @@ async fn versions_go_only_by_the_deleters_word_and_stay_gone_after_a_start() {
     };
     assert_eq!(left(connection.versions(u64::MAX, 9).await.unwrap()), [3], "the newest version stays");
     drop(connection);
-    let Place { server, folder, token, .. } = place;
+    let Place { server, vaults, folder, token, .. } = place;
     token.cancel();
     while Arc::strong_count(&server) > 1 {
         tokio::task::yield_now().await;
     }
-    drop(server);
+    drop((server, vaults));
     let place = Place::with(folder, identity, rules);
     let (mut connection, _) = place.connected(&writer).await;
     assert_eq!(left(connection.versions(u64::MAX, 9).await.unwrap()), [3]);
@@ -494,4 +496,23 @@ async fn early_blocks_do_not_wait_in_memory_while_the_disk_is_full() {
     let answer = connection.commit(version.update.clone(), version.signed(), false, give).await.unwrap();
     assert!(matches!(answer, CommitAnswer::Committed(_)), "{answer:?}");
     assert!(given >= 30, "{given}");
+}
+
+#[tokio::test]
+async fn who_has_early_blocks_collected_in_the_middle_of_a_version_may_offer_it_again() {
+    let place = Place::public();
+    let (mut writer, mut connection) = begun(&place).await;
+    let version = writer.insertion(0, &[900_000; 12]);
+    // Ten of them are a pack, which no version needs yet.
+    connection.send_early(version.blocks[..10].to_vec()).await.unwrap();
+    let mut given = 0;
+    let give = &mut |hash: &Digest| {
+        given += 1;
+        place.vaults.vault(VAULT).unwrap().collect().unwrap();
+        version.give(hash)
+    };
+    let answer = connection.commit(version.update.clone(), version.signed(), false, give).await.unwrap();
+    assert!(matches!(answer, CommitAnswer::Conflict(Conflict::Moved, Some(_))), "{answer:?}");
+    assert_eq!(given, 2);
+    assert!(matches!(commit(&mut connection, &version, false).await, CommitAnswer::Committed(_)));
 }

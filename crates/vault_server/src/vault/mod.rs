@@ -295,6 +295,10 @@ impl Vault {
         time: u64,
     ) -> Result<Certificate, VaultError> {
         let update = &proposal.update;
+        // The head may have moved since the proposal was looked at, and what the update names may have been collected.
+        if let Some(conflict) = conflict(update, self.head().map(|head| &head.signed.root)) {
+            return Err(conflict.into());
+        }
         let next = self.next_version(update)?;
         let signature = proposal.signature.ok_or(VaultError::Signature)?;
         let signed =
