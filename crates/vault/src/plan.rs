@@ -9,19 +9,23 @@
 
 use std::collections::HashMap;
 
-use towpath_vault_format::{BlockId, Digest, FileRoot, NewBlock, Tuple, UpdateAction};
+use towpath_vault_format::{BlockId, Digest, FileId, FileRoot, NewBlock, Tuple, UpdateAction};
 
 use crate::block::{BlockKind, BlockSealer, SealedBlock};
-use crate::content::{ChunkKeys, PlainSource};
+use crate::content::{ChunkKeys, PlainSource, chunks_of};
 use crate::difference::{ChangedRun, difference};
+use crate::early::EarlyBlocks;
 use crate::error::VaultClientError;
 use crate::keys::random;
 use crate::patches::{MAX_BASES, PatchBase, choose, may_grow, patched};
 use crate::reader::FileReader;
+use crate::steps::{STEPS, cost_of};
 use crate::summary::{ChunkSummary, FileSummary, PlainHash};
 
 /// Patches that were tried in vain in a row, after which only some chunks of a run are tried.
 const MOST_IN_VAIN: u32 = 8;
+/// Bytes that a new chunk costs in an update at least.
+const LEAST_RUN: usize = 112;
 
 /// What a put did, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,16 +69,26 @@ struct OldContent<'a> {
     by_hash: HashMap<PlainHash, u32>,
 }
 
+/// A file's new version, and what it is based on.
+#[derive(Debug)]
+pub struct PlannedFile {
+    /// The file.
+    pub file: FileId,
+    /// Hash of the root that the steps start from; [`Digest::NONE`]: there is none.
+    pub base: Digest,
+    /// Epoch of the keys that its blocks are sealed with.
+    pub epoch: u32,
+    /// The steps.
+    pub plan: FilePlan,
+}
+
 /// Plans one file.
 pub struct Planner<'a, 'r> {
-    /// Reads the old version.
-    pub reader: &'a mut FileReader<'r>,
-    /// Encrypts new blocks.
-    pub sealer: BlockSealer,
-    /// Cuts and hashes.
-    pub keys: ChunkKeys,
-    /// True: where a chunk changed a little, a patch goes.
-    pub patches: bool,
+    reader: &'a mut FileReader<'r>,
+    sealer: BlockSealer,
+    keys: ChunkKeys,
+    patches: bool,
+    early: EarlyBlocks,
 }
 
 impl PutStats {
@@ -119,22 +133,33 @@ fn starts(chunks: &[ChunkSummary]) -> Vec<u64> {
     std::iter::once(0).chain(ends).collect()
 }
 
-impl Planner<'_, '_> {
-    /// Plans the new version `source` of the file whose old version has this root and summary.
+impl<'a, 'r> Planner<'a, 'r> {
+    /// Reads the old version by `reader`, cuts and hashes by `keys`, encrypts by `sealer`. With `patches`, where a chunk changed a little, a
+    /// patch goes.
+    pub fn new(reader: &'a mut FileReader<'r>, sealer: BlockSealer, keys: ChunkKeys, patches: bool) -> Self {
+        Self { reader, sealer, keys, patches, early: EarlyBlocks::default() }
+    }
+
+    /// Plans the new version `source` of the file whose old version has this root and summary. `None`: it has too much that is new for one
+    /// update.
     pub fn plan(
         &mut self,
         root: &FileRoot,
         old: &FileSummary,
         source: &dyn PlainSource,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<FilePlan, VaultClientError> {
-        let chunks = source.chunks(&self.keys, progress)?;
+    ) -> Result<Option<FilePlan>, VaultClientError> {
+        let chunks = chunks_of(source, &self.keys, progress)?;
         let old = OldContent::new(root, &old.chunks);
         let new_starts = starts(&chunks);
         let stats = PutStats { length: source.length(), reused: source.length(), ..PutStats::default() };
+        let changes = difference(old.chunks, &chunks);
+        if changes.iter().map(|run| run.new.len() * LEAST_RUN).sum::<usize>() > STEPS {
+            return Ok(None);
+        }
+        let mut repeated = repeated(&chunks);
         let mut plan = FilePlan { actions: Vec::new(), blocks: Vec::new(), chunks, stats };
-        let mut repeated = repeated(&plan.chunks);
-        for run in difference(old.chunks, &plan.chunks.clone()) {
+        for run in changes {
             let at = new_starts[run.new.start];
             let gone = old.starts[run.old.end] - old.starts[run.old.start];
             if gone > 0 {
@@ -145,7 +170,8 @@ impl Planner<'_, '_> {
                 plan.actions.push(UpdateAction::Insert { at, tuples });
             }
         }
-        Ok(plan)
+        self.early.finish(self.reader.server)?;
+        Ok((cost_of(&plan.actions) <= STEPS).then_some(plan))
     }
 
     /// The runs of chunks that come.
@@ -260,9 +286,10 @@ impl Planner<'_, '_> {
             }
         };
         stats.padding += block.padding as u64;
-        let added = self.reader.blocks.add(&block.bytes);
+        let added = self.reader.blocks.add_named(block.reference.hash, &block.bytes);
         added.map_err(|error| VaultClientError::Record { what: "new blocks", why: error.to_string() })?;
         plan.blocks.push(NewBlock { hash: block.reference.hash, stored: block.reference.stored });
+        self.early.add(self.reader.server, block.bytes)?;
         Ok(tuple)
     }
 }
@@ -275,11 +302,10 @@ fn seal(sealer: &mut BlockSealer, kind: BlockKind, content: &[u8]) -> Result<Sea
 
 /// Chunks that the new version has more than once: their runs are kept while it is planned.
 fn repeated(chunks: &[ChunkSummary]) -> HashMap<PlainHash, Option<Tuple>> {
-    let mut times = HashMap::<PlainHash, u32>::with_capacity(chunks.len());
-    for chunk in chunks {
-        *times.entry(chunk.hash).or_default() += 1;
-    }
-    times.into_iter().filter(|(_, times)| *times > 1).map(|(hash, _)| (hash, None)).collect()
+    let mut hashes: Vec<PlainHash> = chunks.iter().map(|chunk| chunk.hash).collect();
+    hashes.sort_unstable();
+    let pairs = hashes.windows(2).filter(|pair| pair[0] == pair[1]);
+    pairs.map(|pair| (pair[0], None)).collect()
 }
 
 /// The summary of a file that nobody kept: made again from its blocks, one entry a run.
@@ -288,22 +314,12 @@ pub fn summary_of(
     root: &FileRoot,
     keys: &ChunkKeys,
 ) -> Result<FileSummary, VaultClientError> {
-    let mut summary = FileSummary { root: digest_of(root), chunks: Vec::new() };
-    let mut at = 0;
-    while at < root.length {
-        let end = root.length.min(at + (4 << 20));
-        let runs = reader.tuples(root, at..end, 256)?;
-        let blocks = reader.blocks_of(runs.iter().map(|(_, tuple)| tuple))?;
-        for (start, tuple) in &runs {
-            let plain = reader.plain(root, *start, tuple, &blocks)?;
-            summary.chunks.push(keys.summary(&plain));
-            at = start + tuple.length;
-        }
-        if runs.is_empty() {
-            break;
-        }
-    }
-    Ok(summary)
+    let mut chunks = Vec::new();
+    reader.read(root, 0..root.length, &mut |run| {
+        chunks.push(keys.summary(run));
+        Ok(())
+    })?;
+    Ok(FileSummary { root: digest_of(root), chunks })
 }
 
 /// The hash of a file's root.

@@ -1,10 +1,12 @@
 //! Clients and the server on connections within this program.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
-use towpath_byte_store::LocalFiles;
+use towpath_byte_store::doubles::{ByteCall, FailingBytes};
+use towpath_byte_store::{ByteStore, ByteStoreError, LocalFiles};
 use towpath_content::NodeId;
 use towpath_link::Identity;
 use towpath_link::doubles::connected;
@@ -20,6 +22,7 @@ use towpath_vault_protocol::{
 use super::writer::{FILE, SignedUpdate, TestWriter, VAULT};
 use crate::folder::{VaultFolder, VaultRules};
 use crate::server::VaultServer;
+use crate::vault::VaultLimits;
 
 struct Place {
     server: Arc<VaultServer>,
@@ -37,6 +40,15 @@ impl Place {
 
     fn with(folder: tempfile::TempDir, identity: Identity, rules: VaultRules) -> Self {
         let packs = Arc::new(LocalFiles::new(&folder.path().join("packs")));
+        Self::on(folder, packs, identity, rules)
+    }
+
+    fn on(
+        folder: tempfile::TempDir,
+        packs: Arc<dyn ByteStore>,
+        identity: Identity,
+        rules: VaultRules,
+    ) -> Self {
         let node = identity.node_id();
         let server = VaultServer::new(VaultFolder::open(folder.path(), packs, identity, rules).unwrap());
         Self { server, node, token: CancellationToken::new(), folder }
@@ -368,4 +380,73 @@ async fn versions_go_only_by_the_deleters_word_and_stay_gone_after_a_start() {
     );
     let version = writer.sign(update, Vec::new(), Vec::new());
     assert!(matches!(commit(&mut connection, &version, true).await, CommitAnswer::Committed(_)));
+}
+
+/// The disk is full when the first pack is written, while further blocks come.
+#[tokio::test]
+async fn a_version_whose_blocks_find_no_room_is_refused_and_may_come_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Arc::new(LocalFiles::new(&folder.path().join("packs")));
+    let is_full = AtomicBool::new(true);
+    let full = || ByteStoreError::Full { place: "here".into(), why: "no room".into() };
+    let faults = move |call| (call == ByteCall::Put && is_full.swap(false, Ordering::Relaxed)).then(full);
+    let packs = Arc::new(FailingBytes::new(files, Box::new(faults)));
+    let rules = VaultRules { public: true, ..VaultRules::default() };
+    let place = Place::on(folder, packs, Identity::generate().unwrap(), rules);
+    let (mut writer, mut connection) = begun(&place).await;
+    let version = writer.insertion(0, &[100_000; 200]);
+    let give = &mut |hash: &Digest| version.give(hash);
+    let refused = connection.commit(version.update.clone(), version.signed(), true, give).await;
+    assert!(
+        matches!(refused, Err(ConnectionError::Refused { refusal: VaultRefusal::Full, .. })),
+        "{refused:?}"
+    );
+    assert!(matches!(commit(&mut connection, &version, false).await, CommitAnswer::Committed(_)));
+    for block in &version.blocks {
+        assert_eq!(object(&mut connection, Digest::of(block)).await.as_ref(), Some(block));
+    }
+}
+
+#[tokio::test]
+async fn blocks_may_come_before_their_version_but_from_writers_alone() {
+    let place = Place::public();
+    let mut writer = TestWriter::new(1);
+    let reader = TestKey::new(3);
+    writer.members.readers = vec![reader.node()];
+    let (mut connection, _) = place.connected(&writer).await;
+    let first = writer.creation();
+    let early = vec![Bytes::from_static(b"of no vault that there is")];
+    connection.send_early(early.clone()).await.unwrap();
+    commit(&mut connection, &first, true).await;
+    writer.committed(first);
+    assert_eq!(object(&mut connection, Digest::of(&early[0])).await, None);
+    let (mut read, _) = place.connect(reader.node()).await.unwrap();
+    for (connection, asked) in [(&mut connection, 0), (&mut read, 120)] {
+        let version = writer.insertion(0, &[90_000; 120]);
+        connection.send_early(version.blocks.clone()).await.unwrap();
+        let mut given = 0;
+        let give = &mut |hash: &Digest| {
+            given += 1;
+            version.give(hash)
+        };
+        let answer = connection.commit(version.update.clone(), version.signed(), false, give).await.unwrap();
+        assert!(matches!(answer, CommitAnswer::Committed(_)), "{answer:?}");
+        assert_eq!(given, asked);
+        for block in &version.blocks {
+            assert_eq!(object(connection, Digest::of(block)).await.as_ref(), Some(block));
+        }
+        writer.committed(version);
+    }
+}
+
+/// What came early may be gone when its version comes: then it is asked for.
+#[tokio::test]
+async fn early_blocks_that_found_no_room_are_asked_for() {
+    let limits = VaultLimits { bytes: 500_000 };
+    let place = Place::new(VaultRules { public: true, limits, ..VaultRules::default() });
+    let (mut writer, mut connection) = begun(&place).await;
+    let early: Vec<Bytes> = (0..8u8).map(|seed| Bytes::from(vec![seed; 100_000])).collect();
+    connection.send_early(early).await.unwrap();
+    let version = writer.insertion(0, &[50_000, 20_000]);
+    assert!(matches!(commit(&mut connection, &version, false).await, CommitAnswer::Committed(_)));
 }
