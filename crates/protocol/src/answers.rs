@@ -292,8 +292,7 @@ impl QuestionAnswer {
     }
 
     fn send_have(&mut self, serving: &Serving, oid: Oid, mut told: Intervals, out: Out<'_>) -> Step {
-        // Of a tree that comes it is told where in the root's space there are files. Of one that is here, nothing: that is all. Nor of
-        // what is made here: whoever makes it has all that there is.
+        // Of a tree that comes it is told where in the root's space there are files. Of one that is here, nothing: that is all.
         let space = space_of(&oid);
         let seen = serving.store().version(&space);
         let (watched, seen, have) = match serving.store().have(&space) {
@@ -301,7 +300,7 @@ impl QuestionAnswer {
             Err(_) => {
                 let seen = serving.store().version(&oid);
                 let Ok(have) = serving.store().have(&oid) else { return Step::Over };
-                if have.about.kind == ObjectKind::Tree || matches!(have.state, State::Live { .. }) {
+                if have.about.kind == ObjectKind::Tree {
                     return Step::Over;
                 }
                 (oid, seen, have)

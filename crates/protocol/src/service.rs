@@ -487,3 +487,58 @@ pub(super) fn outcome_of(error: &StoreError) -> Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use towpath_store::MemoryStore;
+
+    use super::*;
+
+    const NODE: NodeId = NodeId([1; 32]);
+    const LIVE: Oid = Oid::Live([2; 32]);
+
+    /// Knows what a live root became, once that is set.
+    #[derive(Default)]
+    struct Holder(Mutex<Option<RelayedBinding>>);
+
+    impl Issuer for Holder {
+        fn secret(&self, _root: &Oid) -> Option<BoundSecret> {
+            None
+        }
+
+        fn relayed(&self, _root: &Oid) -> Option<RelayedBinding> {
+            lock(&self.0).clone()
+        }
+
+        fn is_allowed(&self, _node: &NodeId, _oid: &Oid) -> bool {
+            false
+        }
+
+        fn sign(&self, _message: &[u8]) -> [u8; 64] {
+            unreachable!("a holder signs nothing")
+        }
+    }
+
+    #[test]
+    fn a_holder_that_does_not_know_yet_what_a_root_became_says_later() {
+        let holder = Arc::new(Holder::default());
+        let service = Arc::new(Service::new(Arc::new(MemoryStore::new()), Arc::clone(&holder) as _));
+        let mut serving = Serving::new(service, NODE);
+        let content = Oid::of(b"content");
+        let given = |settings_allow| Some(Holding::Given { ticket_allows: true, settings_allow });
+        let later = Err(Outcome::RetryLater(NOT_BOUND_WAIT));
+        assert_eq!(serving.allow(given(true), &LIVE, &LIVE, None), Ok(()));
+        assert_eq!(serving.allow(given(true), &LIVE, &content, None), later);
+        for other in [None, given(false), Some(Holding::Issued), Some(Holding::Over(TicketEnd::Expired))] {
+            let said = serving.allow(other, &LIVE, &content, None);
+            assert!(matches!(said, Err(Outcome::Refused(_))), "{other:?}: {said:?}");
+        }
+        let said = serving.allow(given(true), &LIVE, &content, Some(0));
+        assert!(matches!(said, Err(Outcome::Refused(_))), "a block of the list was named: {said:?}");
+        let [statement, signature] = [b"statement", &b"signature"[..]].map(Bytes::from_static);
+        *lock(&holder.0) = Some(RelayedBinding { content, statement, signature });
+        assert_eq!(serving.allow(given(true), &LIVE, &content, None), Ok(()));
+        let other = Oid::of(b"other");
+        assert!(matches!(serving.allow(given(true), &LIVE, &other, None), Err(Outcome::Refused(_))));
+    }
+}
