@@ -13,6 +13,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod overtaken;
 mod served;
 mod stale;
 mod world;
