@@ -201,8 +201,11 @@ impl VaultClient {
     /// What entries a version has.
     pub fn catalogue(&mut self, root: &VaultRoot) -> Result<Catalogue, VaultClientError> {
         let Some(file) = root.file(&FileId::CATALOGUE) else { return Ok(Catalogue::default()) };
-        let bytes = self.reader().read_all(file, MAX_CATALOGUE, "bytes of the catalogue")?;
-        Catalogue::from_bytes(&bytes).map_err(VaultClientError::record("the catalogue"))
+        let bytes = self.reader().read_all(file, MAX_CATALOGUE, "bytes of the catalogue");
+        let read = bytes.and_then(|bytes| {
+            Catalogue::from_bytes(&bytes).map_err(VaultClientError::record("the catalogue"))
+        });
+        read.map_err(|error| error.in_catalogue(root.number))
     }
 
     /// An update on the newest version.
@@ -321,7 +324,7 @@ fn applied(client: &mut VaultClient, update: &Update) -> Result<Applied, VaultCl
     Ok(apply(update, base, &CachedNodes(&client.nodes))?)
 }
 
-fn with_head(
+pub(crate) fn with_head(
     folder: LocalVault,
     keys: VaultKeys,
     server: Box<dyn RemoteVault>,
@@ -335,7 +338,7 @@ fn with_head(
 }
 
 /// The newest version, proved, and compared with the one that was seen.
-fn fetch_head(
+pub(crate) fn fetch_head(
     server: &mut dyn RemoteVault,
     trusted: &TrustedNodes,
     seen: Option<&VaultHead>,

@@ -89,7 +89,7 @@ impl VaultClient {
             let catalogue = self.catalogue(&root)?;
             let old = catalogue.entries.get(name).cloned();
             self.check_seen(name, old.as_ref(), options.overwrite)?;
-            let mut plan = self.plan_entry(&tree, old.as_ref(), options, progress)?;
+            let mut plan = self.plan_over(&tree, old.as_ref(), options, progress)?;
             let mut stages = stages(&plan.files(), self.keys.epoch());
             if old.is_some() && stages.len() > 1 {
                 // Its files change in several versions, and the name has to lead to what is whole in each: to the old files until the
@@ -150,6 +150,22 @@ impl VaultClient {
         }
         let seen = seen.get(mark).map(|seen| seen.number);
         Err(VaultClientError::Conflict { name: name.to_vec(), found: self.head.named().number, seen })
+    }
+
+    /// Plans an entry on what is there. Where that can't be read, a person who writes over it gets new files.
+    fn plan_over(
+        &mut self,
+        tree: &LocalTree,
+        old: Option<&CatalogueEntry>,
+        options: &PutOptions,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<EntryPlan, VaultClientError> {
+        match self.plan_entry(tree, old, options, progress) {
+            Err(error) if options.overwrite && error.is_unreadable() => {
+                self.plan_entry(tree, None, options, progress)
+            }
+            planned => planned,
+        }
     }
 
     fn plan_entry(
@@ -319,7 +335,10 @@ fn stage_update(
     left: &mut HashMap<Digest, u32>,
 ) -> Result<Update, VaultClientError> {
     for change in &mut files {
-        change.base = vault.head.signed.root.file(&change.file).map_or(Digest::NONE, digest_of);
+        let newest = vault.head.signed.root.file(&change.file);
+        change.base = newest.map_or(Digest::NONE, digest_of);
+        // Whatever somebody wrote there, it never goes back.
+        change.epoch = newest.map_or(change.epoch, |newest| newest.epoch.max(change.epoch));
     }
     let tuples = files.iter().flat_map(|change| &change.actions).flat_map(tuples_of);
     let blocks = tuples.flat_map(|tuple| &tuple.chain);

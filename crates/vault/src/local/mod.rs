@@ -6,6 +6,7 @@
 //! | `keys` | the wrapped keys | an owner's: the vault has them too, under the same passphrase; a member's: it has to be shared anew |
 //! | `shares` | the vault's record of keys | fetched again |
 //! | `head` | the last version that was seen, with its certificate | rollbacks to before now are not noticed |
+//! | `head-NUMBER-HASH` | one that a person went back from (`tow vault accept`) | the proof that there was more is gone |
 //! | `seen` | which content of each entry was put or got last | a put asks for `--overwrite` |
 //! | `offered` | which content of each entry a put offered last | a put that was killed asks for `--overwrite` when it is repeated |
 //! | `summaries/` | summaries by file | made again from the blocks |
@@ -109,6 +110,12 @@ impl LocalVault {
     pub fn head(&self) -> Result<Option<VaultHead>, VaultClientError> {
         let head = self.read("head")?.map(|bytes| VaultHead::from_bytes(&bytes)).transpose();
         head.map_err(|_| VaultClientError::damaged(&self.path.join("head")))
+    }
+
+    /// Keeps a head that another one takes the place of, though it is older or does not follow.
+    pub fn keep_head(&self, head: &VaultHead) -> Result<(), VaultClientError> {
+        let named = head.named();
+        self.replace(&format!("head-{}-{}", named.number, named.root.short()), &head.to_bytes())
     }
 
     /// Keeps a head.

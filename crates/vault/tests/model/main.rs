@@ -7,12 +7,14 @@
 //!
 //! | module | story |
 //! |---|---|
+//! | `poison` | what a member puts that nobody can read |
 //! | `served` | a real server's vault in a folder, and the ways in which it lies |
 //! | `stale` | what a machine with an old copy reads |
 //! | `world` | machines, what they do, and what must come of it |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod poison;
 mod served;
 mod stale;
 mod world;
