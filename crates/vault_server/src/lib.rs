@@ -19,6 +19,7 @@
 //! | [`objects`] | where objects lie |
 //! | [`error`] | what can go wrong, and what a client is told |
 
+mod arriving;
 pub mod error;
 pub mod folder;
 pub mod log;

@@ -4,12 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use towpath_byte_store::{ByteName, ByteStore};
 use towpath_vault_format::Digest;
 
 use crate::error::VaultError;
 use crate::log::RecordLog;
 use crate::record::PackList;
+
+/// Objects are read for one who asks for many in so many bytes.
+const TOGETHER: u64 = 1 << 20;
 
 /// Half of a hash: enough to find an object, whose whole hash is checked when it is read.
 type ShortHash = [u8; 16];
@@ -100,11 +104,13 @@ impl VaultObjects {
     }
 
     /// Writes a pack, durably.
-    pub fn write_pack(&self, objects: &[(Digest, Vec<u8>)]) -> Result<PackList, VaultError> {
-        let bytes: Vec<u8> = objects.iter().flat_map(|(_, object)| object).copied().collect();
-        let (pack, size) = (Digest::of(&bytes), bytes.len() as u64);
-        self.bytes.put(&ByteName(pack.0), &mut Cursor::new(bytes), size)?;
-        let objects = objects.iter().map(|(hash, object)| (*hash, object.len() as u32)).collect();
+    pub fn write_pack<B: AsRef<[u8]>>(&self, objects: &[(Digest, B)]) -> Result<PackList, VaultError> {
+        let size = objects.iter().map(|(_, object)| object.as_ref().len()).sum();
+        let mut bytes = Vec::with_capacity(size);
+        objects.iter().for_each(|(_, object)| bytes.extend_from_slice(object.as_ref()));
+        let pack = Digest::of(&bytes);
+        self.bytes.put(&ByteName(pack.0), &mut Cursor::new(bytes), size as u64)?;
+        let objects = objects.iter().map(|(hash, object)| (*hash, object.as_ref().len() as u32)).collect();
         Ok(PackList { pack, objects })
     }
 
@@ -125,5 +131,47 @@ impl VaultObjects {
             true => Ok(Some(object)),
             false => Err(VaultError::Lost(*hash)),
         }
+    }
+
+    /// The first of these objects: some megabyte of them, or one. A run of them that lies together in a pack is read at once.
+    pub fn read_some(&self, log: &RecordLog, names: &[Digest]) -> Vec<Result<Option<Bytes>, VaultError>> {
+        let run = self.run(names);
+        match self.read_run(&names[..run.len()], &run) {
+            Some(objects) => objects.into_iter().map(|object| Ok(Some(object))).collect(),
+            // Each by itself shows which one is wrong.
+            None => {
+                let alone = &names[..run.len().max(1).min(names.len())];
+                alone.iter().map(|name| Ok(self.read(log, name)?.map(Bytes::from))).collect()
+            }
+        }
+    }
+
+    /// Where the first of these lie, if that is one behind the other in a pack.
+    fn run(&self, names: &[Digest]) -> Vec<StoredAt> {
+        let mut run: Vec<StoredAt> = Vec::new();
+        for name in names {
+            let Some(found) = self.locations.get(&short(name)).filter(|found| found.pack > 0) else { break };
+            let follows =
+                |last: &StoredAt| last.pack == found.pack && last.at + u64::from(last.len) == found.at;
+            let is_near = |first: &StoredAt| found.at + u64::from(found.len) - first.at <= TOGETHER;
+            if !run.last().is_none_or(follows) || !run.first().is_none_or(is_near) {
+                break;
+            }
+            run.push(*found);
+        }
+        run
+    }
+
+    /// The objects of a run; `None`: it can't be read, or some bytes are wrong.
+    fn read_run(&self, names: &[Digest], run: &[StoredAt]) -> Option<Vec<Bytes>> {
+        let (first, last) = (run.first()?, run.last()?);
+        let pack = self.packs.get(first.pack as usize - 1)?;
+        let range = first.at..last.at + u64::from(last.len);
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        self.bytes.get_range(&ByteName(pack.0), range, &mut bytes).ok()?;
+        let mut bytes = Bytes::from(bytes);
+        let objects: Vec<Bytes> = run.iter().map(|place| bytes.split_to(place.len as usize)).collect();
+        let is_right = names.iter().zip(&objects).all(|(name, object)| Digest::of(object) == *name);
+        is_right.then_some(objects)
     }
 }

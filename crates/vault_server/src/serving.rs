@@ -13,6 +13,7 @@ use towpath_vault_protocol::{
     ClientMessage, Proposal, ProposalVerdict, ServerMachine, ServerMessage, ServerOrder, VaultRefusal,
 };
 
+use crate::arriving::ArrivingBlocks;
 use crate::error::VaultError;
 use crate::folder::{OpenVault, VaultFolder};
 use crate::vault::Vault;
@@ -32,6 +33,7 @@ pub(crate) struct VaultTalk {
     peer: NodeId,
     vault: Option<Arc<OpenVault>>,
     machine: ServerMachine,
+    arriving: ArrivingBlocks,
     writer: FrameWriter,
 }
 
@@ -43,24 +45,32 @@ impl VaultTalk {
     pub(crate) async fn run(folder: Arc<VaultFolder>, connection: Connection) -> TalkEnd {
         let peer = connection.peer;
         let (mut reader, writer) = connection.split();
-        let machine = ServerMachine::default();
-        let mut serving = Self { folder, peer, vault: None, machine, writer };
+        let (machine, arriving) = (ServerMachine::default(), ArrivingBlocks::default());
+        let mut serving = Self { folder, peer, vault: None, machine, arriving, writer };
+        let why = serving.serve(&mut reader).await;
+        // What came of a version is not sent again by who comes back soon.
+        let _ = serving.settle().await;
+        if serving.machine.is_over() { serving.farewell(reader).await } else { why }
+    }
+
+    /// Answers until the connection is over.
+    async fn serve(&mut self, reader: &mut FrameReader) -> TalkEnd {
         // Memory is taken for short messages alone before it is known that the client has a right to more.
         reader.hold_short(true);
         let mut assembly = Assembly::default();
         loop {
-            let message = match serving.receive(&mut reader, &mut assembly).await {
+            let message = match self.receive(reader, &mut assembly).await {
                 Ok(message) => message,
                 Err(why) => return why,
             };
-            let order = serving.machine.on(message);
-            if serving.obey(order).await.is_err() || serving.writer.flush().await.is_err() {
+            let order = self.machine.on(message);
+            if self.obey(order).await.is_err() || self.writer.flush().await.is_err() {
                 return "it takes nothing";
             }
-            if serving.machine.is_over() {
-                return serving.farewell(reader).await;
+            if self.machine.is_over() {
+                return "it is refused";
             }
-            reader.hold_short(serving.vault.is_none());
+            reader.hold_short(self.vault.is_none());
         }
     }
 
@@ -157,7 +167,11 @@ impl VaultTalk {
     }
 
     async fn keep(&mut self, hash: Digest, block: Bytes) -> Result<ServerOrder, ()> {
-        match self.with_vault(move |open, _| open.change(|vault| vault.keep(hash, block))).await {
+        let kept = match &self.vault {
+            Some(vault) => self.arriving.add(vault, (hash, block)).await,
+            None => Err(VaultError::NotAllowed("no vault was named")),
+        };
+        match kept {
             Ok(()) => Ok(self.machine.kept()),
             Err(error) => {
                 let (refusal, why) = told(&error);
@@ -167,7 +181,18 @@ impl VaultTalk {
         }
     }
 
+    /// Returns when all blocks that came are kept.
+    async fn settle(&mut self) -> Result<(), VaultError> {
+        match &self.vault {
+            Some(vault) => self.arriving.settle(vault).await,
+            None => Ok(()),
+        }
+    }
+
     async fn commit(&mut self, proposal: Box<Proposal>) -> Result<(), ()> {
+        if let Err(error) = self.settle().await {
+            return self.refuse(&error).await;
+        }
         let folder = Arc::clone(&self.folder);
         let committed = self.with_vault(move |open, _| {
             open.change(|vault| match vault.commit(&proposal, folder.identity(), folder.now()) {
@@ -296,21 +321,18 @@ fn told_of(vault: &Vault, question: &ServerOrder) -> Result<ServerMessage, Vault
     }
 }
 
-/// The first of these objects, some megabytes of them.
+/// Answers to the first of these questions for objects, some megabytes of them.
 fn read_some(vault: &Vault, asked: &[Digest]) -> Vec<ServerMessage> {
-    let (mut found, mut len) = (Vec::new(), 0);
-    for hash in asked {
-        if len >= SENT_AT_ONCE {
-            break;
+    let (mut found, mut len) = (Vec::with_capacity(asked.len()), 0);
+    while len < SENT_AT_ONCE && found.len() < asked.len() {
+        for object in vault.some_objects(&asked[found.len()..]) {
+            let object = object.unwrap_or_else(|error| {
+                tracing::warn!(%error, "an object is not sent");
+                None
+            });
+            len += object.as_ref().map_or(0, Bytes::len);
+            found.push(object.map_or(ServerMessage::Missing(asked[found.len()]), ServerMessage::Object));
         }
-        let object = vault.object(hash).unwrap_or_else(|error| {
-            tracing::warn!(%error, "an object is not sent");
-            None
-        });
-        len += object.as_ref().map_or(0, Vec::len);
-        found.push(
-            object.map_or(ServerMessage::Missing(*hash), |object| ServerMessage::Object(object.into())),
-        );
     }
     found
 }

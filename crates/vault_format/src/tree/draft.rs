@@ -108,17 +108,18 @@ pub(super) fn inners(height: u8, children: Vec<Branch>, degree: u8) -> Result<Ve
 
 /// Cuts a list into parts of nearly the same length: one if a node has room for it all, else about three quarters full. So
 /// what is inserted later finds room. If there are several, each has at least `degree` entries.
-fn parts<T>(mut list: Vec<T>, degree: u8) -> Vec<Vec<T>> {
+fn parts<T>(list: Vec<T>, degree: u8) -> Vec<Vec<T>> {
     let count = match list.len() <= most_entries(degree) {
         true => list.len().min(1),
         false => list.len().div_ceil(3 * usize::from(degree) / 2 + 1),
     };
-    let mut parts = Vec::with_capacity(count);
-    for left in (1..=count).rev() {
-        let rest = list.split_off(list.len().div_ceil(left));
-        parts.push(std::mem::replace(&mut list, rest));
-    }
-    parts
+    let mut entries = list.into_iter();
+    // Each part has memory for its own entries alone: a list of 16,384 has some hundred parts.
+    let part = |left| {
+        let len = entries.len().div_ceil(left);
+        entries.by_ref().take(len).collect()
+    };
+    (1..=count).rev().map(part).collect()
 }
 
 #[cfg(test)]
@@ -134,6 +135,7 @@ mod tests {
                 let parts = parts((0..len).collect(), degree);
                 assert_eq!(parts.concat(), (0..len).collect::<Vec<_>>());
                 let lens: Vec<usize> = parts.iter().map(Vec::len).collect();
+                assert!(parts.iter().all(|part| part.capacity() <= 2 * most), "memory for others' entries");
                 assert!(lens.iter().all(|len| (1..=most).contains(len)));
                 assert!(lens.len() < 2 || lens.iter().all(|len| *len >= degree.into()), "{degree} {lens:?}");
                 assert_eq!(lens.len() < 2, len <= most);

@@ -1,10 +1,12 @@
 //! Clients and the server on connections within this program.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
-use towpath_byte_store::LocalFiles;
+use towpath_byte_store::doubles::{ByteCall, FailingBytes};
+use towpath_byte_store::{ByteStore, ByteStoreError, LocalFiles};
 use towpath_content::NodeId;
 use towpath_link::Identity;
 use towpath_link::doubles::connected;
@@ -37,6 +39,15 @@ impl Place {
 
     fn with(folder: tempfile::TempDir, identity: Identity, rules: VaultRules) -> Self {
         let packs = Arc::new(LocalFiles::new(&folder.path().join("packs")));
+        Self::on(folder, packs, identity, rules)
+    }
+
+    fn on(
+        folder: tempfile::TempDir,
+        packs: Arc<dyn ByteStore>,
+        identity: Identity,
+        rules: VaultRules,
+    ) -> Self {
         let node = identity.node_id();
         let server = VaultServer::new(VaultFolder::open(folder.path(), packs, identity, rules).unwrap());
         Self { server, node, token: CancellationToken::new(), folder }
@@ -368,4 +379,29 @@ async fn versions_go_only_by_the_deleters_word_and_stay_gone_after_a_start() {
     );
     let version = writer.sign(update, Vec::new(), Vec::new());
     assert!(matches!(commit(&mut connection, &version, true).await, CommitAnswer::Committed(_)));
+}
+
+/// The disk is full when the first pack is written, while further blocks come.
+#[tokio::test]
+async fn a_version_whose_blocks_find_no_room_is_refused_and_may_come_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Arc::new(LocalFiles::new(&folder.path().join("packs")));
+    let is_full = AtomicBool::new(true);
+    let full = || ByteStoreError::Full { place: "here".into(), why: "no room".into() };
+    let faults = move |call| (call == ByteCall::Put && is_full.swap(false, Ordering::Relaxed)).then(full);
+    let packs = Arc::new(FailingBytes::new(files, Box::new(faults)));
+    let rules = VaultRules { public: true, ..VaultRules::default() };
+    let place = Place::on(folder, packs, Identity::generate().unwrap(), rules);
+    let (mut writer, mut connection) = begun(&place).await;
+    let version = writer.insertion(0, &[100_000; 200]);
+    let give = &mut |hash: &Digest| version.give(hash);
+    let refused = connection.commit(version.update.clone(), version.signed(), true, give).await;
+    assert!(
+        matches!(refused, Err(ConnectionError::Refused { refusal: VaultRefusal::Full, .. })),
+        "{refused:?}"
+    );
+    assert!(matches!(commit(&mut connection, &version, false).await, CommitAnswer::Committed(_)));
+    for block in &version.blocks {
+        assert_eq!(object(&mut connection, Digest::of(block)).await.as_ref(), Some(block));
+    }
 }

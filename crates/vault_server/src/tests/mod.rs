@@ -4,5 +4,6 @@ mod collecting;
 mod conversation;
 mod crash;
 mod log;
+mod packs;
 mod sharing;
 mod writer;

@@ -151,8 +151,8 @@ impl Collection {
         let medium = self.next.put_in_place()?;
         let old = vault.packs();
         let again = Vault::open(medium, Arc::clone(vault.objects.bytes()), vault.limits)?;
-        let (staged, staged_len) = (std::mem::take(&mut vault.staged), vault.staged_len);
-        *vault = Vault { staged, staged_len, ..again };
+        let staged = std::mem::take(&mut vault.staged);
+        *vault = Vault { staged, ..again };
         delete_packs(vault, old.difference(&vault.packs()));
         Ok(CollectedBytes { before: self.before, after: vault.size() })
     }

@@ -3,6 +3,7 @@
 //! Order of a commit: packs durable, record durable, told. A step that fails before the record leaves bytes that nothing names.
 
 mod collect;
+mod staged;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use crate::error::{VaultError, damaged};
 use crate::log::{LogMedium, RecordLog};
 use crate::objects::VaultObjects;
 use crate::record::{LogRecord, object_offsets};
+
+use staged::StagedBlocks;
 
 pub use collect::{CollectedBytes, Collection, Survey};
 
@@ -63,9 +66,7 @@ pub struct Vault {
     versions: Vec<VersionPlace>,
     head: Option<(CommittedVersion, Members)>,
     statements: Vec<DropStatement>,
-    /// Blocks without a version yet.
-    staged: BTreeMap<Digest, Bytes>,
-    staged_len: usize,
+    staged: StagedBlocks,
 }
 
 /// A version that follows from a proposal.
@@ -98,16 +99,8 @@ impl Vault {
         let mut opening = LogReplay::new(bytes);
         let log = RecordLog::open(medium, |at, record| opening.take(at, record))?;
         let LogReplay { objects, versions, head, statements } = opening;
-        let mut vault = Self {
-            log,
-            objects,
-            limits,
-            versions,
-            head: None,
-            statements,
-            staged: BTreeMap::new(),
-            staged_len: 0,
-        };
+        let mut vault =
+            Self { log, objects, limits, versions, head: None, statements, staged: StagedBlocks::default() };
         if let Some(version) = head {
             let members = vault.members(&version.signed)?;
             vault.head = Some((version, members));
@@ -140,6 +133,11 @@ impl Vault {
     /// A node, a block or a record; `None`: it is not here. Blocks whose version is not committed are not told.
     pub fn object(&self, hash: &Digest) -> Result<Option<Vec<u8>>, VaultError> {
         self.objects.read(&self.log, hash)
+    }
+
+    /// The first of these objects: some bytes of them, or one. What lies together is read at once.
+    pub fn some_objects(&self, names: &[Digest]) -> Vec<Result<Option<Bytes>, VaultError>> {
+        self.objects.read_some(&self.log, names)
     }
 
     /// Versions before number `before`, the newest first. Those that were dropped are left out.
@@ -238,7 +236,7 @@ impl Vault {
 
     /// Places of the update's blocks that are not here.
     fn lacking(&self, update: &Update) -> Vec<u32> {
-        let is_lacking = |hash| self.objects.len_of(hash).is_none() && !self.staged.contains_key(hash);
+        let is_lacking = |hash| self.objects.len_of(hash).is_none() && !self.staged.has(hash);
         let blocks = update.blocks.iter().enumerate();
         blocks.filter(|(_, block)| is_lacking(&block.hash)).map(|(place, _)| place as u32).collect()
     }
@@ -249,25 +247,19 @@ impl Vault {
             return Ok(());
         }
         let room = self.limits.bytes.saturating_sub(self.objects.stored());
-        if (self.staged_len + block.len()) as u64 > room {
+        if (self.staged.len() + block.len()) as u64 > room {
             return Err(VaultError::Quota { limit: self.limits.bytes });
         }
-        self.staged_len += block.len();
-        if let Some(twice) = self.staged.insert(hash, block) {
-            self.staged_len -= twice.len();
-        }
-        if self.staged_len >= STAGED { self.flush_staged() } else { Ok(()) }
+        self.staged.add(hash, block);
+        if self.staged.len() >= STAGED { self.flush_staged() } else { Ok(()) }
     }
 
     /// Writes blocks that wait as a pack. They are here from then on, though no version names them.
     fn flush_staged(&mut self) -> Result<(), VaultError> {
-        let objects: Vec<(Digest, Vec<u8>)> =
-            self.staged.iter().map(|(hash, block)| (*hash, block.to_vec())).collect();
-        let pack = self.objects.write_pack(&objects)?;
+        let pack = self.objects.write_pack(&self.staged.in_order())?;
         self.log.append(&LogRecord::Pack(pack.clone()).to_bytes())?;
         self.objects.add_pack(&pack);
-        self.staged.clear();
-        self.staged_len = 0;
+        self.staged = StagedBlocks::default();
         Ok(())
     }
 
@@ -339,9 +331,7 @@ impl Vault {
             add_logged(&mut self.objects, at, bytes.len(), objects);
         }
         pack.iter().for_each(|pack| self.objects.add_pack(pack));
-        for block in &update.blocks {
-            self.staged_len -= self.staged.remove(&block.hash).map_or(0, |block| block.len());
-        }
+        update.blocks.iter().for_each(|block| self.staged.remove(&block.hash));
         self.versions.push(VersionPlace { line: line(&version), at, len: bytes.len(), is_gone: false });
         self.head = Some((version, members));
         Ok(())

@@ -1,0 +1,57 @@
+//! Blocks that come for a version: some are kept together, while the next ones come. So the disk and the network work at the same
+//! time, and a block costs no change of threads.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+use towpath_vault_format::Digest;
+
+use crate::error::VaultError;
+use crate::folder::OpenVault;
+
+/// Blocks are kept once they are so many bytes.
+const TOGETHER: usize = 1 << 20;
+
+/// Blocks of one connection that are not kept yet.
+#[derive(Debug, Default)]
+pub(crate) struct ArrivingBlocks {
+    waiting: Vec<(Digest, Bytes)>,
+    len: usize,
+    under_way: Option<JoinHandle<Result<(), VaultError>>>,
+}
+
+impl ArrivingBlocks {
+    /// Takes a block. An error is that of blocks before it; then all that wait are dropped.
+    pub(crate) async fn add(
+        &mut self,
+        vault: &Arc<OpenVault>,
+        (hash, block): (Digest, Bytes),
+    ) -> Result<(), VaultError> {
+        self.len += block.len();
+        self.waiting.push((hash, block));
+        if self.len < TOGETHER { Ok(()) } else { self.keep_waiting(vault).await }
+    }
+
+    /// Returns when all that were taken are kept.
+    pub(crate) async fn settle(&mut self, vault: &Arc<OpenVault>) -> Result<(), VaultError> {
+        self.keep_waiting(vault).await?;
+        self.kept().await
+    }
+
+    async fn keep_waiting(&mut self, vault: &Arc<OpenVault>) -> Result<(), VaultError> {
+        let (blocks, vault) = (std::mem::take(&mut self.waiting), Arc::clone(vault));
+        self.len = 0;
+        self.kept().await?;
+        let keep = move || {
+            vault.change(|vault| blocks.into_iter().try_for_each(|(hash, block)| vault.keep(hash, block)))
+        };
+        self.under_way = Some(tokio::task::spawn_blocking(keep));
+        Ok(())
+    }
+
+    async fn kept(&mut self) -> Result<(), VaultError> {
+        let Some(under_way) = self.under_way.take() else { return Ok(()) };
+        under_way.await.unwrap_or_else(|error| Err(VaultError::Log(std::io::Error::other(error))))
+    }
+}
