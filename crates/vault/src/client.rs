@@ -242,6 +242,8 @@ pub(crate) fn offer_entry(
     update: &Update,
     entry: Option<(&[u8], &CatalogueEntry)>,
 ) -> Result<Offered, VaultClientError> {
+    // The newest version may have come meanwhile, and with it other members.
+    check_writer(client)?;
     let Applied { root, nodes } = applied(client, update)?;
     if let Some((name, entry)) = entry {
         note_offered(client, &root, name, entry)?;
