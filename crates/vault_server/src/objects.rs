@@ -6,17 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use towpath_byte_store::{ByteName, ByteStore};
-use towpath_vault_format::Digest;
+use towpath_vault_format::{Canonical, Digest};
 
+use crate::changes::{ChangeAt, MadeNodes, NodeChange, ShortHash, short};
 use crate::error::VaultError;
 use crate::log::RecordLog;
-use crate::record::PackList;
+use crate::record::{LogRecord, PackList};
 
 /// Objects are read for one who asks for many in so many bytes.
 const TOGETHER: u64 = 1 << 20;
-
-/// Half of a hash: enough to find an object, whose whole hash is checked when it is read.
-type ShortHash = [u8; 16];
 
 /// Where an object lies.
 #[derive(Debug, Clone, Copy)]
@@ -32,20 +30,18 @@ struct StoredAt {
 pub struct VaultObjects {
     bytes: Arc<dyn ByteStore>,
     locations: HashMap<ShortHash, StoredAt>,
+    /// Nodes that are patches on others.
+    changes: HashMap<ShortHash, ChangeAt>,
+    made: MadeNodes,
     packs: Vec<Digest>,
     stored: u64,
-}
-
-fn short(hash: &Digest) -> ShortHash {
-    let mut short = [0; 16];
-    short.copy_from_slice(&hash.0[..16]);
-    short
 }
 
 impl VaultObjects {
     /// An empty one, over packs in `bytes`.
     pub fn new(bytes: Arc<dyn ByteStore>) -> Self {
-        Self { bytes, locations: HashMap::new(), packs: Vec::new(), stored: 0 }
+        let (locations, changes) = (HashMap::new(), HashMap::new());
+        Self { bytes, locations, changes, made: MadeNodes::default(), packs: Vec::new(), stored: 0 }
     }
 
     /// Where packs lie.
@@ -55,7 +51,9 @@ impl VaultObjects {
 
     /// Length of an object that is here.
     pub fn len_of(&self, hash: &Digest) -> Option<u32> {
-        self.locations.get(&short(hash)).map(|location| location.len)
+        let name = short(hash);
+        let whole = self.locations.get(&name).map(|location| location.len);
+        whole.or_else(|| self.changes.get(&name).map(|change| change.len))
     }
 
     /// Bytes of all objects.
@@ -72,8 +70,9 @@ impl VaultObjects {
     /// Bytes of all objects but `live` ones.
     pub fn stored_without(&self, live: &HashSet<Digest>) -> u64 {
         let live: HashSet<ShortHash> = live.iter().map(short).collect();
-        let others = self.locations.iter().filter(|(hash, _)| !live.contains(*hash));
-        others.map(|(_, location)| u64::from(location.len)).sum()
+        let whole = self.locations.iter().map(|(name, location)| (name, location.len));
+        let all = whole.chain(self.changes.iter().map(|(name, change)| (name, change.stored)));
+        all.filter(|(name, _)| !live.contains(*name)).map(|(_, len)| u64::from(len)).sum()
     }
 
     /// Names of the packs.
@@ -84,6 +83,27 @@ impl VaultObjects {
     /// Notes an object in the log.
     pub fn add_logged(&mut self, hash: &Digest, at: u64, len: u32) {
         self.add(hash, StoredAt { pack: 0, len, at });
+    }
+
+    /// Notes the changed nodes of a record that begins at `at` and has `len` bytes.
+    pub fn add_changes(&mut self, record: (u64, usize), changes: &[NodeChange]) {
+        for (place, NodeChange { name, base, len, patch }) in changes.iter().enumerate() {
+            let stored = patch.len() as u32;
+            let depth = self.depth_of(base).saturating_add(1);
+            let change = ChangeAt { record, place, base: *base, len: *len, stored, depth };
+            self.stored += u64::from(stored);
+            if let Some(before) = self.changes.insert(*name, change) {
+                self.stored -= u64::from(before.stored);
+            }
+        }
+    }
+
+    /// Patches on each other that make a node; 0: it is whole.
+    pub fn depth_of(&self, name: &ShortHash) -> u8 {
+        if self.locations.contains_key(name) {
+            return 0;
+        }
+        self.changes.get(name).map_or(0, |change| change.depth)
     }
 
     /// Notes the objects of a pack.
@@ -116,21 +136,46 @@ impl VaultObjects {
 
     /// An object; `None`: there is none. One whose bytes are wrong is lost.
     pub fn read(&self, log: &RecordLog, hash: &Digest) -> Result<Option<Vec<u8>>, VaultError> {
-        let Some(location) = self.locations.get(&short(hash)) else { return Ok(None) };
-        let StoredAt { pack, len, at } = *location;
-        let object = match pack.checked_sub(1) {
-            None => log.read(at, len as usize)?,
-            Some(index) => {
-                let name = self.packs.get(index as usize).ok_or(VaultError::Lost(*hash))?;
-                let mut object = Vec::with_capacity(len as usize);
-                self.bytes.get_range(&ByteName(name.0), at..at + u64::from(len), &mut object)?;
-                object
-            }
-        };
-        match Digest::of(&object) == *hash {
-            true => Ok(Some(object)),
-            false => Err(VaultError::Lost(*hash)),
+        if self.len_of(hash).is_none() {
+            return Ok(None);
         }
+        match self.read_named(log, &short(hash))? {
+            Some(object) if Digest::of(&object) == *hash => Ok(Some(object)),
+            _ => Err(VaultError::Lost(*hash)),
+        }
+    }
+
+    /// An object by its short name. Nothing of it is checked; `None`: it is not here, or can't be made.
+    pub fn read_named(&self, log: &RecordLog, name: &ShortHash) -> Result<Option<Vec<u8>>, VaultError> {
+        let (mut name, mut steps) = (*name, Vec::new());
+        let mut node = loop {
+            if let Some(location) = self.locations.get(&name) {
+                break self.read_whole(log, location)?;
+            }
+            let Some(change) = self.changes.get(&name) else { return Ok(None) };
+            match self.made.get(&name) {
+                Some(made) => break Some(made),
+                // A damaged log may say that a node is a patch on itself.
+                None if steps.len() >= self.changes.len() => return Ok(None),
+                None => steps.push((name, change)),
+            }
+            name = change.base;
+        };
+        for (name, change) in steps.into_iter().rev() {
+            let Some(base) = node else { return Ok(None) };
+            node = made(log, change, &base)?.filter(|node| short(&Digest::of(node)) == name);
+            node.iter().for_each(|node| self.made.add(name, node.clone()));
+        }
+        Ok(node)
+    }
+
+    fn read_whole(&self, log: &RecordLog, location: &StoredAt) -> Result<Option<Vec<u8>>, VaultError> {
+        let StoredAt { pack, len, at } = *location;
+        let Some(index) = pack.checked_sub(1) else { return log.read(at, len as usize).map(Some) };
+        let Some(name) = self.packs.get(index as usize) else { return Ok(None) };
+        let mut object = Vec::with_capacity(len as usize);
+        self.bytes.get_range(&ByteName(name.0), at..at + u64::from(len), &mut object)?;
+        Ok(Some(object))
     }
 
     /// The first of these objects: some megabyte of them, or one. A run of them that lies together in a pack is read at once.
@@ -173,5 +218,17 @@ impl VaultObjects {
         let objects: Vec<Bytes> = run.iter().map(|place| bytes.split_to(place.len as usize)).collect();
         let is_right = names.iter().zip(&objects).all(|(name, object)| Digest::of(object) == *name);
         is_right.then_some(objects)
+    }
+}
+
+/// What a patch in the log makes of its base.
+fn made(log: &RecordLog, change: &ChangeAt, base: &[u8]) -> Result<Option<Vec<u8>>, VaultError> {
+    let (at, len) = change.record;
+    let record = log.read(at, len)?;
+    match LogRecord::from_bytes(&record) {
+        Ok(LogRecord::Version { update, changes, .. }) => {
+            Ok(changes.get(change.place).and_then(|change| change.made_of(base, &update.to_bytes())))
+        }
+        _ => Ok(None),
     }
 }
