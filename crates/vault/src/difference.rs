@@ -18,6 +18,9 @@ pub struct ChangedRun {
 
 /// The runs that differ, in order; what lies between is equal.
 pub fn difference<T: Copy + Default + Eq + Hash>(old: &[T], new: &[T]) -> Vec<ChangedRun> {
+    if old.is_empty() && !new.is_empty() {
+        return vec![ChangedRun { old: 0..0, new: 0..new.len() }];
+    }
     let mut input = InternedInput::default();
     input.update_before(old.iter().copied());
     input.update_after(new.iter().copied());

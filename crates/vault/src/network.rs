@@ -17,8 +17,9 @@ use towpath_vault_protocol::{
 
 use crate::server::{RemoteVault, ServerError};
 
-/// Bytes of new blocks that are sent without asking which of them are there: it saves a round trip.
-const PUSHED: u64 = 4 << 20;
+/// Bytes of new blocks that are sent with their version, without asking which of them are there: it saves a round trip. More are sent
+/// before it.
+pub(crate) const PUSHED: u64 = 4 << 20;
 
 /// A server on a connection. Its calls must be made on a thread that may block.
 pub struct NetworkServer {
@@ -123,6 +124,11 @@ impl RemoteVault for NetworkServer {
 
     fn drop_versions(&mut self, statement: &DropStatement) -> Result<(), ServerError> {
         self.runtime.block_on(self.connection.drop_versions(statement.clone())).map_err(fault)
+    }
+
+    fn send_early(&mut self, blocks: Vec<Vec<u8>>) -> Result<(), ServerError> {
+        let blocks = blocks.into_iter().map(Bytes::from).collect();
+        self.runtime.block_on(self.connection.send_early(blocks)).map_err(fault)
     }
 
     fn commit(

@@ -16,12 +16,15 @@ use crate::content::{ChunkKeys, PlainSource};
 use crate::difference::{ChangedRun, difference};
 use crate::error::VaultClientError;
 use crate::keys::random;
+use crate::network::PUSHED;
 use crate::patches::{MAX_BASES, PatchBase, choose, may_grow, patched};
 use crate::reader::FileReader;
 use crate::summary::{ChunkSummary, FileSummary, PlainHash};
 
 /// Patches that were tried in vain in a row, after which only some chunks of a run are tried.
 const MOST_IN_VAIN: u32 = 8;
+/// Blocks go to the server before their version when they are more than so many bytes.
+const EARLY: usize = 1 << 20;
 
 /// What a put did, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,16 +68,21 @@ struct OldContent<'a> {
     by_hash: HashMap<PlainHash, u32>,
 }
 
+/// New blocks that go to the server while others are made.
+#[derive(Debug, Default)]
+struct EarlyBlocks {
+    blocks: Vec<Vec<u8>>,
+    len: usize,
+}
+
 /// Plans one file.
 pub struct Planner<'a, 'r> {
-    /// Reads the old version.
-    pub reader: &'a mut FileReader<'r>,
-    /// Encrypts new blocks.
-    pub sealer: BlockSealer,
-    /// Cuts and hashes.
-    pub keys: ChunkKeys,
-    /// True: where a chunk changed a little, a patch goes.
-    pub patches: bool,
+    reader: &'a mut FileReader<'r>,
+    sealer: BlockSealer,
+    keys: ChunkKeys,
+    patches: bool,
+    /// `None`: the blocks are few, and go with their version.
+    early: Option<EarlyBlocks>,
 }
 
 impl PutStats {
@@ -119,7 +127,13 @@ fn starts(chunks: &[ChunkSummary]) -> Vec<u64> {
     std::iter::once(0).chain(ends).collect()
 }
 
-impl Planner<'_, '_> {
+impl<'a, 'r> Planner<'a, 'r> {
+    /// Reads the old version by `reader`, cuts and hashes by `keys`, encrypts by `sealer`. With `patches`, where a chunk changed a little, a
+    /// patch goes.
+    pub fn new(reader: &'a mut FileReader<'r>, sealer: BlockSealer, keys: ChunkKeys, patches: bool) -> Self {
+        Self { reader, sealer, keys, patches, early: None }
+    }
+
     /// Plans the new version `source` of the file whose old version has this root and summary.
     pub fn plan(
         &mut self,
@@ -132,9 +146,12 @@ impl Planner<'_, '_> {
         let old = OldContent::new(root, &old.chunks);
         let new_starts = starts(&chunks);
         let stats = PutStats { length: source.length(), reused: source.length(), ..PutStats::default() };
+        let changes = difference(old.chunks, &chunks);
+        let more: u64 = changes.iter().map(|run| new_starts[run.new.end] - new_starts[run.new.start]).sum();
+        let mut repeated = repeated(&chunks);
         let mut plan = FilePlan { actions: Vec::new(), blocks: Vec::new(), chunks, stats };
-        let mut repeated = repeated(&plan.chunks);
-        for run in difference(old.chunks, &plan.chunks.clone()) {
+        self.early = (more > PUSHED).then(EarlyBlocks::default);
+        for run in changes {
             let at = new_starts[run.new.start];
             let gone = old.starts[run.old.end] - old.starts[run.old.start];
             if gone > 0 {
@@ -145,7 +162,19 @@ impl Planner<'_, '_> {
                 plan.actions.push(UpdateAction::Insert { at, tuples });
             }
         }
+        self.send_early(0)?;
         Ok(plan)
+    }
+
+    /// Sends what waits, if it is more than so many bytes.
+    fn send_early(&mut self, more_than: usize) -> Result<(), VaultClientError> {
+        match self.early.take_if(|early| early.len > more_than) {
+            Some(early) => {
+                self.early = Some(EarlyBlocks::default());
+                Ok(self.reader.server.send_early(early.blocks)?)
+            }
+            None => Ok(()),
+        }
     }
 
     /// The runs of chunks that come.
@@ -260,9 +289,14 @@ impl Planner<'_, '_> {
             }
         };
         stats.padding += block.padding as u64;
-        let added = self.reader.blocks.add(&block.bytes);
+        let added = self.reader.blocks.add_named(block.reference.hash, &block.bytes);
         added.map_err(|error| VaultClientError::Record { what: "new blocks", why: error.to_string() })?;
         plan.blocks.push(NewBlock { hash: block.reference.hash, stored: block.reference.stored });
+        if let Some(early) = &mut self.early {
+            early.len += block.bytes.len();
+            early.blocks.push(block.bytes);
+        }
+        self.send_early(EARLY)?;
         Ok(tuple)
     }
 }
@@ -275,11 +309,10 @@ fn seal(sealer: &mut BlockSealer, kind: BlockKind, content: &[u8]) -> Result<Sea
 
 /// Chunks that the new version has more than once: their runs are kept while it is planned.
 fn repeated(chunks: &[ChunkSummary]) -> HashMap<PlainHash, Option<Tuple>> {
-    let mut times = HashMap::<PlainHash, u32>::with_capacity(chunks.len());
-    for chunk in chunks {
-        *times.entry(chunk.hash).or_default() += 1;
-    }
-    times.into_iter().filter(|(_, times)| *times > 1).map(|(hash, _)| (hash, None)).collect()
+    let mut hashes: Vec<PlainHash> = chunks.iter().map(|chunk| chunk.hash).collect();
+    hashes.sort_unstable();
+    let pairs = hashes.windows(2).filter(|pair| pair[0] == pair[1]);
+    pairs.map(|pair| (pair[0], None)).collect()
 }
 
 /// The summary of a file that nobody kept: made again from its blocks, one entry a run.

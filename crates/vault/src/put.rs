@@ -243,7 +243,7 @@ impl VaultClient {
         let sealer = BlockSealer::new(self.keys.file(file, self.keys.epoch())?, padding);
         let mut reader = self.reader();
         let old = kept.map_or_else(|| summary_of(&mut reader, &root, &keys), Ok)?;
-        let mut planner = Planner { reader: &mut reader, sealer, keys, patches };
+        let mut planner = Planner::new(&mut reader, sealer, keys, patches);
         Ok((file, base, planner.plan(&root, &old, source, progress)?))
     }
 

@@ -64,6 +64,12 @@ pub trait RemoteVault {
     /// Says which versions may go.
     fn drop_versions(&mut self, statement: &DropStatement) -> Result<(), ServerError>;
 
+    /// Sends blocks of a version that is being made. The server need not keep them: when the version is offered it asks for what it lacks.
+    fn send_early(&mut self, blocks: Vec<Vec<u8>>) -> Result<(), ServerError> {
+        drop(blocks);
+        Ok(())
+    }
+
     /// Offers a new version. `block` gives the bytes of the new blocks that the server asks for. The certificate says that it
     /// is committed and durable; `None`: another version was first.
     fn commit(

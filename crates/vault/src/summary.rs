@@ -12,7 +12,7 @@ use towpath_vault_format::tuple::MAX_BLOCK;
 pub const MAX_CHUNKS: usize = 1 << 28;
 
 /// A chunk's plaintext, by a hash that only holders of the key can compute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PlainHash(pub [u8; 16]);
 
 /// A chunk.

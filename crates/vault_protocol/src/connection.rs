@@ -167,6 +167,14 @@ impl VaultConnection {
         self.committed(&hashes, blocks).await
     }
 
+    /// Sends blocks before their version. A server keeps them if it can; what it lacks when the version comes it asks for.
+    pub async fn send_early(&mut self, blocks: Vec<Bytes>) -> Result<(), ConnectionError> {
+        for block in blocks {
+            self.send(ClientMessage::Block(block)).await?;
+        }
+        Ok(self.writer.flush().await?)
+    }
+
     /// Sends a version with all its blocks and does not wait for the answer, which [`Self::next_commit`] gives. Answers come in
     /// the order of the versions; the next may be based on this one.
     pub async fn begin_commit(

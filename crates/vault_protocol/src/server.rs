@@ -31,6 +31,8 @@ pub enum ServerOrder {
     Judge(Box<Proposal>),
     /// Keep a block that is as it was announced; then [`ServerMachine::kept`].
     Keep(Digest, Bytes),
+    /// Keep a block that came before its version, if the client may write and there is room: a version that lacks it asks for it.
+    KeepEarly(Digest, Bytes),
     /// Commit the version.
     Commit(Box<Proposal>),
     /// Send these objects.
@@ -247,6 +249,9 @@ fn on_ready(message: ClientMessage) -> (TalkState, ServerOrder) {
         ClientMessage::Propose { update, signature, pushes } => {
             let proposal = Box::new(Proposal { update: *update, signature });
             (TalkState::Judging(pushes), ServerOrder::Judge(proposal))
+        }
+        ClientMessage::Block(block) if !block.is_empty() => {
+            (TalkState::Ready, ServerOrder::KeepEarly(Digest::of(&block), block))
         }
         // A signature or a withdrawal may cross the word that it is refused.
         ClientMessage::Sign(_) | ClientMessage::Withdraw => (TalkState::Ready, ServerOrder::Wait),

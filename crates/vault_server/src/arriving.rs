@@ -5,20 +5,40 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
+use towpath_content::NodeId;
 use towpath_vault_format::Digest;
 
 use crate::error::VaultError;
 use crate::folder::OpenVault;
+use crate::vault::Vault;
 
 /// Blocks are kept once they are so many bytes.
 const TOGETHER: usize = 1 << 20;
 
+/// A block that came.
+#[derive(Debug)]
+pub(crate) struct ArrivedBlock {
+    pub(crate) hash: Digest,
+    pub(crate) block: Bytes,
+    /// Who sent it, if it came before its version.
+    pub(crate) early: Option<NodeId>,
+}
+
 /// Blocks of one connection that are not kept yet.
 #[derive(Debug, Default)]
 pub(crate) struct ArrivingBlocks {
-    waiting: Vec<(Digest, Bytes)>,
+    waiting: Vec<ArrivedBlock>,
     len: usize,
     under_way: Option<JoinHandle<Result<(), VaultError>>>,
+}
+
+impl ArrivedBlock {
+    fn keep(self, vault: &mut Vault) -> Result<(), VaultError> {
+        match self.early {
+            Some(node) => vault.keep_early(&node, self.hash, self.block),
+            None => vault.keep(self.hash, self.block),
+        }
+    }
 }
 
 impl ArrivingBlocks {
@@ -26,10 +46,10 @@ impl ArrivingBlocks {
     pub(crate) async fn add(
         &mut self,
         vault: &Arc<OpenVault>,
-        (hash, block): (Digest, Bytes),
+        arrived: ArrivedBlock,
     ) -> Result<(), VaultError> {
-        self.len += block.len();
-        self.waiting.push((hash, block));
+        self.len += arrived.block.len();
+        self.waiting.push(arrived);
         if self.len < TOGETHER { Ok(()) } else { self.keep_waiting(vault).await }
     }
 
@@ -43,9 +63,11 @@ impl ArrivingBlocks {
         let (blocks, vault) = (std::mem::take(&mut self.waiting), Arc::clone(vault));
         self.len = 0;
         self.kept().await?;
-        let keep = move || {
-            vault.change(|vault| blocks.into_iter().try_for_each(|(hash, block)| vault.keep(hash, block)))
-        };
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let keep =
+            move || vault.change(|vault| blocks.into_iter().try_for_each(|arrived| arrived.keep(vault)));
         self.under_way = Some(tokio::task::spawn_blocking(keep));
         Ok(())
     }

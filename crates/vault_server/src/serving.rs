@@ -13,7 +13,7 @@ use towpath_vault_protocol::{
     ClientMessage, Proposal, ProposalVerdict, ServerMachine, ServerMessage, ServerOrder, VaultRefusal,
 };
 
-use crate::arriving::ArrivingBlocks;
+use crate::arriving::{ArrivedBlock, ArrivingBlocks};
 use crate::error::VaultError;
 use crate::folder::{OpenVault, VaultFolder};
 use crate::vault::Vault;
@@ -113,6 +113,10 @@ impl VaultTalk {
                 ServerOrder::Open(vault) => return self.open(vault).await,
                 ServerOrder::Judge(proposal) => self.judge(proposal).await?,
                 ServerOrder::Keep(hash, block) => self.keep(hash, block).await?,
+                ServerOrder::KeepEarly(hash, block) => {
+                    self.keep_early(hash, block).await;
+                    return Ok(());
+                }
                 ServerOrder::Commit(proposal) => return self.commit(proposal).await,
                 ServerOrder::Send(hashes) => return self.send_objects(hashes).await,
                 question => return self.answer(question).await,
@@ -168,7 +172,7 @@ impl VaultTalk {
 
     async fn keep(&mut self, hash: Digest, block: Bytes) -> Result<ServerOrder, ()> {
         let kept = match &self.vault {
-            Some(vault) => self.arriving.add(vault, (hash, block)).await,
+            Some(vault) => self.arriving.add(vault, ArrivedBlock { hash, block, early: None }).await,
             None => Err(VaultError::NotAllowed("no vault was named")),
         };
         match kept {
@@ -178,6 +182,16 @@ impl VaultTalk {
                 let message = self.machine.not_kept(refusal, why);
                 Ok(ServerOrder::Answer(message))
             }
+        }
+    }
+
+    /// Keeps a block that came before its version. Nothing is said of one that is not kept: the version asks for it.
+    async fn keep_early(&mut self, hash: Digest, block: Bytes) {
+        let Some(vault) = &self.vault else { return };
+        if let Err(error) =
+            self.arriving.add(vault, ArrivedBlock { hash, block, early: Some(self.peer) }).await
+        {
+            told(&error);
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,8 @@ use towpath_vault_format::Digest;
 
 /// Bytes of a pack after which the next is begun.
 const PACK: u64 = 64 << 20;
+/// So many bytes wait in memory before they are written.
+const TAIL: usize = 256 << 10;
 /// No node or block is longer.
 const MAX_BLOB: u32 = 2 << 20;
 const HEADER: usize = 36;
@@ -32,6 +34,8 @@ struct Pack {
     number: u32,
     file: File,
     length: u64,
+    /// The last bytes of it, which are not written yet.
+    tail: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -42,8 +46,7 @@ struct BlobSpot {
 }
 
 impl BlobCache {
-    /// The cache in `folder`, which is made if it is not there. It has about `limit` bytes at most, but never loses what was
-    /// added since it was opened.
+    /// The cache in `folder`, which is made if it is not there. It has about `limit` bytes at most: the oldest go first.
     pub fn open(folder: &Path, limit: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let mut cache =
@@ -63,8 +66,7 @@ impl BlobCache {
     pub fn get(&self, hash: &Digest) -> Option<Vec<u8>> {
         let BlobSpot { pack, at, length } = *self.index.get(hash)?;
         let pack = self.packs.iter().rev().find(|found| found.number == pack)?;
-        let mut bytes = vec![0; length as usize];
-        pack.file.read_exact_at(&mut bytes, at).ok()?;
+        let bytes = pack.read(at, length as usize)?;
         (Digest::of(&bytes) == *hash).then_some(bytes)
     }
 
@@ -76,23 +78,27 @@ impl BlobCache {
     /// Adds bytes, unless they are here. After a crash they may be lost.
     pub fn add(&mut self, bytes: &[u8]) -> io::Result<Digest> {
         let hash = Digest::of(bytes);
+        self.add_named(hash, bytes).map(|()| hash)
+    }
+
+    /// The same for bytes whose hash is known to be this one.
+    pub fn add_named(&mut self, hash: Digest, bytes: &[u8]) -> io::Result<()> {
         if self.index.contains_key(&hash) && self.get(&hash).is_some() {
-            return Ok(hash);
+            return Ok(());
         }
         if self.packs.last().is_none_or(|pack| pack.length >= PACK) {
             self.begin_pack()?;
         }
-        let Some(pack) = self.packs.last_mut() else { return Ok(hash) };
-        let mut record = Vec::with_capacity(HEADER + bytes.len());
-        record.extend_from_slice(&hash.0);
-        record.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-        record.extend_from_slice(bytes);
-        pack.file.write_all_at(&record, pack.length)?;
+        let Some(pack) = self.packs.last_mut() else { return Ok(()) };
         let at = pack.length + HEADER as u64;
-        let spot = BlobSpot { pack: pack.number, at, length: bytes.len() as u32 };
-        pack.length += record.len() as u64;
-        self.index.insert(hash, spot);
-        Ok(hash)
+        pack.add(&hash, bytes)?;
+        self.index.insert(hash, BlobSpot { pack: pack.number, at, length: bytes.len() as u32 });
+        Ok(())
+    }
+
+    /// Writes what waits in memory. After a crash it may be lost.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.packs.last_mut().map_or(Ok(()), Pack::flush)
     }
 
     fn path(&self, number: u32) -> PathBuf {
@@ -100,9 +106,11 @@ impl BlobCache {
     }
 
     fn begin_pack(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.drop_oldest()?;
         let number = self.packs.last().map_or(0, |pack| pack.number + 1);
         let file = open(&self.path(number))?;
-        self.packs.push(Pack { number, file, length: 0 });
+        self.packs.push(Pack { number, file, length: 0, tail: Vec::new() });
         Ok(())
     }
 
@@ -127,7 +135,7 @@ impl BlobCache {
         if at < end {
             file.set_len(at)?;
         }
-        self.packs.push(Pack { number, file, length: at });
+        self.packs.push(Pack { number, file, length: at, tail: Vec::new() });
         Ok(())
     }
 
@@ -146,16 +154,51 @@ impl BlobCache {
     }
 }
 
+impl Pack {
+    fn add(&mut self, hash: &Digest, bytes: &[u8]) -> io::Result<()> {
+        let record = (HEADER + bytes.len()) as u64;
+        self.tail.extend_from_slice(&hash.0);
+        self.tail.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        self.tail.extend_from_slice(bytes);
+        self.length += record;
+        if self.tail.len() < TAIL {
+            return Ok(());
+        }
+        let flushed = self.flush();
+        if flushed.is_err() {
+            // What is in the index stays in memory; this is not, and goes.
+            self.tail.truncate(self.tail.len() - record as usize);
+            self.length -= record;
+        }
+        flushed
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all_at(&self.tail, self.length - self.tail.len() as u64)?;
+        self.tail.clear();
+        Ok(())
+    }
+
+    fn read(&self, at: u64, length: usize) -> Option<Vec<u8>> {
+        let written = self.length - self.tail.len() as u64;
+        match at.checked_sub(written) {
+            Some(from) => self.tail.get(from as usize..)?.get(..length).map(<[u8]>::to_vec),
+            None => {
+                let mut bytes = vec![0; length];
+                self.file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
+            }
+        }
+    }
+}
+
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Flushes nothing by itself: what a cache loses is fetched again.
 impl Drop for BlobCache {
     fn drop(&mut self) {
-        if let Some(pack) = self.packs.last_mut() {
-            let _ = pack.file.flush();
-        }
+        // What is lost is fetched again.
+        let _ = self.flush();
     }
 }
 
@@ -172,7 +215,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut cache = opened(&folder);
         let hashes: Vec<_> = (0..100u32).map(|n| cache.add(&n.to_le_bytes()).unwrap()).collect();
-        assert_eq!(cache.get(&hashes[7]).unwrap(), 7u32.to_le_bytes());
+        assert_eq!(cache.get(&hashes[7]).unwrap(), 7u32.to_le_bytes(), "also before it is written");
+        drop(cache);
         let mut cache = opened(&folder);
         assert!(hashes.iter().all(|hash| cache.has(hash) && cache.get(hash).is_some()));
         assert_eq!(cache.get(&Digest([1; 32])), None);
@@ -194,8 +238,8 @@ mod tests {
         let mut cache = opened(&folder);
         assert_eq!((cache.get(&one).as_deref(), cache.get(&two)), (Some(&b"first"[..]), None));
         cache.add(b"second").unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), whole);
         drop(cache);
+        assert_eq!(std::fs::read(&path).unwrap(), whole);
         let mut changed = whole;
         changed[HEADER] ^= 1;
         std::fs::write(&path, changed).unwrap();
@@ -210,7 +254,26 @@ mod tests {
         let old = cache.add(&[1; 1000]).unwrap();
         cache.begin_pack().unwrap();
         let new = cache.add(&[2; 1000]).unwrap();
+        drop(cache);
         let cache = BlobCache::open(folder.path(), 1500).unwrap();
         assert_eq!((cache.has(&old), cache.has(&new)), (false, true));
+    }
+
+    #[test]
+    fn it_stays_below_its_limit_while_more_comes() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cache = BlobCache::open(folder.path(), 3 * PACK).unwrap();
+        let blobs = (0..400u32).map(|seed| {
+            let mut blob = vec![0; 1 << 20];
+            blob[..4].copy_from_slice(&seed.to_le_bytes());
+            cache.add(&blob).unwrap()
+        });
+        let blobs: Vec<Digest> = blobs.collect();
+        let kept = blobs.iter().filter(|name| cache.get(name).is_some()).count();
+        assert!((128..=256).contains(&kept), "{kept}");
+        assert!(blobs[400 - kept..].iter().all(|name| cache.has(name)), "the newest stay");
+        let on_disk =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+        assert!(on_disk.sum::<u64>() <= 4 * PACK);
     }
 }

@@ -22,6 +22,7 @@ use towpath_vault_protocol::{
 use super::writer::{FILE, SignedUpdate, TestWriter, VAULT};
 use crate::folder::{VaultFolder, VaultRules};
 use crate::server::VaultServer;
+use crate::vault::VaultLimits;
 
 struct Place {
     server: Arc<VaultServer>,
@@ -404,4 +405,48 @@ async fn a_version_whose_blocks_find_no_room_is_refused_and_may_come_again() {
     for block in &version.blocks {
         assert_eq!(object(&mut connection, Digest::of(block)).await.as_ref(), Some(block));
     }
+}
+
+#[tokio::test]
+async fn blocks_may_come_before_their_version_but_from_writers_alone() {
+    let place = Place::public();
+    let mut writer = TestWriter::new(1);
+    let reader = TestKey::new(3);
+    writer.members.readers = vec![reader.node()];
+    let (mut connection, _) = place.connected(&writer).await;
+    let first = writer.creation();
+    let early = vec![Bytes::from_static(b"of no vault that there is")];
+    connection.send_early(early.clone()).await.unwrap();
+    commit(&mut connection, &first, true).await;
+    writer.committed(first);
+    assert_eq!(object(&mut connection, Digest::of(&early[0])).await, None);
+    let (mut read, _) = place.connect(reader.node()).await.unwrap();
+    for (connection, asked) in [(&mut connection, 0), (&mut read, 120)] {
+        let version = writer.insertion(0, &[90_000; 120]);
+        connection.send_early(version.blocks.clone()).await.unwrap();
+        let mut given = 0;
+        let give = &mut |hash: &Digest| {
+            given += 1;
+            version.give(hash)
+        };
+        let answer = connection.commit(version.update.clone(), version.signed(), false, give).await.unwrap();
+        assert!(matches!(answer, CommitAnswer::Committed(_)), "{answer:?}");
+        assert_eq!(given, asked);
+        for block in &version.blocks {
+            assert_eq!(object(connection, Digest::of(block)).await.as_ref(), Some(block));
+        }
+        writer.committed(version);
+    }
+}
+
+/// What came early may be gone when its version comes: then it is asked for.
+#[tokio::test]
+async fn early_blocks_that_found_no_room_are_asked_for() {
+    let limits = VaultLimits { bytes: 500_000 };
+    let place = Place::new(VaultRules { public: true, limits, ..VaultRules::default() });
+    let (mut writer, mut connection) = begun(&place).await;
+    let early: Vec<Bytes> = (0..8u8).map(|seed| Bytes::from(vec![seed; 100_000])).collect();
+    connection.send_early(early).await.unwrap();
+    let version = writer.insertion(0, &[50_000, 20_000]);
+    assert!(matches!(commit(&mut connection, &version, false).await, CommitAnswer::Committed(_)));
 }

@@ -255,6 +255,14 @@ impl Vault {
         if self.staged.len() >= STAGED { self.flush_staged() } else { Ok(()) }
     }
 
+    /// Keeps a block of `node` that came before its version, if it may write and half of the room that is left stays free.
+    pub fn keep_early(&mut self, node: &NodeId, hash: Digest, block: Bytes) -> Result<(), VaultError> {
+        let may_write = self.head.as_ref().is_some_and(|(_, members)| members.may_write(node));
+        let room = self.limits.bytes.saturating_sub(self.objects.stored());
+        let taken = (self.staged.len() + block.len()) as u64;
+        if may_write && taken <= room / 2 { self.keep(hash, block) } else { Ok(()) }
+    }
+
     /// Writes blocks that wait as a pack. They are here from then on, though no version names them.
     fn flush_staged(&mut self) -> Result<(), VaultError> {
         let pack = self.objects.write_pack(&self.staged.in_order())?;
