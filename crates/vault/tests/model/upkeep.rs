@@ -31,12 +31,15 @@ impl World {
             .open(machine, way)
             .and_then(|mut vault| vault.put(&path, name.as_bytes(), &options, &mut |_| ()));
         let told = format!("{}: machine {machine} may not put {name}, {lie:?}: {put:?}", self.told());
+        let is_hidden = has_lied.get() && lie == Lie::OldHead;
         match put {
             Err(VaultClientError::ReadOnly) => {
                 self.tally.refused += 1;
-                // Who could write in an older version is told of the newest when it offers one.
-                self.note_looked(machine, has_lied.get() && lie == Lie::OldHead);
+                self.note_looked(machine, is_hidden);
             }
+            // By an older version it may write, and would be told of the newest when it offers one. It comes not so far.
+            Err(VaultClientError::Conflict { .. }) if is_hidden => self.note_looked(machine, true),
+            Ok(put) if is_hidden && !put.is_new => self.note_looked(machine, true),
             Err(error) => {
                 assert!(has_lied.get(), "{told}");
                 self.tally.named += 1;
