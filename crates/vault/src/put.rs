@@ -89,7 +89,7 @@ impl VaultClient {
             let catalogue = self.catalogue(&root)?;
             let old = catalogue.entries.get(name).cloned();
             self.check_seen(name, old.as_ref(), options.overwrite)?;
-            let mut plan = self.plan_over(&tree, old.as_ref(), options, progress)?;
+            let mut plan = plan_over(self, &tree, old.as_ref(), options, progress)?;
             let mut stages = stages(&plan.files(), self.keys.epoch());
             if old.is_some() && stages.len() > 1 {
                 // Its files change in several versions, and the name has to lead to what is whole in each: to the old files until the
@@ -150,22 +150,6 @@ impl VaultClient {
         }
         let seen = seen.get(mark).map(|seen| seen.number);
         Err(VaultClientError::Conflict { name: name.to_vec(), found: self.head.named().number, seen })
-    }
-
-    /// Plans an entry on what is there. Where that can't be read, a person who writes over it gets new files.
-    fn plan_over(
-        &mut self,
-        tree: &LocalTree,
-        old: Option<&CatalogueEntry>,
-        options: &PutOptions,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<EntryPlan, VaultClientError> {
-        match self.plan_entry(tree, old, options, progress) {
-            Err(error) if options.overwrite && error.is_unreadable() => {
-                self.plan_entry(tree, None, options, progress)
-            }
-            planned => planned,
-        }
     }
 
     fn plan_entry(
@@ -325,6 +309,22 @@ impl VaultClient {
         let content = entry_digest(&self.head.signed.root, entry);
         seen.note(self.keys.name_mark(name), self.head.named().number, content);
         self.folder.set_seen(&seen)
+    }
+}
+
+/// Plans an entry on what is there. Where that can't be read, a person who writes over it gets new files.
+fn plan_over(
+    vault: &mut VaultClient,
+    tree: &LocalTree,
+    old: Option<&CatalogueEntry>,
+    options: &PutOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<EntryPlan, VaultClientError> {
+    match vault.plan_entry(tree, old, options, progress) {
+        Err(error) if options.overwrite && error.is_unreadable() => {
+            vault.plan_entry(tree, None, options, progress)
+        }
+        planned => planned,
     }
 }
 

@@ -109,9 +109,7 @@ impl World {
         }
         let is_hidden = has_lied.get() && lie == Lie::OldHead;
         match changed {
-            Ok(true) if lie == Lie::Claimed && has_lied.get() => {
-                return self.assert_found_out(machine, &told);
-            }
+            Ok(true) if lie == Lie::Claimed && has_lied.get() => self.assert_found_out(machine, &told),
             Ok(true) => {
                 assert!(is_done, "{told}");
                 self.machines[machine].newest = newest as u64;
