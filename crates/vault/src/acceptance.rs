@@ -48,6 +48,7 @@ pub fn accept(
     // Whoever can't follow its keys could not go on with it.
     let vault = with_head(folder, keys, server, trusted, found)?;
     vault.folder.keep_head(&seen)?;
+    vault.folder.forget_links();
     vault.folder.set_head(&vault.head)?;
     Ok(AcceptedHead { seen: seen.named(), accepted: shown, has_other_members })
 }

@@ -178,6 +178,8 @@ impl VaultClient {
             }
             expected = root.previous;
         }
+        let roots = versions.iter().map(|version| &version.signed.root);
+        self.folder.add_links(roots.map(|root| VersionLink::of(root).version));
         Ok(versions)
     }
 
@@ -190,11 +192,14 @@ impl VaultClient {
             Some(number) if kept(self.server.as_mut(), &self.head, number + 1, 1)? != [number] => {
                 Err(VaultClientError::NoVersion { number })
             }
-            Some(number) => {
-                let first = self.versions(number)?.into_iter().next();
-                let first = first.filter(|version| version.signed.root.number == number);
-                first.map(|version| version.signed.root).ok_or(VaultClientError::NoVersion { number })
-            }
+            Some(number) => match proved_before(self, number)? {
+                Some(root) => Ok(root),
+                None => {
+                    let first = self.versions(number)?.into_iter().next();
+                    let first = first.filter(|version| version.signed.root.number == number);
+                    first.map(|version| version.signed.root).ok_or(VaultClientError::NoVersion { number })
+                }
+            },
         }
     }
 
@@ -212,6 +217,11 @@ impl VaultClient {
     pub(crate) fn update_of(&self, mut files: Vec<FileUpdate>) -> Result<Update, VaultClientError> {
         let writer = self.keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity().node_id();
         files.sort_by_key(|change| change.file);
+        for change in &mut files {
+            // Whatever somebody wrote there, an epoch never goes back.
+            let newest = self.head.signed.root.file(&change.file).map_or(0, |newest| newest.epoch);
+            change.epoch = change.epoch.max(newest);
+        }
         Ok(Update {
             vault: self.keys.vault,
             writer,
@@ -268,6 +278,13 @@ pub(crate) fn offer_entry(
     let bytes = (update.to_bytes().len() + head.signed.to_bytes().len()) as u64;
     client.head = head;
     Ok(Offered::Committed { bytes })
+}
+
+/// The root of a version whose hash was proved here before, if the server has that one. What it has else the chain of roots will tell.
+fn proved_before(client: &mut VaultClient, number: u64) -> Result<Option<VaultRoot>, VaultClientError> {
+    let Some(known) = client.folder.link(number) else { return Ok(None) };
+    let found = client.server.versions(&[number])?.into_iter().next().flatten();
+    Ok(found.map(|version| version.signed.root).filter(|root| root.digest() == known))
 }
 
 /// Notes what is offered now: if this machine does not live to see the answer, it knows its own work again.

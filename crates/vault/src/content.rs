@@ -31,17 +31,35 @@ pub struct ChunkKeys {
     hashes: KeySecret,
 }
 
+/// Takes a chunk, with its bytes if they were read.
+pub type TakeChunk<'a> = dyn FnMut(ChunkSummary, Option<&[u8]>) -> Result<(), VaultClientError> + 'a;
+
+/// All chunks of a content.
+pub fn chunks_of(
+    source: &dyn PlainSource,
+    keys: &ChunkKeys,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<ChunkSummary>, VaultClientError> {
+    let mut chunks = Vec::new();
+    source.chunks(keys, progress, &mut |chunk, _| {
+        chunks.push(chunk);
+        Ok(())
+    })?;
+    Ok(chunks)
+}
+
 /// Plaintext, and what it is made of.
 pub trait PlainSource {
     /// Its bytes.
     fn length(&self) -> u64;
 
-    /// All its chunks, in order. `progress` is told bytes as they are read.
+    /// Gives all its chunks to `take`, in order. `progress` is told bytes as they are read.
     fn chunks(
         &self,
         keys: &ChunkKeys,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Vec<ChunkSummary>, VaultClientError>;
+        take: &mut TakeChunk<'_>,
+    ) -> Result<(), VaultClientError>;
 
     /// Some bytes of it.
     fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, VaultClientError>;
@@ -59,41 +77,6 @@ impl ChunkKeys {
     }
 }
 
-/// Cuts a run of bytes that come piece by piece.
-struct RunCutter<'a> {
-    keys: &'a ChunkKeys,
-    buffer: Vec<u8>,
-    chunks: Vec<ChunkSummary>,
-}
-
-impl<'a> RunCutter<'a> {
-    fn new(keys: &'a ChunkKeys) -> Self {
-        Self { keys, buffer: Vec::with_capacity(READ + MAX_CHUNK), chunks: Vec::new() }
-    }
-
-    fn add(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
-        self.cut(MAX_CHUNK);
-    }
-
-    /// Ends the run: what follows begins with a chunk.
-    fn end(&mut self) {
-        self.cut(1);
-    }
-
-    /// Cuts while `least` bytes are there.
-    fn cut(&mut self, least: usize) {
-        let mut at = 0;
-        while self.buffer.len() - at >= least {
-            let chunk = &self.buffer[at..];
-            let chunk = &chunk[..self.keys.boundaries.first_chunk(chunk)];
-            self.chunks.push(self.keys.summary(chunk));
-            at += chunk.len();
-        }
-        self.buffer.drain(..at);
-    }
-}
-
 /// Plaintext in memory: a catalogue, a descriptor.
 #[derive(Debug, Clone)]
 pub struct MemoryContent(pub Vec<u8>);
@@ -107,11 +90,15 @@ impl PlainSource for MemoryContent {
         &self,
         keys: &ChunkKeys,
         _: &mut dyn FnMut(u64),
-    ) -> Result<Vec<ChunkSummary>, VaultClientError> {
-        let mut cutter = RunCutter::new(keys);
-        cutter.add(&self.0);
-        cutter.end();
-        Ok(cutter.chunks)
+        take: &mut TakeChunk<'_>,
+    ) -> Result<(), VaultClientError> {
+        let mut left = &self.0[..];
+        while !left.is_empty() {
+            let (chunk, rest) = left.split_at(keys.boundaries.first_chunk(left));
+            take(keys.summary(chunk), Some(chunk))?;
+            left = rest;
+        }
+        Ok(())
     }
 
     fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, VaultClientError> {
@@ -210,25 +197,28 @@ impl PlainSource for PutContent<'_> {
         &self,
         keys: &ChunkKeys,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Vec<ChunkSummary>, VaultClientError> {
+        take: &mut TakeChunk<'_>,
+    ) -> Result<(), VaultClientError> {
         let borders = &self.content.borders;
         let mut window = FileWindow::new(self, progress);
-        let (mut at, mut chunks) = (0, Vec::new());
+        let mut at = 0;
         while at < self.content.length {
             let is_border = |place: u64| borders.binary_search(&place).is_ok();
-            let chunk = match self.unchanged.chunk_at(at, is_border) {
-                Some(chunk) => chunk,
+            let known = self.unchanged.chunk_at(at, is_border);
+            let (chunk, bytes) = match known {
+                Some(chunk) => (chunk, None),
                 None => {
                     let border = borders[borders.partition_point(|border| *border <= at)];
                     let bytes = window.bytes(at, border)?;
-                    keys.summary(&bytes[..keys.boundaries.first_chunk(bytes)])
+                    let bytes = &bytes[..keys.boundaries.first_chunk(bytes)];
+                    (keys.summary(bytes), Some(bytes))
                 }
             };
+            take(chunk, bytes)?;
             at += u64::from(chunk.length);
-            chunks.push(chunk);
         }
         *self.content.oids.borrow_mut() = window.into_oids();
-        Ok(chunks)
+        Ok(())
     }
 
     fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, VaultClientError> {
@@ -373,7 +363,7 @@ mod tests {
         let all: Vec<u8> = files.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
         let mut read = 0;
         let put = PutContent { content: &content, unchanged: UnchangedFiles::default() };
-        let chunks = put.chunks(&keys(), &mut |bytes| read += bytes).unwrap();
+        let chunks = chunks_of(&put, &keys(), &mut |bytes| read += bytes).unwrap();
         assert_eq!((put.length(), read), (all.len() as u64, all.len() as u64));
         let mut at = 0;
         for chunk in &chunks {
@@ -383,7 +373,7 @@ mod tests {
             at += u64::from(chunk.length);
         }
         assert_eq!(at, all.len() as u64);
-        let alone = MemoryContent(large.clone()).chunks(&keys(), &mut |_| ()).unwrap();
+        let alone = chunks_of(&MemoryContent(large.clone()), &keys(), &mut |_| ()).unwrap();
         assert!(chunks.windows(alone.len()).any(|run| run == alone), "the same chunks as by itself");
         let oid = Oid::Blake3(*blake3::hash(&large).as_bytes());
         assert_eq!(content.oids()[2], oid);
@@ -404,7 +394,7 @@ mod tests {
     fn cut(content: &LocalContent, unchanged: UnchangedFiles) -> (Vec<ChunkSummary>, Vec<Oid>, u64) {
         let mut read = 0;
         let put = PutContent { content, unchanged };
-        let chunks = put.chunks(&keys(), &mut |bytes| read += bytes).unwrap();
+        let chunks = chunks_of(&put, &keys(), &mut |bytes| read += bytes).unwrap();
         (chunks, content.oids(), read)
     }
 
@@ -448,6 +438,6 @@ mod tests {
         let (folder, content) = content(&[("a", noise(1, 50_000))]);
         std::fs::write(folder.path().join("a"), noise(2, 40_000)).unwrap();
         let put = PutContent { content: &content, unchanged: UnchangedFiles::default() };
-        assert!(put.chunks(&keys(), &mut |_| ()).is_err());
+        assert!(chunks_of(&put, &keys(), &mut |_| ()).is_err());
     }
 }

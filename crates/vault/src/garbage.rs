@@ -10,7 +10,7 @@ use crate::client::{Offered, VaultClient};
 use crate::error::VaultClientError;
 use crate::history;
 use crate::keys::SigningKey;
-use crate::put::{TRIES, removed};
+use crate::put::{TRIES, entry_update, removed};
 
 /// What a vault has, and could be without.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +110,8 @@ fn remove_nameless(vault: &mut VaultClient) -> Result<u64, VaultClientError> {
         }
         let epoch = vault.keys.epoch();
         let files: Vec<_> = nameless.iter().map(|file| removed(*file, epoch)).collect();
-        if let Offered::Committed { .. } = vault.commit_stage(files, &mut Default::default())? {
+        let update = entry_update(vault, &[], files)?;
+        if let Offered::Committed { .. } = vault.offer(&update)? {
             return Ok(nameless.len() as u64);
         }
     }

@@ -9,22 +9,23 @@
 
 use std::collections::HashMap;
 
-use towpath_vault_format::{BlockId, Digest, FileRoot, NewBlock, Tuple, UpdateAction};
+use towpath_vault_format::{BlockId, Digest, FileId, FileRoot, NewBlock, Tuple, UpdateAction};
 
 use crate::block::{BlockKind, BlockSealer, SealedBlock};
-use crate::content::{ChunkKeys, PlainSource};
+use crate::content::{ChunkKeys, PlainSource, chunks_of};
 use crate::difference::{ChangedRun, difference};
+use crate::early::EarlyBlocks;
 use crate::error::VaultClientError;
 use crate::keys::random;
-use crate::network::PUSHED;
 use crate::patches::{MAX_BASES, PatchBase, choose, may_grow, patched};
 use crate::reader::FileReader;
+use crate::steps::{STEPS, cost_of};
 use crate::summary::{ChunkSummary, FileSummary, PlainHash};
 
 /// Patches that were tried in vain in a row, after which only some chunks of a run are tried.
 const MOST_IN_VAIN: u32 = 8;
-/// Blocks go to the server before their version when they are more than so many bytes.
-const EARLY: usize = 1 << 20;
+/// Bytes that a new chunk costs in an update at least.
+const LEAST_RUN: usize = 112;
 
 /// What a put did, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,11 +69,17 @@ struct OldContent<'a> {
     by_hash: HashMap<PlainHash, u32>,
 }
 
-/// New blocks that go to the server while others are made.
-#[derive(Debug, Default)]
-struct EarlyBlocks {
-    blocks: Vec<Vec<u8>>,
-    len: usize,
+/// A file's new version, and what it is based on.
+#[derive(Debug)]
+pub struct PlannedFile {
+    /// The file.
+    pub file: FileId,
+    /// Hash of the root that the steps start from; [`Digest::NONE`]: there is none.
+    pub base: Digest,
+    /// Epoch of the keys that its blocks are sealed with.
+    pub epoch: u32,
+    /// The steps.
+    pub plan: FilePlan,
 }
 
 /// Plans one file.
@@ -81,8 +88,7 @@ pub struct Planner<'a, 'r> {
     sealer: BlockSealer,
     keys: ChunkKeys,
     patches: bool,
-    /// `None`: the blocks are few, and go with their version.
-    early: Option<EarlyBlocks>,
+    early: EarlyBlocks,
 }
 
 impl PutStats {
@@ -131,26 +137,28 @@ impl<'a, 'r> Planner<'a, 'r> {
     /// Reads the old version by `reader`, cuts and hashes by `keys`, encrypts by `sealer`. With `patches`, where a chunk changed a little, a
     /// patch goes.
     pub fn new(reader: &'a mut FileReader<'r>, sealer: BlockSealer, keys: ChunkKeys, patches: bool) -> Self {
-        Self { reader, sealer, keys, patches, early: None }
+        Self { reader, sealer, keys, patches, early: EarlyBlocks::default() }
     }
 
-    /// Plans the new version `source` of the file whose old version has this root and summary.
+    /// Plans the new version `source` of the file whose old version has this root and summary. `None`: it has too much that is new for one
+    /// update.
     pub fn plan(
         &mut self,
         root: &FileRoot,
         old: &FileSummary,
         source: &dyn PlainSource,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<FilePlan, VaultClientError> {
-        let chunks = source.chunks(&self.keys, progress)?;
+    ) -> Result<Option<FilePlan>, VaultClientError> {
+        let chunks = chunks_of(source, &self.keys, progress)?;
         let old = OldContent::new(root, &old.chunks);
         let new_starts = starts(&chunks);
         let stats = PutStats { length: source.length(), reused: source.length(), ..PutStats::default() };
         let changes = difference(old.chunks, &chunks);
-        let more: u64 = changes.iter().map(|run| new_starts[run.new.end] - new_starts[run.new.start]).sum();
+        if changes.iter().map(|run| run.new.len() * LEAST_RUN).sum::<usize>() > STEPS {
+            return Ok(None);
+        }
         let mut repeated = repeated(&chunks);
         let mut plan = FilePlan { actions: Vec::new(), blocks: Vec::new(), chunks, stats };
-        self.early = (more > PUSHED).then(EarlyBlocks::default);
         for run in changes {
             let at = new_starts[run.new.start];
             let gone = old.starts[run.old.end] - old.starts[run.old.start];
@@ -162,19 +170,8 @@ impl<'a, 'r> Planner<'a, 'r> {
                 plan.actions.push(UpdateAction::Insert { at, tuples });
             }
         }
-        self.send_early(0)?;
-        Ok(plan)
-    }
-
-    /// Sends what waits, if it is more than so many bytes.
-    fn send_early(&mut self, more_than: usize) -> Result<(), VaultClientError> {
-        match self.early.take_if(|early| early.len > more_than) {
-            Some(early) => {
-                self.early = Some(EarlyBlocks::default());
-                Ok(self.reader.server.send_early(early.blocks)?)
-            }
-            None => Ok(()),
-        }
+        self.early.finish(self.reader.server)?;
+        Ok((cost_of(&plan.actions) <= STEPS).then_some(plan))
     }
 
     /// The runs of chunks that come.
@@ -292,11 +289,7 @@ impl<'a, 'r> Planner<'a, 'r> {
         let added = self.reader.blocks.add_named(block.reference.hash, &block.bytes);
         added.map_err(|error| VaultClientError::Record { what: "new blocks", why: error.to_string() })?;
         plan.blocks.push(NewBlock { hash: block.reference.hash, stored: block.reference.stored });
-        if let Some(early) = &mut self.early {
-            early.len += block.bytes.len();
-            early.blocks.push(block.bytes);
-        }
-        self.send_early(EARLY)?;
+        self.early.add(self.reader.server, block.bytes)?;
         Ok(tuple)
     }
 }

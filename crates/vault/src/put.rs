@@ -1,29 +1,28 @@
 //! Putting a file or a tree: a new version of the vault in which an entry has this content.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 
 use towpath_files::FileError;
-use towpath_vault_format::{Digest, FileId, FileRoot, FileUpdate, NewBlock, Tuple, Update, UpdateAction};
+use towpath_vault_format::{Digest, FileId, FileRoot, FileUpdate, Update, UpdateAction};
 
 use crate::block::BlockSealer;
-use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_INLINE, check_name, entry_digest};
+use crate::catalogue::{
+    Catalogue, CatalogueEntry, EntryDescription, MAX_CATALOGUE, MAX_INLINE, check_name, entry_digest,
+};
 use crate::client::{Offered, VaultClient, check_writer, offer_entry};
 use crate::content::{ChunkKeys, MemoryContent, PlainSource, PutContent};
 use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
-use crate::keys::random;
+use crate::fresh::put_fresh;
 use crate::local::SeenEntries;
-use crate::plan::{FilePlan, Planner, PutStats, digest_of, summary_of};
+use crate::plan::{PlannedFile, Planner, PutStats, digest_of, summary_of};
+use crate::steps::insertions;
 use crate::summary::FileSummary;
 use crate::unchanged::UnchangedFiles;
 
 /// Times that a put is offered while others write, before it gives up.
 pub(crate) const TRIES: u32 = 16;
-/// Bytes of steps in one update, about: below what a server takes.
-const STEPS: usize = 3 << 20;
-/// Runs of one step, so that steps are not too long either.
-const RUNS: usize = 16_384;
 
 /// Options of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,9 +60,11 @@ pub struct PutOutcome {
 
 /// Plans of the files that an entry consists of.
 struct EntryPlan {
-    content: (FileId, Digest, FilePlan),
+    /// What the name was before.
+    old: Option<CatalogueEntry>,
+    content: PlannedFile,
     /// A tree's.
-    descriptor: Option<(FileId, Digest, FilePlan)>,
+    descriptor: Option<PlannedFile>,
     entry: CatalogueEntry,
 }
 
@@ -86,22 +87,14 @@ impl VaultClient {
         };
         for _ in 0..TRIES {
             let root = self.head.signed.root.clone();
-            let catalogue = self.catalogue(&root)?;
-            let old = catalogue.entries.get(name).cloned();
+            let old = self.catalogue(&root)?.entries.get(name).cloned();
             self.check_seen(name, old.as_ref(), options.overwrite)?;
-            let mut plan = plan_over(self, &tree, old.as_ref(), options, progress)?;
-            let mut stages = stages(&plan.files(), self.keys.epoch());
-            if old.is_some() && stages.len() > 1 {
-                // Its files change in several versions, and the name has to lead to what is whole in each: to the old files until the
-                // last one, and then to new ones.
-                plan = self.plan_entry(&tree, None, options, progress)?;
-                stages = self::stages(&plan.files(), self.keys.epoch());
-            }
-            if plan.is_nothing() && old.as_ref() == Some(&plan.entry) {
+            let Some(plan) = self.plan_entry(&tree, old, options, progress)? else { continue };
+            if plan.is_nothing() {
                 let unchanged = self.unchanged(name, &tree, &plan);
                 return Ok(PutOutcome { read, ..unchanged });
             }
-            if let Some(stats) = self.commit_entry(name, catalogue, &plan, stages)? {
+            if let Some(stats) = self.commit_entry(name, &plan)? {
                 self.keep(name, &tree, &plan)?;
                 let number = self.head.named().number;
                 return Ok(PutOutcome {
@@ -121,8 +114,7 @@ impl VaultClient {
         // What is kept is soft: without it the next put is slower.
         let _ = self.keep(name, tree, plan);
         let number = self.head.named().number;
-        let mut stats = plan.content.2.stats;
-        stats.actions = 0;
+        let stats = plan.content.plan.stats;
         PutOutcome { number, is_new: false, stats, files: tree.files, read: 0, failed: Vec::new() }
     }
 
@@ -152,37 +144,76 @@ impl VaultClient {
         Err(VaultClientError::Conflict { name: name.to_vec(), found: self.head.named().number, seen })
     }
 
+    /// Plans what an entry consists of. What is too long for one version is committed, but for its last runs, under no name yet.
+    /// `None`: it has to be planned again.
     fn plan_entry(
         &mut self,
         tree: &LocalTree,
-        old: Option<&CatalogueEntry>,
+        old: Option<CatalogueEntry>,
         options: &PutOptions,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<EntryPlan, VaultClientError> {
-        let content = old.map_or_else(|| random().map(FileId), |old| Ok(old.content))?;
-        let unchanged = match old {
-            Some(old) if !options.checksum => unchanged_files(self, tree, old)?.unwrap_or_default(),
-            _ => UnchangedFiles::default(),
+    ) -> Result<Option<EntryPlan>, VaultClientError> {
+        let Some(content) = self.plan_content(tree, old.as_ref(), options, progress)? else {
+            return Ok(None);
         };
-        let source = PutContent { content: &tree.content, unchanged };
-        let planned = self.plan_file(content, &source, options.patches, progress)?;
+        let (file, length) = (content.file, content.plan.stats.length);
         let bytes = tree.descriptor()?;
-        let length = source.length();
         if bytes.len() as u64 > MAX_DESCRIPTOR {
             let (found, limit) = (bytes.len() as u64, MAX_DESCRIPTOR);
             return Err(VaultClientError::TooLarge { what: "bytes of names and metadata", found, limit });
         }
         if !tree.is_tree && bytes.len() <= MAX_INLINE {
-            let entry = CatalogueEntry { content, length, description: EntryDescription::Inline(bytes) };
-            return Ok(EntryPlan { content: planned, descriptor: None, entry });
+            let description = EntryDescription::Inline(bytes);
+            let entry = CatalogueEntry { content: file, length, description };
+            return Ok(Some(EntryPlan { old, content, descriptor: None, entry }));
         }
-        let file = match old.map(|old| &old.description) {
-            Some(EntryDescription::File(file)) => *file,
-            _ => FileId(random()?),
+        let before = match old.as_ref().map(|old| &old.description) {
+            Some(EntryDescription::File(file)) => Some(*file),
+            _ => None,
         };
-        let descriptor = self.plan_file(file, &MemoryContent(bytes), options.patches, &mut |_| ())?;
-        let entry = CatalogueEntry { content, length, description: EntryDescription::File(file) };
-        Ok(EntryPlan { content: planned, descriptor: Some(descriptor), entry })
+        let planned = self.plan_on(before, &MemoryContent(bytes), options, &mut |_| ())?;
+        let Some(descriptor) = planned else { return Ok(None) };
+        let description = EntryDescription::File(descriptor.file);
+        let entry = CatalogueEntry { content: file, length, description };
+        Ok(Some(EntryPlan { old, content, descriptor: Some(descriptor), entry }))
+    }
+
+    fn plan_content(
+        &mut self,
+        tree: &LocalTree,
+        old: Option<&CatalogueEntry>,
+        options: &PutOptions,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Option<PlannedFile>, VaultClientError> {
+        let content = &tree.content;
+        if let Some(old) = old {
+            let unchanged = if options.checksum { Ok(None) } else { unchanged_files(self, tree, old) };
+            let planned = unchanged.and_then(|unchanged| {
+                let source = PutContent { content, unchanged: unchanged.unwrap_or_default() };
+                self.plan_file(old.content, &source, options.patches, progress)
+            });
+            if let Some(planned) = readable(planned, options)? {
+                return Ok(Some(planned));
+            }
+        }
+        put_fresh(self, &PutContent { content, unchanged: UnchangedFiles::default() }, progress)
+    }
+
+    /// Plans the new version of a file; a new file, if there is none or too much is new.
+    fn plan_on(
+        &mut self,
+        file: Option<FileId>,
+        source: &dyn PlainSource,
+        options: &PutOptions,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Option<PlannedFile>, VaultClientError> {
+        if let Some(file) = file {
+            let planned = self.plan_file(file, source, options.patches, progress);
+            if let Some(planned) = readable(planned, options)? {
+                return Ok(Some(planned));
+            }
+        }
+        put_fresh(self, source, progress)
     }
 
     /// Leaves an entry out of a new version, whose number it gives.
@@ -194,29 +225,27 @@ impl VaultClient {
             let gone = catalogue.entries.remove(name);
             let none = || VaultClientError::NoEntry { name: name.to_vec(), number: root.number };
             let gone = Catalogue { entries: [(name.to_vec(), gone.ok_or_else(none)?)].into() };
-            let listed =
-                self.plan_file(FileId::CATALOGUE, &MemoryContent(catalogue.to_bytes()), true, &mut |_| ())?;
-            let mut left = listed.2.blocks.iter().map(|block| (block.hash, block.stored)).collect();
+            let listed = self.plan_catalogue(&catalogue)?;
             let epoch = self.keys.epoch();
             let gone = gone.files().filter(|file| root.file(file).is_some());
-            let mut files: Vec<_> = gone.map(|file| removed(file, epoch)).collect();
-            files.extend(stages(&[&listed], epoch).into_iter().flatten());
-            if let Offered::Committed { .. } = self.commit_stage(files, &mut left)? {
-                self.folder.set_summary(&FileId::CATALOGUE, &self.summary(FileId::CATALOGUE, &listed.2))?;
+            let removed = gone.map(|file| removed(file, epoch)).collect();
+            let update = entry_update(self, &[&listed], removed)?;
+            if let Offered::Committed { .. } = self.offer(&update)? {
+                self.folder.set_summary(&FileId::CATALOGUE, &self.summary(&listed))?;
                 return Ok(self.head.named().number);
             }
         }
         Err(VaultClientError::Crowded { tries: TRIES })
     }
 
-    /// Plans one file on its newest version.
+    /// Plans one file on its newest version. `None`: too much is new for one update.
     fn plan_file(
         &mut self,
         file: FileId,
         source: &dyn PlainSource,
         patches: bool,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<(FileId, Digest, FilePlan), VaultClientError> {
+    ) -> Result<Option<PlannedFile>, VaultClientError> {
         let keys = ChunkKeys::of(&self.keys, file);
         let (root, base) = match self.head.signed.root.file(&file) {
             Some(root) => (*root, digest_of(root)),
@@ -225,77 +254,57 @@ impl VaultClient {
         let kept = self.folder.summary(&file)?.filter(|summary| is_of(summary, &root));
         let padding = self.head.signed.root.parameters.padding;
         let sealer = BlockSealer::new(self.keys.file(file, self.keys.epoch())?, padding);
+        let epoch = self.keys.epoch();
         let mut reader = self.reader();
         let old = kept.map_or_else(|| summary_of(&mut reader, &root, &keys), Ok)?;
         let mut planner = Planner::new(&mut reader, sealer, keys, patches);
-        Ok((file, base, planner.plan(&root, &old, source, progress)?))
+        let plan = planner.plan(&root, &old, source, progress)?;
+        Ok(plan.map(|plan| PlannedFile { file, base, epoch, plan }))
     }
 
-    /// Commits the files of an entry in stages, and with the last one the catalogue that names them. `None`: others changed the vault meanwhile, and it
-    /// is to be planned again.
-    fn commit_entry(
-        &mut self,
-        name: &[u8],
-        mut catalogue: Catalogue,
-        plan: &EntryPlan,
-        mut stages: Vec<Vec<FileUpdate>>,
-    ) -> Result<Option<PutStats>, VaultClientError> {
-        let before: HashSet<FileId> = catalogue.files().collect();
-        catalogue.entries.insert(name.to_vec(), plan.entry.clone());
-        let after: HashSet<FileId> = catalogue.files().collect();
-        let listed =
-            self.plan_file(FileId::CATALOGUE, &MemoryContent(catalogue.to_bytes()), true, &mut |_| ())?;
-        let mut files = plan.files();
-        files.push(&listed);
-        let mut stats = plan.content.2.stats;
-        for (_, _, other) in &files[1..] {
-            stats.add(&PutStats { length: 0, reused: 0, whole: 0, patched: 0, ..other.stats });
-        }
-        let known: HashMap<Digest, u32> = files
-            .iter()
-            .flat_map(|(_, _, plan)| &plan.blocks)
-            .map(|block| (block.hash, block.stored))
-            .collect();
-        let (mut left, epoch) = (known, self.keys.epoch());
-        if let Some(last) = stages.last_mut() {
-            let root = &self.head.signed.root;
+    fn plan_catalogue(&mut self, catalogue: &Catalogue) -> Result<PlannedFile, VaultClientError> {
+        let bytes = catalogue.to_bytes();
+        let found = bytes.len() as u64;
+        let planned = self.plan_file(FileId::CATALOGUE, &MemoryContent(bytes), true, &mut |_| ())?;
+        let what = "bytes of the catalogue that change";
+        planned.ok_or(VaultClientError::TooLarge { what, found, limit: MAX_CATALOGUE })
+    }
+
+    /// Commits the files of an entry and the catalogue that names them. `None`: others changed them meanwhile, and it is to be planned
+    /// again. Where others changed other names alone, the catalogue is.
+    fn commit_entry(&mut self, name: &[u8], plan: &EntryPlan) -> Result<Option<PutStats>, VaultClientError> {
+        for _ in 0..TRIES {
+            let root = self.head.signed.root.clone();
+            let mut catalogue = self.catalogue(&root)?;
+            if catalogue.entries.get(name) != plan.old.as_ref() || !plan.is_on(self) {
+                return Ok(None);
+            }
+            let before: HashSet<FileId> = catalogue.files().collect();
+            catalogue.entries.insert(name.to_vec(), plan.entry.clone());
+            let after: HashSet<FileId> = catalogue.files().collect();
+            let listed = self.plan_catalogue(&catalogue)?;
             let gone = before.difference(&after).filter(|file| root.file(file).is_some());
-            last.extend(gone.map(|file| removed(*file, epoch)));
-            // It has some thousand chunks at most, for which a server has room beside a stage.
-            last.extend(self::stages(&[&listed], epoch).into_iter().flatten());
-        }
-        let last = stages.len();
-        for (number, stage) in (1..).zip(stages) {
-            let update = stage_update(self, stage, &mut left)?;
-            match offer_entry(self, &update, (number == last).then_some((name, &plan.entry)))? {
-                Offered::Conflict => return Ok(None),
-                Offered::Committed { bytes } => stats.actions += bytes,
+            let removed = gone.map(|file| removed(*file, self.keys.epoch())).collect();
+            let files: Vec<&PlannedFile> = plan.files().chain([&listed]).collect();
+            let update = entry_update(self, &files, removed)?;
+            if let Offered::Committed { bytes } = offer_entry(self, &update, Some((name, &plan.entry)))? {
+                self.folder.set_summary(&FileId::CATALOGUE, &self.summary(&listed))?;
+                return Ok(Some(plan.stats(&listed, bytes)));
             }
         }
-        self.folder.set_summary(&FileId::CATALOGUE, &self.summary(FileId::CATALOGUE, &listed.2))?;
-        Ok(Some(stats))
+        Err(VaultClientError::Crowded { tries: TRIES })
     }
 
-    /// Commits some steps.
-    pub(crate) fn commit_stage(
-        &mut self,
-        files: Vec<FileUpdate>,
-        left: &mut HashMap<Digest, u32>,
-    ) -> Result<Offered, VaultClientError> {
-        let update = stage_update(self, files, left)?;
-        self.offer(&update)
-    }
-
-    fn summary(&self, file: FileId, plan: &FilePlan) -> FileSummary {
-        FileSummary { root: digest_of(&self.file_root(file)), chunks: plan.chunks.clone() }
+    fn summary(&self, planned: &PlannedFile) -> FileSummary {
+        FileSummary { root: digest_of(&self.file_root(planned.file)), chunks: planned.plan.chunks.clone() }
     }
 
     /// Keeps what makes the next put cheap, and what this machine's person has seen.
     fn keep(&mut self, name: &[u8], tree: &LocalTree, plan: &EntryPlan) -> Result<(), VaultClientError> {
-        for (file, _, planned) in std::iter::once(&plan.content).chain(&plan.descriptor) {
-            self.folder.set_summary(file, &self.summary(*file, planned))?;
+        for planned in plan.files() {
+            self.folder.set_summary(&planned.file, &self.summary(planned))?;
         }
-        let content = plan.content.0;
+        let content = plan.content.file;
         let marks = tree
             .content
             .marks(entry_digest(&self.head.signed.root, &plan.entry), &self.keys.file_marks(content));
@@ -312,53 +321,62 @@ impl VaultClient {
     }
 }
 
-/// Plans an entry on what is there. Where that can't be read, a person who writes over it gets new files.
-fn plan_over(
-    vault: &mut VaultClient,
-    tree: &LocalTree,
-    old: Option<&CatalogueEntry>,
-    options: &PutOptions,
-    progress: &mut dyn FnMut(u64),
-) -> Result<EntryPlan, VaultClientError> {
-    match vault.plan_entry(tree, old, options, progress) {
-        Err(error) if options.overwrite && error.is_unreadable() => {
-            vault.plan_entry(tree, None, options, progress)
+impl EntryPlan {
+    fn files(&self) -> impl Iterator<Item = &PlannedFile> {
+        std::iter::once(&self.content).chain(&self.descriptor)
+    }
+
+    /// True if the vault has it all.
+    fn is_nothing(&self) -> bool {
+        let is_same = |planned: &PlannedFile| planned.plan.actions.is_empty() && !planned.base.is_none();
+        self.old.as_ref() == Some(&self.entry) && self.files().all(is_same)
+    }
+
+    /// True if the newest version has the files that it is based on, and the keys that it was sealed with.
+    fn is_on(&self, vault: &VaultClient) -> bool {
+        let base_of = |file| vault.head.signed.root.file(file).map_or(Digest::NONE, digest_of);
+        self.files().all(|it| base_of(&it.file) == it.base && it.epoch == vault.keys.epoch())
+    }
+
+    /// What it cost, with a last update of so many bytes.
+    fn stats(&self, listed: &PlannedFile, bytes: u64) -> PutStats {
+        let mut stats = self.content.plan.stats;
+        for other in self.descriptor.iter().chain([listed]) {
+            stats.add(&PutStats { length: 0, reused: 0, whole: 0, patched: 0, ..other.plan.stats });
         }
+        stats.actions += bytes;
+        stats
+    }
+}
+
+/// What was planned on an old version of a file. Where that can't be read, a person who writes over it gets a new file: `None`.
+fn readable(
+    planned: Result<Option<PlannedFile>, VaultClientError>,
+    options: &PutOptions,
+) -> Result<Option<PlannedFile>, VaultClientError> {
+    match planned {
+        Err(error) if options.overwrite && error.is_unreadable() => Ok(None),
         planned => planned,
     }
 }
 
-/// The update of some steps. Bases are those of the newest version, which the stages before made.
-fn stage_update(
+/// The update that makes the next version of these files, and takes others out.
+pub(crate) fn entry_update(
     vault: &VaultClient,
-    mut files: Vec<FileUpdate>,
-    left: &mut HashMap<Digest, u32>,
+    files: &[&PlannedFile],
+    removed: Vec<FileUpdate>,
 ) -> Result<Update, VaultClientError> {
-    for change in &mut files {
-        let newest = vault.head.signed.root.file(&change.file);
-        change.base = newest.map_or(Digest::NONE, digest_of);
-        // Whatever somebody wrote there, it never goes back.
-        change.epoch = newest.map_or(change.epoch, |newest| newest.epoch.max(change.epoch));
-    }
-    let tuples = files.iter().flat_map(|change| &change.actions).flat_map(tuples_of);
-    let blocks = tuples.flat_map(|tuple| &tuple.chain);
-    let blocks = blocks
-        .filter_map(|block| left.remove(&block.hash).map(|stored| NewBlock { hash: block.hash, stored }));
-    let blocks = blocks.collect();
-    let mut update = vault.update_of(files)?;
-    update.blocks = blocks;
-    Ok(update)
-}
-
-impl EntryPlan {
-    fn files(&self) -> Vec<&(FileId, Digest, FilePlan)> {
-        std::iter::once(&self.content).chain(&self.descriptor).collect()
-    }
-
-    fn is_nothing(&self) -> bool {
-        let plans = std::iter::once(&self.content).chain(&self.descriptor);
-        plans.into_iter().all(|(_, base, plan)| plan.actions.is_empty() && !base.is_none())
-    }
+    let changed = files.iter().filter(|it| it.base.is_none() || !it.plan.actions.is_empty());
+    let changes = changed.map(|PlannedFile { file, base, epoch, plan }| {
+        let actions = plan.actions.iter().flat_map(short_steps).collect();
+        FileUpdate { file: *file, base: *base, epoch: *epoch, actions }
+    });
+    let removed = removed.into_iter().map(|change| {
+        let base = vault.head.signed.root.file(&change.file).map_or(Digest::NONE, digest_of);
+        FileUpdate { base, ..change }
+    });
+    let blocks = files.iter().flat_map(|planned| planned.plan.blocks.iter().copied()).collect();
+    Ok(Update { blocks, ..vault.update_of(changes.chain(removed).collect())? })
 }
 
 /// What is known of a tree's files without reading them; `None`: what is needed for it was lost.
@@ -386,62 +404,15 @@ fn is_of(summary: &FileSummary, root: &FileRoot) -> bool {
     summary.root == digest_of(root) && length == root.length
 }
 
-fn tuples_of(action: &UpdateAction) -> &[Tuple] {
-    match action {
-        UpdateAction::Insert { tuples, .. } | UpdateAction::Replace { tuples } => tuples,
-        UpdateAction::Delete { .. } | UpdateAction::Remove => &[],
-    }
-}
-
 /// Takes a file out of the vault. Its base is said when it is committed.
 pub(crate) fn removed(file: FileId, epoch: u32) -> FileUpdate {
     FileUpdate { file, base: Digest::NONE, epoch, actions: vec![UpdateAction::Remove] }
 }
 
-/// Updates, each short enough for a server.
-fn stages(files: &[&(FileId, Digest, FilePlan)], epoch: u32) -> Vec<Vec<FileUpdate>> {
-    let mut stages = vec![Vec::<FileUpdate>::new()];
-    let mut room = STEPS;
-    for (file, base, plan) in files {
-        let empty = || FileUpdate { file: *file, base: *base, epoch, actions: Vec::new() };
-        let mut begun = false;
-        for action in plan.actions.iter().flat_map(short_steps) {
-            let cost = action_cost(&action);
-            if cost > room {
-                stages.push(Vec::new());
-                (room, begun) = (STEPS, false);
-            }
-            room = room.saturating_sub(cost);
-            let Some(stage) = stages.last_mut() else { break };
-            if !begun {
-                stage.push(empty());
-                begun = true;
-            }
-            if let Some(change) = stage.last_mut() {
-                change.actions.push(action);
-            }
-        }
-        // A file that is empty is there too.
-        if let (true, false, Some(stage)) = (base.is_none(), begun, stages.last_mut()) {
-            stage.push(empty());
-        }
-    }
-    stages
-}
-
 /// A step as several that do the same.
 fn short_steps(action: &UpdateAction) -> Vec<UpdateAction> {
-    let UpdateAction::Insert { at, tuples } = action else { return vec![action.clone()] };
-    let mut at = *at;
-    let steps = tuples.chunks(RUNS).map(|some| {
-        let step = UpdateAction::Insert { at, tuples: some.to_vec() };
-        at += some.iter().map(|tuple| tuple.length).sum::<u64>();
-        step
-    });
-    steps.collect()
-}
-
-/// Bytes of a step and of the list of its blocks, about.
-fn action_cost(action: &UpdateAction) -> usize {
-    32 + tuples_of(action).iter().map(|tuple| 16 + 96 * tuple.chain.len()).sum::<usize>()
+    match action {
+        UpdateAction::Insert { at, tuples } => insertions(*at, tuples),
+        action => vec![action.clone()],
+    }
 }

@@ -1,0 +1,194 @@
+//! A file that the vault has not yet: its content is cut, sealed and sent in one pass. What is too long for one update is committed
+//! in stages; the last runs are left for the version that gives it a name.
+
+use std::collections::{HashMap, VecDeque};
+
+use towpath_vault_format::{Digest, FileId, FileUpdate, NewBlock, Tuple};
+
+use crate::block::BlockSealer;
+use crate::client::VaultClient;
+use crate::content::{ChunkKeys, PlainSource};
+use crate::early::EarlyBlocks;
+use crate::error::VaultClientError;
+use crate::keys::random;
+use crate::offer::offer_on_newest;
+use crate::plan::{FilePlan, PlannedFile, PutStats, digest_of};
+use crate::sealing::SealingCrew;
+use crate::steps::{STEPS, cost_of_run, insertions};
+use crate::summary::{ChunkSummary, PlainHash};
+
+/// Chunks that wait for those before them, at most.
+const WAITING: usize = 4096;
+
+/// A file that is being put.
+struct FreshFile<'v> {
+    vault: &'v mut VaultClient,
+    file: FileId,
+    epoch: u32,
+    crew: SealingCrew,
+    early: EarlyBlocks,
+    waiting: VecDeque<WaitingChunk>,
+    /// Where the first chunk with each content begins.
+    seen: HashMap<PlainHash, u64>,
+    chunks: Vec<ChunkSummary>,
+    end: u64,
+    stage: FreshStage,
+    stats: PutStats,
+    /// The vault's keys changed meanwhile: what was sealed with the old ones is not to be named.
+    is_outdated: bool,
+}
+
+/// Runs that are not committed yet.
+#[derive(Default)]
+struct FreshStage {
+    /// Where they begin in the file.
+    start: u64,
+    end: u64,
+    /// Where each begins.
+    starts: Vec<u64>,
+    tuples: Vec<Tuple>,
+    blocks: Vec<NewBlock>,
+    cost: usize,
+}
+
+/// A chunk whose run is not known yet.
+enum WaitingChunk {
+    /// It is being sealed.
+    Sealed(u32),
+    /// It has the content of the chunk that begins there.
+    Again(u64, u32),
+}
+
+/// Puts a content as a new file. `None`: it has to be begun again, as the vault's keys changed.
+pub fn put_fresh(
+    vault: &mut VaultClient,
+    source: &dyn PlainSource,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Option<PlannedFile>, VaultClientError> {
+    let file = FileId(random()?);
+    let keys = ChunkKeys::of(&vault.keys, file);
+    let mut fresh = FreshFile::new(vault, file)?;
+    source.chunks(&keys, progress, &mut |chunk, bytes| fresh.take(chunk, bytes))?;
+    fresh.finish()
+}
+
+impl<'v> FreshFile<'v> {
+    fn new(vault: &'v mut VaultClient, file: FileId) -> Result<Self, VaultClientError> {
+        let (epoch, padding) = (vault.keys.epoch(), vault.head.signed.root.parameters.padding);
+        let crew = SealingCrew::new(|| Ok(BlockSealer::new(vault.keys.file(file, epoch)?, padding)))?;
+        Ok(Self {
+            vault,
+            file,
+            epoch,
+            crew,
+            early: EarlyBlocks::default(),
+            waiting: VecDeque::new(),
+            seen: HashMap::new(),
+            chunks: Vec::new(),
+            end: 0,
+            stage: FreshStage::default(),
+            stats: PutStats::default(),
+            is_outdated: false,
+        })
+    }
+
+    /// Takes the next chunk.
+    fn take(&mut self, chunk: ChunkSummary, bytes: Option<&[u8]>) -> Result<(), VaultClientError> {
+        let (start, length) = (self.end, chunk.length);
+        self.end += u64::from(length);
+        self.chunks.push(chunk);
+        match (self.seen.get(&chunk.hash), bytes) {
+            (Some(first), _) => self.waiting.push_back(WaitingChunk::Again(*first, length)),
+            (None, bytes) => {
+                self.seen.insert(chunk.hash, start);
+                while self.crew.is_full() {
+                    self.settle()?;
+                }
+                self.crew.seal(bytes.unwrap_or_default().to_vec());
+                self.waiting.push_back(WaitingChunk::Sealed(length));
+            }
+        }
+        if self.waiting.len() > WAITING { self.settle() } else { Ok(()) }
+    }
+
+    /// Ends the chunk that waits longest.
+    fn settle(&mut self) -> Result<(), VaultClientError> {
+        let tuple = match self.waiting.pop_front() {
+            None => return Ok(()),
+            Some(WaitingChunk::Sealed(length)) => self.sealed(length)?,
+            Some(WaitingChunk::Again(start, length)) => {
+                self.stats.reused += u64::from(length);
+                self.run_at(start, length)?
+            }
+        };
+        self.stage.push(tuple);
+        if self.stage.cost >= STEPS { self.commit() } else { Ok(()) }
+    }
+
+    /// The run of a chunk whose block is made.
+    fn sealed(&mut self, length: u32) -> Result<Tuple, VaultClientError> {
+        let block = self.crew.next()?;
+        self.stats.whole += u64::from(length);
+        self.stats.whole_stored += block.bytes.len() as u64;
+        self.stats.padding += block.padding as u64;
+        let added = self.vault.blocks.add_named(block.reference.hash, &block.bytes);
+        added.map_err(|error| VaultClientError::Record { what: "new blocks", why: error.to_string() })?;
+        self.early.add(self.vault.server.as_mut(), block.bytes)?;
+        self.stage.blocks.push(NewBlock { hash: block.reference.hash, stored: block.reference.stored });
+        Ok(Tuple::whole(block.reference, length))
+    }
+
+    /// The run of a chunk that was there before.
+    fn run_at(&mut self, start: u64, length: u32) -> Result<Tuple, VaultClientError> {
+        if let Ok(place) = self.stage.starts.binary_search(&start) {
+            return Ok(self.stage.tuples[place].clone());
+        }
+        let root = self.vault.file_root(self.file);
+        let found = self.vault.reader().tuples(&root, start..start + u64::from(length), 1)?;
+        let lost = || VaultClientError::record_of("the new file", "a run of it is gone");
+        found.into_iter().next().map(|(_, tuple)| tuple).ok_or_else(lost)
+    }
+
+    /// Commits the runs that are there.
+    fn commit(&mut self) -> Result<(), VaultClientError> {
+        let FreshStage { start, end, tuples, blocks, .. } = std::mem::take(&mut self.stage);
+        (self.stage.start, self.stage.end) = (end, end);
+        if self.is_outdated {
+            return Ok(());
+        }
+        let actions = insertions(start, &tuples);
+        let change = FileUpdate { base: self.base(), file: self.file, epoch: self.epoch, actions };
+        match offer_on_newest(self.vault, vec![change], &blocks)? {
+            Some(bytes) if self.vault.keys.epoch() == self.epoch => self.stats.actions += bytes,
+            _ => self.is_outdated = true,
+        }
+        Ok(())
+    }
+
+    fn base(&self) -> Digest {
+        self.vault.head.signed.root.file(&self.file).map_or(Digest::NONE, digest_of)
+    }
+
+    /// All chunks came.
+    fn finish(mut self) -> Result<Option<PlannedFile>, VaultClientError> {
+        while !self.waiting.is_empty() {
+            self.settle()?;
+        }
+        self.early.finish(self.vault.server.as_mut())?;
+        let base = self.base();
+        let Self { file, epoch, chunks, end, stage, mut stats, is_outdated, .. } = self;
+        stats.length = end;
+        let plan =
+            FilePlan { actions: insertions(stage.start, &stage.tuples), blocks: stage.blocks, chunks, stats };
+        Ok((!is_outdated).then_some(PlannedFile { file, base, epoch, plan }))
+    }
+}
+
+impl FreshStage {
+    fn push(&mut self, tuple: Tuple) {
+        self.cost += cost_of_run(&tuple);
+        self.starts.push(self.end);
+        self.end += tuple.length;
+        self.tuples.push(tuple);
+    }
+}
