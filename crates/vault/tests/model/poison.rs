@@ -1,4 +1,5 @@
 //! A member puts what nobody can read: the list of entries, an entry's bytes, an epoch that never comes. Others read what was before, and go on.
+//! And how much they ask for it.
 
 use std::cell::RefCell;
 use std::fs;
@@ -176,4 +177,26 @@ fn where_no_version_can_be_read_that_is_said() {
     // Its folder is locked while it is open.
     drop(vault);
     it.assert_has("one", None, b"what was before");
+}
+
+#[test]
+fn an_old_version_is_proved_by_all_behind_it_once_and_then_by_its_hash() {
+    let it = Poisoned::new();
+    for number in 2..=30_u64 {
+        assert_eq!(it.put("one", &number.to_le_bytes(), false).unwrap(), number);
+    }
+    let asked = |machine: &str| {
+        let before = it.served.borrow().asked_versions;
+        it.assert_has(machine, Some(1), b"what was before");
+        it.served.borrow().asked_versions - before
+    };
+    assert_eq!(asked("one"), 1, "who made them knows them");
+    assert_eq!([asked("other"), asked("other")], [29, 1]);
+    // Without the hashes, or with wrong ones, it is as at first; and then they are right again.
+    let links = it.path("one").join(it.keys.vault.to_string()).join("links");
+    let right = fs::read(&links).unwrap();
+    for (content, expected) in [(vec![7; right.len()], 30), (Vec::new(), 29), (right[..50].to_vec(), 30)] {
+        fs::write(&links, content).unwrap();
+        assert_eq!([asked("one"), asked("one")], [expected, 1]);
+    }
 }

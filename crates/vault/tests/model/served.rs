@@ -23,6 +23,8 @@ pub struct Served {
     now: u64,
     /// Objects that were asked for.
     pub asked: usize,
+    /// Versions that were.
+    pub asked_versions: usize,
 }
 
 /// How a server does not do what it should.
@@ -83,7 +85,7 @@ impl Served {
         let folder = memory_folder();
         let identity = Identity::generate().unwrap();
         LocalFiles::new(&folder.path().join("packs")).claim(&PlaceOwner([1; 16]), true).unwrap();
-        let mut served = Self { folder, vault: None, identity, now: 1, asked: 0 };
+        let mut served = Self { folder, vault: None, identity, now: 1, asked: 0, asked_versions: 0 };
         served.start_again();
         served
     }
@@ -260,6 +262,7 @@ impl RemoteVault for Lying {
 
     fn versions(&mut self, numbers: &[u64]) -> Result<Vec<Option<CommittedVersion>>, ServerError> {
         let mut told = Vec::new();
+        self.served.borrow_mut().asked_versions += numbers.len();
         for number in numbers {
             let asked = match *number > 0 && self.lies(&[Lie::OtherVersion]) {
                 true => number - 1,
