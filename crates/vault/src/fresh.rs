@@ -3,22 +3,25 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use towpath_vault_format::{Digest, FileId, FileUpdate, NewBlock, Tuple};
+use towpath_vault_format::{BlockId, Digest, FileId, FileUpdate, NewBlock, Tuple};
 
-use crate::block::BlockSealer;
+use crate::block::{BlockError, BlockKind, BlockSealer, SealedBlock};
 use crate::client::VaultClient;
 use crate::content::{ChunkKeys, PlainSource};
+use crate::crew::{OrderedCrew, threads_beside};
 use crate::early::EarlyBlocks;
 use crate::error::VaultClientError;
 use crate::keys::random;
 use crate::offer::offer_on_newest;
 use crate::plan::{FilePlan, PlannedFile, PutStats, digest_of};
-use crate::sealing::SealingCrew;
 use crate::steps::{STEPS, cost_of_run, insertions};
 use crate::summary::{ChunkSummary, PlainHash};
 
 /// Chunks that wait for those before them, at most.
 const WAITING: usize = 4096;
+
+/// Threads that pack and encrypt.
+type SealingCrew = OrderedCrew<(BlockId, Vec<u8>), Result<SealedBlock, BlockError>>;
 
 /// A file that is being put.
 struct FreshFile<'v> {
@@ -75,7 +78,13 @@ pub fn put_fresh(
 impl<'v> FreshFile<'v> {
     fn new(vault: &'v mut VaultClient, file: FileId) -> Result<Self, VaultClientError> {
         let (epoch, padding) = (vault.keys.epoch(), vault.head.signed.root.parameters.padding);
-        let crew = SealingCrew::new(|| Ok(BlockSealer::new(vault.keys.file(file, epoch)?, padding)))?;
+        let sealers = (0..threads_beside()).map(|_| vault.keys.file(file, epoch));
+        let sealers = sealers.map(|key| key.map(|key| BlockSealer::new(key, padding)));
+        let sealers = sealers.collect::<Result<Vec<_>, _>>()?.into_iter();
+        let work = |mut sealer: BlockSealer| {
+            move |(id, content): (BlockId, Vec<u8>)| sealer.seal(id, BlockKind::Whole, &content)
+        };
+        let crew = SealingCrew::new(sealers.map(work));
         Ok(Self {
             vault,
             file,
@@ -104,7 +113,7 @@ impl<'v> FreshFile<'v> {
                 while self.crew.is_full() {
                     self.settle()?;
                 }
-                self.crew.seal(bytes.unwrap_or_default().to_vec());
+                self.crew.begin((BlockId(random()?), bytes.unwrap_or_default().to_vec()));
                 self.waiting.push_back(WaitingChunk::Sealed(length));
             }
         }
@@ -127,7 +136,9 @@ impl<'v> FreshFile<'v> {
 
     /// The run of a chunk whose block is made.
     fn sealed(&mut self, length: u32) -> Result<Tuple, VaultClientError> {
-        let block = self.crew.next()?;
+        let failed = |why: String| VaultClientError::Record { what: "a new block", why };
+        let block = self.crew.next().ok_or_else(|| failed("its thread died".into()))?;
+        let block = block.map_err(|error| failed(error.to_string()))?;
         self.stats.whole += u64::from(length);
         self.stats.whole_stored += block.bytes.len() as u64;
         self.stats.padding += block.padding as u64;

@@ -17,6 +17,8 @@ use crate::error::VaultClientError;
 
 /// Blocks of files that may be holes.
 const HOLE_BLOCK: u64 = 4096;
+/// Bytes that are written at once: runs are short and end anywhere, and each block of the disk is to be written once.
+const WRITTEN: usize = 256 << 10;
 
 /// What a get brought.
 #[derive(Debug, Default)]
@@ -115,7 +117,7 @@ struct OpenFile {
     size: u64,
     done: u64,
     hasher: blake3::Hasher,
-    /// Bytes of a sparse file that wait for the rest of their block: runs end anywhere, and half a block is no hole.
+    /// Bytes that are not written yet.
     held: Vec<u8>,
 }
 
@@ -242,18 +244,20 @@ impl OpenFile {
     }
 
     fn write(&mut self, part: &[u8]) -> Result<(), VaultClientError> {
-        self.hasher.update(part);
-        let begun = self.done;
-        self.done += part.len() as u64;
-        if !matches!(self.described.entry.kind, Kind::File { extents: Some(_), .. }) {
-            return self.write_piece(begun, part, false);
-        }
         self.held.extend_from_slice(part);
+        self.done += part.len() as u64;
+        let is_whole = self.done == self.size;
+        if !is_whole && self.held.len() < WRITTEN {
+            return Ok(());
+        }
         let start = self.done - self.held.len() as u64;
-        let end = if self.done == self.size { self.done } else { self.done - self.done % HOLE_BLOCK };
+        // Half a block is no hole.
+        let end = if is_whole { self.done } else { self.done - self.done % HOLE_BLOCK };
         let rest = self.held.split_off(end.saturating_sub(start) as usize);
         let whole = std::mem::replace(&mut self.held, rest);
-        self.write_piece(start, &whole, true)
+        self.hasher.update(&whole);
+        let is_sparse = matches!(self.described.entry.kind, Kind::File { extents: Some(_), .. });
+        self.write_piece(start, &whole, is_sparse)
     }
 
     fn write_piece(&self, offset: u64, piece: &[u8], is_sparse: bool) -> Result<(), VaultClientError> {

@@ -11,7 +11,7 @@ use towpath_vault_format::tuple::{MAX_BLOCK, MAX_CHAIN};
 use towpath_vault_format::{BlockRef, Tuple};
 
 use crate::block::{BlockError, BlockKind};
-use crate::keys::{FileKey, VaultKeyError};
+use crate::keys::FileKey;
 
 /// Old chunks that a new one is compared with, at most.
 pub const MAX_BASES: usize = 4;
@@ -60,16 +60,14 @@ pub fn patched(base: &Tuple, patch: BlockRef, plain: u32) -> Tuple {
     Tuple { length: plain.into(), offset: 0, plain, chain }
 }
 
-/// The plaintext of a tuple's chain, all of it, of the bytes of its blocks in order.
-pub fn resolve(
-    tuple: &Tuple,
-    blocks: &[impl AsRef<[u8]>],
-    key: &dyn Fn(u32) -> Result<Arc<FileKey>, VaultKeyError>,
-) -> Result<Vec<u8>, BlockError> {
+/// The plaintext of a tuple's chain, all of it, of its blocks in order: each with its key, and its bytes, which were compared with its
+/// hash.
+pub fn resolve(tuple: &Tuple, blocks: &[(Arc<FileKey>, impl AsRef<[u8]>)]) -> Result<Vec<u8>, BlockError> {
     let mut plain = Vec::new();
     for (at, reference) in tuple.chain.iter().enumerate() {
-        let bytes = blocks.get(at).map_or(&[][..], |bytes| bytes.as_ref());
-        let key = key(reference.epoch)?;
+        let lacking = BlockError::OtherBytes { hash: reference.hash, found: 0 };
+        let (key, bytes) = blocks.get(at).ok_or(lacking)?;
+        let bytes = bytes.as_ref();
         plain = match at {
             0 => key.open(reference, BlockKind::Whole, bytes)?,
             _ => applied(&key.open(reference, BlockKind::Patch, bytes)?, &plain)?,
@@ -135,7 +133,9 @@ mod tests {
         }
 
         fn read(&self, tuple: &Tuple, blocks: &[Vec<u8>]) -> Result<Vec<u8>, BlockError> {
-            resolve(tuple, blocks, &|epoch| self.keys.file(FILE, epoch).map(Arc::new))
+            let key = Arc::new(self.keys.file(FILE, 0).unwrap());
+            let blocks: Vec<_> = blocks.iter().map(|block| (Arc::clone(&key), block)).collect();
+            resolve(tuple, &blocks)
         }
     }
 

@@ -314,22 +314,12 @@ pub fn summary_of(
     root: &FileRoot,
     keys: &ChunkKeys,
 ) -> Result<FileSummary, VaultClientError> {
-    let mut summary = FileSummary { root: digest_of(root), chunks: Vec::new() };
-    let mut at = 0;
-    while at < root.length {
-        let end = root.length.min(at + (4 << 20));
-        let runs = reader.tuples(root, at..end, 256)?;
-        let blocks = reader.blocks_of(runs.iter().map(|(_, tuple)| tuple))?;
-        for (start, tuple) in &runs {
-            let plain = reader.plain(root, *start, tuple, &blocks)?;
-            summary.chunks.push(keys.summary(&plain));
-            at = start + tuple.length;
-        }
-        if runs.is_empty() {
-            break;
-        }
-    }
-    Ok(summary)
+    let mut chunks = Vec::new();
+    reader.read(root, 0..root.length, &mut |run| {
+        chunks.push(keys.summary(run));
+        Ok(())
+    })?;
+    Ok(FileSummary { root: digest_of(root), chunks })
 }
 
 /// The hash of a file's root.

@@ -1,16 +1,19 @@
 //! Reading files of a vault: nodes and blocks come from this machine's caches, else from the server, and each is proved by
 //! what names it, from the signed root on.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use towpath_vault_format::tree::{NodeSource, SourceFault, TupleWalk, missing_nodes};
-use towpath_vault_format::{Digest, FileRoot, Tuple};
+use towpath_vault_format::{BlockRef, Digest, FileRoot, Tuple};
 
 use crate::block::BlockError;
+use crate::crew::{OrderedCrew, threads_beside};
 use crate::error::VaultClientError;
-use crate::keys::VaultKeys;
+use crate::keys::{FileKey, VaultKeys};
 use crate::local::BlobCache;
 use crate::patches::resolve;
 use crate::server::{RemoteVault, checked_objects};
@@ -18,9 +21,13 @@ use crate::server::{RemoteVault, checked_objects};
 /// Nodes that are asked for at once.
 const NODES: usize = 512;
 /// Runs whose blocks are fetched together.
-const RUNS: usize = 256;
+const RUNS: usize = 2048;
+/// Bytes of a file whose blocks are fetched together, about.
+const AHEAD: u64 = 16 << 20;
+/// Bytes of blocks and plaintext that are in memory for them, at most, whatever a file's tree says.
+const FETCHED: u64 = 48 << 20;
 /// Blocks that are asked for at once.
-const BLOCKS: usize = 128;
+const BLOCKS: usize = 2048;
 /// Runs of a file, at most: of 4 KiB and more each.
 const MAX_RUNS: u64 = 1 << 36;
 
@@ -84,30 +91,37 @@ impl FileReader<'_> {
         walk.take(most).collect::<Result<_, _>>().map_err(VaultClientError::tree(root.file))
     }
 
-    /// Gives the bytes of a range to `sink`, run by run.
+    /// Gives the bytes of a range to `sink`, run by run. Runs are decrypted on other threads, while others are fetched.
     pub fn read(
         &mut self,
         root: &FileRoot,
         range: Range<u64>,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), VaultClientError>,
     ) -> Result<(), VaultClientError> {
-        let mut at = range.start;
-        let end = range.end.min(root.length);
+        let (mut at, end) = (range.start, range.end.min(root.length));
+        let threads = if end.saturating_sub(at) > AHEAD / 16 { threads_beside() } else { 1 };
+        let mut crew = OpeningCrew::new((0..threads).map(|_| LocatedRun::open));
+        let mut keys = HashMap::new();
         while at < end {
             // Some runs ahead, so that nodes and blocks come many at a time.
-            let ahead = at..end.min(at.saturating_add(4 << 20));
-            let runs = self.tuples(root, ahead.clone(), RUNS)?;
+            let mut runs = self.tuples(root, at..end.min(at.saturating_add(AHEAD)), RUNS)?;
+            keep_first(&mut runs);
             let blocks = self.blocks_of(runs.iter().map(|(_, tuple)| tuple))?;
-            for (start, tuple) in &runs {
-                let plain = self.plain(root, *start, tuple, &blocks)?;
-                let from = at - start;
-                let to = tuple.length.min(ahead.end - start);
-                sink(&plain[from as usize..to as usize])?;
-                at = start + to;
-            }
             if runs.is_empty() {
                 break;
             }
+            for (start, tuple) in runs {
+                let part = (at - start) as usize..tuple.length.min(end - start) as usize;
+                at = start + part.end as u64;
+                while crew.is_full() {
+                    sink(&opened(root, crew.next())?)?;
+                }
+                let blocks = self.chain(root, (start, &tuple), &blocks, &mut keys)?;
+                crew.begin(LocatedRun { start, tuple, blocks, part });
+            }
+        }
+        while !crew.is_idle() {
+            sink(&opened(root, crew.next())?)?;
         }
         Ok(())
     }
@@ -134,39 +148,48 @@ impl FileReader<'_> {
     pub fn plain(
         &self,
         root: &FileRoot,
-        at: u64,
+        start: u64,
         tuple: &Tuple,
-        blocks: &HashMap<Digest, Vec<u8>>,
+        blocks: &HashMap<Digest, Bytes>,
     ) -> Result<Vec<u8>, VaultClientError> {
-        let failed = |source| VaultClientError::Block { file: root.file, at, source };
-        let chain: Result<Vec<_>, BlockError> = tuple
-            .chain
-            .iter()
-            .map(|block| {
-                let lacking = BlockError::OtherBytes { hash: block.hash, found: 0 };
-                blocks.get(&block.hash).ok_or(lacking)
-            })
-            .collect();
-        let key = |epoch| self.keys.file(root.file, epoch).map(Arc::new);
-        let mut plain = resolve(tuple, &chain.map_err(failed)?, &key).map_err(failed)?;
-        plain.truncate(tuple.offset as usize + tuple.length as usize);
-        plain.drain(..tuple.offset as usize);
-        Ok(plain)
+        let blocks = self.chain(root, (start, tuple), blocks, &mut HashMap::new())?;
+        let part = 0..tuple.length as usize;
+        opened(root, Some(LocatedRun { start, tuple: tuple.clone(), blocks, part }.open()))
+    }
+
+    /// The blocks of a run's chain, with their keys.
+    fn chain(
+        &self,
+        root: &FileRoot,
+        (start, tuple): (u64, &Tuple),
+        blocks: &HashMap<Digest, Bytes>,
+        keys: &mut HashMap<u32, Arc<FileKey>>,
+    ) -> Result<Vec<(Arc<FileKey>, Bytes)>, VaultClientError> {
+        let mut block = |reference: &BlockRef| -> Result<_, BlockError> {
+            let lacking = BlockError::OtherBytes { hash: reference.hash, found: 0 };
+            let bytes = blocks.get(&reference.hash).ok_or(lacking)?.clone();
+            let key = match keys.entry(reference.epoch) {
+                Entry::Occupied(found) => Arc::clone(found.get()),
+                Entry::Vacant(none) => {
+                    Arc::clone(none.insert(Arc::new(self.keys.file(root.file, reference.epoch)?)))
+                }
+            };
+            Ok((key, bytes))
+        };
+        let chain = tuple.chain.iter().map(&mut block).collect::<Result<_, _>>();
+        chain.map_err(|source| VaultClientError::Block { file: root.file, at: start, source })
     }
 
     /// The blocks of some runs.
     pub fn blocks_of<'t>(
         &mut self,
         runs: impl Iterator<Item = &'t Tuple>,
-    ) -> Result<HashMap<Digest, Vec<u8>>, VaultClientError> {
-        let mut found = HashMap::new();
-        let mut missing = Vec::new();
-        for block in runs.flat_map(|tuple| &tuple.chain) {
-            if found.contains_key(&block.hash) || missing.contains(&block.hash) {
-                continue;
-            }
-            match self.blocks.get(&block.hash).filter(|_| self.use_cache) {
-                Some(bytes) => drop(found.insert(block.hash, bytes)),
+    ) -> Result<HashMap<Digest, Bytes>, VaultClientError> {
+        let (mut found, mut missing, mut seen) = (HashMap::new(), Vec::new(), HashSet::new());
+        for block in runs.flat_map(|tuple| &tuple.chain).filter(|block| seen.insert(block.hash)) {
+            let kept = if self.use_cache { self.blocks.get(&block.hash) } else { None };
+            match kept {
+                Some(bytes) => drop(found.insert(block.hash, Bytes::from(bytes))),
                 None => missing.push(block.hash),
             }
         }
@@ -176,9 +199,49 @@ impl FileReader<'_> {
                     // A full disk costs the cache and nothing else.
                     let _ = self.blocks.add(&bytes);
                 }
-                found.insert(name, bytes);
+                found.insert(name, Bytes::from(bytes));
             }
         }
         Ok(found)
     }
+}
+
+/// Threads that decrypt runs.
+type OpeningCrew = OrderedCrew<LocatedRun, Result<Vec<u8>, (u64, BlockError)>>;
+
+/// A run, where it begins in its file, its blocks and keys, and which of its bytes are wanted.
+struct LocatedRun {
+    start: u64,
+    tuple: Tuple,
+    blocks: Vec<(Arc<FileKey>, Bytes)>,
+    part: Range<usize>,
+}
+
+impl LocatedRun {
+    fn open(self) -> Result<Vec<u8>, (u64, BlockError)> {
+        let mut plain = resolve(&self.tuple, &self.blocks).map_err(|error| (self.start, error))?;
+        let offset = self.tuple.offset as usize;
+        plain.truncate(offset + self.part.end);
+        plain.drain(..offset + self.part.start);
+        Ok(plain)
+    }
+}
+
+/// Keeps so many runs as [`FETCHED`] has room for, and one at least.
+fn keep_first(runs: &mut Vec<(u64, Tuple)>) {
+    let costs = runs.iter().map(|(_, tuple)| {
+        u64::from(tuple.plain) + tuple.chain.iter().map(|block| u64::from(block.stored)).sum::<u64>()
+    });
+    let sums = costs.scan(0, |sum, cost| Some(std::mem::replace(sum, *sum + cost)));
+    let kept = sums.take_while(|before| *before < FETCHED).count();
+    runs.truncate(kept);
+}
+
+fn opened(
+    root: &FileRoot,
+    run: Option<Result<Vec<u8>, (u64, BlockError)>>,
+) -> Result<Vec<u8>, VaultClientError> {
+    let died = || VaultClientError::record_of("a block", "the thread that decrypts it died");
+    let failed = |(at, source)| VaultClientError::Block { file: root.file, at, source };
+    run.ok_or_else(died)?.map_err(failed)
 }
