@@ -10,7 +10,8 @@ use crate::client::{Offered, VaultClient};
 use crate::error::VaultClientError;
 use crate::history;
 use crate::keys::SigningKey;
-use crate::put::{TRIES, entry_update, removed};
+use crate::offer::TRIES;
+use crate::put::{entry_update, removed};
 
 /// What a vault has, and could be without.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,9 @@ use towpath_vault_format::{Digest, FileUpdate, NewBlock, Update};
 use crate::client::{Offered, VaultClient, offer_entry};
 use crate::error::VaultClientError;
 use crate::plan::digest_of;
-use crate::put::TRIES;
+
+/// Times that a change is offered while others write, before it is given up.
+pub const TRIES: u32 = 16;
 
 /// Commits changes of files whose bases are said, and these new blocks of them. The bytes that it cost; `None`: others changed the files.
 pub fn offer_on_newest(

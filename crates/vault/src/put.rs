@@ -16,13 +16,11 @@ use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
 use crate::fresh::put_fresh;
 use crate::local::SeenEntries;
+use crate::offer::TRIES;
 use crate::plan::{PlannedFile, Planner, PutStats, digest_of, summary_of};
 use crate::steps::insertions;
 use crate::summary::FileSummary;
 use crate::unchanged::UnchangedFiles;
-
-/// Times that a put is offered while others write, before it gives up.
-pub(crate) const TRIES: u32 = 16;
 
 /// Options of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +151,7 @@ impl VaultClient {
         options: &PutOptions,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Option<EntryPlan>, VaultClientError> {
-        let Some(content) = self.plan_content(tree, old.as_ref(), options, progress)? else {
+        let Some(content) = plan_content(self, tree, old.as_ref(), options, progress)? else {
             return Ok(None);
         };
         let (file, length) = (content.file, content.plan.stats.length);
@@ -171,49 +169,11 @@ impl VaultClient {
             Some(EntryDescription::File(file)) => Some(*file),
             _ => None,
         };
-        let planned = self.plan_on(before, &MemoryContent(bytes), options, &mut |_| ())?;
+        let planned = plan_on(self, before, &MemoryContent(bytes), options, &mut |_| ())?;
         let Some(descriptor) = planned else { return Ok(None) };
         let description = EntryDescription::File(descriptor.file);
         let entry = CatalogueEntry { content: file, length, description };
         Ok(Some(EntryPlan { old, content, descriptor: Some(descriptor), entry }))
-    }
-
-    fn plan_content(
-        &mut self,
-        tree: &LocalTree,
-        old: Option<&CatalogueEntry>,
-        options: &PutOptions,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<Option<PlannedFile>, VaultClientError> {
-        let content = &tree.content;
-        if let Some(old) = old {
-            let unchanged = if options.checksum { Ok(None) } else { unchanged_files(self, tree, old) };
-            let planned = unchanged.and_then(|unchanged| {
-                let source = PutContent { content, unchanged: unchanged.unwrap_or_default() };
-                self.plan_file(old.content, &source, options.patches, progress)
-            });
-            if let Some(planned) = readable(planned, options)? {
-                return Ok(Some(planned));
-            }
-        }
-        put_fresh(self, &PutContent { content, unchanged: UnchangedFiles::default() }, progress)
-    }
-
-    /// Plans the new version of a file; a new file, if there is none or too much is new.
-    fn plan_on(
-        &mut self,
-        file: Option<FileId>,
-        source: &dyn PlainSource,
-        options: &PutOptions,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<Option<PlannedFile>, VaultClientError> {
-        if let Some(file) = file {
-            let planned = self.plan_file(file, source, options.patches, progress);
-            if let Some(planned) = readable(planned, options)? {
-                return Ok(Some(planned));
-            }
-        }
-        put_fresh(self, source, progress)
     }
 
     /// Leaves an entry out of a new version, whose number it gives.
@@ -225,7 +185,7 @@ impl VaultClient {
             let gone = catalogue.entries.remove(name);
             let none = || VaultClientError::NoEntry { name: name.to_vec(), number: root.number };
             let gone = Catalogue { entries: [(name.to_vec(), gone.ok_or_else(none)?)].into() };
-            let listed = self.plan_catalogue(&catalogue)?;
+            let listed = plan_catalogue(self, &catalogue)?;
             let epoch = self.keys.epoch();
             let gone = gone.files().filter(|file| root.file(file).is_some());
             let removed = gone.map(|file| removed(file, epoch)).collect();
@@ -262,14 +222,6 @@ impl VaultClient {
         Ok(plan.map(|plan| PlannedFile { file, base, epoch, plan }))
     }
 
-    fn plan_catalogue(&mut self, catalogue: &Catalogue) -> Result<PlannedFile, VaultClientError> {
-        let bytes = catalogue.to_bytes();
-        let found = bytes.len() as u64;
-        let planned = self.plan_file(FileId::CATALOGUE, &MemoryContent(bytes), true, &mut |_| ())?;
-        let what = "bytes of the catalogue that change";
-        planned.ok_or(VaultClientError::TooLarge { what, found, limit: MAX_CATALOGUE })
-    }
-
     /// Commits the files of an entry and the catalogue that names them. `None`: others changed them meanwhile, and it is to be planned
     /// again. Where others changed other names alone, the catalogue is.
     fn commit_entry(&mut self, name: &[u8], plan: &EntryPlan) -> Result<Option<PutStats>, VaultClientError> {
@@ -282,7 +234,7 @@ impl VaultClient {
             let before: HashSet<FileId> = catalogue.files().collect();
             catalogue.entries.insert(name.to_vec(), plan.entry.clone());
             let after: HashSet<FileId> = catalogue.files().collect();
-            let listed = self.plan_catalogue(&catalogue)?;
+            let listed = plan_catalogue(self, &catalogue)?;
             let gone = before.difference(&after).filter(|file| root.file(file).is_some());
             let removed = gone.map(|file| removed(*file, self.keys.epoch())).collect();
             let files: Vec<&PlannedFile> = plan.files().chain([&listed]).collect();
@@ -319,6 +271,52 @@ impl VaultClient {
         seen.note(self.keys.name_mark(name), self.head.named().number, content);
         self.folder.set_seen(&seen)
     }
+}
+
+fn plan_content(
+    vault: &mut VaultClient,
+    tree: &LocalTree,
+    old: Option<&CatalogueEntry>,
+    options: &PutOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Option<PlannedFile>, VaultClientError> {
+    let content = &tree.content;
+    if let Some(old) = old {
+        let unchanged = if options.checksum { Ok(None) } else { unchanged_files(vault, tree, old) };
+        let planned = unchanged.and_then(|unchanged| {
+            let source = PutContent { content, unchanged: unchanged.unwrap_or_default() };
+            vault.plan_file(old.content, &source, options.patches, progress)
+        });
+        if let Some(planned) = readable(planned, options)? {
+            return Ok(Some(planned));
+        }
+    }
+    put_fresh(vault, &PutContent { content, unchanged: UnchangedFiles::default() }, progress)
+}
+
+/// Plans the new version of a file; a new file, if there is none or too much is new.
+fn plan_on(
+    vault: &mut VaultClient,
+    file: Option<FileId>,
+    source: &dyn PlainSource,
+    options: &PutOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Option<PlannedFile>, VaultClientError> {
+    if let Some(file) = file {
+        let planned = vault.plan_file(file, source, options.patches, progress);
+        if let Some(planned) = readable(planned, options)? {
+            return Ok(Some(planned));
+        }
+    }
+    put_fresh(vault, source, progress)
+}
+
+fn plan_catalogue(vault: &mut VaultClient, catalogue: &Catalogue) -> Result<PlannedFile, VaultClientError> {
+    let bytes = catalogue.to_bytes();
+    let found = bytes.len() as u64;
+    let planned = vault.plan_file(FileId::CATALOGUE, &MemoryContent(bytes), true, &mut |_| ())?;
+    let what = "bytes of the catalogue that change";
+    planned.ok_or(VaultClientError::TooLarge { what, found, limit: MAX_CATALOGUE })
 }
 
 impl EntryPlan {

@@ -11,7 +11,8 @@ use towpath_vault_format::{
 use crate::client::{Offered, VaultClient, check_writer};
 use crate::error::VaultClientError;
 use crate::garbage::kept;
-use crate::put::{TRIES, removed};
+use crate::offer::TRIES;
+use crate::put::removed;
 
 /// Versions among which one is sought whose list of entries can be read.
 const VERSIONS: u64 = 64;

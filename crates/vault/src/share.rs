@@ -11,7 +11,7 @@ use crate::client::{Offered, VaultClient, keys_record};
 use crate::error::VaultClientError;
 use crate::keys::{KeySecret, MAX_EPOCHS, ShareError, SigningKey, VaultKeys};
 use crate::local::vault_id;
-use crate::put::TRIES;
+use crate::offer::TRIES;
 
 /// What a member may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

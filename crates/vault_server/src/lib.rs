@@ -18,7 +18,7 @@
 //! | [`record`] | what stands in a record |
 //! | [`objects`] | where objects lie |
 //! | [`changes`] | nodes as what they differ in from older ones |
-//! | [`error`] | what can go wrong, and what a client is told |
+//! | `error` | what can go wrong, and what a client is told |
 
 mod arriving;
 pub mod changes;

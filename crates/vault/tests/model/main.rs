@@ -15,6 +15,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod overtaken;
 mod poison;
 mod served;
 mod stale;
