@@ -13,6 +13,9 @@ use towpath_rendezvous::mailboxes::MailboxLimits;
 use towpath_rendezvous::message::{MAX_LETTER, ToClient, ToServer};
 use towpath_rendezvous::page::{EntryPage, PageCursor, cursor_from_bytes, cursor_to_bytes};
 use towpath_rendezvous::{HolderEntry, ServerPlace, SignedEntry, TopicKeys};
+use towpath_rendezvous_nats::mailbox_message::{
+    AskedNumber, CarriedFrame, ComingGuest, ConversationName, NumberQuestion,
+};
 use towpath_rendezvous_nats::message::{PublishedEntry, ServerHello, ServerName};
 
 use crate::input::{Source, Written};
@@ -214,10 +217,13 @@ pub fn boards() -> Vec<Vec<u8>> {
 /// What servers say to each other: the first byte says which of their messages.
 pub fn rendezvous_cluster(data: &[u8]) {
     let Some((&kind, bytes)) = data.split_first() else { return };
-    let again = match kind % 4 {
+    let again = match kind % 7 {
         0 => ServerHello::from_bytes(bytes).ok().map(ServerHello::to_bytes),
         1 => PublishedEntry::from_bytes(bytes).ok().map(|entry| entry.to_bytes()),
         2 => cursor_from_bytes(bytes).ok().map(cursor_to_bytes),
+        3 => AskedNumber::from_bytes(bytes).ok().map(AskedNumber::to_bytes),
+        4 => ComingGuest::from_bytes(bytes).ok().map(ComingGuest::to_bytes),
+        5 => CarriedFrame::from_bytes(bytes).ok().map(|frame| frame.to_bytes()),
         _ => page(&Bytes::copy_from_slice(bytes)),
     };
     assert!(again.is_none_or(|again| again == bytes), "a message has one encoding");
@@ -239,10 +245,15 @@ pub fn cluster_messages() -> Vec<Vec<u8>> {
     let name = ServerName([9; 16]);
     let cursor: PageCursor = (keys(7).topic(), identity().node_id());
     let page = EntryPage { entries: vec![entry(7, 1), entry(7, 2)], next: Some(cursor) };
+    let (conversation, node) = (ConversationName([8; 16]), identity().node_id());
+    let from = [192, 0, 2, 1].into();
     let messages = [
         ServerHello { name, published: 300, asks: true }.to_bytes(),
         PublishedEntry { name, published: 301, entry: entry(7, 1) }.to_bytes(),
         cursor_to_bytes(Some(cursor)),
+        AskedNumber { question: NumberQuestion::Waits, number: 300, node }.to_bytes(),
+        ComingGuest { server: name, conversation, node, from, number: 300 }.to_bytes(),
+        CarriedFrame { conversation, count: 300, kind: 6, body: Bytes::from_static(b"letter") }.to_bytes(),
         page.to_bytes(),
     ];
     (0u8..).zip(messages).map(|(kind, bytes)| [&[kind], &bytes[..]].concat()).collect()

@@ -51,6 +51,8 @@ impl FetchOutcome {
 pub struct FetchNote {
     /// The object that the ticket names.
     pub oid: String,
+    /// The mark of the ticket; none where that is not known.
+    pub ticket: Option<u64>,
     /// The receiver.
     pub node: NodeId,
     /// Its address.
@@ -66,6 +68,8 @@ pub struct FetchNote {
 /// A node that fetched something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receiver {
+    /// The mark of the ticket by which it did, if that is known.
+    pub ticket: Option<u64>,
     /// The node.
     pub node: NodeId,
     /// Its address, the last time.
@@ -98,9 +102,9 @@ impl FetchLog {
 
     /// Appends a line; one write, so that those of several processes do not mix.
     pub fn append(&self, note: &FetchNote) -> std::io::Result<()> {
-        let FetchNote { oid, node, address, at, outcome, bytes } = note;
+        let FetchNote { oid, ticket, node, address, at, outcome, bytes } = note;
         let line = json!({
-            "oid": oid, "node": node.to_string(), "address": address, "at": at, "outcome": outcome.name(), "bytes": bytes,
+            "oid": oid, "ticket": ticket, "node": node.to_string(), "address": address, "at": at, "outcome": outcome.name(), "bytes": bytes,
         });
         if let Some(folder) = self.file.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -115,21 +119,21 @@ impl FetchLog {
         Ok(())
     }
 
-    /// All that is known, by object and node, in the order of nodes.
+    /// All that is known, by object, node and ticket, in the order of nodes.
     pub fn read(&self) -> BTreeMap<String, Vec<Receiver>> {
         let texts =
             [self.older(), self.file.clone()].map(|file| fs::read_to_string(file).unwrap_or_default());
-        let mut all: BTreeMap<(String, NodeId), Receiver> = BTreeMap::new();
+        let mut all: BTreeMap<(String, NodeId, Option<u64>), Receiver> = BTreeMap::new();
         for note in texts.iter().flat_map(|text| text.lines()).filter_map(note) {
-            let FetchNote { oid, node, address, at, outcome, bytes } = note;
-            let first = Receiver { node, address: String::new(), at, outcome, bytes: 0, times: 0 };
-            let receiver = all.entry((oid, node)).or_insert(first);
+            let FetchNote { oid, ticket, node, address, at, outcome, bytes } = note;
+            let first = Receiver { ticket, node, address: String::new(), at, outcome, bytes: 0, times: 0 };
+            let receiver = all.entry((oid, node, ticket)).or_insert(first);
             receiver.outcome = receiver.outcome.max(outcome);
             (receiver.address, receiver.at) = (address, receiver.at.max(at));
             (receiver.bytes, receiver.times) = (receiver.bytes.saturating_add(bytes), receiver.times + 1);
         }
         let mut by_object: BTreeMap<String, Vec<Receiver>> = BTreeMap::new();
-        all.into_iter().for_each(|((oid, _), receiver)| by_object.entry(oid).or_default().push(receiver));
+        all.into_iter().for_each(|((oid, ..), receiver)| by_object.entry(oid).or_default().push(receiver));
         by_object
     }
 }
@@ -140,6 +144,7 @@ fn note(line: &str) -> Option<FetchNote> {
     let number = |name| record.get(name)?.as_u64();
     Some(FetchNote {
         oid: word("oid")?,
+        ticket: number("ticket"),
         node: word("node")?.parse().ok()?,
         address: word("address")?,
         at: number("at")?,
@@ -155,6 +160,7 @@ mod tests {
     fn fetch(node: u8, at: u64, outcome: FetchOutcome) -> FetchNote {
         FetchNote {
             oid: "blake3:ab".into(),
+            ticket: Some(7),
             node: NodeId([node; 32]),
             address: format!("192.0.2.{at}"),
             at,
@@ -176,10 +182,12 @@ mod tests {
         ] {
             log.append(&note).unwrap();
         }
+        log.append(&FetchNote { ticket: Some(8), ..fetch(3, 1, FetchOutcome::Whole) }).unwrap();
         log.append(&FetchNote { oid: "live:x".into(), ..fetch(1, 1, FetchOutcome::Part) }).unwrap();
         let all = log.read();
         assert_eq!(all.keys().collect::<Vec<_>>(), ["blake3:ab", "live:x"]);
         let one = Receiver {
+            ticket: Some(7),
             node: NodeId([1; 32]),
             address: "192.0.2.5".into(),
             at: 5,
@@ -188,7 +196,8 @@ mod tests {
             times: 3,
         };
         assert_eq!(all["blake3:ab"][0], one);
-        assert_eq!(all["blake3:ab"].len(), 2);
+        let tickets: Vec<_> = all["blake3:ab"].iter().map(|receiver| receiver.ticket).collect();
+        assert_eq!(tickets, [Some(7), Some(7), Some(8)]);
     }
 
     #[test]

@@ -8,10 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use towpath_content::NodeId;
 use towpath_lan::LanAnnouncement;
 use towpath_link::Identity;
 use towpath_link::tcp::{Listener, Pending, Timeouts};
-use towpath_rendezvous::letters::{LetterEvent, Letters};
+use towpath_rendezvous::letters::{LetterError, LetterEvent, Letters};
 use towpath_rendezvous::place::KnownServer;
 
 use crate::conversation::CodeConversation;
@@ -25,6 +26,8 @@ const WAITING: usize = 4;
 const TRIES: u32 = 5;
 /// After a failed accept, and until a number is asked for again.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Time until a mailbox that is lost is opened again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Time for others on this network to say which numbers they have. What was announced a moment ago is told again after a second.
 const HEARING: Duration = Duration::from_millis(1500);
 /// Numbers of codes where no server gives one.
@@ -34,7 +37,7 @@ const NUMBERS: u32 = 99;
 pub(crate) struct HostDoors {
     /// The number.
     pub(crate) number: u32,
-    mailboxes: Vec<(KnownServer, Letters)>,
+    mailboxes: Vec<HostMailbox>,
     listener: Option<Listener>,
     /// Why some place is none.
     pub(crate) troubles: Vec<String>,
@@ -54,7 +57,8 @@ impl HostDoors {
             match open(server, identity, doors.number, taken).await {
                 Ok((letters, number)) if doors.number == 0 || doors.number == number => {
                     doors.number = number;
-                    doors.mailboxes.push((server.clone(), letters));
+                    let (server, identity) = (server.clone(), identity.clone());
+                    doors.mailboxes.push(HostMailbox { letters, number, server, identity });
                 }
                 // One number is all that is said.
                 Ok(_) => doors.troubles.push(format!("{}: the number is taken there", server.place.address)),
@@ -82,8 +86,8 @@ impl HostDoors {
     pub(crate) fn attend(self, offer: &Bytes) -> (mpsc::Receiver<CodeConversation>, AttendedDoors) {
         let (came, guests) = mpsc::channel(WAITING);
         let (mut tasks, mut announcement) = (JoinSet::new(), None);
-        for (_, letters) in self.mailboxes {
-            tasks.spawn(wait_for_letters(letters, offer.clone(), came.clone()));
+        for mailbox in self.mailboxes {
+            tasks.spawn(mailbox.attend(offer.clone(), came.clone()));
         }
         if let Some(listener) = self.listener {
             let port = listener.address().map_or(0, |address| address.port());
@@ -126,7 +130,7 @@ async fn open(
     identity: &Identity,
     wanted: u32,
     taken: &BTreeSet<u32>,
-) -> Result<(Letters, u32), towpath_rendezvous::letters::LetterError> {
+) -> Result<(Letters, u32), LetterError> {
     let mut held = Vec::new();
     for _ in 1..TRIES {
         let (letters, number) = Letters::open(server, identity, wanted).await?;
@@ -144,21 +148,50 @@ async fn open(
     Letters::open(server, identity, wanted).await
 }
 
-/// A mailbox is for one guest, who finds the offer there.
-async fn wait_for_letters(mut letters: Letters, offer: Bytes, came: mpsc::Sender<CodeConversation>) {
-    if letters.send(offer).await.is_err() {
-        return;
-    }
-    loop {
-        match letters.next().await {
-            Ok(LetterEvent::Joined(guest)) => {
-                let _ = came.send(CodeConversation::Letters(letters, guest)).await;
-                return;
+/// A mailbox of a host, at one server.
+struct HostMailbox {
+    letters: Letters,
+    number: u32,
+    server: KnownServer,
+    identity: Identity,
+}
+
+impl HostMailbox {
+    /// A mailbox is for one guest, who finds the offer there. One that is lost with its server is opened again, for as long as the code
+    /// waits.
+    async fn attend(mut self, offer: Bytes, came: mpsc::Sender<CodeConversation>) {
+        loop {
+            match self.guest(&offer).await {
+                Ok(guest) => {
+                    let _ = came.send(CodeConversation::Letters(self.letters, guest)).await;
+                    return;
+                }
+                Err(error) => tracing::debug!(%error, "a mailbox is lost"),
             }
-            Ok(_) => {}
-            Err(error) => {
-                tracing::debug!(%error, "a mailbox is lost");
-                return;
+            self.open_again().await;
+        }
+    }
+
+    async fn guest(&mut self, offer: &Bytes) -> Result<NodeId, LetterError> {
+        self.letters.send(offer.clone()).await?;
+        loop {
+            if let LetterEvent::Joined(guest) = self.letters.next().await? {
+                return Ok(guest);
+            }
+        }
+    }
+
+    async fn open_again(&mut self) {
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            match open(&self.server, &self.identity, self.number, &BTreeSet::new()).await {
+                Ok((letters, number)) if number == self.number => {
+                    self.letters = letters;
+                    tracing::debug!(number, "a mailbox is open again");
+                    return;
+                }
+                Ok(_) => tracing::debug!("the code's number is another's now"),
+                Err(error) => tracing::debug!(%error, "a mailbox can't be opened again"),
             }
         }
     }

@@ -47,6 +47,8 @@ pub struct Fetches {
 /// One fetch.
 struct FetchUnderWay {
     connections: usize,
+    /// The ticket's mark.
+    ticket: Option<u64>,
     address: IpAddr,
     begun: Instant,
     bytes: u64,
@@ -59,7 +61,16 @@ struct FetchUnderWay {
 impl FetchUnderWay {
     fn new(address: IpAddr) -> Self {
         let begun = Instant::now();
-        Self { connections: 0, address, begun, bytes: 0, trouble: None, reported: None, end: None }
+        Self {
+            connections: 0,
+            ticket: None,
+            address,
+            begun,
+            bytes: 0,
+            trouble: None,
+            reported: None,
+            end: None,
+        }
     }
 }
 
@@ -157,6 +168,7 @@ impl Fetches {
         let mut under_way = lock(&self.under_way);
         let fetch = under_way.entry(now.key).or_insert_with(|| FetchUnderWay::new(address));
         fetch.connections += usize::from(part.fetch.is_none());
+        fetch.ticket = last.ticket;
         fetch.bytes += gone;
         fetch.trouble = fetch.trouble.take().or_else(|| served.last_error());
         self.report(&now.key, fetch);
@@ -225,7 +237,8 @@ impl Fetches {
             FetchState::Begun | FetchState::UnderWay | FetchState::BrokenOff => FetchOutcome::BrokenOff,
         };
         let (address, bytes) = (fetch.address.to_canonical().to_string(), fetch.bytes);
-        let note = FetchNote { oid: root.to_string(), node: *node, address, at: now(), outcome, bytes };
+        let (oid, node, ticket) = (root.to_string(), *node, fetch.ticket);
+        let note = FetchNote { oid, ticket, node, address, at: now(), outcome, bytes };
         if let Err(error) = log.append(&note) {
             tracing::warn!(%error, "who fetched can't be kept");
         }

@@ -62,6 +62,11 @@ impl PeerHost for GetPeers {
         peer
     }
 
+    /// By a relay nobody is told where this get serves: there is no address that one could add the port to.
+    fn start_relayed(&self, connection: Connection, config: PeerConfig) -> Arc<Peer> {
+        self.standing.start_relayed(connection, config)
+    }
+
     fn pool(&self) -> &PeerPool {
         self.standing.pool()
     }

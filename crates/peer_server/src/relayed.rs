@@ -11,7 +11,8 @@ use towpath_config::Config;
 use towpath_content::Hint;
 use towpath_content::hint::{PeerAddress, RELAY};
 use towpath_link::{Identity, Protocol};
-use towpath_protocol::Peer;
+use towpath_plugins::direct::relayed::BY_RELAY;
+use towpath_protocol::{Peer, PeerConfig};
 use towpath_relay::{IncomingCall, RelayDial, RelayPass, RelayPlace, Waiting, WaitingPlace};
 
 use crate::listen::{ListenerServing, NOTHING_SHOWN};
@@ -80,19 +81,23 @@ async fn answer(call: IncomingCall, serving: Arc<ListenerServing>) {
     match call.accept(&[Protocol::PEER]).await {
         Ok(connection) => {
             let address = connection.address.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED.into());
-            let peer = Peer::start(connection, (serving.config)(), Some(Arc::clone(&serving.service)));
+            let config = PeerConfig { way: Some(BY_RELAY.into()), ..(serving.config)() };
+            let peer = Peer::start(connection, config, Some(Arc::clone(&serving.service)));
             tokio::select! {
                 () = serving.fetches.attend(&peer, address) => {}
                 () = overstayed(&peer, &serving) => peer.close(NOTHING_SHOWN),
             }
+            drop(peer);
+            serving.pool.tidy();
         }
         Err(error) => tracing::debug!(peer = %node.short(), %error, "a call by a relay came to nothing"),
     }
 }
 
-/// Completes if the peer has shown no right to anything for too long.
-async fn overstayed(peer: &Peer, serving: &ListenerServing) {
+/// Completes if the peer has shown no right to anything for too long. One that has may be asked from then on.
+async fn overstayed(peer: &Arc<Peer>, serving: &ListenerServing) {
     if tokio::time::timeout(serving.wait_limit, peer.until_known()).await.is_ok() {
+        serving.pool.add_relayed(peer);
         std::future::pending().await
     }
 }

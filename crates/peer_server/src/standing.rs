@@ -36,6 +36,30 @@ pub struct StandingPeers {
 impl PeerHost for StandingPeers {
     /// One that takes no more than so much a second belongs to its transfer alone: others would wait behind what it takes.
     fn start(&self, connection: Connection, config: PeerConfig) -> Arc<Peer> {
+        self.start_as(connection, config, PeerPool::add)
+    }
+
+    fn start_relayed(&self, connection: Connection, config: PeerConfig) -> Arc<Peer> {
+        self.start_as(connection, config, PeerPool::add_relayed)
+    }
+
+    fn pool(&self) -> &PeerPool {
+        &self.pool
+    }
+
+    fn chose(&self, relay: &NodeId) -> bool {
+        let named = &self.config.get().rendezvous;
+        named.relays.iter().chain(&named.servers).any(|place| place.node == Some(*relay))
+    }
+}
+
+impl StandingPeers {
+    fn start_as(
+        &self,
+        connection: Connection,
+        config: PeerConfig,
+        add: fn(&PeerPool, &Arc<Peer>),
+    ) -> Arc<Peer> {
         let (node, is_shared) = (connection.peer, !config.receive_pace.is_limited());
         let Some(place) = is_shared.then(|| self.limits.dialled(node)).flatten() else {
             return Peer::start(connection, config, None);
@@ -43,7 +67,7 @@ impl PeerHost for StandingPeers {
         let config = PeerConfig { send_pace: Arc::clone(&self.send_pace), ..config };
         let address = connection.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let peer = Peer::start(connection, config, Some(Arc::clone(&self.service)));
-        self.pool.add(&peer);
+        add(&self.pool, &peer);
         let attending = self.fetches.attend(&peer, address);
         let keeping = keep_in_use(Arc::downgrade(&peer), Arc::clone(peer.served()));
         let pool = Arc::clone(&self.pool);
@@ -54,15 +78,6 @@ impl PeerHost for StandingPeers {
             pool.tidy();
         });
         peer
-    }
-
-    fn pool(&self) -> &PeerPool {
-        &self.pool
-    }
-
-    fn chose(&self, relay: &NodeId) -> bool {
-        let named = &self.config.get().rendezvous;
-        named.relays.iter().chain(&named.servers).any(|place| place.node == Some(*relay))
     }
 }
 

@@ -1,5 +1,5 @@
 //! The finder of the nodes that a ticket's hints name: beside its issuer those that are dialled, and, its issuer included, those
-//! that wait at a relay. Hints that change in mid-transfer bring further ones and take others away.
+//! that wait at a relay, or are connected by one. Hints that change in mid-transfer bring further ones and take others away.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use towpath_content::{Hint, NodeId};
 use towpath_transfer::finder::{Finder, SourceChange};
 use towpath_transfer::{BoxFuture, Context, Source};
 
-use crate::direct;
 use crate::direct::relayed::RelayedPlace;
+use crate::direct::{self, PeerHost};
 
 /// Nodes that are told of at once, at most.
 const MOST_NODES: usize = 256;
@@ -29,12 +29,37 @@ pub enum HintedWay {
 pub type PeerSource = Box<dyn Fn(NodeId, HintedWay) -> Vec<Arc<dyn Source>> + Send + Sync>;
 
 /// See the head of this module.
-pub struct HintedNodes(PeerSource);
+pub struct HintedNodes {
+    peer: PeerSource,
+    /// Has connections that stand: those by a relay are asked, too.
+    host: Option<Arc<dyn PeerHost>>,
+}
 
 impl HintedNodes {
-    /// Makes its sources by `peer`.
-    pub fn new(peer: PeerSource) -> Arc<Self> {
-        Arc::new(Self(peer))
+    /// Makes its sources by `peer`. Of the connections of `host` those by a relay are asked, too.
+    pub fn new(peer: PeerSource, host: Option<Arc<dyn PeerHost>>) -> Arc<Self> {
+        Arc::new(Self { peer, host })
+    }
+
+    /// The nodes that hints name, and those of them with whom a relay connects this service already.
+    fn named(&self, context: &Context) -> BTreeMap<(NodeId, HintedWay), (u16, u16)> {
+        let mut named = named(&context.hints.borrow(), context.node);
+        if let Some(host) = &self.host {
+            let nodes: Vec<_> = named.keys().map(|(node, _)| *node).chain(context.node).collect();
+            for node in nodes.into_iter().filter(|node| host.pool().is_relayed(node)) {
+                named.entry((node, HintedWay::Relayed)).or_insert((0, 1));
+            }
+        }
+        named
+    }
+
+    /// Completes when there is another connection by a relay.
+    async fn another_connection(&self, context: &Context, known: &BTreeMap<(NodeId, HintedWay), Vec<u64>>) {
+        let Some(host) = self.host.as_ref().filter(|_| known.len() < MOST_NODES) else {
+            return std::future::pending().await;
+        };
+        let is_new = |place: &(NodeId, HintedWay)| !known.contains_key(place);
+        host.pool().until(|| self.named(context).keys().any(is_new).then_some(())).await;
     }
 }
 
@@ -42,8 +67,10 @@ impl Finder for HintedNodes {
     fn find<'a>(&'a self, context: &'a Context, changes: mpsc::Sender<SourceChange>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let (mut hints, mut known, mut next) = (context.hints.clone(), BTreeMap::new(), 0);
+            let mut are_final = false;
             loop {
-                let named = named(&hints.borrow_and_update(), context.node);
+                hints.mark_unchanged();
+                let named = self.named(context);
                 let mut gone = Vec::new();
                 known.retain(|node, keys: &mut Vec<u64>| {
                     let stays = named.contains_key(node);
@@ -58,7 +85,7 @@ impl Finder for HintedNodes {
                 for (place, (priority, weight)) in named {
                     if known.len() < MOST_NODES && !known.contains_key(&place) {
                         let mut keys = Vec::new();
-                        for source in (self.0)(place.0, place.1) {
+                        for source in (self.peer)(place.0, place.1) {
                             next += 1;
                             keys.push(next);
                             let added = SourceChange::Added { key: next, source, priority, weight };
@@ -68,7 +95,11 @@ impl Finder for HintedNodes {
                     }
                 }
                 let _ = changes.send(SourceChange::Looked).await;
-                if hints.changed().await.is_err() {
+                tokio::select! {
+                    changed = hints.changed(), if !are_final => are_final = changed.is_err(),
+                    () = self.another_connection(context, &known) => {}
+                }
+                if are_final && self.host.is_none() {
                     return;
                 }
             }

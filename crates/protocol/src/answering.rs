@@ -276,6 +276,11 @@ impl Answering {
         }
     }
 
+    /// The mark of the ticket for `root` whose secret the peer proved.
+    pub(super) fn ticket_mark(&self, root: &Oid) -> Option<u64> {
+        self.roots.get(root).map(|proved| proved.secret.mark())
+    }
+
     /// The secret that the peer proved of a ticket for `root`, if this service issued it and those who fetch by it may serve.
     pub(super) fn shared_secret(&self, root: &Oid, issuer: &dyn Issuer) -> Option<BoundSecret> {
         let ProvedRoot { secret, .. } = self.roots.get(root)?;

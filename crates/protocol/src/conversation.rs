@@ -134,6 +134,7 @@ impl Conversation {
         let taken = state.take(body, self.shared.service.issuer())?;
         let is_known = state.is_known();
         let fetched = proved.and_then(|root| self.fetched(&state, root));
+        let ticket = root.and_then(|root| state.ticket_mark(&root));
         drop(state);
         fetched.into_iter().for_each(|fetched| self.introduced.joined(fetched));
         if is_waited_for {
@@ -141,7 +142,7 @@ impl Conversation {
             self.shared.over.notify_waiters();
         }
         if let (Some(root), Taken::Answer(_)) = (root, &taken) {
-            self.shared.served.requested(&root);
+            self.shared.served.requested(&root, ticket);
         }
         let replies = match taken {
             Taken::Nothing => Vec::new(),

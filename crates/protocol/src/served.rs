@@ -27,6 +27,8 @@ pub struct Served {
 pub struct LastServed {
     /// The root by which data were asked for.
     pub root: Oid,
+    /// The mark of the ticket whose secret the peer proved; none if it needed none.
+    pub ticket: Option<u64>,
     /// Its number among those of the connection.
     pub number: u64,
     /// The peer needs nothing more of it, and said why if it did not give up.
@@ -66,14 +68,14 @@ impl Served {
         self.is_in_use.send_replace(false);
     }
 
-    pub(super) fn requested(&self, root: &Oid) {
+    pub(super) fn requested(&self, root: &Oid, ticket: Option<u64>) {
         let mut last = lock(&self.last);
         let number = match *last {
-            Some(LastServed { root: known, ended: None, .. }) if known == *root => None,
+            Some(last) if (last.root, last.ticket, last.ended) == (*root, ticket, None) => None,
             known => Some(known.map_or(0, |last| last.number + 1)),
         };
         if let Some(number) = number {
-            *last = Some(LastServed { root: *root, number, ended: None });
+            *last = Some(LastServed { root: *root, ticket, number, ended: None });
             *lock(&self.last_error) = None;
         }
         drop(last);
@@ -121,18 +123,18 @@ mod tests {
         for (number, how, said) in
             [(0, 1, Some(HAS_ALL)), (1, 2, Some(HAS_THE_REST)), (2, 0, None), (3, 9, None)]
         {
-            served.requested(&roots[0]);
-            served.requested(&roots[0]);
+            served.requested(&roots[0], Some(7));
+            served.requested(&roots[0], Some(7));
             finish(roots[1], how);
             assert_eq!((last(), *in_use.borrow()), (Some((roots[0], number, None)), true));
             finish(roots[0], how);
             assert_eq!((last(), *in_use.borrow()), (Some((roots[0], number, Some(said))), false));
         }
-        served.requested(&roots[1]);
+        served.requested(&roots[1], None);
         assert_eq!(last(), Some((roots[1], 4, None)), "another root");
         served.forget_use();
         assert!(!*in_use.borrow());
-        served.requested(&roots[1]);
+        served.requested(&roots[1], None);
         assert!(*in_use.borrow(), "it asks again");
     }
 }

@@ -17,6 +17,11 @@ impl AddressGroup {
             }
         }
     }
+
+    /// An address of it, for another server to count by.
+    pub const fn ip(self) -> IpAddr {
+        self.0
+    }
 }
 
 #[cfg(test)]

@@ -144,6 +144,22 @@ impl Board {
         Ok(joined.into_iter().chain(letters).collect())
     }
 
+    /// Node and address of a client.
+    pub fn client(&self, connection: ConnectionNumber) -> Option<(NodeId, AddressGroup)> {
+        self.clients.get(&connection).map(|client| (client.node, client.from))
+    }
+
+    /// The node that has a mailbox under `number`, and whether nobody has come in yet.
+    pub fn host(&self, number: u32) -> Option<(NodeId, bool)> {
+        let (host, is_alone) = self.mailboxes.host(number)?;
+        Some((self.clients.get(&host)?.node, is_alone))
+    }
+
+    /// Another number for a client's mailbox: see [`Mailboxes::renumber`].
+    pub fn renumber(&mut self, host: ConnectionNumber, chance: u64, tries: u32) -> Option<u32> {
+        self.mailboxes.renumber(host, chance, tries)
+    }
+
     fn leave(&mut self, connection: ConnectionNumber) -> Sendings {
         let other = self.mailboxes.leave(connection);
         other.map(|other| (other, ToClient::Left)).into_iter().collect()

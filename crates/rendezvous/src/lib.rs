@@ -19,6 +19,8 @@
 //! | [`board`] | one message in, messages out: pure |
 //! | [`server`] | connections around a board |
 //! | [`sharing`] | the seam to other servers that have the same entries |
+//! | [`mailbox_sharing`] | the seam to other servers for mailboxes |
+//! | [`elsewhere`] | clients whose mailbox is at another server |
 //! | [`page`] | what one server reads of another's entries |
 //! | [`listening`] | sockets, and how many may shake hands at once |
 //! | [`client`] | one connection to each server, for all topics of a program |
@@ -29,10 +31,12 @@ pub mod address_group;
 pub mod board;
 pub mod client;
 mod dialling;
+pub mod elsewhere;
 pub mod entry;
 pub mod entry_table;
 pub mod letters;
 pub mod listening;
+pub mod mailbox_sharing;
 pub mod mailboxes;
 pub mod message;
 pub mod page;

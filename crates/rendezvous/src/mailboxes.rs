@@ -32,6 +32,8 @@ impl Default for MailboxLimits {
 
 /// Seconds in which times of coming in are counted.
 const WINDOW: u64 = 60;
+/// Numbers are drawn from so many at most: a code takes six digits.
+const MOST_NUMBERS: u64 = 1 << 18;
 /// Addresses whose times are remembered.
 const REMEMBERED: usize = 100_000;
 
@@ -86,8 +88,8 @@ impl Mailboxes {
             return Err(Refusal::TooMany);
         }
         let number = match wanted {
-            0 => self.free(chance),
-            wanted if self.open.contains_key(&wanted) => self.free(chance),
+            0 => self.free(chance, 0),
+            wanted if self.open.contains_key(&wanted) => self.free(chance, 0),
             wanted => wanted,
         };
         self.open.insert(number, Mailbox { host, from, guest: None, letters: Vec::new() });
@@ -96,9 +98,27 @@ impl Mailboxes {
         Ok(number)
     }
 
+    /// Another number for `host`, whose one somebody has at another server. It is drawn from four times as many with each try.
+    /// `None` if it has none, or a guest came in.
+    pub fn renumber(&mut self, host: ConnectionNumber, chance: u64, tries: u32) -> Option<u32> {
+        let before = *self.at.get(&host)?;
+        self.open.get(&before).filter(|mailbox| mailbox.host == host && mailbox.guest.is_none())?;
+        let number = self.free(chance, tries);
+        let mailbox = self.open.remove(&before)?;
+        self.open.insert(number, mailbox);
+        self.at.insert(host, number);
+        Some(number)
+    }
+
+    /// The host under `number`, and whether nobody has come in yet.
+    pub fn host(&self, number: u32) -> Option<(ConnectionNumber, bool)> {
+        self.open.get(&number).map(|mailbox| (mailbox.host, mailbox.guest.is_none()))
+    }
+
     /// A number that is free: one that is about as short as it can be, and not easily foreseen.
-    fn free(&self, chance: u64) -> u32 {
-        let span = (2 * self.open.len() as u64 + 10).next_power_of_two();
+    fn free(&self, chance: u64, tries: u32) -> u32 {
+        let shortest = (2 * self.open.len() as u64 + 10).next_power_of_two();
+        let span = shortest.saturating_mul(1 << (2 * tries).min(20)).min(MOST_NUMBERS);
         let begin = chance % span;
         let free = (begin..begin + span).map(|number| number as u32 + 1);
         free.into_iter().find(|number| !self.open.contains_key(number)).unwrap_or(u32::MAX)
@@ -234,5 +254,22 @@ mod tests {
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), 100);
+    }
+
+    #[test]
+    fn who_has_the_number_of_another_server_gets_another_one_until_somebody_comes() {
+        let mut boxes = Mailboxes::default();
+        assert_eq!(boxes.renumber(1, 3, 0), None, "it has none");
+        boxes.open((1, from(1)), 7, 0).unwrap();
+        boxes.letter(1, &letter("waits")).unwrap();
+        for tries in 0..40 {
+            let number = boxes.renumber(1, u64::MAX - u64::from(tries), tries).unwrap();
+            assert!((1..=999_999).contains(&number), "{number}");
+            assert_eq!((boxes.host(number), boxes.len()), (Some((1, true)), 1));
+        }
+        let number = boxes.renumber(1, 5, 0).unwrap();
+        assert_eq!(boxes.join(0, (2, from(2)), number), Ok((1, vec![letter("waits")])));
+        assert_eq!((boxes.host(number), boxes.renumber(1, 9, 0)), (Some((1, false)), None));
+        assert_eq!(boxes.renumber(2, 9, 0), None, "a guest has none to change");
     }
 }

@@ -13,6 +13,7 @@ use towpath_link::{Connection, FrameReader, FrameWriter};
 
 use crate::address_group::AddressGroup;
 use crate::board::{Board, BoardLimits, Sendings};
+use crate::elsewhere::{Asked, EndsElsewhere};
 use crate::entry::SharedEntry;
 use crate::entry_table::ConnectionNumber;
 use crate::message::{Refusal, ToClient, ToServer};
@@ -58,6 +59,7 @@ struct ServerState {
     clients: HashMap<ConnectionNumber, (mpsc::Sender<ToClient>, AddressGroup)>,
     from: HashMap<AddressGroup, usize>,
     last: ConnectionNumber,
+    elsewhere: EndsElsewhere,
 }
 
 impl RendezvousServer {
@@ -106,12 +108,17 @@ impl RendezvousServer {
             }
         };
         tracing::debug!(node = %node.short(), why, "a client is gone");
+        self.leave(number);
+    }
+
+    /// A client is gone.
+    pub(crate) fn leave(&self, number: ConnectionNumber) {
         let mut state = lock(&self.state);
         let told = state.leave(number);
         state.deliver(told);
     }
 
-    fn enter(
+    pub(crate) fn enter(
         &self,
         node: towpath_content::NodeId,
         address: SocketAddr,
@@ -166,11 +173,17 @@ impl RendezvousServer {
         }
     }
 
-    fn say(&self, number: ConnectionNumber, message: ToServer) {
+    pub(crate) fn say(&self, number: ConnectionNumber, message: ToServer) {
         self.answered.fetch_add(1, Ordering::Relaxed);
         let mut state = lock(&self.state);
-        let told = state.board.say((now(), chance()), number, message);
+        let asked = Asked::by(&message);
+        let told = match state.elsewhere.carry(number, message) {
+            Ok(message) => state.board.say((now(), chance()), number, message),
+            Err(told) => told,
+        };
         let news = state.board.news();
+        let ServerState { elsewhere, board, .. } = &mut *state;
+        let told = elsewhere.ask(number, asked, board, told);
         state.deliver(told);
         drop(state);
         // Without another server nobody wants to know.
@@ -183,8 +196,17 @@ impl RendezvousServer {
 
     /// Does something with the board, and delivers what comes of it.
     pub(crate) fn with_board<T>(&self, work: impl FnOnce(u64, &mut Board) -> (T, Sendings)) -> T {
+        self.with_elsewhere(|_, board| work(now(), board))
+    }
+
+    /// The same with what is elsewhere, too.
+    pub(crate) fn with_elsewhere<T>(
+        &self,
+        work: impl FnOnce(&mut EndsElsewhere, &mut Board) -> (T, Sendings),
+    ) -> T {
         let mut state = lock(&self.state);
-        let (result, told) = work(now(), &mut state.board);
+        let ServerState { elsewhere, board, .. } = &mut *state;
+        let (result, told) = work(elsewhere, board);
         state.deliver(told);
         result
     }
@@ -211,6 +233,7 @@ impl ServerState {
                 self.from.remove(&from);
             }
         }
+        self.elsewhere.gone(number);
         self.board.gone(number)
     }
 }

@@ -7,7 +7,7 @@
 //! | [`RendezvousServer::said_here`] | all that were said here and hold, in parts: for a server that was away |
 //! | [`RendezvousServer::take`] | an entry that was said elsewhere; it is checked, for whoever writes to an engine may lie |
 //!
-//! Mailboxes are not shared: both ends of one come to the same server.
+//! For mailboxes there is a seam of its own: [`crate::mailbox_sharing`].
 
 use bytes::Bytes;
 use tokio::sync::broadcast;

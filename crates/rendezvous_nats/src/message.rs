@@ -32,6 +32,16 @@ impl ServerName {
     pub fn page(self) -> String {
         format!("tow.rendezvous.1.server.{self}.page")
     }
+
+    /// Here guests of other servers come to its mailboxes.
+    pub fn guest(self) -> String {
+        format!("tow.rendezvous.1.server.{self}.guest")
+    }
+
+    /// Here go the letters of conversations that it is part of.
+    pub fn letter(self) -> String {
+        format!("tow.rendezvous.1.server.{self}.letter")
+    }
 }
 
 impl fmt::Display for ServerName {

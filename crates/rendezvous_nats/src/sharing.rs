@@ -7,6 +7,7 @@
 //! | `hear_all` | what other servers publish is taken in; who has published more than came is read |
 //! | `hear_own` | others who read are answered |
 //! | `read_all` | the entries of others, page by page |
+//! | `mailboxes` | guests and numbers of mailboxes |
 //!
 //! The client of NATS dials again by itself, any server of the cluster. So nothing here ends but with the server.
 
@@ -22,6 +23,9 @@ use towpath_rendezvous::RendezvousServer;
 use towpath_rendezvous::page::{self, EntryPage, cursor_from_bytes};
 use towpath_rendezvous::sharing::{EntryNews, SaidEntry, SharingStatus};
 
+use crate::drawn;
+use crate::mailbox_message::NUMBER;
+use crate::mailboxes::SharedMailboxes;
 use crate::message::{self, PublishedEntry, ServerHello, ServerName};
 use crate::peers::Peers;
 use crate::place::{NatsLogin, NatsPlace};
@@ -58,6 +62,7 @@ struct Sharing {
     unread: UnreadServers,
     /// There is a new connection, or something was lost.
     again: Arc<Notify>,
+    mailboxes: SharedMailboxes,
 }
 
 /// Shares the entries of `server` with all others at this place, until the server is no more. How it stands is told by `status`.
@@ -68,14 +73,18 @@ pub async fn share(
 ) {
     let (news, again) = (server.news(), Arc::new(Notify::new()));
     let client = connect(&settings, &again, &status).await;
+    let name = ServerName(drawn());
+    let (mailboxes, guests) = SharedMailboxes::new(Arc::clone(&server), client.clone(), name);
+    let questions = server.mailbox_questions();
     let sharing = Sharing {
         server,
         client,
-        name: drawn(),
+        name,
         published: AtomicU64::new(0),
         peers: Mutex::default(),
         unread: UnreadServers::default(),
         again,
+        mailboxes,
     };
     let own = sharing.name.all();
     tokio::select! {
@@ -84,13 +93,8 @@ pub async fn share(
         () = sharing.each(message::ALL, |message| sharing.hear_all(message)) => {}
         () = sharing.each(&own, |message| sharing.hear_own(message)) => {}
         () = read_all(&sharing.client, &sharing.unread, &sharing.peers, &sharing.server) => {}
+        () = sharing.mailboxes.attend(questions, guests) => {}
     }
-}
-
-fn drawn() -> ServerName {
-    let mut bytes = [0; 16];
-    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    ServerName(bytes)
 }
 
 /// Dials until NATS is reached once; from then on its client dials by itself.
@@ -218,6 +222,13 @@ impl Sharing {
         if message.subject.as_str() == message::HELLO {
             return self.hear_hello(&message.payload).await;
         }
+        if message.subject.as_str() == NUMBER {
+            let known = message.reply.zip(self.mailboxes.knows(&message.payload));
+            if let Some((to, name)) = known {
+                self.send(to.to_string(), name.to_vec()).await;
+            }
+            return;
+        }
         let Ok(PublishedEntry { name, published, entry }) = PublishedEntry::from_bytes(&message.payload)
         else {
             return;
@@ -229,6 +240,11 @@ impl Sharing {
     }
 
     async fn hear_own(&self, message: Message) {
+        match message.subject.rsplit('.').next() {
+            Some("guest") => return self.mailboxes.hear_guest(&message.payload),
+            Some("letter") => return self.mailboxes.hear_letter(&message.payload),
+            _ => {}
+        }
         let Some(to) = message.reply else { return self.hear_hello(&message.payload).await };
         if let Ok(after) = cursor_from_bytes(&message.payload) {
             let page = EntryPage::of(self.server.said_here(after, page::MAX_BYTES));

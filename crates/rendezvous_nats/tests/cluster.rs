@@ -9,7 +9,7 @@ use std::time::Instant;
 use async_nats::ConnectOptions;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use support::{Cluster, SharingServer, until, until_status};
+use support::{Cluster, SharingServer, servers, until, until_status};
 use towpath_content::ticket::Secret;
 use towpath_content::{NodeId, Oid};
 use towpath_link::Identity;
@@ -46,17 +46,6 @@ async fn until_parts(meeting: &Meeting, expected: &[u16]) {
         parts
     };
     until(meeting, |found| sorted(found) == expected).await;
-}
-
-async fn servers(cluster: &Cluster, count: usize) -> Vec<SharingServer> {
-    let mut servers = Vec::new();
-    for number in 0..count {
-        servers.push(SharingServer::start(cluster.settings(number)).await);
-    }
-    for server in &mut servers {
-        server.until_shared().await;
-    }
-    servers
 }
 
 /// Of three servers of each kind one is killed: what was found stays found, and what comes is found.

@@ -7,6 +7,7 @@ use clap::Args;
 use indicatif::HumanBytes;
 use serde::Serialize;
 use towpath_api::{ApiError, Held, ListRequest, Object, TicketTerms};
+use towpath_content::Ticket;
 use towpath_standalone::served_tickets::{self, FetchOutcome, Receiver, ServedTicket, TicketServer};
 use towpath_words as words;
 
@@ -63,15 +64,15 @@ struct ToldReceiver {
 impl Ls {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let fetched = served_tickets::receivers(&context.home);
-        let of = |oid: &str| fetched.get(oid).map(Vec::as_slice).unwrap_or_default();
         for object in context.api().await?.list(ListRequest { cached: self.cached }).await? {
-            let receivers = of(&object.oid);
+            let ticket = object.ticket.as_ref().and_then(|ticket| ticket.parse().ok());
+            let receivers = by_ticket(&fetched, &object.oid, ticket.as_ref());
             if context.output.is_json() {
-                context.output.object(&ListedLine::Object { object: &object, fetched: told(receivers) });
+                context.output.object(&ListedLine::Object { object: &object, fetched: told(&receivers) });
                 continue;
             }
             context.output.line(&object_line(&object));
-            show(context, receivers);
+            show(context, &receivers);
         }
         for served in served_tickets::all(&context.home) {
             show_served(context, &served, &fetched);
@@ -95,7 +96,7 @@ fn object_line(object: &Object) -> String {
 }
 
 fn show_served(context: &Context, served: &ServedTicket, fetched: &BTreeMap<String, Vec<Receiver>>) {
-    let receivers = fetched.get(&served.ticket.oid.to_string()).map(Vec::as_slice).unwrap_or_default();
+    let receivers = by_ticket(fetched, &served.ticket.oid.to_string(), Some(&served.ticket));
     if context.output.is_json() {
         return context.output.object(&ListedLine::Served {
             oid: served.ticket.oid.to_string(),
@@ -104,11 +105,23 @@ fn show_served(context: &Context, served: &ServedTicket, fetched: &BTreeMap<Stri
             ticket: served.ticket.to_string(),
             terms: terms(served),
             created: served.since,
-            fetched: told(receivers),
+            fetched: told(&receivers),
         });
     }
     context.output.line(&served_line(served));
-    show(context, receivers);
+    show(context, &receivers);
+}
+
+/// Who fetched an object by this ticket. Of some fetches the ticket is not known: they are told with each.
+fn by_ticket<'a>(
+    fetched: &'a BTreeMap<String, Vec<Receiver>>,
+    oid: &str,
+    ticket: Option<&Ticket>,
+) -> Vec<&'a Receiver> {
+    let mark = ticket.map(|ticket| ticket.bound_secret().mark());
+    let is_its =
+        |receiver: &&Receiver| mark.is_none() || receiver.ticket.is_none() || receiver.ticket == mark;
+    fetched.get(oid).into_iter().flatten().filter(is_its).collect()
 }
 
 const fn held(served: &ServedTicket) -> &'static str {
@@ -133,8 +146,8 @@ fn served_line(served: &ServedTicket) -> String {
     format!("{}  {how}  {path}  ({})", served.ticket.oid, listing::life(terms(served)))
 }
 
-fn told(receivers: &[Receiver]) -> Vec<ToldReceiver> {
-    let told = |receiver: &Receiver| ToldReceiver {
+fn told(receivers: &[&Receiver]) -> Vec<ToldReceiver> {
+    let told = |receiver: &&Receiver| ToldReceiver {
         node: receiver.node.to_string(),
         address: receiver.address.clone(),
         last: receiver.at,
@@ -145,8 +158,8 @@ fn told(receivers: &[Receiver]) -> Vec<ToldReceiver> {
     receivers.iter().map(told).collect()
 }
 
-fn show(context: &Context, receivers: &[Receiver]) {
-    let mut newest: Vec<_> = receivers.iter().collect();
+fn show(context: &Context, receivers: &[&Receiver]) {
+    let mut newest = receivers.to_vec();
     newest.sort_by_key(|receiver| std::cmp::Reverse(receiver.at));
     newest.iter().take(NAMED).for_each(|receiver| context.output.line(&receiver_line(receiver)));
     if newest.len() > NAMED {

@@ -8,6 +8,7 @@ use clap::Args;
 use tokio::sync::mpsc;
 use towpath_api::{Api, ApiError, Event, ShareRequest};
 use towpath_standalone::served_tickets;
+use towpath_words as words;
 
 use super::fetch_flags::FetchFlags;
 use super::filter_rules::FilterFlags;
@@ -100,6 +101,10 @@ impl ShareCommand {
                 }
                 Event::Summary(_) => is_read = true,
                 event => {
+                    // What was taken back is served to nobody, though it runs on for those who are to be told.
+                    if matches!(&event, Event::Waiting { what, .. } if what == words::WAITS_FOR_HOLDERS) {
+                        listed = None;
+                    }
                     left_out |= matches!(event, Event::FileFailed { .. });
                     context.output.event(&event);
                 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
-use towpath_content::Ticket;
+use towpath_content::{Hint, NodeId, Ticket};
 use towpath_standalone::pictures::QrPicture;
 
 use crate::environment::{Call, LOOPBACK, Machine, Running, Summary, TestEnvironment, first_line};
@@ -17,6 +17,7 @@ use crate::trees::{assert_same_bytes, file};
 situations![
     a_sender_that_moved_is_found_where_it_is_now,
     a_ticket_alone_leads_to_no_private_server,
+    what_a_ticket_alone_names_is_not_dialled_on_ones_own_network,
     receivers_that_know_only_the_rendezvous_draw_on_each_other,
     a_daemon_is_found_after_its_restart,
     a_wrong_server_is_refused_in_words,
@@ -26,6 +27,7 @@ situations![
     a_wrong_code_is_void_and_a_new_one_is_shown,
     people_compare_words_before_the_ticket_goes,
     a_share_by_a_code_for_one_receiver_ends_by_itself,
+    a_code_waits_on_where_its_server_begins_anew,
     a_code_is_enough_on_one_network,
     who_guesses_codes_is_told_of_and_does_not_keep_the_right_one_out,
     codes_on_one_network_have_numbers_of_their_own,
@@ -34,6 +36,7 @@ situations![
     two_routers_let_through_what_both_ends_open,
     a_relay_carries_what_nobody_can_send_directly_and_may_die_meanwhile,
     a_direct_way_takes_over_from_a_relay,
+    who_calls_by_a_relay_is_asked_there_by_whom_it_called,
     who_has_no_pass_is_not_called_through_a_relay,
 ];
 
@@ -117,6 +120,33 @@ fn a_ticket_alone_leads_to_no_private_server() {
     assert!(message.contains("rendezvous"), "{message}");
 }
 
+fn what_a_ticket_alone_names_is_not_dialled_on_ones_own_network() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 1 << 20);
+    let bare = without(&share(&env.sender, LOOPBACK, &[], "file").ticket(), "tow");
+    let node = NodeId([7; 32]);
+    // What a ticket names, and how a person names the same.
+    for (scheme, setting) in [("relay", Some("relays")), ("meet", Some("servers")), ("https", None)] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let place = if setting.is_some() { format!("{node}@{address}") } else { format!("{address}/file") };
+        let mut ticket: Ticket = bare.parse().unwrap();
+        ticket.hints.push(Hint::new(format!("{scheme}://{place}"), 0, 1).unwrap());
+        let ticket = ticket.to_string();
+        let words = ["get", "--json", "--timeout", "1", &ticket, "-o", scheme];
+        env.receiver.configure("");
+        env.receiver.tow(words).end().failure();
+        assert!(listener.accept().is_err(), "{scheme}: it was dialled");
+        let url = format!("https://{place}");
+        let from: &[&str] = if setting.is_none() { &["--from", &url] } else { &[] };
+        let named = setting.map(|name| format!("[rendezvous]\nlan = \"off\"\n{name} = [\"{place}\"]\n"));
+        env.receiver.configure(&named.unwrap_or_default());
+        let mut getting = env.receiver.tow(words.iter().chain(from)).start();
+        getting.wait_until("dials what its person named", |_| listener.accept().ok());
+    }
+}
+
 fn receivers_that_know_only_the_rendezvous_draw_on_each_other() {
     let meeting = Meeting::of_two();
     let (sender, first, size) = (&meeting.env.sender, &meeting.env.receiver, 24 << 20);
@@ -131,10 +161,11 @@ fn receivers_that_know_only_the_rendezvous_draw_on_each_other() {
     let summary = second.get(&ticket, "file").end().summary();
     getting.end().summary();
     assert_same_bytes(&sender.path("file"), &second.path("file"));
-    let from_issuer: u64 =
-        by_peer(&summary).iter().filter(|(node, _)| *node == issuer).map(|(_, bytes)| bytes).sum();
-    // The first one had half, and draws on the sender, too.
-    assert!(from_issuer * 10 <= size * 7, "{from_issuer} of {size}");
+    let from_first: u64 =
+        by_peer(&summary).iter().filter(|(node, _)| *node != issuer).map(|(_, bytes)| bytes).sum();
+    eprintln!("the second receiver drew {} % from the first", from_first * 100 / size);
+    // The first one had half, and draws on the sender, too. 63 to 66 % were measured, 59 on a busy machine.
+    assert!(from_first * 20 >= size * 11, "{from_first} of {size}: {}", summary.0);
 }
 
 fn a_daemon_is_found_after_its_restart() {
@@ -166,7 +197,7 @@ fn a_wrong_server_is_refused_in_words() {
 }
 
 /// A sharing program, and the code that it shows.
-fn share_by_code(machine: &Machine, words: &[&str]) -> (Running, String) {
+pub fn share_by_code(machine: &Machine, words: &[&str]) -> (Running, String) {
     let fixed = ["share", "--listen", LOOPBACK, "--code"];
     let mut sharing = machine.tow(fixed.iter().chain(words).chain(&["file"])).start();
     let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
@@ -288,6 +319,31 @@ fn a_share_by_a_code_for_one_receiver_ends_by_itself() {
     assert!(ended.err.contains("1 receiver has all of it: the ticket is taken back"), "{}", ended.err);
 }
 
+fn a_code_waits_on_where_its_server_begins_anew() {
+    let env = TestEnvironment::new();
+    let (sender, receiver, address) = (&env.sender, &env.receiver, free());
+    let server = env.machine("server");
+    let run = || {
+        let mut running = server.tow(["rendezvous", "--listen", &address]).start();
+        let place = running.wait_until("its place", |running| first_line(&running.output()));
+        (running, place)
+    };
+    let (running, place) = run();
+    // With a second way to come in, by which nobody comes.
+    sender.configure(&configuration(&place).replace("off", "on"));
+    receiver.configure(&configuration(&place));
+    file(&sender.path("file"), 1, 1 << 20);
+    let (mut sharing, code) = share_by_code(sender, &["-vv"]);
+    running.kill();
+    let (_running, again) = run();
+    assert_eq!(again, place);
+    sharing.wait_until("waits there again", |sharing| {
+        sharing.error_text().contains("a mailbox is open again").then_some(())
+    });
+    receiver.get(&code, "file").end().summary();
+    assert_same_bytes(&sender.path("file"), &receiver.path("file"));
+}
+
 fn a_code_is_enough_on_one_network() {
     let (network, env) = (Network::plain(), TestEnvironment::new());
     file(&env.sender.path("file"), 1, 1 << 20);
@@ -303,7 +359,7 @@ const GUESSES: usize = 50;
 const AT_ONCE: usize = 16;
 
 /// The code without its last word, which is another one.
-fn wrong(code: &str) -> String {
+pub fn wrong(code: &str) -> String {
     let (rest, last) = code.rsplit_once('-').unwrap();
     format!("{rest}-{}", if last == "otter" { "lagoon" } else { "otter" })
 }
@@ -491,6 +547,32 @@ fn a_direct_way_takes_over_from_a_relay() {
     behind.assert_same();
     let direct = summary.sources().find(|source| source["path"].is_null()).unwrap();
     assert!(direct["bytes"].as_u64().unwrap() > size / 2, "{}", summary.0);
+}
+
+fn who_calls_by_a_relay_is_asked_there_by_whom_it_called() {
+    let behind = Behind::new(Router::Symmetric, Router::Symmetric, &RELAY);
+    let (left, right, size) = (&behind.env.sender, &behind.env.receiver, 24 << 20);
+    let kept = fs::read_to_string(left.home("config.toml")).unwrap();
+    left.configure(&format!("limit_rate = \"4M\"\n{kept}"));
+    file(&left.path("file"), 1, size);
+    file(&right.path("other"), 2, 2 << 20);
+    let sides = [(left, behind.network.left()), (right, behind.network.right())];
+    let _daemons = sides.each_ref().map(|(side, network)| side.daemon_of(side.tow_as(network, ["daemon"])));
+    let put = |machine: &Machine, name: &str| {
+        let put = machine.tow(["put", "--json", name]).end().with(0);
+        put.events()[0]["ticket"].as_str().unwrap().to_owned()
+    };
+    let (ticket, back) = (put(left, "file"), put(right, "other"));
+    let named: Ticket = back.parse().unwrap();
+    assert!(named.hints.iter().all(|hint| hint.scheme() != "relay"), "the right one waits at none: {back}");
+    let mut getting = right.tow(["get", "--json", &ticket, "-o", "file"]).start();
+    getting.wait_for_bytes(size / 8);
+    // The left one can't dial the right one, nor is that called at a relay.
+    let summary = left.tow(["get", "--json", &back, "-o", "other"]).end().summary();
+    assert_eq!(paths(&summary), [Some("by relay")]);
+    assert_same_bytes(&right.path("other"), &left.path("other"));
+    getting.end().summary();
+    behind.assert_same();
 }
 
 fn who_has_no_pass_is_not_called_through_a_relay() {

@@ -3,11 +3,11 @@
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::anywhere::{configuration, without};
+use crate::anywhere::{configuration, share_by_code, without, wrong};
 use crate::environment::{LOOPBACK, Machine, Running, TestEnvironment, first_line};
 use crate::machinery::tool;
 use crate::runner::situations;
@@ -16,6 +16,8 @@ use crate::trees::{assert_same_bytes, file};
 situations![
     a_get_goes_on_when_servers_of_both_kinds_die,
     who_comes_after_a_server_died_is_found_at_once,
+    a_code_of_one_server_is_good_for_one_guess_at_any,
+    servers_speak_to_nats_by_tls_and_believe_no_other_certificate,
     a_server_that_reaches_no_other_says_so_and_serves,
     what_is_no_cluster_is_refused_in_words,
 ];
@@ -28,6 +30,11 @@ struct Nats {
 
 impl Nats {
     fn start(env: &TestEnvironment, count: usize) -> Self {
+        Self::start_with(env, count, "")
+    }
+
+    /// With more in their configuration.
+    fn start_with(env: &TestEnvironment, count: usize, more: &str) -> Self {
         let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-tools/nats-server");
         let program = if kept.exists() { kept } else { tool("nats-server") };
         // Held all at once, so that they differ.
@@ -41,7 +48,7 @@ impl Nats {
             let path = env.dir().join(format!("nats-{}.conf", address.port()));
             let text = format!(
                 "listen: \"{address}\"\nmax_payload: 65536\nauthorization {{ user: tow, password: secret }}\n\
-                 cluster {{ name: test, listen: \"{route}\", routes: [{}] }}\n",
+                 cluster {{ name: test, listen: \"{route}\", routes: [{}] }}\n{more}\n",
                 all.join(", ")
             );
             fs::write(&path, text).unwrap();
@@ -81,9 +88,7 @@ struct Cluster {
 impl Cluster {
     fn start(env: &TestEnvironment) -> Self {
         let nats = Nats::start(env, 3);
-        let login = env.dir().join("login");
-        let private = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&login);
-        std::io::Write::write_all(&mut private.unwrap(), b"tow:secret\n").unwrap();
+        let login = login(env);
         let mut servers: Vec<Running> = (0..3)
             .map(|number| {
                 let words = ["rendezvous", "--listen", LOOPBACK, "--cluster", &nats.place(number)];
@@ -104,6 +109,25 @@ impl Cluster {
         let places: Vec<&str> = numbers.iter().map(|number| self.places[*number].as_str()).collect();
         machine.configure(&configuration(&places.join("\", \"")));
     }
+}
+
+/// The file with the login.
+fn login(env: &TestEnvironment) -> PathBuf {
+    let login = env.dir().join("login");
+    let private = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&login);
+    std::io::Write::write_all(&mut private.unwrap(), b"tow:secret\n").unwrap();
+    login
+}
+
+/// A certificate of its own for the loopback, and its key.
+fn certificate(env: &TestEnvironment) -> [PathBuf; 2] {
+    let [certificate, key] = ["certificate.pem", "key.pem"].map(|name| env.dir().join(name));
+    let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=nats \
+                 -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE -out";
+    let mut command = Command::new(tool("openssl"));
+    command.args(words.split_whitespace()).arg(&certificate).arg("-keyout").arg(&key);
+    assert!(command.stderr(Stdio::null()).status().unwrap().success());
+    [certificate, key]
 }
 
 fn share(machine: &Machine, words: &[&str]) -> (Running, String) {
@@ -159,6 +183,69 @@ fn who_comes_after_a_server_died_is_found_at_once() {
         );
         assert_same_bytes(&sender.path("file"), &receiver.path(killed));
         drop(sharing);
+    }
+}
+
+fn a_code_of_one_server_is_good_for_one_guess_at_any() {
+    let env = TestEnvironment::new();
+    let mut cluster = Cluster::start(&env);
+    let (sender, receiver, stranger) = (&env.sender, &env.receiver, &env.stranger);
+    cluster.name(sender, &[0]);
+    cluster.name(receiver, &[1]);
+    cluster.name(stranger, &[2]);
+    file(&sender.path("file"), 1, 1 << 20);
+    let (mut sharing, code) = share_by_code(sender, &[]);
+    // A guess at the third server makes the code void at the second.
+    let guess = stranger.get(&wrong(&code), "file").end().failure();
+    assert!(guess["message"].as_str().unwrap().contains("the code is wrong"), "{guess}");
+    let renewed = sharing.wait_until("shows a new code", |sharing| {
+        String::from_utf8(sharing.output()).unwrap().lines().nth(1).map(str::to_owned)
+    });
+    let void = receiver.get(&code, "file").end().failure();
+    assert!(!receiver.path("file").exists(), "{void}");
+    // If its number is that of the new one, this was a guess, too.
+    let is_same = renewed.split('-').next() == code.split('-').next();
+    let renewed = sharing.wait_until("shows the code that is good", |sharing| {
+        String::from_utf8(sharing.output()).unwrap().lines().nth(1 + usize::from(is_same)).map(str::to_owned)
+    });
+    cluster.nats.kill(0);
+    receiver.get(&renewed, "file").end().summary();
+    assert_same_bytes(&sender.path("file"), &receiver.path("file"));
+    let spent = stranger.get(&renewed, "file").end().failure();
+    assert!(spent["message"].as_str().unwrap().contains("nobody waits"), "{spent}");
+}
+
+fn servers_speak_to_nats_by_tls_and_believe_no_other_certificate() {
+    let env = TestEnvironment::new();
+    let [certificate, key] = certificate(&env);
+    let nats = Nats::start_with(&env, 1, &format!("tls {{ cert_file: {certificate:?}, key_file: {key:?} }}"));
+    let (place, login) = (nats.place(0).replace("nats://", "tls://"), login(&env));
+    let run = |name: &str| {
+        let words = ["rendezvous", "--listen", LOOPBACK, "--cluster", &place, "--cluster-login"];
+        env.machine(name).tow(words.iter().copied().chain([login.to_str().unwrap()]))
+    };
+    file(&env.sender.path("file"), 1, 1 << 20);
+    let mut servers = Vec::new();
+    for machine in [&env.sender, &env.receiver] {
+        let call = run(&format!("server-{}", servers.len()));
+        let mut server = call.variable("SSL_CERT_FILE", certificate.to_str().unwrap()).start();
+        let place = server.wait_until("its place", |server| first_line(&server.output()));
+        server.wait_until("shares", |server| server.error_text().contains("are shared").then_some(()));
+        machine.configure(&configuration(&place));
+        servers.push(server);
+    }
+    let (_sharing, ticket) = share(&env.sender, &[]);
+    env.receiver.get(&ticket, "file").end().summary();
+    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+    // One that does not know the certificate; and one to whom a server says that it has none.
+    let bare = Nats::start(&env, 1).place(0).replace("nats://", "tls://");
+    for (place, why) in [(&place, "certificate"), (&bare, "tls")] {
+        let words = ["rendezvous", "--listen", LOOPBACK, "--cluster", place, "--cluster-login"];
+        let stranger = env.machine("stranger").tow(words.iter().copied().chain([login.to_str().unwrap()]));
+        stranger.start().wait_until("says why", |stranger| {
+            let said = stranger.error_text().to_lowercase();
+            (said.contains("entries are not shared") && said.contains(why)).then_some(())
+        });
     }
 }
 

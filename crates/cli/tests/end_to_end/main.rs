@@ -46,7 +46,7 @@
 //! | `vault_upkeep` | differences of a vault's versions, files that are not read again, old versions that go |
 //! | `vault_serving` | `tow vault serve`: kill -9, and who may make vaults |
 //! | `doctor` | what works from here, and advice about what does not |
-//! | `clusters` | rendezvous servers that share their entries through NATS |
+//! | `clusters` | rendezvous servers that share entries and mailboxes through NATS |
 //! | `site_cache` | the cache of a site, which its machines draw on |
 //! | `ticket_terms` | tickets that end, that are taken back, and that may not be passed on |
 //! | `receivers` | what a sender sees of those who fetch |

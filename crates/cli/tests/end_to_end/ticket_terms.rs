@@ -29,6 +29,7 @@ situations![
     what_is_put_is_listed_with_the_life_of_its_ticket,
     what_is_put_is_taken_back_by_its_path_or_first_digits,
     a_share_that_runs_is_listed_with_who_fetched_and_taken_back_by_its_path,
+    who_fetched_is_told_of_each_ticket_of_one_file,
     a_daemon_tells_who_fetched_what_is_put_and_what_it_passes_on,
     what_the_sender_fetches_itself_does_not_end_a_share_for_one,
     a_ticket_is_read_as_mail_programs_break_it,
@@ -444,8 +445,31 @@ fn a_share_that_runs_is_listed_with_who_fetched_and_taken_back_by_its_path() {
     share.wait_until("was told", |share| share.error_text().contains("it was taken back").then_some(()));
     let refused = env.stranger.tow(["get", &ticket, "-o", "after"]).end().with(1);
     assert!(refused.err.contains("took the ticket back"), "{}", refused.err);
+    assert_eq!(env.sender.tow(["ls"]).end().with(0).text(), "", "it runs on, and serves nobody");
     share.kill();
     assert_eq!(env.sender.tow(["ls"]).end().with(0).text(), "", "one that was killed is listed no more");
+}
+
+fn who_fetched_is_told_of_each_ticket_of_one_file() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 3 << 20);
+    let mut shares = ["1h", "2h"]
+        .map(|life| env.sender.tow(["share", "--listen", LOOPBACK, "--expires", life, "file"]).start());
+    let tickets = shares.each_mut().map(Running::ticket);
+    env.receiver.get(&tickets[0], "file").end().summary();
+    env.stranger.get(&tickets[1], "file").end().summary();
+    env.stranger.get(&tickets[1], "again").end().summary();
+    let told = soon(LONG, || {
+        let lines = env.sender.tow(["ls", "--json"]).end().with(0).events();
+        let of = |ticket: &str| {
+            let line = lines.iter().find(|line| line["ticket"] == ticket)?;
+            let fetched = line["fetched"].as_array()?.iter();
+            Some(fetched.map(|one| one["times"].as_u64().unwrap()).collect::<Vec<_>>())
+        };
+        let told = [of(&tickets[0])?, of(&tickets[1])?];
+        (told.iter().flatten().sum::<u64>() >= 3).then_some(told)
+    });
+    assert_eq!(told, Some([vec![1], vec![2]]));
 }
 
 fn a_daemon_tells_who_fetched_what_is_put_and_what_it_passes_on() {

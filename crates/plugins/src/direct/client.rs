@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use towpath_content::hint::{self, PeerAddress};
 use towpath_content::lock::lock;
 use towpath_content::{Hint, NodeId, Oid};
-use towpath_link::Identity;
 use towpath_link::tcp::{DialConfig, dial_any};
+use towpath_link::{Connection, Identity};
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::source::{
     Backlog, NETWORK_PRICE, PathState, Query, RELAYED_PRICE, Sink, SourceState, UNREACHED_PRICE,
@@ -32,6 +32,7 @@ use towpath_protocol::{Arrived, Peer, PeerConfig, PeerUse, Stall};
 use super::SCHEME;
 use super::apart::apart;
 use super::pool::{PeerHost, PeerNeeds};
+use super::redialling::dial_again_and_again;
 use super::relayed::{call_by, is_relayed, relays};
 use super::slots::{Slot, Slots};
 use super::unasked::{Unasked, UnaskedCall};
@@ -50,10 +51,7 @@ const PING: u64 = 64;
 /// Time in which a peer that can be dialled is reached, mostly.
 const LATE: Duration = Duration::from_millis(150);
 
-/// Where a relay brings the bytes meanwhile all attempts to dial but one of so many are short, and follow each other soon: a way
-/// that opens is found within half a second. The others are for peers that are far.
-const ATTEMPTS_PER_LONG_ONE: u32 = 5;
-const SHORT_ATTEMPT: Duration = Duration::from_millis(400);
+/// Time between two rounds of dialling where a relay brings the bytes meanwhile.
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time for which a path counts as measured.
@@ -94,8 +92,6 @@ pub struct Direct {
     /// A connection that was found brought nothing, and none was dialled since.
     shuns: AtomicBool,
     last_error: Mutex<Option<String>>,
-    /// Attempts to dial where a relay is named.
-    attempts: AtomicU32,
     /// Time since which there is no connection: from the beginning, or as far as somebody looked.
     unreached: Mutex<Option<Instant>>,
     /// The path as it was measured last.
@@ -115,7 +111,6 @@ impl Direct {
             host,
             shuns: AtomicBool::new(false),
             last_error: Mutex::default(),
-            attempts: AtomicU32::new(0),
             unreached: Mutex::new(Some(Instant::now())),
             measured: Mutex::default(),
         }
@@ -218,12 +213,11 @@ impl Direct {
     /// A connection of this service with the node, for the first slot: further ones are there to be more than those that stand.
     fn find(&self, slot: &Slot, context: &Context) -> Option<PeerUse> {
         let (host, node) = (self.host.as_ref()?, self.node.or(context.node)?);
-        let may_be_any =
-            self.config.dial.from.is_none() && !self.config.is_relayed && self.slots.is_first(slot);
+        let may_be_any = self.config.dial.from.is_none() && self.slots.is_first(slot);
         if !may_be_any || self.shuns.load(Ordering::Relaxed) {
             return None;
         }
-        let needs = PeerNeeds::of(&self.config.peer);
+        let needs = PeerNeeds::of(&self.config.peer, self.config.is_relayed);
         host.pool().take(&node, needs, context.root, |peer| self.prove(peer, context))
     }
 
@@ -246,20 +240,22 @@ impl Direct {
         }
     }
 
-    /// A connection that a relay carries. It is for this transfer alone: to others it would look like a direct one.
+    /// A connection that a relay carries.
     async fn call(&self, dialling: &mut Dialling, context: &Context) -> Result<PeerUse, Outcome> {
         let Some(node) = self.node.or(context.node) else { return Err(Outcome::NotHere) };
         let hints = context.hints.borrow().clone();
         let is_it = |named: Option<NodeId>| named.or(context.node) == Some(node);
         let relays = relays(hints, is_it, |total| random() % (total + 1));
         if relays.is_empty() {
+            self.shuns.store(false, Ordering::Relaxed);
             return Err(Outcome::NotHere);
         }
         let called = call_by(relays, &self.identity, node, self.host.as_ref()).await;
         let wait = dialling.dialled(Instant::now(), random());
         match called {
-            Ok(connection) => Ok(PeerUse::lent(Peer::start(connection, self.config.peer.clone(), None))),
+            Ok(connection) => self.start(connection, context),
             Err(error) => {
+                self.shuns.store(false, Ordering::Relaxed);
                 self.set_last_error(Some(error));
                 Err(Outcome::RetryLater(wait))
             }
@@ -273,39 +269,43 @@ impl Direct {
         let Some(node) = self.node.or(context.node) else { return Err(Outcome::NotHere) };
         let hints = context.hints.borrow().clone();
         let is_it = |named: Option<NodeId>| named.or(context.node) == Some(node);
-        let is_short = is_relayed(&hints, is_it)
-            && !self.attempts.fetch_add(1, Ordering::Relaxed).is_multiple_of(ATTEMPTS_PER_LONG_ONE);
+        let has_relay = is_relayed(&hints, is_it);
         let addresses = addresses(hints, is_it).await;
         if addresses.is_empty() {
             self.shuns.store(false, Ordering::Relaxed);
             return Err(self.nowhere(context));
         }
-        let mut how = self.config.dial.clone();
-        if is_short {
-            how.timeouts.connect = how.timeouts.connect.min(SHORT_ATTEMPT);
-        }
-        let dialled = dial_any(&addresses, &self.identity, node, &how).await;
-        let wait = match is_short && dialled.is_err() {
+        let how = &self.config.dial;
+        let unreached = lock(&self.unreached).map_or(Duration::ZERO, |since| since.elapsed());
+        let dialled = match has_relay {
+            true => dial_again_and_again(&addresses, &self.identity, node, how, unreached).await,
+            false => dial_any(&addresses, &self.identity, node, how).await,
+        };
+        let wait = match has_relay && dialled.is_err() {
             true => dialling.missed(Instant::now(), SHORT_PAUSE),
             false => dialling.dialled(Instant::now(), random()),
         };
         match dialled {
             // Its use remains to be seen, so what was in the way is not forgotten.
-            Ok(connection) => {
-                let config = self.config.peer.clone();
-                let Some(host) = &self.host else {
-                    return Ok(PeerUse::lent(Peer::start(connection, config, None)));
-                };
-                let peer = host.start(connection, config);
-                // Another transfer may have been quicker.
-                PeerUse::alone(&peer, context.root).ok_or(Outcome::RetryLater(PAUSE))
-            }
+            Ok(connection) => self.start(connection, context),
             Err(error) => {
                 self.shuns.store(false, Ordering::Relaxed);
                 self.set_last_error(Some(explain(&error)));
                 Err(Outcome::RetryLater(wait))
             }
         }
+    }
+
+    /// Starts a connection that was dialled or called. Where there is a host the peer may ask there, too.
+    fn start(&self, connection: Connection, context: &Context) -> Result<PeerUse, Outcome> {
+        let config = self.config.peer.clone();
+        let peer = match (&self.host, self.config.is_relayed) {
+            (None, _) => return Ok(PeerUse::lent(Peer::start(connection, config, None))),
+            (Some(host), true) => host.start_relayed(connection, config),
+            (Some(host), false) => host.start(connection, config),
+        };
+        // Another transfer may have been quicker.
+        PeerUse::alone(&peer, context.root).ok_or(Outcome::RetryLater(PAUSE))
     }
 
     /// Price of what it brings. Where it has not been reached for a moment, others come first.

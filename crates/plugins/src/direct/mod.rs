@@ -4,6 +4,7 @@
 //! | module | story |
 //! |---|---|
 //! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
+//! | `redialling` | dialling again and again while a relay brings the bytes |
 //! | [`relayed`] | calls through relays |
 //! | `slots` | the connections to one peer |
 //! | [`pool`] | the connections of a service, which its transfers may use whoever dialled them; and when: pure |
@@ -16,6 +17,7 @@ mod apart;
 pub mod client;
 mod long_path;
 pub mod pool;
+mod redialling;
 pub mod relayed;
 mod slots;
 mod unasked;

@@ -15,6 +15,11 @@ pub trait PeerHost: Send + Sync {
     /// Starts a connection that a transfer dialled, to be configured so. The peer may ask the service there.
     fn start(&self, connection: Connection, config: PeerConfig) -> Arc<Peer>;
 
+    /// The same of one that a relay carries.
+    fn start_relayed(&self, connection: Connection, config: PeerConfig) -> Arc<Peer> {
+        Peer::start(connection, config, None)
+    }
+
     /// The connections that stand.
     fn pool(&self) -> &PeerPool;
 
@@ -27,9 +32,24 @@ pub trait PeerHost: Send + Sync {
 /// Connections that stand. Those that are gone go out of it.
 #[derive(Debug, Default)]
 pub struct PeerPool {
-    known: Mutex<BTreeMap<NodeId, Vec<Weak<Peer>>>>,
+    known: Mutex<BTreeMap<NodeId, Vec<PooledPeer>>>,
     /// Told when there is another one that has said what it is.
     added: Arc<Notify>,
+}
+
+/// A connection of the pool.
+#[derive(Debug)]
+struct PooledPeer {
+    peer: Weak<Peer>,
+    /// A relay carries it.
+    is_relayed: bool,
+}
+
+impl PooledPeer {
+    /// The connection, if it stands.
+    fn standing(&self) -> Option<Arc<Peer>> {
+        self.peer.upgrade().filter(|peer| peer.ended().is_none())
+    }
 }
 
 /// What a transfer needs of a connection that it did not dial.
@@ -39,12 +59,14 @@ pub struct PeerNeeds {
     pub has_rate: bool,
     /// Urgency of what it asks.
     pub priority: i8,
+    /// It asks by a relay; else never, for another source does.
+    pub is_relayed: bool,
 }
 
 impl PeerNeeds {
-    /// Those of a transfer whose own connections are configured so.
-    pub fn of(config: &PeerConfig) -> Self {
-        Self { has_rate: config.receive_pace.is_limited(), priority: config.priority }
+    /// Those of a transfer whose own connections are configured so, and are carried by a relay or not.
+    pub fn of(config: &PeerConfig, is_relayed: bool) -> Self {
+        Self { has_rate: config.receive_pace.is_limited(), priority: config.priority, is_relayed }
     }
 
     /// True if a connection serves it as well as one of its own.
@@ -56,7 +78,17 @@ impl PeerNeeds {
 impl PeerPool {
     /// From now on `peer` may be used, as long as it stands.
     pub fn add(&self, peer: &Arc<Peer>) {
-        lock(&self.known).entry(peer.node()).or_default().push(Arc::downgrade(peer));
+        self.add_as(peer, false);
+    }
+
+    /// The same of one that a relay carries.
+    pub fn add_relayed(&self, peer: &Arc<Peer>) {
+        self.add_as(peer, true);
+    }
+
+    fn add_as(&self, peer: &Arc<Peer>, is_relayed: bool) {
+        let pooled = PooledPeer { peer: Arc::downgrade(peer), is_relayed };
+        lock(&self.known).entry(peer.node()).or_default().push(pooled);
         let (peer, added) = (Arc::clone(peer), Arc::clone(&self.added));
         tokio::spawn(async move {
             peer.greeted().await;
@@ -78,16 +110,25 @@ impl PeerPool {
     /// Forgets those that are gone.
     pub fn tidy(&self) {
         lock(&self.known).retain(|_, peers| {
-            peers.retain(|peer| peer.upgrade().is_some_and(|peer| peer.ended().is_none()));
+            peers.retain(|peer| peer.standing().is_some());
             !peers.is_empty()
         });
     }
 
-    /// True if a connection with `node` stands.
+    /// True if a connection with `node` stands, which no relay carries.
     pub fn reaches(&self, node: &NodeId) -> bool {
+        self.has(node, false)
+    }
+
+    /// True if one stands that a relay carries.
+    pub fn is_relayed(&self, node: &NodeId) -> bool {
+        self.has(node, true)
+    }
+
+    fn has(&self, node: &NodeId, is_relayed: bool) -> bool {
         let known = lock(&self.known);
-        let peers = known.get(node).into_iter().flatten().filter_map(Weak::upgrade);
-        peers.into_iter().any(|peer| peer.ended().is_none())
+        let mut peers = known.get(node).into_iter().flatten();
+        peers.any(|peer| peer.is_relayed == is_relayed && peer.standing().is_some())
     }
 
     /// Connections that it knows of.
@@ -109,8 +150,11 @@ impl PeerPool {
         root: Oid,
         prove: impl Fn(&Peer) -> bool,
     ) -> Option<PeerUse> {
-        let peers: Vec<Arc<Peer>> =
-            lock(&self.known).get(node).into_iter().flatten().filter_map(Weak::upgrade).collect();
+        let known = lock(&self.known);
+        let pooled = known.get(node).into_iter().flatten();
+        let ours = pooled.filter(|pooled| pooled.is_relayed == needs.is_relayed);
+        let peers: Vec<Arc<Peer>> = ours.filter_map(|pooled| pooled.peer.upgrade()).collect();
+        drop(known);
         let fit =
             peers.iter().filter(|peer| PeerFacts::of(peer).is_some_and(|facts| needs.are_met_by(facts)));
         fit.filter_map(|peer| PeerUse::alone(peer, root)).find(|used| prove(used))
@@ -124,7 +168,7 @@ mod tests {
     #[test]
     fn a_transfer_with_limits_of_its_own_uses_its_own_connections() {
         let peer = PeerFacts { answers: true, is_taken: false, priority: 0 };
-        let needs = PeerNeeds { has_rate: false, priority: 0 };
+        let needs = PeerNeeds { has_rate: false, priority: 0, is_relayed: false };
         let rows = [
             (needs, peer, true, "nothing is in the way"),
             (PeerNeeds { has_rate: true, ..needs }, peer, false, "its limit would hold for others"),
@@ -147,6 +191,8 @@ mod tests {
     fn a_limit_of_its_own_is_seen() {
         let limited =
             PeerConfig { receive_pace: Arc::new(towpath_protocol::Pace::new(1)), ..PeerConfig::default() };
-        assert!(PeerNeeds::of(&limited).has_rate && !PeerNeeds::of(&PeerConfig::default()).has_rate);
+        assert!(
+            PeerNeeds::of(&limited, false).has_rate && !PeerNeeds::of(&PeerConfig::default(), false).has_rate
+        );
     }
 }

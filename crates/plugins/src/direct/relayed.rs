@@ -12,6 +12,8 @@ use towpath_relay::{RelayDial, RelayPlace, call};
 
 use super::pool::PeerHost;
 
+/// How what comes by a relay is named.
+pub const BY_RELAY: &str = "by relay";
 /// Relays that are tried for one node.
 const MOST_RELAYS: usize = 4;
 

@@ -439,8 +439,10 @@ mod tests {
         let found = |_, _| -> Vec<Arc<dyn Source>> {
             vec![Arc::new(Answering { lacks: None, answers: Semaphore::new(9) })]
         };
-        let many =
-            Many::new(vec![Arc::clone(&lacks) as Arc<dyn Source>], vec![HintedNodes::new(Box::new(found))]);
+        let many = Many::new(
+            vec![Arc::clone(&lacks) as Arc<dyn Source>],
+            vec![HintedNodes::new(Box::new(found), None)],
+        );
         let hint =
             Hint::new(format!("tow://{}@192.0.2.1:7", towpath_content::NodeId([7; 32])), 0, 1).unwrap();
         let (_keep, hints) = watch::channel(vec![hint]);
@@ -465,7 +467,7 @@ mod tests {
         let found = |_, _| -> Vec<Arc<dyn Source>> {
             vec![Arc::new(Answering { lacks: None, answers: Semaphore::new(9) })]
         };
-        let many = Many::new(vec![later as Arc<dyn Source>], vec![HintedNodes::new(Box::new(found))]);
+        let many = Many::new(vec![later as Arc<dyn Source>], vec![HintedNodes::new(Box::new(found), None)]);
         let hint =
             Hint::new(format!("tow://{}@192.0.2.1:7", towpath_content::NodeId([7; 32])), 0, 1).unwrap();
         let (hinting, hints) = watch::channel(Vec::new());
@@ -483,7 +485,7 @@ mod tests {
     #[tokio::test]
     async fn one_source_is_asked_as_it_is_where_no_hint_names_another() {
         let nothing = || -> Arc<dyn Source> { Arc::new(Cascade::new(Vec::new())) };
-        let finder = HintedNodes::new(Box::new(move |_, _| vec![nothing()]));
+        let finder = HintedNodes::new(Box::new(move |_, _| vec![nothing()]), None);
         let many = Many::new(vec![nothing()], vec![finder]);
         let hints = watch::channel(Vec::new()).1;
         many.start(&Context { root: Oid::of(b""), node: None, secret: None, hints });

@@ -10,6 +10,7 @@ use towpath_reuse::adaptive::Adaptive;
 use towpath_transfer::Source;
 
 use super::{Build, Field, FieldKind, Node, Plugin, PluginParts, TreeBuilder};
+use crate::direct::relayed::BY_RELAY;
 use crate::direct::{self, DirectConfig};
 use crate::hinted::HintedWay;
 use crate::takeover::Names;
@@ -89,20 +90,24 @@ pub(super) static HINTS: Plugin = Plugin {
         // A further circuit is no further way, and one that can't be made keeps what it was asked for waiting.
         let mut relayed =
             DirectConfig { is_relayed: true, connections: 1, most_connections: 1, ..config.clone() };
-        relayed.peer.way = Some("by relay".into());
-        HintedNodes::new(Box::new(move |node, way| {
-            // It is there already, in front.
-            if near == Some(node) {
-                return Vec::new();
-            }
-            let direct = |config: &DirectConfig| -> Arc<dyn Source> {
-                Arc::new(Direct::new(identity.clone(), config.clone(), host.clone()).to(node))
-            };
-            match way {
-                HintedWay::Dialled => ways.iter().map(direct).collect(),
-                HintedWay::Relayed => vec![direct(&relayed)],
-            }
-        }))
+        relayed.peer.way = Some(BY_RELAY.into());
+        let called_us = host.clone();
+        HintedNodes::new(
+            Box::new(move |node, way| {
+                // It is there already, in front.
+                if near == Some(node) {
+                    return Vec::new();
+                }
+                let direct = |config: &DirectConfig| -> Arc<dyn Source> {
+                    Arc::new(Direct::new(identity.clone(), config.clone(), host.clone()).to(node))
+                };
+                match way {
+                    HintedWay::Dialled => ways.iter().map(direct).collect(),
+                    HintedWay::Relayed => vec![direct(&relayed)],
+                }
+            }),
+            called_us,
+        )
     }),
 };
 

@@ -215,7 +215,7 @@ async fn the_finder_of_hinted_nodes_passes() {
             hints.send_modify(|hints| hints.retain(|hint| *hint != nodes[usize::try_from(place).unwrap()]))
         };
         let nothing = |_, _| -> Vec<Arc<dyn Source>> { vec![Arc::new(Cascade::new(Vec::new()))] };
-        FinderSubject::new(HintedNodes::new(Box::new(nothing)), context, come, go)
+        FinderSubject::new(HintedNodes::new(Box::new(nothing), None), context, come, go)
     })
     .await;
 }

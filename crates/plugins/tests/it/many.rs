@@ -120,7 +120,7 @@ async fn a_node_that_a_hint_names_is_asked_beside_the_issuer() {
     let first: Arc<dyn Source> = Arc::new(dial());
     let many = Many::new(
         vec![first],
-        vec![HintedNodes::new(Box::new(move |node, _| vec![Arc::new(dial().to(node))]))],
+        vec![HintedNodes::new(Box::new(move |node, _| vec![Arc::new(dial().to(node))]), None)],
     );
     let session = Session::start(Single::root(Arc::new(many)), context, impatient(LIMIT));
     let target = Arc::new(Memory::default());
@@ -161,7 +161,7 @@ async fn a_hint_that_comes_is_used_and_one_that_goes_is_let_go() {
         vec![Arc::clone(&found.expect("only these are named").1) as _]
     };
     let empty: Arc<dyn Source> = Mannered::new("empty", &data, 1 << 30, Manner::Empty);
-    let many = Many::new(vec![empty], vec![HintedNodes::new(Box::new(peer))]);
+    let many = Many::new(vec![empty], vec![HintedNodes::new(Box::new(peer), None)]);
     let (hints, seen) = watch::channel(vec![first_hint.clone()]);
     let context = Context { hints: seen, ..context(oid) };
     let session = Session::start(Single::root(Arc::new(many)), context, impatient(LIMIT));
@@ -194,7 +194,7 @@ async fn one_that_was_alone_shares_what_it_owes_with_one_that_joins() {
         assert_eq!(named, node);
         vec![Arc::clone(&found) as _]
     };
-    let many = Many::new(vec![Arc::clone(&alone) as _], vec![HintedNodes::new(Box::new(peer))]);
+    let many = Many::new(vec![Arc::clone(&alone) as _], vec![HintedNodes::new(Box::new(peer), None)]);
     let (hints, seen) = watch::channel(Vec::new());
     let context = Context { hints: seen, ..context(oid) };
     let session = Session::start(Single::root(Arc::new(many)), context, impatient(LIMIT));

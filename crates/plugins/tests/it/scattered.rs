@@ -28,7 +28,7 @@ async fn fetched(data: &[u8], sender: &Arc<Mannered>, holder: &Arc<Mannered>) ->
     let node = Identity::generate().unwrap().node_id();
     let hint = Hint::new(format!("tow://{node}@127.0.0.1:1"), 0, 1).unwrap();
     let hints = watch::channel(vec![hint]).1;
-    let many = Many::new(vec![Arc::clone(sender) as _], vec![HintedNodes::new(Box::new(peer))]);
+    let many = Many::new(vec![Arc::clone(sender) as _], vec![HintedNodes::new(Box::new(peer), None)]);
     let context = Context { root: oid, node: None, secret: None, hints };
     let session = Session::start(Single::root(Arc::new(many)), context, impatient(LIMIT));
     let target = Arc::new(Memory::default());

@@ -1,14 +1,18 @@
 //! Connections that stand already and that a transfer may use beside others.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use tokio::sync::mpsc;
 use towpath_content::pieces::Layout;
 use towpath_content::{NodeId, Oid};
 use towpath_link::{Connection, Identity, doubles};
-use towpath_plugins::Direct;
 use towpath_plugins::direct::{DirectConfig, PeerHost, PeerPool};
+use towpath_plugins::hinted::HintedWay;
+use towpath_plugins::{Direct, HintedNodes};
 use towpath_protocol::{HAS_ALL, Peer, PeerConfig, Service};
 use towpath_store::{About, MemoryStore};
+use towpath_transfer::finder::{Finder, SourceChange};
 use towpath_transfer::source::{Backlog, Query, Sink};
 use towpath_transfer::{
     BoxFuture, Context, Delivery, Outcome, Session, SessionConfig, Single, Source, SourceId, Tag, Want,
@@ -99,7 +103,7 @@ async fn what_a_transfer_found_it_leaves_to_others() {
     for number in 0..2 {
         let (first, second) = (scene.direct(), scene.direct());
         scene.fetch(first.clone(), node).await;
-        let (answers, _) = tokio::sync::mpsc::channel(1);
+        let (answers, _) = mpsc::channel(1);
         let asked = second.describe(Query::about(Oid::of(&scene.data)), &scene.context(node), answers).await;
         assert_eq!(asked, Err(Outcome::NotHere), "one transfer at a time, and nothing can be dialled");
         first.finish(HAS_ALL).await;
@@ -177,5 +181,47 @@ async fn a_connection_that_brings_nothing_is_left_for_one_that_can_be_dialled() 
         tokio::time::timeout(LIMIT, fetching).await.expect("it comes").unwrap();
         target.expect(&data);
         assert_eq!(near.ended(), None, "others may have use for it");
+    }
+}
+
+/// One that a relay carries is asked by the source that asks by relays, and by no other: it is dearer, and a direct one is looked for.
+#[tokio::test]
+async fn a_connection_by_a_relay_is_asked_by_the_source_that_asks_by_relays_alone() {
+    let (scene, pool) = (scene().await, Arc::<Host>::default());
+    pool.0.add_relayed(&scene.near);
+    let node = scene.near.node();
+    assert!(pool.0.is_relayed(&node) && !pool.0.reaches(&node));
+    let direct = |is_relayed| {
+        let config = DirectConfig { is_relayed, ..DirectConfig::default() };
+        let host = Arc::clone(&pool) as Arc<dyn PeerHost>;
+        Arc::new(Direct::new(Identity::generate().unwrap(), config, Some(host)))
+    };
+    let context = scene.context(node);
+    let asked = direct(false).describe(Query::about(context.root), &context, mpsc::channel(1).0).await;
+    assert_eq!(asked, Err(Outcome::NotHere));
+    scene.fetch(direct(true), node).await;
+    // A finder tells of it, though no hint names a relay, and only of the node that is asked for.
+    for (issuer, count) in [(node, 1), (scene.far.node(), 0)] {
+        let made = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let (counted, relayed) = (Arc::clone(&made), direct(true));
+        let make = move |_, way| -> Vec<Arc<dyn Source>> {
+            counted.fetch_add(usize::from(way == HintedWay::Relayed), Ordering::Relaxed);
+            vec![Arc::clone(&relayed) as Arc<dyn Source>]
+        };
+        let finder = HintedNodes::new(Box::new(make), Some(Arc::clone(&pool) as Arc<dyn PeerHost>));
+        let (changes, mut told) = mpsc::channel(4);
+        let context = scene.context(issuer);
+        let looking = async {
+            while let Some(change) = told.recv().await {
+                if matches!(change, SourceChange::Looked) {
+                    break;
+                }
+            }
+        };
+        tokio::select! {
+            () = finder.find(&context, changes) => panic!("another one may come"),
+            () = looking => {}
+        }
+        assert_eq!(made.load(Ordering::Relaxed), count);
     }
 }

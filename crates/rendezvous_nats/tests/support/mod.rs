@@ -1,5 +1,6 @@
 //! Real servers on loopback: a cluster of NATS, and rendezvous servers that share their entries by it. Any of them may be killed.
 
+#![allow(dead_code)] // Each test uses some of it.
 #![allow(clippy::unwrap_used)] // Clippy spares only functions marked as tests, not their helpers.
 
 use std::net::{SocketAddr, TcpListener};
@@ -165,6 +166,18 @@ impl Drop for SharingServer {
         self.token.cancel();
         self.sharing.abort();
     }
+}
+
+/// So many that share what they have.
+pub async fn servers(cluster: &Cluster, count: usize) -> Vec<SharingServer> {
+    let mut servers = Vec::new();
+    for number in 0..count {
+        servers.push(SharingServer::start(cluster.settings(number)).await);
+    }
+    for server in &mut servers {
+        server.until_shared().await;
+    }
+    servers
 }
 
 pub async fn until_status(
