@@ -16,6 +16,7 @@ use towpath_vault_protocol::{
     ClientMessage, CommittedVersion, ProposalVerdict, ServerMachine, ServerMessage, ServerOrder, VaultRefusal,
 };
 use towpath_vault_server::LogMedium;
+use towpath_vault_server::changes::NodeChange;
 use towpath_vault_server::log::RecordLog;
 use towpath_vault_server::record::{LogRecord, object_offsets};
 
@@ -328,11 +329,12 @@ pub fn talks() -> Vec<Vec<u8>> {
     vec![talk.done()]
 }
 
-fn log_record() -> LogRecord {
+fn log_record(changes: Vec<NodeChange>) -> LogRecord {
     LogRecord::Version {
         version: Box::new(committed()),
         update: Box::new(an_update()),
         pack: None,
+        changes,
         objects: vec![b"one".to_vec(), vec![2; 200]],
     }
 }
@@ -341,7 +343,7 @@ fn log_record() -> LogRecord {
 pub fn logs() -> Vec<Vec<u8>> {
     let disk = FuzzedDisk(Arc::default());
     let mut log = RecordLog::open(Box::new(disk.clone()), |_, _| Ok(())).expect("an empty log");
-    for record in [log_record().to_bytes(), b"two".to_vec()] {
+    for record in [log_record(Vec::new()).to_bytes(), b"two".to_vec()] {
         log.append(&record).expect("a disk with room");
     }
     let whole = disk.bytes().clone();
@@ -351,5 +353,7 @@ pub fn logs() -> Vec<Vec<u8>> {
 
 /// Records of a log.
 pub fn log_records() -> Vec<Vec<u8>> {
-    vec![log_record().to_bytes(), LogRecord::Objects(vec![vec![7; 9]]).to_bytes()]
+    let change = NodeChange { name: [1; 16], base: [2; 16], len: 300, patch: vec![1, 0, 0, 7] };
+    let records = [log_record(Vec::new()), log_record(vec![change]), LogRecord::Objects(vec![vec![7; 9]])];
+    records.iter().map(Canonical::to_bytes).collect()
 }

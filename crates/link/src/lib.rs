@@ -30,6 +30,7 @@
 //! | `protocol` | names of what is spoken |
 //! | [`own_addresses`] | the addresses of this machine, and which are of use to others |
 //! | [`public`] | which addresses anybody may reach |
+//! | [`queued`] | bytes that wait for peers, of all connections together |
 //! | [`backoff`] | how long to wait before the next attempt |
 //!
 //! After a crash or a dropped half nothing is left on this side; the peer sees a connection that
@@ -46,6 +47,7 @@ pub mod path;
 pub mod pipe;
 mod protocol;
 pub mod public;
+pub mod queued;
 mod recv_buffer;
 pub mod tcp;
 pub mod tls;

@@ -87,13 +87,14 @@ pub struct PassingOn {
     grants: Arc<Grants>,
     root: Oid,
     number: u64,
+    keeps_limit: bool,
 }
 
 impl PassingOn {
     /// From now on what is here of `root` is passed on to whoever proves `secret`, until what is returned is dropped.
     pub fn begin(grants: &Arc<Grants>, root: Oid, secret: BoundSecret, why: PassOn) -> Self {
         let number = grants.pass_on(root, secret, why);
-        Self { grants: Arc::clone(grants), root, number }
+        Self { grants: Arc::clone(grants), root, number, keeps_limit: false }
     }
 
     /// The same of a tree that comes: of its files those that `has_come` names, whoever else passes it on.
@@ -109,13 +110,18 @@ impl PassingOn {
         given.coming.push((number, has_come));
         given.passed_on.push(PassedOn { number, secret, why });
         drop(roots);
-        Self { grants: Arc::clone(grants), root, number }
+        Self { grants: Arc::clone(grants), root, number, keeps_limit: false }
+    }
+
+    /// It is over, and no more comes: of the tree's files still only those are served that have come, as long as anybody passes it on.
+    pub fn keep_limit(mut self) {
+        self.keeps_limit = true;
     }
 }
 
 impl Drop for PassingOn {
     fn drop(&mut self) {
-        self.grants.keep_back(&self.root, self.number);
+        self.grants.end(&self.root, self.number, self.keeps_limit);
     }
 }
 
@@ -159,10 +165,14 @@ impl Grants {
 
     /// No longer for this once: whoever else said so still passes it on.
     pub fn keep_back(&self, root: &Oid, number: u64) {
+        self.end(root, number, false);
+    }
+
+    fn end(&self, root: &Oid, number: u64, keeps_limit: bool) {
         let mut roots = self.given.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(given) = roots.get_mut(root) {
             given.passed_on.retain(|passed_on| passed_on.number != number);
-            given.coming.retain(|(coming, _)| *coming != number);
+            given.coming.retain(|(coming, _)| *coming != number || keeps_limit);
             if given.passed_on.is_empty() {
                 roots.remove(root);
             }
@@ -376,13 +386,19 @@ mod tests {
         let grants = Arc::new(grants);
         let (root, secret) = (Oid::of(b"root"), BoundSecret::from(Secret([1; 16])));
         let [came, elsewhere] = [b"came", &b"from elsewhere"[..]].map(Oid::of);
-        let _stays = PassingOn::begin(&grants, root, secret, PassOn::Asked);
+        let stays = PassingOn::begin(&grants, root, secret, PassOn::Asked);
         let coming =
             PassingOn::coming(&grants, (root, secret), PassOn::Called, Arc::new(move |oid| *oid == came));
         assert!(grants.has_come(&root, &came) && !grants.has_come(&root, &elsewhere));
         assert!(Issuer::pass_on(&*grants, &root, &secret, 1 << 30).is_ok(), "by the right of who stays");
         drop(coming);
         assert!(grants.has_come(&root, &elsewhere), "all of it is here");
+        let failed =
+            PassingOn::coming(&grants, (root, secret), PassOn::Called, Arc::new(move |oid| *oid == came));
+        failed.keep_limit();
+        assert!(grants.has_come(&root, &came) && !grants.has_come(&root, &elsewhere), "some files failed");
+        drop(stays);
+        assert!(grants.has_come(&root, &elsewhere), "nobody passes it on any more");
     }
 
     #[test]

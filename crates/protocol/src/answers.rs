@@ -12,10 +12,10 @@ use towpath_transfer::intervals::Intervals;
 use towpath_transfer::root_space::space_of;
 use towpath_transfer::{Metadata, Outcome, following};
 
-use super::access::{Decision, Holding};
+use super::access::Holding;
 use super::outgoing::Outgoing;
 use super::recipes::RecipeSending;
-use super::service::{RECIPE_WAIT, RelayedBinding, Serving, outcome_of};
+use super::service::{NOT_BOUND_WAIT, RECIPE_WAIT, RelayedBinding, Serving, outcome_of};
 use super::step::Step;
 use super::wire::{self, Body, Description, ProofOf, Stated, WireOutcome};
 
@@ -127,6 +127,10 @@ impl QuestionAnswer {
             return self.hand_on(serving, &binding, out);
         }
         let have = serving.store().have(&oid).map_err(outcome)?;
+        if have.state == State::Partial && oid.is_live() && self.question.values_from.is_some() {
+            // It signs nothing, and its issuer has not said yet what it became.
+            return Err(Outcome::RetryLater(NOT_BOUND_WAIT));
+        }
         let seen = serving.see(&oid).map_err(outcome)?;
         if let Some(seen) = &seen {
             serving.processors().admit(&seen.object(&oid))?;
@@ -171,11 +175,7 @@ impl QuestionAnswer {
 
     fn decide(&self, serving: &mut Serving) -> Result<Oid, Outcome> {
         let QuestionSubject { root, oid, holding, .. } = self.subject;
-        match serving.decide(holding, &root, &oid, self.question.block) {
-            Decision::Allow => Ok(oid),
-            Decision::Refuse(why) => Err(Outcome::Refused(why.into())),
-            Decision::Lacks => Err(Outcome::NotHere),
-        }
+        serving.allow(holding, &root, &oid, self.question.block).map(|()| oid)
     }
 
     fn prove_values(

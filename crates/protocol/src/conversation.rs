@@ -30,6 +30,7 @@ use super::session::Encoded;
 use super::window::SendWindow;
 use super::wire::{Body, MAX_REQUESTS, WireServes};
 use crate::processors::Processors;
+use towpath_link::queued::OwnQueue;
 
 /// The answering half of one connection. Dropping it ends all of its answers.
 pub struct Conversation {
@@ -54,6 +55,7 @@ struct SharedConversation {
     served: Arc<Served>,
     waiting: Mutex<WaitingAnswers>,
     outboxes: Outboxes,
+    queue: OwnQueue,
     probe: PathProbe,
     /// Limit of bytes that wait unsent in the kernel, as last set.
     unsent: Mutex<Option<u32>>,
@@ -85,12 +87,14 @@ impl Conversation {
     ) -> Self {
         let state = Arc::new(Mutex::new(Answering::new(node, binding, processors)));
         let replies = Arc::new(Replies::new(Arc::clone(&state) as _, contents));
+        let queue = OwnQueue::new(service.queued());
         let shared = Arc::new(SharedConversation {
             service,
             node,
             served,
             waiting: Mutex::default(),
             outboxes,
+            queue,
             probe,
             unsent: Mutex::new(None),
             state,

@@ -9,7 +9,7 @@ use towpath_content::pieces::MIN_LOG2;
 use towpath_store::{Descriptors, Store, StoreError};
 use towpath_transfer::{Metadata, Outcome};
 
-use super::access::{Decision, Holding};
+use super::access::Holding;
 use super::outgoing::Outgoing;
 use super::requests::oid_of;
 use super::sending::Sending;
@@ -147,11 +147,7 @@ impl GetAnswer {
         let Some(oid) = oid_of(want).map_err(|_| refused("not an OID"))? else {
             return self.serve_chunk(serving, &want.chunk, out).map(|()| None);
         };
-        match serving.decide(self.holding, &self.wanted.root, &oid, want.block) {
-            Decision::Allow => {}
-            Decision::Refuse(why) => return Err(refused(why)),
-            Decision::Lacks => return Err(Outcome::NotHere),
-        }
+        serving.allow(self.holding, &self.wanted.root, &oid, want.block)?;
         let all = pieces(want).map_err(|error| self.outcome(serving, &oid, &error))?;
         let seen = serving.see(&oid).map_err(|error| self.outcome(serving, &oid, &error))?;
         if let Some(seen) = &seen {

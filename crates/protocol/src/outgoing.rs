@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use towpath_link::Frame;
 
 use super::wire::{self, Body, DataHeader};
+use towpath_link::queued::QueuedBatch;
 
 /// A frame on its way out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub struct Batch {
     pub(super) given_up: Option<Arc<AtomicBool>>,
     /// The network is slow: nothing is to be gathered behind them before they are written.
     pub(super) is_slow: bool,
+    /// Counts it among what waits for peers.
+    pub(super) queued: Option<QueuedBatch>,
 }
 
 impl Batch {

@@ -29,6 +29,7 @@ use super::threads::AnswerThreads;
 use super::turns::NodeTurns;
 use crate::processor::Object;
 use crate::processors::Processors;
+use towpath_link::queued::QueuedBytes;
 
 /// Decoded descriptor blocks kept for all peers.
 const BLOCKS: usize = 256;
@@ -42,6 +43,8 @@ const RECIPES: usize = 8;
 const DELTAS: usize = 4;
 /// Delay before asking again for a recipe while too many are being made.
 pub(super) const RECIPE_WAIT: Duration = Duration::from_secs(1);
+/// Time until a holder is asked again that does not know yet what a live root became.
+pub(super) const NOT_BOUND_WAIT: Duration = Duration::from_millis(200);
 /// Bindings of roots kept by whoever answers: more roots than can be proved on a connection.
 const BINDINGS: usize = 64;
 
@@ -140,6 +143,8 @@ pub struct Service {
     heavy: AnswerThreads,
     blocks: Mutex<Blocks>,
     buffers: Buffers,
+    /// What waits for all peers.
+    queued: Arc<QueuedBytes>,
     /// Who answers questions for entries.
     offer: Mutex<Option<Weak<dyn Offer>>>,
     introducer: Arc<Introducer>,
@@ -165,6 +170,7 @@ impl Service {
             heavy,
             blocks,
             buffers,
+            queued: Arc::default(),
             offer,
             introducer,
         }
@@ -207,6 +213,10 @@ impl Service {
     /// The threads for answers, those that are heavy or others.
     pub(super) const fn threads(&self, is_heavy: bool) -> &AnswerThreads {
         if is_heavy { &self.heavy } else { &self.threads }
+    }
+
+    pub(super) const fn queued(&self) -> &Arc<QueuedBytes> {
+        &self.queued
     }
 
     pub(super) const fn turns(&self) -> &Arc<NodeTurns> {
@@ -307,14 +317,25 @@ impl Serving {
         }
     }
 
-    /// Decides about one request for `oid` under `root`.
-    pub(super) fn decide(
+    /// Decides about one request for `oid` under `root`, and says no as its peer is told.
+    pub(super) fn allow(
         &mut self,
         holding: Option<Holding>,
         root: &Oid,
         oid: &Oid,
         block: Option<u64>,
-    ) -> Decision {
+    ) -> Result<(), Outcome> {
+        match self.decide(holding, root, oid, block) {
+            Decision::Allow => Ok(()),
+            Decision::Refuse(_) if block.is_none() && self.is_unbound(holding, root) => {
+                Err(Outcome::RetryLater(NOT_BOUND_WAIT))
+            }
+            Decision::Refuse(why) => Err(Outcome::Refused(why.into())),
+            Decision::Lacks => Err(Outcome::NotHere),
+        }
+    }
+
+    fn decide(&mut self, holding: Option<Holding>, root: &Oid, oid: &Oid, block: Option<u64>) -> Decision {
         let node_allowed = self.is_allowed(oid);
         let is_root = holding.is_some() && (oid == root || self.bound(root) == Some(*oid));
         let ask_block = holding.is_some() && !is_root && !node_allowed;
@@ -322,6 +343,12 @@ impl Serving {
         let is_given = matches!(holding, Some(Holding::Given { .. }));
         let has_come = !is_given || mentioned != Some(true) || self.service.issuer.has_come(root, oid);
         decide(Facts { node_allowed, root: holding, is_root, mentioned, has_come })
+    }
+
+    /// True if a root comes here of which nobody told yet what it became. The peer may know.
+    fn is_unbound(&mut self, holding: Option<Holding>, root: &Oid) -> bool {
+        let is_given = holding.is_some_and(|holding| holding != Holding::Issued && holding.serves());
+        is_given && root.is_live() && self.bound(root).is_none()
     }
 
     /// The content that a live object is bound to.
@@ -458,5 +485,60 @@ pub(super) fn outcome_of(error: &StoreError) -> Outcome {
         StoreError::Io { .. } | StoreError::Bytes(_) => {
             Outcome::Refused("the sender could not read its file".into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_store::MemoryStore;
+
+    use super::*;
+
+    const NODE: NodeId = NodeId([1; 32]);
+    const LIVE: Oid = Oid::Live([2; 32]);
+
+    /// Knows what a live root became, once that is set.
+    #[derive(Default)]
+    struct Holder(Mutex<Option<RelayedBinding>>);
+
+    impl Issuer for Holder {
+        fn secret(&self, _root: &Oid) -> Option<BoundSecret> {
+            None
+        }
+
+        fn relayed(&self, _root: &Oid) -> Option<RelayedBinding> {
+            lock(&self.0).clone()
+        }
+
+        fn is_allowed(&self, _node: &NodeId, _oid: &Oid) -> bool {
+            false
+        }
+
+        fn sign(&self, _message: &[u8]) -> [u8; 64] {
+            unreachable!("a holder signs nothing")
+        }
+    }
+
+    #[test]
+    fn a_holder_that_does_not_know_yet_what_a_root_became_says_later() {
+        let holder = Arc::new(Holder::default());
+        let service = Arc::new(Service::new(Arc::new(MemoryStore::new()), Arc::clone(&holder) as _));
+        let mut serving = Serving::new(service, NODE);
+        let content = Oid::of(b"content");
+        let given = |settings_allow| Some(Holding::Given { ticket_allows: true, settings_allow });
+        let later = Err(Outcome::RetryLater(NOT_BOUND_WAIT));
+        assert_eq!(serving.allow(given(true), &LIVE, &LIVE, None), Ok(()));
+        assert_eq!(serving.allow(given(true), &LIVE, &content, None), later);
+        for other in [None, given(false), Some(Holding::Issued), Some(Holding::Over(TicketEnd::Expired))] {
+            let said = serving.allow(other, &LIVE, &content, None);
+            assert!(matches!(said, Err(Outcome::Refused(_))), "{other:?}: {said:?}");
+        }
+        let said = serving.allow(given(true), &LIVE, &content, Some(0));
+        assert!(matches!(said, Err(Outcome::Refused(_))), "a block of the list was named: {said:?}");
+        let [statement, signature] = [b"statement", &b"signature"[..]].map(Bytes::from_static);
+        *lock(&holder.0) = Some(RelayedBinding { content, statement, signature });
+        assert_eq!(serving.allow(given(true), &LIVE, &content, None), Ok(()));
+        let other = Oid::of(b"other");
+        assert!(matches!(serving.allow(given(true), &LIVE, &other, None), Err(Outcome::Refused(_))));
     }
 }

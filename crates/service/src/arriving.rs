@@ -7,56 +7,54 @@ use tokio::sync::watch;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_store::{About, ObjectKind, State, Store, Temporary};
+use towpath_targets::in_flight::{Arrival, Described, Leading, Stage};
 use towpath_targets::spool::{FailOnDrop, Spool};
 use towpath_transfer::{Fetched, Group, Session, Target};
 
 use crate::getting::{GetUnderWay, sources};
-use crate::in_flight::{Arrival, Described, Leading, Stage};
 use crate::metrics::{Direction, Watch};
 use towpath_words as words;
 
-impl Arrival {
-    /// Starts to fetch what `get` asks for.
-    pub(crate) fn start(get: Arc<GetUnderWay>, leading: Option<Leading>) -> Result<Arc<Self>, ApiError> {
-        Self::fill(get, leading, None)
-    }
+/// Starts to fetch what `get` asks for.
+pub(crate) fn start(get: Arc<GetUnderWay>, leading: Option<Leading>) -> Result<Arc<Arrival>, ApiError> {
+    fill(get, leading, None)
+}
 
-    /// Starts to fetch some bytes of what `get` asks for, which was described so. They are kept for
-    /// nobody else: a part makes no object.
-    pub(crate) fn start_part(
-        get: Arc<GetUnderWay>,
-        described: Described,
-        part: Range<u64>,
-    ) -> Result<Arc<Self>, ApiError> {
-        Self::fill(get, None, Some((described, part)))
-    }
+/// Starts to fetch some bytes of what `get` asks for, which was described so. They are kept for
+/// nobody else: a part makes no object.
+pub(crate) fn start_part(
+    get: Arc<GetUnderWay>,
+    described: Described,
+    part: Range<u64>,
+) -> Result<Arc<Arrival>, ApiError> {
+    fill(get, None, Some((described, part)))
+}
 
-    fn fill(
-        get: Arc<GetUnderWay>,
-        leading: Option<Leading>,
-        part: Option<(Described, Range<u64>)>,
-    ) -> Result<Arc<Self>, ApiError> {
-        let incoming = get.service.store.incoming().map_err(|error| words::store(&error))?;
-        let file = incoming.file().try_clone();
-        let file = file.map_err(|error| words::io("open", incoming.path(), &error))?;
-        let (spool, described) = match part {
-            Some((described, part)) => (Spool::part_into(file, part), Some(described)),
-            None => (Spool::into_empty(file), None),
+fn fill(
+    get: Arc<GetUnderWay>,
+    leading: Option<Leading>,
+    part: Option<(Described, Range<u64>)>,
+) -> Result<Arc<Arrival>, ApiError> {
+    let incoming = get.service.store.incoming().map_err(|error| words::store(&error))?;
+    let file = incoming.file().try_clone();
+    let file = file.map_err(|error| words::io("open", incoming.path(), &error))?;
+    let (spool, described) = match part {
+        Some((described, part)) => (Spool::part_into(file, part), Some(described)),
+        None => (Spool::into_empty(file), None),
+    };
+    let (stages, stage) = watch::channel(Stage::Asking);
+    let session = get.session();
+    let (progress, filled) = (session.progress(), Arc::clone(&spool));
+    let task = tokio::spawn(async move {
+        let end = FailOnDrop(Arc::clone(&filled));
+        let last = match fetch(&get, &session, &filled, incoming, described, &stages).await {
+            Ok(oid) => Stage::Complete { oid },
+            Err(error) => Stage::Failed(error),
         };
-        let (stages, stage) = watch::channel(Stage::Asking);
-        let session = get.session();
-        let (progress, filled) = (session.progress(), Arc::clone(&spool));
-        let task = tokio::spawn(async move {
-            let end = FailOnDrop(Arc::clone(&filled));
-            let last = match fetch(&get, &session, &filled, incoming, described, &stages).await {
-                Ok(oid) => Stage::Complete { oid },
-                Err(error) => Stage::Failed(error),
-            };
-            stages.send_replace(last);
-            drop((end, leading));
-        });
-        Ok(Arc::new(Self { spool, stage, progress, task: task.abort_handle() }))
-    }
+        stages.send_replace(last);
+        drop((end, leading));
+    });
+    Ok(Arc::new(Arrival { spool, stage, progress, task: task.abort_handle() }))
 }
 
 async fn fetch(

@@ -1,7 +1,7 @@
 //! Objects as streams of bytes, for applications: in order, from any place on, or as they come.
 //!
 //! Content that this machine has is read piece by piece from the store, and each piece is checked. The rest
-//! arrives in a spool (`in_flight`). A reader that is slow holds up nobody.
+//! arrives in a spool (`towpath_targets::in_flight`). A reader that is slow holds up nobody.
 
 use std::io;
 use std::ops::Range;
@@ -17,14 +17,14 @@ use towpath_content::pieces::{self, Layout};
 use towpath_store::{Descriptors, DiskStore, Hold, State, Store};
 use towpath_transfer::intervals::Intervals;
 
-use crate::arriving::refuse_trees;
+use crate::arriving::{refuse_trees, start, start_part};
 use crate::getting::{GetUnderWay, behind};
-use crate::in_flight::{Arrival, FlightGroup, FlightRole};
 use crate::state::Service;
 use crate::transfers::PROGRESS_EVERY;
 use crate::transfers::Transfer;
 use crate::web_places::WebPlaces;
 use towpath_limits::read_budget::HeldBody;
+use towpath_targets::in_flight::{Arrival, FlightGroup, FlightRole};
 use towpath_targets::spool::Next;
 use towpath_words as words;
 
@@ -92,7 +92,7 @@ pub async fn open_part(
     let described = get.describe(false).await?;
     let part = described.1.and_then(|layout| choose(&get.oid, layout.size()));
     match part {
-        Some(part) => arriving(&get, Arrival::start_part(Arc::clone(&get), described, part)?).await,
+        Some(part) => arriving(&get, start_part(Arc::clone(&get), described, part)?).await,
         None => open_whole(get).await,
     }
 }
@@ -107,7 +107,7 @@ pub(crate) async fn open_whole(get: Arc<GetUnderWay>) -> Result<Opened, ApiError
         }
         let lead = Arc::clone(&get);
         let flight = service.in_flight.enter(get.key(group), |leading| {
-            let started = Arrival::start(lead, Some(leading));
+            let started = start(lead, Some(leading));
             let weak = started.as_ref().map(Arc::downgrade).unwrap_or_default();
             (started, weak)
         });
@@ -118,7 +118,7 @@ pub(crate) async fn open_whole(get: Arc<GetUnderWay>) -> Result<Opened, ApiError
             FlightRole::Wait(_) => group = FlightGroup::Streams,
         }
     }
-    arriving(&get, Arrival::start(Arc::clone(&get), None)?).await
+    arriving(&get, start(Arc::clone(&get), None)?).await
 }
 
 /// A stream's request, as a get.
@@ -418,7 +418,7 @@ impl ContentOrigin {
                 blocking(read).await.map(Some)
             }
             Self::Arriving(arrival) => {
-                arrival.take(arrival.spool.next_in_order(at, PART.min(end - at)).await, body).await
+                take(arrival, arrival.spool.next_in_order(at, PART.min(end - at)).await, body).await
             }
         }
     }
@@ -433,34 +433,32 @@ impl ContentOrigin {
             Self::Arriving(arrival) => {
                 let next = arrival.spool.next_of_all(taken, PART).await;
                 let at = if let Next::Run(run) = &next { run.start } else { 0 };
-                Ok(arrival.take(next, body).await?.map(|bytes| (at, bytes)))
+                Ok(take(arrival, next, body).await?.map(|bytes| (at, bytes)))
             }
         }
     }
 }
 
-impl Arrival {
-    /// Reads what is next. The end is one only if the whole object is right.
-    async fn take(&self, next: Next, body: &HeldBody) -> Result<Option<Bytes>, ApiError> {
-        match next {
-            Next::Run(run) => {
-                // Only now that the bytes are there: a slow producer holds no memory.
-                let room = body.room(run.end - run.start).await.ok_or_else(gone_away)?;
-                let (spool, run) = (Arc::clone(&self.spool), run.start..run.start + room.bytes());
-                let read = move || {
-                    let read = spool.read_run(&run).map_err(|error| {
-                        ApiError::new(ErrorKind::Failed, format!("reading what came: {error}"))
-                    })?;
-                    let all = 0..read.len();
-                    Ok(room.hold(read, all))
-                };
-                blocking(read).await.map(Some)
-            }
-            Next::End(_) => Ok(None),
-            Next::Failed => Err(self.ended().await.err().unwrap_or_else(|| {
-                ApiError::new(ErrorKind::Interrupted, "the transfer ended before all was here")
-            })),
+/// Reads what is next. The end is one only if the whole object is right.
+async fn take(arrival: &Arrival, next: Next, body: &HeldBody) -> Result<Option<Bytes>, ApiError> {
+    match next {
+        Next::Run(run) => {
+            // Only now that the bytes are there: a slow producer holds no memory.
+            let room = body.room(run.end - run.start).await.ok_or_else(gone_away)?;
+            let (spool, run) = (Arc::clone(&arrival.spool), run.start..run.start + room.bytes());
+            let read = move || {
+                let read = spool.read_run(&run).map_err(|error| {
+                    ApiError::new(ErrorKind::Failed, format!("reading what came: {error}"))
+                })?;
+                let all = 0..read.len();
+                Ok(room.hold(read, all))
+            };
+            blocking(read).await.map(Some)
         }
+        Next::End(_) => Ok(None),
+        Next::Failed => Err(arrival.ended().await.err().unwrap_or_else(|| {
+            ApiError::new(ErrorKind::Interrupted, "the transfer ended before all was here")
+        })),
     }
 }
 

@@ -24,6 +24,7 @@ use towpath_targets::resume::Record;
 use towpath_transfer::progress::Progress;
 use towpath_transfer::{FetchError, Fetched, Group, SourceId};
 
+use crate::announcing::announcing;
 use crate::content;
 use crate::get_list;
 use crate::get_tree;
@@ -239,10 +240,9 @@ impl GetUnderWay {
         self.note_destination(destination);
         let record = Record::open(&self.service.home.resume(), destination, &self.oid);
         let record = record.map_err(|error| words::io("note", &self.service.home.resume(), &error))?;
-        let _lent =
-            self.lending.as_ref().and_then(|lending| lending.begin(&self.service.grants, layout.as_ref()));
+        let _lent = self.lending.as_ref().and_then(|lending| lending.begin(&self.service));
         let target = GetFile::new(destination, record, Arc::clone(&self.service.store));
-        let target = Arc::new(target.announced(self.passes_on()));
+        let target = Arc::new(target.announced(announcing(self)));
         target.set_about(&about);
         let mut group = group(destination, &about, layout.as_ref());
         let fetched = match self.look_around(&group).await {
@@ -443,6 +443,8 @@ fn group(destination: &Path, about: &About, layout: Option<&Layout>) -> Group {
         size: layout.map(Layout::size),
         modified: about.modified,
         destination: parent.zip(name).map(|(parent, name)| parent.join(name)),
+        // The root itself, also where that is live and is asked for by the name of what it became.
+        in_root: Some(0),
         ..Group::default()
     }
 }

@@ -20,6 +20,7 @@ mod problems;
 mod writer;
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -44,6 +45,7 @@ use crate::selecting::Missing;
 use crate::state::Service;
 use crate::tree_place::{TreePlace, is_there};
 use file::FilePlace;
+use lent::LentTree;
 use problems::{ProblemInbox, Problems, problems};
 use towpath_content::lock::lock;
 use towpath_peer_server::fresh::random;
@@ -51,7 +53,7 @@ use towpath_targets::descriptor::{DescriptorEnd, follow};
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
 use towpath_targets::spool::{FailOnDrop, Spool, SpoolReader};
-use towpath_targets::tree_holding::{CloseOnDrop, TreeHolding};
+use towpath_targets::tree_holding::TreeHolding;
 use towpath_words as words;
 use writer::TreeWriter;
 
@@ -70,11 +72,11 @@ pub(crate) async fn run(
     let spool = Spool::open(&spool_path).map_err(|e| words::io("create", &spool_path, &e))?;
     let _end = FailOnDrop(Arc::clone(&spool));
     let stays = get.passes_on();
-    let holding = lent::holding(get);
-    let _close = holding.clone().map(CloseOnDrop);
+    let lent = LentTree::begin(get, &spool);
+    let holding = lent.as_ref().map(|lent| Arc::clone(&lent.holding));
     let (problems, mut failures) = problems();
     let opening = tokio::task::spawn_blocking({
-        let (to, service, holding) = (place.clone(), Arc::clone(&get.service), holding.clone());
+        let (to, service) = (place.clone(), Arc::clone(&get.service));
         move || TreeTarget::open(&to, record, (&service, preserve), (problems, holding))
     });
     let tree = opening.await.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))??;
@@ -86,8 +88,8 @@ pub(crate) async fn run(
     let writing = tokio::task::spawn_blocking(move || writer.run(reader));
     let outcome = {
         let reporting = report_progress(session.progress(), events.clone());
-        let working = work(get, (about, layout), &session, &spool, (writing, holding.as_ref()));
-        let serving = lent::serve(get, &session, holding.as_ref());
+        let working = work(get, (about, layout), &session, &spool, (writing, lent.as_ref()));
+        let serving = lent::serve(get, &session, lent.as_ref());
         let naming = failures.forward(events);
         tokio::select! {
             outcome = working => outcome,
@@ -103,8 +105,12 @@ pub(crate) async fn run(
     let (fetched, selection) = outcome?;
     let missing = Missing::of(&selection);
     finish(&tree, &spool, (selection, &mut failures), events).await?;
-    if stays {
+    let is_whole = tree.failed.load(Ordering::Relaxed) == 0;
+    if stays && (is_whole || lent.is_some()) {
         keep_descriptor(get, about, &spool).await?;
+    }
+    if let Some(lent) = lent {
+        lent.end(is_whole).await;
     }
     let _ = std::fs::remove_file(&spool_path);
     tree.sum(&fetched, summary);
@@ -157,7 +163,7 @@ async fn work(
     (about, layout): (&About, Option<Layout>),
     session: &Session,
     spool: &Arc<Spool>,
-    (writing, holding): (WritingThread, Option<&Arc<TreeHolding>>),
+    (writing, lent): (WritingThread, Option<&LentTree>),
 ) -> Result<(Fetched, Selection), Failure> {
     let group = Group { in_root: Some(DESCRIPTOR), ..Group::default() };
     let descriptor = session.fetch(get.request(Arc::clone(spool) as Arc<dyn Target>, layout, group)).await;
@@ -165,9 +171,15 @@ async fn work(
         spool.fail();
     }
     let content = descriptor.as_ref().ok().map(|descriptor| descriptor.oid);
+    let lending = async {
+        if let (Some(lent), Some(content)) = (lent, content) {
+            lent.whole(get, (about, content), spool).await;
+        }
+        std::future::pending::<Infallible>().await
+    };
     let written = tokio::select! {
         written = writing => written,
-        never = lent::lend(get, holding, (about, content), spool) => match never {},
+        never = lending => match never {},
     };
     let written = written.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
     let fetched = descriptor?;

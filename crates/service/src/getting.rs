@@ -30,7 +30,6 @@ use towpath_transfer::{
 };
 
 use crate::get_search;
-use crate::in_flight::{FlightGroup, FlightKey, FlightRole, Leading};
 use crate::local_ends::local_ends;
 use crate::meeting::GetMeeting;
 use crate::state;
@@ -41,6 +40,7 @@ use crate::while_getting::LendingGet;
 use towpath_mirror::{SimilarSource, WebRules};
 use towpath_peer_server::get_peers::GetPeers;
 use towpath_peer_server::told_holders::ToldHolders;
+use towpath_targets::in_flight::{FlightGroup, FlightKey, FlightRole, Leading};
 use towpath_words as words;
 
 /// Number of times a get waits for another one of the same object before it goes alone.

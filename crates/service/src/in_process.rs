@@ -226,7 +226,8 @@ impl InProcess {
                 watch.summary(summary);
                 admitted.done();
                 transfer.report(&Event::Summary(summary.clone()));
-                passing.map(|passing| tokio::spawn(passing.keep(false)));
+                // Of a tree that is not whole what this machine has from elsewhere would be served, too.
+                passing.filter(|_| summary.failed == 0).map(|passing| tokio::spawn(passing.keep(false)));
             }
             Err(error) => transfer.report(&Event::Failed(error.clone())),
         }

@@ -27,7 +27,7 @@
 //! | `tree_place` | the place of a tree, or of paths in it, and what an interrupted get left there |
 //! | `get_search` | what a get may search on this machine's disk |
 //! | `sessions`, `open_session` | leases that live as long as their application |
-//! | `in_flight`, `arriving`, [`content`] | objects as streams; each crosses the network once |
+//! | `arriving`, [`content`] | objects as streams; each crosses the network once |
 //! | `transfers` | numbers of transfers, and the events of all of them |
 //! | [`copy`] | `tow cp` and `tow sync` |
 //! | `while_getting` | a get that serves others while it runs, and hears of others |
@@ -45,6 +45,7 @@
 //! goes on when it is asked for again.
 
 mod admission;
+mod announcing;
 mod arriving;
 pub mod boundaries;
 mod bringing;
@@ -59,7 +60,6 @@ mod get_search;
 mod get_tree;
 mod get_update;
 mod getting;
-mod in_flight;
 pub mod in_process;
 mod left;
 mod local_ends;

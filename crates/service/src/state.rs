@@ -21,7 +21,6 @@ use towpath_store::{
 
 use crate::admission::{Admission, Admitted};
 use crate::byte_place::byte_keeping;
-use crate::in_flight::Flights;
 use crate::left;
 use crate::metrics::{Direction, Metrics};
 use crate::open_puts::OpenPuts;
@@ -38,6 +37,7 @@ use towpath_peer_server::door::{Connections, Door};
 use towpath_peer_server::grants::Grants;
 use towpath_peer_server::meetings::Meetings;
 use towpath_peer_server::withdrawals::Withdrawals;
+use towpath_targets::in_flight::Flights;
 use towpath_words as words;
 
 /// Interval at which the cache is compared with its limits.

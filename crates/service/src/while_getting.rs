@@ -12,20 +12,17 @@ use towpath_api::GetRequest;
 use towpath_config::Switch;
 use towpath_content::Ticket;
 use towpath_content::lock::lock;
-use towpath_content::pieces::Layout;
 use towpath_limits::lending::Lending;
 use towpath_transfer::progress::Progress;
 
 use crate::state::Service;
 use towpath_peer_server::get_peers::GetPeers;
-use towpath_peer_server::grants::{Grants, HasCome, PassOn, PassingOn};
+use towpath_peer_server::grants::{HasCome, PassOn, PassingOn};
 
 /// A get that is over sooner serves nobody: nothing is made for it.
 const RUNS_FOR: Duration = Duration::from_secs(1);
 /// Interval at which it is noted how much has come, and new connections are told where this get serves.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Shorter files are hardly worth a connection.
-const LEAST: u64 = 4 << 20;
 
 /// What a get may serve others by.
 #[derive(Debug)]
@@ -45,27 +42,24 @@ impl LendingGet {
         lends.then(|| Self { ticket: ticket.clone(), lending: (!is_passed_on).then(lending) })
     }
 
-    /// From now on others get what is here, if the file is worth it, until what is returned is dropped.
-    pub(crate) fn begin(&self, grants: &Arc<Grants>, layout: Option<&Layout>) -> Option<PassingOn> {
-        let is_named = !self.ticket.oid.is_live();
-        let is_worth_it = is_named && layout.is_some_and(|layout| layout.size() >= LEAST);
-        let lending = self.lending.as_ref().filter(|_| is_worth_it)?;
-        let why = PassOn::WhileGetting(Arc::clone(lending));
-        Some(PassingOn::begin(grants, self.ticket.oid, self.ticket.bound_secret(), why))
+    /// From now on others get what is here, until what is returned is dropped.
+    pub(crate) fn begin(&self, service: &Service) -> Option<PassingOn> {
+        let why = self.why(service)?;
+        Some(PassingOn::begin(&service.grants, self.ticket.oid, self.ticket.bound_secret(), why))
     }
 
     /// The same of a tree, of whose files others get those that `has_come` names.
-    pub(crate) fn coming(&self, grants: &Arc<Grants>, has_come: HasCome) -> PassingOn {
+    pub(crate) fn coming(&self, service: &Service, has_come: HasCome) -> PassingOn {
         // What is passed on anyway is so by the right of whoever passes it on.
-        let why =
-            self.lending.as_ref().map_or(PassOn::Called, |lending| PassOn::WhileGetting(Arc::clone(lending)));
-        PassingOn::coming(grants, (self.ticket.oid, self.ticket.bound_secret()), why, has_come)
+        let why = self.why(service).unwrap_or(PassOn::Called);
+        PassingOn::coming(&service.grants, (self.ticket.oid, self.ticket.bound_secret()), why, has_come)
     }
 
-    /// True if others can be served: by a name that is not known yet nobody can be.
-    fn serves(&self, grants: &Grants) -> bool {
-        let root = &self.ticket.oid;
-        grants.passes_on(root) && !grants.content_of(root).is_live()
+    /// What this machine has of it from elsewhere did not come by this ticket, and is not lent: who made the ticket may know no more of
+    /// it than its hash.
+    fn why(&self, service: &Service) -> Option<PassOn> {
+        let lending = self.lending.as_ref().filter(|_| !service.store.is_here(&self.ticket.oid))?;
+        Some(PassOn::WhileGetting(Arc::clone(lending)))
     }
 
     /// Notes what comes, and lets others know where it can be had, until it is dropped: the issuer, and by `tell`, with
@@ -84,8 +78,7 @@ impl LendingGet {
             if let Some(lending) = &self.lending {
                 lock(lending).took(from_others(progress), Instant::now());
             }
-            let is_small = self.lending.is_some() && progress.snapshot().expected < LEAST;
-            if start.elapsed() < RUNS_FOR || is_small || !self.serves(&service.grants) {
+            if start.elapsed() < RUNS_FOR || !service.grants.passes_on(&self.ticket.oid) {
                 continue;
             }
             if port.is_none() {
@@ -103,7 +96,8 @@ impl LendingGet {
 /// Thousandths of what is wanted that are here, in steps of a twentieth: each is told to everybody who is there.
 fn thousandths(progress: &Progress) -> u16 {
     let now = progress.snapshot();
-    let twentieths = u128::from(now.done) * 20 / u128::from(now.expected.max(1));
+    // How long a live object is shows at its end.
+    let twentieths = (u128::from(now.done) * 20).checked_div(now.expected.into()).unwrap_or(0);
     u16::try_from(twentieths.min(20) * 50).unwrap_or_default()
 }
 
@@ -146,7 +140,7 @@ mod tests {
             (&request, ticket(), true, "nothing is in the way"),
             (&request, ends, true, "it holds until then"),
             (&request, kept, false, "the ticket forbids it"),
-            (&request, live, true, "once its name is known"),
+            (&request, live, true, "what came of it"),
             (&GetRequest { no_upload: true, ..request.clone() }, ticket(), false, "the person forbids it"),
             (&GetRequest { list: true, ..request.clone() }, ticket(), false, "nothing comes"),
             (

@@ -9,7 +9,7 @@ use towpath_content::pieces::Value;
 use towpath_content::tree::{Metadata, Time};
 use towpath_files::metadata::umask;
 use towpath_files::{FileBody, FileError, Overwrite, Policy, SingleFile, of_file};
-use towpath_store::{About, DiskStore, Store};
+use towpath_store::{About, DiskStore};
 
 use towpath_transfer::Announcing;
 
@@ -32,7 +32,7 @@ pub struct GetFile {
     temp: Mutex<Option<String>>,
     partial: PartialFile,
     about: Mutex<About>,
-    is_announced: bool,
+    announcing: Option<Announcing>,
 }
 
 impl GetFile {
@@ -46,14 +46,14 @@ impl GetFile {
             temp: Mutex::default(),
             partial: PartialFile::default(),
             about: Mutex::default(),
-            is_announced: false,
+            announcing: None,
         }
     }
 
-    /// Others may read it from the store while it comes.
+    /// Others may read it while it comes, if that is how.
     #[must_use]
-    pub fn announced(self, is_announced: bool) -> Self {
-        Self { is_announced, ..self }
+    pub fn announced(self, announcing: Option<Announcing>) -> Self {
+        Self { announcing, ..self }
     }
 
     /// The error behind a failed write, with its path; that of its temporary means nothing to people.
@@ -110,7 +110,7 @@ impl TargetFile for GetFile {
     }
 
     fn announces(&self) -> Option<Announcing> {
-        self.is_announced.then(|| Announcing::until_whole(Arc::clone(&self.store) as Arc<dyn Store>))
+        self.announcing.clone()
     }
 
     fn stage(&self, size: Option<u64>) -> Result<(FileBody, Vec<Range<u64>>), FileError> {

@@ -13,6 +13,7 @@
 //! | [`tree_holding`] | what is here of a tree while it comes, for others |
 //! | [`links`] | hard links of a described tree |
 //! | [`spool`] | a temporary that is read while it grows |
+//! | [`in_flight`] | objects on their way to applications: each crosses the network once |
 //! | [`resume`] | what an interrupted transfer left, and where |
 //! | [`index_record`] | what the index is told of a file that was just written |
 
@@ -20,6 +21,7 @@ pub mod base_file;
 pub mod descriptor;
 pub mod file_target;
 pub mod get_file;
+pub mod in_flight;
 pub mod index_record;
 pub mod kept;
 pub mod links;

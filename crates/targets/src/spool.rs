@@ -6,14 +6,14 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::Notify;
 use towpath_content::Oid;
 use towpath_content::pieces::Value;
 use towpath_store::{About, Store, StoreError};
-use towpath_transfer::Target;
 use towpath_transfer::intervals::Intervals;
+use towpath_transfer::{Announcing, Target};
 
 use towpath_content::lock::lock;
 
@@ -30,6 +30,8 @@ pub struct Spool {
     changed: Condvar,
     /// The same for those who wait without a thread.
     notify: Notify,
+    /// How its pieces are announced, if others may read them.
+    announcing: OnceLock<Announcing>,
 }
 
 #[derive(Default)]
@@ -81,7 +83,13 @@ impl Spool {
 
     fn with(file: File, existing: u64) -> Self {
         let (changed, notify) = (Condvar::new(), Notify::new());
-        Self { file, existing, part: None, state: Mutex::default(), changed, notify }
+        let (state, announcing) = (Mutex::default(), OnceLock::new());
+        Self { file, existing, part: None, state, changed, notify, announcing }
+    }
+
+    /// Others may read it while it comes, if a session does not fill it yet.
+    pub fn announce(&self, how: Announcing) {
+        let _ = self.announcing.set(how);
     }
 
     fn lock(&self) -> MutexGuard<'_, SpoolState> {
@@ -236,6 +244,10 @@ impl Target for Spool {
 
     fn part(&self) -> Option<Range<u64>> {
         self.part.clone()
+    }
+
+    fn announces(&self) -> Option<Announcing> {
+        self.announcing.get().cloned()
     }
 
     fn is_read_early(&self) -> bool {

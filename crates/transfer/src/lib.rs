@@ -58,7 +58,7 @@ pub use root::{Advice, ObjectFacts, OpenWays, RestWay, Root, Single};
 pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig, in_seconds};
 pub use source::{Context, Description, Query, RecipePart, Sink, Source, SourceState};
 pub use source_id::SourceId;
-pub use target::{Announcing, Target};
+pub use target::{Announcing, BoundSink, Target};
 pub use want::{
     Coverage, Delivery, Group, ObjectOffset, Origin, Outcome, Payload, PiecePart, Proof, SignedBase, Tag,
     Want, WantId,

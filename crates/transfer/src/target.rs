@@ -6,10 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use towpath_content::Oid;
+use towpath_content::live::Statement;
 use towpath_content::pieces::Value;
 use towpath_store::{About, Store};
 
 use crate::following::BaseReader;
+
+/// Told what a live object became: the statement, and its issuer's signature.
+pub type BoundSink = Arc<dyn Fn(&Statement, &[u8]) + Send + Sync>;
 
 /// How an object on its way is announced.
 #[derive(Clone)]
@@ -19,12 +23,15 @@ pub struct Announcing {
     /// While this is true, what is there whole stays announced until somebody else ends that: it has no name yet by which it
     /// could be read.
     pub stays: Arc<AtomicBool>,
+    /// Told once a live object is announced under the name of its content, too. Without this no live object is announced: whoever
+    /// serves it has to hand on what its issuer signed.
+    pub bound: Option<BoundSink>,
 }
 
 impl Announcing {
     /// In `store`, until it is whole.
     pub fn until_whole(store: Arc<dyn Store>) -> Self {
-        Self { store, stays: Arc::default() }
+        Self { store, stays: Arc::default(), bound: None }
     }
 }
 

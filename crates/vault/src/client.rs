@@ -178,6 +178,8 @@ impl VaultClient {
             }
             expected = root.previous;
         }
+        let roots = versions.iter().map(|version| &version.signed.root);
+        self.folder.add_links(roots.map(|root| VersionLink::of(root).version));
         Ok(versions)
     }
 
@@ -190,25 +192,36 @@ impl VaultClient {
             Some(number) if kept(self.server.as_mut(), &self.head, number + 1, 1)? != [number] => {
                 Err(VaultClientError::NoVersion { number })
             }
-            Some(number) => {
-                let first = self.versions(number)?.into_iter().next();
-                let first = first.filter(|version| version.signed.root.number == number);
-                first.map(|version| version.signed.root).ok_or(VaultClientError::NoVersion { number })
-            }
+            Some(number) => match proved_before(self, number)? {
+                Some(root) => Ok(root),
+                None => {
+                    let first = self.versions(number)?.into_iter().next();
+                    let first = first.filter(|version| version.signed.root.number == number);
+                    first.map(|version| version.signed.root).ok_or(VaultClientError::NoVersion { number })
+                }
+            },
         }
     }
 
     /// What entries a version has.
     pub fn catalogue(&mut self, root: &VaultRoot) -> Result<Catalogue, VaultClientError> {
         let Some(file) = root.file(&FileId::CATALOGUE) else { return Ok(Catalogue::default()) };
-        let bytes = self.reader().read_all(file, MAX_CATALOGUE, "bytes of the catalogue")?;
-        Catalogue::from_bytes(&bytes).map_err(VaultClientError::record("the catalogue"))
+        let bytes = self.reader().read_all(file, MAX_CATALOGUE, "bytes of the catalogue");
+        let read = bytes.and_then(|bytes| {
+            Catalogue::from_bytes(&bytes).map_err(VaultClientError::record("the catalogue"))
+        });
+        read.map_err(|error| error.in_catalogue(root.number))
     }
 
     /// An update on the newest version.
     pub(crate) fn update_of(&self, mut files: Vec<FileUpdate>) -> Result<Update, VaultClientError> {
         let writer = self.keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity().node_id();
         files.sort_by_key(|change| change.file);
+        for change in &mut files {
+            // Whatever somebody wrote there, an epoch never goes back.
+            let newest = self.head.signed.root.file(&change.file).map_or(0, |newest| newest.epoch);
+            change.epoch = change.epoch.max(newest);
+        }
         Ok(Update {
             vault: self.keys.vault,
             writer,
@@ -239,6 +252,8 @@ pub(crate) fn offer_entry(
     update: &Update,
     entry: Option<(&[u8], &CatalogueEntry)>,
 ) -> Result<Offered, VaultClientError> {
+    // The newest version may have come meanwhile, and with it other members.
+    check_writer(client)?;
     let Applied { root, nodes } = applied(client, update)?;
     if let Some((name, entry)) = entry {
         note_offered(client, &root, name, entry)?;
@@ -263,6 +278,13 @@ pub(crate) fn offer_entry(
     let bytes = (update.to_bytes().len() + head.signed.to_bytes().len()) as u64;
     client.head = head;
     Ok(Offered::Committed { bytes })
+}
+
+/// The root of a version whose hash was proved here before, if the server has that one. What it has else the chain of roots will tell.
+fn proved_before(client: &mut VaultClient, number: u64) -> Result<Option<VaultRoot>, VaultClientError> {
+    let Some(known) = client.folder.link(number) else { return Ok(None) };
+    let found = client.server.versions(&[number])?.into_iter().next().flatten();
+    Ok(found.map(|version| version.signed.root).filter(|root| root.digest() == known))
 }
 
 /// Notes what is offered now: if this machine does not live to see the answer, it knows its own work again.
@@ -321,7 +343,7 @@ fn applied(client: &mut VaultClient, update: &Update) -> Result<Applied, VaultCl
     Ok(apply(update, base, &CachedNodes(&client.nodes))?)
 }
 
-fn with_head(
+pub(crate) fn with_head(
     folder: LocalVault,
     keys: VaultKeys,
     server: Box<dyn RemoteVault>,
@@ -335,7 +357,7 @@ fn with_head(
 }
 
 /// The newest version, proved, and compared with the one that was seen.
-fn fetch_head(
+pub(crate) fn fetch_head(
     server: &mut dyn RemoteVault,
     trusted: &TrustedNodes,
     seen: Option<&VaultHead>,

@@ -11,7 +11,7 @@ use towpath_vault_format::apply::UpdateError;
 use towpath_vault_format::tree::NodeError;
 
 use crate::block::BlockError;
-use crate::head::HeadError;
+use crate::head::{HeadError, NamedVersion};
 use crate::keys::{ShareError, UnlockError, VaultKeyError};
 use crate::server::ServerError;
 
@@ -110,6 +110,33 @@ pub enum VaultClientError {
         /// The number.
         number: u64,
     },
+    /// What a version has can't be told: its writer put what nobody can read, or a block of it is damaged.
+    #[error("version {number}: its list of entries can't be read: {source}")]
+    Catalogue {
+        /// The version.
+        number: u64,
+        /// What is wrong with the list.
+        source: Box<VaultClientError>,
+    },
+    /// None of the versions that were looked at can be read.
+    #[error("of the versions {first} to {newest} none has a list of entries that can be read")]
+    NoneReadable {
+        /// The oldest.
+        first: u64,
+        /// The newest.
+        newest: u64,
+    },
+    /// There is no head to accept.
+    #[error("what the server shows follows from what this machine saw: there is nothing to accept")]
+    NothingToAccept,
+    /// A person accepts another version than the one that is there.
+    #[error("the server shows {shown}, and not one whose hash begins with '{digits}'")]
+    OtherVersion {
+        /// What the person said.
+        digits: String,
+        /// What the server shows.
+        shown: NamedVersion,
+    },
     /// The server does not show a version that nobody dropped.
     #[error("the server shows no version {number}, and nobody who may has dropped it")]
     Hidden {
@@ -120,7 +147,7 @@ pub enum VaultClientError {
     #[error("this member may not drop versions: only who made the vault has the key for it")]
     NotADeleter,
     /// Somebody changed an entry after it was seen here.
-    #[error("'{}' is in version {found} already, and {}", display_name(.name), seen_in_words(.seen))]
+    #[error("'{}' is in version {found} already, and {}", display_name(.name), seen_in_words(*.seen, *.found))]
     Conflict {
         /// The entry.
         name: Vec<u8>,
@@ -160,9 +187,12 @@ pub enum VaultClientError {
 }
 
 /// What a machine knows of an entry that somebody else changed.
-fn seen_in_words(seen: &Option<u64>) -> String {
+fn seen_in_words(seen: Option<u64>, found: u64) -> String {
     match seen {
         None => "was neither put nor got on this machine".into(),
+        Some(number) if number > found => {
+            format!("is not what this machine put or got in version {number}, which the server has no more")
+        }
         Some(number) => {
             format!("was changed by somebody else since this machine put or got it (version {number})")
         }
@@ -170,6 +200,29 @@ fn seen_in_words(seen: &Option<u64>) -> String {
 }
 
 impl VaultClientError {
+    /// True if it is about what was put, or what is left of it, and not about the way there.
+    pub(crate) const fn is_unreadable(&self) -> bool {
+        matches!(
+            self,
+            Self::Block { .. }
+                | Self::Tree { .. }
+                | Self::Record { .. }
+                | Self::Key(_)
+                | Self::TooLarge { .. }
+                | Self::Catalogue { .. }
+                | Self::Server(ServerError::Lacks { .. } | ServerError::OtherBytes { .. })
+        )
+    }
+
+    /// Of the list of entries of a version.
+    pub(crate) fn in_catalogue(self, number: u64) -> Self {
+        match self {
+            Self::Server(_) => self,
+            error if error.is_unreadable() => Self::Catalogue { number, source: Box::new(error) },
+            error => error,
+        }
+    }
+
     /// Of this machine's folder.
     pub(crate) fn local(path: &Path, source: io::Error) -> Self {
         Self::Local { path: path.to_path_buf(), source }

@@ -26,10 +26,13 @@
 //! | [`diff`] | what changed between two versions |
 //! | [`history`] | which versions are there |
 //! | [`garbage`] | versions that are dropped, and what nobody needs |
+//! | [`revert`] | a new version that is as an older one |
+//! | [`acceptance`] | going on with what does not follow from what was seen |
 //! | [`share`] | members, and the keys they get |
 //! | [`check`] | everything of a version read and proved |
 //! | [`error`] | what can go wrong |
 
+pub mod acceptance;
 pub mod block;
 pub mod boundaries;
 pub mod catalogue;
@@ -57,6 +60,7 @@ pub mod patches;
 pub mod plan;
 pub mod put;
 pub mod reader;
+pub mod revert;
 pub mod server;
 pub mod share;
 mod steps;

@@ -11,9 +11,7 @@ use towpath_link::Identity;
 use towpath_vault_format::{
     Canonical, Certificate, Digest, DropStatement, DroppedRange, SignedRoot, Update, VaultId,
 };
-use towpath_vault_protocol::{
-    CommitAnswer, CommittedVersion, ConnectionError, VaultConnection, VaultRefusal, VaultUsage,
-};
+use towpath_vault_protocol::{CommitAnswer, CommittedVersion, ConnectionError, VaultConnection, VaultUsage};
 
 use crate::server::{RemoteVault, ServerError};
 
@@ -91,18 +89,7 @@ impl RemoteVault for NetworkServer {
     }
 
     fn versions(&mut self, numbers: &[u64]) -> Result<Vec<Option<CommittedVersion>>, ServerError> {
-        let connection = &mut self.connection;
-        self.runtime.block_on(async {
-            let mut versions = Vec::with_capacity(numbers.len());
-            for number in numbers {
-                versions.push(match connection.root(*number).await {
-                    Ok(version) => Some(version),
-                    Err(ConnectionError::Refused { refusal: VaultRefusal::NoVersion, .. }) => None,
-                    Err(error) => return Err(fault(error)),
-                });
-            }
-            Ok(versions)
-        })
+        self.runtime.block_on(self.connection.roots(numbers)).map_err(fault)
     }
 
     fn update(&mut self, number: u64) -> Result<Option<Update>, ServerError> {

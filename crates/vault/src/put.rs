@@ -169,7 +169,7 @@ impl VaultClient {
             Some(EntryDescription::File(file)) => Some(*file),
             _ => None,
         };
-        let planned = plan_on(self, before, &MemoryContent(bytes), options.patches, &mut |_| ())?;
+        let planned = plan_on(self, before, &MemoryContent(bytes), options, &mut |_| ())?;
         let Some(descriptor) = planned else { return Ok(None) };
         let description = EntryDescription::File(descriptor.file);
         let entry = CatalogueEntry { content: file, length, description };
@@ -282,9 +282,12 @@ fn plan_content(
 ) -> Result<Option<PlannedFile>, VaultClientError> {
     let content = &tree.content;
     if let Some(old) = old {
-        let unchanged = if options.checksum { None } else { unchanged_files(vault, tree, old)? };
-        let source = PutContent { content, unchanged: unchanged.unwrap_or_default() };
-        if let Some(planned) = vault.plan_file(old.content, &source, options.patches, progress)? {
+        let unchanged = if options.checksum { Ok(None) } else { unchanged_files(vault, tree, old) };
+        let planned = unchanged.and_then(|unchanged| {
+            let source = PutContent { content, unchanged: unchanged.unwrap_or_default() };
+            vault.plan_file(old.content, &source, options.patches, progress)
+        });
+        if let Some(planned) = readable(planned, options)? {
             return Ok(Some(planned));
         }
     }
@@ -296,13 +299,14 @@ fn plan_on(
     vault: &mut VaultClient,
     file: Option<FileId>,
     source: &dyn PlainSource,
-    patches: bool,
+    options: &PutOptions,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Option<PlannedFile>, VaultClientError> {
-    if let Some(file) = file
-        && let Some(planned) = vault.plan_file(file, source, patches, progress)?
-    {
-        return Ok(Some(planned));
+    if let Some(file) = file {
+        let planned = vault.plan_file(file, source, options.patches, progress);
+        if let Some(planned) = readable(planned, options)? {
+            return Ok(Some(planned));
+        }
     }
     put_fresh(vault, source, progress)
 }
@@ -340,6 +344,17 @@ impl EntryPlan {
         }
         stats.actions += bytes;
         stats
+    }
+}
+
+/// What was planned on an old version of a file. Where that can't be read, a person who writes over it gets a new file: `None`.
+fn readable(
+    planned: Result<Option<PlannedFile>, VaultClientError>,
+    options: &PutOptions,
+) -> Result<Option<PlannedFile>, VaultClientError> {
+    match planned {
+        Err(error) if options.overwrite && error.is_unreadable() => Ok(None),
+        planned => planned,
     }
 }
 

@@ -306,6 +306,27 @@ impl VaultConnection {
         }
     }
 
+    /// The versions of these numbers; `None` for each that the server does not have. They are asked for many at a time.
+    pub async fn roots(&mut self, numbers: &[u64]) -> Result<Vec<Option<CommittedVersion>>, ConnectionError> {
+        let mut versions = Vec::with_capacity(numbers.len());
+        for some in numbers.chunks(WINDOW) {
+            for number in some {
+                let root = self.machine.root(*number);
+                self.send(root).await?;
+            }
+            self.writer.flush().await?;
+            for _ in some {
+                versions.push(match self.answer().await {
+                    Ok(ServerMessage::Root(version)) => Some(*version),
+                    Ok(_) => return Err(ServerFault::Unasked.into()),
+                    Err(ConnectionError::Refused { refusal: VaultRefusal::NoVersion, .. }) => None,
+                    Err(error) => return Err(error),
+                });
+            }
+        }
+        Ok(versions)
+    }
+
     /// The update that made the version of this number; its hash stands in the signed root.
     pub async fn update(&mut self, number: u64) -> Result<Update, ConnectionError> {
         let get = self.machine.get_update(number);

@@ -2,10 +2,7 @@
 
 use std::collections::HashMap;
 
-use towpath_vault_format::Digest;
-
-/// Half of a hash: enough to find an object, whose whole hash is checked when it is read.
-pub type ShortHash = [u8; 16];
+use crate::changes::ShortHash;
 
 /// Objects that came lately, at least, before they go into the list.
 const LATELY: usize = 1 << 14;
@@ -40,24 +37,15 @@ struct ListedObject {
     len: u32,
 }
 
-/// Half of a hash.
-pub fn short(hash: &Digest) -> ShortHash {
-    let mut short = [0; 16];
-    short.copy_from_slice(&hash.0[..16]);
-    short
-}
-
 impl ObjectIndex {
     /// Where an object lies; `None`: it is not here.
-    pub fn get(&self, hash: &Digest) -> Option<StoredAt> {
-        let hash = short(hash);
-        self.lately.get(&hash).copied().or_else(|| Some(self.sorted[self.place(&hash).ok()?].stored_at()))
+    pub fn get(&self, name: &ShortHash) -> Option<StoredAt> {
+        self.lately.get(name).copied().or_else(|| Some(self.sorted[self.place(name).ok()?].stored_at()))
     }
 
     /// Notes where an object lies. What was known of it before.
-    pub fn insert(&mut self, hash: &Digest, stored: StoredAt) -> Option<StoredAt> {
-        let before = self.get(hash);
-        let hash = short(hash);
+    pub fn insert(&mut self, hash: ShortHash, stored: StoredAt) -> Option<StoredAt> {
+        let before = self.get(&hash);
         match self.place(&hash) {
             Ok(place) => self.sorted[place] = ListedObject::new(hash, stored),
             Err(_) => drop(self.lately.insert(hash, stored)),
@@ -100,6 +88,8 @@ impl ListedObject {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::changes::short;
+    use towpath_vault_format::Digest;
 
     #[test]
     fn places_come_back() {
@@ -116,13 +106,13 @@ mod tests {
         let (mut index, mut table) = (ObjectIndex::default(), HashMap::new());
         for number in 0..300_000u32 {
             // Every third was there before.
-            let hash = Digest::of(&(number - number % 3 * (number % 2)).to_le_bytes());
+            let hash = short(&Digest::of(&(number - number % 3 * (number % 2)).to_le_bytes()));
             let stored =
                 StoredAt { pack: (number % 5 > 0).then_some(number / 100), at: number.into(), len: number };
-            assert_eq!(index.insert(&hash, stored), table.insert(hash, stored));
+            assert_eq!(index.insert(hash, stored), table.insert(hash, stored));
         }
         assert!(table.iter().all(|(hash, stored)| index.get(hash) == Some(*stored)));
-        assert_eq!((index.get(&Digest([1; 32])), index.iter().count()), (None, table.len()));
+        assert_eq!((index.get(&[1; 16]), index.iter().count()), (None, table.len()));
         let bytes = index.sorted.capacity() * size_of::<ListedObject>();
         assert_eq!(size_of::<ListedObject>(), 28);
         assert!(index.lately.len() <= LATELY.max(index.sorted.len() / PART) && bytes <= 28 * table.len());

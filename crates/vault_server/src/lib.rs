@@ -17,10 +17,12 @@
 //! | [`log`] | durable records, and what a crash leaves of them |
 //! | [`record`] | what stands in a record |
 //! | [`objects`] | where objects lie |
-//! | [`error`] | what can go wrong, and what a client is told |
+//! | [`changes`] | nodes as what they differ in from older ones |
+//! | `error` | what can go wrong, and what a client is told |
 
 mod arriving;
-pub mod error;
+pub mod changes;
+mod error;
 pub mod folder;
 mod index;
 pub mod log;

@@ -1,17 +1,18 @@
 //! Objects: nodes, blocks and records by hash, in the log's records or in packs of the byte store.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use towpath_byte_store::{ByteName, ByteStore};
-use towpath_vault_format::Digest;
+use towpath_vault_format::{Canonical, Digest};
 
+use crate::changes::{ChangeAt, MadeNodes, NodeChange, ShortHash, short};
 use crate::error::VaultError;
-use crate::index::{ObjectIndex, ShortHash, StoredAt, short};
+use crate::index::{ObjectIndex, StoredAt};
 use crate::log::RecordLog;
-use crate::record::PackList;
+use crate::record::{LogRecord, PackList};
 
 /// Objects are read for one who asks for many in so many bytes.
 const TOGETHER: u64 = 1 << 20;
@@ -21,6 +22,9 @@ const TOGETHER: u64 = 1 << 20;
 pub struct VaultObjects {
     bytes: Arc<dyn ByteStore>,
     index: ObjectIndex,
+    /// Nodes that are patches on others.
+    changes: HashMap<ShortHash, ChangeAt>,
+    made: MadeNodes,
     packs: Vec<Digest>,
     stored: u64,
 }
@@ -28,7 +32,8 @@ pub struct VaultObjects {
 impl VaultObjects {
     /// An empty one, over packs in `bytes`.
     pub fn new(bytes: Arc<dyn ByteStore>) -> Self {
-        Self { bytes, index: ObjectIndex::default(), packs: Vec::new(), stored: 0 }
+        let (index, changes) = (ObjectIndex::default(), HashMap::new());
+        Self { bytes, index, changes, made: MadeNodes::default(), packs: Vec::new(), stored: 0 }
     }
 
     /// Where packs lie.
@@ -38,7 +43,9 @@ impl VaultObjects {
 
     /// Length of an object that is here.
     pub fn len_of(&self, hash: &Digest) -> Option<u32> {
-        self.index.get(hash).map(|stored| stored.len)
+        let name = short(hash);
+        let whole = self.index.get(&name).map(|stored| stored.len);
+        whole.or_else(|| self.changes.get(&name).map(|change| change.len))
     }
 
     /// Bytes of all objects.
@@ -55,8 +62,9 @@ impl VaultObjects {
     /// Bytes of all objects but `live` ones.
     pub fn stored_without(&self, live: &HashSet<Digest>) -> u64 {
         let live: HashSet<ShortHash> = live.iter().map(short).collect();
-        let others = self.index.iter().filter(|(hash, _)| !live.contains(hash));
-        others.map(|(_, stored)| u64::from(stored.len)).sum()
+        let whole = self.index.iter().map(|(name, stored)| (name, stored.len));
+        let all = whole.chain(self.changes.iter().map(|(name, change)| (*name, change.stored)));
+        all.filter(|(name, _)| !live.contains(name)).map(|(_, len)| u64::from(len)).sum()
     }
 
     /// Names of the packs.
@@ -67,6 +75,27 @@ impl VaultObjects {
     /// Notes an object in the log.
     pub fn add_logged(&mut self, hash: &Digest, at: u64, len: u32) {
         self.add(hash, StoredAt { pack: None, at, len });
+    }
+
+    /// Notes the changed nodes of a record that begins at `at` and has `len` bytes.
+    pub fn add_changes(&mut self, record: (u64, usize), changes: &[NodeChange]) {
+        for (place, NodeChange { name, base, len, patch }) in changes.iter().enumerate() {
+            let stored = patch.len() as u32;
+            let depth = self.depth_of(base).saturating_add(1);
+            let change = ChangeAt { record, place, base: *base, len: *len, stored, depth };
+            self.stored += u64::from(stored);
+            if let Some(before) = self.changes.insert(*name, change) {
+                self.stored -= u64::from(before.stored);
+            }
+        }
+    }
+
+    /// Patches on each other that make a node; 0: it is whole.
+    pub fn depth_of(&self, name: &ShortHash) -> u8 {
+        if self.index.get(name).is_some() {
+            return 0;
+        }
+        self.changes.get(name).map_or(0, |change| change.depth)
     }
 
     /// Notes the objects of a pack.
@@ -81,7 +110,7 @@ impl VaultObjects {
 
     fn add(&mut self, hash: &Digest, stored: StoredAt) {
         self.stored += u64::from(stored.len);
-        if let Some(before) = self.index.insert(hash, stored) {
+        if let Some(before) = self.index.insert(short(hash), stored) {
             self.stored -= u64::from(before.len);
         }
     }
@@ -99,20 +128,46 @@ impl VaultObjects {
 
     /// An object; `None`: there is none. One whose bytes are wrong is lost.
     pub fn read(&self, log: &RecordLog, hash: &Digest) -> Result<Option<Vec<u8>>, VaultError> {
-        let Some(StoredAt { pack, at, len }) = self.index.get(hash) else { return Ok(None) };
-        let object = match pack {
-            None => log.read(at, len as usize)?,
-            Some(index) => {
-                let name = self.packs.get(index as usize).ok_or(VaultError::Lost(*hash))?;
-                let mut object = Vec::with_capacity(len as usize);
-                self.bytes.get_range(&ByteName(name.0), at..at + u64::from(len), &mut object)?;
-                object
-            }
-        };
-        match Digest::of(&object) == *hash {
-            true => Ok(Some(object)),
-            false => Err(VaultError::Lost(*hash)),
+        if self.len_of(hash).is_none() {
+            return Ok(None);
         }
+        match self.read_named(log, &short(hash))? {
+            Some(object) if Digest::of(&object) == *hash => Ok(Some(object)),
+            _ => Err(VaultError::Lost(*hash)),
+        }
+    }
+
+    /// An object by its short name. Nothing of it is checked; `None`: it is not here, or can't be made.
+    pub fn read_named(&self, log: &RecordLog, name: &ShortHash) -> Result<Option<Vec<u8>>, VaultError> {
+        let (mut name, mut steps) = (*name, Vec::new());
+        let mut node = loop {
+            if let Some(stored) = self.index.get(&name) {
+                break self.read_whole(log, stored)?;
+            }
+            let Some(change) = self.changes.get(&name) else { return Ok(None) };
+            match self.made.get(&name) {
+                Some(made) => break Some(made),
+                // A damaged log may say that a node is a patch on itself.
+                None if steps.len() >= self.changes.len() => return Ok(None),
+                None => steps.push((name, change)),
+            }
+            name = change.base;
+        };
+        for (name, change) in steps.into_iter().rev() {
+            let Some(base) = node else { return Ok(None) };
+            node = made(log, change, &base)?.filter(|node| short(&Digest::of(node)) == name);
+            node.iter().for_each(|node| self.made.add(name, node.clone()));
+        }
+        Ok(node)
+    }
+
+    fn read_whole(&self, log: &RecordLog, stored: StoredAt) -> Result<Option<Vec<u8>>, VaultError> {
+        let StoredAt { pack, at, len } = stored;
+        let Some(index) = pack else { return log.read(at, len as usize).map(Some) };
+        let Some(name) = self.packs.get(index as usize) else { return Ok(None) };
+        let mut object = Vec::with_capacity(len as usize);
+        self.bytes.get_range(&ByteName(name.0), at..at + u64::from(len), &mut object)?;
+        Ok(Some(object))
     }
 
     /// The first of these objects: some megabyte of them, or one. A run of them that lies together in a pack is read at once.
@@ -132,7 +187,9 @@ impl VaultObjects {
     fn run(&self, names: &[Digest]) -> Vec<StoredAt> {
         let mut run: Vec<StoredAt> = Vec::new();
         for name in names {
-            let Some(found) = self.index.get(name).filter(|found| found.pack.is_some()) else { break };
+            let Some(found) = self.index.get(&short(name)).filter(|found| found.pack.is_some()) else {
+                break;
+            };
             let follows =
                 |last: &StoredAt| last.pack == found.pack && last.at + u64::from(last.len) == found.at;
             let is_near = |first: &StoredAt| found.at + u64::from(found.len) - first.at <= TOGETHER;
@@ -155,5 +212,17 @@ impl VaultObjects {
         let objects: Vec<Bytes> = run.iter().map(|place| bytes.split_to(place.len as usize)).collect();
         let is_right = names.iter().zip(&objects).all(|(name, object)| Digest::of(object) == *name);
         is_right.then_some(objects)
+    }
+}
+
+/// What a patch in the log makes of its base.
+fn made(log: &RecordLog, change: &ChangeAt, base: &[u8]) -> Result<Option<Vec<u8>>, VaultError> {
+    let (at, len) = change.record;
+    let record = log.read(at, len)?;
+    match LogRecord::from_bytes(&record) {
+        Ok(LogRecord::Version { update, changes, .. }) => {
+            Ok(changes.get(change.place).and_then(|change| change.made_of(base, &update.to_bytes())))
+        }
+        _ => Ok(None),
     }
 }

@@ -8,6 +8,8 @@ use towpath_vault_format::tuple::MAX_BLOCK;
 use towpath_vault_format::{Canonical, Digest, DropStatement, Update};
 use towpath_vault_protocol::CommittedVersion;
 
+use crate::changes::{NodeChange, read_changes, write_changes};
+
 /// The most objects of a record.
 const MAX_OBJECTS: usize = 1 << 20;
 /// The most bytes of an object.
@@ -35,6 +37,8 @@ pub enum LogRecord {
         update: Box<Update>,
         /// A pack with its objects, if they are not few.
         pack: Option<PackList>,
+        /// Nodes that are kept as patches.
+        changes: Vec<NodeChange>,
         /// Its objects, if they are.
         objects: Vec<Vec<u8>>,
     },
@@ -76,11 +80,14 @@ impl Canonical for LogRecord {
                 out.u8(1);
                 pack.write(out);
             }
-            Self::Version { version, update, pack, objects } => {
-                out.u8(2);
+            Self::Version { version, update, pack, changes, objects } => {
+                out.u8(if changes.is_empty() { 2 } else { 6 });
                 version.write(out);
                 out.bytes(&update.to_bytes());
                 write_option(out, pack.as_ref(), PackList::write);
+                if !changes.is_empty() {
+                    write_changes(out, changes);
+                }
                 write_objects(out, objects);
             }
             Self::Drop(statement) => {
@@ -101,18 +108,30 @@ impl Canonical for LogRecord {
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match reader.u8("record")? {
             1 => Self::Pack(PackList::read(reader)?),
-            2 => Self::Version {
-                version: Box::new(CommittedVersion::read(reader)?),
-                update: Box::new(Update::from_bytes(reader.bytes("update", Update::LIMIT)?)?),
-                pack: option(reader, "pack", PackList::read)?,
-                objects: read_objects(reader)?,
-            },
+            2 => read_version(reader, |_| Ok(Vec::new()))?,
             3 => Self::Drop(Box::new(DropStatement::read(reader)?)),
             4 => Self::Gone(Box::new(CommittedVersion::read(reader)?)),
             5 => Self::Objects(read_objects(reader)?),
+            6 => read_version(reader, |reader| match read_changes(reader)? {
+                none if none.is_empty() => Err(invalid("record", "has no changed nodes")),
+                changes => Ok(changes),
+            })?,
             _ => return Err(invalid("record", "is of a later version")),
         })
     }
+}
+
+fn read_version(
+    reader: &mut Reader<'_>,
+    changes: impl FnOnce(&mut Reader<'_>) -> Result<Vec<NodeChange>, DecodeError>,
+) -> Result<LogRecord, DecodeError> {
+    Ok(LogRecord::Version {
+        version: Box::new(CommittedVersion::read(reader)?),
+        update: Box::new(Update::from_bytes(reader.bytes("update", Update::LIMIT)?)?),
+        pack: option(reader, "pack", PackList::read)?,
+        changes: changes(reader)?,
+        objects: read_objects(reader)?,
+    })
 }
 
 /// Objects stand last in a record, so where each begins is counted from the end.

@@ -16,6 +16,7 @@ situations![
     nearly_all_comes_from_a_holder_whose_old_version_changed_all_over,
     another_secret_opens_nothing_at_a_holder,
     only_what_is_whole_is_passed_on,
+    what_failed_is_not_served_from_elsewhere,
 ];
 
 /// Gets what `ticket` names, and stays.
@@ -156,4 +157,28 @@ fn only_what_is_whole_is_passed_on() {
     assert!(refused.err.contains("only what is fetched whole is passed on"), "{}", refused.err);
     let refused = env.receiver.tow(["get", "--stay", "blake3:00"]).end().with(2);
     assert!(refused.err.contains("only what came by a ticket is passed on"), "{}", refused.err);
+}
+
+/// A tree's maker may name, by its hash, what the receiver has and never sent anywhere.
+fn what_failed_is_not_served_from_elsewhere() {
+    let env = TestEnvironment::new();
+    fs::create_dir_all(env.sender.path("tree")).unwrap();
+    for (name, seed) in [("kept", 1), ("private", 2)] {
+        file(&env.sender.path("tree").join(name), seed, 300_000);
+    }
+    fs::create_dir_all(env.receiver.path("own")).unwrap();
+    file(&env.receiver.path("own/private"), 2, 300_000);
+    env.receiver.tow(["index", "own"]).end().with(0);
+    let mut share = env.sender.share("tree");
+    let ticket = share.ticket();
+    // Who has all of it knows that the sender has read all.
+    env.machine("other").get(&ticket, "tree").end().summary();
+    file(&env.sender.path("tree/private"), 3, 200_000);
+    let mut holder = stay(&env.receiver, &ticket, "tree");
+    let longer = holding(&mut holder);
+    assert!(!env.receiver.path("tree/private").exists(), "its sender does not have it any more");
+    let stranger = env.stranger.get(&longer, "tree").end().summary_with(3);
+    assert_same_bytes(&env.sender.path("tree/kept"), &env.stranger.path("tree/kept"));
+    assert!(!env.stranger.path("tree/private").exists(), "{:?}", by_peer(&stranger));
+    assert!(holder.runs(), "it serves what came");
 }

@@ -16,6 +16,7 @@ situations![
     a_lease_ends_with_its_ticket,
     what_may_not_be_passed_on_is_not,
     a_ticket_that_was_taken_back_ends_at_its_holders,
+    a_holder_that_passes_nothing_on_any_more_tells_who_comes_late_that_the_ticket_was_taken_back,
     a_ticket_of_a_share_is_taken_back_while_it_runs,
     a_ticket_of_a_share_that_ended_is_taken_back_and_not_given_again,
     a_get_under_way_ends_when_its_ticket_is_taken_back,
@@ -184,6 +185,33 @@ fn a_ticket_that_was_taken_back_ends_at_its_holders() {
     assert!(ended.text().contains("the sender took the ticket back"), "{}", ended.text());
     assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
     let refused = env.stranger.tow(["get", &ticket, "-o", "after"]).end().with(1);
+    assert!(refused.err.contains("took the ticket back"), "{}", refused.err);
+    assert!(!env.stranger.path("after").exists());
+}
+
+/// Its issuer is gone, and what it was told is all that the holder has left of it.
+fn a_holder_that_passes_nothing_on_any_more_tells_who_comes_late_that_the_ticket_was_taken_back() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 3 << 20);
+    let issuer = env.sender.daemon();
+    let put = env.sender.tow(["put", "file"]).end().text();
+    let config = format!("listen = [\"{LOOPBACK}\"]\n[sharing]\npass_on = \"on\"\n");
+    let _holder = env.receiver.daemon_with(&config);
+    let mut getting = env.receiver.get(put.trim(), "file").start();
+    let longer = getting.ticket();
+    getting.end().summary();
+    let records = |kind: &str| {
+        let files = fs::read_dir(env.receiver.home("state/shares")).into_iter().flatten().flatten();
+        let names = files.filter_map(|file| file.file_name().into_string().ok());
+        names.filter(|name| name.starts_with(kind) && name.ends_with(".json")).count()
+    };
+    let is_passed_on = || (records("passed-on-") == 1).then_some(());
+    assert!(soon(LONG, is_passed_on).is_some(), "it is not recorded");
+    env.sender.tow(["done", put.trim()]).end().with(0);
+    let is_over = || (records("withdrawn-") == 1 && records("passed-on-") == 0).then_some(());
+    assert!(soon(LONG, is_over).is_some(), "the holder did not ask");
+    issuer.kill();
+    let refused = env.stranger.tow(["get", &longer, "-o", "after"]).end().with(1);
     assert!(refused.err.contains("took the ticket back"), "{}", refused.err);
     assert!(!env.stranger.path("after").exists());
 }

@@ -497,18 +497,13 @@ struct Poison {
 }
 
 impl Liar for Poison {
-    fn asked(&mut self, message: ClientMessage) -> Fate {
-        match message {
-            ClientMessage::Root(number) if number == self.version.signed.root.number => {
-                Fate::Answer(vec![ServerMessage::Root(Box::new(self.version.clone()))])
-            }
-            message => Fate::Pass(raw(message.to_frames())),
-        }
-    }
-
     fn told(&mut self, message: ServerMessage) -> Option<RawMessage> {
         let message = match message {
             ServerMessage::Head(_) => ServerMessage::Head(Some(Box::new(self.version.clone()))),
+            // The real server has no version of that number.
+            ServerMessage::Refused(VaultRefusal::NoVersion, _) => {
+                ServerMessage::Root(Box::new(self.version.clone()))
+            }
             ServerMessage::Missing(hash) => match self.objects.get(&hash) {
                 Some(object) => ServerMessage::Object(object.clone()),
                 None => ServerMessage::Missing(hash),

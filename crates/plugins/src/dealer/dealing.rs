@@ -100,7 +100,7 @@ impl Dealer {
     /// The sum of all sources in front: what a planner above sees as one network.
     pub fn sum(&self) -> DealerSum {
         self.state.sources.front().map_or_else(DealerSum::default, |(_, sums)| DealerSum {
-            sources: sums.count,
+            sources: sums.count(),
             window: sums.window,
             bytes_per_second: sums.rate,
         })
@@ -111,6 +111,18 @@ impl Dealer {
     pub fn expected(&self, now: Duration, at: u64) -> Option<Duration> {
         let seconds = choosing::expected_at(&self.state, at, now.as_secs_f64())?;
         Duration::try_from_secs_f64(seconds).ok()
+    }
+
+    /// True if a source says that it has everything.
+    pub fn has_everything(&self, source: SourceNumber) -> bool {
+        self.state.sources.get(source).is_some_and(|it| it.has.is_none())
+    }
+
+    /// True if a source says that it has any of what is missing of a want.
+    pub fn may_bring(&self, source: SourceNumber, tag: Tag) -> bool {
+        let runs = self.state.runs.of_want(tag);
+        let mut runs = runs.into_iter().filter_map(|run| self.state.runs.get(run));
+        self.state.sources.get(source).is_some_and(|it| runs.any(|run| it.has(&run.range())))
     }
 
     /// Work done so far: lots, runs and sources looked at. Bounded for each event, whatever the number of sources.
@@ -155,15 +167,7 @@ impl Dealer {
             DealerEvent::NotBrought { source, part, outcome } => {
                 self.not_brought(now, source, &part, outcome, actions);
             }
-            DealerEvent::Corrupt { source, part } => {
-                self.state.settle(source, &part);
-                self.state.lost(source, &part, true);
-                if let Some(it) = self.state.sources.get_mut(source) {
-                    it.pace.brought(seconds, part.part.end - part.part.start);
-                }
-                let verdict = self.state.sources.get_mut(source).map(|it| it.record.wrong(now));
-                self.judged(seconds, source, verdict, actions);
-            }
+            DealerEvent::Corrupt { source, part } => self.corrupt(now, source, &part, actions),
             DealerEvent::Room { source, window } => {
                 if let Some(it) = self.state.sources.get_mut(source) {
                     it.facts.window = window;
@@ -241,6 +245,24 @@ impl Dealer {
         self.judged(now.as_secs_f64(), source, verdict, actions);
     }
 
+    /// Bytes were wrong. Of those that came before, and counted as right, nothing is left here.
+    fn corrupt(
+        &mut self,
+        now: Duration,
+        source: SourceNumber,
+        part: &DealtPart,
+        actions: &mut Vec<DealerAction>,
+    ) {
+        let came_before = part.part.is_empty();
+        self.state.settle(source, part);
+        self.state.lost(source, part, true);
+        let verdict = self.state.sources.get_mut(source).map(|it| {
+            it.pace.brought(now.as_secs_f64(), part.part.end - part.part.start);
+            if came_before { it.record.wrong_after_all(now) } else { it.record.wrong(now) }
+        });
+        self.judged(now.as_secs_f64(), source, verdict, actions);
+    }
+
     /// What follows for a source that failed.
     fn judged(
         &mut self,
@@ -309,7 +331,7 @@ impl Dealer {
         if is_best || !source.pace.is_known() || !sources.is_in_front(self.tested) {
             return None;
         }
-        let (_, sums) = sources.front().filter(|(_, sums)| sums.count > 1)?;
+        let (_, sums) = sources.front().filter(|(_, sums)| sums.count() > 1)?;
         let remaining = self.state.remaining() as f64;
         let (rate, sum) = (source.rate(now), sums.rate as f64);
         Some(Suspect { source: self.tested, rate, sum, run: RUN as f64, remaining })

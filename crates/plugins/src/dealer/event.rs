@@ -125,7 +125,7 @@ pub enum DealerEvent {
         /// How it ended instead.
         outcome: Outcome,
     },
-    /// Bytes came, and were wrong.
+    /// Bytes came, and were wrong. If they had [`Self::Arrived`] before, the part is an empty one.
     Corrupt {
         /// Source that brought them.
         source: SourceNumber,

@@ -162,8 +162,8 @@ impl DealtSource {
 /// Sums of the sources of one rank that are in use.
 #[derive(Debug, Default)]
 pub struct RankSums {
-    /// Number of them.
-    pub count: usize,
+    /// Which these are.
+    members: BTreeSet<SourceNumber>,
     /// Number and bytes a second of those whose rate is known.
     known: (u64, u64),
     /// Bytes that they like to have under way.
@@ -198,6 +198,13 @@ pub struct DealtSources {
     next_place: u64,
     /// Source that was looked at last for its rate.
     refreshed: SourceNumber,
+}
+
+impl RankSums {
+    /// Number of them.
+    pub fn count(&self) -> usize {
+        self.members.len()
+    }
 }
 
 impl DealtSources {
@@ -279,7 +286,7 @@ impl DealtSources {
 
     /// The first one in front.
     pub fn any_in_front(&self) -> Option<SourceNumber> {
-        self.sources.keys().copied().find(|&id| self.is_in_front(id))
+        self.front().and_then(|(_, sums)| sums.members.first()).copied()
     }
 
     /// True if one in front has brought something.
@@ -333,7 +340,7 @@ impl DealtSources {
             return;
         }
         let sums = self.ranks.entry(entry.rank).or_default();
-        sums.count += 1;
+        sums.members.insert(id);
         if entry.is_known {
             sums.known = (sums.known.0 + 1, sums.known.1 + entry.rate);
         }
@@ -352,7 +359,7 @@ impl DealtSources {
         self.outstanding -= entry.outstanding;
         self.slowest.remove(&(entry.left, id));
         let Some(sums) = self.ranks.get_mut(&entry.rank).filter(|_| entry.is_in_use) else { return };
-        sums.count -= 1;
+        sums.members.remove(&id);
         if entry.is_known {
             sums.known = (sums.known.0 - 1, sums.known.1 - entry.rate);
         }
@@ -364,7 +371,7 @@ impl DealtSources {
             sums.complete_rate -= entry.rate;
             sums.complete_outstanding -= entry.outstanding;
         }
-        if sums.count == 0 {
+        if sums.members.is_empty() {
             self.ranks.remove(&entry.rank);
         }
     }

@@ -3,7 +3,7 @@
 //! | standing | right bytes | wrong bytes | not here, though it said so | adds nothing |
 //! |---|---|---|---|---|
 //! | trying | good | banned | banned after 8 more than were right | doubted |
-//! | good | good | the second in 32 runs: banned | banned after 8 more than were right | doubted |
+//! | good | good | the second in 32 runs: banned; one of its first eight, if that was checked after it came: banned | banned after 8 more than were right | doubted |
 //! | doubted | as before | banned | as before | |
 //! | banned | as before | as before | as before | |
 //!
@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// Right runs after which a wrong one is forgiven.
 const FORGIVEN: u32 = 32;
+/// Runs that may come of a new source before the first of them is checked.
+const UNCHECKED: u32 = 8;
 /// Times that a source did not have what it said, beyond those that it had.
 const MISSES: u32 = 8;
 /// Length of the first ban; each further one is four times as long.
@@ -100,6 +102,15 @@ impl SourceRecord {
         }
     }
 
+    /// What counted as right when it came was found to be wrong. One that has brought hardly anything else was never good.
+    pub fn wrong_after_all(&mut self, now: Duration) -> Verdict {
+        let is_new = self.wrong == 0 && self.right <= UNCHECKED;
+        if is_new && self.standing == SourceStanding::Good {
+            self.standing = SourceStanding::Trying;
+        }
+        self.wrong(now)
+    }
+
     /// It did not have what it said.
     pub fn missed(&mut self, now: Duration) -> Verdict {
         self.missed += 1;
@@ -164,7 +175,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// What happens: `+` right, `-` wrong, `?` not here, `!` adds nothing, `z` to be left alone for 2 s, `.` its time is over. All at
+    /// What happens: `+` right, `-` wrong, `~` wrong after it had counted as right, `?` not here, `!` adds nothing, `z` to be left alone for 2 s, `.` its time is over. All at
     /// second 100.
     #[test]
     fn what_happened_decides_on_the_standing() {
@@ -174,6 +185,10 @@ mod tests {
             ("the first that is right", "+", Good, Verdict::Keeps),
             ("the first is wrong", "-", Banned(at(104)), Verdict::Banned),
             ("one is wrong of a good one", "+-", Good, Verdict::Keeps),
+            ("its first one is, as its check shows", "+~", Banned(at(104)), Verdict::Banned),
+            ("so it is with those behind it", "++++++++~", Banned(at(104)), Verdict::Banned),
+            ("one of many is", "+++++++++~", Good, Verdict::Keeps),
+            ("once more after a ban", "+~.+~", Banned(at(116)), Verdict::Banned),
             ("two are", "+-+-", Banned(at(104)), Verdict::Banned),
             ("two are, but seldom", &format!("+-{right}-"), Good, Verdict::Keeps),
             ("wrong ones that were under way count no more", "+----", Banned(at(104)), Verdict::Keeps),
@@ -198,6 +213,7 @@ mod tests {
                 match event {
                     '+' => record.right(),
                     '-' => last = record.wrong(at(100)),
+                    '~' => last = record.wrong_after_all(at(100)),
                     '?' => last = record.missed(at(100)),
                     '!' => record.doubt(at(100)),
                     'z' => record.rest(at(100), at(2)),

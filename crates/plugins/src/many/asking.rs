@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use towpath_content::lock::lock;
-use towpath_store::ObjectKind;
 use towpath_transfer::source::{Backlog, Query, Sink, UNREACHED_PRICE};
 use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, Tag, Want};
 
@@ -67,16 +66,10 @@ pub(super) async fn open(
         first = &mut asked => (first, telling),
         () = &mut telling => (asked.await, Box::pin(ready(())) as BoxFuture<'_, _>),
     };
-    let holding = match first {
-        Some(Description::Object { about, layout: None, .. }) if about.kind == ObjectKind::Blob => {
-            Some(SourceHolding::Everything)
-        }
-        Some(Description::Object { .. }) => {
-            return follow(shared, number, (telling, ranges), context).await;
-        }
-        _ => None,
-    };
-    answered(shared, number, holding, context);
+    match first {
+        Some(Description::Object { .. }) => follow(shared, number, (telling, ranges), context).await,
+        _ => answered(shared, number, None, context),
+    }
 }
 
 /// Keeps the way of a source open that counts already, also while others bring everything: asked about the root it is tried

@@ -69,7 +69,8 @@ impl DealtWant {
 
     /// True if a part of it can be asked for.
     fn can_be_cut(&self) -> bool {
-        !self.want.undivided && matches!(self.want.id, WantId::Piece { .. })
+        // A part comes without a proof, and by its object's name: of a live one whole pieces alone.
+        !self.want.undivided && matches!(self.want.id, WantId::Piece { oid: Oid::Blake3(_), .. })
     }
 
     /// Takes in what `delivery` brought, which was asked for `part`. Returns true if all of it is there.
@@ -196,7 +197,7 @@ impl SourceTable {
 
     /// Ends wants that waited for a source that might still have been found, or for one that was taken away.
     pub(super) fn end_what_nobody_brings(&mut self, now: Duration) {
-        let over = self.wants.iter().filter_map(|(tag, want)| Some((*tag, self.end_of(now, &want.failed)?)));
+        let over = self.wants.keys().filter_map(|tag| Some((*tag, self.end_of(now, *tag)?)));
         for (tag, outcome) in over.collect::<Vec<_>>() {
             self.end(now, tag, outcome);
         }
@@ -414,7 +415,7 @@ impl SourceTable {
         self.handle(now, DealerEvent::NotBrought { source: number, part, outcome });
         self.end_what_is_left(now);
         let Some(failed) = self.wants.get(&tag).map(|want| &want.failed) else { return };
-        if let Some(outcome) = self.end_of(now, failed) {
+        if let Some(outcome) = self.end_of(now, tag) {
             self.end(now, tag, outcome);
         } else if self.open.numbers().all(|number| failed.iter().any(|(who, _)| *who == number)) {
             // Those that are open do not have it: the others need not wait for their turn.
@@ -423,15 +424,22 @@ impl SourceTable {
         }
     }
 
-    /// How a want ends that these sources do not bring: not while any other may.
-    fn end_of(&self, now: Duration, failed: &[(u32, Outcome)]) -> Option<Outcome> {
-        if self.places.may_find(now) {
-            return None;
-        }
-        let said = |number: u32| failed.iter().find(|(who, _)| *who == number).map(|(_, outcome)| outcome);
+    /// How a want ends that those who were asked do not bring: not while any other may. Of a file of a tree that one who should have
+    /// all lacks, those with parts are not waited for.
+    fn end_of(&self, now: Duration, tag: Tag) -> Option<Outcome> {
+        let want = self.wants.get(&tag).filter(|_| !self.places.may_find(now))?;
+        let said = |number: u32| want.failed.iter().find(|(who, _)| *who == number).map(|(_, said)| said);
+        let lacks = |(who, said): &(u32, Outcome)| {
+            self.dealer.has_everything(*who) && !matches!(said, Outcome::RetryLater(_))
+        };
+        let is_lacked = !want.is_of_root && want.failed.iter().any(lacks);
         let mut worst = Outcome::NotHere;
         for number in self.open.numbers() {
-            match (said(number)?, &worst) {
+            let said = match said(number) {
+                None if is_lacked && !self.dealer.may_bring(number, tag) => continue,
+                said => said?,
+            };
+            match (said, &worst) {
                 // With others it is waited for here; alone, whoever wants it waits.
                 (Outcome::RetryLater(_), _) if self.open.len() > 1 => return None,
                 (outcome, Outcome::NotHere) => worst = outcome.clone(),

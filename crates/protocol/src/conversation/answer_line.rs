@@ -19,6 +19,7 @@ use crate::outgoing::{Batch, Outbox, Outgoing};
 use crate::service::Serving;
 use crate::step::Step;
 use crate::turns::TurnTaken;
+use towpath_link::queued::OwnQueue;
 
 /// Bytes of frames handed to the writer task at once.
 const BATCH: usize = 256 << 10;
@@ -73,13 +74,14 @@ enum TurnEnd {
 
 /// Frames of the answer that is being given on their way to the writer task: a few hundred kilobytes at a time, on a slow
 /// network one frame of data.
-#[derive(Default)]
 struct AnswerFrames {
     batch: Batch,
     bytes: usize,
     at_most: usize,
     /// Batches for which there was no room, and their queues.
     ready: VecDeque<(Outbox, Batch)>,
+    /// What waits of this connection, beside all others.
+    queue: OwnQueue,
 }
 
 impl WaitingAnswers {
@@ -173,7 +175,7 @@ pub(super) async fn give(mut line: Box<AnsweringLine>) {
 impl AnsweringLine {
     /// Gives the answers that wait.
     pub(super) fn new(shared: Arc<SharedConversation>, serving: Box<Serving>) -> Box<Self> {
-        let (given, frames) = (None, AnswerFrames::default());
+        let (given, frames) = (None, AnswerFrames::new(shared.queue.clone()));
         Box::new(Self { shared, serving, given, is_alone: false, is_heavy: false, frames, looked: None })
     }
 
@@ -203,7 +205,7 @@ impl AnsweringLine {
     fn turn(&mut self) -> TurnEnd {
         let begun = Instant::now();
         loop {
-            if !self.frames.ready.is_empty() {
+            if !self.frames.has_room() {
                 return TurnEnd::NoRoom;
             }
             let queued = match self.given.take().map_or_else(|| self.next(), Ok) {
@@ -240,7 +242,7 @@ impl AnsweringLine {
                 self.shared.waiting().waiting.push_front(queued);
                 return None;
             }
-            if !self.frames.ready.is_empty() {
+            if !self.frames.has_room() {
                 break Some(TurnEnd::NoRoom);
             }
             if begun.elapsed() >= TURN && self.is_wanted() {
@@ -284,6 +286,15 @@ impl AnsweringLine {
 }
 
 impl AnswerFrames {
+    fn new(queue: OwnQueue) -> Self {
+        Self { batch: Batch::default(), bytes: 0, at_most: 0, ready: VecDeque::new(), queue }
+    }
+
+    /// True if more may wait for the writer task.
+    fn has_room(&self) -> bool {
+        self.ready.is_empty() && self.queue.has_room()
+    }
+
     fn push(&mut self, frame: Outgoing, outbox: &Outbox) {
         self.bytes += frame.len();
         self.batch.frames.push(frame);
@@ -299,7 +310,8 @@ impl AnswerFrames {
             return;
         }
         let (frames, given_up) = (std::mem::take(&mut self.batch.frames), self.batch.given_up.clone());
-        let batch = Batch { frames, given_up, is_slow: self.at_most < BATCH };
+        let mut batch = Batch { frames, given_up, is_slow: self.at_most < BATCH, queued: None };
+        batch.queued = Some(self.queue.add(batch.len()));
         let full = match self.ready.is_empty() {
             true => outbox.try_send(batch),
             false => Err(TrySendError::Full(batch)),
@@ -310,10 +322,11 @@ impl AnswerFrames {
         }
     }
 
-    /// Waits until what had no room has gone.
+    /// Waits until what had no room has gone, and more may wait.
     async fn make_room(&mut self) {
         while let Some((outbox, batch)) = self.ready.pop_front() {
             let _ = outbox.send(batch).await;
         }
+        self.queue.room().await;
     }
 }

@@ -5,61 +5,76 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_content::Oid;
+use towpath_peer_server::grants::PassingOn;
 use towpath_store::About;
 use towpath_targets::spool::Spool;
-use towpath_targets::tree_holding::TreeHolding;
+use towpath_targets::tree_holding::{CloseOnDrop, TreeHolding};
 use towpath_transfer::Session;
 
+use crate::announcing::bound_sink;
 use crate::getting::GetUnderWay;
 
 /// Interval at which others are told what has come.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
-/// What others may have of a tree, if this get serves others.
-pub(super) fn holding(get: &GetUnderWay) -> Option<Arc<TreeHolding>> {
-    get.lending.as_ref().map(|_| TreeHolding::new(&get.service.store, &get.oid))
+/// What others may have of a tree that comes, until this is dropped.
+pub(super) struct LentTree {
+    pub(super) holding: Arc<TreeHolding>,
+    passing: PassingOn,
 }
 
-/// Serves others from now on, until this is dropped: the descriptor is here whole, as `content`. A live one is handed on with its
-/// issuer's word for what it became.
-pub(super) async fn lend(
-    get: &GetUnderWay,
-    holding: Option<&Arc<TreeHolding>>,
-    (about, content): (&About, Option<Oid>),
-    spool: &Arc<Spool>,
-) -> Infallible {
-    let _passing = async {
-        let (holding, content, lending) = (holding?, content?, get.lending.as_ref()?);
-        let binding = if get.oid.is_live() { Some(get.binding().await?) } else { None };
-        holding.open(&content, about, spool)?;
-        let has_come = Arc::clone(holding);
-        let passing = lending.coming(&get.service.grants, Arc::new(move |oid| has_come.has(oid)));
-        binding.into_iter().for_each(|binding| get.service.grants.bind(&get.oid, binding));
-        Some(passing)
+impl LentTree {
+    /// Serves others from now on, if this get may. The descriptor will come into `spool`.
+    pub(super) fn begin(get: &GetUnderWay, spool: &Spool) -> Option<Self> {
+        let lending = get.lending.as_ref()?;
+        let holding = TreeHolding::new(&get.service.store, &get.oid);
+        spool.announce(holding.descriptor(bound_sink(get)));
+        // Whoever limits what is served by what came keeps it announced.
+        let open = CloseOnDrop(Arc::clone(&holding));
+        let passing = lending.coming(&get.service, Arc::new(move |oid| open.0.has(oid)));
+        Some(Self { holding, passing })
     }
-    .await;
-    std::future::pending().await
+
+    /// The descriptor is here whole, as `content`. A live one is handed on with its issuer's word for what it became.
+    pub(super) async fn whole(&self, get: &GetUnderWay, (about, content): (&About, Oid), spool: &Arc<Spool>) {
+        let grants = &get.service.grants;
+        if get.oid.is_live()
+            && grants.content_of(&get.oid).is_live()
+            && let Some(binding) = get.binding().await
+            && !get.service.store.is_here(&binding.content)
+        {
+            grants.bind(&get.oid, binding);
+        }
+        self.holding.whole(&content, about, spool);
+        self.tell().await;
+    }
+
+    /// The get is over. Of a tree that is not whole no more than what came is served, as long as it is passed on.
+    pub(super) async fn end(self, is_whole: bool) {
+        self.tell().await;
+        if !is_whole {
+            self.passing.keep_limit();
+        }
+    }
+
+    async fn tell(&self) {
+        let holding = Arc::clone(&self.holding);
+        let _ = tokio::task::spawn_blocking(move || holding.tell()).await;
+    }
 }
 
 /// Tells others where this get serves, and what has come, until this is dropped.
-pub(super) async fn serve(
-    get: &GetUnderWay,
-    session: &Session,
-    holding: Option<&Arc<TreeHolding>>,
-) -> Infallible {
+pub(super) async fn serve(get: &GetUnderWay, session: &Session, lent: Option<&LentTree>) -> Infallible {
+    let telling = async {
+        let Some(lent) = lent else { return std::future::pending().await };
+        let mut ticks = tokio::time::interval(TELL_EVERY);
+        loop {
+            ticks.tick().await;
+            lent.tell().await;
+        }
+    };
     tokio::select! {
         never = get.serve_meanwhile(session.progress()) => never,
-        never = tell(holding) => never,
-    }
-}
-
-async fn tell(holding: Option<&Arc<TreeHolding>>) -> Infallible {
-    let mut ticks = tokio::time::interval(TELL_EVERY);
-    loop {
-        ticks.tick().await;
-        match holding.cloned() {
-            Some(holding) => drop(tokio::task::spawn_blocking(move || holding.tell()).await),
-            None => std::future::pending().await,
-        }
+        never = telling => never,
     }
 }

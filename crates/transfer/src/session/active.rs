@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
+use towpath_content::live::Statement;
 
 use super::announced::Announcement;
 use super::comparing::Comparison;
@@ -47,6 +48,8 @@ pub(super) struct Active {
     /// Pieces of a live object whose values are signed.
     pub(super) signed: u64,
     pub(super) generation: Option<u64>,
+    /// What it became, and the signature of its issuer.
+    pub(super) binding: Option<(Statement, Vec<u8>)>,
     pub(super) phase: ObjectPhase,
     pub(super) on_done: OnDone,
     pub(super) question: CancellationToken,
@@ -100,6 +103,7 @@ impl Active {
             prefix: 0,
             signed: 0,
             generation: None,
+            binding: None,
             phase: ObjectPhase::Describing,
             on_done,
             question,

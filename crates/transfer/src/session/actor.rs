@@ -311,6 +311,7 @@ impl Actor {
         };
         existing.into_iter().for_each(|range| active.existing.insert(range));
         active.announced = Announcement::new(&active.object);
+        active.tell_binding();
         let is_announced = active.announced.is_some();
         let count = active.object.layout().map_or(0, |layout| layout.count());
         let proves = self.table.root.state().proves;

@@ -1,14 +1,18 @@
 //! An object on its way that others may read already: the pieces that were checked and written are announced in a store, which
 //! whoever serves looks into. So are chunks of a recipe that a peer brought, before their pieces are whole. Those that were found on
 //! this machine are not: a recipe may name, by its hash, what the object does not have and others must not see.
+//!
+//! A live object is announced under its own name: whoever asks knows the values that its issuer signed, and needs no proof. Once it
+//! is bound it is so by the name of its content, too.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use towpath_content::Oid;
+use towpath_content::live::Statement;
 use towpath_content::lock::lock;
-use towpath_content::pieces::{Layout, PieceTree};
+use towpath_content::pieces::{Layout, MAX_LIVE_SIZE, PieceTree};
 use towpath_store::{About, MAX_SPAN, Partial, StoreError};
 
 use crate::intervals::Intervals;
@@ -31,21 +35,32 @@ pub(super) fn may_be_read(source: &SourceId, saved: u64) -> bool {
 /// An announcement, which ends when this is dropped.
 pub(super) struct Announcement {
     how: Announcing,
-    oid: Oid,
     object: Arc<GrowingObject>,
 }
 
 impl Announcement {
-    /// Announces `object`, of which nothing is there yet, if its target wants that. Live objects are not: their values are their
-    /// node's to sign. Nor is what comes in one piece: it is complete as soon as it is there.
+    /// Announces `object`, of which nothing is there yet, if its target wants that. What comes in one piece is not: it is complete as
+    /// soon as it is there.
     pub(super) fn new(object: &Arc<ObjectInFlight>) -> Option<Self> {
-        let layout = object.layout().filter(|layout| layout.count() > 1 && object.target.part().is_none())?;
-        let (how, oid) = (object.target.announces()?, object.content()?);
+        let is_single = object.layout().is_some_and(|layout| layout.count() == 1);
+        if is_single || object.target.part().is_some() {
+            return None;
+        }
+        let how = object.target.announces()?;
+        if object.oid.is_live() && how.bound.is_none() {
+            return None;
+        }
         let (there, tree) = (Mutex::default(), OnceLock::new());
-        let object = Arc::new(GrowingObject { object: Arc::clone(object), layout, there, tree });
-        let announced = Self { how, oid, object };
+        let object = Arc::new(GrowingObject { object: Arc::clone(object), there, tree });
+        let announced = Self { how, object };
         announced.tell();
         Some(announced)
+    }
+
+    /// The live object is bound, as its issuer signed: from now on it can be read by the name of its content, too.
+    pub(super) fn bound(&self, statement: &Statement, signature: &[u8]) {
+        self.tell();
+        self.how.bound.iter().for_each(|bound| bound(statement, signature));
     }
 
     /// A piece was checked and written.
@@ -73,14 +88,15 @@ impl Announcement {
     }
 
     fn tell(&self) {
-        self.how.store.announce(&self.oid, Some(Arc::clone(&self.object) as Arc<dyn Partial>));
+        let partial = || Some(Arc::clone(&self.object) as Arc<dyn Partial>);
+        self.object.names().for_each(|name| self.how.store.announce(&name, partial()));
     }
 }
 
 impl Drop for Announcement {
     fn drop(&mut self) {
         if !self.how.stays.load(Ordering::Acquire) || !self.object.is_all_there() {
-            self.how.store.announce(&self.oid, None);
+            self.object.names().for_each(|name| self.how.store.announce(&name, None));
         }
     }
 }
@@ -88,7 +104,6 @@ impl Drop for Announcement {
 /// The object as those who read it see it.
 struct GrowingObject {
     object: Arc<ObjectInFlight>,
-    layout: Layout,
     there: Mutex<PartsThere>,
     /// All values, once all are known.
     tree: OnceLock<PieceTree>,
@@ -106,13 +121,25 @@ struct PartsThere {
 }
 
 impl GrowingObject {
+    /// Names under which it is announced: as it was asked for, and that of a live one's content, once known.
+    fn names(&self) -> impl Iterator<Item = Oid> {
+        let oid = self.object.oid;
+        [Some(oid), self.object.content().filter(|content| *content != oid)].into_iter().flatten()
+    }
+
+    /// Its cutting; of a live object whose end is not known yet that of the longest there is, whose pieces are whole.
+    fn layout(&self) -> Layout {
+        let longest = || Layout::live(MAX_LIVE_SIZE).unwrap_or(Layout::EMPTY);
+        self.object.layout().unwrap_or_else(longest)
+    }
+
     fn is_all_there(&self) -> bool {
-        lock(&self.there).pieces.covers(&(0..self.layout.count()))
+        lock(&self.there).pieces.covers(&(0..self.layout().count()))
     }
 
     fn tree(&self) -> Option<&PieceTree> {
         if self.tree.get().is_none() {
-            let made = PieceTree::new(self.layout, self.object.all_values()?)?;
+            let made = PieceTree::new(self.object.layout()?, self.object.all_values()?)?;
             // Another reader may have been as quick.
             let _ = self.tree.set(made);
         }
@@ -134,7 +161,7 @@ impl GrowingObject {
 
 impl Partial for GrowingObject {
     fn available(&self) -> (Layout, Vec<Range<u64>>) {
-        (self.layout, lock(&self.there).pieces.iter().collect())
+        (self.layout(), lock(&self.there).pieces.iter().collect())
     }
 
     fn spans(&self) -> Vec<Range<u64>> {
@@ -160,10 +187,11 @@ impl Partial for GrowingObject {
 
     fn read_piece(&self, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
         let is_there = lock(&self.there).pieces.covers(&(index..index.saturating_add(1)));
-        if !is_there || index >= self.layout.count() {
+        let layout = self.layout();
+        if !is_there || index >= layout.count() {
             return Err(StoreError::NotHere);
         }
-        self.read(&self.layout.range(index), buf)
+        self.read(&layout.range(index), buf)
     }
 }
 

@@ -29,7 +29,13 @@ impl Actor {
             Statement::Values { generation, first, values, .. } => {
                 active.take_values(generation, first, &values)?
             }
-            Statement::Bound { content, size, .. } => self.bound(key, content, size)?,
+            Statement::Bound { content, size, .. } => {
+                self.bound(key, content, size)?;
+                if let Some(active) = self.table.objects.get_mut(&key) {
+                    active.binding = Some((statement, signature.to_vec()));
+                    active.tell_binding();
+                }
+            }
         }
         // All of it may be here before it is bound.
         self.advance(key);
@@ -50,12 +56,22 @@ impl Actor {
         if active.phase == ObjectPhase::Fetching && !active.existing.is_empty() && layout.count() > 1 {
             active.phase = ObjectPhase::Proving;
             self.ask_for_values(key);
+        } else if active.announced.is_some() && layout.count() > 1 {
+            // Whoever reads a piece by its content's name needs its proof, which takes all values.
+            self.ask_for_values(key);
         }
         Ok(())
     }
 }
 
 impl Active {
+    /// Hands on what a live object became, if that is known and others may read it.
+    pub(super) fn tell_binding(&self) {
+        if let (Some(announced), Some((statement, signature))) = (&self.announced, &self.binding) {
+            announced.bound(statement, signature);
+        }
+    }
+
     fn take_values(&mut self, generation: u64, first: u64, values: &[Value]) -> Result<(), FetchError> {
         if self.generation.is_some_and(|known| known != generation)
             || !self.object.learn_values(first, values)

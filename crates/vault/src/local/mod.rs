@@ -6,6 +6,8 @@
 //! | `keys` | the wrapped keys | an owner's: the vault has them too, under the same passphrase; a member's: it has to be shared anew |
 //! | `shares` | the vault's record of keys | fetched again |
 //! | `head` | the last version that was seen, with its certificate | rollbacks to before now are not noticed |
+//! | `head-NUMBER-HASH` | one that a person went back from (`tow vault accept`) | the proof that there was more is gone |
+//! | `links` | hashes of versions that were proved | older versions are proved again by all behind them |
 //! | `seen` | which content of each entry was put or got last | a put asks for `--overwrite` |
 //! | `offered` | which content of each entry a put offered last | a put that was killed asks for `--overwrite` when it is repeated |
 //! | `summaries/` | summaries by file | made again from the blocks |
@@ -15,6 +17,7 @@
 //! Each file is replaced whole: written beside, synced, renamed; one that has the same bytes stays. A process holds the folder's lock while it works.
 
 mod cache;
+mod links;
 mod seen;
 
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -23,10 +26,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
-use towpath_vault_format::{FileId, VaultId};
+use towpath_vault_format::{Digest, FileId, VaultId};
 
 use crate::error::VaultClientError;
-use crate::head::VaultHead;
+use crate::head::{NamedVersion, VaultHead};
 use crate::keys::WrappedKeys;
 use crate::summary::FileSummary;
 use crate::unchanged::FileMarks;
@@ -111,9 +114,32 @@ impl LocalVault {
         head.map_err(|_| VaultClientError::damaged(&self.path.join("head")))
     }
 
+    /// Keeps a head that another one takes the place of, though it is older or does not follow.
+    pub fn keep_head(&self, head: &VaultHead) -> Result<(), VaultClientError> {
+        let named = head.named();
+        self.replace(&format!("head-{}-{}", named.number, named.root.short()), &head.to_bytes())
+    }
+
     /// Keeps a head.
     pub fn set_head(&self, head: &VaultHead) -> Result<(), VaultClientError> {
-        self.replace("head", &head.to_bytes())
+        self.replace("head", &head.to_bytes())?;
+        self.add_links(std::iter::once(head.named()));
+        Ok(())
+    }
+
+    /// The hash of a version that was proved here.
+    pub fn link(&self, number: u64) -> Option<Digest> {
+        links::link(&self.path.join("links"), number)
+    }
+
+    /// Notes versions that were proved.
+    pub fn add_links(&self, proved: impl Iterator<Item = NamedVersion>) {
+        links::add_links(&self.path.join("links"), proved);
+    }
+
+    /// Forgets all of them: the server's line of versions is another.
+    pub fn forget_links(&self) {
+        let _ = std::fs::remove_file(self.path.join("links"));
     }
 
     /// Contents of entries that were put or got here. What can't be read is none.

@@ -1,5 +1,5 @@
 //! A vault against a model: machines edit, put, get and forget at random; they die before an answer comes, lose what they
-//! keep, and overtake each other; the server starts again, and lies. What is restored is what was committed, or the fault
+//! keep, and overtake each other; versions are dropped, members come and go; the server starts again, and lies. What is restored is what was committed, or the fault
 //! is named; and nothing is named that is not.
 //!
 //! Each seed is a story of its own, and a failure names it. `TOW_VAULT_MODEL_SEEDS=FIRST..LAST` runs others than the
@@ -7,15 +7,19 @@
 //!
 //! | module | story |
 //! |---|---|
+//! | `poison` | what a member puts that nobody can read |
 //! | `served` | a real server's vault in a folder, and the ways in which it lies |
 //! | `stale` | what a machine with an old copy reads |
+//! | `upkeep` | old versions go, members come and go |
 //! | `world` | machines, what they do, and what must come of it |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod overtaken;
+mod poison;
 mod served;
 mod stale;
+mod upkeep;
 mod world;
 
 use std::ops::Range;
@@ -52,7 +56,7 @@ fn what_is_restored_is_what_was_committed_or_the_fault_is_named() {
     }
     println!("seeds {seeds:?} of {steps} steps: {all:?}");
     assert!(
-        all.committed > 0 && all.named > 0 && all.restored > 0,
+        all.committed > 0 && all.named > 0 && all.restored > 0 && all.dropped > 0 && all.refused > 0,
         "a story in which nothing happens: {all:?}"
     );
 }

@@ -23,6 +23,8 @@ pub struct Served {
     now: u64,
     /// Objects that were asked for.
     pub asked: usize,
+    /// Versions that were.
+    pub asked_versions: usize,
 }
 
 /// How a server does not do what it should.
@@ -46,6 +48,8 @@ pub enum Lie {
     LostVersion,
     /// Another version comes.
     OtherVersion,
+    /// A version is said to be dropped that is not.
+    Unlisted,
     /// The connection breaks before a commit.
     Broken,
     /// The connection breaks before the answer to a commit: it is done.
@@ -58,7 +62,7 @@ pub enum Lie {
 
 impl Lie {
     /// All but the truth.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::OldHead,
         Self::NoHead,
         Self::ForgedHead,
@@ -67,6 +71,7 @@ impl Lie {
         Self::OtherObject,
         Self::LostVersion,
         Self::OtherVersion,
+        Self::Unlisted,
         Self::Broken,
         Self::Unanswered,
         Self::Claimed,
@@ -80,7 +85,7 @@ impl Served {
         let folder = memory_folder();
         let identity = Identity::generate().unwrap();
         LocalFiles::new(&folder.path().join("packs")).claim(&PlaceOwner([1; 16]), true).unwrap();
-        let mut served = Self { folder, vault: None, identity, now: 1, asked: 0 };
+        let mut served = Self { folder, vault: None, identity, now: 1, asked: 0, asked_versions: 0 };
         served.start_again();
         served
     }
@@ -105,6 +110,11 @@ impl Served {
     /// Number of the newest version.
     pub fn newest(&mut self) -> u64 {
         self.vault().head().unwrap().signed.root.number
+    }
+
+    /// Number of the oldest version that was not dropped.
+    pub fn oldest(&mut self) -> u64 {
+        self.vault().versions(u64::MAX, u64::MAX).last().unwrap().number
     }
 
     /// Number of blocks that the newest version brought.
@@ -167,6 +177,8 @@ pub type Overtaking = Box<dyn FnOnce()>;
 /// A client's way to the server, which lies once.
 pub struct Lying {
     served: Rc<RefCell<Served>>,
+    /// Who is on it; none: the vault's maker.
+    node: Option<NodeId>,
     lie: Lie,
     /// Answers that are true before the lie.
     truths: u32,
@@ -179,7 +191,20 @@ impl Lying {
     /// A way on which `lie` is told, after so many answers that could be lies and are not.
     pub fn new(served: &Rc<RefCell<Served>>, lie: Lie, truths: u32) -> Self {
         let (served, has_lied) = (Rc::clone(served), Rc::default());
-        Self { served, lie, truths, has_lied, overtaking: None }
+        Self { served, node: None, lie, truths, has_lied, overtaking: None }
+    }
+
+    /// The way of this member.
+    pub fn of(mut self, node: NodeId) -> Self {
+        self.node = Some(node);
+        self
+    }
+
+    /// A server looks at each message who it is from.
+    fn check(&self) -> Result<(), ServerError> {
+        let Some(node) = self.node else { return Ok(()) };
+        let allowed = self.served.borrow_mut().vault().check_reader(&node);
+        allowed.map_err(|error| ServerError::Refused(error.to_string()))
     }
 
     /// Somebody is faster.
@@ -206,6 +231,7 @@ impl Lying {
 
 impl RemoteVault for Lying {
     fn head(&mut self) -> Result<Option<CommittedVersion>, ServerError> {
+        self.check()?;
         let head = self.served.borrow_mut().vault().head().cloned();
         if self.lies(&[Lie::NoHead]) {
             return Ok(None);
@@ -227,11 +253,16 @@ impl RemoteVault for Lying {
 
     fn kept(&mut self, before: u64, most: u64) -> Result<Vec<u64>, ServerError> {
         let told = self.served.borrow_mut().vault().versions(before, most);
-        Ok(told.iter().map(|line| line.number).collect())
+        let mut told: Vec<u64> = told.iter().map(|line| line.number).collect();
+        if told.len() > 1 && self.lies(&[Lie::Unlisted]) {
+            told.remove(1);
+        }
+        Ok(told)
     }
 
     fn versions(&mut self, numbers: &[u64]) -> Result<Vec<Option<CommittedVersion>>, ServerError> {
         let mut told = Vec::new();
+        self.served.borrow_mut().asked_versions += numbers.len();
         for number in numbers {
             let asked = match *number > 0 && self.lies(&[Lie::OtherVersion]) {
                 true => number - 1,

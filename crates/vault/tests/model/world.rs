@@ -10,10 +10,12 @@ use tempfile::TempDir;
 use towpath_vault::Zeroizing;
 use towpath_vault::client::VaultClient;
 use towpath_vault::error::VaultClientError;
+use towpath_vault::format::NodeId;
 use towpath_vault::head::TrustedNodes;
 use towpath_vault::keys::{PassphraseCost, Unlock, VaultKeys, WrappedKeys};
 use towpath_vault::local::LocalVault;
 use towpath_vault::put::PutOptions;
+use towpath_vault::share::MemberRole;
 
 use crate::served::{Lie, Lying, Served, memory_folder};
 
@@ -21,21 +23,23 @@ use crate::served::{Lie, Lying, Served, memory_folder};
 const NAMES: [&str; 3] = ["notes", "list", "tree"];
 /// The name that who overtakes others puts.
 const FASTER: &str = "faster";
-const MACHINES: usize = 3;
+/// Machines of the owner, and behind them those of other members.
+const MACHINES: usize = 5;
+pub const OWNERS: usize = 3;
 
 /// Files of an entry by their paths; a single file's path is empty.
-type Content = BTreeMap<String, Vec<u8>>;
+pub(crate) type Content = BTreeMap<String, Vec<u8>>;
 
 /// An entry of a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct ModelEntry {
+pub(crate) struct ModelEntry {
     content: Content,
     /// The version that put it.
     put: u64,
 }
 
 /// Entries of a version by name.
-type ModelVersion = BTreeMap<String, ModelEntry>;
+pub(crate) type ModelVersion = BTreeMap<String, ModelEntry>;
 
 /// What happened in all.
 #[derive(Debug, Default)]
@@ -52,6 +56,10 @@ pub struct Tally {
     pub conflicts: usize,
     /// Puts that somebody overtook.
     pub overtaken: usize,
+    /// Versions that were dropped.
+    pub dropped: usize,
+    /// Operations of who may not do them, which were refused.
+    pub refused: usize,
 }
 
 impl Tally {
@@ -63,12 +71,16 @@ impl Tally {
         self.harmless += other.harmless;
         self.conflicts += other.conflicts;
         self.overtaken += other.overtaken;
+        self.dropped += other.dropped;
+        self.refused += other.refused;
     }
 }
 
 /// A machine.
-struct Machine {
+pub(crate) struct Machine {
     folder: TempDir,
+    keys: VaultKeys,
+    pub(crate) role: Option<MemberRole>,
     /// What is on its disk, by name.
     files: BTreeMap<String, Content>,
     /// For each name the version whose content was put or got here.
@@ -77,35 +89,47 @@ struct Machine {
     /// lost, so a put may be refused once more than it must.
     unsure: BTreeSet<String>,
     /// The newest version it knows of.
-    newest: u64,
+    pub(crate) newest: u64,
 }
 
 /// All of it.
 pub struct World {
     seed: u64,
     step: usize,
-    random: fastrand::Rng,
-    served: Rc<RefCell<Served>>,
+    pub(crate) random: fastrand::Rng,
+    pub(crate) served: Rc<RefCell<Served>>,
     keys: VaultKeys,
     trusted: TrustedNodes,
-    machines: Vec<Machine>,
+    pub(crate) machines: Vec<Machine>,
     /// What each version has.
-    versions: Vec<ModelVersion>,
-    tally: Tally,
+    pub(crate) versions: Vec<ModelVersion>,
+    /// The oldest version that was not dropped.
+    pub(crate) oldest: usize,
+    /// What the server is about to say that is not true.
+    lie: Lie,
+    pub(crate) tally: Tally,
 }
 
 impl Machine {
-    fn new() -> Self {
+    fn new(keys: &VaultKeys, role: Option<MemberRole>) -> Self {
         let (files, seen, unsure) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Self { folder: memory_folder(), files, seen, unsure, newest: 0 }
+        Self { folder: memory_folder(), keys: keys.clone(), role, files, seen, unsure, newest: 0 }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn is_owner(&self) -> bool {
+        self.role == Some(MemberRole::Owner)
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.keys.node().unwrap()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn local(&self, keys: &VaultKeys) -> LocalVault {
-        LocalVault::open(&self.path(".vaults"), &keys.vault).unwrap()
+    fn local(&self) -> LocalVault {
+        LocalVault::open(&self.path(".vaults"), &self.keys.vault).unwrap()
     }
 }
 
@@ -142,16 +166,22 @@ impl World {
         let wrapped = WrappedKeys::wrap(&keys, &unlock, PassphraseCost::default()).unwrap();
         let server = served.borrow().node();
         let trusted = TrustedNodes { vault: keys.vault, owner: keys.owner, server };
-        let machines: Vec<_> = (0..MACHINES).map(|_| Machine::new()).collect();
+        let machines: Vec<_> = (0..MACHINES)
+            .map(|machine| match machine < OWNERS {
+                true => Machine::new(&keys, Some(MemberRole::Owner)),
+                false => Machine::new(&VaultKeys::of_member(keys.vault, keys.owner).unwrap(), None),
+            })
+            .collect();
         let way = Box::new(Lying::new(&served, Lie::None, 0));
-        let local = machines[0].local(&keys);
+        let local = machines[0].local();
         VaultClient::create(local, keys.clone(), &wrapped, way, trusted, Vec::new()).unwrap();
         let (random, versions, tally) =
             (fastrand::Rng::with_seed(seed), vec![BTreeMap::new()], Tally::default());
-        Self { seed, step: 0, random, served, keys, trusted, machines, versions, tally }
+        let (step, oldest, lie) = (0, 0, Lie::None);
+        Self { seed, step, random, served, keys, trusted, machines, versions, oldest, lie, tally }
     }
 
-    fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         format!("seed {}, step {}", self.seed, self.step)
     }
 
@@ -160,37 +190,51 @@ impl World {
         self.step += 1;
         let machine = self.random.usize(..MACHINES);
         let name = NAMES[self.random.usize(..NAMES.len())];
-        match self.random.u8(..16) {
+        match self.random.u8(..20) {
+            _ if self.machines[machine].role.is_none() => self.stranger(machine, name),
+            0..=6 | 11 if self.machines[machine].role == Some(MemberRole::Reader) => {
+                self.only_reads(machine, name)
+            }
             0..=6 => self.put(machine, name),
             7..=9 => self.get(machine, name),
             10 => self.restore(machine),
             11 => self.forget(machine, name),
             12 => self.served.borrow_mut().start_again(),
             13 => self.lose(machine),
-            14 => self.machines[machine] = Machine::new(),
+            14 => self.begin_anew(machine),
+            15 => self.drop_versions(machine),
+            16..=18 => self.change_members(machine),
             _ => self.check(machine),
         }
         assert_eq!(self.served.borrow_mut().newest() as usize + 1, self.versions.len(), "{}", self.told());
     }
 
     /// A way to the server on which a lie may be told.
-    fn way(&mut self) -> (Lying, Lie, Rc<Cell<bool>>) {
+    pub(crate) fn way(&mut self) -> (Lying, Lie, Rc<Cell<bool>>) {
         let lie = match self.random.bool() {
             true => Lie::None,
             false => Lie::ALL[self.random.usize(..Lie::ALL.len())],
         };
+        self.lie = lie;
         let way = Lying::new(&self.served, lie, self.random.u32(..4));
         let has_lied = way.has_lied();
         (way, lie, has_lied)
     }
 
-    fn open(&self, machine: usize, way: Lying) -> Result<VaultClient, VaultClientError> {
-        let local = self.machines[machine].local(&self.keys);
-        VaultClient::open(local, self.keys.clone(), Box::new(way), self.trusted)
+    pub(crate) fn open(&self, machine: usize, way: Lying) -> Result<VaultClient, VaultClientError> {
+        let here = &self.machines[machine];
+        let way = way.of(here.node());
+        VaultClient::open(here.local(), here.keys.clone(), Box::new(way), self.trusted)
+    }
+
+    /// A machine lost everything but its keys.
+    fn begin_anew(&mut self, machine: usize) {
+        let Machine { keys, role, .. } = &self.machines[machine];
+        self.machines[machine] = Machine::new(keys, *role);
     }
 
     /// Something is changed, as a person would.
-    fn edit(&mut self, machine: usize, name: &str) -> Content {
+    pub(crate) fn edit(&mut self, machine: usize, name: &str) -> Content {
         let mut content = self.machines[machine].files.get(name).cloned().unwrap_or_default();
         let random = &mut self.random;
         if name == "tree" {
@@ -298,11 +342,11 @@ impl World {
         let (served, keys, trusted) = (Rc::clone(&self.served), self.keys.clone(), self.trusted);
         let (faster, seed) = (Rc::clone(faster), self.random.u64(..));
         Box::new(move || {
-            let machine = Machine::new();
+            let machine = Machine::new(&keys, Some(MemberRole::Owner));
             let content: Content = [(String::new(), seed.to_le_bytes().repeat(50))].into();
             write(&machine.path(FASTER), &content);
             let way = Box::new(Lying::new(&served, Lie::None, 0));
-            let mut vault = VaultClient::open(machine.local(&keys), keys, way, trusted).unwrap();
+            let mut vault = VaultClient::open(machine.local(), keys, way, trusted).unwrap();
             let options = PutOptions { overwrite: true, ..PutOptions::default() };
             let put = vault.put(&machine.path(FASTER), FASTER.as_bytes(), &options, &mut |_| ());
             assert!(put.unwrap().is_new);
@@ -318,23 +362,29 @@ impl World {
     }
 
     /// A machine that was told of a version that is not there finds out at its next look. A person then begins anew there.
-    fn assert_found_out(&mut self, machine: usize, told: &str) {
+    pub(crate) fn assert_found_out(&mut self, machine: usize, told: &str) {
         let way = Lying::new(&self.served, Lie::None, 0);
         match self.open(machine, way).err() {
             Some(error @ VaultClientError::Head(_)) => self.assert_named(&error, told),
             other => panic!("{told}: then {other:?}"),
         }
         self.tally.named += 1;
-        self.machines[machine] = Machine::new();
+        self.begin_anew(machine);
     }
 
     /// A fault of the server's is said to be one.
-    fn assert_named(&self, error: &VaultClientError, told: &str) {
+    pub(crate) fn assert_named(&self, error: &VaultClientError, told: &str) {
         let is_named = matches!(
             error,
-            VaultClientError::Head(_) | VaultClientError::Server(_) | VaultClientError::NoVersion { .. }
+            VaultClientError::Head(_)
+                | VaultClientError::Server(_)
+                | VaultClientError::NoVersion { .. }
+                | VaultClientError::Hidden { .. }
         );
-        assert!(is_named, "{told}");
+        // By an older version a member has the rights of then.
+        let is_of_then = self.lie == Lie::OldHead
+            && matches!(error, VaultClientError::Share(_) | VaultClientError::ReadOnly);
+        assert!(is_named || is_of_then, "{told}");
     }
 
     fn get(&mut self, machine: usize, name: &str) {
@@ -389,8 +439,13 @@ impl World {
         let told =
             format!("{}: machine {machine} restores {name} of {number}, {lie:?}: {got:?}", self.told());
         match got {
+            Err(VaultClientError::NoVersion { .. }) if number < self.oldest && !has_lied.get() => {
+                self.note_looked(machine, false);
+            }
             Ok(outcome) => {
                 assert_eq!(outcome.number as usize, number, "{told}");
+                // Who was not told yet that it was dropped may have all of it here.
+                assert!(number >= self.oldest || has_lied.get(), "{told}");
                 assert!(read(&path) == entry.content, "{told}");
                 self.tally.restored += 1;
                 let is_hidden = has_lied.get() && lie == Lie::OldHead;
@@ -410,7 +465,7 @@ impl World {
     }
 
     /// A machine has looked at the vault; it knows the newest version unless that was hidden.
-    fn note_looked(&mut self, machine: usize, is_hidden: bool) {
+    pub(crate) fn note_looked(&mut self, machine: usize, is_hidden: bool) {
         let newest = self.versions.len() as u64 - 1;
         let here = &mut self.machines[machine];
         here.newest = if is_hidden { here.newest.max(newest.saturating_sub(1)) } else { newest };
@@ -493,13 +548,14 @@ impl World {
     /// A machine that never saw the vault gets all of all versions.
     pub fn end(mut self) -> Tally {
         self.served.borrow_mut().start_again();
-        self.machines.push(Machine::new());
+        self.machines.push(Machine::new(&self.keys, Some(MemberRole::Owner)));
         let machine = self.machines.len() - 1;
         let mut vault = self.open(machine, Lying::new(&self.served, Lie::None, 0)).unwrap();
         let told = format!("the end of seed {}", self.seed);
         let checked = vault.check(None, true, &mut |_| ()).unwrap();
-        assert_eq!((checked.versions as usize, checked.faults.len()), (self.versions.len(), 0), "{told}");
-        for (number, version) in self.versions.iter().enumerate() {
+        let kept = self.versions.len() - self.oldest;
+        assert_eq!((checked.versions as usize, checked.faults.len()), (kept, 0), "{told}");
+        for (number, version) in self.versions.iter().enumerate().skip(self.oldest) {
             let root = vault.root(Some(number as u64)).unwrap();
             let entries = vault.catalogue(&root).unwrap().entries;
             let names: Vec<_> = entries.into_keys().map(|name| String::from_utf8(name).unwrap()).collect();

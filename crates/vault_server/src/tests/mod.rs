@@ -4,6 +4,7 @@ mod collecting;
 mod conversation;
 mod crash;
 mod log;
+mod many;
 mod packs;
 mod sharing;
 mod writer;

@@ -45,6 +45,11 @@ impl SignedUpdate {
         (self.root.digest(), self.signature)
     }
 
+    /// Bytes of the nodes that it makes.
+    pub fn node_bytes(&self) -> usize {
+        self.nodes.iter().map(Vec::len).sum()
+    }
+
     /// A block, as a connection asks for it.
     pub fn give(&self, hash: &Digest) -> std::io::Result<Bytes> {
         let found = self.blocks.iter().find(|block| Digest::of(block) == *hash);

@@ -12,6 +12,7 @@ use towpath_vault_format::{Canonical, Digest, DroppedRange, TreeNode, VaultRoot}
 use towpath_vault_protocol::VaultUsage;
 
 use super::Vault;
+use crate::changes::NodeChange;
 use crate::error::{VaultError, damaged};
 use crate::log::RecordLog;
 use crate::record::{LogRecord, PackList};
@@ -168,6 +169,7 @@ impl Collection {
                 self.survey.add(&version.signed.root);
             }
             came.extend(names_in(&record));
+            came.extend(changed_nodes(vault, &record)?.iter().map(|node| Digest::of(node)));
             self.next.add(&bytes)?;
         }
         while !self.survey.step(vault)? {}
@@ -199,19 +201,45 @@ impl Collection {
         Ok(match record {
             LogRecord::Pack(pack) => self.kept_pack(vault, pack)?.map(LogRecord::Pack).into_iter().collect(),
             LogRecord::Objects(objects) => some_objects(living(objects)).into_iter().collect(),
-            LogRecord::Version { version, update, pack, objects } => {
+            LogRecord::Version { version, update, pack, changes, objects } => {
                 let pack = pack.map(|pack| self.kept_pack(vault, pack)).transpose()?.flatten();
-                let objects = living(objects);
-                match self.gone.get(version.signed.root.number as usize) {
-                    Some(true) => {
+                let is_gone = self.gone.get(version.signed.root.number as usize) == Some(&true);
+                let (changes, made) = self.kept_changes(vault, changes, is_gone)?;
+                let mut objects = living(objects);
+                objects.extend(made);
+                match is_gone {
+                    true => {
                         let rest = pack.map(LogRecord::Pack).into_iter().chain(some_objects(objects));
                         rest.chain([LogRecord::Gone(version)]).collect()
                     }
-                    _ => vec![LogRecord::Version { version, update, pack, objects }],
+                    false => vec![LogRecord::Version { version, update, pack, changes, objects }],
                 }
             }
             record @ (LogRecord::Drop(_) | LogRecord::Gone(_)) => vec![record],
         })
+    }
+
+    /// Of changed nodes those that are still patches on nodes that stay, and those that are whole from now on.
+    fn kept_changes(
+        &self,
+        vault: &Vault,
+        changes: Vec<NodeChange>,
+        is_gone: bool,
+    ) -> Result<(Vec<NodeChange>, Vec<Vec<u8>>), VaultError> {
+        let (mut kept, mut whole) = (Vec::new(), Vec::new());
+        for change in changes {
+            // All that is alive was read before; what can't be made is not.
+            let Some(node) = vault.objects.read_named(&vault.log, &change.name)? else { continue };
+            if !self.survey.live.contains(&Digest::of(&node)) {
+                continue;
+            }
+            let base = vault.objects.read_named(&vault.log, &change.base)?;
+            match base.is_some_and(|base| self.survey.live.contains(&Digest::of(&base))) && !is_gone {
+                true => kept.push(change),
+                false => whole.push(node),
+            }
+        }
+        Ok((kept, whole))
     }
 
     /// A pack that is half alive stays; of one that is less the rest is written anew.
@@ -234,7 +262,14 @@ impl Collection {
     }
 }
 
-/// Objects that come with a record.
+/// The nodes that a record has as patches.
+fn changed_nodes(vault: &Vault, record: &LogRecord) -> Result<Vec<Vec<u8>>, VaultError> {
+    let LogRecord::Version { changes, .. } = record else { return Ok(Vec::new()) };
+    let nodes = changes.iter().map(|change| vault.objects.read_named(&vault.log, &change.name));
+    nodes.filter_map(Result::transpose).collect()
+}
+
+/// Objects that come with a record, whole.
 fn names_in(record: &LogRecord) -> Vec<Digest> {
     let (pack, objects) = match record {
         LogRecord::Pack(pack) => (Some(pack), &[][..]),

@@ -21,6 +21,7 @@ use towpath_vault_format::{
 use towpath_vault_protocol::message::{MAX_STATEMENTS, MAX_VERSIONS};
 use towpath_vault_protocol::{CommittedVersion, Proposal, ProposalVerdict, VersionLine};
 
+use crate::changes::{NodeChange, changes_of};
 use crate::error::{VaultError, damaged};
 use crate::log::{LogMedium, RecordLog};
 use crate::objects::VaultObjects;
@@ -315,7 +316,7 @@ impl Vault {
             Some(signed) => signed.members.clone(),
             None => self.head.as_ref().map(|(_, members)| members.clone()).ok_or(VaultError::Signature)?,
         };
-        self.write(version, update, next.nodes, members)?;
+        self.write(version, update, (next.nodes, next.paths), members)?;
         Ok(certificate)
     }
 
@@ -338,9 +339,10 @@ impl Vault {
         &mut self,
         version: CommittedVersion,
         update: &Update,
-        nodes: Vec<NewNode>,
+        (nodes, paths): (Vec<NewNode>, Vec<Bytes>),
         members: Members,
     ) -> Result<(), VaultError> {
+        let (changes, nodes) = self.changes(update, nodes, &paths);
         let objects = self.new_objects(update, nodes);
         let len: usize = objects.iter().map(|(_, object)| object.len()).sum();
         let (pack, inline) = match len <= INLINE {
@@ -351,12 +353,14 @@ impl Vault {
             version: Box::new(version.clone()),
             update: Box::new(update.clone()),
             pack: pack.clone(),
+            changes,
             objects: inline.into_iter().map(|(_, object)| object).collect(),
         };
         let bytes = record.to_bytes();
         let at = self.log.append(&bytes)?;
-        if let LogRecord::Version { objects, .. } = &record {
+        if let LogRecord::Version { objects, changes, .. } = &record {
             add_logged(&mut self.objects, at, bytes.len(), objects);
+            self.objects.add_changes((at, bytes.len()), changes);
         }
         pack.iter().for_each(|pack| self.objects.add_pack(pack));
         update.blocks.iter().for_each(|block| self.staged.remove(&block.hash));
@@ -365,6 +369,19 @@ impl Vault {
         self.versions.push(VersionPlace { line: line(&version), at, len: bytes.len(), is_gone: false });
         self.head = Some((version, members));
         Ok(())
+    }
+
+    /// New nodes as patches on those of the paths, and the others.
+    fn changes(
+        &self,
+        update: &Update,
+        nodes: Vec<NewNode>,
+        paths: &[Bytes],
+    ) -> (Vec<NodeChange>, Vec<NewNode>) {
+        let mut seen = HashSet::new();
+        let is_new = |node: &NewNode| self.objects.len_of(&node.name).is_none() && seen.insert(node.name);
+        let new = nodes.into_iter().filter(is_new).collect();
+        changes_of(new, paths, &update.to_bytes(), |name| self.objects.depth_of(name))
     }
 
     /// Objects of a version that are not here yet: nodes, records, blocks that wait.
@@ -427,8 +444,9 @@ impl LogReplay {
         match LogRecord::from_bytes(bytes).map_err(|why| damaged(at, &why))? {
             LogRecord::Pack(pack) => self.objects.add_pack(&pack),
             LogRecord::Objects(objects) => add_logged(&mut self.objects, at, bytes.len(), &objects),
-            LogRecord::Version { version, pack, objects, .. } => {
+            LogRecord::Version { version, pack, changes, objects, .. } => {
                 add_logged(&mut self.objects, at, bytes.len(), &objects);
+                self.objects.add_changes((at, bytes.len()), &changes);
                 pack.iter().for_each(|pack| self.objects.add_pack(pack));
                 self.version(*version, (at, bytes.len()), false)?;
             }

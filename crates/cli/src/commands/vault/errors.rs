@@ -1,5 +1,6 @@
 //! Errors of vaults in words, with what to do next.
 
+use std::borrow::Cow;
 use std::io;
 
 use towpath_api::{ApiError, ErrorKind};
@@ -31,10 +32,13 @@ fn kind(error: &VaultClientError) -> ErrorKind {
     match error {
         VaultClientError::NoEntry { .. }
         | VaultClientError::NoVersion { .. }
+        | VaultClientError::NoneReadable { .. }
         | VaultClientError::NoMember(_) => ErrorKind::NotFound,
         VaultClientError::Conflict { .. } => ErrorKind::Exists,
         VaultClientError::File(towpath_vault::FileError::Exists { .. }) => ErrorKind::Exists,
-        VaultClientError::BadName { .. } => ErrorKind::Usage,
+        VaultClientError::BadName { .. }
+        | VaultClientError::NothingToAccept
+        | VaultClientError::OtherVersion { .. } => ErrorKind::Usage,
         VaultClientError::Changed { .. } | VaultClientError::Crowded { .. } => ErrorKind::Changed,
         VaultClientError::Server(ServerError::Unreachable(_)) => ErrorKind::Unreachable,
         VaultClientError::Server(ServerError::Refused(_))
@@ -44,6 +48,7 @@ fn kind(error: &VaultClientError) -> ErrorKind {
         | VaultClientError::Share(ShareError::NotShared) => ErrorKind::Refused,
         VaultClientError::Server(_)
         | VaultClientError::Head(_)
+        | VaultClientError::Catalogue { .. }
         | VaultClientError::Block { .. }
         | VaultClientError::Tree { .. }
         | VaultClientError::OtherContent { .. }
@@ -55,23 +60,44 @@ fn kind(error: &VaultClientError) -> ErrorKind {
     }
 }
 
-fn hint(error: &VaultClientError) -> Option<&'static str> {
-    match error {
-        VaultClientError::Head(HeadError::Rollback { .. } | HeadError::Gone { .. }) => Some(
-            "the server lost or hides versions; nothing was changed here. Versions up to the one it shows can be restored",
-        ),
-        VaultClientError::Head(HeadError::Fork { .. }) => {
-            Some("the server shows different vaults to different machines; nothing was changed here")
+fn hint(error: &VaultClientError) -> Option<Cow<'static, str>> {
+    let hint: &str = match error {
+        VaultClientError::Head(error) => return head_hint(error).map(Cow::Owned),
+        VaultClientError::Conflict { .. } => {
+            "get it, and put what you made of both; or --overwrite: theirs stays in the vault as an older version"
         }
-        VaultClientError::Conflict { .. } => Some(
-            "get it, and put what you made of both; or --overwrite: theirs stays in the vault as an older version",
-        ),
         VaultClientError::Unlock(UnlockError::Wrong) => {
-            Some("nobody can help who has lost it: that is what keeps the data secret")
+            "nobody can help who has lost it: that is what keeps the data secret"
         }
-        VaultClientError::Server(ServerError::Lacks { .. } | ServerError::OtherBytes { .. }) => Some(
-            "'tow vault check' tells all that is lost; older versions may be whole: 'tow vault restore NAME --version N'",
-        ),
-        _ => None,
-    }
+        VaultClientError::Server(ServerError::Lacks { .. } | ServerError::OtherBytes { .. }) => {
+            "'tow vault check' tells all that is lost; older versions may be whole: 'tow vault restore NAME --version N'"
+        }
+        VaultClientError::Catalogue { .. } => {
+            "'tow vault log' tells who wrote it; 'tow vault revert' makes a new version that is as the last one that can be read"
+        }
+        VaultClientError::Block { .. } | VaultClientError::Tree { .. } => {
+            "'tow vault log' tells who wrote it; older versions may be whole: 'tow vault restore NAME --version N'. To go on: 'tow vault put --overwrite', or 'tow vault revert --to N'"
+        }
+        _ => return None,
+    };
+    Some(Cow::Borrowed(hint))
+}
+
+/// What to do about a server that shows something else than was seen.
+fn head_hint(error: &HeadError) -> Option<String> {
+    let what = match error {
+        HeadError::Fork { .. } => "the server shows different vaults to different machines",
+        HeadError::Rollback { .. } | HeadError::Gone { .. } | HeadError::Unlinked { .. } => {
+            "the server lost or hides versions"
+        }
+        HeadError::NotProved { .. } => return None,
+    };
+    let kept = "nothing was changed here, and what the server still has can be restored";
+    let next = error.shown().map(|shown| {
+        let hash = shown.root.short();
+        format!(
+            ". Ask its keeper; if that is all that is left, this goes on with it: tow vault accept {hash}"
+        )
+    });
+    Some(format!("{what}; {kept}{}", next.unwrap_or_default()))
 }

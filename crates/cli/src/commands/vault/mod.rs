@@ -4,6 +4,7 @@ mod diff;
 mod errors;
 mod gc;
 mod inspect;
+mod mend;
 mod opening;
 mod passphrase;
 mod serve;
@@ -41,6 +42,8 @@ enum VaultSubcommand {
     Diff(diff::VaultDiff),
     Check(inspect::VaultCheck),
     Forget(transfer::VaultForget),
+    Revert(mend::VaultRevert),
+    Accept(mend::VaultAccept),
     Share(share::VaultShare),
     Gc(gc::VaultGc),
     Serve(serve::VaultServe),
@@ -64,6 +67,8 @@ impl VaultCommand {
             VaultSubcommand::Log(log) => log.run(context, &which),
             VaultSubcommand::Check(check) => check.run(context, &which),
             VaultSubcommand::Forget(forget) => forget.run(context, &which),
+            VaultSubcommand::Revert(revert) => revert.run(context, &which),
+            VaultSubcommand::Accept(accept) => accept.run(context, &which),
             VaultSubcommand::Share(share) => share.run(context, &which),
             VaultSubcommand::Gc(gc) => gc.run(context, &which),
             VaultSubcommand::Serve(_) => Ok(ExitCode::SUCCESS),

@@ -10,6 +10,7 @@ use towpath_api::{ApiError, ErrorKind};
 use towpath_config::node_at;
 use towpath_service::state::identity;
 use towpath_vault::Identity;
+use towpath_vault::acceptance::{AcceptedHead, accept};
 use towpath_vault::client::VaultClient;
 use towpath_vault::error::VaultClientError;
 use towpath_vault::format::{NodeId, VaultId};
@@ -17,7 +18,7 @@ use towpath_vault::head::TrustedNodes;
 use towpath_vault::keys::{PassphraseCost, Unlock, VaultKeys, WrappedKeys};
 use towpath_vault::local::{LocalVault, vault_id};
 use towpath_vault::network::NetworkServer;
-use towpath_vault::server::ServerError;
+use towpath_vault::server::{RemoteVault, ServerError};
 use towpath_vault::share::VaultInvitation;
 
 use super::errors::{api_error, usage};
@@ -256,14 +257,22 @@ impl WhichVault {
         }
     }
 
-    fn opened(&self, context: &Context, connect: Connector, open: Opener) -> Result<VaultClient, ApiError> {
+    /// Goes on with the version that the server shows, whose hash begins with these digits.
+    pub fn accept(&self, context: &Context, digits: &str) -> Result<AcceptedHead, ApiError> {
+        self.opened(context, VaultPlace::connect, |folder, keys, server, trusted| {
+            accept(folder, keys, server, trusted, digits)
+        })
+    }
+
+    /// Goes to a vault's server with the keys of this machine, and does `open` with them.
+    fn opened<T>(&self, context: &Context, connect: Connector, open: impl Opener<T>) -> Result<T, ApiError> {
         let vault = self.find(context)?;
         let folder = LocalVault::open(&vaults(context), &vault).map_err(api_error)?;
         let lacking = || usage(format!("vault {vault} is not known on this machine: 'tow vault join'"));
         let wrapped = folder.keys().map_err(api_error)?.ok_or_else(lacking)?;
         let place = VaultPlace::read(&folder.server().map_err(api_error)?.ok_or_else(lacking)?)?;
         let unlock = unlock(self.key_file.as_deref(), false)?;
-        let opened = || -> Result<VaultClient, VaultClientError> {
+        let opened = || -> Result<T, VaultClientError> {
             let keys = wrapped.open(&unlock)?;
             let server = Box::new(connect(&place, &keys)?);
             let trusted = place.trusted(&keys);
@@ -292,9 +301,13 @@ impl WhichVault {
 
 type Connector = fn(&VaultPlace, &VaultKeys) -> Result<NetworkServer, VaultClientError>;
 
-type Opener = fn(
-    LocalVault,
-    VaultKeys,
-    Box<dyn towpath_vault::server::RemoteVault>,
-    TrustedNodes,
-) -> Result<VaultClient, VaultClientError>;
+/// What is done with a vault's folder, keys and server.
+trait Opener<T>:
+    FnOnce(LocalVault, VaultKeys, Box<dyn RemoteVault>, TrustedNodes) -> Result<T, VaultClientError>
+{
+}
+
+impl<T, F> Opener<T> for F where
+    F: FnOnce(LocalVault, VaultKeys, Box<dyn RemoteVault>, TrustedNodes) -> Result<T, VaultClientError>
+{
+}

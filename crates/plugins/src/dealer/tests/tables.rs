@@ -363,6 +363,23 @@ fn a_liar_gets_nothing_until_its_ban_is_over_and_is_dropped_in_the_end() {
     assert_eq!(desk.others, [DealerAction::Drop(1)]);
 }
 
+/// Bytes are checked after they came: by then a liar was asked for its window.
+#[test]
+fn a_liar_that_was_taken_for_good_loses_what_it_was_asked_for_with_its_first_piece_that_is_checked() {
+    let mut desk = Desk::new();
+    // The first one is relied on, the second one is tried with one piece.
+    desk.add(2, facts(8), parts(&[(200, 300)]));
+    desk.add(1, facts(8), parts(&[(0, 100)]));
+    desk.want(0..8);
+    let (_, tag) = desk.asked[0];
+    assert_eq!(desk.asked.len(), 1);
+    desk.tell(DealerEvent::Arrived { source: 1, part: whole(tag) });
+    assert_eq!(desk.asked.len(), 8);
+    let checked = DealtPart { tag: Tag::MAX, part: 0..0 };
+    desk.tell(DealerEvent::Corrupt { source: 1, part: checked });
+    assert_eq!(desk.cancelled.len(), 7, "{:?}", desk.cancelled);
+}
+
 #[test]
 fn where_all_lie_none_is_waited_for() {
     let mut desk = Desk::new();

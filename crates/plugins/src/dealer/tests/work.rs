@@ -67,10 +67,10 @@ fn work_for_an_event_is_the_same_with_a_thousand_sources_as_with_ten() {
     let everything: fn(u32) -> SourceHolding = |_| SourceHolding::Everything;
     let mixed = |source| if source % 10 == 0 { SourceHolding::Everything } else { half(source) };
     for (what, with) in [
-        ("all have everything", [10, 100, 1000].map(|sources| work(sources, everything))),
-        ("some have half", [10, 100, 1000].map(|sources| work(sources, mixed))),
+        ("all have everything", [10, 100, 1000, 4000].map(|sources| work(sources, everything))),
+        ("some have half", [10, 100, 1000, 4000].map(|sources| work(sources, mixed))),
     ] {
-        println!("{what}: most and average steps of an event with 10, 100, 1000 sources: {with:?}");
+        println!("{what}: most and average steps of an event with 10, 100, 1000, 4000 sources: {with:?}");
         for (most, average) in with {
             assert!(most <= 1000, "{what}: {with:?}");
             assert!(average <= 2 * with[0].1 + 100, "{what}: {with:?}");

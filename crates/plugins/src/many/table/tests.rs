@@ -29,6 +29,28 @@ fn without_any_source_a_want_ends_at_once() {
     assert!(table.wants.is_empty() && table.tags.is_empty());
 }
 
+/// Its sender changed the file, and a holder that never got it never will.
+#[test]
+fn a_file_that_its_sender_lacks_is_not_waited_for_at_who_has_parts() {
+    for has_it in [false, true] {
+        let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
+        let sender = table.add(now, Arc::new(Idle), None);
+        let holder = table.number();
+        let has = if has_it { vec![0..1 << 62, 1 << 62..1 << 63] } else { Vec::new() };
+        table.opened(now, holder, Arc::new(Idle), 0, SourceHolding::Parts(has));
+        table.want(now, &Oid::of(b"tree"), vec![want(1, 1 << 20, 3)], Arc::new(Nobody));
+        let asked = table.take_orders().into_iter().find_map(|order| match order {
+            SourceOrder::Ask { number, wants, .. } => Some((number, wants[0].tag, wants[0].missing_len())),
+            _ => None,
+        });
+        let (number, tag, len) = asked.unwrap();
+        assert_eq!(number, sender);
+        table.not_brought(now, number, tag, len, Outcome::SourceChanged);
+        let ends = table.take_orders().iter().any(|order| matches!(order, SourceOrder::End { tag: 3, .. }));
+        assert_eq!(ends, !has_it);
+    }
+}
+
 /// Notes whether its call had ended already when it was told of an end.
 struct Hearing {
     call: std::sync::OnceLock<Arc<DealtCall>>,

@@ -5,8 +5,13 @@ use towpath_content::NodeId;
 use towpath_content::live::Statement;
 use towpath_content::pieces::{MIN_LOG2, inner_value};
 
+use std::sync::Mutex;
+
+use towpath_store::{MemoryStore, State, Store};
+
 use super::*;
 use crate::source::Description;
+use crate::target::{Announcing, BoundSink};
 
 const LIVE: Oid = Oid::Live([9; 32]);
 
@@ -71,6 +76,35 @@ async fn a_live_object_arrives_piece_by_piece_and_is_complete_once_bound() {
     assert_eq!(fetched.unwrap().oid, Oid::of(&data));
     target.expect(&data);
     assert_eq!(source.pieces_asked(), [0, 1, 2, 3]);
+}
+
+#[tokio::test]
+async fn a_live_object_is_announced_by_its_own_name_and_once_bound_by_that_of_its_content() {
+    let data = pattern(3 * PIECE + 100, 1);
+    let (store, content) = (Arc::new(MemoryStore::new()), Oid::of(&data));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (seen, stated) = (Arc::clone(&store), Arc::clone(&told));
+    let bound_sink: BoundSink = Arc::new(move |statement, signature| {
+        let is_announced = seen.have(&content).is_ok_and(|have| have.state == State::Partial);
+        stated.lock().unwrap().push((statement.clone(), signature.len(), is_announced));
+    });
+    let how = Announcing { bound: Some(bound_sink), ..Announcing::until_whole(Arc::clone(&store) as _) };
+    let (source, target) = (Arc::new(source(&data)), Memory::announced(how));
+    let session = live_session(&source);
+    let telling = async {
+        source.send(values(&data, 1, 0..1));
+        let is_there = || store.have(&LIVE).is_ok_and(|have| have.pieces.iter().any(|run| run.contains(&0)));
+        until("the first piece", is_there).await;
+        let mut piece = Vec::new();
+        store.read_piece(&LIVE, 0, &mut piece).unwrap();
+        assert!(piece == data[..PIECE] && store.have(&content).is_err(), "nobody knows what it becomes");
+        source.send(bound(&data));
+    };
+    let (fetched, ()) = tokio::join!(fetch(&session, request(LIVE, &target)), telling);
+    assert_eq!(fetched.unwrap().oid, content);
+    let statement = Statement::Bound { object: LIVE, content, size: data.len() as u64 };
+    assert_eq!(*told.lock().unwrap(), [(statement, 64, true)]);
+    assert!(store.have(&LIVE).is_err() && store.have(&content).is_err(), "it ends with the get");
 }
 
 /// Once a get of a stream hung whose length was a multiple of a piece's: the last piece came before

@@ -9,6 +9,7 @@ use towpath_content::pieces::Value;
 use super::super::*;
 use super::doubles::{LIMIT, tree};
 use crate::following::BaseReader;
+use crate::target::Announcing;
 
 /// A target in memory, which a test can make full or hold back.
 #[derive(Default)]
@@ -26,6 +27,7 @@ pub struct Memory {
     full: bool,
     part: Option<Range<u64>>,
     is_read_early: bool,
+    announcing: Option<Announcing>,
     /// Range that must stay as it is, and its bytes.
     guarded: Mutex<Option<(Range<usize>, Vec<u8>)>>,
     held: Mutex<bool>,
@@ -77,6 +79,11 @@ impl Memory {
         Arc::new(Self { is_read_early: true, ..Self::default() })
     }
 
+    /// Others may read it while it comes.
+    pub fn announced(how: Announcing) -> Arc<Self> {
+        Arc::new(Self { announcing: Some(how), ..Self::default() })
+    }
+
     /// Writes wait until [`Self::release`].
     pub fn held() -> Arc<Self> {
         Arc::new(Self { held: Mutex::new(true), ..Self::default() })
@@ -122,6 +129,10 @@ impl BaseReader for Vec<u8> {
 }
 
 impl Target for Memory {
+    fn announces(&self) -> Option<Announcing> {
+        self.announcing.clone()
+    }
+
     fn begin(&self, _size: Option<u64>, _about: &About) -> io::Result<()> {
         self.begun.fetch_add(1, Ordering::SeqCst);
         Ok(())

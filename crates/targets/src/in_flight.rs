@@ -23,8 +23,8 @@ use towpath_content::{NodeId, Oid};
 use towpath_store::About;
 use towpath_transfer::Progress;
 
+use crate::spool::Spool;
 use towpath_content::lock::lock;
-use towpath_targets::spool::Spool;
 
 /// Fetches at once; each has a few threads. Further ones wait in line.
 const MAX_FETCHES: usize = 256;
@@ -32,11 +32,11 @@ const MAX_FETCHES: usize = 256;
 const LONGEST_LINE: Duration = Duration::from_secs(60);
 
 /// The object, the node whose ticket asks for it, and the group.
-pub(crate) type FlightKey = (Oid, Option<NodeId>, FlightGroup);
+pub type FlightKey = (Oid, Option<NodeId>, FlightGroup);
 
 /// Requests that may share a flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum FlightGroup {
+pub enum FlightGroup {
     /// Everybody who needs the whole object, or can wait for it.
     All,
     /// Streams of an object that is still being produced, while a get into a file leads: they follow
@@ -45,10 +45,10 @@ pub(crate) enum FlightGroup {
 }
 
 /// A source's description of an object.
-pub(crate) type Described = (About, Option<Layout>);
+pub type Described = (About, Option<Layout>);
 
 /// Objects that are on their way now.
-pub(crate) struct Flights {
+pub struct Flights {
     flights: Arc<Mutex<HashMap<FlightKey, FlightEntry>>>,
     fetches: Semaphore,
 }
@@ -66,7 +66,7 @@ struct FlightEntry {
 }
 
 /// Role of someone who asks for a flight.
-pub(crate) enum FlightRole<T> {
+pub enum FlightRole<T> {
     /// Nobody asked before: he leads.
     Lead(T),
     /// A stream to join.
@@ -77,12 +77,12 @@ pub(crate) enum FlightRole<T> {
 
 impl Flights {
     /// The stream of the flight `key` that is under way, if there is one to join.
-    pub(crate) fn find(&self, key: &FlightKey) -> Option<Arc<Arrival>> {
+    pub fn find(&self, key: &FlightKey) -> Option<Arc<Arrival>> {
         lock(&self.flights).get(key)?.arrival.upgrade()
     }
 
     /// Enters the flight `key`; `lead` starts it if there is none.
-    pub(crate) fn enter<T>(
+    pub fn enter<T>(
         &self,
         key: FlightKey,
         lead: impl FnOnce(Leading) -> (T, Weak<Arrival>),
@@ -102,7 +102,7 @@ impl Flights {
     }
 
     /// A permit among those that fetch; waits in line for it.
-    pub(crate) async fn permit(&self) -> Result<SemaphorePermit<'_>, ApiError> {
+    pub async fn permit(&self) -> Result<SemaphorePermit<'_>, ApiError> {
         let permit = tokio::time::timeout(LONGEST_LINE, self.fetches.acquire()).await;
         permit.ok().and_then(Result::ok).ok_or_else(|| {
             let message = format!("{MAX_FETCHES} transfers are under way, and none of them ended");
@@ -112,7 +112,7 @@ impl Flights {
 }
 
 /// Held by a leader; when it is dropped those who wait go on.
-pub(crate) struct Leading {
+pub struct Leading {
     flights: Arc<Mutex<HashMap<FlightKey, FlightEntry>>>,
     key: FlightKey,
     ended: CancellationToken,
@@ -127,7 +127,7 @@ impl Drop for Leading {
 
 /// Stage of an arrival.
 #[derive(Debug, Clone)]
-pub(crate) enum Stage {
+pub enum Stage {
     /// Its source is being asked what it is.
     Asking,
     /// Its bytes are coming.
@@ -145,11 +145,15 @@ pub(crate) enum Stage {
 }
 
 /// An object on its way into a spool. It is given up when nobody holds it any more.
-pub(crate) struct Arrival {
-    pub(crate) spool: Arc<Spool>,
-    pub(crate) stage: watch::Receiver<Stage>,
-    pub(crate) progress: Progress,
-    pub(crate) task: tokio::task::AbortHandle,
+pub struct Arrival {
+    /// Where its bytes go.
+    pub spool: Arc<Spool>,
+    /// How far it is.
+    pub stage: watch::Receiver<Stage>,
+    /// Counters of its session.
+    pub progress: Progress,
+    /// What brings it.
+    pub task: tokio::task::AbortHandle,
 }
 
 impl Drop for Arrival {
@@ -160,12 +164,12 @@ impl Drop for Arrival {
 
 impl Arrival {
     /// The session's counters.
-    pub(crate) fn progress(&self) -> Progress {
+    pub fn progress(&self) -> Progress {
         self.progress.clone()
     }
 
     /// The bytes it will have, as soon as its source said what it is.
-    pub(crate) async fn described(&self) -> Result<Option<u64>, ApiError> {
+    pub async fn described(&self) -> Result<Option<u64>, ApiError> {
         match self.wait(|stage| !matches!(stage, Stage::Asking)).await {
             Stage::Failed(error) => Err(error),
             Stage::Coming { size } => Ok(size),
@@ -174,7 +178,7 @@ impl Arrival {
     }
 
     /// The content, when all is here.
-    pub(crate) async fn ended(&self) -> Result<Oid, ApiError> {
+    pub async fn ended(&self) -> Result<Oid, ApiError> {
         match self.wait(|stage| matches!(stage, Stage::Complete { .. } | Stage::Failed(_))).await {
             Stage::Complete { oid } => Ok(oid),
             Stage::Failed(error) => Err(error),
