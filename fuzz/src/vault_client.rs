@@ -86,7 +86,7 @@ pub fn vault_block(data: &[u8]) {
 /// A chain of a whole block and patches, by who holds the key.
 pub fn vault_chain(data: &[u8]) {
     let (mut source, keys) = (Source::new(data), fixed_keys());
-    let key = |epoch| keys.file(FILE, epoch).map(Arc::new);
+    let key = Arc::new(keys.file(FILE, 0).expect("the first epoch"));
     let mut sealer = BlockSealer::new(keys.file(FILE, 0).expect("the first epoch"), Padding::None);
     let (plain, count) = (source.number() as u32, 1 + source.below(4));
     let kinds = std::iter::once(BlockKind::Whole).chain(std::iter::repeat(BlockKind::Patch));
@@ -96,9 +96,9 @@ pub fn vault_chain(data: &[u8]) {
         .collect::<Result<Vec<_>, _>>();
     let Ok(sealed) = sealed else { return };
     let chain = sealed.iter().map(|block| block.reference).collect();
-    let blocks: Vec<_> = sealed.iter().map(|block| &block.bytes).collect();
+    let blocks: Vec<_> = sealed.iter().map(|block| (Arc::clone(&key), &block.bytes)).collect();
     let tuple = Tuple { length: 1, offset: 0, plain, chain };
-    if let Ok(bytes) = resolve(&tuple, &blocks, &key) {
+    if let Ok(bytes) = resolve(&tuple, &blocks) {
         assert_eq!(bytes.len(), plain as usize);
     }
 }

@@ -24,7 +24,7 @@ pub struct StoredAt {
 
 /// The index.
 #[derive(Debug, Default)]
-pub struct ObjectIndex {
+pub struct PlaceIndex {
     sorted: Vec<ListedObject>,
     lately: HashMap<ShortHash, StoredAt>,
 }
@@ -37,7 +37,7 @@ struct ListedObject {
     len: u32,
 }
 
-impl ObjectIndex {
+impl PlaceIndex {
     /// Where an object lies; `None`: it is not here.
     pub fn get(&self, name: &ShortHash) -> Option<StoredAt> {
         self.lately.get(name).copied().or_else(|| Some(self.sorted[self.place(name).ok()?].stored_at()))
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn it_is_a_table_however_many_come_and_takes_28_bytes_each() {
-        let (mut index, mut table) = (ObjectIndex::default(), HashMap::new());
+        let (mut index, mut table) = (PlaceIndex::default(), HashMap::new());
         for number in 0..300_000u32 {
             // Every third was there before.
             let hash = short(&Digest::of(&(number - number % 3 * (number % 2)).to_le_bytes()));

@@ -10,7 +10,7 @@ use towpath_vault_format::{Canonical, Digest};
 
 use crate::changes::{ChangeAt, MadeNodes, NodeChange, ShortHash, short};
 use crate::error::VaultError;
-use crate::index::{ObjectIndex, StoredAt};
+use crate::index::{PlaceIndex, StoredAt};
 use crate::log::RecordLog;
 use crate::record::{LogRecord, PackList};
 
@@ -21,7 +21,7 @@ const TOGETHER: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct VaultObjects {
     bytes: Arc<dyn ByteStore>,
-    index: ObjectIndex,
+    index: PlaceIndex,
     /// Nodes that are patches on others.
     changes: HashMap<ShortHash, ChangeAt>,
     made: MadeNodes,
@@ -32,7 +32,7 @@ pub struct VaultObjects {
 impl VaultObjects {
     /// An empty one, over packs in `bytes`.
     pub fn new(bytes: Arc<dyn ByteStore>) -> Self {
-        let (index, changes) = (ObjectIndex::default(), HashMap::new());
+        let (index, changes) = (PlaceIndex::default(), HashMap::new());
         Self { bytes, index, changes, made: MadeNodes::default(), packs: Vec::new(), stored: 0 }
     }
 
