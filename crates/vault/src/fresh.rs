@@ -37,7 +37,7 @@ struct FreshFile<'v> {
     end: u64,
     stage: FreshStage,
     stats: PutStats,
-    /// The vault's keys changed meanwhile: what was sealed with the old ones is not to be named.
+    /// The vault's keys changed meanwhile, and what was sealed with the old ones is not to be named; or its stages were collected.
     is_outdated: bool,
 }
 
@@ -62,7 +62,7 @@ enum WaitingChunk {
     Again(u64, u32),
 }
 
-/// Puts a content as a new file. `None`: it has to be begun again, as the vault's keys changed.
+/// Puts a content as a new file. `None`: it has to be begun again, as the vault's keys changed or its stages are gone.
 pub fn put_fresh(
     vault: &mut VaultClient,
     source: &dyn PlainSource,
@@ -71,8 +71,12 @@ pub fn put_fresh(
     let file = FileId(random()?);
     let keys = ChunkKeys::of(&vault.keys, file);
     let mut fresh = FreshFile::new(vault, file)?;
-    source.chunks(&keys, progress, &mut |chunk, bytes| fresh.take(chunk, bytes))?;
-    fresh.finish()
+    let taken = source.chunks(&keys, progress, &mut |chunk, bytes| fresh.take(chunk, bytes));
+    let settled = taken.and_then(|()| fresh.settle_all());
+    if fresh.is_outdated {
+        return Ok(None);
+    }
+    settled.and_then(|()| fresh.finish())
 }
 
 impl<'v> FreshFile<'v> {
@@ -156,24 +160,29 @@ impl<'v> FreshFile<'v> {
         }
         let root = self.vault.file_root(self.file);
         let found = self.vault.reader().tuples(&root, start..start + u64::from(length), 1)?;
+        let is_it = |(from, tuple): &(u64, Tuple)| *from == start && tuple.length == u64::from(length);
         let lost = || VaultClientError::record_of("the new file", "a run of it is gone");
-        found.into_iter().next().map(|(_, tuple)| tuple).ok_or_else(lost)
+        found.into_iter().find(is_it).map(|(_, tuple)| tuple).ok_or_else(lost)
     }
 
-    /// Commits the runs that are there.
+    /// Commits the runs that are there. It fails where all has to be begun again.
     fn commit(&mut self) -> Result<(), VaultClientError> {
         let FreshStage { start, end, tuples, blocks, .. } = std::mem::take(&mut self.stage);
         (self.stage.start, self.stage.end) = (end, end);
-        if self.is_outdated {
-            return Ok(());
-        }
+        // What waits here would be asked for now, and go again later.
+        self.early.finish(self.vault.server.as_mut())?;
         let actions = insertions(start, &tuples);
         let change = FileUpdate { base: self.base(), file: self.file, epoch: self.epoch, actions };
         match offer_on_newest(self.vault, vec![change], &blocks)? {
-            Some(bytes) if self.vault.keys.epoch() == self.epoch => self.stats.actions += bytes,
-            _ => self.is_outdated = true,
+            Some(bytes) => {
+                self.stats.actions += bytes;
+                Ok(())
+            }
+            None => {
+                self.is_outdated = true;
+                Err(VaultClientError::record_of("the new file", "the vault moved on"))
+            }
         }
-        Ok(())
     }
 
     fn base(&self) -> Digest {
@@ -181,17 +190,22 @@ impl<'v> FreshFile<'v> {
     }
 
     /// All chunks came.
-    fn finish(mut self) -> Result<Option<PlannedFile>, VaultClientError> {
+    fn settle_all(&mut self) -> Result<(), VaultClientError> {
         while !self.waiting.is_empty() {
             self.settle()?;
         }
+        Ok(())
+    }
+
+    /// The plan of what is left.
+    fn finish(mut self) -> Result<Option<PlannedFile>, VaultClientError> {
         self.early.finish(self.vault.server.as_mut())?;
         let base = self.base();
-        let Self { file, epoch, chunks, end, stage, mut stats, is_outdated, .. } = self;
+        let Self { file, epoch, chunks, end, stage, mut stats, .. } = self;
         stats.length = end;
         let plan =
             FilePlan { actions: insertions(stage.start, &stage.tuples), blocks: stage.blocks, chunks, stats };
-        Ok((!is_outdated).then_some(PlannedFile { file, base, epoch, plan }))
+        Ok(Some(PlannedFile { file, base, epoch, plan }))
     }
 }
 

@@ -25,6 +25,8 @@ pub struct NetworkServer {
     connection: VaultConnection,
     /// The head as it was told at the beginning, until it was asked for.
     greeting: Option<Option<CommittedVersion>>,
+    /// Blocks of the next version went already: which ones it lacks the server says.
+    has_sent_early: bool,
 }
 
 impl NetworkServer {
@@ -38,7 +40,7 @@ impl NetworkServer {
     ) -> Result<Self, ServerError> {
         let connected = runtime.block_on(VaultConnection::connect(server, address, identity, vault));
         let (connection, head) = connected.map_err(fault)?;
-        Ok(Self { runtime, connection, greeting: Some(head) })
+        Ok(Self { runtime, connection, greeting: Some(head), has_sent_early: false })
     }
 
     /// Connects to a server whose word on the newest version is not heeded: for who knows a head.
@@ -51,7 +53,7 @@ impl NetworkServer {
     ) -> Result<Self, ServerError> {
         let connected = VaultConnection::connect_unheard(server, address, identity, vault);
         let connection = runtime.block_on(connected).map_err(fault)?;
-        Ok(Self { runtime, connection, greeting: None })
+        Ok(Self { runtime, connection, greeting: None, has_sent_early: false })
     }
 
     /// Says goodbye.
@@ -114,6 +116,7 @@ impl RemoteVault for NetworkServer {
     }
 
     fn send_early(&mut self, blocks: Vec<Vec<u8>>) -> Result<(), ServerError> {
+        self.has_sent_early = true;
         let blocks = blocks.into_iter().map(Bytes::from).collect();
         self.runtime.block_on(self.connection.send_early(blocks)).map_err(fault)
     }
@@ -130,7 +133,8 @@ impl RemoteVault for NetworkServer {
             block(name).map(Bytes::from).ok_or_else(lost)
         };
         let signature = (signed.root.digest(), signed.signature);
-        let commit = self.connection.commit(update.clone(), signature, stored <= PUSHED, &mut give);
+        let pushes = stored <= PUSHED && !std::mem::take(&mut self.has_sent_early);
+        let commit = self.connection.commit(update.clone(), signature, pushes, &mut give);
         match self.runtime.block_on(commit).map_err(fault)? {
             CommitAnswer::Committed(certificate) => Ok(Some(certificate)),
             CommitAnswer::Conflict(..) => Ok(None),

@@ -9,14 +9,15 @@ use crate::plan::digest_of;
 /// Times that a change is offered while others write, before it is given up.
 pub const TRIES: u32 = 16;
 
-/// Commits changes of files whose bases are said, and these new blocks of them. The bytes that it cost; `None`: others changed the files.
+/// Commits changes of files whose bases are said, and these new blocks of them. The bytes that it cost; `None`: others changed the files, or
+/// the vault's keys.
 pub fn offer_on_newest(
     vault: &mut VaultClient,
     files: Vec<FileUpdate>,
     blocks: &[NewBlock],
 ) -> Result<Option<u64>, VaultClientError> {
     for _ in 0..TRIES {
-        if !files.iter().all(|change| is_base(vault, change)) {
+        if !files.iter().all(|change| is_base(vault, change) && change.epoch == vault.keys.epoch()) {
             return Ok(None);
         }
         let update = Update { blocks: blocks.to_vec(), ..vault.update_of(files.clone())? };

@@ -2,7 +2,7 @@
 //! what names it, from the signed root on.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ const NODES: usize = 512;
 const RUNS: usize = 2048;
 /// Bytes of a file whose blocks are fetched together, about.
 const AHEAD: u64 = 16 << 20;
-/// Bytes of blocks and plaintext that are in memory for them, at most, whatever a file's tree says.
+/// Bytes of blocks and plaintext that are fetched together, and that are decrypted at one time, at most: whatever a file's tree says. One run
+/// may be more.
 const FETCHED: u64 = 48 << 20;
 /// Blocks that are asked for at once.
 const BLOCKS: usize = 2048;
@@ -100,7 +101,7 @@ impl FileReader<'_> {
     ) -> Result<(), VaultClientError> {
         let (mut at, end) = (range.start, range.end.min(root.length));
         let threads = if end.saturating_sub(at) > AHEAD / 16 { threads_beside() } else { 1 };
-        let mut crew = OpeningCrew::new((0..threads).map(|_| LocatedRun::open));
+        let mut crew = OpeningCrew::new(threads);
         let mut keys = HashMap::new();
         while at < end {
             // Some runs ahead, so that nodes and blocks come many at a time.
@@ -113,7 +114,7 @@ impl FileReader<'_> {
             for (start, tuple) in runs {
                 let part = (at - start) as usize..tuple.length.min(end - start) as usize;
                 at = start + part.end as u64;
-                while crew.is_full() {
+                while !crew.has_room(&tuple) {
                     sink(&opened(root, crew.next())?)?;
                 }
                 let blocks = self.chain(root, (start, &tuple), &blocks, &mut keys)?;
@@ -206,8 +207,16 @@ impl FileReader<'_> {
     }
 }
 
+/// What a run gives, or where it can't be decrypted.
+type OpenedRun = Result<Vec<u8>, (u64, BlockError)>;
+
 /// Threads that decrypt runs.
-type OpeningCrew = OrderedCrew<LocatedRun, Result<Vec<u8>, (u64, BlockError)>>;
+struct OpeningCrew {
+    crew: OrderedCrew<LocatedRun, OpenedRun>,
+    /// Of the runs that are under way, in order.
+    costs: VecDeque<u64>,
+    cost: u64,
+}
 
 /// A run, where it begins in its file, its blocks and keys, and which of its bytes are wanted.
 struct LocatedRun {
@@ -218,7 +227,7 @@ struct LocatedRun {
 }
 
 impl LocatedRun {
-    fn open(self) -> Result<Vec<u8>, (u64, BlockError)> {
+    fn open(self) -> OpenedRun {
         let mut plain = resolve(&self.tuple, &self.blocks).map_err(|error| (self.start, error))?;
         let offset = self.tuple.offset as usize;
         plain.truncate(offset + self.part.end);
@@ -227,21 +236,87 @@ impl LocatedRun {
     }
 }
 
+impl OpeningCrew {
+    fn new(threads: usize) -> Self {
+        let crew = OrderedCrew::new((0..threads).map(|_| LocatedRun::open));
+        Self { crew, costs: VecDeque::new(), cost: 0 }
+    }
+
+    /// False: a result has to be taken before this run goes in.
+    fn has_room(&self, tuple: &Tuple) -> bool {
+        !self.crew.is_full() && (self.crew.is_idle() || self.cost + cost_of(tuple) <= FETCHED)
+    }
+
+    const fn is_idle(&self) -> bool {
+        self.crew.is_idle()
+    }
+
+    fn begin(&mut self, run: LocatedRun) {
+        let cost = cost_of(&run.tuple);
+        self.cost += cost;
+        self.costs.push_back(cost);
+        self.crew.begin(run);
+    }
+
+    fn next(&mut self) -> Option<OpenedRun> {
+        self.cost -= self.costs.pop_front().unwrap_or(0);
+        self.crew.next()
+    }
+}
+
+/// Bytes that a run takes while it is read.
+fn cost_of(tuple: &Tuple) -> u64 {
+    u64::from(tuple.plain) + tuple.chain.iter().map(|block| u64::from(block.stored)).sum::<u64>()
+}
+
 /// Keeps so many runs as [`FETCHED`] has room for, and one at least.
 fn keep_first(runs: &mut Vec<(u64, Tuple)>) {
-    let costs = runs.iter().map(|(_, tuple)| {
-        u64::from(tuple.plain) + tuple.chain.iter().map(|block| u64::from(block.stored)).sum::<u64>()
-    });
+    let costs = runs.iter().map(|(_, tuple)| cost_of(tuple));
     let sums = costs.scan(0, |sum, cost| Some(std::mem::replace(sum, *sum + cost)));
     let kept = sums.take_while(|before| *before < FETCHED).count();
     runs.truncate(kept);
 }
 
-fn opened(
-    root: &FileRoot,
-    run: Option<Result<Vec<u8>, (u64, BlockError)>>,
-) -> Result<Vec<u8>, VaultClientError> {
+fn opened(root: &FileRoot, run: Option<OpenedRun>) -> Result<Vec<u8>, VaultClientError> {
     let died = || VaultClientError::record_of("a block", "the thread that decrypts it died");
     let failed = |(at, source)| VaultClientError::Block { file: root.file, at, source };
     run.ok_or_else(died)?.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_vault_format::{BlockId, FileId, Padding};
+
+    use super::*;
+    use crate::block::{BlockKind, BlockSealer};
+
+    const LARGE: usize = 500_000;
+
+    /// A member may make long runs, whose blocks are small.
+    #[test]
+    fn large_runs_wait_for_room_whatever_the_crew_could_take() {
+        let keys = VaultKeys::generate().unwrap();
+        let key = || keys.file(FileId([1; 16]), 0).unwrap();
+        let mut sealer = BlockSealer::new(key(), Padding::Padme);
+        let sealed = sealer.seal(BlockId([2; 16]), BlockKind::Whole, &vec![7; LARGE]).unwrap();
+        let tuple = Tuple::whole(sealed.reference, LARGE as u32);
+        let blocks = vec![(Arc::new(key()), Bytes::from(sealed.bytes))];
+        let mut crew = OpeningCrew::new(6);
+        let (mut came, mut most) = (0, 0);
+        for start in 0..300 {
+            while !crew.has_room(&tuple) {
+                assert_eq!(crew.next().unwrap().unwrap().len(), LARGE);
+                came += 1;
+            }
+            let (tuple, blocks) = (tuple.clone(), blocks.clone());
+            crew.begin(LocatedRun { start, tuple, blocks, part: 0..LARGE });
+            most = most.max(start + 1 - came);
+        }
+        assert!((90..=105).contains(&most), "{most}");
+        while !crew.is_idle() {
+            crew.next().unwrap().unwrap();
+            came += 1;
+        }
+        assert_eq!((came, crew.cost), (300, 0));
+    }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::time::timeout;
 use towpath_content::NodeId;
 use towpath_link::{Connection, Frame, FrameReader, FrameWriter};
-use towpath_vault_format::{Digest, UpdateError, VaultId};
+use towpath_vault_format::{Conflict, Digest, UpdateError, VaultId};
 use towpath_vault_protocol::assembly::Assembly;
 use towpath_vault_protocol::{
     ClientMessage, Proposal, ProposalVerdict, ServerMachine, ServerMessage, ServerOrder, VaultRefusal,
@@ -145,6 +145,10 @@ impl VaultTalk {
     }
 
     async fn judge(&mut self, proposal: Box<Proposal>) -> Result<ServerOrder, ()> {
+        // What came before it is not asked for again.
+        if let Err(error) = self.settle().await {
+            told(&error);
+        }
         let is_new = proposal.update.base.is_none();
         let verdict = match is_new && !self.folder.may_make(&self.peer) {
             true => {
@@ -214,6 +218,10 @@ impl VaultTalk {
                 // The head may have moved since the proposal was looked at.
                 Err(VaultError::Update(UpdateError::Conflict(conflict))) => {
                     Ok(ServerMessage::Conflict(conflict, vault.head().cloned().map(Box::new)))
+                }
+                // Blocks that were here then may be collected since: they are sent when it is offered again.
+                Err(VaultError::Block(_)) => {
+                    Ok(ServerMessage::Conflict(Conflict::Moved, vault.head().cloned().map(Box::new)))
                 }
                 Err(error) => Err(error),
             })

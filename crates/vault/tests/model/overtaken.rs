@@ -5,13 +5,14 @@ use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
-use towpath_vault::Zeroizing;
 use towpath_vault::client::VaultClient;
 use towpath_vault::error::VaultClientError;
 use towpath_vault::head::TrustedNodes;
 use towpath_vault::keys::{PassphraseCost, Unlock, VaultKeys, WrappedKeys};
 use towpath_vault::local::LocalVault;
 use towpath_vault::put::{PutOptions, PutOutcome};
+use towpath_vault::share::{revoke, share};
+use towpath_vault::{Identity, Zeroizing};
 
 use crate::served::{Lie, Lying, Served, memory_folder};
 
@@ -52,10 +53,18 @@ impl Pair {
     fn overtaken(&self, name: &'static [u8]) -> Result<PutOutcome, VaultClientError> {
         let small = self.fast.path().join("small");
         fs::write(&small, b"something small").unwrap();
-        let mut fast = self.open(self.fast.path(), self.way());
-        let overtaking = Box::new(move || {
+        self.overtaken_by(move |fast| {
             fast.put(&small, name, &PutOptions::default(), &mut |_| ()).unwrap();
-        });
+        })
+    }
+
+    /// The slow machine puts `large` while the fast one does something.
+    fn overtaken_by(
+        &self,
+        work: impl FnOnce(&mut VaultClient) + 'static,
+    ) -> Result<PutOutcome, VaultClientError> {
+        let mut fast = self.open(self.fast.path(), self.way());
+        let overtaking = Box::new(move || work(&mut fast));
         let mut slow = self.open(self.slow.path(), self.way().overtaken(overtaking));
         let large = self.slow.path().join("large");
         slow.put(&large, b"large", &PutOptions::default(), &mut |_| ())
@@ -92,4 +101,21 @@ fn who_is_overtaken_by_the_same_name_writes_over_nothing() {
     assert!(matches!(outcome, Err(VaultClientError::Conflict { .. })), "{outcome:?}");
     let mut fast = pair.open(pair.fast.path(), pair.way());
     assert_eq!(fast.entry(b"large", None).unwrap().1.length, 15);
+}
+
+/// The vault's keys change while the first half of a long put is committed; the second half has the chunks of the first.
+#[test]
+fn a_long_put_begins_again_when_the_keys_change() {
+    let pair = Pair::new();
+    let length = 600 << 20;
+    fs::File::create(pair.slow.path().join("large")).unwrap().set_len(length).unwrap();
+    let other = Identity::generate().unwrap().node_id();
+    let outcome = pair.overtaken_by(move |fast| {
+        assert!(share(fast, other, false).unwrap());
+        revoke(fast, other).unwrap();
+    });
+    let outcome = outcome.unwrap();
+    assert_eq!((outcome.number, outcome.stats.length), (4, length), "nothing with the old keys is committed");
+    let mut fast = pair.open(pair.fast.path(), pair.way());
+    assert_eq!(fast.entry(b"large", None).unwrap().1.length, length);
 }

@@ -26,6 +26,7 @@ use crate::vault::VaultLimits;
 
 struct Place {
     server: Arc<VaultServer>,
+    vaults: Arc<VaultFolder>,
     node: NodeId,
     token: CancellationToken,
     folder: tempfile::TempDir,
@@ -43,6 +44,17 @@ impl Place {
         Self::on(folder, packs, identity, rules)
     }
 
+    /// On a disk that has no room for a pack while `is_full` says so.
+    fn on_full_disk(is_full: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Arc::new(LocalFiles::new(&folder.path().join("packs")));
+        let full = || ByteStoreError::Full { place: "here".into(), why: "no room".into() };
+        let faults = move |call| (call == ByteCall::Put && is_full()).then(full);
+        let packs = Arc::new(FailingBytes::new(files, Box::new(faults)));
+        let rules = VaultRules { public: true, ..VaultRules::default() };
+        Self::on(folder, packs, Identity::generate().unwrap(), rules)
+    }
+
     fn on(
         folder: tempfile::TempDir,
         packs: Arc<dyn ByteStore>,
@@ -50,8 +62,9 @@ impl Place {
         rules: VaultRules,
     ) -> Self {
         let node = identity.node_id();
-        let server = VaultServer::new(VaultFolder::open(folder.path(), packs, identity, rules).unwrap());
-        Self { server, node, token: CancellationToken::new(), folder }
+        let vaults = VaultFolder::open(folder.path(), packs, identity, rules).unwrap();
+        let server = VaultServer::new(Arc::clone(&vaults));
+        Self { server, vaults, node, token: CancellationToken::new(), folder }
     }
 
     fn public() -> Self {
@@ -360,12 +373,12 @@ async fn versions_go_only_by_the_deleters_word_and_stay_gone_after_a_start() {
     };
     assert_eq!(left(connection.versions(u64::MAX, 9).await.unwrap()), [3], "the newest version stays");
     drop(connection);
-    let Place { server, folder, token, .. } = place;
+    let Place { server, vaults, folder, token, .. } = place;
     token.cancel();
     while Arc::strong_count(&server) > 1 {
         tokio::task::yield_now().await;
     }
-    drop(server);
+    drop((server, vaults));
     let place = Place::with(folder, identity, rules);
     let (mut connection, _) = place.connected(&writer).await;
     assert_eq!(left(connection.versions(u64::MAX, 9).await.unwrap()), [3]);
@@ -385,14 +398,8 @@ async fn versions_go_only_by_the_deleters_word_and_stay_gone_after_a_start() {
 /// The disk is full when the first pack is written, while further blocks come.
 #[tokio::test]
 async fn a_version_whose_blocks_find_no_room_is_refused_and_may_come_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let files = Arc::new(LocalFiles::new(&folder.path().join("packs")));
     let is_full = AtomicBool::new(true);
-    let full = || ByteStoreError::Full { place: "here".into(), why: "no room".into() };
-    let faults = move |call| (call == ByteCall::Put && is_full.swap(false, Ordering::Relaxed)).then(full);
-    let packs = Arc::new(FailingBytes::new(files, Box::new(faults)));
-    let rules = VaultRules { public: true, ..VaultRules::default() };
-    let place = Place::on(folder, packs, Identity::generate().unwrap(), rules);
+    let place = Place::on_full_disk(move || is_full.swap(false, Ordering::Relaxed));
     let (mut writer, mut connection) = begun(&place).await;
     let version = writer.insertion(0, &[100_000; 200]);
     let give = &mut |hash: &Digest| version.give(hash);
@@ -421,8 +428,9 @@ async fn blocks_may_come_before_their_version_but_from_writers_alone() {
     writer.committed(first);
     assert_eq!(object(&mut connection, Digest::of(&early[0])).await, None);
     let (mut read, _) = place.connect(reader.node()).await.unwrap();
-    for (connection, asked) in [(&mut connection, 0), (&mut read, 120)] {
-        let version = writer.insertion(0, &[90_000; 120]);
+    for (connection, asked) in [(&mut connection, 0), (&mut read, 125)] {
+        // The last megabyte is not full, and the last pack is not either.
+        let version = writer.insertion(0, &[90_000; 125]);
         connection.send_early(version.blocks.clone()).await.unwrap();
         let mut given = 0;
         let give = &mut |hash: &Digest| {
@@ -448,5 +456,63 @@ async fn early_blocks_that_found_no_room_are_asked_for() {
     let early: Vec<Bytes> = (0..8u8).map(|seed| Bytes::from(vec![seed; 100_000])).collect();
     connection.send_early(early).await.unwrap();
     let version = writer.insertion(0, &[50_000, 20_000]);
+    assert!(matches!(commit(&mut connection, &version, false).await, CommitAnswer::Committed(_)));
+}
+
+/// However often long versions are tried in vain.
+#[tokio::test]
+async fn early_blocks_of_no_version_leave_half_of_the_room() {
+    let limits = VaultLimits { bytes: 40_000_000 };
+    let place = Place::new(VaultRules { public: true, limits, ..VaultRules::default() });
+    let (mut writer, mut connection) = begun(&place).await;
+    for seed in 0..2 {
+        let early = (0..60u8).map(|block| Bytes::from(vec![60 * seed + block; 1_000_000])).collect();
+        connection.send_early(early).await.unwrap();
+    }
+    let version = writer.insertion(0, &[900_000; 20]);
+    assert!(matches!(commit(&mut connection, &version, false).await, CommitAnswer::Committed(_)));
+}
+
+#[tokio::test]
+async fn early_blocks_do_not_wait_in_memory_while_the_disk_is_full() {
+    let full = Arc::new(AtomicBool::new(true));
+    let is_full = Arc::clone(&full);
+    let place = Place::on_full_disk(move || is_full.load(Ordering::Relaxed));
+    let (mut writer, mut connection) = begun(&place).await;
+    let version = writer.insertion(0, &[900_000; 40]);
+    connection.send_early(version.blocks.clone()).await.unwrap();
+    // What is answered came after them.
+    assert_eq!(object(&mut connection, Digest([1; 32])).await, None);
+    let unknown = writer.insertion(0, &[1000]);
+    let give = &mut |hash: &Digest| unknown.give(hash);
+    let refused = connection.commit(unknown.update.clone(), unknown.signed(), false, give).await;
+    assert!(matches!(refused, Err(ConnectionError::Refused { refusal: VaultRefusal::Full, .. })));
+    full.store(false, Ordering::Relaxed);
+    let mut given = 0;
+    let give = &mut |hash: &Digest| {
+        given += 1;
+        version.give(hash)
+    };
+    let answer = connection.commit(version.update.clone(), version.signed(), false, give).await.unwrap();
+    assert!(matches!(answer, CommitAnswer::Committed(_)), "{answer:?}");
+    assert!(given >= 30, "{given}");
+}
+
+#[tokio::test]
+async fn who_has_early_blocks_collected_in_the_middle_of_a_version_may_offer_it_again() {
+    let place = Place::public();
+    let (mut writer, mut connection) = begun(&place).await;
+    let version = writer.insertion(0, &[900_000; 12]);
+    // Ten of them are a pack, which no version needs yet.
+    connection.send_early(version.blocks[..10].to_vec()).await.unwrap();
+    let mut given = 0;
+    let give = &mut |hash: &Digest| {
+        given += 1;
+        place.vaults.vault(VAULT).unwrap().collect().unwrap();
+        version.give(hash)
+    };
+    let answer = connection.commit(version.update.clone(), version.signed(), false, give).await.unwrap();
+    assert!(matches!(answer, CommitAnswer::Conflict(Conflict::Moved, Some(_))), "{answer:?}");
+    assert_eq!(given, 2);
     assert!(matches!(commit(&mut connection, &version, false).await, CommitAnswer::Committed(_)));
 }

@@ -68,6 +68,8 @@ pub struct Vault {
     head: Option<(CommittedVersion, Members)>,
     statements: Vec<DropStatement>,
     staged: StagedBlocks,
+    /// Bytes of blocks that came before their version, since the start: about so many no version has.
+    early: u64,
 }
 
 /// A version that follows from a proposal.
@@ -100,8 +102,8 @@ impl Vault {
         let mut opening = LogReplay::new(bytes);
         let log = RecordLog::open(medium, |at, record| opening.take(at, record))?;
         let LogReplay { objects, versions, head, statements } = opening;
-        let mut vault =
-            Self { log, objects, limits, versions, head: None, statements, staged: StagedBlocks::default() };
+        let staged = StagedBlocks::default();
+        let mut vault = Self { log, objects, limits, versions, head: None, statements, staged, early: 0 };
         if let Some(version) = head {
             let members = vault.members(&version.signed)?;
             vault.head = Some((version, members));
@@ -251,16 +253,30 @@ impl Vault {
         if (self.staged.len() + block.len()) as u64 > room {
             return Err(VaultError::Quota { limit: self.limits.bytes });
         }
+        // The last time it failed: else memory grows while the disk is full.
+        self.flush_long_staged()?;
         self.staged.add(hash, block);
+        self.flush_long_staged()
+    }
+
+    fn flush_long_staged(&mut self) -> Result<(), VaultError> {
         if self.staged.len() >= STAGED { self.flush_staged() } else { Ok(()) }
     }
 
-    /// Keeps a block of `node` that came before its version, if it may write and half of the room that is left stays free.
+    /// Keeps a block of `node` that came before its version, if it may write. All that no version has yet take half of the room at most:
+    /// else a version that is refused for its length leaves no room for a shorter one.
     pub fn keep_early(&mut self, node: &NodeId, hash: Digest, block: Bytes) -> Result<(), VaultError> {
         let may_write = self.head.as_ref().is_some_and(|(_, members)| members.may_write(node));
-        let room = self.limits.bytes.saturating_sub(self.objects.stored());
-        let taken = (self.staged.len() + block.len()) as u64;
-        if may_write && taken <= room / 2 { self.keep(hash, block) } else { Ok(()) }
+        let is_here = self.objects.len_of(&hash).is_some() || self.staged.has(&hash);
+        let taken = self.objects.stored() + self.staged.len() as u64;
+        let room = self.limits.bytes.saturating_sub(taken).saturating_add(self.early);
+        let early = self.early + block.len() as u64;
+        if !may_write || is_here || early > room / 2 {
+            return Ok(());
+        }
+        self.keep(hash, block)?;
+        self.early = early;
+        Ok(())
     }
 
     /// Writes blocks that wait as a pack. They are here from then on, though no version names them.
@@ -280,6 +296,10 @@ impl Vault {
         time: u64,
     ) -> Result<Certificate, VaultError> {
         let update = &proposal.update;
+        // The head may have moved since the proposal was looked at, and what the update names may have been collected.
+        if let Some(conflict) = conflict(update, self.head().map(|head| &head.signed.root)) {
+            return Err(conflict.into());
+        }
         let next = self.next_version(update)?;
         let signature = proposal.signature.ok_or(VaultError::Signature)?;
         let signed =
@@ -344,6 +364,8 @@ impl Vault {
         }
         pack.iter().for_each(|pack| self.objects.add_pack(pack));
         update.blocks.iter().for_each(|block| self.staged.remove(&block.hash));
+        let len = update.blocks.iter().map(|block| u64::from(block.stored)).sum();
+        self.early = self.early.saturating_sub(len);
         self.versions.push(VersionPlace { line: line(&version), at, len: bytes.len(), is_gone: false });
         self.head = Some((version, members));
         Ok(())
