@@ -3,12 +3,22 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use towpath_config::Count;
+
 use crate::client::{Connection, Reply, call};
 use crate::world::{Daemon, eventually, pattern, within};
 
 #[test]
 fn a_thousand_clients_at_once_are_served() {
     let (sender, receiver) = (Daemon::start(), Daemon::start());
+    // Each client's get asks the sender by itself whether it has what the receiver keeps. See docs/shortcomings.md for what the usual
+    // limits make of that.
+    sender.limit(|limits| {
+        limits.connections_per_address = Count(2000);
+        limits.connections_per_node = Count(2000);
+        limits.strangers = Count(2000);
+        limits.handshakes = Count(2000);
+    });
     let all = pattern(1, 400_000);
     let (ticket, _) = sender.put(&all);
     let start = Instant::now();
