@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use towpath_content::DecodeError;
 use towpath_content::codec::{Reader, Writer, invalid};
-use towpath_vault_format::{Canonical, Digest, FileId, VaultRoot};
+use towpath_vault_format::{Digest, FileId, VaultRoot};
 
 /// The most bytes of a name.
 pub const MAX_NAME: usize = 1024;
@@ -90,7 +90,7 @@ impl Catalogue {
 
 /// What an entry is in a version: its content and its description, names and metadata of a tree included.
 pub fn entry_digest(root: &VaultRoot, entry: &CatalogueEntry) -> Digest {
-    let of = |file: &FileId| root.file(file).map_or(Digest::NONE, Canonical::digest);
+    let of = |file: &FileId| root.base_of(file);
     let content = of(&entry.content);
     match &entry.description {
         EntryDescription::Inline(description) => Digest::of(&[&content.0, &description[..]].concat()),

@@ -13,7 +13,7 @@ use crate::early::EarlyBlocks;
 use crate::error::VaultClientError;
 use crate::keys::random;
 use crate::offer::offer_on_newest;
-use crate::plan::{FilePlan, PlannedFile, PutStats, digest_of};
+use crate::plan::{FilePlan, PlannedFile, PutStats};
 use crate::steps::{STEPS, cost_of_run, insertions};
 use crate::summary::{ChunkSummary, PlainHash};
 
@@ -186,7 +186,7 @@ impl<'v> FreshFile<'v> {
     }
 
     fn base(&self) -> Digest {
-        self.vault.head.signed.root.file(&self.file).map_or(Digest::NONE, digest_of)
+        self.vault.head.signed.root.base_of(&self.file)
     }
 
     /// All chunks came.

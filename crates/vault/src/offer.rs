@@ -1,10 +1,9 @@
 //! Offers of changes that others' versions do not touch: where the vault moved on meanwhile, the same goes on the newest version.
 
-use towpath_vault_format::{Digest, FileUpdate, NewBlock, Update};
+use towpath_vault_format::{FileUpdate, NewBlock, Update};
 
 use crate::client::{Offered, VaultClient, offer_entry};
 use crate::error::VaultClientError;
-use crate::plan::digest_of;
 
 /// Times that a change is offered while others write, before it is given up.
 pub const TRIES: u32 = 16;
@@ -17,7 +16,11 @@ pub fn offer_on_newest(
     blocks: &[NewBlock],
 ) -> Result<Option<u64>, VaultClientError> {
     for _ in 0..TRIES {
-        if !files.iter().all(|change| is_base(vault, change) && change.epoch == vault.keys.epoch()) {
+        let root = &vault.head.signed.root;
+        let is_it = |change: &FileUpdate| {
+            root.base_of(&change.file) == change.base && change.epoch == vault.keys.epoch()
+        };
+        if !files.iter().all(is_it) {
             return Ok(None);
         }
         let update = Update { blocks: blocks.to_vec(), ..vault.update_of(files.clone())? };
@@ -26,9 +29,4 @@ pub fn offer_on_newest(
         }
     }
     Err(VaultClientError::Crowded { tries: TRIES })
-}
-
-/// True if the newest version has the file that the change is based on.
-pub fn is_base(vault: &VaultClient, change: &FileUpdate) -> bool {
-    vault.head.signed.root.file(&change.file).map_or(Digest::NONE, digest_of) == change.base
 }

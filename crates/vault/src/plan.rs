@@ -19,7 +19,7 @@ use crate::error::VaultClientError;
 use crate::keys::random;
 use crate::patches::{MAX_BASES, PatchBase, choose, may_grow, patched};
 use crate::reader::FileReader;
-use crate::steps::{STEPS, cost_of};
+use crate::steps::{STEPS, cost_of, insertions};
 use crate::summary::{ChunkSummary, FileSummary, PlainHash};
 
 /// Patches that were tried in vain in a row, after which only some chunks of a run are tried.
@@ -166,9 +166,7 @@ impl<'a, 'r> Planner<'a, 'r> {
                 plan.actions.push(UpdateAction::Delete { at, length: gone });
             }
             let tuples = self.run(&mut plan, &old, &run, (source, &new_starts), &mut repeated)?;
-            if !tuples.is_empty() {
-                plan.actions.push(UpdateAction::Insert { at, tuples });
-            }
+            plan.actions.extend(insertions(at, &tuples));
         }
         self.early.finish(self.reader.server)?;
         Ok((cost_of(&plan.actions) <= STEPS).then_some(plan))

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use towpath_files::FileError;
-use towpath_vault_format::{Digest, FileId, FileRoot, FileUpdate, Update, UpdateAction};
+use towpath_vault_format::{Digest, FileId, FileRoot, FileUpdate, Update, UpdateAction, VaultRoot};
 
 use crate::block::BlockSealer;
 use crate::catalogue::{
@@ -18,7 +18,6 @@ use crate::fresh::put_fresh;
 use crate::local::SeenEntries;
 use crate::offer::TRIES;
 use crate::plan::{PlannedFile, Planner, PutStats, digest_of, summary_of};
-use crate::steps::insertions;
 use crate::summary::FileSummary;
 use crate::unchanged::UnchangedFiles;
 
@@ -188,7 +187,7 @@ impl VaultClient {
             let listed = plan_catalogue(self, &catalogue)?;
             let epoch = self.keys.epoch();
             let gone = gone.files().filter(|file| root.file(file).is_some());
-            let removed = gone.map(|file| removed(file, epoch)).collect();
+            let removed = gone.map(|file| removed(&root, file, epoch)).collect();
             let update = entry_update(self, &[&listed], removed)?;
             if let Offered::Committed { .. } = self.offer(&update)? {
                 self.folder.set_summary(&FileId::CATALOGUE, &self.summary(&listed))?;
@@ -236,7 +235,7 @@ impl VaultClient {
             let after: HashSet<FileId> = catalogue.files().collect();
             let listed = plan_catalogue(self, &catalogue)?;
             let gone = before.difference(&after).filter(|file| root.file(file).is_some());
-            let removed = gone.map(|file| removed(*file, self.keys.epoch())).collect();
+            let removed = gone.map(|file| removed(&root, *file, self.keys.epoch())).collect();
             let files: Vec<&PlannedFile> = plan.files().chain([&listed]).collect();
             let update = entry_update(self, &files, removed)?;
             if let Offered::Committed { bytes } = offer_entry(self, &update, Some((name, &plan.entry)))? {
@@ -332,8 +331,8 @@ impl EntryPlan {
 
     /// True if the newest version has the files that it is based on, and the keys that it was sealed with.
     fn is_on(&self, vault: &VaultClient) -> bool {
-        let base_of = |file| vault.head.signed.root.file(file).map_or(Digest::NONE, digest_of);
-        self.files().all(|it| base_of(&it.file) == it.base && it.epoch == vault.keys.epoch())
+        let root = &vault.head.signed.root;
+        self.files().all(|it| root.base_of(&it.file) == it.base && it.epoch == vault.keys.epoch())
     }
 
     /// What it cost, with a last update of so many bytes.
@@ -365,13 +364,11 @@ pub(crate) fn entry_update(
     removed: Vec<FileUpdate>,
 ) -> Result<Update, VaultClientError> {
     let changed = files.iter().filter(|it| it.base.is_none() || !it.plan.actions.is_empty());
-    let changes = changed.map(|PlannedFile { file, base, epoch, plan }| {
-        let actions = plan.actions.iter().flat_map(short_steps).collect();
-        FileUpdate { file: *file, base: *base, epoch: *epoch, actions }
-    });
-    let removed = removed.into_iter().map(|change| {
-        let base = vault.head.signed.root.file(&change.file).map_or(Digest::NONE, digest_of);
-        FileUpdate { base, ..change }
+    let changes = changed.map(|PlannedFile { file, base, epoch, plan }| FileUpdate {
+        file: *file,
+        base: *base,
+        epoch: *epoch,
+        actions: plan.actions.clone(),
     });
     let blocks = files.iter().flat_map(|planned| planned.plan.blocks.iter().copied()).collect();
     Ok(Update { blocks, ..vault.update_of(changes.chain(removed).collect())? })
@@ -402,15 +399,7 @@ fn is_of(summary: &FileSummary, root: &FileRoot) -> bool {
     summary.root == digest_of(root) && length == root.length
 }
 
-/// Takes a file out of the vault. Its base is said when it is committed.
-pub(crate) fn removed(file: FileId, epoch: u32) -> FileUpdate {
-    FileUpdate { file, base: Digest::NONE, epoch, actions: vec![UpdateAction::Remove] }
-}
-
-/// A step as several that do the same.
-fn short_steps(action: &UpdateAction) -> Vec<UpdateAction> {
-    match action {
-        UpdateAction::Insert { at, tuples } => insertions(*at, tuples),
-        action => vec![action.clone()],
-    }
+/// Takes a file out of the version `root`.
+pub(crate) fn removed(root: &VaultRoot, file: FileId, epoch: u32) -> FileUpdate {
+    FileUpdate { file, base: root.base_of(&file), epoch, actions: vec![UpdateAction::Remove] }
 }

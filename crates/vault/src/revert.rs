@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 
 use towpath_vault_format::update::MAX_UPDATE;
-use towpath_vault_format::{
-    Canonical, Digest, FileId, FileRoot, FileUpdate, Update, UpdateAction, VaultRoot,
-};
+use towpath_vault_format::{Canonical, FileId, FileRoot, FileUpdate, Update, UpdateAction, VaultRoot};
 
 use crate::client::{Offered, VaultClient, check_writer};
 use crate::error::VaultClientError;
@@ -84,7 +82,7 @@ fn update_to(vault: &mut VaultClient, old: &VaultRoot) -> Result<Update, VaultCl
     }
     let epoch = vault.keys.epoch();
     let gone = head.files.iter().filter(|file| old.file(&file.file).is_none());
-    files.extend(gone.map(|file| FileUpdate { base: file.digest(), ..removed(file.file, epoch) }));
+    files.extend(gone.map(|file| removed(&head, file.file, epoch)));
     let update = vault.update_of(files)?;
     let (found, limit) = (update.to_bytes().len() as u64, MAX_UPDATE as u64);
     match found > limit {
@@ -94,8 +92,7 @@ fn update_to(vault: &mut VaultClient, old: &VaultRoot) -> Result<Update, VaultCl
 }
 
 fn change(head: &VaultRoot, file: FileId, epoch: u32, actions: Vec<UpdateAction>) -> FileUpdate {
-    let base = head.file(&file).map_or(Digest::NONE, FileRoot::digest);
-    FileUpdate { file, base, epoch, actions }
+    FileUpdate { file, base: head.base_of(&file), epoch, actions }
 }
 
 /// True if a file has the same bytes: its epoch only says by which keys new blocks are written.

@@ -3,10 +3,9 @@
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use towpath_content::NodeId;
 
-use crate::canonical::Canonical;
 use crate::members::{Members, SignedMembers};
 use crate::names::{BlockId, Digest, FileId, VaultId};
-use crate::root::{FileRoot, VaultParameters, VaultRoot};
+use crate::root::{VaultParameters, VaultRoot};
 use crate::tuple::{BlockRef, Tuple};
 use crate::update::{FileUpdate, NewBlock, Predicate, Update, UpdateAction};
 
@@ -88,7 +87,7 @@ pub fn update_of(
     actions: Vec<UpdateAction>,
     blocks: Vec<NewBlock>,
 ) -> Update {
-    let before = base.file(&file).map_or(Digest::NONE, FileRoot::digest);
+    let before = base.base_of(&file);
     let files = vec![FileUpdate { file, base: before, epoch: 0, actions }];
     let (vault, base) = (base.vault, Some(Predicate::on(base)));
     Update { vault, writer, base, parameters: None, members: None, keys: None, files, blocks }

@@ -105,6 +105,11 @@ impl VaultRoot {
     pub fn file(&self, file: &FileId) -> Option<&FileRoot> {
         self.files.binary_search_by(|root| root.file.cmp(file)).ok().map(|at| &self.files[at])
     }
+
+    /// What a change of this file is based on: the hash of its root, or [`Digest::NONE`] if there is none.
+    pub fn base_of(&self, file: &FileId) -> Digest {
+        self.file(file).map_or(Digest::NONE, Canonical::digest)
+    }
 }
 
 /// A version with the word of who wrote it.

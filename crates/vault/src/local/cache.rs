@@ -97,7 +97,7 @@ impl BlobCache {
     }
 
     /// Writes what waits in memory. After a crash it may be lost.
-    pub fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.packs.last_mut().map_or(Ok(()), Pack::flush)
     }
 

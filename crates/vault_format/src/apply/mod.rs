@@ -103,8 +103,7 @@ pub fn conflict(update: &Update, head: Option<&VaultRoot>) -> Option<Conflict> {
         (Some(base), Some(head)) => (base, head),
         _ => return Some(Conflict::Existence),
     };
-    let base_of = |file| head.file(file).map_or(Digest::NONE, FileRoot::digest);
-    let changed = update.files.iter().find(|change| base_of(&change.file) != change.base);
+    let changed = update.files.iter().find(|change| head.base_of(&change.file) != change.base);
     match changed {
         Some(change) => Some(Conflict::FileChanged(change.file)),
         None => (Predicate::on(head) != base).then_some(Conflict::Moved),

@@ -90,6 +90,18 @@ async fn commit(connection: &mut VaultConnection, version: &SignedUpdate, pushes
     connection.commit(version.update.clone(), version.signed(), pushes, give).await.unwrap()
 }
 
+/// Commits a version, and counts the blocks that the server asked for.
+async fn committed(connection: &mut VaultConnection, version: &SignedUpdate) -> usize {
+    let mut given = 0;
+    let give = &mut |hash: &Digest| {
+        given += 1;
+        version.give(hash)
+    };
+    let answer = connection.commit(version.update.clone(), version.signed(), false, give).await.unwrap();
+    assert!(matches!(answer, CommitAnswer::Committed(_)), "{answer:?}");
+    given
+}
+
 /// A vault with a version.
 async fn begun(place: &Place) -> (TestWriter, VaultConnection) {
     let mut writer = TestWriter::new(1);
@@ -432,14 +444,7 @@ async fn blocks_may_come_before_their_version_but_from_writers_alone() {
         // The last megabyte is not full, and the last pack is not either.
         let version = writer.insertion(0, &[90_000; 125]);
         connection.send_early(version.blocks.clone()).await.unwrap();
-        let mut given = 0;
-        let give = &mut |hash: &Digest| {
-            given += 1;
-            version.give(hash)
-        };
-        let answer = connection.commit(version.update.clone(), version.signed(), false, give).await.unwrap();
-        assert!(matches!(answer, CommitAnswer::Committed(_)), "{answer:?}");
-        assert_eq!(given, asked);
+        assert_eq!(committed(connection, &version).await, asked);
         for block in &version.blocks {
             assert_eq!(object(connection, Digest::of(block)).await.as_ref(), Some(block));
         }
@@ -488,13 +493,7 @@ async fn early_blocks_do_not_wait_in_memory_while_the_disk_is_full() {
     let refused = connection.commit(unknown.update.clone(), unknown.signed(), false, give).await;
     assert!(matches!(refused, Err(ConnectionError::Refused { refusal: VaultRefusal::Full, .. })));
     full.store(false, Ordering::Relaxed);
-    let mut given = 0;
-    let give = &mut |hash: &Digest| {
-        given += 1;
-        version.give(hash)
-    };
-    let answer = connection.commit(version.update.clone(), version.signed(), false, give).await.unwrap();
-    assert!(matches!(answer, CommitAnswer::Committed(_)), "{answer:?}");
+    let given = committed(&mut connection, &version).await;
     assert!(given >= 30, "{given}");
 }
 
