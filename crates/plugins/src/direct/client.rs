@@ -31,6 +31,7 @@ use towpath_protocol::{Arrived, Peer, PeerConfig, PeerUse, Stall};
 
 use super::SCHEME;
 use super::apart::apart;
+use super::entries::MeasuredEntries;
 use super::pool::{PeerHost, PeerNeeds};
 use super::redialling::dial_again_and_again;
 use super::relayed::{call_by, is_relayed, relays};
@@ -625,9 +626,9 @@ impl Source for Direct {
 impl OfferSource for Direct {
     fn get_entries(&self, wants: Vec<EntryWant>, sink: Arc<dyn EntrySink>) -> BoxFuture<'_, Vec<EntryWant>> {
         Box::pin(async move {
-            let slot = self.slots.idlest();
+            let (slot, _outstanding) = self.slots.for_entries(wants.len());
             let Some(peer) = self.standing(slot).await else { return wants };
-            peer.get_entries(wants, sink).await;
+            peer.get_entries(wants, Arc::new(MeasuredEntries::new(sink, Arc::clone(&self.slots)))).await;
             self.asked(slot, &peer).await;
             Vec::new()
         })
