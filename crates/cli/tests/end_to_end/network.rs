@@ -83,6 +83,25 @@ impl Network {
         }
     }
 
+    /// What a machine sends goes out by each of its devices at no more than these megabits a second.
+    pub fn limit(&self, side: Side, megabits: u32) {
+        let tc = tool("tc").display().to_string();
+        for device in [FIRST.device, SECOND.device] {
+            let rate = format!("{megabits}mbit");
+            let words = ["qdisc", "add", "dev", device, "root", "tbf", "rate", &rate, "burst", "32k"];
+            let all =
+                [&["netns", "exec", self.machine_of(side), &tc][..], &words, &["latency", "50ms"]].concat();
+            run(Command::new("ip").args(all), "");
+        }
+    }
+
+    /// Both machines have another address on the first device, in a network of its own.
+    pub fn add_addresses(&self) {
+        for (name, number) in [(&self.left, 2), (&self.right, 3)] {
+            ip(&["-n", name, "address", "add", &format!("192.0.2.{number}/24"), "dev", FIRST.device]);
+        }
+    }
+
     /// A machine's device of the second network vanishes.
     pub fn unplug(&self, side: Side) {
         ip(&["-n", self.machine_of(side), "link", "del", SECOND.device]);
