@@ -11,7 +11,7 @@ use towpath_protocol::{Peer, PeerConfig, Service};
 
 /// Not a byte by a named link for this long: what it owes is asked of the others, and it is dialled again. Both sides say twice a
 /// second that they are there.
-pub const LINK_SILENCE: Duration = Duration::from_secs(5);
+pub const LINK_SILENCE: Duration = Duration::from_secs(3);
 /// Time that the other side has for its hello.
 pub const HELLO_LIMIT: Duration = Duration::from_secs(10);
 

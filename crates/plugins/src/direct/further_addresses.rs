@@ -1,9 +1,9 @@
 //! Further addresses of a service that has several: its machine may have several lines. Each becomes a source of its own while a
 //! transfer runs, one after the other, and stays if all sources together become faster by it.
 //!
-//! Most machines have several addresses that lead to one line. So nothing is tried before the rate is steady, only addresses of other
-//! networks than those in use, and only of the kind by which the service was reached first: IPv4 and IPv6 mostly share a line. What
-//! shares a line all the same shows: the sum stays as it was.
+//! Most machines have several addresses that lead to one line. So nothing is tried before the rate is steady, addresses of other
+//! networks than those in use come first, and only those of the kind by which the service was reached first: IPv4 and IPv6 mostly
+//! share a line. What shares a line all the same shows: the sum stays as it was.
 //!
 //! The choice and the judgement are pure.
 
@@ -159,17 +159,17 @@ impl Finder for FurtherAddresses {
     }
 }
 
-/// The next address to try: of the kind of the first one in use, in another network than any in use, and not tried yet.
+/// The next address to try: of the kind of the first one in use, and neither in use nor tried yet. Those in other networks than any
+/// in use come first.
 fn next_address(named: &[SocketAddr], used: &[SocketAddr], tried: &[SocketAddr]) -> Option<SocketAddr> {
     let first = used.last()?;
     let fits = |address: &&SocketAddr| {
-        let ip = address.ip();
-        ip.is_ipv4() == first.ip().is_ipv4()
-            && ip.is_loopback() == first.ip().is_loopback()
-            && !used.iter().any(|used| network(used.ip()) == network(ip))
-            && !tried.contains(address)
+        let (ip, first) = (address.ip(), first.ip());
+        let is_alike = ip.is_ipv4() == first.is_ipv4() && ip.is_loopback() == first.is_loopback();
+        is_alike && !used.contains(address) && !tried.contains(address)
     };
-    named.iter().find(fits).copied()
+    let is_near = |address: &&SocketAddr| used.iter().any(|used| network(used.ip()) == network(address.ip()));
+    named.iter().filter(fits).min_by_key(is_near).copied()
 }
 
 /// The network of an address, as small ones are: two addresses of one are mostly on one line.
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_other_networks_and_the_same_kind_are_tried_one_by_one() {
+    fn addresses_of_the_same_kind_are_tried_one_by_one_and_other_networks_first() {
         let named = at(&[
             "192.0.2.1:7",
             "192.0.2.9:7",
@@ -213,7 +213,9 @@ mod tests {
         assert_eq!(next(&["192.0.2.1:7"], &[]), one("198.51.100.1:7"));
         assert_eq!(next(&["192.0.2.1:7"], &["198.51.100.1:7"]), one("203.0.113.1:7"));
         assert_eq!(next(&["198.51.100.1:7", "192.0.2.1:7"], &[]), one("203.0.113.1:7"));
-        assert_eq!(next(&["198.51.100.1:7", "192.0.2.1:7"], &["203.0.113.1:7"]), None);
+        let near = next(&["198.51.100.1:7", "192.0.2.1:7"], &["203.0.113.1:7"]);
+        assert_eq!(near, one("192.0.2.9:7"));
+        assert_eq!(next(&["198.51.100.1:7", "192.0.2.1:7"], &["203.0.113.1:7", "192.0.2.9:7"]), None);
         assert_eq!(next(&["203.0.113.1:7"], &[]), one("192.0.2.1:7"));
         assert_eq!(next(&["[2001:db8::1]:7"], &[]), None, "IPv4 shares its line");
     }
