@@ -225,7 +225,7 @@ async fn run_all(lies: Vec<Lie>, is_pull: bool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_no_sender_sends_end_the_copy() {
-    assert_eq!(run_all(messages(), true).await, 16);
+    assert_eq!(run_all(messages(), true).await, 17);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -369,7 +369,7 @@ async fn nothing_old_goes_before_what_replaces_it_is_there() {
 async fn a_client_that_tells_where_it_moves_is_refused() {
     let scene = Scene::new();
     let steps = [Step::Send(Message::Moved(RemoteAddresses::default()))];
-    let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
+    let ended = scene.receive(Carrier::Pipe, false, scene.contents(), &steps).await;
     ended.assert("a move", End::Error("a message that a sender does not send"));
 }
 
