@@ -18,6 +18,7 @@
 
 mod cache;
 mod links;
+mod places;
 mod seen;
 
 use std::fs::{DirBuilder, File, OpenOptions};
