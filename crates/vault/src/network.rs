@@ -98,9 +98,14 @@ impl RemoteVault for NetworkServer {
 
     fn objects(&mut self, names: &[Digest]) -> Result<Vec<Option<Vec<u8>>>, ServerError> {
         let mut objects = Vec::with_capacity(names.len());
-        let take = |_, object: Option<Bytes>| objects.push(object.map(|object| object.to_vec()));
+        let take = |_, object: Option<Bytes>| objects.push(object.map(Vec::from));
         self.runtime.block_on(self.connection.get(names, take)).map_err(fault)?;
         Ok(objects)
+    }
+
+    /// The connection's machine compares them.
+    fn checks_objects(&self) -> bool {
+        true
     }
 
     fn usage(&mut self, dropped: &[DroppedRange]) -> Result<VaultUsage, ServerError> {
