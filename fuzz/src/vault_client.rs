@@ -9,6 +9,7 @@ use towpath_vault::catalogue::{Catalogue, CatalogueEntry, EntryDescription};
 use towpath_vault::descriptor::read_descriptor;
 use towpath_vault::head::{TrustedNodes, VaultHead};
 use towpath_vault::keys::{KeysRecord, PassphraseCost, Unlock, VaultKeys, WrappedKeys, keys_again};
+use towpath_vault::line::KeptLine;
 use towpath_vault::local::{BlobCache, SeenEntries};
 use towpath_vault::patches::resolve;
 use towpath_vault::summary::{ChunkSummary, FileSummary};
@@ -31,7 +32,7 @@ const CACHE: u64 = 1 << 20;
 /// A record of any kind: the first byte says which.
 pub fn vault_client_record(data: &[u8]) {
     let Some((&kind, bytes)) = data.split_first() else { return };
-    let again = match kind % 8 {
+    let again = match kind % 9 {
         0 => FileSummary::from_bytes(bytes).ok().map(|summary| summary.to_bytes()),
         1 => Catalogue::from_bytes(bytes).ok().map(|catalogue| catalogue.to_bytes()),
         2 => WrappedKeys::from_bytes(bytes).ok().map(|wrapped| wrapped.to_bytes()),
@@ -47,6 +48,7 @@ pub fn vault_client_record(data: &[u8]) {
         }
         5 => keys_again(bytes).map(|(_, again)| again),
         6 => KeysRecord::from_bytes(bytes).ok().map(|record| record.to_bytes()),
+        8 => KeptLine::from_bytes(bytes).ok().map(|line| line.to_bytes()),
         _ => FileMarks::from_bytes(bytes).ok().map(|marks| marks.to_bytes()),
     };
     assert!(again.is_none_or(|again| again == bytes), "a record has one encoding");
@@ -163,6 +165,7 @@ pub fn records() -> Vec<Vec<u8>> {
         FIXED_KEYS.concat(),
         shared.to_bytes(),
         [&[1][..], &[9; 32], &[2], &[1; 16], &[2; 16]].concat(),
+        vec![1, 100, 101, 102, 103],
     ];
     (0u8..).zip(records).map(|(kind, bytes)| [&[kind], &bytes[..]].concat()).collect()
 }

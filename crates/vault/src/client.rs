@@ -254,7 +254,10 @@ pub(crate) fn offer_entry(
 ) -> Result<Offered, VaultClientError> {
     // The newest version may have come meanwhile, and with it other members.
     check_writer(client)?;
-    let Applied { root, nodes } = applied(client, update)?;
+    let Some(Applied { root, nodes }) = applied(client, update)? else {
+        client.refresh()?;
+        return Ok(Offered::Conflict);
+    };
     if let Some((name, entry)) = entry {
         note_offered(client, &root, name, entry)?;
     }
@@ -326,21 +329,25 @@ pub(crate) fn check_writer(vault: &VaultClient) -> Result<(), VaultClientError> 
     vault.keys.node().filter(|node| may_write(*node)).map(drop).ok_or(VaultClientError::ReadOnly)
 }
 
-/// What an update makes of the newest version. Nodes that are not here are fetched.
-fn applied(client: &mut VaultClient, update: &Update) -> Result<Applied, VaultClientError> {
+/// What an update makes of the newest version. Of nodes that are not here the server tells those along the changed paths. `None`:
+/// another version was first.
+fn applied(client: &mut VaultClient, update: &Update) -> Result<Option<Applied>, VaultClientError> {
     let root = client.head.signed.root.clone();
     let members = client.head.members.members.clone();
     let base = Some((&root, &members));
     match apply(update, base, &CachedNodes(&client.nodes)) {
         Err(UpdateError::Tree { why: NodeError::Missing(_), .. }) => {}
-        done => return Ok(done?),
+        done => return Ok(Some(done?)),
     }
-    for change in &update.files {
-        if let Some(file) = root.file(&change.file) {
-            client.reader().fetch_nodes(file, &(0..file.length))?;
+    let Some(paths) = client.server.paths(update)? else { return Ok(None) };
+    let paths: NodeMap = paths.into_iter().collect();
+    match apply(update, base, &(&paths, &CachedNodes(&client.nodes))) {
+        Ok(applied) => Ok(Some(applied)),
+        Err(why) => {
+            client.server.withdraw();
+            Err(VaultClientError::Unconfirmed(why))
         }
     }
-    Ok(apply(update, base, &CachedNodes(&client.nodes))?)
 }
 
 pub(crate) fn with_head(

@@ -74,6 +74,11 @@ pub enum VaultClientError {
     /// An update of this client can't be done.
     #[error("the update: {0}")]
     Update(#[from] UpdateError),
+    /// What an update makes can't be proved by what the server tells of the tree it starts from.
+    #[error(
+        "the new version is unconfirmed, and was not offered: the server does not prove what it starts from: {0}"
+    )]
+    Unconfirmed(#[source] UpdateError),
     /// A record that was decrypted can't be read.
     #[error("{what}: {why}")]
     Record {

@@ -14,6 +14,7 @@ use crate::catalogue::{CatalogueEntry, EntryDescription};
 use crate::client::VaultClient;
 use crate::descriptor::{DescribedEntry, MAX_DESCRIPTOR, read_descriptor};
 use crate::error::VaultClientError;
+use crate::line::keep_line;
 
 /// Blocks of files that may be holes.
 const HOLE_BLOCK: u64 = 4096;
@@ -92,6 +93,7 @@ impl VaultClient {
         if root.number == self.head.named().number {
             self.note_seen(name, &entry)?;
         }
+        keep_line(self)?;
         Ok(outcome)
     }
 

@@ -125,6 +125,10 @@ mod tests {
             Ok(())
         }
 
+        fn paths(&mut self, _: &Update) -> Result<Option<Vec<Vec<u8>>>, ServerError> {
+            Ok(None)
+        }
+
         fn commit(
             &mut self,
             _: &Update,

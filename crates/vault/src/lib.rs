@@ -17,6 +17,7 @@
 //! | [`mod@plan`] | what makes the new version of a file of the old one |
 //! | [`reader`] | plaintext of a version's files |
 //! | [`head`] | the newest version, and what proves it |
+//! | [`line`] | what the line to the server carries |
 //! | [`server`] | the seam to a vault's server |
 //! | [`network`] | a server on a connection |
 //! | [`local`] | what this machine keeps |
@@ -33,6 +34,7 @@
 //! | [`error`] | what can go wrong |
 
 pub mod acceptance;
+mod anew;
 pub mod block;
 pub mod boundaries;
 pub mod catalogue;
@@ -52,6 +54,7 @@ pub mod get;
 pub mod head;
 pub mod history;
 pub mod keys;
+pub mod line;
 pub mod local;
 pub mod network;
 mod offer;

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use towpath_files::FileError;
+use towpath_vault_format::defragmentation::LinkCosts;
 use towpath_vault_format::{Digest, FileId, FileRoot, FileUpdate, Update, UpdateAction, VaultRoot};
+use towpath_vault_protocol::MeasuredLine;
 
 use crate::block::BlockSealer;
 use crate::catalogue::{
@@ -15,6 +17,7 @@ use crate::content::{ChunkKeys, MemoryContent, PlainSource, PutContent};
 use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
 use crate::fresh::put_fresh;
+use crate::line::{keep_line, line_of};
 use crate::local::SeenEntries;
 use crate::offer::TRIES;
 use crate::plan::{PlannedFile, Planner, PutStats, digest_of, summary_of};
@@ -53,6 +56,8 @@ pub struct PutOutcome {
     pub read: u64,
     /// What could not be read and is left out.
     pub failed: Vec<FileError>,
+    /// What the line to the server carries, as far as it is known.
+    pub line: MeasuredLine,
 }
 
 /// Plans of the files that an entry consists of.
@@ -93,15 +98,9 @@ impl VaultClient {
             }
             if let Some(stats) = self.commit_entry(name, &plan)? {
                 self.keep(name, &tree, &plan)?;
-                let number = self.head.named().number;
-                return Ok(PutOutcome {
-                    number,
-                    is_new: true,
-                    stats,
-                    files: tree.files,
-                    read,
-                    failed: tree.failed,
-                });
+                let (number, line, files) = (self.head.named().number, keep_line(self)?, tree.files);
+                let failed = tree.failed;
+                return Ok(PutOutcome { number, is_new: true, stats, files, read, failed, line });
             }
         }
         Err(VaultClientError::Crowded { tries: TRIES })
@@ -111,8 +110,8 @@ impl VaultClient {
         // What is kept is soft: without it the next put is slower.
         let _ = self.keep(name, tree, plan);
         let number = self.head.named().number;
-        let stats = plan.content.plan.stats;
-        PutOutcome { number, is_new: false, stats, files: tree.files, read: 0, failed: Vec::new() }
+        let (stats, line) = (plan.content.plan.stats, line_of(self).unwrap_or_default());
+        PutOutcome { number, is_new: false, stats, files: tree.files, read: 0, failed: Vec::new(), line }
     }
 
     /// Makes sure that nobody's changes are written over unseen.
@@ -213,10 +212,11 @@ impl VaultClient {
         let kept = self.folder.summary(&file)?.filter(|summary| is_of(summary, &root));
         let padding = self.head.signed.root.parameters.padding;
         let sealer = BlockSealer::new(self.keys.file(file, self.keys.epoch())?, padding);
-        let epoch = self.keys.epoch();
+        let (epoch, line) = (self.keys.epoch(), line_of(self)?);
+        let costs = LinkCosts::of(line.up, line.down);
         let mut reader = self.reader();
         let old = kept.map_or_else(|| summary_of(&mut reader, &root, &keys), Ok)?;
-        let mut planner = Planner::new(&mut reader, sealer, keys, patches);
+        let mut planner = Planner::new(&mut reader, sealer, keys, (patches, costs));
         let plan = planner.plan(&root, &old, source, progress)?;
         Ok(plan.map(|plan| PlannedFile { file, base, epoch, plan }))
     }

@@ -4,7 +4,7 @@
 
 use thiserror::Error;
 use towpath_vault_format::{Certificate, Digest, DropStatement, DroppedRange, SignedRoot, Update};
-use towpath_vault_protocol::{CommittedVersion, VaultUsage};
+use towpath_vault_protocol::{CommittedVersion, MeasuredLine, VaultUsage};
 
 /// Reason why a server did not answer as it should.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -69,6 +69,18 @@ pub trait RemoteVault {
         drop(blocks);
         Ok(())
     }
+
+    /// What the line carries, as far as this was measured.
+    fn line(&self) -> MeasuredLine {
+        MeasuredLine::default()
+    }
+
+    /// The nodes along the paths that an update changes, for who has not the tree it is based on; what is committed next, or
+    /// [`Self::withdraw`], follows at once. They are not checked. `None`: another version was first.
+    fn paths(&mut self, update: &Update) -> Result<Option<Vec<Vec<u8>>>, ServerError>;
+
+    /// The update whose paths were told is not offered, and nothing more is asked.
+    fn withdraw(&mut self) {}
 
     /// Offers a new version. `block` gives the bytes of the new blocks that the server asks for. The certificate says that it
     /// is committed and durable; `None`: another version was first.

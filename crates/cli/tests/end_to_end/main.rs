@@ -41,6 +41,7 @@
 //! | `vault` | encrypted versions on a server that is killed, edited, set back, or lies |
 //! | `vault_attacks` | a server that lies with its own key: heads, versions, blocks, certificates, trees |
 //! | `lying_server` | such a server, in front of a real one |
+//! | `vault_lines` | what a put chooses by what the line carries |
 //! | `vault_kills` | kill -9 of a put at each of its writes and messages |
 //! | `vault_sharing` | members of a vault: who reads, who writes, and who may no more |
 //! | `vault_upkeep` | differences of a vault's versions, files that are not read again, old versions that go |
@@ -126,6 +127,7 @@ mod searching;
 mod second_time;
 mod sharing_parts;
 mod site_cache;
+mod slow_line;
 mod small;
 mod sshd;
 mod streams;
@@ -135,6 +137,7 @@ mod updating;
 mod vault;
 mod vault_attacks;
 mod vault_kills;
+mod vault_lines;
 mod vault_serving;
 mod vault_sharing;
 mod vault_upkeep;
@@ -196,6 +199,7 @@ fn main() -> ExitCode {
         vault::SITUATIONS,
         vault_attacks::SITUATIONS,
         vault_kills::SITUATIONS,
+        vault_lines::SITUATIONS,
         vault_serving::SITUATIONS,
         vault_sharing::SITUATIONS,
         vault_upkeep::SITUATIONS,

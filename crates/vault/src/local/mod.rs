@@ -12,6 +12,7 @@
 //! | `offered` | which content of each entry a put offered last | a put that was killed asks for `--overwrite` when it is repeated |
 //! | `summaries/` | summaries by file | made again from the blocks |
 //! | `marks/` | marks of files that need not be read again, by content | the files are read |
+//! | `line` | what the line to the server carries | measured again |
 //! | `nodes/`, `blocks/` | caches | fetched again |
 //!
 //! Each file is replaced whole: written beside, synced, renamed; one that has the same bytes stays. A process holds the folder's lock while it works.
@@ -31,6 +32,7 @@ use towpath_vault_format::{Digest, FileId, VaultId};
 use crate::error::VaultClientError;
 use crate::head::{NamedVersion, VaultHead};
 use crate::keys::WrappedKeys;
+use crate::line::KeptLine;
 use crate::summary::FileSummary;
 use crate::unchanged::FileMarks;
 
@@ -160,6 +162,16 @@ impl LocalVault {
     /// Keeps them.
     pub fn set_offered(&self, offered: &SeenEntries) -> Result<(), VaultClientError> {
         self.replace("offered", &offered.to_bytes())
+    }
+
+    /// What the line to the server carried. What can't be read is none.
+    pub fn line(&self) -> Result<Option<KeptLine>, VaultClientError> {
+        Ok(self.read("line")?.and_then(|bytes| KeptLine::from_bytes(&bytes).ok()))
+    }
+
+    /// Keeps it.
+    pub fn set_line(&self, line: &KeptLine) -> Result<(), VaultClientError> {
+        self.replace("line", &line.to_bytes())
     }
 
     fn noted(&self, name: &str) -> Result<SeenEntries, VaultClientError> {

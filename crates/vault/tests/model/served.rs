@@ -25,6 +25,8 @@ pub struct Served {
     pub asked: usize,
     /// Versions that were.
     pub asked_versions: usize,
+    /// Updates whose paths were.
+    pub asked_paths: usize,
 }
 
 /// How a server does not do what it should.
@@ -85,7 +87,8 @@ impl Served {
         let folder = memory_folder();
         let identity = Identity::generate().unwrap();
         LocalFiles::new(&folder.path().join("packs")).claim(&PlaceOwner([1; 16]), true).unwrap();
-        let mut served = Self { folder, vault: None, identity, now: 1, asked: 0, asked_versions: 0 };
+        let mut served =
+            Self { folder, vault: None, identity, now: 1, asked: 0, asked_versions: 0, asked_paths: 0 };
         served.start_again();
         served
     }
@@ -319,6 +322,28 @@ impl RemoteVault for Lying {
         let mut served = self.served.borrow_mut();
         served.vault().drop_versions(statement.clone()).map_err(refused)?;
         served.vault().collect().map(drop).map_err(refused)
+    }
+
+    fn paths(&mut self, update: &Update) -> Result<Option<Vec<Vec<u8>>>, ServerError> {
+        let proposal = Proposal { update: update.clone(), signature: None };
+        let verdict = self.served.borrow_mut().vault().judge(&proposal);
+        let nodes = match verdict {
+            ProposalVerdict::Possible { paths, .. } => paths.unwrap_or_default(),
+            ProposalVerdict::Conflict(..) => return Ok(None),
+            ProposalVerdict::Refused(_, why) => return Err(ServerError::Refused(why)),
+        };
+        self.served.borrow_mut().asked_paths += 1;
+        let mut told = Vec::new();
+        for node in nodes.iter().map(|node| node.to_vec()) {
+            if self.lies(&[Lie::LostObject]) {
+                continue;
+            }
+            told.push(match self.lies(&[Lie::CutObject]) {
+                true => node[..node.len() - 1].to_vec(),
+                false => node,
+            });
+        }
+        Ok(Some(told))
     }
 
     fn commit(

@@ -48,6 +48,7 @@ fn kind(error: &VaultClientError) -> ErrorKind {
         | VaultClientError::Share(ShareError::NotShared) => ErrorKind::Refused,
         VaultClientError::Server(_)
         | VaultClientError::Head(_)
+        | VaultClientError::Unconfirmed(_)
         | VaultClientError::Catalogue { .. }
         | VaultClientError::Block { .. }
         | VaultClientError::Tree { .. }

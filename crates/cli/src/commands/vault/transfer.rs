@@ -14,6 +14,7 @@ use towpath_vault::FileError;
 use towpath_vault::client::VaultClient;
 use towpath_vault::descriptor::default_name;
 use towpath_vault::get::GetOutcome;
+use towpath_vault::line::MeasuredLine;
 use towpath_vault::plan::PutStats;
 use towpath_vault::put::{PutOptions, PutOutcome};
 
@@ -34,7 +35,7 @@ pub struct VaultPut {
     /// Write over what somebody else put under this name since it was put or got here; theirs stays as an older version
     #[arg(long)]
     overwrite: bool,
-    /// Tell where the bytes went: new, reused, patched, padding, signatures
+    /// Tell where the bytes went (new, reused, patched, padding, signatures), what the line carries, and what that led to
     #[arg(long)]
     explain: bool,
     /// Send changed chunks whole, never as patches
@@ -107,6 +108,12 @@ struct ToldPut {
     patches_stored: u64,
     padding: u64,
     actions: u64,
+    rewritten: u64,
+    saved: u64,
+    left: u64,
+    /// Bytes a second; none: not measured.
+    up: Option<u64>,
+    down: Option<u64>,
     failed: usize,
 }
 
@@ -146,29 +153,9 @@ impl VaultPut {
     }
 
     fn tell(&self, context: &Context, name: &[u8], put: &PutOutcome) {
-        let PutOutcome { number: version, is_new, stats, files, read, ref failed } = *put;
+        let PutOutcome { number: version, is_new, stats, ref line, .. } = *put;
         if context.output.is_json() {
-            let PutStats { length, reused, whole, patched, whole_stored, patches_stored, padding, actions } =
-                stats;
-            let told = ToldPut {
-                event: "put",
-                name: display_name(name),
-                version,
-                is_new,
-                files,
-                bytes: length,
-                read,
-                uploaded: stats.uploaded(),
-                reused,
-                whole,
-                patched,
-                whole_stored,
-                patches_stored,
-                padding,
-                actions,
-                failed: failed.len(),
-            };
-            return context.output.object(&told);
+            return context.output.object(&ToldPut::of(name, put));
         }
         let what = format!("{} of {}", HumanBytes(stats.length), display_name(name));
         match is_new {
@@ -179,13 +166,67 @@ impl VaultPut {
         }
         if self.explain {
             explain(&stats).iter().for_each(|line| context.output.line(line));
+            if is_new {
+                context.output.line(&choice(&stats, line));
+            }
         }
     }
 }
 
+impl ToldPut {
+    fn of(name: &[u8], put: &PutOutcome) -> Self {
+        let PutOutcome { number: version, is_new, stats, files, read, line, ref failed } = *put;
+        let measured = |rate: u64| (rate > 0).then_some(rate);
+        Self {
+            event: "put",
+            name: display_name(name),
+            version,
+            is_new,
+            files,
+            bytes: stats.length,
+            read,
+            uploaded: stats.uploaded(),
+            reused: stats.reused,
+            whole: stats.whole,
+            patched: stats.patched,
+            whole_stored: stats.whole_stored,
+            patches_stored: stats.patches_stored,
+            padding: stats.padding,
+            actions: stats.actions,
+            rewritten: stats.rewritten,
+            saved: stats.saved,
+            left: stats.left,
+            up: measured(line.up),
+            down: measured(line.down),
+            failed: failed.len(),
+        }
+    }
+}
+
+/// What the line carries, and what that led to.
+fn choice(stats: &PutStats, line: &MeasuredLine) -> String {
+    let rate = |rate: u64| match rate {
+        0 => "not measured yet".into(),
+        rate => format!("{}/s", HumanBytes(rate)),
+    };
+    let (sent, saved, left) = (HumanBytes(stats.rewritten), HumanBytes(stats.saved), HumanBytes(stats.left));
+    let choice = match (stats.rewritten, stats.left) {
+        (0, 0) => "nothing that is there has dead bytes or patches".into(),
+        (0, _) => format!("fewest bytes now; {left} more than must be are read each time, and kept"),
+        (_, 0) => {
+            format!("{sent} of what is there written anew, so {saved} less are read each time, and kept")
+        }
+        _ => format!(
+            "{sent} of what is there written anew, so {saved} less are read each time, and kept; {left} stay, which are not worth it"
+        ),
+    };
+    format!("line: {} up, {} down: {choice}", rate(line.up), rate(line.down))
+}
+
 /// Where the bytes of a put went.
 fn explain(stats: &PutStats) -> Vec<String> {
-    let PutStats { length, reused, whole, patched, whole_stored, patches_stored, padding, actions } = *stats;
+    let PutStats { length, reused, whole, patched, whole_stored, patches_stored, padding, actions, .. } =
+        *stats;
     let line = |what: &str, plain: Option<u64>, sent: u64| {
         let plain = plain.map_or_else(String::new, |plain| plain.to_string());
         format!("{what:<28} {plain:>14} {sent:>14}")
