@@ -167,6 +167,17 @@ pub enum VaultClientError {
         /// Attempts.
         tries: u32,
     },
+    /// Something waits to be committed that this machine's person was told is kept here.
+    #[error("this machine keeps what is not committed yet")]
+    Uncommitted,
+    /// What waits can't be committed: others changed the same name, or the vault's keys.
+    #[error("'{}' is kept on this machine and NOT on the server: it can't be committed, as {why}", display_name(.name))]
+    Overtaken {
+        /// The entry.
+        name: Vec<u8>,
+        /// Reason.
+        why: &'static str,
+    },
     /// The record of keys.
     #[error(transparent)]
     Share(#[from] ShareError),

@@ -11,10 +11,9 @@ use towpath_files::{
 use towpath_vault_format::VaultRoot;
 
 use crate::catalogue::{CatalogueEntry, EntryDescription};
-use crate::client::VaultClient;
+use crate::client::{VaultClient, keep_line};
 use crate::descriptor::{DescribedEntry, MAX_DESCRIPTOR, read_descriptor};
 use crate::error::VaultClientError;
-use crate::line::keep_line;
 
 /// Blocks of files that may be holes.
 const HOLE_BLOCK: u64 = 4096;

@@ -137,6 +137,19 @@ mod tests {
         ) -> Result<Option<Certificate>, ServerError> {
             Ok(None)
         }
+
+        fn begin_commit(
+            &mut self,
+            _: &Update,
+            _: &SignedRoot,
+            _: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
+        ) -> Result<(), ServerError> {
+            Ok(())
+        }
+
+        fn next_commit(&mut self) -> Result<Option<Certificate>, ServerError> {
+            Ok(None)
+        }
     }
 
     fn head(number: u64) -> VaultHead {

@@ -31,6 +31,7 @@
 //! | [`acceptance`] | going on with what does not follow from what was seen |
 //! | [`share`] | members, and the keys they get |
 //! | [`check`] | everything of a version read and proved |
+//! | [`uncommitted`] | versions that are not committed yet |
 //! | [`error`] | what can go wrong |
 
 pub mod acceptance;
@@ -56,6 +57,7 @@ pub mod history;
 pub mod keys;
 pub mod line;
 pub mod local;
+mod looking;
 pub mod network;
 mod offer;
 pub mod padding;
@@ -69,6 +71,7 @@ pub mod share;
 mod steps;
 pub mod summary;
 pub mod unchanged;
+pub mod uncommitted;
 
 /// The formats that a server knows, too.
 pub mod format {

@@ -9,9 +9,6 @@ use towpath_content::DecodeError;
 use towpath_content::codec::{Reader, Writer, invalid};
 pub use towpath_vault_protocol::MeasuredLine;
 
-use crate::client::VaultClient;
-use crate::error::VaultClientError;
-
 /// So long a measurement counts.
 const COUNTS: u64 = 24 * 3600;
 /// Round trips that differ less than so many times are of one line, ...
@@ -67,26 +64,20 @@ fn are_alike(one: Duration, other: Duration) -> bool {
     long <= short * ALIKE
 }
 
-/// The line of a vault's connection.
-pub(crate) fn line_of(vault: &VaultClient) -> Result<MeasuredLine, VaultClientError> {
-    Ok(counting(vault.server.line(), vault.folder.line()?, seconds()))
-}
-
-/// Writes down what was measured, if it is new.
-pub(crate) fn keep_line(vault: &VaultClient) -> Result<MeasuredLine, VaultClientError> {
-    let (measured, kept, time) = (vault.server.line(), vault.folder.line()?, seconds());
+/// What is to be written down at `time` of what was measured, if that is new.
+pub fn to_keep(measured: MeasuredLine, kept: Option<KeptLine>, time: u64) -> Option<KeptLine> {
     let line = counting(measured, kept, time);
     let is_known = kept.is_some_and(|kept| {
         let is_near = |one: u64, other: u64| one.abs_diff(other) <= other / NEAR;
-        is_near(line.up, kept.line.up) && is_near(line.down, kept.line.down) && time < kept.time + COUNTS / 2
+        let is_fresh = time >= kept.time && time - kept.time < COUNTS / 2;
+        is_fresh && is_near(line.up, kept.line.up) && is_near(line.down, kept.line.down)
     });
-    if measured.up + measured.down > 0 && !is_known {
-        vault.folder.set_line(&KeptLine { line, time })?;
-    }
-    Ok(line)
+    let is_measured = measured.up > 0 || measured.down > 0;
+    (is_measured && !is_known).then_some(KeptLine { line, time })
 }
 
-fn seconds() -> u64 {
+/// Seconds since 1970.
+pub(crate) fn seconds() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
@@ -119,6 +110,20 @@ mod tests {
             assert_eq!((counts.up, counts.down), expected, "{measured:?} at {now}");
         }
         assert!(are_alike(Duration::ZERO, Duration::from_millis(80)));
+    }
+
+    #[test]
+    fn what_is_hardly_new_is_not_written_down_again() {
+        let kept = Some(KeptLine { line: line(100, 200, 50), time: 1000 });
+        let written = |up, down, time| {
+            to_keep(line(up, down, 50), kept, time).map(|kept| (kept.line.up, kept.line.down))
+        };
+        assert_eq!(written(0, 0, 1000), None);
+        assert_eq!(written(110, 190, 1000), None);
+        assert_eq!(written(0, 190, 1000), None);
+        assert_eq!(written(150, 0, 1000), Some((150, 200)));
+        assert_eq!(written(110, 190, 1000 + COUNTS), Some((110, 190)), "it is old");
+        assert_eq!(to_keep(line(5, 0, 50), None, 7), Some(KeptLine { line: line(5, 0, 50), time: 7 }));
     }
 
     #[test]

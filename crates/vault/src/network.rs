@@ -172,7 +172,6 @@ impl RemoteVault for NetworkServer {
         let (mut sent, began) = self.early.take().unwrap_or((0, Instant::now()));
         sent += update.to_bytes().len() as u64;
         let mut give = |name: &Digest| {
-            let lost = || io::Error::new(io::ErrorKind::NotFound, "a new block is gone from this machine");
             let block = block(name).map(Bytes::from).ok_or_else(lost)?;
             sent += block.len() as u64;
             Ok(block)
@@ -196,6 +195,29 @@ impl RemoteVault for NetworkServer {
             CommitAnswer::Conflict(..) => Ok(None),
         }
     }
+
+    fn begin_commit(
+        &mut self,
+        update: &Update,
+        signed: &SignedRoot,
+        block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
+    ) -> Result<(), ServerError> {
+        let mut give = |name: &Digest| block(name).map(Bytes::from).ok_or_else(lost);
+        let signature = (signed.root.digest(), signed.signature);
+        let begun = self.connection.begin_commit(update.clone(), signature, &mut give);
+        self.runtime.block_on(begun).map_err(fault)
+    }
+
+    fn next_commit(&mut self) -> Result<Option<Certificate>, ServerError> {
+        match self.runtime.block_on(self.connection.next_commit()).map_err(fault)? {
+            CommitAnswer::Committed(certificate) => Ok(Some(certificate)),
+            CommitAnswer::Conflict(..) => Ok(None),
+        }
+    }
+}
+
+fn lost() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "a new block is gone from this machine")
 }
 
 /// Why a server did not answer, for this crate's callers.

@@ -90,6 +90,18 @@ pub trait RemoteVault {
         signed: &SignedRoot,
         block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
     ) -> Result<Option<Certificate>, ServerError>;
+
+    /// Offers a new version with its blocks, and does not wait for the answer, which [`Self::next_commit`] gives. The next one may be
+    /// based on it.
+    fn begin_commit(
+        &mut self,
+        update: &Update,
+        signed: &SignedRoot,
+        block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
+    ) -> Result<(), ServerError>;
+
+    /// The answer to the first of those that has none yet, as [`Self::commit`] gives it.
+    fn next_commit(&mut self) -> Result<Option<Certificate>, ServerError>;
 }
 
 /// Objects by their hashes, each compared with its own. `what` they are is for errors.

@@ -18,6 +18,7 @@
 //! | [`client`] | the client's end: which answer belongs to what, and whether it is believed; pure |
 //! | [`connection`] | the client's end on a connection |
 //! | [`line`] | what a line carries up and down; pure |
+//! | [`window`] | versions on their way, one behind the other; pure |
 
 pub mod assembly;
 pub mod client;
@@ -25,6 +26,7 @@ pub mod connection;
 pub mod line;
 pub mod message;
 pub mod server;
+pub mod window;
 
 use towpath_link::Protocol;
 

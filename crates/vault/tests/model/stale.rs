@@ -17,16 +17,16 @@ use towpath_vault::put::PutOptions;
 use crate::served::{Lie, Lying, Served, memory_folder};
 
 /// A vault with two machines.
-struct Pair {
-    served: Rc<RefCell<Served>>,
-    keys: VaultKeys,
-    trusted: TrustedNodes,
-    one: TempDir,
-    other: TempDir,
+pub(crate) struct Pair {
+    pub(crate) served: Rc<RefCell<Served>>,
+    pub(crate) keys: VaultKeys,
+    pub(crate) trusted: TrustedNodes,
+    pub(crate) one: TempDir,
+    pub(crate) other: TempDir,
 }
 
 impl Pair {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (served, keys) = (Rc::new(RefCell::new(Served::new())), VaultKeys::generate().unwrap());
         let unlock = Unlock::KeyFile(Zeroizing::new(vec![1; 32]));
         let wrapped = WrappedKeys::wrap(&keys, &unlock, PassphraseCost::default()).unwrap();
@@ -37,19 +37,19 @@ impl Pair {
         pair
     }
 
-    fn local(&self, folder: &Path) -> LocalVault {
+    pub(crate) fn local(&self, folder: &Path) -> LocalVault {
         LocalVault::open(&folder.join(".vaults"), &self.keys.vault).unwrap()
     }
 
-    fn way(&self, lie: Lie) -> Box<Lying> {
+    pub(crate) fn way(&self, lie: Lie) -> Box<Lying> {
         Box::new(Lying::new(&self.served, lie, 0))
     }
 
-    fn open(&self, folder: &Path) -> VaultClient {
+    pub(crate) fn open(&self, folder: &Path) -> VaultClient {
         self.open_by(folder, self.way(Lie::None))
     }
 
-    fn open_by(&self, folder: &Path, way: Box<Lying>) -> VaultClient {
+    pub(crate) fn open_by(&self, folder: &Path, way: Box<Lying>) -> VaultClient {
         VaultClient::open(self.local(folder), self.keys.clone(), way, self.trusted).unwrap()
     }
 }

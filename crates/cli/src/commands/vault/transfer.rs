@@ -8,22 +8,31 @@ use std::process::ExitCode;
 use clap::Args;
 use indicatif::HumanBytes;
 use serde::Serialize;
-use towpath_api::{ApiError, Event, Progress};
+use towpath_api::{ApiError, ErrorKind, Event, Progress};
 use towpath_service::display_name;
 use towpath_vault::FileError;
 use towpath_vault::client::VaultClient;
 use towpath_vault::descriptor::default_name;
+use towpath_vault::error::VaultClientError;
 use towpath_vault::get::GetOutcome;
 use towpath_vault::line::MeasuredLine;
 use towpath_vault::plan::PutStats;
 use towpath_vault::put::{PutOptions, PutOutcome};
+use towpath_vault::server::ServerError;
+use towpath_vault::uncommitted::{show_committed, show_uncommitted, uncommitted_entries, without_server};
 
+use super::commit::commit_waiting;
 use super::errors::{api_error, usage};
-use super::opening::WhichVault;
+use super::opening::{OpenedVault, WhichVault};
 use crate::commands::{Context, working_directory};
 use crate::output::{Output, PARTLY};
 
+/// What a person reads of what waits.
+pub const NOT_COMMITTED: &str = "what is not committed yet, and on this machine alone";
+
 /// Put a file or a tree into the vault: a new version, of which only what changed is sent
+///
+/// If the server can't be reached, it is kept on this machine, encrypted, and the exit status is 1: that is no backup. See 'tow vault commit'.
 #[derive(Debug, Args)]
 pub struct VaultPut {
     /// The file or directory
@@ -118,10 +127,19 @@ struct ToldPut {
 }
 
 #[derive(Debug, Serialize)]
+struct ToldKept {
+    event: &'static str,
+    name: String,
+    version: u64,
+    committed: bool,
+}
+
+#[derive(Debug, Serialize)]
 struct ToldGet {
     event: &'static str,
     name: String,
     version: u64,
+    committed: bool,
     output: String,
     files: u64,
     bytes: u64,
@@ -141,15 +159,39 @@ impl VaultPut {
         let named = || usage("this path has no name of its own: --as NAME");
         let name = self.name.clone().map(OsString::into_vec).or_else(|| default_name(&path));
         let name = name.ok_or_else(named)?;
-        let mut vault = which.open(context)?;
+        let (put, why) = self.put(context, which.open_to_put(context)?, (&path, &name))?;
+        context.output.finish();
+        tell_failed(&context.output, &put.failed);
+        if let Some(why) = why {
+            return Err(tell_kept(context, &name, &put, &why));
+        }
+        self.tell(context, &name, &put);
+        Ok(if put.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(PARTLY) })
+    }
+
+    /// Commits what waits, and puts. If the server can't be reached, or not any more, what is put is kept on this machine: then the
+    /// reason comes with it.
+    fn put(
+        &self,
+        context: &Context,
+        OpenedVault { mut vault, why }: OpenedVault,
+        (path, name): (&Path, &[u8]),
+    ) -> Result<(PutOutcome, Option<ServerError>), ApiError> {
         let options =
             PutOptions { overwrite: self.overwrite, patches: !self.no_patches, checksum: self.checksum };
         let mut bar = ReadProgress::new(&context.output);
-        let put = vault.put(&path, &name, &options, &mut |bytes| bar.add(bytes)).map_err(api_error)?;
-        context.output.finish();
-        tell_failed(&context.output, &put.failed);
-        self.tell(context, &name, &put);
-        Ok(if put.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(PARTLY) })
+        let mut put = |vault: &mut VaultClient| vault.put(path, name, &options, &mut |bytes| bar.add(bytes));
+        let why = match why {
+            None => match commit_waiting(context, &mut vault).and_then(|_| put(&mut vault)) {
+                Err(VaultClientError::Server(why @ ServerError::Unreachable(_))) => {
+                    vault = without_server(vault, why.clone()).map_err(api_error)?;
+                    why
+                }
+                put => return put.map(|put| (put, None)).map_err(api_error),
+            },
+            Some(why) => why,
+        };
+        put(&mut vault).map(|put| (put, Some(why))).map_err(kept_nothing)
     }
 
     fn tell(&self, context: &Context, name: &[u8], put: &PutOutcome) {
@@ -173,9 +215,41 @@ impl VaultPut {
     }
 }
 
+/// The error of a put that could not be kept here, either.
+fn kept_nothing(error: VaultClientError) -> ApiError {
+    let is_unreachable = matches!(error, VaultClientError::Server(ServerError::Unreachable(_)));
+    let told = api_error(error);
+    match is_unreachable {
+        true => told.hint("nothing is kept on this machine: it has not all that this put starts from, or the put is too long"),
+        false => told,
+    }
+}
+
+/// Tells that something is not on the server: nobody may take it for a backup.
+fn tell_kept(context: &Context, name: &[u8], put: &PutOutcome, why: &ServerError) -> ApiError {
+    let (name, number) = (display_name(name), put.number);
+    if put.is_committed {
+        let told = format!("{why}; '{name}' is as in version {number}, the last that this machine saw");
+        return ApiError::new(ErrorKind::Unreachable, told);
+    }
+    if context.output.is_json() {
+        context.output.object(&ToldKept {
+            event: "kept",
+            name: name.clone(),
+            version: number,
+            committed: false,
+        });
+    }
+    let told = format!(
+        "'{name}' is NOT on the server, and this is no backup: it is kept on this machine alone ({why})"
+    );
+    ApiError::new(ErrorKind::Unreachable, told)
+        .hint("'tow vault commit', or the next put, sends it; 'tow vault ls' and 'log' tell what waits here")
+}
+
 impl ToldPut {
     fn of(name: &[u8], put: &PutOutcome) -> Self {
-        let PutOutcome { number: version, is_new, stats, files, read, line, ref failed } = *put;
+        let PutOutcome { number: version, is_new, stats, files, read, line, ref failed, .. } = *put;
         let measured = |rate: u64| (rate > 0).then_some(rate);
         Self {
             event: "put",
@@ -244,18 +318,34 @@ fn explain(stats: &PutStats) -> Vec<String> {
 
 impl VaultGet {
     pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
-        let mut vault = match self.version {
-            Some(_) => which.open_older(context)?,
-            None => which.open(context)?,
-        };
-        self.to.get(context, &mut vault, self.name.as_bytes(), self.version)
+        let name = self.name.as_bytes();
+        if self.version.is_some() {
+            return self.to.get(context, &mut which.open_older(context)?, name, (self.version, true));
+        }
+        let mut vault = which.look(context)?.vault;
+        let waits = waits(&mut vault, name).map_err(api_error)?;
+        self.to.get(context, &mut vault, name, (None, !waits))
     }
+}
+
+/// True if what is to be got is not committed; from then on the vault shows it so.
+fn waits(vault: &mut VaultClient, name: &[u8]) -> Result<bool, VaultClientError> {
+    show_committed(vault);
+    if !show_uncommitted(vault)? {
+        return Ok(false);
+    }
+    let found =
+        uncommitted_entries(vault)?.iter().any(|change| change.name == name && change.entry.is_some());
+    if !found {
+        show_committed(vault);
+    }
+    Ok(found)
 }
 
 impl VaultRestore {
     pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
         let mut vault = which.open_older(context)?;
-        self.to.get(context, &mut vault, self.name.as_bytes(), Some(self.version))
+        self.to.get(context, &mut vault, self.name.as_bytes(), (Some(self.version), true))
     }
 }
 
@@ -277,7 +367,7 @@ impl GetPlace {
         context: &Context,
         vault: &mut VaultClient,
         name: &[u8],
-        version: Option<u64>,
+        (version, committed): (Option<u64>, bool),
     ) -> Result<ExitCode, ApiError> {
         let path = self.path(name)?;
         let mut bar = ReadProgress::new(&context.output);
@@ -292,13 +382,15 @@ impl GetPlace {
                 event: "got",
                 name,
                 version: number,
+                committed,
                 output,
                 files,
                 bytes,
                 failed,
             });
         } else {
-            context.output.print(&format!("tow: {} of version {number} -> {output}", HumanBytes(bytes)));
+            let of = if committed { format!("version {number}") } else { NOT_COMMITTED.into() };
+            context.output.print(&format!("tow: {} of {of} -> {output}", HumanBytes(bytes)));
         }
         Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(PARTLY) })
     }
