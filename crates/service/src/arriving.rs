@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_content::Oid;
 use towpath_store::{About, ObjectKind, State, Store, Temporary};
-use towpath_targets::in_flight::{Arrival, Described, Leading, Stage};
+use towpath_targets::in_flight::{Arrival, ArrivalFacts, Described, Leading, Stage};
 use towpath_targets::spool::{FailOnDrop, Spool};
 use towpath_transfer::{Fetched, Group, Session, Target};
 
@@ -48,7 +48,7 @@ fn fill(
     let task = tokio::spawn(async move {
         let end = FailOnDrop(Arc::clone(&filled));
         let last = match fetch(&get, &session, &filled, incoming, described, &stages).await {
-            Ok(oid) => Stage::Complete { oid },
+            Ok((oid, facts)) => Stage::Complete { oid, facts },
             Err(error) => Stage::Failed(error),
         };
         stages.send_replace(last);
@@ -64,7 +64,7 @@ async fn fetch(
     incoming: Temporary,
     described: Option<Described>,
     stages: &watch::Sender<Stage>,
-) -> Result<Oid, ApiError> {
+) -> Result<(Oid, ArrivalFacts), ApiError> {
     let (about, layout) = match described {
         Some(described) => described,
         None => get.describe(true).await?,
@@ -73,7 +73,8 @@ async fn fetch(
     let admitted = get.service.admission.begin(Direction::Get, get.service.home.data())?;
     let _permit = get.service.in_flight.permit().await?;
     let request = get.request(Arc::clone(spool) as Arc<dyn Target>, layout, Group::default());
-    stages.send_replace(Stage::Coming { size: request.size });
+    let facts = ArrivalFacts { size: request.size, encrypted: get.plugins.root.state().is_encrypted };
+    stages.send_replace(Stage::Coming(facts));
     let fetched = session.fetch(request).await.map_err(|error| words::fetch(&error))?;
     Watch::new(Arc::clone(&get.service.metrics)).sums(&sources(&session.progress().snapshot()));
     if spool.is_whole() {
@@ -81,7 +82,7 @@ async fn fetch(
         get.finish(true).await;
     }
     admitted.done();
-    Ok(fetched.oid)
+    Ok((fetched.oid, facts))
 }
 
 /// Only plain bytes can be streamed.

@@ -24,7 +24,7 @@ use crate::transfers::PROGRESS_EVERY;
 use crate::transfers::Transfer;
 use crate::web_places::WebPlaces;
 use towpath_limits::read_budget::HeldBody;
-use towpath_targets::in_flight::{Arrival, FlightGroup, FlightRole};
+use towpath_targets::in_flight::{Arrival, ArrivalFacts, FlightGroup, FlightRole};
 use towpath_targets::spool::Next;
 use towpath_words as words;
 
@@ -60,15 +60,19 @@ enum ContentOrigin {
     Arriving(Arc<Arrival>),
 }
 
-async fn under_way(service: &Arc<Service>, request: &ContentRequest) -> Result<Arc<GetUnderWay>, ApiError> {
-    let get = as_get(request);
-    let web = WebPlaces::of(&get).await?;
-    behind(service, &get, &web, None).map(Arc::new)
+/// A get of what `request` names.
+pub(crate) async fn under_way(
+    service: &Arc<Service>,
+    request: &GetRequest,
+) -> Result<Arc<GetUnderWay>, ApiError> {
+    let web = WebPlaces::of(request).await?;
+    behind(service, request, &web, None).map(Arc::new)
 }
 
 /// Opens what `request` names; returns when it is known to be there, and before its bytes are.
 pub async fn open(service: &Arc<Service>, request: &ContentRequest) -> Result<Opened, ApiError> {
-    open_whole(under_way(service, request).await?).await
+    let request = as_get(request);
+    open_whole(under_way(service, &request).await?, &request).await
 }
 
 /// The same for who needs only what `choose` says of an object of that name and size; `None` is all.
@@ -78,29 +82,33 @@ pub async fn open_part(
     request: &ContentRequest,
     choose: impl FnOnce(&Oid, u64) -> Option<Range<u64>>,
 ) -> Result<Opened, ApiError> {
-    let get = under_way(service, request).await?;
+    let request = as_get(request);
+    let get = under_way(service, &request).await?;
     // A live object's size is known only at its end.
     if get.oid.is_live() {
-        return open_whole(get).await;
+        return open_whole(get, &request).await;
     }
     if let Some(opened) = stored(&get).await? {
         return Ok(opened);
     }
     if let Some(arrival) = service.in_flight.find(&get.key(FlightGroup::All)) {
-        return arriving(&get, arrival).await;
+        return arriving(get, arrival).await;
     }
     let described = get.describe(false).await?;
     let part = described.1.and_then(|layout| choose(&get.oid, layout.size()));
     match part {
-        Some(part) => arriving(&get, start_part(Arc::clone(&get), described, part)?).await,
-        None => open_whole(get).await,
+        Some(part) => {
+            let arrival = start_part(Arc::clone(&get), described, part)?;
+            arriving(get, arrival).await
+        }
+        None => open_whole(get, &request).await,
     }
 }
 
-/// The same of what `get` asks for.
-pub(crate) async fn open_whole(get: Arc<GetUnderWay>) -> Result<Opened, ApiError> {
-    let service = &get.service;
-    let mut group = FlightGroup::All;
+/// The same of what `get` asks for, which was made of `request`. Whoever waits for another's bytes has no get meanwhile: a sender
+/// serves only so many connections, and those that nobody needs would keep out the one that brings them.
+pub(crate) async fn open_whole(mut get: Arc<GetUnderWay>, request: &GetRequest) -> Result<Opened, ApiError> {
+    let (service, mut group) = (Arc::clone(&get.service), FlightGroup::All);
     for _ in 0..MAX_WAITS {
         if let Some(opened) = stored(&get).await? {
             return Ok(opened);
@@ -112,13 +120,18 @@ pub(crate) async fn open_whole(get: Arc<GetUnderWay>) -> Result<Opened, ApiError
             (started, weak)
         });
         match flight {
-            FlightRole::Lead(arrival) => return arriving(&get, arrival?).await,
-            FlightRole::Join(arrival) => return arriving(&get, arrival).await,
-            FlightRole::Wait(ended) if get.content().await.is_some() => ended.cancelled().await,
+            FlightRole::Lead(arrival) => return arriving(get, arrival?).await,
+            FlightRole::Join(arrival) => return arriving(get, arrival).await,
+            FlightRole::Wait(ended) if get.content().await.is_some() => {
+                drop(get);
+                ended.cancelled().await;
+                get = under_way(&service, request).await?;
+            }
             FlightRole::Wait(_) => group = FlightGroup::Streams,
         }
     }
-    arriving(&get, start(Arc::clone(&get), None)?).await
+    let arrival = start(Arc::clone(&get), None)?;
+    arriving(get, arrival).await
 }
 
 /// A stream's request, as a get.
@@ -150,21 +163,22 @@ pub(crate) fn as_get(request: &ContentRequest) -> GetRequest {
 }
 
 /// A transfer as its events name it.
-fn begin(get: &GetUnderWay) -> Transfer {
-    get.service.transfers.begin_get(get.oid.to_string())
+fn begin(service: &Service, asked: &Oid) -> Transfer {
+    service.transfers.begin_get(asked.to_string())
 }
 
-async fn arriving(get: &GetUnderWay, arrival: Arc<Arrival>) -> Result<Opened, ApiError> {
-    let size = arrival.described().await?;
-    let oid = Some(get.oid).filter(|oid| !oid.is_live());
-    let encrypted = get.plugins.root.state().is_encrypted;
+async fn arriving(get: Arc<GetUnderWay>, arrival: Arc<Arrival>) -> Result<Opened, ApiError> {
+    let (service, asked) = (Arc::clone(&get.service), get.oid);
+    // Another get may be what brings it.
+    drop(get);
+    let ArrivalFacts { size, encrypted } = arrival.described().await?;
     Ok(Opened {
-        oid,
+        oid: Some(asked).filter(|oid| !oid.is_live()),
         size,
         encrypted,
         source: ContentOrigin::Arriving(arrival),
-        body: HeldBody::new(&get.service.read_budget),
-        transfer: begin(get),
+        body: HeldBody::new(&service.read_budget),
+        transfer: begin(&service, &asked),
     })
 }
 
@@ -179,7 +193,7 @@ async fn stored(get: &Arc<GetUnderWay>) -> Result<Option<Opened>, ApiError> {
         let Some(have) = have.filter(|have| have.state == State::Complete) else { return Ok(None) };
         refuse_trees(&have.about)?;
         let (size, layout) = (Some(have.layout.size()), have.layout);
-        let (transfer, body) = (begin(&get), HeldBody::new(&service.read_budget));
+        let (transfer, body) = (begin(&service, &get.oid), HeldBody::new(&service.read_budget));
         // A file that it refers to may have changed: then it is not here.
         let Ok((first, hold)) = held(&service.store, &oid, &layout, &body) else { return Ok(None) };
         let source = ContentOrigin::Stored { service, oid, layout, first: Mutex::new(first), _hold: hold };

@@ -125,10 +125,9 @@ pub async fn get_stream(
     mut output: impl std::io::Write + Send + 'static,
 ) -> Result<Summary, ApiError> {
     let start = Instant::now();
-    let get = content::as_get(request);
-    let web = WebPlaces::of(&get).await?;
-    let get = Arc::new(behind(service, &get, &web, None)?);
-    let opening = content::open_whole(Arc::clone(&get));
+    let request = content::as_get(request);
+    let get = content::under_way(service, &request).await?;
+    let opening = content::open_whole(Arc::clone(&get), &request);
     let opened = tokio::select! { opened = opening => opened?, never = waiting::report(&get, &events) => match never {} };
     let (mut oid, size, arrival) = (opened.oid, opened.size.unwrap_or(u64::MAX), opened.arrival());
     let encrypted = opened.encrypted;

@@ -125,20 +125,28 @@ impl Drop for Leading {
     }
 }
 
+/// What is known of an arrival once its source said what it is.
+#[derive(Debug, Clone, Copy)]
+pub struct ArrivalFacts {
+    /// Its bytes, if that is known before the end.
+    pub size: Option<u64>,
+    /// All that crosses a network for it is encrypted.
+    pub encrypted: bool,
+}
+
 /// Stage of an arrival.
 #[derive(Debug, Clone)]
 pub enum Stage {
     /// Its source is being asked what it is.
     Asking,
     /// Its bytes are coming.
-    Coming {
-        /// Its bytes, if that is known before the end.
-        size: Option<u64>,
-    },
+    Coming(ArrivalFacts),
     /// It is here.
     Complete {
         /// Its content.
         oid: Oid,
+        /// What was known before.
+        facts: ArrivalFacts,
     },
     /// It can't be had.
     Failed(ApiError),
@@ -168,23 +176,21 @@ impl Arrival {
         self.progress.clone()
     }
 
-    /// The bytes it will have, as soon as its source said what it is.
-    pub async fn described(&self) -> Result<Option<u64>, ApiError> {
+    /// What its source said that it is, as soon as it did.
+    pub async fn described(&self) -> Result<ArrivalFacts, ApiError> {
         match self.wait(|stage| !matches!(stage, Stage::Asking)).await {
             Stage::Failed(error) => Err(error),
-            Stage::Coming { size } => Ok(size),
-            Stage::Asking | Stage::Complete { .. } => Ok(None),
+            Stage::Coming(facts) | Stage::Complete { facts, .. } => Ok(facts),
+            Stage::Asking => Err(given_up()),
         }
     }
 
     /// The content, when all is here.
     pub async fn ended(&self) -> Result<Oid, ApiError> {
         match self.wait(|stage| matches!(stage, Stage::Complete { .. } | Stage::Failed(_))).await {
-            Stage::Complete { oid } => Ok(oid),
+            Stage::Complete { oid, .. } => Ok(oid),
             Stage::Failed(error) => Err(error),
-            Stage::Asking | Stage::Coming { .. } => {
-                Err(ApiError::new(ErrorKind::Interrupted, "the transfer was given up"))
-            }
+            Stage::Asking | Stage::Coming(_) => Err(given_up()),
         }
     }
 
@@ -193,4 +199,8 @@ impl Arrival {
         let seen = stage.wait_for(until).await.map(|stage| stage.clone());
         seen.unwrap_or_else(|_| self.stage.borrow().clone())
     }
+}
+
+fn given_up() -> ApiError {
+    ApiError::new(ErrorKind::Interrupted, "the transfer was given up")
 }

@@ -11,14 +11,6 @@ use crate::world::{Daemon, eventually, pattern, within};
 #[test]
 fn a_thousand_clients_at_once_are_served() {
     let (sender, receiver) = (Daemon::start(), Daemon::start());
-    // Each client's get asks the sender by itself whether it has what the receiver keeps. See docs/shortcomings.md for what the usual
-    // limits make of that.
-    sender.limit(|limits| {
-        limits.connections_per_address = Count(2000);
-        limits.connections_per_node = Count(2000);
-        limits.strangers = Count(2000);
-        limits.handshakes = Count(2000);
-    });
     let all = pattern(1, 400_000);
     let (ticket, _) = sender.put(&all);
     let start = Instant::now();
@@ -40,6 +32,26 @@ fn a_thousand_clients_at_once_are_served() {
     });
     assert_eq!(receiver.status()["objects"], 500);
     println!("1000 clients in {:?}", start.elapsed());
+}
+
+#[test]
+fn who_waits_for_the_bytes_of_another_keeps_no_connection_to_the_sender() {
+    let (sender, receiver) = (Daemon::start(), Daemon::start());
+    sender.limit(|limits| {
+        limits.connections_per_address = Count(2);
+        limits.connections_per_node = Count(2);
+    });
+    // From the second object on each client asks the sender first whether it is what the receiver keeps.
+    for seed in 1..4 {
+        let all = pattern(seed, 400_000);
+        let (ticket, _) = sender.put(&all);
+        let path = format!("/v1/content?ticket={ticket}");
+        thread::scope(|scope| {
+            for _ in 0..40 {
+                scope.spawn(|| assert!(served(&receiver, "GET", &path, &[]).body == all));
+            }
+        });
+    }
 }
 
 /// The reply to a client that comes again as long as it is told that there are more than the limit at once.

@@ -157,15 +157,15 @@ fn a_directory_that_was_asked_for_is_searched() {
 
 fn an_allowed_nodes_ticket_draws_from_anywhere() {
     let world = World::new();
-    // Other situations have files of the usual name, which are looked at first.
-    let source = world.there.sender.path("of an allowed node");
-    file(&source, 1, SIZE);
+    // Other situations have files of the usual name and size, which are looked at first, and a search has its budget.
+    let (source, size) = (world.there.sender.path("of an allowed node"), SIZE + 4321);
+    file(&source, 1, size);
     let sending = world.there.sender.daemon();
     let status = world.there.sender.tow(["status", "--json"]).end().with(0).events();
     let ticket = world.there.sender.tow(["put".as_ref(), source.as_os_str()]).end().with(0).text();
     let node = status[0]["node"].as_str().unwrap();
     let _receiving = world.here.receiver.daemon_with(&format!("allowed_nodes = [\"{node}\"]\n"));
-    file(&world.at("elsewhere/other"), 1, SIZE);
+    file(&world.at("elsewhere/other"), 1, size);
     let summary = world.get(ticket.trim(), &format!("--limit-rate {SLOW}")).end().summary();
     assert_same(&source, &world.at("dest/new"));
     assert_little(&summary, summary.fetched());

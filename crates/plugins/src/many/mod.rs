@@ -391,11 +391,12 @@ mod tests {
     use towpath_content::Hint;
     use towpath_store::About;
     use towpath_transfer::Metadata;
+    use towpath_transfer::source::UNREACHED_PRICE;
 
     use super::*;
     use crate::{Cascade, HintedNodes};
 
-    /// One that answers when it is let, with or without the object.
+    /// One that answers when it is let, with or without the object. Until then it is not reached.
     struct Answering {
         /// Its answer if it has not.
         lacks: Option<Outcome>,
@@ -408,7 +409,11 @@ mod tests {
         }
 
         fn state(&self) -> SourceState {
-            SourceState::of_window(1 << 20)
+            let bare = SourceState::of_window(1 << 20);
+            match self.answers.available_permits() {
+                0 => SourceState { price: UNREACHED_PRICE, ..bare },
+                _ => bare,
+            }
         }
 
         fn describe<'a>(
@@ -480,6 +485,18 @@ mod tests {
         let asking = many.describe(Query::about(context.root), &context, answers);
         let (result, ()) = tokio::join!(asking, opening);
         assert_eq!(result, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn who_is_not_reached_is_asked_after_those_who_are() {
+        let there = |permits| -> Arc<dyn Source> {
+            Arc::new(Answering { lacks: None, answers: Semaphore::new(permits) })
+        };
+        let many = Many::new(vec![there(0), there(9)], Vec::new());
+        let (asked, _) = many.shared.asked_and_open();
+        let are_reached: Vec<bool> =
+            asked.iter().map(|source| source.state().price != UNREACHED_PRICE).collect();
+        assert_eq!(are_reached, [true, false]);
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use towpath_transfer::source::UNREACHED_PRICE;
 use towpath_transfer::{Source, SourceState};
 
 use crate::dealer::SourceFacts;
@@ -60,11 +61,14 @@ impl OpenSources {
         self.0.values().map(|open| Arc::clone(&open.source)).collect()
     }
 
-    /// The same, those first that should be asked first: the ones that were there from the start.
+    /// The same, those first that should be asked first: the ones that were there from the start. A question to one that is not
+    /// reached would wait for it, though another could answer.
     pub(super) fn by_standing(&self) -> Vec<Arc<dyn Source>> {
         let mut sources: Vec<_> = self.0.iter().collect();
         sources.sort_by_key(|(number, open)| {
-            (open.source.state().trouble.is_some(), open.rank, open.priority, **number)
+            let state = open.source.state();
+            let is_late = state.trouble.is_some() || state.price == UNREACHED_PRICE;
+            (is_late, open.rank, open.priority, **number)
         });
         sources.into_iter().map(|(_, open)| Arc::clone(&open.source)).collect()
     }
