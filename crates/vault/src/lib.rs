@@ -17,7 +17,7 @@
 //! | [`mod@plan`] | what makes the new version of a file of the old one |
 //! | [`reader`] | plaintext of a version's files |
 //! | [`head`] | the newest version, and what proves it |
-//! | [`line`] | what the line to the server carries |
+//! | [`mod@line`] | what the line to the server carries |
 //! | [`server`] | the seam to a vault's server |
 //! | [`network`] | a server on a connection |
 //! | [`local`] | what this machine keeps |

@@ -6,7 +6,7 @@
 //! | anywhere else in the old version, or in the new one before | a reference |
 //! | a little different from an old chunk at its place, whose blocks are on this machine | a patch |
 //! | none of these | a whole block |
-//! | where it was, and had better be written anew by what the line carries ([`crate::anew`]) | a whole block |
+//! | where it was, and had better be written anew by what the line carries (`anew`) | a whole block |
 
 use std::collections::HashMap;
 

@@ -17,7 +17,7 @@
 //! | [`server`] | the server's end: which message is allowed when, what is to be done for it; pure |
 //! | [`client`] | the client's end: which answer belongs to what, and whether it is believed; pure |
 //! | [`connection`] | the client's end on a connection |
-//! | [`line`] | what a line carries up and down; pure |
+//! | [`mod@line`] | what a line carries up and down; pure |
 //! | [`window`] | versions on their way, one behind the other; pure |
 
 pub mod assembly;
