@@ -8,6 +8,7 @@ use towpath_vault_format::defragmentation::{DefragmentationPlan, LinkCosts, plan
 use towpath_vault_format::tree::TupleWalk;
 use towpath_vault_format::{FileRoot, Tuple};
 
+use crate::chunk_list::ChunkList;
 use crate::difference::ChangedRun;
 use crate::reader::{CachedNodes, FileReader};
 
@@ -36,14 +37,13 @@ pub fn defragmentation(
     Some(plan(&wasteful.collect::<Result<Vec<_>, _>>().ok()?, costs))
 }
 
-/// The changes, and between them the old chunks that are to be written anew. `starts` says where old chunks begin, and where the last one
-/// ends.
+/// The changes, and between them those of the old `chunks` that are to be written anew.
 pub fn with_rewrites(
     changes: Vec<ChangedRun>,
-    starts: &[u64],
+    chunks: &ChunkList,
     planned: &DefragmentationPlan,
 ) -> Vec<PlannedRun> {
-    let mut chosen = chunks_of(starts, planned);
+    let mut chosen = chosen(chunks, planned);
     let (mut runs, mut behind) = (Vec::with_capacity(changes.len() + chosen.len()), (0, 0));
     let rewrite = |at: usize, (old, new): (usize, usize)| {
         let new = new + at - old;
@@ -62,20 +62,37 @@ pub fn with_rewrites(
 }
 
 /// Numbers of the chunks that lie in what is to be written anew.
-fn chunks_of(starts: &[u64], planned: &DefragmentationPlan) -> BTreeSet<usize> {
+fn chosen(chunks: &ChunkList, planned: &DefragmentationPlan) -> BTreeSet<usize> {
     let within = |at: u64, end: u64| {
-        let first = starts.partition_point(|start| *start < at);
-        let last = starts.partition_point(|start| *start <= end).saturating_sub(1);
-        first..last
+        let last = starts_before(chunks, end.saturating_add(1)).saturating_sub(1);
+        starts_before(chunks, at)..last
     };
     planned.rewrites.iter().flat_map(|stretch| within(stretch.at, stretch.at + stretch.length)).collect()
+}
+
+/// How many of the places where chunks begin, and the end of the last one, lie before `at`.
+fn starts_before(chunks: &ChunkList, at: u64) -> usize {
+    let (mut low, mut high) = (0, chunks.chunks().len() + 1);
+    while low < high {
+        let middle = low.midpoint(high);
+        match chunks.start(middle) < at {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    low
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chunk_list::{ChunkSummary, PlainHash};
     use proptest::prelude::*;
     use towpath_vault_format::RewrittenStretch;
+
+    fn list(hashes: &[u8], length: u32) -> ChunkList {
+        hashes.iter().map(|hash| ChunkSummary { hash: PlainHash([*hash; 16]), length }).collect()
+    }
 
     fn planned(stretches: &[(u64, u64)]) -> DefragmentationPlan {
         let rewrites = stretches.iter().map(|(at, length)| RewrittenStretch { at: *at, length: *length });
@@ -84,10 +101,10 @@ mod tests {
 
     #[test]
     fn chunks_that_stay_are_written_anew_where_they_are_now() {
-        let starts = [0, 10, 20, 30, 40, 50];
+        let chunks = list(&[1, 2, 3, 4, 5], 10);
         // One chunk comes in front, the third goes.
         let changes = vec![ChangedRun { old: 0..0, new: 0..1 }, ChangedRun { old: 2..3, new: 3..3 }];
-        let runs = with_rewrites(changes.clone(), &starts, &planned(&[(10, 20), (40, 10)]));
+        let runs = with_rewrites(changes.clone(), &chunks, &planned(&[(10, 20), (40, 10)]));
         let rewritten = |old: usize, new: usize| PlannedRun {
             run: ChangedRun { old: old..old + 1, new: new..new + 1 },
             is_anew: true,
@@ -96,7 +113,7 @@ mod tests {
         let expected = [changed(&changes[0]), rewritten(1, 2), changed(&changes[1]), rewritten(4, 4)];
         assert_eq!(runs, expected);
         assert_eq!(
-            with_rewrites(Vec::new(), &starts, &planned(&[(5, 10), (45, 100)])),
+            with_rewrites(Vec::new(), &chunks, &planned(&[(5, 10), (45, 100)])),
             [],
             "parts of chunks stay"
         );
@@ -110,10 +127,10 @@ mod tests {
             chosen in prop::collection::btree_set(0..30u64, 0..10),
         ) {
             let changes = crate::difference::difference(&old, &new);
-            let starts: Vec<u64> = (0..=old.len() as u64).collect();
+            let chunks = list(&old, 1);
             let stretches: Vec<_> = chosen.into_iter().filter(|at| *at < old.len() as u64).map(|at| (at, 1)).collect();
             let (mut made, mut at) = (Vec::new(), 0);
-            for PlannedRun { run, is_anew } in with_rewrites(changes, &starts, &planned(&stretches)) {
+            for PlannedRun { run, is_anew } in with_rewrites(changes, &chunks, &planned(&stretches)) {
                 prop_assert!(run.old.start >= at && (!is_anew || old[run.old.clone()] == new[run.new.clone()]));
                 made.extend_from_slice(&old[at..run.old.start]);
                 prop_assert_eq!(made.len(), run.new.start);

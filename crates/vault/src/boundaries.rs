@@ -54,11 +54,11 @@ impl KeyedBoundaries {
         let end = bytes.len().min(MAX_CHUNK);
         let mut at = MIN_CHUNK.min(end);
         let mut digest = self.digest(&bytes[at.saturating_sub(WINDOW)..at]);
+        let mut ciphers = [Array([0; 16]); BATCH];
         while at < end {
             let batch = BATCH.min(end - at);
-            let mut ciphers = [Array::from([0; 16]); BATCH];
             for (at, cipher) in (at..).zip(&mut ciphers[..batch]) {
-                cipher[..8].copy_from_slice(&digest.to_le_bytes());
+                cipher.0 = u128::from(digest).to_le_bytes();
                 digest = self.roll(digest, bytes[at - WINDOW], bytes[at]);
             }
             self.cipher.encrypt_blocks(&mut ciphers[..batch]);

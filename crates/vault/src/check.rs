@@ -8,7 +8,7 @@ use towpath_vault_format::{FileId, VaultRoot};
 
 use crate::catalogue::{Catalogue, CatalogueEntry, EntryDescription, MAX_CATALOGUE};
 use crate::client::VaultClient;
-use crate::descriptor::{DescribedEntry, MAX_DESCRIPTOR, read_descriptor};
+use crate::descriptor::{DescribedEntries, DescribedEntry, EntryDescriptor, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
 use crate::history::kept;
 use crate::reader::FileReader;
@@ -39,10 +39,17 @@ pub struct CheckFault {
     pub error: VaultClientError,
 }
 
+/// Bytes that are hashed at once: the processor is several times as fast with them as with runs.
+const HASHED: usize = 128 << 10;
+
 /// Compares a content with the hashes of its files, as it comes.
-struct HashCheck {
-    waiting: std::vec::IntoIter<DescribedEntry>,
-    open: Option<(DescribedEntry, u64, blake3::Hasher)>,
+struct HashCheck<'d> {
+    waiting: DescribedEntries<'d>,
+    /// A file, and its bytes that did not come yet.
+    open: Option<(DescribedEntry, u64)>,
+    hasher: blake3::Hasher,
+    /// Bytes that are not hashed yet.
+    held: Vec<u8>,
     files: u64,
 }
 
@@ -114,7 +121,8 @@ impl VaultClient {
                 self.server_reader().read_all(file, MAX_DESCRIPTOR, "bytes of names and metadata")?
             }
         };
-        let mut check = HashCheck::new(read_descriptor(&description, entry.length)?)?;
+        let description = EntryDescriptor::new(description, entry.length)?;
+        let mut check = HashCheck::new(&description)?;
         let content = *root.file(&entry.content).ok_or_else(lacking)?;
         if content.length != entry.length {
             return Err(lacking());
@@ -129,21 +137,25 @@ impl VaultClient {
     }
 }
 
-impl HashCheck {
-    fn new(described: Vec<DescribedEntry>) -> Result<Self, VaultClientError> {
-        let files: Vec<_> = described.into_iter().filter(|entry| entry.start.is_some()).collect();
-        let mut check = Self { waiting: files.into_iter(), open: None, files: 0 };
+impl<'d> HashCheck<'d> {
+    fn new(described: &'d EntryDescriptor) -> Result<Self, VaultClientError> {
+        let (waiting, held) = (described.entries(), Vec::with_capacity(HASHED));
+        let mut check = Self { waiting, open: None, hasher: blake3::Hasher::new(), held, files: 0 };
         check.next_file()?;
         Ok(check)
     }
 
     fn add(&mut self, mut bytes: &[u8]) -> Result<(), VaultClientError> {
         while !bytes.is_empty() {
-            let Some((_, left, hasher)) = &mut self.open else { break };
-            let most = usize::try_from(*left).unwrap_or(usize::MAX);
+            let Some((_, left)) = &mut self.open else { break };
+            let most = usize::try_from(*left).unwrap_or(usize::MAX).min(HASHED - self.held.len());
             let (part, rest) = bytes.split_at(bytes.len().min(most));
-            hasher.update(part);
+            self.held.extend_from_slice(part);
             *left -= part.len() as u64;
+            if self.held.len() == HASHED || *left == 0 {
+                self.hasher.update(&self.held);
+                self.held.clear();
+            }
             bytes = rest;
             self.next_file()?;
         }
@@ -153,9 +165,11 @@ impl HashCheck {
     /// Ends files that are whole, and begins the next one that has bytes.
     fn next_file(&mut self) -> Result<(), VaultClientError> {
         loop {
-            if let Some((described, _, hasher)) = self.open.take_if(|(_, left, _)| *left == 0) {
+            if let Some((described, _)) = self.open.take_if(|(_, left)| *left == 0) {
                 self.files += 1;
-                if described.entry.oid() != Some(Oid::Blake3(*hasher.finalize().as_bytes())) {
+                let found = *self.hasher.finalize().as_bytes();
+                self.hasher.reset();
+                if described.entry.oid() != Some(Oid::Blake3(found)) {
                     return Err(VaultClientError::OtherContent { path: described.path.as_bytes().to_vec() });
                 }
             }
@@ -163,8 +177,9 @@ impl HashCheck {
                 return Ok(());
             }
             let Some(described) = self.waiting.next() else { return Ok(()) };
-            if let Kind::File { size, .. } = described.entry.kind {
-                self.open = Some((described, size, blake3::Hasher::new()));
+            if let (Kind::File { size, .. }, Some(_)) = (&described.entry.kind, described.start) {
+                let size = *size;
+                self.open = Some((described, size));
             }
         }
     }

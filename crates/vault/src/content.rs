@@ -15,6 +15,7 @@ use towpath_files::{FileError, SourceTree, Stamp};
 use towpath_vault_format::{Digest, FileId};
 
 use crate::boundaries::{KeyedBoundaries, MAX_CHUNK};
+use crate::chunk_list::ChunkList;
 use crate::error::VaultClientError;
 use crate::keys::{KeySecret, VaultKeys};
 use crate::summary::ChunkSummary;
@@ -39,8 +40,8 @@ pub fn chunks_of(
     source: &dyn PlainSource,
     keys: &ChunkKeys,
     progress: &mut dyn FnMut(u64),
-) -> Result<Vec<ChunkSummary>, VaultClientError> {
-    let mut chunks = Vec::new();
+) -> Result<ChunkList, VaultClientError> {
+    let mut chunks = ChunkList::default();
     source.chunks(keys, progress, &mut |chunk, _| {
         chunks.push(chunk);
         Ok(())
@@ -328,6 +329,8 @@ impl<'a, 'p> FileWindow<'a, 'p> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use towpath_files::RelPath;
 
@@ -366,7 +369,7 @@ mod tests {
         let chunks = chunks_of(&put, &keys(), &mut |bytes| read += bytes).unwrap();
         assert_eq!((put.length(), read), (all.len() as u64, all.len() as u64));
         let mut at = 0;
-        for chunk in &chunks {
+        for chunk in chunks.chunks() {
             let bytes = content.read(at, chunk.length as usize).unwrap();
             assert_eq!(bytes, all[at as usize..][..bytes.len()]);
             assert_eq!(keys().summary(&bytes), *chunk);
@@ -374,7 +377,10 @@ mod tests {
         }
         assert_eq!(at, all.len() as u64);
         let alone = chunks_of(&MemoryContent(large.clone()), &keys(), &mut |_| ()).unwrap();
-        assert!(chunks.windows(alone.len()).any(|run| run == alone), "the same chunks as by itself");
+        assert!(
+            chunks.chunks().windows(alone.chunks().len()).any(|run| run == alone.chunks()),
+            "the same chunks as by itself"
+        );
         let oid = Oid::Blake3(*blake3::hash(&large).as_bytes());
         assert_eq!(content.oids()[2], oid);
     }
@@ -391,7 +397,7 @@ mod tests {
     }
 
     /// Chunks and hashes of a content, and how many bytes were read for them.
-    fn cut(content: &LocalContent, unchanged: UnchangedFiles) -> (Vec<ChunkSummary>, Vec<Oid>, u64) {
+    fn cut(content: &LocalContent, unchanged: UnchangedFiles) -> (ChunkList, Vec<Oid>, u64) {
         let mut read = 0;
         let put = PutContent { content, unchanged };
         let chunks = chunks_of(&put, &keys(), &mut |bytes| read += bytes).unwrap();
@@ -411,14 +417,14 @@ mod tests {
         let later = SystemTime::now() + std::time::Duration::from_secs(60);
         let key = KeySecret([3; 32]);
         let marks = FileMarks::of(Digest([1; 32]), &key, &old.files, later);
-        let all = old.files.iter().zip(oids).map(|(file, oid)| (&file.path, (file.start, oid))).collect();
+        let all = old.files.iter().zip(oids).map(|(file, oid)| (file.path.clone(), file.start, oid));
         for name in edited {
             std::fs::write(folder.path().join(name), noise(99, 777)).unwrap();
         }
         let left: Vec<_> = names.into_iter().filter(|name| !gone.contains(&name.as_str())).collect();
         let new = laid_out(folder.path(), &left);
         let (chunks_of_all, oids_of_all, _) = cut(&new, UnchangedFiles::default());
-        let unchanged = UnchangedFiles::new(&new.files, &marks, &key, &all, chunks);
+        let unchanged = UnchangedFiles::new(&new.files, &marks, &key, all, Arc::new(chunks));
         let (chunks, oids, read) = cut(&new, unchanged);
         assert!((chunks, oids) == (chunks_of_all, oids_of_all), "{gone:?}, {edited:?}");
         read

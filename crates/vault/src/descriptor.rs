@@ -1,10 +1,13 @@
 //! Descriptors: names, metadata and hashes of what is put, as a tree descriptor (`docs/formats/tree.md`).
+//!
+//! A tree stays in its encoding, a hundred bytes an entry, and is read again by each who goes through it.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use towpath_content::Oid;
-use towpath_content::tree::{Decoder, Encoder, Entry, Event, Kind, MAX_EXTENTS};
+use towpath_content::tree::{Decoder, Encoder, Entry, Event, Kind, MAX_EXTENTS, TreeError};
 use towpath_files::{
     FileError, Found, RelPath, ScanError, ScanOptions, Scanned, SourceTree, data_extents, look,
 };
@@ -27,22 +30,27 @@ pub struct LocalTree {
     pub failed: Vec<FileError>,
     /// Files, the names of one counted once.
     pub files: u64,
-    events: Vec<Event>,
-    /// For each event that is a file: the number of its content.
-    contents: Vec<Option<usize>>,
+    /// A descriptor without hashes.
+    walk: Vec<u8>,
 }
 
 /// Collects what a scan finds.
-#[derive(Default)]
 struct LocalScan {
-    events: Vec<Event>,
-    contents: Vec<Option<usize>>,
+    walk: Vec<u8>,
+    encoder: Encoder,
+    refused: Option<TreeError>,
     files: Vec<ContentFile>,
     length: u64,
     path: RelPath,
     failed: Vec<FileError>,
-    /// Content of each group of hard links.
-    links: std::collections::HashMap<u64, usize>,
+    numbers: FileNumbers,
+}
+
+/// Numbers of contents in the order of a walk: names of one inode have the same.
+#[derive(Default)]
+struct FileNumbers {
+    links: HashMap<u64, usize>,
+    count: usize,
 }
 
 impl LocalTree {
@@ -65,13 +73,13 @@ impl LocalTree {
 
     fn of_directory(path: &Path, options: &ScanOptions, seen: SystemTime) -> Result<Self, VaultClientError> {
         let tree = SourceTree::open(path)?;
-        let mut scan = LocalScan::default();
+        let mut scan = LocalScan::below(RelPath::default());
         let scanned = tree.scan(options, &mut |step| {
             scan.step(step);
             Ok::<(), std::convert::Infallible>(())
         });
         match scanned {
-            Ok(()) => Ok(scan.into_tree(tree, true, seen)),
+            Ok(()) => scan.into_tree(tree, true, seen),
             Err(ScanError::Root(error)) => Err(error.into()),
             Err(ScanError::Stopped(never)) => match never {},
         }
@@ -80,19 +88,22 @@ impl LocalTree {
     fn of_file(path: &Path, mut found: Found, seen: SystemTime) -> Result<Self, VaultClientError> {
         let tree = SourceTree::open(path.parent().unwrap_or(Path::new("/")))?;
         let name = std::mem::take(&mut found.entry.name);
-        let mut scan = LocalScan { path: RelPath::new([name])?, ..LocalScan::default() };
+        let mut scan = LocalScan::below(RelPath::new([name])?);
         scan.leaf_here(found);
-        Ok(scan.into_tree(tree, false, seen))
+        scan.into_tree(tree, false, seen)
     }
 
     /// The descriptor, once all content was read.
     pub fn descriptor(&self) -> Result<Vec<u8>, VaultClientError> {
         let oids = self.content.oids();
-        let mut encoder = Encoder::new(false);
-        let mut bytes = Vec::new();
-        for (event, content) in self.events.iter().zip(&self.contents) {
-            let known = content.and_then(|content| oids.get(content)).copied();
-            encoder.push(&with_oid(event, known)).map_err(refused)?;
+        let (mut encoder, mut numbers) = (Encoder::new(false), FileNumbers::default());
+        let mut bytes = Vec::with_capacity(self.walk.len() + oids.len() * size_of::<Oid>());
+        for event in TreeEvents::of(&self.walk) {
+            let mut event = event?;
+            if let Event::Leaf(Entry { kind: Kind::File { oid, .. }, hard_link, .. }) = &mut event {
+                *oid = oids.get(numbers.next(*hard_link).0).copied();
+            }
+            encoder.push(&event).map_err(refused)?;
             bytes.append(&mut encoder.take());
         }
         bytes.append(&mut encoder.finish().map_err(refused)?);
@@ -100,16 +111,18 @@ impl LocalTree {
     }
 }
 
-fn refused(why: towpath_content::tree::TreeError) -> VaultClientError {
+fn refused(why: TreeError) -> VaultClientError {
     VaultClientError::Record { what: "the tree", why: why.to_string() }
 }
 
-fn with_oid(event: &Event, known: Option<Oid>) -> Event {
-    let mut event = event.clone();
-    if let Event::Leaf(Entry { kind: Kind::File { oid, .. }, .. }) = &mut event {
-        *oid = known;
+impl FileNumbers {
+    /// The number of the next file's content; true: it had none before.
+    fn next(&mut self, hard_link: Option<u64>) -> (usize, bool) {
+        let new = self.count;
+        let number = hard_link.map_or(new, |group| *self.links.entry(group).or_insert(new));
+        self.count += usize::from(number == new);
+        (number, number == new)
     }
-    event
 }
 
 /// All metadata that copies keep.
@@ -118,6 +131,12 @@ fn scan_options() -> ScanOptions {
 }
 
 impl LocalScan {
+    fn below(path: RelPath) -> Self {
+        let (walk, encoder, files) = (Vec::new(), Encoder::new(true), Vec::new());
+        let (failed, numbers) = (Vec::new(), FileNumbers::default());
+        Self { walk, encoder, refused: None, files, length: 0, path, failed, numbers }
+    }
+
     fn step(&mut self, step: Scanned) {
         match step {
             Scanned::Enter(found) => self.enter(found),
@@ -125,7 +144,7 @@ impl LocalScan {
             Scanned::Failed(error) => self.failed.push(error),
             Scanned::Leave => {
                 self.path.pop();
-                self.push(Event::Leave, None);
+                self.push(&Event::Leave);
             }
         }
     }
@@ -136,7 +155,7 @@ impl LocalScan {
             // The scan gives checked names.
             let _ = self.path.push(&found.entry.name);
         }
-        self.push(Event::Enter(found.entry), None);
+        self.push(&Event::Enter(found.entry));
     }
 
     fn leaf(&mut self, found: Found) {
@@ -155,30 +174,74 @@ impl LocalScan {
                 });
                 *size
             }
-            _ => return self.push(Event::Leaf(found.entry), None),
+            _ => return self.push(&Event::Leaf(found.entry)),
         };
-        let known = found.entry.hard_link.and_then(|group| self.links.get(&group).copied());
-        let content = known.unwrap_or_else(|| {
+        if self.numbers.next(found.entry.hard_link).1 {
             self.files.push(ContentFile { path: self.path.clone(), stamp: found.stamp, start: self.length });
             self.length += size;
-            self.files.len() - 1
-        });
-        if let Some(group) = found.entry.hard_link {
-            self.links.insert(group, content);
         }
-        self.push(Event::Leaf(found.entry), Some(content));
+        self.push(&Event::Leaf(found.entry));
     }
 
-    fn push(&mut self, event: Event, content: Option<usize>) {
-        self.events.push(event);
-        self.contents.push(content);
+    fn push(&mut self, event: &Event) {
+        if self.refused.is_none() {
+            self.refused = self.encoder.push(event).err();
+            self.walk.append(&mut self.encoder.take());
+        }
     }
 
-    fn into_tree(self, tree: SourceTree, is_tree: bool, seen: SystemTime) -> LocalTree {
-        let Self { events, contents, files, failed, .. } = self;
+    fn into_tree(
+        self,
+        tree: SourceTree,
+        is_tree: bool,
+        seen: SystemTime,
+    ) -> Result<LocalTree, VaultClientError> {
+        let Self { mut walk, encoder, refused: why, mut files, failed, .. } = self;
+        why.map_or(Ok(()), |why| Err(refused(why)))?;
+        walk.append(&mut encoder.finish().map_err(refused)?);
+        walk.shrink_to_fit();
+        files.shrink_to_fit();
         let count = files.len() as u64;
         let content = LocalContent::new(tree, files, seen);
-        LocalTree { content, is_tree, failed, files: count, events, contents }
+        Ok(LocalTree { content, is_tree, failed, files: count, walk })
+    }
+}
+
+/// Events of an encoded tree. An error is the last one.
+struct TreeEvents<'a> {
+    /// None: all was read.
+    decoder: Option<Decoder>,
+    rest: &'a [u8],
+}
+
+impl<'a> TreeEvents<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        Self { decoder: Some(Decoder::new()), rest: bytes }
+    }
+}
+
+impl Iterator for TreeEvents<'_> {
+    type Item = Result<Event, VaultClientError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut decoder = self.decoder.take()?;
+        let failed = VaultClientError::record("the entry's description");
+        loop {
+            match decoder.next_event() {
+                Ok(None) if self.rest.is_empty() => {
+                    return decoder.finish().err().map(|why| Err(failed(why)));
+                }
+                Ok(None) => {
+                    let taken = decoder.feed(self.rest);
+                    self.rest = &self.rest[taken..];
+                }
+                Ok(Some(located)) => {
+                    self.decoder = Some(decoder);
+                    return Some(Ok(located.event));
+                }
+                Err(why) => return Some(Err(failed(why))),
+            }
+        }
     }
 }
 
@@ -193,56 +256,68 @@ pub struct DescribedEntry {
     pub start: Option<u64>,
 }
 
-/// Reads a descriptor. What it says of lengths is compared with the content's.
-pub fn read_descriptor(bytes: &[u8], length: u64) -> Result<Vec<DescribedEntry>, VaultClientError> {
-    let failed = VaultClientError::record("the entry's description");
-    let (mut decoder, mut rest) = (Decoder::new(), bytes);
-    let mut listed = EntryList::default();
-    while !rest.is_empty() {
-        let taken = decoder.feed(rest);
-        rest = &rest[taken..];
-        while let Some(located) = decoder.next_event().map_err(&failed)? {
-            listed.add(located.event)?;
-        }
-    }
-    decoder.finish().map_err(&failed)?;
-    match listed.length == length {
-        true => Ok(listed.entries),
-        false => {
-            let why = format!("its files have {} bytes and its content {length}", listed.length);
-            Err(VaultClientError::Record { what: "the entry's description", why })
-        }
-    }
+/// A descriptor that can be read.
+#[derive(Debug)]
+pub struct EntryDescriptor {
+    bytes: Vec<u8>,
 }
 
-#[derive(Default)]
-struct EntryList {
-    entries: Vec<DescribedEntry>,
+/// What a descriptor names, in order.
+pub struct DescribedEntries<'a> {
+    events: TreeEvents<'a>,
     path: RelPath,
     length: u64,
     links: std::collections::HashSet<u64>,
 }
 
-impl EntryList {
-    fn add(&mut self, event: Event) -> Result<(), VaultClientError> {
-        let (entry, is_directory) = match event {
-            Event::Leave => {
-                self.path.pop();
-                return Ok(());
+impl EntryDescriptor {
+    /// Reads a descriptor. What it says of lengths is compared with the content's.
+    pub fn new(bytes: Vec<u8>, length: u64) -> Result<Self, VaultClientError> {
+        let mut entries = DescribedEntries::of(&bytes);
+        while entries.next_entry()?.is_some() {}
+        let found = entries.length;
+        match found == length {
+            true => Ok(Self { bytes }),
+            false => {
+                let why = format!("its files have {found} bytes and its content {length}");
+                Err(VaultClientError::Record { what: "the entry's description", why })
             }
-            Event::Enter(entry) => (entry, true),
-            Event::Leaf(entry) => (entry, false),
-        };
-        let is_root = entry.name.is_empty();
-        if !is_root {
-            self.path.push(&entry.name)?;
         }
-        let start = self.start(&entry)?;
-        self.entries.push(DescribedEntry { path: self.path.clone(), entry, start });
-        if !is_directory && !is_root {
-            self.path.pop();
+    }
+
+    /// What it names.
+    pub fn entries(&self) -> DescribedEntries<'_> {
+        DescribedEntries::of(&self.bytes)
+    }
+}
+
+impl<'a> DescribedEntries<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        let (events, links) = (TreeEvents::of(bytes), std::collections::HashSet::new());
+        Self { events, path: RelPath::default(), length: 0, links }
+    }
+
+    fn next_entry(&mut self) -> Result<Option<DescribedEntry>, VaultClientError> {
+        while let Some(event) = self.events.next() {
+            let (entry, is_directory) = match event? {
+                Event::Leave => {
+                    self.path.pop();
+                    continue;
+                }
+                Event::Enter(entry) => (entry, true),
+                Event::Leaf(entry) => (entry, false),
+            };
+            let is_root = entry.name.is_empty();
+            if !is_root {
+                self.path.push(&entry.name)?;
+            }
+            let described = DescribedEntry { path: self.path.clone(), start: self.start(&entry)?, entry };
+            if !is_directory && !is_root {
+                self.path.pop();
+            }
+            return Ok(Some(described));
         }
-        Ok(())
+        Ok(None)
     }
 
     fn start(&mut self, entry: &Entry) -> Result<Option<u64>, VaultClientError> {
@@ -258,6 +333,15 @@ impl EntryList {
         };
         self.length = counted.ok_or_else(too_long)?;
         Ok(Some(start))
+    }
+}
+
+/// All was read before.
+impl Iterator for DescribedEntries<'_> {
+    type Item = DescribedEntry;
+
+    fn next(&mut self) -> Option<DescribedEntry> {
+        self.next_entry().ok().flatten()
     }
 }
 

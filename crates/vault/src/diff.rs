@@ -87,13 +87,13 @@ pub fn diff(
         Some(from) => Some(from),
         None => changed_after(vault, name, &newer, &entry)?,
     };
-    let new = vault.described(&newer, &entry)?;
+    let new: Vec<_> = vault.described(&newer, &entry)?.entries().collect();
     let Some(from) = from else {
         let changes = compared(&[], &new);
         return Ok(EntryDiff { from: None, to: newer.number, changes, ranges: Vec::new() });
     };
     let (older, old_entry) = vault.entry(name, Some(from))?;
-    let old = vault.described(&older, &old_entry)?;
+    let old: Vec<_> = vault.described(&older, &old_entry)?.entries().collect();
     let (old, new) = (with_one_name(old), with_one_name(new));
     let changes = compared(&old, &new);
     let is_file = |described: &[DescribedEntry]| matches!(described, [one] if one.start.is_some());

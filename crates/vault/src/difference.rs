@@ -16,10 +16,22 @@ pub struct ChangedRun {
     pub new: Range<usize>,
 }
 
-/// The runs that differ, in order; what lies between is equal.
+/// The runs that differ, in order; what lies between is equal. What is equal at both ends takes no memory.
 pub fn difference<T: Copy + Default + Eq + Hash>(old: &[T], new: &[T]) -> Vec<ChangedRun> {
-    if old.is_empty() && !new.is_empty() {
-        return vec![ChangedRun { old: 0..0, new: 0..new.len() }];
+    let front = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let (old, new) = (&old[front..], &new[front..]);
+    let back = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+    let runs = middle(&old[..old.len() - back], &new[..new.len() - back]);
+    let behind = |run: Range<usize>| run.start + front..run.end + front;
+    runs.into_iter().map(|run| ChangedRun { old: behind(run.old), new: behind(run.new) }).collect()
+}
+
+/// The runs that differ between two sequences that may begin or end with nothing equal.
+fn middle<T: Copy + Default + Eq + Hash>(old: &[T], new: &[T]) -> Vec<ChangedRun> {
+    if old.is_empty() || new.is_empty() {
+        let is_none = old.is_empty() && new.is_empty();
+        let all = ChangedRun { old: 0..old.len(), new: 0..new.len() };
+        return if is_none { Vec::new() } else { vec![all] };
     }
     let mut input = InternedInput::default();
     input.update_before(old.iter().copied());

@@ -1,11 +1,12 @@
 //! A file that the vault has not yet: its content is cut, sealed and sent in one pass. What is too long for one update is committed
 //! in stages; the last runs are left for the version that gives it a name.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use towpath_vault_format::{BlockId, Digest, FileId, FileUpdate, NewBlock, Tuple};
 
 use crate::block::{BlockError, BlockKind, BlockSealer, SealedBlock};
+use crate::chunk_list::{ChunkList, ChunkTable};
 use crate::client::VaultClient;
 use crate::content::{ChunkKeys, PlainSource};
 use crate::crew::{OrderedCrew, threads_beside};
@@ -14,9 +15,13 @@ use crate::error::VaultClientError;
 use crate::keys::random;
 use crate::offer::offer_on_newest;
 use crate::plan::{FilePlan, PlannedFile, PutStats};
-use crate::steps::{STEPS, cost_of_run, insertions};
-use crate::summary::{ChunkSummary, PlainHash};
+use crate::steps::{cost_of_run, insertions};
+use crate::summary::ChunkSummary;
 
+/// Bytes of steps of one stage, about: client and server have them in memory several times over.
+const STAGE: usize = 1 << 20;
+/// Chunks that wait for one thread, at most.
+const SEALED_AT_ONCE: usize = 64;
 /// Chunks that wait for those before them, at most.
 const WAITING: usize = 4096;
 
@@ -31,10 +36,9 @@ struct FreshFile<'v> {
     crew: SealingCrew,
     early: EarlyBlocks,
     waiting: VecDeque<WaitingChunk>,
-    /// Where the first chunk with each content begins.
-    seen: HashMap<PlainHash, u64>,
-    chunks: Vec<ChunkSummary>,
-    end: u64,
+    chunks: ChunkList,
+    /// The first chunk with each content.
+    seen: ChunkTable,
     stage: FreshStage,
     stats: PutStats,
     /// The vault's keys changed meanwhile, and what was sealed with the old ones is not to be named; or its stages were collected.
@@ -88,7 +92,7 @@ impl<'v> FreshFile<'v> {
         let work = |mut sealer: BlockSealer| {
             move |(id, content): (BlockId, Vec<u8>)| sealer.seal(id, BlockKind::Whole, &content)
         };
-        let crew = SealingCrew::new(sealers.map(work));
+        let crew = SealingCrew::new(SEALED_AT_ONCE, sealers.map(work));
         Ok(Self {
             vault,
             file,
@@ -96,9 +100,8 @@ impl<'v> FreshFile<'v> {
             crew,
             early: EarlyBlocks::default(),
             waiting: VecDeque::new(),
-            seen: HashMap::new(),
-            chunks: Vec::new(),
-            end: 0,
+            chunks: ChunkList::default(),
+            seen: ChunkTable::default(),
             stage: FreshStage::default(),
             stats: PutStats::default(),
             is_outdated: false,
@@ -107,13 +110,14 @@ impl<'v> FreshFile<'v> {
 
     /// Takes the next chunk.
     fn take(&mut self, chunk: ChunkSummary, bytes: Option<&[u8]>) -> Result<(), VaultClientError> {
-        let (start, length) = (self.end, chunk.length);
-        self.end += u64::from(length);
+        let length = chunk.length;
         self.chunks.push(chunk);
-        match (self.seen.get(&chunk.hash), bytes) {
-            (Some(first), _) => self.waiting.push_back(WaitingChunk::Again(*first, length)),
-            (None, bytes) => {
-                self.seen.insert(chunk.hash, start);
+        match self.seen.find(&self.chunks, &chunk) {
+            Some(first) => {
+                self.waiting.push_back(WaitingChunk::Again(self.chunks.start(first), length));
+            }
+            None => {
+                self.seen.add(&self.chunks, self.chunks.chunks().len() as u32 - 1);
                 while self.crew.is_full() {
                     self.settle()?;
                 }
@@ -135,7 +139,7 @@ impl<'v> FreshFile<'v> {
             }
         };
         self.stage.push(tuple);
-        if self.stage.cost >= STEPS { self.commit() } else { Ok(()) }
+        if self.stage.cost >= STAGE { self.commit() } else { Ok(()) }
     }
 
     /// The run of a chunk whose block is made.
@@ -201,8 +205,8 @@ impl<'v> FreshFile<'v> {
     fn finish(mut self) -> Result<Option<PlannedFile>, VaultClientError> {
         self.early.finish(self.vault.server.as_mut())?;
         let base = self.base();
-        let Self { file, epoch, chunks, end, stage, mut stats, .. } = self;
-        stats.length = end;
+        let Self { file, epoch, chunks, stage, mut stats, .. } = self;
+        stats.length = chunks.length();
         let plan =
             FilePlan { actions: insertions(stage.start, &stage.tuples), blocks: stage.blocks, chunks, stats };
         Ok(Some(PlannedFile { file, base, epoch, plan }))

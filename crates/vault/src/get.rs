@@ -12,7 +12,7 @@ use towpath_vault_format::VaultRoot;
 
 use crate::catalogue::{CatalogueEntry, EntryDescription};
 use crate::client::{VaultClient, keep_line};
-use crate::descriptor::{DescribedEntry, MAX_DESCRIPTOR, read_descriptor};
+use crate::descriptor::{DescribedEntries, DescribedEntry, EntryDescriptor, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
 
 /// Blocks of files that may be holes.
@@ -53,7 +53,7 @@ impl VaultClient {
         &mut self,
         root: &VaultRoot,
         entry: &CatalogueEntry,
-    ) -> Result<Vec<DescribedEntry>, VaultClientError> {
+    ) -> Result<EntryDescriptor, VaultClientError> {
         let bytes = match &entry.description {
             EntryDescription::Inline(bytes) => bytes.clone(),
             EntryDescription::File(file) => {
@@ -63,7 +63,7 @@ impl VaultClient {
                 self.reader().read_all(file, MAX_DESCRIPTOR, "bytes of names and metadata")?
             }
         };
-        read_descriptor(&bytes, entry.length)
+        EntryDescriptor::new(bytes, entry.length)
     }
 
     /// Writes an entry of a version to `path`, which must not be there unless `overwrite`.
@@ -77,17 +77,17 @@ impl VaultClient {
     ) -> Result<GetOutcome, VaultClientError> {
         let (root, entry) = self.entry(name, number)?;
         let described = self.described(&root, &entry)?;
-        let is_tree = described.first().is_some_and(|first| first.entry.kind == Kind::Directory);
+        let is_tree = described.entries().next().is_some_and(|first| first.entry.kind == Kind::Directory);
         let mut writer = match is_tree {
-            true => EntryWriter::tree(path, overwrite)?,
-            false => EntryWriter::file(path, overwrite),
+            true => EntryWriter::tree(path, overwrite, &described)?,
+            false => EntryWriter::file(path, overwrite, &described),
         };
-        writer.begin(&described)?;
+        writer.begin()?;
         self.content(&root, &entry, &mut |bytes| {
             progress(bytes.len() as u64);
             writer.write(bytes)
         })?;
-        let mut outcome = writer.finish(&described)?;
+        let mut outcome = writer.finish()?;
         outcome.number = root.number;
         if root.number == self.head.named().number {
             self.note_seen(name, &entry)?;
@@ -132,37 +132,40 @@ struct EntryWriter<'p> {
     path: &'p Path,
     tree: Option<Destination>,
     overwrite: Overwrite,
-    waiting: std::vec::IntoIter<DescribedEntry>,
+    described: &'p EntryDescriptor,
+    /// Those whose bytes did not come yet.
+    waiting: DescribedEntries<'p>,
     open: Option<OpenFile>,
     outcome: GetOutcome,
 }
 
 impl<'p> EntryWriter<'p> {
-    fn tree(path: &'p Path, overwrite: bool) -> Result<Self, VaultClientError> {
+    fn tree(
+        path: &'p Path,
+        overwrite: bool,
+        described: &'p EntryDescriptor,
+    ) -> Result<Self, VaultClientError> {
         let options =
             WriteOptions { resume: overwrite, policy: Policy::archive(), ..WriteOptions::default() };
-        Ok(Self { tree: Some(Destination::create(path, options)?), ..Self::file(path, overwrite) })
+        Ok(Self { tree: Some(Destination::create(path, options)?), ..Self::file(path, overwrite, described) })
     }
 
-    fn file(path: &'p Path, overwrite: bool) -> Self {
+    fn file(path: &'p Path, overwrite: bool, described: &'p EntryDescriptor) -> Self {
         let overwrite = if overwrite { Overwrite::Replace } else { Overwrite::Never };
-        let waiting = Vec::new().into_iter();
-        Self { path, tree: None, overwrite, waiting, open: None, outcome: GetOutcome::default() }
+        let (waiting, outcome) = (described.entries(), GetOutcome::default());
+        Self { path, tree: None, overwrite, described, waiting, open: None, outcome }
     }
 
     /// Makes directories, links and special files, and opens the first file.
-    fn begin(&mut self, described: &[DescribedEntry]) -> Result<(), VaultClientError> {
+    fn begin(&mut self) -> Result<(), VaultClientError> {
         if let Some(tree) = &self.tree {
-            let further = further_names(described);
-            for DescribedEntry { path, entry, .. } in
-                described.iter().filter(|it| !further.contains(&it.path))
-            {
-                let made = make_node(tree, path, entry, self.overwrite);
-                self.outcome.failed.extend(made?);
+            let further = further_names(self.described);
+            for DescribedEntry { path, entry, .. } in self.described.entries() {
+                if !further.contains(&path) {
+                    self.outcome.failed.extend(make_node(tree, &path, &entry, self.overwrite)?);
+                }
             }
         }
-        let files: Vec<_> = described.iter().filter(|entry| entry.start.is_some()).cloned().collect();
-        self.waiting = files.into_iter();
         self.next_file()
     }
 
@@ -170,7 +173,10 @@ impl<'p> EntryWriter<'p> {
     fn next_file(&mut self) -> Result<(), VaultClientError> {
         while self.open.is_none() {
             let Some(described) = self.waiting.next() else { return Ok(()) };
-            let Kind::File { size, .. } = described.entry.kind else { continue };
+            let (Kind::File { size, .. }, Some(_)) = (&described.entry.kind, described.start) else {
+                continue;
+            };
+            let size = *size;
             let body = match &self.tree {
                 Some(tree) => OpenBody::Staged(tree.stage_file_for(&described.path, size)?),
                 None => OpenBody::Single(SingleFile::create(self.path, size)?),
@@ -224,15 +230,15 @@ impl<'p> EntryWriter<'p> {
     }
 
     /// Names what waits, makes hard links, and gives directories their metadata.
-    fn finish(mut self, described: &[DescribedEntry]) -> Result<GetOutcome, VaultClientError> {
+    fn finish(mut self) -> Result<GetOutcome, VaultClientError> {
         let Some(tree) = self.tree.take() else { return Ok(self.outcome) };
         self.note_placed(tree.flush());
-        self.outcome.failed.extend(make_links(&tree, described, self.overwrite));
+        self.outcome.failed.extend(make_links(&tree, self.described, self.overwrite));
         tree.staging().remove()?;
-        for DescribedEntry { path, entry, .. } in described.iter().rev() {
-            if entry.kind == Kind::Directory {
-                self.outcome.failed.extend(tree.finish_dir(path, &entry.metadata).err());
-            }
+        let directories = self.described.entries().filter(|it| it.entry.kind == Kind::Directory);
+        let directories: Vec<_> = directories.map(|it| (it.path, it.entry.metadata)).collect();
+        for (path, metadata) in directories.iter().rev() {
+            self.outcome.failed.extend(tree.finish_dir(path, metadata).err());
         }
         tree.sync()?;
         Ok(self.outcome)
@@ -293,27 +299,28 @@ fn make_node(
 }
 
 /// Names of links and special files that have another one before.
-fn further_names(described: &[DescribedEntry]) -> HashSet<&RelPath> {
+fn further_names(described: &EntryDescriptor) -> HashSet<RelPath> {
     let mut groups = HashSet::new();
-    let others = described.iter().filter(|it| !matches!(it.entry.kind, Kind::File { .. } | Kind::Directory));
+    let others =
+        described.entries().filter(|it| !matches!(it.entry.kind, Kind::File { .. } | Kind::Directory));
     others
         .filter(|it| it.entry.hard_link.is_some_and(|group| !groups.insert(group)))
-        .map(|it| &it.path)
+        .map(|it| it.path)
         .collect()
 }
 
 /// Gives whatever has several names its further ones.
-fn make_links(tree: &Destination, described: &[DescribedEntry], overwrite: Overwrite) -> Vec<FileError> {
+fn make_links(tree: &Destination, described: &EntryDescriptor, overwrite: Overwrite) -> Vec<FileError> {
     let (mut first, mut failed) = (HashMap::new(), Vec::new());
     let further = further_names(described);
-    for DescribedEntry { path, entry, start } in described {
+    for DescribedEntry { path, entry, start } in described.entries() {
         let Some(group) = entry.hard_link else { continue };
         let is_file = matches!(entry.kind, Kind::File { .. });
-        if start.is_some() || !is_file && !further.contains(path) {
+        if start.is_some() || !is_file && !further.contains(&path) {
             first.insert(group, path);
         } else if let Some(existing) = first.get(&group) {
             let linked = tree.stamp_at(existing);
-            let linked = linked.and_then(|seen| tree.nodes().hard_link(existing, &seen, path, overwrite));
+            let linked = linked.and_then(|seen| tree.nodes().hard_link(existing, &seen, &path, overwrite));
             failed.extend(linked.err());
         }
     }
@@ -325,7 +332,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
-    use towpath_content::tree::Metadata;
+    use towpath_content::tree::{Encoder, Event, Metadata};
 
     #[test]
     fn a_hole_stays_one_wherever_its_runs_end() {
@@ -336,10 +343,13 @@ mod tests {
         let kind = Kind::File { size, oid: Some(oid), extents: Some(Vec::new()) };
         let metadata = Metadata { mode: 0o644, ..Metadata::default() };
         let entry = Entry { name: Vec::new(), metadata, kind, hard_link: None };
-        let mut writer = EntryWriter::file(&path, false);
-        writer.begin(&[DescribedEntry { path: RelPath::default(), entry, start: Some(0) }]).unwrap();
+        let mut encoder = Encoder::new(false);
+        encoder.push(&Event::Leaf(entry)).unwrap();
+        let described = EntryDescriptor::new(encoder.finish().unwrap(), size).unwrap();
+        let mut writer = EntryWriter::file(&path, false, &described);
+        writer.begin().unwrap();
         content.chunks(1001).for_each(|run| writer.write(run).unwrap());
-        let outcome = writer.finish(&[]).unwrap();
+        let outcome = writer.finish().unwrap();
         assert_eq!((outcome.files, outcome.bytes), (1, size));
         assert!(std::fs::read(&path).unwrap() == content);
         let taken = std::fs::metadata(&path).unwrap().blocks() * 512;

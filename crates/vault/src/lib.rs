@@ -8,6 +8,7 @@
 //! | [`keys`] | keys of a vault, under a passphrase or a key file |
 //! | [`boundaries`] | where plaintext is cut |
 //! | [`summary`] | a file as keyed hashes of its chunks |
+//! | [`chunk_list`] | chunks in order, and where each is |
 //! | [`mod@difference`] | what two summaries have not in common |
 //! | [`block`], [`padding`] | plaintext as blocks that a server may have |
 //! | [`patches`] | chunks that changed a little |
@@ -41,6 +42,7 @@ pub mod boundaries;
 pub mod catalogue;
 mod catching_up;
 pub mod check;
+pub mod chunk_list;
 pub mod client;
 pub mod content;
 mod crew;

@@ -9,12 +9,14 @@
 //! | where it was, and had better be written anew by what the line carries (`anew`) | a whole block |
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use towpath_vault_format::defragmentation::{DefragmentationPlan, LinkCosts};
 use towpath_vault_format::{BlockId, Digest, FileId, FileRoot, NewBlock, Tuple, UpdateAction};
 
 use crate::anew::{PlannedRun, defragmentation, with_rewrites};
 use crate::block::{BlockKind, BlockSealer, SealedBlock};
+use crate::chunk_list::{ChunkList, ChunkTable};
 use crate::content::{ChunkKeys, PlainSource, chunks_of};
 use crate::difference::{ChangedRun, difference};
 use crate::early::EarlyBlocks;
@@ -65,17 +67,16 @@ pub struct FilePlan {
     /// Blocks that it has and the old one has not.
     pub blocks: Vec<NewBlock>,
     /// Its chunks.
-    pub chunks: Vec<ChunkSummary>,
+    pub chunks: ChunkList,
     /// What it costs.
     pub stats: PutStats,
 }
 
-/// The version that a plan starts from: its root, chunks and where they begin.
+/// The version that a plan starts from: its root, and its chunks.
 struct OldContent<'a> {
     root: &'a FileRoot,
-    chunks: &'a [ChunkSummary],
-    starts: Vec<u64>,
-    by_hash: HashMap<PlainHash, u32>,
+    chunks: &'a ChunkList,
+    table: ChunkTable,
 }
 
 /// A file's new version, and what it is based on.
@@ -127,29 +128,6 @@ impl PutStats {
     }
 }
 
-impl<'a> OldContent<'a> {
-    fn new(root: &'a FileRoot, chunks: &'a [ChunkSummary]) -> Self {
-        let starts = starts(chunks);
-        let by_hash = chunks.iter().zip(0..).map(|(chunk, at)| (chunk.hash, at)).collect();
-        Self { root, chunks, starts, by_hash }
-    }
-
-    /// The chunk with these bytes.
-    fn find(&self, chunk: &ChunkSummary) -> Option<usize> {
-        let at = *self.by_hash.get(&chunk.hash)? as usize;
-        (self.chunks[at].length == chunk.length).then_some(at)
-    }
-}
-
-/// Where chunks begin, and where the last one ends.
-fn starts(chunks: &[ChunkSummary]) -> Vec<u64> {
-    let ends = chunks.iter().scan(0, |end, chunk| {
-        *end += u64::from(chunk.length);
-        Some(*end)
-    });
-    std::iter::once(0).chain(ends).collect()
-}
-
 impl<'a, 'r> Planner<'a, 'r> {
     /// Reads the old version by `reader`, cuts and hashes by `keys`, encrypts by `sealer`. With `patches`, where a chunk changed a little, a
     /// patch goes; what `costs` are worth is written anew.
@@ -172,30 +150,29 @@ impl<'a, 'r> Planner<'a, 'r> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Option<FilePlan>, VaultClientError> {
         let chunks = chunks_of(source, &self.keys, progress)?;
-        let old = OldContent::new(root, &old.chunks);
-        let new_starts = starts(&chunks);
         let stats = PutStats { length: source.length(), reused: source.length(), ..PutStats::default() };
-        let changes = difference(old.chunks, &chunks);
+        let changes = difference(old.chunks.chunks(), chunks.chunks());
         let least = changes.iter().map(|run| run.new.len() * LEAST_RUN).sum::<usize>();
         if least > STEPS {
             return Ok(None);
         }
-        let mut repeated = repeated(&chunks);
+        let mut repeated = repeated(changes.iter().flat_map(|run| &chunks.chunks()[run.new.clone()]));
+        let table = if changes.is_empty() { ChunkTable::default() } else { ChunkTable::of(&old.chunks) };
+        let old = OldContent { root, chunks: &old.chunks, table };
         let mut plan = FilePlan { actions: Vec::new(), blocks: Vec::new(), chunks, stats };
         let has_room = !changes.is_empty() && least < STEPS / 2;
         let planned = if has_room { defragmentation(self.reader, root, &self.costs) } else { None };
         let planned = planned.unwrap_or_default();
         plan.stats.note(&planned);
-        for PlannedRun { run, is_anew } in with_rewrites(changes, &old.starts, &planned) {
-            let at = new_starts[run.new.start];
-            let gone = old.starts[run.old.end] - old.starts[run.old.start];
+        for PlannedRun { run, is_anew } in with_rewrites(changes, old.chunks, &planned) {
+            let at = plan.chunks.start(run.new.start);
+            let gone = old.chunks.start(run.old.end) - old.chunks.start(run.old.start);
             if gone > 0 {
                 plan.actions.push(UpdateAction::Delete { at, length: gone });
             }
-            let place = (source, &new_starts[..]);
             let tuples = match is_anew {
-                false => self.run(&mut plan, &old, &run, place, &mut repeated)?,
-                true => self.anew(&mut plan, &run, place, &mut repeated)?,
+                false => self.run(&mut plan, &old, &run, source, &mut repeated)?,
+                true => self.anew(&mut plan, &run, source, &mut repeated)?,
             };
             plan.actions.extend(insertions(at, &tuples));
         }
@@ -209,18 +186,18 @@ impl<'a, 'r> Planner<'a, 'r> {
         plan: &mut FilePlan,
         old: &OldContent<'_>,
         run: &ChangedRun,
-        (source, starts): (&dyn PlainSource, &[u64]),
+        source: &dyn PlainSource,
         repeated: &mut HashMap<PlainHash, Option<Tuple>>,
     ) -> Result<Vec<Tuple>, VaultClientError> {
         let mut tuples = Vec::with_capacity(run.new.len());
         let mut in_vain = 0u32;
         for at in run.new.clone() {
-            let chunk = plan.chunks[at];
+            let chunk = plan.chunks.chunks()[at];
             if let Some(tuple) = self.found_again(old, &chunk, repeated)? {
                 tuples.push(tuple);
                 continue;
             }
-            let bytes = self.chunk(source, starts[at], &chunk)?;
+            let bytes = self.chunk(source, plan.chunks.start(at), &chunk)?;
             let is_tried = self.patches && in_vain.saturating_sub(MOST_IN_VAIN).is_multiple_of(8);
             let bases = if is_tried { self.bases(old, run, at)? } else { Vec::new() };
             let tuple = self.new_tuple(plan, &bases, &bytes)?;
@@ -252,17 +229,17 @@ impl<'a, 'r> Planner<'a, 'r> {
         &mut self,
         plan: &mut FilePlan,
         run: &ChangedRun,
-        (source, starts): (&dyn PlainSource, &[u64]),
+        source: &dyn PlainSource,
         repeated: &mut HashMap<PlainHash, Option<Tuple>>,
     ) -> Result<Vec<Tuple>, VaultClientError> {
         let mut tuples = Vec::with_capacity(run.new.len());
         for at in run.new.clone() {
-            let chunk = plan.chunks[at];
+            let chunk = plan.chunks.chunks()[at];
             if let Some(Some(tuple)) = repeated.get(&chunk.hash) {
                 tuples.push(tuple.clone());
                 continue;
             }
-            let bytes = self.chunk(source, starts[at], &chunk)?;
+            let bytes = self.chunk(source, plan.chunks.start(at), &chunk)?;
             let tuple = self.new_tuple(plan, &[], &bytes)?;
             if let Some(known) = repeated.get_mut(&chunk.hash) {
                 *known = Some(tuple.clone());
@@ -282,7 +259,7 @@ impl<'a, 'r> Planner<'a, 'r> {
         if let Some(Some(tuple)) = repeated.get(&chunk.hash) {
             return Ok(Some(tuple.clone()));
         }
-        match old.find(chunk) {
+        match old.table.find(old.chunks, chunk) {
             Some(at) => self.old_tuple(old, at),
             None => Ok(None),
         }
@@ -290,7 +267,7 @@ impl<'a, 'r> Planner<'a, 'r> {
 
     /// The run that is exactly an old chunk.
     fn old_tuple(&mut self, old: &OldContent<'_>, at: usize) -> Result<Option<Tuple>, VaultClientError> {
-        let (start, end) = (old.starts[at], old.starts[at + 1]);
+        let (start, end) = (old.chunks.start(at), old.chunks.start(at + 1));
         let found = self.reader.tuples(old.root, start..end, 1)?;
         let is_it = |(from, tuple): &(u64, Tuple)| *from == start && tuple.length == end - start;
         Ok(found.into_iter().find(is_it).map(|(_, tuple)| tuple))
@@ -314,7 +291,7 @@ impl<'a, 'r> Planner<'a, 'r> {
             }
             let blocks = self.reader.blocks_of([&tuple].into_iter())?;
             // A damaged base is none.
-            if let Ok(plain) = self.reader.plain(old.root, old.starts[base], &tuple, &blocks) {
+            if let Ok(plain) = self.reader.plain(old.root, old.chunks.start(base), &tuple, &blocks) {
                 bases.push(PatchBase { tuple, plain });
             }
         }
@@ -362,9 +339,9 @@ fn seal(sealer: &mut BlockSealer, kind: BlockKind, content: &[u8]) -> Result<Sea
     sealed.map_err(|error| VaultClientError::Record { what: "a new block", why: error.to_string() })
 }
 
-/// Chunks that the new version has more than once: their runs are kept while it is planned.
-fn repeated(chunks: &[ChunkSummary]) -> HashMap<PlainHash, Option<Tuple>> {
-    let mut hashes: Vec<PlainHash> = chunks.iter().map(|chunk| chunk.hash).collect();
+/// Chunks that come more than once: their runs are kept while they are planned.
+fn repeated<'a>(new: impl Iterator<Item = &'a ChunkSummary>) -> HashMap<PlainHash, Option<Tuple>> {
+    let mut hashes: Vec<PlainHash> = new.map(|chunk| chunk.hash).collect();
     hashes.sort_unstable();
     let pairs = hashes.windows(2).filter(|pair| pair[0] == pair[1]);
     pairs.map(|pair| (pair[0], None)).collect()
@@ -376,12 +353,12 @@ pub fn summary_of(
     root: &FileRoot,
     keys: &ChunkKeys,
 ) -> Result<FileSummary, VaultClientError> {
-    let mut chunks = Vec::new();
+    let mut chunks = ChunkList::default();
     reader.read(root, 0..root.length, &mut |run| {
         chunks.push(keys.summary(run));
         Ok(())
     })?;
-    Ok(FileSummary { root: digest_of(root), chunks })
+    Ok(FileSummary { root: digest_of(root), chunks: Arc::new(chunks) })
 }
 
 /// The hash of a file's root.

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use towpath_files::FileError;
 use towpath_vault_format::defragmentation::LinkCosts;
@@ -218,17 +219,17 @@ impl VaultClient {
             let removed = gone.map(|file| removed(&root, file, epoch)).collect();
             let update = entry_update(self, &[&listed], removed)?;
             if let Offered::Committed { .. } = self.offer(&update)? {
-                self.folder.set_summary(&FileId::CATALOGUE, &self.summary(&listed))?;
+                self.set_summary(&listed)?;
                 return Ok(self.head.named().number);
             }
         }
         Err(VaultClientError::Crowded { tries: TRIES })
     }
 
-    /// Plans one file on its newest version. `None`: too much is new for one update.
+    /// Plans one file on its newest version, of which `summary` is known. `None`: too much is new for one update.
     fn plan_file(
         &mut self,
-        file: FileId,
+        (file, summary): (FileId, Option<FileSummary>),
         source: &dyn PlainSource,
         patches: bool,
         progress: &mut dyn FnMut(u64),
@@ -238,7 +239,8 @@ impl VaultClient {
             Some(root) => (*root, digest_of(root)),
             None => (FileRoot::empty(file, self.keys.epoch()), Digest::NONE),
         };
-        let kept = self.folder.summary(&file)?.filter(|summary| is_of(summary, &root));
+        let kept = summary.map_or_else(|| self.folder.summary(&file), |known| Ok(Some(known)))?;
+        let kept = kept.filter(|summary| is_of(summary, &root));
         let padding = self.head.signed.root.parameters.padding;
         let sealer = BlockSealer::new(self.keys.file(file, self.keys.epoch())?, padding);
         let (epoch, line) = (self.keys.epoch(), line_of(self)?);
@@ -269,21 +271,22 @@ impl VaultClient {
             let update = entry_update(self, &files, removed)?;
             let offered = offer_entry(self, &update, Some((name, &plan.entry)))?;
             if let Offered::Committed { bytes } | Offered::Kept { bytes } = offered {
-                self.folder.set_summary(&FileId::CATALOGUE, &self.summary(&listed))?;
+                self.set_summary(&listed)?;
                 return Ok(Some(plan.stats(&listed, bytes)));
             }
         }
         Err(VaultClientError::Crowded { tries: TRIES })
     }
 
-    fn summary(&self, planned: &PlannedFile) -> FileSummary {
-        FileSummary { root: digest_of(&self.file_root(planned.file)), chunks: planned.plan.chunks.clone() }
+    fn set_summary(&self, planned: &PlannedFile) -> Result<(), VaultClientError> {
+        let root = digest_of(&self.file_root(planned.file));
+        self.folder.set_summary(&planned.file, &root, &planned.plan.chunks)
     }
 
     /// Keeps what makes the next put cheap, and what this machine's person has seen.
     fn keep(&mut self, name: &[u8], tree: &LocalTree, plan: &EntryPlan) -> Result<(), VaultClientError> {
         for planned in plan.files() {
-            self.folder.set_summary(&planned.file, &self.summary(planned))?;
+            self.set_summary(planned)?;
         }
         let content = plan.content.file;
         let marks = tree
@@ -316,9 +319,10 @@ fn plan_content(
     let content = &tree.content;
     if let Some(old) = old {
         let unchanged = if options.checksum { Ok(None) } else { unchanged_files(vault, tree, old) };
-        let planned = unchanged.and_then(|unchanged| {
+        let planned = unchanged.and_then(|known| {
+            let (unchanged, summary) = known.unzip();
             let source = PutContent { content, unchanged: unchanged.unwrap_or_default() };
-            vault.plan_file(old.content, &source, options.patches, progress)
+            vault.plan_file((old.content, summary), &source, options.patches, progress)
         });
         if let Some(planned) = readable(planned, options)? {
             return Ok(Some(planned));
@@ -336,7 +340,7 @@ fn plan_on(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Option<PlannedFile>, VaultClientError> {
     if let Some(file) = file {
-        let planned = vault.plan_file(file, source, options.patches, progress);
+        let planned = vault.plan_file((file, None), source, options.patches, progress);
         if let Some(planned) = readable(planned, options)? {
             return Ok(Some(planned));
         }
@@ -350,7 +354,7 @@ pub(crate) fn plan_catalogue(
 ) -> Result<PlannedFile, VaultClientError> {
     let bytes = catalogue.to_bytes();
     let found = bytes.len() as u64;
-    let planned = vault.plan_file(FileId::CATALOGUE, &MemoryContent(bytes), true, &mut |_| ())?;
+    let planned = vault.plan_file((FileId::CATALOGUE, None), &MemoryContent(bytes), true, &mut |_| ())?;
     let what = "bytes of the catalogue that change";
     planned.ok_or(VaultClientError::TooLarge { what, found, limit: MAX_CATALOGUE })
 }
@@ -411,12 +415,12 @@ pub(crate) fn entry_update(
     Ok(Update { blocks, ..vault.update_of(changes.chain(removed).collect())? })
 }
 
-/// What is known of a tree's files without reading them; `None`: what is needed for it was lost.
+/// What is known of a tree's files without reading them, and the summary of the old ones; `None`: what is needed for it was lost.
 fn unchanged_files(
     vault: &mut VaultClient,
     tree: &LocalTree,
     old: &CatalogueEntry,
-) -> Result<Option<UnchangedFiles>, VaultClientError> {
+) -> Result<Option<(UnchangedFiles, FileSummary)>, VaultClientError> {
     let (root, content) = (vault.head.signed.root.clone(), vault.file_root(old.content));
     let marks = vault
         .folder
@@ -425,15 +429,16 @@ fn unchanged_files(
     let summary = vault.folder.summary(&old.content)?.filter(|summary| is_of(summary, &content));
     let (Some(marks), Some(summary)) = (marks, summary) else { return Ok(None) };
     let described = vault.described(&root, old)?;
-    let old_files = described.iter().filter_map(|it| Some((&it.path, (it.start?, it.entry.oid()?))));
+    let old_files = described.entries().filter_map(|it| Some((it.start?, it.entry.oid()?, it.path)));
+    let old_files = old_files.map(|(start, oid, path)| (path, start, oid));
     let key = vault.keys.file_marks(old.content);
-    let files = tree.content.files();
-    Ok(Some(UnchangedFiles::new(files, &marks, &key, &old_files.collect(), summary.chunks)))
+    let chunks = Arc::clone(&summary.chunks);
+    let unchanged = UnchangedFiles::new(tree.content.files(), &marks, &key, old_files, chunks);
+    Ok(Some((unchanged, summary)))
 }
 
 fn is_of(summary: &FileSummary, root: &FileRoot) -> bool {
-    let length: u64 = summary.chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
-    summary.root == digest_of(root) && length == root.length
+    summary.root == digest_of(root) && summary.chunks.length() == root.length
 }
 
 /// Takes a file out of the version `root`.

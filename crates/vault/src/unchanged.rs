@@ -5,6 +5,7 @@
 //! A file that was changed so lately that a further change could leave its times as they are gets no mark.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use towpath_content::codec::{Reader, Writer, invalid};
@@ -13,6 +14,7 @@ use towpath_content::{DecodeError, Oid};
 use towpath_files::{RelPath, Stamp};
 use towpath_vault_format::Digest;
 
+use crate::chunk_list::ChunkList;
 use crate::keys::KeySecret;
 use crate::summary::ChunkSummary;
 
@@ -60,10 +62,9 @@ struct UnchangedRun {
 pub struct UnchangedFiles {
     runs: Vec<UnchangedRun>,
     /// Of the files that need not be read, by their numbers.
-    oids: HashMap<usize, Oid>,
+    oids: Vec<Option<Oid>>,
     /// The old content.
-    chunks: Vec<ChunkSummary>,
-    starts: Vec<u64>,
+    chunks: Arc<ChunkList>,
 }
 
 impl FileMarks {
@@ -107,14 +108,22 @@ impl UnchangedFiles {
         files: &[ContentFile],
         marks: &FileMarks,
         key: &KeySecret,
-        old: &HashMap<&RelPath, (u64, Oid)>,
-        chunks: Vec<ChunkSummary>,
+        old: impl Iterator<Item = (RelPath, u64, Oid)>,
+        chunks: Arc<ChunkList>,
     ) -> Self {
-        let mut unchanged = Self { starts: starts(&chunks), chunks, ..Self::default() };
-        for (index, file) in files.iter().enumerate() {
-            let is_marked = marks.marks.contains(&mark(key, &file.path, &file.stamp));
-            if let Some((before, oid)) = old.get(&file.path).copied().filter(|_| is_marked) {
-                unchanged.oids.insert(index, oid);
+        let is_marked = |file: &ContentFile| marks.marks.contains(&mark(key, &file.path, &file.stamp));
+        let marked = files.iter().zip(0..).filter(|(file, _)| is_marked(file));
+        let numbers: HashMap<&RelPath, u32> = marked.map(|(file, number)| (&file.path, number)).collect();
+        let mut found: Vec<Option<(u64, Oid)>> = vec![None; files.len()];
+        for (path, before, oid) in old {
+            if let Some(number) = numbers.get(&path) {
+                found[*number as usize] = Some((before, oid));
+            }
+        }
+        let mut unchanged = Self { chunks, ..Self::default() };
+        for (file, found) in files.iter().zip(found) {
+            unchanged.oids.push(found.map(|(_, oid)| oid));
+            if let Some((before, _)) = found {
                 unchanged.add(UnchangedRun { at: file.start, before, length: file.stamp.size });
             }
         }
@@ -132,29 +141,18 @@ impl UnchangedFiles {
 
     /// The hash of a file that need not be read.
     pub fn oid(&self, file: usize) -> Option<Oid> {
-        self.oids.get(&file).copied()
+        self.oids.get(file).copied().flatten()
     }
 
     /// The chunk that begins at `at`, if all its bytes are known. `is_border`: no chunk reaches over this place.
     pub fn chunk_at(&self, at: u64, is_border: impl FnOnce(u64) -> bool) -> Option<ChunkSummary> {
         let index = self.runs.partition_point(|run| run.at <= at).checked_sub(1)?;
         let UnchangedRun { at: start, before, length } = self.runs[index];
-        let found = self.starts.binary_search(&(before + (at - start))).ok()?;
-        let chunk = *self.chunks.get(found)?;
+        let chunk = *self.chunks.beginning_at(before + (at - start))?;
         let (end, limit) = (at + u64::from(chunk.length), start + length);
         // A chunk that ended with its file may go on now.
         (end < limit || end == limit && is_border(end)).then_some(chunk)
     }
-}
-
-/// Where chunks begin.
-fn starts(chunks: &[ChunkSummary]) -> Vec<u64> {
-    let begin = |at: &mut u64, chunk: &ChunkSummary| {
-        let start = *at;
-        *at += u64::from(chunk.length);
-        Some(start)
-    };
-    chunks.iter().scan(0, begin).collect()
 }
 
 fn mark(key: &KeySecret, path: &RelPath, stamp: &Stamp) -> Mark {

@@ -7,7 +7,7 @@ use crate::changes::ShortHash;
 /// Objects that came lately, at least, before they go into the list.
 const LATELY: usize = 1 << 14;
 /// They go into it when they are a part of the whole: so the work for each is bounded.
-const PART: usize = 8;
+const PART: usize = 32;
 /// In [`ListedObject::pack`]: the object lies in the log, and the other bits are the high ones of its place.
 const IN_LOG: u32 = 1 << 31;
 
@@ -51,10 +51,10 @@ impl PlaceIndex {
             Err(_) => drop(self.lately.insert(hash, stored)),
         }
         if self.lately.len() >= LATELY.max(self.sorted.len() / PART) {
-            let lately = std::mem::take(&mut self.lately);
-            self.sorted.reserve_exact(lately.len());
-            self.sorted.extend(lately.into_iter().map(|(hash, stored)| ListedObject::new(hash, stored)));
-            self.sorted.sort_unstable_by_key(|listed| listed.hash);
+            let lately = std::mem::take(&mut self.lately).into_iter();
+            let mut lately: Vec<_> = lately.map(|(hash, stored)| ListedObject::new(hash, stored)).collect();
+            lately.sort_unstable_by_key(|listed| listed.hash);
+            merge(&mut self.sorted, lately);
         }
         before
     }
@@ -67,6 +67,21 @@ impl PlaceIndex {
 
     fn place(&self, hash: &ShortHash) -> Result<usize, usize> {
         self.sorted.binary_search_by_key(hash, |listed| listed.hash)
+    }
+}
+
+/// Puts `new` objects into a sorted list, both in order. From the end on, so that the list is moved once and no other is needed.
+fn merge(sorted: &mut Vec<ListedObject>, new: Vec<ListedObject>) {
+    let mut old = sorted.len();
+    sorted.reserve_exact(new.len());
+    sorted.extend_from_slice(&new);
+    for (before, listed) in new.iter().enumerate().rev() {
+        let count = before + 1;
+        // Objects that come behind this one: they make room for it and all before it.
+        let behind = old - sorted[..old].partition_point(|other| other.hash < listed.hash);
+        sorted.copy_within(old - behind..old, old - behind + count);
+        old -= behind;
+        sorted[old + before] = *listed;
     }
 }
 

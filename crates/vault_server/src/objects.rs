@@ -1,7 +1,7 @@
 //! Objects: nodes, blocks and records by hash, in the log's records or in packs of the byte store.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Cursor;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -117,11 +117,14 @@ impl VaultObjects {
 
     /// Writes a pack, durably.
     pub fn write_pack<B: AsRef<[u8]>>(&self, objects: &[(Digest, B)]) -> Result<PackList, VaultError> {
-        let size = objects.iter().map(|(_, object)| object.as_ref().len()).sum();
-        let mut bytes = Vec::with_capacity(size);
-        objects.iter().for_each(|(_, object)| bytes.extend_from_slice(object.as_ref()));
-        let pack = Digest::of(&bytes);
-        self.bytes.put(&ByteName(pack.0), &mut Cursor::new(bytes), size as u64)?;
+        let mut hasher = blake3::Hasher::new();
+        for (_, object) in objects {
+            hasher.update(object.as_ref());
+        }
+        let pack = Digest(*hasher.finalize().as_bytes());
+        let size: usize = objects.iter().map(|(_, object)| object.as_ref().len()).sum();
+        let parts = objects.iter().map(|(_, object)| object.as_ref());
+        self.bytes.put(&ByteName(pack.0), &mut PartsReader { parts, left: &[] }, size as u64)?;
         let objects = objects.iter().map(|(hash, object)| (*hash, object.as_ref().len() as u32)).collect();
         Ok(PackList { pack, objects })
     }
@@ -212,6 +215,28 @@ impl VaultObjects {
         let objects: Vec<Bytes> = run.iter().map(|place| bytes.split_to(place.len as usize)).collect();
         let is_right = names.iter().zip(&objects).all(|(name, object)| Digest::of(object) == *name);
         is_right.then_some(objects)
+    }
+}
+
+/// Objects as the bytes of a pack, which are never in memory beside them.
+struct PartsReader<'a, Parts> {
+    parts: Parts,
+    left: &'a [u8],
+}
+
+impl<'a, Parts: Iterator<Item = &'a [u8]>> Read for PartsReader<'a, Parts> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            if self.left.is_empty() {
+                match self.parts.next() {
+                    Some(part) => self.left = part,
+                    None => break,
+                }
+            }
+            done += self.left.read(&mut buffer[done..])?;
+        }
+        Ok(done)
     }
 }
 

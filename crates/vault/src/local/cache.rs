@@ -1,16 +1,17 @@
 //! Nodes and blocks by hash, in packs: files to which they are appended one after the other. What is read is compared with
 //! its hash, so a damaged pack costs a fetch and nothing else.
 //!
-//! Records: 32 bytes hash, 4 bytes length, the bytes. A torn tail is cut when the cache is opened. The oldest packs go when
-//! there are too many bytes.
+//! Records: 32 bytes hash, 4 bytes length, the bytes. A table beside the packs says where they lie. When the cache is opened, what came behind
+//! that was written is read from the packs, and a torn tail is cut. The oldest packs go when there are too many bytes.
 
-use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use towpath_vault_format::Digest;
+
+use super::places::{BlobPlace, PackEnd, PlaceTable};
 
 /// Bytes of a pack after which the next is begun.
 const PACK: u64 = 64 << 20;
@@ -19,6 +20,8 @@ const TAIL: usize = 256 << 10;
 /// No node or block is longer.
 const MAX_BLOB: u32 = 2 << 20;
 const HEADER: usize = 36;
+/// The table of places.
+const PLACES: &str = "places";
 
 /// A cache in a folder.
 #[derive(Debug)]
@@ -26,7 +29,7 @@ pub struct BlobCache {
     folder: PathBuf,
     limit: u64,
     packs: Vec<Pack>,
-    index: HashMap<Digest, BlobSpot>,
+    places: PlaceTable,
 }
 
 #[derive(Debug)]
@@ -38,41 +41,45 @@ struct Pack {
     tail: Vec<u8>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct BlobSpot {
-    pack: u32,
-    at: u64,
-    length: u32,
-}
-
 impl BlobCache {
     /// The cache in `folder`, which is made if it is not there. It has about `limit` bytes at most: the oldest go first.
     pub fn open(folder: &Path, limit: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let mut cache =
-            Self { folder: folder.to_path_buf(), limit, packs: Vec::new(), index: HashMap::new() };
+        let places = PlaceTable::open(&folder.join(PLACES));
+        let mut cache = Self { folder: folder.to_path_buf(), limit, packs: Vec::new(), places };
         let mut numbers: Vec<u32> = std::fs::read_dir(folder)?
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("pack-")?.parse().ok())
             .collect();
         numbers.sort_unstable();
         for number in numbers {
-            cache.read_pack(number)?;
+            let file = open(&cache.path(number))?;
+            let length = file.metadata()?.len();
+            cache.packs.push(Pack { number, file, length, tail: Vec::new() });
         }
+        cache.read_new()?;
         cache.drop_oldest()?;
         Ok(cache)
     }
 
     /// The bytes that have this hash, if they are here.
     pub fn get(&self, hash: &Digest) -> Option<Vec<u8>> {
-        let BlobSpot { pack, at, length } = *self.index.get(hash)?;
+        let BlobPlace { pack, at, length } = self.place(hash)?;
         let pack = self.packs.iter().rev().find(|found| found.number == pack)?;
-        let bytes = pack.read(at, length as usize)?;
+        let bytes = pack.read(at.into(), length as usize)?;
         (Digest::of(&bytes) == *hash).then_some(bytes)
     }
 
     /// True if they seem to be here.
     pub fn has(&self, hash: &Digest) -> bool {
-        self.index.contains_key(hash)
+        self.place(hash).is_some()
+    }
+
+    fn place(&self, hash: &Digest) -> Option<BlobPlace> {
+        self.places.get(hash, self.oldest())
+    }
+
+    fn oldest(&self) -> u32 {
+        self.packs.first().map_or(0, |pack| pack.number)
     }
 
     /// Adds bytes, unless they are here. After a crash they may be lost.
@@ -83,22 +90,31 @@ impl BlobCache {
 
     /// The same for bytes whose hash is known to be this one.
     pub fn add_named(&mut self, hash: Digest, bytes: &[u8]) -> io::Result<()> {
-        if self.index.contains_key(&hash) && self.get(&hash).is_some() {
+        if self.get(&hash).is_some() {
             return Ok(());
         }
         if self.packs.last().is_none_or(|pack| pack.length >= PACK) {
             self.begin_pack()?;
         }
+        let oldest = self.oldest();
         let Some(pack) = self.packs.last_mut() else { return Ok(()) };
-        let at = pack.length + HEADER as u64;
+        let at = (pack.length + HEADER as u64) as u32;
         pack.add(&hash, bytes)?;
-        self.index.insert(hash, BlobSpot { pack: pack.number, at, length: bytes.len() as u32 });
+        let place = BlobPlace { pack: pack.number, at, length: bytes.len() as u32 };
+        self.places.insert(&hash, place, oldest);
         Ok(())
     }
 
     /// Writes what waits in memory. After a crash it may be lost.
     fn flush(&mut self) -> io::Result<()> {
         self.packs.last_mut().map_or(Ok(()), Pack::flush)
+    }
+
+    /// Writes all that is needed to find it again at once.
+    fn settle(&mut self) -> io::Result<()> {
+        self.flush()?;
+        let end = self.packs.last().map(|pack| PackEnd { pack: pack.number, at: pack.length });
+        end.map_or(Ok(()), |end| self.places.flush(end))
     }
 
     fn path(&self, number: u32) -> PathBuf {
@@ -114,28 +130,44 @@ impl BlobCache {
         Ok(())
     }
 
-    fn read_pack(&mut self, number: u32) -> io::Result<()> {
-        let file = open(&self.path(number))?;
-        let end = file.metadata()?.len();
-        let mut at = 0;
+    /// Reads what the table of places lacks: all, if it is of other packs.
+    fn read_new(&mut self) -> io::Result<()> {
+        let end = self.places.covered();
+        let is_there = |pack: &Pack| pack.number == end.pack && pack.length >= end.at;
+        let known = self.packs.iter().position(is_there);
+        if known.is_none() {
+            self.places = PlaceTable::empty(&self.folder.join(PLACES));
+        }
+        for index in known.unwrap_or(0)..self.packs.len() {
+            let from = if known == Some(index) { end.at } else { 0 };
+            self.read_pack(index, from)?;
+        }
+        Ok(())
+    }
+
+    /// Reads where the blobs of a pack lie from `at` on, and cuts off what is none.
+    fn read_pack(&mut self, index: usize, mut at: u64) -> io::Result<()> {
+        let oldest = self.oldest();
+        let pack = &mut self.packs[index];
         let mut header = [0; HEADER];
-        while at + HEADER as u64 <= end {
-            file.read_exact_at(&mut header, at)?;
+        while at + HEADER as u64 <= pack.length {
+            pack.file.read_exact_at(&mut header, at)?;
             let (hash, length) = header.split_at(32);
             let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]);
             let next = at + HEADER as u64 + u64::from(length);
-            if length > MAX_BLOB || next > end {
+            if length > MAX_BLOB || next > pack.length || next > u64::from(u32::MAX) {
                 break;
             }
             let mut digest = Digest::NONE;
             digest.0.copy_from_slice(hash);
-            self.index.insert(digest, BlobSpot { pack: number, at: at + HEADER as u64, length });
+            let place = BlobPlace { pack: pack.number, at: at as u32 + HEADER as u32, length };
+            self.places.insert(&digest, place, oldest);
             at = next;
         }
-        if at < end {
-            file.set_len(at)?;
+        if at < pack.length {
+            pack.file.set_len(at)?;
+            pack.length = at;
         }
-        self.packs.push(Pack { number, file, length: at, tail: Vec::new() });
         Ok(())
     }
 
@@ -145,7 +177,6 @@ impl BlobCache {
         while length > self.limit && dropped < self.packs.len() {
             let Pack { number, length: gone, .. } = self.packs[dropped];
             std::fs::remove_file(self.path(number))?;
-            self.index.retain(|_, spot| spot.pack != number);
             length -= gone;
             dropped += 1;
         }
@@ -198,7 +229,7 @@ fn open(path: &Path) -> io::Result<File> {
 impl Drop for BlobCache {
     fn drop(&mut self) {
         // What is lost is fetched again.
-        let _ = self.flush();
+        let _ = self.settle();
     }
 }
 
@@ -245,6 +276,45 @@ mod tests {
         std::fs::write(&path, changed).unwrap();
         assert_eq!(opened(&folder).get(&one), None);
         assert_eq!(opened(&folder).add(b"first").unwrap(), one, "and may be added again");
+    }
+
+    #[test]
+    fn what_a_killed_process_added_is_found_and_the_packs_are_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cache = opened(&folder);
+        let one = cache.add(b"first").unwrap();
+        drop(cache);
+        let mut cache = opened(&folder);
+        let two = cache.add(b"second").unwrap();
+        cache.flush().unwrap();
+        // It never comes to write the table of places.
+        std::mem::forget(cache);
+        let is_there = |names: [&Digest; 2]| {
+            let cache = opened(&folder);
+            names.map(|name| cache.get(name).is_some())
+        };
+        assert_eq!(is_there([&one, &two]), [true, true]);
+        let path = folder.path().join("pack-0");
+        let mut damaged = std::fs::read(&path).unwrap();
+        damaged[..HEADER].fill(0xff);
+        std::fs::write(&path, &damaged).unwrap();
+        assert_eq!(is_there([&one, &two]), [true, true], "by the table alone");
+        std::fs::remove_file(folder.path().join(PLACES)).unwrap();
+        assert_eq!(is_there([&one, &two]), [false, false], "what can't be read is cut off");
+        assert!(std::fs::read(&path).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_table_of_other_packs_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = opened(&folder).add(&[1; 1000]).unwrap();
+        std::fs::remove_file(folder.path().join("pack-0")).unwrap();
+        let mut cache = opened(&folder);
+        assert!(!cache.has(&one) && cache.get(&one).is_none());
+        let two = cache.add(&[2; 2000]).unwrap();
+        drop(cache);
+        let cache = opened(&folder);
+        assert_eq!((cache.has(&one), cache.get(&two)), (false, Some(vec![2; 2000])));
     }
 
     #[test]

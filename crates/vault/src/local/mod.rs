@@ -22,11 +22,12 @@
 mod cache;
 mod links;
 mod packs;
+mod places;
 mod seen;
 mod uncommitted;
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -35,11 +36,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use towpath_vault_format::{Digest, FileId, VaultId};
 
+use crate::chunk_list::ChunkList;
 use crate::error::VaultClientError;
 use crate::head::{NamedVersion, VaultHead};
 use crate::keys::WrappedKeys;
 use crate::line::KeptLine;
-use crate::summary::FileSummary;
+use crate::summary::{FileSummary, SummaryDecoder, write_summary};
 use crate::unchanged::FileMarks;
 
 pub use cache::BlobCache;
@@ -55,6 +57,8 @@ const BLOCK_CACHE: u64 = 2 << 30;
 const BESIDE: &str = "beside-";
 /// No file here is longer, summaries of 100 GB included.
 const MAX_FILE: u64 = 1 << 29;
+/// Bytes that are read or written at once.
+const AT_ONCE: usize = 64 << 10;
 
 /// The folder of one vault.
 #[derive(Debug)]
@@ -218,13 +222,22 @@ impl LocalVault {
 
     /// The summary of a file, if there is a good one.
     pub fn summary(&self, file: &FileId) -> Result<Option<FileSummary>, VaultClientError> {
-        let bytes = self.read(&format!("summaries/{file}"))?;
-        Ok(bytes.and_then(|bytes| FileSummary::from_bytes(&bytes).ok()))
+        let path = self.path.join(format!("summaries/{file}"));
+        match read_summary(&path) {
+            Ok(summary) => Ok(summary),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(VaultClientError::local(&path, error)),
+        }
     }
 
-    /// Keeps a file's summary.
-    pub fn set_summary(&self, file: &FileId, summary: &FileSummary) -> Result<(), VaultClientError> {
-        self.replace(&format!("summaries/{file}"), &summary.to_bytes())
+    /// Keeps the summary of a file that has this root.
+    pub fn set_summary(
+        &self,
+        file: &FileId,
+        root: &Digest,
+        chunks: &ChunkList,
+    ) -> Result<(), VaultClientError> {
+        self.replace_with(&format!("summaries/{file}"), &|to| write_summary(root, chunks, to))
     }
 
     /// The marks of a content's files, if there are good ones.
@@ -271,12 +284,62 @@ impl LocalVault {
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), VaultClientError> {
+        self.replace_with(name, &|to| to.write_all(bytes))
+    }
+
+    fn replace_with(&self, name: &str, write: &WriteBytes<'_>) -> Result<(), VaultClientError> {
+        let path = self.path.join(name);
         // So a command that only reads needs no room on a disk that is full.
-        if self.is_beside() || self.read(name)?.as_deref() == Some(bytes) {
+        if self.is_beside() || FileCompare::is_same(&path, write) {
             return Ok(());
         }
-        let path = self.path.join(name);
-        replace(&path, bytes).map_err(|error| VaultClientError::local(&path, error))
+        replace(&path, write).map_err(|error| VaultClientError::local(&path, error))
+    }
+}
+
+/// Writes the same bytes each time.
+type WriteBytes<'a> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'a;
+
+/// Compares what is written to it with a file: it takes nothing else.
+struct FileCompare(BufReader<File>);
+
+impl FileCompare {
+    /// True if the file has these bytes and no more.
+    fn is_same(path: &Path, write: &WriteBytes<'_>) -> bool {
+        let Ok(file) = File::open(path) else { return false };
+        let mut compare = Self(BufReader::with_capacity(AT_ONCE, file));
+        write(&mut compare).is_ok() && compare.0.fill_buf().is_ok_and(<[u8]>::is_empty)
+    }
+}
+
+impl Write for FileCompare {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let found = self.0.fill_buf()?;
+        let len = found.len().min(bytes.len());
+        if found[..len] != bytes[..len] || len == 0 && !bytes.is_empty() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.0.consume(len);
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The summary in a file; `None`: it is none.
+fn read_summary(path: &Path) -> io::Result<Option<FileSummary>> {
+    let mut file = BufReader::with_capacity(AT_ONCE, File::open(path)?);
+    let mut decoder = SummaryDecoder::default();
+    loop {
+        let part = file.fill_buf()?;
+        let (len, taken) = (part.len(), decoder.feed(part));
+        match (len, taken) {
+            (0, _) => return Ok(decoder.finish().ok()),
+            (_, Err(_)) => return Ok(None),
+            (len, Ok(())) => file.consume(len),
+        }
     }
 }
 
@@ -327,13 +390,14 @@ pub fn vault_id(text: &str) -> Option<VaultId> {
     bytes.try_into().ok().map(VaultId)
 }
 
-/// Puts `bytes` in the place of what is at `path`: after a crash either is there, whole.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Puts what is written in the place of what is at `path`: after a crash either is there, whole.
+fn replace(path: &Path, write: &WriteBytes<'_>) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let mut file = BufWriter::with_capacity(AT_ONCE, file);
+    write(&mut file)?;
+    file.into_inner()?.sync_all()?;
     std::fs::rename(&new, path)?;
     match path.parent() {
         Some(parent) => File::open(parent)?.sync_all(),
