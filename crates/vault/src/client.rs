@@ -26,7 +26,7 @@ use crate::head::{HeadError, NamedVersion, TrustedNodes, VaultHead, VersionLink}
 use crate::history::kept;
 use crate::keys::{KeysRecord, VaultKeys, WrappedKeys};
 use crate::line::{MeasuredLine, counting, seconds, to_keep};
-use crate::local::{BlobCache, KeptQueue, LocalVault, UncommittedVersion, UncommittedView};
+use crate::local::{BlobCache, KeptQueue, LocalVault, UncommittedVersion, UncommittedView, kept_line};
 use crate::reader::{CachedNodes, FileReader};
 use crate::server::{RemoteVault, ServerError, checked_objects};
 
@@ -353,12 +353,12 @@ fn keep_here(
 
 /// What the line to the server carries.
 pub(crate) fn line_of(vault: &VaultClient) -> Result<MeasuredLine, VaultClientError> {
-    Ok(counting(vault.server.line(), vault.folder.line()?, seconds()))
+    Ok(counting(vault.server.line(), kept_line(&vault.folder)?, seconds()))
 }
 
 /// The same, and what is new of it is kept.
 pub(crate) fn keep_line(vault: &VaultClient) -> Result<MeasuredLine, VaultClientError> {
-    if let Some(line) = to_keep(vault.server.line(), vault.folder.line()?, seconds()) {
+    if let Some(line) = to_keep(vault.server.line(), kept_line(&vault.folder)?, seconds()) {
         vault.folder.set_line(&line)?;
     }
     line_of(vault)

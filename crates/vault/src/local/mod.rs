@@ -205,12 +205,7 @@ impl LocalVault {
         self.replace("offered", &offered.to_bytes())
     }
 
-    /// What the line to the server carried. What can't be read is none.
-    pub fn line(&self) -> Result<Option<KeptLine>, VaultClientError> {
-        Ok(self.read("line")?.and_then(|bytes| KeptLine::from_bytes(&bytes).ok()))
-    }
-
-    /// Keeps it.
+    /// Keeps what the line to the server carries.
     pub fn set_line(&self, line: &KeptLine) -> Result<(), VaultClientError> {
         self.replace("line", &line.to_bytes())
     }
@@ -341,6 +336,11 @@ fn read_summary(path: &Path) -> io::Result<Option<FileSummary>> {
             (len, Ok(())) => file.consume(len),
         }
     }
+}
+
+/// What the line to the server carried. What can't be read is none.
+pub(crate) fn kept_line(folder: &LocalVault) -> Result<Option<KeptLine>, VaultClientError> {
+    Ok(folder.read("line")?.and_then(|bytes| KeptLine::from_bytes(&bytes).ok()))
 }
 
 /// What the caches of the process have that works in a folder, if this one is beside it.
