@@ -34,7 +34,7 @@ bench: tools ## run the benchmarks
 	$(CARGO) bench --workspace --locked
 	TOWPATH_ENVIRONMENTS=3000 $(CARGO) test --release --locked --package towpath-reuse --lib -- \
 	    --nocapture never_a_tenth_slower
-	TOWPATH_WORLDS=3000 $(CARGO) test --release --locked --package towpath-plugins --lib -- --nocapture dealer::tests
+	TOWPATH_WORLDS=3000 $(CARGO) test --release --locked --package towpath-dealer --lib -- --nocapture tests::
 	$(CARGO) run --release --locked --package towpath-rendezvous --example watchers
 
 LAB = target/release/towpath-lab

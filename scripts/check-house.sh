@@ -29,7 +29,8 @@ below() {
         processors) echo "content store transfer" ;;
         protocol) echo "content link store transfer processors protocol-messages" ;;
         reuse) echo "content link store files transfer protocol" ;;
-        plugins) echo "content link relay store transfer protocol reuse mirror" ;;
+        dealer) echo "transfer" ;;
+        plugins) echo "content link relay store transfer dealer protocol reuse mirror" ;;
         targets) echo "content api store files transfer" ;;
         ssh) echo "content api link files protocol plugins targets" ;;
         sync-messages) echo "content api link store files transfer protocol ssh" ;;
@@ -53,7 +54,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage lan codes link vault-format vault-protocol vault-server rendezvous rendezvous-nats relay handover store files vault transfer transfer-conformance processors protocol-messages protocol reuse mirror plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone doctor api-server cli"
+order="content api simnet byte-store object-storage lan codes link vault-format vault-protocol vault-server rendezvous rendezvous-nats relay handover store files vault transfer transfer-conformance processors protocol-messages protocol reuse mirror dealer plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone doctor api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

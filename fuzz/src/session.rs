@@ -71,6 +71,7 @@ impl Side {
             measures: flags & 4 > 0,
             source: SourceId::other("a peer", None),
             tells_link: true,
+            link_number: 0,
         };
         let (session, decoder) = (Session::new(config, now), Decoder::new(Processors::default()));
         let (cancelled, open) = (BTreeSet::new(), BTreeMap::new());

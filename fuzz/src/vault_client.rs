@@ -6,7 +6,7 @@ use towpath_content::tree::Kind;
 use towpath_vault::Zeroizing;
 use towpath_vault::block::{BlockKind, BlockSealer, content_of};
 use towpath_vault::catalogue::{Catalogue, CatalogueEntry, EntryDescription};
-use towpath_vault::descriptor::read_descriptor;
+use towpath_vault::descriptor::EntryDescriptor;
 use towpath_vault::head::{TrustedNodes, VaultHead};
 use towpath_vault::keys::{KeysRecord, PassphraseCost, Unlock, VaultKeys, WrappedKeys, keys_again};
 use towpath_vault::line::KeptLine;
@@ -70,9 +70,9 @@ fn judged(head: &VaultHead) -> Vec<u8> {
 pub fn vault_descriptor(data: &[u8]) {
     let mut source = Source::new(data);
     let length = source.number();
-    let Ok(described) = read_descriptor(source.rest(), length) else { return };
+    let Ok(described) = EntryDescriptor::new(source.rest().to_vec(), length) else { return };
     let mut end = 0;
-    for entry in described {
+    for entry in described.entries() {
         let (Some(start), Kind::File { size, .. }) = (entry.start, entry.entry.kind) else { continue };
         assert_eq!(start, end, "one file behind the other");
         end += size;
@@ -118,6 +118,7 @@ pub fn vault_cache(data: &[u8]) {
         assert!(cache.get(&hash).is_none_or(|bytes| Digest::of(&bytes) == hash));
     }
     let added = cache.add(b"one more").expect("a disk with room");
+    drop(cache);
     let again = BlobCache::open(folder.path(), CACHE).expect("what was opened before");
     assert_eq!(again.get(&added).as_deref(), Some(&b"one more"[..]));
 }
@@ -127,8 +128,8 @@ fn fixed_keys() -> VaultKeys {
 }
 
 fn summary() -> FileSummary {
-    let chunks = [&b"one"[..], b"another"].map(|chunk| ChunkSummary::of(&[1; 32], chunk)).to_vec();
-    FileSummary { root: Digest([9; 32]), chunks }
+    let chunks = [&b"one"[..], b"another"].map(|chunk| ChunkSummary::of(&[1; 32], chunk));
+    FileSummary { root: Digest([9; 32]), chunks: Arc::new(chunks.into_iter().collect()) }
 }
 
 fn catalogue() -> Catalogue {

@@ -5,8 +5,7 @@
 //! |---|---|---|
 //! | [`direct`] | `tow:` | from another service, over the protocol between services |
 //! | [`local`] | – | from this machine's own store |
-//! | [`many`] | – | wraps others: each brings what it is best at, as [`dealer`] decides |
-//! | [`dealer`] | – | decides who of several brings what: pure, and no plugin by itself |
+//! | [`many`] | – | wraps others: each brings what it is best at, as [`towpath_dealer`] decides |
 //! | [`hinted`] | – | finds the nodes that hints name, as they change |
 //! | [`near`] | – | the site's cache, which [`many`] asks before all others |
 //! | [`links`] | – | several links to one peer as one way |
@@ -17,7 +16,6 @@
 
 mod asking_order;
 pub mod cascade;
-pub mod dealer;
 pub mod direct;
 mod fallback_sink;
 mod having;

@@ -70,6 +70,8 @@ pub struct PeerConfig {
     pub way: Option<String>,
     /// The peer is told that name, and where this side has none the peer's is taken. Default: no.
     pub tells_link: bool,
+    /// Number of this connection among those by that way, from 1 on, which the peer is told with the name. Default 0: it is alone.
+    pub link_number: u32,
     /// Anybody may be the peer: until it has a right to something it is given little memory. Default: no.
     pub from_anyone: bool,
 }
@@ -91,6 +93,7 @@ impl Default for PeerConfig {
             news: PeerNews::default(),
             way: None,
             tells_link: false,
+            link_number: 0,
             from_anyone: false,
         }
     }
@@ -109,8 +112,15 @@ impl PeerConfig {
             measures,
             source: SourceId::peer_by(*node, self.way.as_deref()),
             tells_link: self.tells_link,
+            link_number: self.link_number,
         }
     }
+}
+
+/// Number of a connection among those of its link, as the side says that named the link; 0 if none does, or before the peer's hello
+/// has come.
+pub fn link_number(peer: &Peer) -> u32 {
+    peer.shared.with(|session| session.greeting().link_number)
 }
 
 /// A connection to another service. Dropping the last handle closes it.

@@ -84,9 +84,11 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         software: "towpath 0.1.0".into(),
         encodings: Vec::new(),
         link: String::new(),
+        link_number: 0,
     };
     let with_encoding = wire::Hello { encodings: vec!["x-other".into()], ..hello.clone() };
     let with_link = wire::Hello { link: "eth0".into(), ..hello.clone() };
+    let with_number = wire::Hello { link_number: 2, ..with_link.clone() };
     let description = wire::Description {
         request: 1,
         name: b"name".to_vec(),
@@ -140,6 +142,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("hello", Body::Hello(hello)),
         ("hello: the same, where data of encoding 2 are in x-other", Body::Hello(with_encoding)),
         ("hello: the same by the link eth0", Body::Hello(with_link)),
+        ("hello: by a second connection of that link", Body::Hello(with_number)),
         ("description with metadata", Body::Description(description)),
         ("prove", Body::Prove(wire::Prove { root: root.clone(), proof: Bytes::from_static(&[0x33; 32]) })),
         ("describe and follow", Body::Describe(describe)),

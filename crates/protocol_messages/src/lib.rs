@@ -118,6 +118,9 @@ pub struct Hello {
     /// Name of the link that this connection goes by, where its side uses several; empty: none.
     #[prost(string, tag = "6")]
     pub link: String,
+    /// Number of this connection among those that its side has dialled by the link, from 1 on; 0: it dials no further ones.
+    #[prost(uint32, tag = "7")]
+    pub link_number: u32,
 }
 
 /// Shows the right to a root.

@@ -11,7 +11,7 @@ use towpath_protocol::{Peer, PeerConfig, Service};
 
 /// Not a byte by a named link for this long: what it owes is asked of the others, and it is dialled again. Both sides say twice a
 /// second that they are there.
-pub const LINK_SILENCE: Duration = Duration::from_secs(5);
+pub const LINK_SILENCE: Duration = Duration::from_secs(3);
 /// Time that the other side has for its hello.
 pub const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
@@ -47,18 +47,21 @@ impl Other {
         Ok(RaceConnection { peer: self.start(connection), dialled })
     }
 
-    /// The same out by one of this machine's links, which the other side is told.
+    /// The same out by one of this machine's links, which the other side is told, with the number of this connection among those
+    /// of the link. Returns where it led, too.
     pub async fn dial_by(
         &self,
-        link: &LocalEnd,
+        (link, link_number): (&LocalEnd, u32),
         addresses: &[SocketAddr],
         identity: &Identity,
-    ) -> Result<Arc<Peer>, DialError> {
+    ) -> Result<(Arc<Peer>, SocketAddr), DialError> {
         let how = DialConfig { from: Some(link.clone()), ..DialConfig::default() };
         let connection = dial_any(addresses, identity, self.peer, &how).await?;
+        let first = *addresses.first().ok_or(DialError::NoAddress)?;
+        let led = connection.address.map_or(first, |ip| SocketAddr::new(ip, first.port()));
         let (way, silence) = (Some(link.to_string()), LINK_SILENCE.min(self.config.silence));
-        let config = PeerConfig { way, silence, ..self.config.clone() };
-        Ok(Peer::start(connection, config, Some(Arc::clone(&self.service))))
+        let config = PeerConfig { way, link_number, silence, ..self.config.clone() };
+        Ok((Peer::start(connection, config, Some(Arc::clone(&self.service))), led))
     }
 
     /// Begins to talk on a connection.

@@ -12,7 +12,11 @@
 //! | `further` | more of them where a path is long and fast |
 //! | `attempts` | when the other side is dialled again |
 //! | `race_status` | how far the race is |
-//! | `links` | connections by several of this machine's links at once |
+//! | `links` | ways by several of the person's links at once, at the side that asks |
+//! | `dialled_links` | connections by these, at the person's side |
+//! | `link_wishes` | how many each is to have |
+//! | `told_addresses` | those that the sides tell each other, and dial: pure |
+//! | `moving` | this machine's addresses as they change meanwhile |
 //! | [`addresses`] | listeners of this machine, and how it can be reached |
 //! | [`patterns`] | paths of the remote end: its home, and names with wildcards |
 //! | [`error`] | errors on the way |
@@ -22,14 +26,22 @@ pub mod addresses;
 mod attempts;
 pub mod channel;
 pub mod ciphers;
+mod dialled_links;
+#[cfg(test)]
+mod doubles;
 pub mod error;
 mod far_side;
 mod further;
 pub mod handed;
+mod link_wishes;
 mod links;
+mod moving;
 pub mod patterns;
 pub mod race;
 mod race_status;
+mod told_addresses;
 
 pub use error::SshError;
+pub use link_wishes::WishReader;
 pub use links::MOST_LINKS;
+pub use moving::OwnAddresses;

@@ -6,12 +6,12 @@
 //! is offered to its [`Takeover`], further ones are closed. The side that only answers keeps what
 //! it has. Node ids came over ssh, so only the other side of this copy gets in.
 //!
-//! Where the person named links of their machine, their side dials by each of these instead (`links`).
+//! Where the person named links of their machine, their side dials by each of these instead (`links`, `dialled_links`).
 //!
 //! A long, fast path needs several (`plugins::direct::long_path`). Whoever dialled the one that was chosen dials the others
 //! where that one led (`further`). If that was the side that answers, it is told how many ([`Race::asks`], [`Race::reach`]).
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -28,51 +28,29 @@ use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::addresses::{bind, interfaces};
 use crate::attempts::DialAttempts;
+use crate::dialled_links::{LinkDialler, dial_by_each};
 use crate::error::SshError;
 use crate::far_side::{Other, RaceConnection, greeted};
 use crate::further::FurtherConnections;
-use crate::links::{ChosenWays, dial_by_each, keep_links, sort};
+use crate::link_wishes::{LinkWishes, MOST_FURTHER, WishReader};
+use crate::links::{ChosenWays, LinkKeeper, MOST_LINKS, sort};
+use crate::moving::OwnAddresses;
 use crate::race_status::RaceStatus;
+use crate::told_addresses::{addresses_to_dial, addresses_to_send, of_links};
+
+pub use crate::told_addresses::{MAX_ADDRESSES, SshConnection};
 
 /// Time that a copy which may use nothing else waits for a connection.
 pub const STAND_LIMIT: Duration = Duration::from_secs(30);
-/// Addresses sent, and dialled.
-pub const MAX_ADDRESSES: usize = 16;
 
 /// Handshakes at once; further callers wait in the kernel.
 const MAX_PENDING: usize = 16;
 /// Connections that a copy uses at most.
 pub const MOST_CONNECTIONS: usize = 16;
-/// Connections of the other side at once: those, and some that were not chosen.
-const MAX_STANDING: usize = MOST_CONNECTIONS + 4;
+/// Connections of the other side at once: those, or by links, and some that were not chosen.
+const MAX_STANDING: usize = MOST_LINKS + MOST_FURTHER + 4;
 /// After a failed accept (out of descriptors, say).
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Addresses of sshd's connection, on the remote side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SshConnection {
-    /// Address that ssh came from, as seen here.
-    pub client: IpAddr,
-    /// Address that it came to.
-    pub server: IpAddr,
-}
-
-impl SshConnection {
-    /// Out of the environment. Only for the remote side: elsewhere it is about another connection.
-    pub fn from_env() -> Option<Self> {
-        Self::parse(&std::env::var("SSH_CONNECTION").ok()?)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        let mut address = || {
-            let address: IpAddr = words.next()?.parse().ok()?;
-            words.next()?.parse::<u16>().ok()?;
-            Some(address.to_canonical())
-        };
-        Some(Self { client: address()?, server: address()? })
-    }
-}
 
 /// A listener for the other side, and the search for a connection. Dropping it ends both, and
 /// closes what stands.
@@ -82,6 +60,12 @@ pub struct Race {
     /// Connections that the other side is to dial, and those that it wants of this one.
     asks: watch::Receiver<usize>,
     reach: watch::Sender<usize>,
+    /// The same by links, of which this side has these.
+    wishes: LinkWishes,
+    links: Vec<String>,
+    own: OwnAddresses,
+    /// Where the other side is, as far as it has told by now.
+    theirs: watch::Sender<Vec<SocketAddr>>,
     token: CancellationToken,
     _end: DropGuard,
 }
@@ -108,7 +92,8 @@ impl Race {
         let (status_in, status) = watch::channel(RaceStatus::default());
         let (asks_in, asks) = watch::channel(1);
         let (reach, reach_out) = watch::channel(1);
-        let identity = identity.clone();
+        let (identity, wishes) = (identity.clone(), LinkWishes::default());
+        let (theirs, own) = (watch::Sender::default(), OwnAddresses::of(local, ssh, addresses.clone()));
         let racer = Racer {
             identity,
             other,
@@ -119,10 +104,14 @@ impl Race {
             status: status_in,
             asks: asks_in,
             reach: reach_out,
+            wishes: wishes.clone(),
+            theirs: theirs.subscribe(),
             brought: Vec::new(),
         };
         let (racer, end) = (Some(racer), token.clone().drop_guard());
-        Ok((Self { racer, status, asks, reach, token, _end: end }, addresses))
+        let links = links.iter().map(ToString::to_string).collect();
+        let race = Self { racer, status, asks, reach, wishes, links, own, theirs, token, _end: end };
+        Ok((race, addresses))
     }
 
     /// Begins to dial the addresses that the other side sent. The side that asks for data gives its `takeover`. Once only.
@@ -130,8 +119,19 @@ impl Race {
         if let Some(racer) = self.racer.take() {
             let token = self.token.clone();
             let theirs = addresses_to_dial(theirs, racer.ssh);
+            self.theirs.send_replace(theirs.clone());
             tokio::spawn(async move { racer.run(theirs, takeover, token).await });
         }
+    }
+
+    /// The other side is at these addresses now: by named links it is dialled there from now on.
+    pub fn lead_to(&self, theirs: &[SocketAddr]) {
+        self.theirs.send_replace(addresses_to_dial(theirs, None));
+    }
+
+    /// This side's addresses, of which the other one is to be told each change.
+    pub fn own_addresses(&self) -> OwnAddresses {
+        self.own.clone()
     }
 
     /// Connections that the other side is to have dialled, on the side that asks for data. It is to be told each change.
@@ -142,6 +142,19 @@ impl Race {
     /// The other side, which asks for data, wants so many connections.
     pub fn reach(&self, count: usize) {
         self.reach.send_replace(count.min(MOST_CONNECTIONS));
+    }
+
+    /// The same by links of the other side. Where this side has links it dials by itself, and there is nothing to tell.
+    pub fn asks_by_links(&self) -> WishReader {
+        let nothing = LinkWishes::default();
+        WishReader::of(if self.links.is_empty() { &self.wishes } else { &nothing })
+    }
+
+    /// The other side, which asks for data, wants so many connections by this link. One that this side does not have is passed over.
+    pub fn reach_by(&self, link: &str, count: usize) {
+        if self.links.iter().any(|own| own == link) {
+            self.wishes.set(link, count);
+        }
     }
 
     /// Waits until a connection stands; an error after `limit`.
@@ -221,6 +234,8 @@ struct Racer {
     status: watch::Sender<RaceStatus>,
     asks: watch::Sender<usize>,
     reach: watch::Receiver<usize>,
+    wishes: LinkWishes,
+    theirs: watch::Receiver<Vec<SocketAddr>>,
     /// Further connections, which are the chosen one's.
     brought: Vec<Weak<Peer>>,
 }
@@ -235,7 +250,7 @@ impl Racer {
         self.status.send_modify(|status| status.tried.clone_from(&theirs));
         let (mut standing, linked) = (Vec::new(), Mutex::default());
         let chosen = takeover.map(|takeover| ChosenWays::new(takeover, self.status.clone()));
-        let beside = self.beside(&theirs, chosen.clone(), &linked);
+        let beside = self.beside(chosen.clone(), &linked);
         let theirs = if self.links.is_empty() { theirs } else { Vec::new() };
         tokio::select! {
             () = self.search(&theirs, chosen, &mut standing) => {}
@@ -250,12 +265,12 @@ impl Racer {
     /// Dials by the links that were named, and on the side that asks keeps those by which the other one dialled.
     fn beside<'a>(
         &mut self,
-        theirs: &[SocketAddr],
         chosen: Option<Arc<ChosenWays>>,
         linked: &'a Mutex<Vec<Weak<Peer>>>,
     ) -> impl Future<Output = ()> + Send + use<'a> {
-        let (other, identity, theirs) = (self.other.clone(), self.identity.clone(), theirs.to_vec());
-        let (links, status, came_in) = (self.links.clone(), self.status.clone(), self.came_in.clone());
+        let (other, identity, theirs) = (self.other.clone(), self.identity.clone(), self.theirs.clone());
+        let (links, wishes) = (self.links.clone(), self.wishes.clone());
+        let (status, came) = (self.status.clone(), self.came_in.clone());
         let sorted = chosen.map(|chosen| {
             let ((single_in, single), (by_link_in, by_link)) =
                 (mpsc::channel(MAX_STANDING), mpsc::channel(MAX_STANDING));
@@ -263,11 +278,14 @@ impl Racer {
             (sorting, by_link, chosen)
         });
         async move {
-            let dialling = dial_by_each(links, (other, identity.clone()), theirs, came_in, status);
+            let to = (other, identity.clone());
+            let dialler = LinkDialler { to, came, status, wishes: wishes.clone() };
+            let dialling = dial_by_each(dialler, links, theirs);
             let keeping = async {
                 match sorted {
                     Some((sorting, by_link, chosen)) => {
-                        tokio::join!(sorting, keep_links(by_link, &chosen, &identity, linked));
+                        let keeper = LinkKeeper::new(&chosen, &identity, wishes, linked);
+                        tokio::join!(sorting, keeper.keep(by_link));
                     }
                     None => std::future::pending().await,
                 }
@@ -435,165 +453,17 @@ async fn choose(came: &mut mpsc::Receiver<RaceConnection>, chooses: bool) -> Rac
     }
 }
 
-/// Addresses to send to the other side: first where ssh came to, then the interfaces. Loopback addresses
-/// mean something there only if ssh came from one. If nothing is left, the port alone is sent.
-fn addresses_to_send(
-    local: SocketAddr,
-    interfaces: Vec<IpAddr>,
-    ssh: Option<SshConnection>,
-) -> Vec<SocketAddr> {
-    let is_near = ssh.is_some_and(|ssh| ssh.client.is_loopback());
-    let others = interfaces.into_iter().filter(|ip| is_near || !ip.is_loopback());
-    let fits = |ip: &IpAddr| ip.is_ipv4() || local.is_ipv6();
-    let addresses = distinct(ssh.map(|ssh| ssh.server).into_iter().chain(others).filter(fits), local.port());
-    if addresses.is_empty() { vec![local] } else { addresses }
-}
-
-/// Addresses to dial among those received. On the remote side where ssh came from goes first,
-/// and what lies on this machine only if ssh came from it.
-fn addresses_to_dial(addresses: &[SocketAddr], ssh: Option<SshConnection>) -> Vec<SocketAddr> {
-    let Some(port) = addresses.first().map(SocketAddr::port).filter(|&port| port != 0) else {
-        return Vec::new();
-    };
-    let is_near = ssh.is_none_or(|ssh| ssh.client.is_loopback());
-    let may = |ip: &IpAddr| is_dialable(*ip) && (is_near || !ip.is_loopback());
-    let addresses =
-        addresses.iter().filter(|address| address.port() == port).map(|address| address.ip().to_canonical());
-    distinct(ssh.map(|ssh| ssh.client).into_iter().chain(addresses.filter(may)), port)
-}
-
-/// A peer's word is not enough to send anything to all hosts of a network, or to those services
-/// that are found at link-local addresses.
-fn is_dialable(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => {
-            !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() || ip.is_link_local())
-        }
-        IpAddr::V6(ip) => !(ip.is_unspecified() || ip.is_multicast() || ip.is_unicast_link_local()),
-    }
-}
-
-/// Of the machine's addresses those of the links that were named, if any were.
-fn of_links(interfaces: Vec<IpAddr>, links: &[LocalEnd]) -> Vec<IpAddr> {
-    if links.is_empty() {
-        return interfaces;
-    }
-    let named: Vec<IpAddr> = links.iter().flat_map(LocalEnd::addresses).collect();
-    interfaces.into_iter().filter(|ip| named.contains(ip)).collect()
-}
-
-fn distinct(ips: impl Iterator<Item = IpAddr>, port: u16) -> Vec<SocketAddr> {
-    let mut addresses = Vec::new();
-    for ip in ips {
-        let address = SocketAddr::new(ip, port);
-        if addresses.len() < MAX_ADDRESSES && !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
-    addresses
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doubles::service;
     use crate::far_side::HELLO_LIMIT;
-    use towpath_content::Oid;
-    use towpath_content::ticket::BoundSecret;
     use towpath_link::doubles::connected;
-    use towpath_protocol::Issuer;
-    use towpath_store::MemoryStore;
-
-    fn ips(texts: &[&str]) -> Vec<IpAddr> {
-        texts.iter().map(|text| text.parse().unwrap()).collect()
-    }
-
-    fn at(texts: &[&str]) -> Vec<SocketAddr> {
-        ips(texts).into_iter().map(|ip| SocketAddr::new(ip, 7)).collect()
-    }
-
-    fn ssh(client: &str, server: &str) -> Option<SshConnection> {
-        SshConnection::parse(&format!("{client} 1024 {server} 22"))
-    }
-
-    #[test]
-    fn what_sshd_says_is_read() {
-        let both = ssh("::ffff:192.0.2.1", "2001:db8::1").unwrap();
-        assert_eq!(
-            (both.client, both.server),
-            ("192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap())
-        );
-        for odd in ["", "192.0.2.1", "192.0.2.1 22 x 22", "fe80::1%eth0 1 fe80::2%eth0 22", "192.0.2.1  22"] {
-            assert_eq!(SshConnection::parse(odd), None, "{odd:?}");
-        }
-    }
-
-    #[test]
-    fn the_address_that_ssh_knows_is_told_first_and_loopback_only_to_the_same_machine() {
-        let local = at(&["::"])[0];
-        let all = ips(&["10.0.0.1", "192.0.2.9", "2001:db8::9", "127.0.0.1", "::1"]);
-        assert_eq!(
-            addresses_to_send(local, all.clone(), None),
-            at(&["10.0.0.1", "192.0.2.9", "2001:db8::9"])
-        );
-        assert_eq!(
-            addresses_to_send(local, all.clone(), ssh("192.0.2.1", "192.0.2.9")),
-            at(&["192.0.2.9", "10.0.0.1", "2001:db8::9"])
-        );
-        let near = addresses_to_send(local, all.clone(), ssh("127.0.0.1", "127.0.0.1"));
-        assert_eq!(near, at(&["127.0.0.1", "10.0.0.1", "192.0.2.9", "2001:db8::9", "::1"]));
-        let only_v4 = at(&["0.0.0.0"])[0];
-        assert_eq!(
-            addresses_to_send(only_v4, all, ssh("2001:db8::1", "2001:db8::9")),
-            at(&["10.0.0.1", "192.0.2.9"])
-        );
-        assert_eq!(addresses_to_send(local, ips(&["127.0.0.1"]), None), [local], "the port alone");
-    }
-
-    #[test]
-    fn where_ssh_came_from_is_dialled_first_and_odd_addresses_never() {
-        let odd =
-            at(&["0.0.0.0", "::", "169.254.169.254", "224.0.0.1", "255.255.255.255", "fe80::1", "ff02::1"]);
-        assert_eq!(addresses_to_dial(&odd, None), []);
-        assert_eq!(addresses_to_dial(&odd, ssh("192.0.2.1", "192.0.2.9")), at(&["192.0.2.1"]));
-        let addresses = at(&["10.0.0.1", "127.0.0.1", "::1", "::ffff:127.0.0.1", "192.0.2.1"]);
-        assert_eq!(
-            addresses_to_dial(&addresses, ssh("192.0.2.1", "192.0.2.9")),
-            at(&["192.0.2.1", "10.0.0.1"])
-        );
-        assert_eq!(
-            addresses_to_dial(&addresses, ssh("::1", "::1")),
-            at(&["::1", "10.0.0.1", "127.0.0.1", "192.0.2.1"])
-        );
-        assert_eq!(addresses_to_dial(&addresses, None).len(), 4);
-        assert_eq!(addresses_to_dial(&[], ssh("192.0.2.1", "192.0.2.9")), [], "without a port");
-        let many: Vec<SocketAddr> = (1..100).map(|n| SocketAddr::new([192, 0, 2, n].into(), 7)).collect();
-        assert_eq!(addresses_to_dial(&many, None).len(), MAX_ADDRESSES);
-        let mut ports = many[..3].to_vec();
-        ports[1].set_port(22);
-        assert_eq!(addresses_to_dial(&ports, None), [many[0], many[2]], "one listener has one port");
-    }
-
-    /// Gives nothing to anybody.
-    struct NobodysIssuer(Identity);
-
-    impl Issuer for NobodysIssuer {
-        fn secret(&self, _root: &Oid) -> Option<BoundSecret> {
-            None
-        }
-
-        fn is_allowed(&self, _node: &NodeId, _oid: &Oid) -> bool {
-            false
-        }
-
-        fn sign(&self, message: &[u8]) -> [u8; 64] {
-            self.0.sign(message)
-        }
-    }
 
     async fn side(own: &Identity, other: &Identity) -> (Race, Vec<SocketAddr>) {
-        let service = Service::new(Arc::new(MemoryStore::new()), Arc::new(NobodysIssuer(own.clone())));
-        let near = ssh("127.0.0.1", "127.0.0.1");
-        Race::listen(own, Arc::new(service), other.node_id(), PeerConfig::default(), near, &[]).await.unwrap()
+        let here = "127.0.0.1".parse().unwrap();
+        let near = Some(SshConnection { client: here, server: here });
+        Race::listen(own, service(own), other.node_id(), PeerConfig::default(), near, &[]).await.unwrap()
     }
 
     /// What the side that asks chose, of which four connections are wanted.
@@ -649,6 +519,8 @@ mod tests {
         let (race, _addresses) = side(&own, &other).await;
         race.reach(usize::MAX);
         assert_eq!(*race.reach.borrow(), MOST_CONNECTIONS);
+        race.reach_by("eth0", 9);
+        assert_eq!(race.wishes.of("eth0"), 1, "this side has no such link");
     }
 
     #[tokio::test]

@@ -28,7 +28,6 @@ use super::delta_requests::DeltaRequests;
 use super::endpoint::{Endpoint, StopOnDrop, joined, receiving, show_progress, sources};
 use super::first_files::FirstFiles;
 use super::merge::{Destined, Merge};
-use super::message::Message;
 use super::network_look::{Known, Look, NetworkLook};
 use super::remote::RemoteSupplier;
 use super::search;
@@ -38,6 +37,7 @@ use crate::error::CopyError;
 use towpath_reuse::candidates::search::CandidateSearch;
 use towpath_reuse::policy::network::Network;
 use towpath_ssh::race::{Race, STAND_LIMIT};
+use towpath_sync_messages::race_talk::tell_wishes;
 
 /// Names of the two ways to the other side.
 const WAYS: takeover::Names = takeover::Names { first: "ssh", better: "tls" };
@@ -65,7 +65,7 @@ pub async fn receive(
     let first = Arc::new(FirstFiles::new(!options.whole_file));
     let look = look(&takeover, adaptive.as_ref(), (options.limit_rate as f64, Arc::clone(&first)));
     let network = NetworkLook::new(look, known_once(endpoint, race.as_ref()));
-    let _wishing = race.as_ref().map(|race| tell_wishes(endpoint, race));
+    let _wishing = race.as_ref().map(|race| tell_wishes(&endpoint.control, race));
     let (tree, telling) = TreeLink::start(endpoint.control.clone());
     let supplier = supplier(endpoint, &tree, &session, (DeltaRequests::new(network), first), &destined.path);
     let _end = EndOnDrop(Arc::clone(&supplier));
@@ -82,7 +82,7 @@ pub async fn receive(
     };
     let result = tokio::select! {
         result = joined(merging) => result,
-        heard = tree.hear(endpoint, inbox) => heard.map(|never| match never {}),
+        heard = tree.hear(endpoint, inbox, race.as_ref()) => heard.map(|never| match never {}),
         () = receiving.stopped() => receiving.check(),
     };
     drop(reporting);
@@ -122,19 +122,6 @@ async fn begin_race(
         race.stands(if timeout.is_zero() { STAND_LIMIT } else { timeout }).await?;
     }
     Ok(takeover)
-}
-
-/// Tells the sender how many connections are wanted, where it is the one that dials them.
-fn tell_wishes(endpoint: &Endpoint, race: &Race) -> AbortOnDropHandle<()> {
-    let (control, mut asks) = (endpoint.control.clone(), race.asks());
-    AbortOnDropHandle::new(tokio::spawn(async move {
-        while asks.changed().await.is_ok() {
-            let count = u32::try_from(*asks.borrow_and_update()).unwrap_or(u32::MAX);
-            if control.send(Message::Connections(count).into_bytes()).await.is_err() {
-                return;
-            }
-        }
-    }))
 }
 
 /// Supplier of the files that are wanted at `destination`, over `session`.

@@ -28,6 +28,7 @@ use crate::host::Host;
 use towpath_ssh::channel;
 use towpath_ssh::patterns;
 use towpath_ssh::race::SshConnection;
+use towpath_sync_messages::race_talk::tell_moves;
 
 /// Bytes of all options: a list of files may be long.
 const MAX_OPTIONS: usize = 32 << 20;
@@ -123,6 +124,8 @@ struct Task {
     options: CopyOptions,
     /// Addresses at which the client can be dialled, as it announces them.
     addresses: Vec<String>,
+    /// The client is told where this side moves.
+    takes_moves: bool,
 }
 
 /// Part of the copy that is this side's.
@@ -151,7 +154,8 @@ impl Task {
         }
         let options = options::decode(options.into())?;
         let part = start.role.ok_or_else(|| violation("a start that names no side"))?;
-        Ok(Self { part: Duty::of(part)?, options, addresses: start.addresses })
+        let (addresses, takes_moves) = (start.addresses, start.takes_moves);
+        Ok(Self { part: Duty::of(part)?, options, addresses, takes_moves })
     }
 
     /// Everything that it may write.
@@ -208,7 +212,7 @@ async fn serve(
     events: Events,
     task: Task,
 ) -> Result<Option<CopySummary>, CopyError> {
-    let Task { part, options, addresses: theirs } = task;
+    let Task { part, options, addresses: theirs, takes_moves } = task;
     let (work, count) = match part {
         Duty::Sender { paths, contents } => {
             let (count, options) = (paths.len(), options.clone());
@@ -222,6 +226,7 @@ async fn serve(
     let (mut race, addresses) = race(host, options.via, peers, peer.node(), config, ssh, &[]).await?;
     let ready = Ready { addresses, sources: count as u32, has_aes: has_fast_aes() };
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;
+    let _moving = tell_moves(control, race.as_ref().filter(|_| takes_moves));
     set_silence(peer, &options);
     let theirs: Vec<_> = theirs.iter().filter_map(|address| address.parse().ok()).collect();
     let endpoint = Endpoint {

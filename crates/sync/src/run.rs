@@ -161,7 +161,7 @@ async fn start_remote_end(
     let service = Arc::clone(&peers);
     let (race, addresses) = race(host, options.via, peers, peer.node(), config, None, &host.links).await?;
     message.version = VERSION;
-    message.addresses = addresses;
+    (message.addresses, message.takes_moves) = (addresses, race.is_some() && !host.links.is_empty());
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };

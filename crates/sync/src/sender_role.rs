@@ -16,6 +16,7 @@ use super::source::Sources;
 use super::threads;
 use crate::error::CopyError;
 use towpath_ssh::race::Race;
+use towpath_sync_messages::race_talk::heed;
 
 /// Sends the receiver the entries of `sources`, and answers its questions for them over any connection of the copy, until it
 /// reports that all is in place; returns its summary. `race` dials as many connections as the receiver wants.
@@ -54,11 +55,8 @@ pub async fn send(
                     let probed = Message::Probed(probe().into());
                     endpoint.control.send(probed.into_bytes()).await.map_err(|_| hung_up())?;
                 }
-                Message::Connections(count) => {
-                    if let Some(race) = race {
-                        race.reach(count as usize);
-                    }
-                }
+                wish @ (Message::Connections(_) | Message::LinkConnections(_)) => heed(race, &wish),
+                moved @ Message::Moved(_) if !endpoint.is_remote_end => heed(race, &moved),
                 message => sender.recv(message)?,
             }
         }

@@ -16,6 +16,8 @@ use super::message::{Message, hung_up};
 use super::tree_receiving::{News, SenderStep, TreeReceiving};
 use crate::error::CopyError;
 use towpath_content::lock::lock;
+use towpath_ssh::race::Race;
+use towpath_sync_messages::race_talk::heed;
 
 /// See the head of this module.
 #[derive(Default)]
@@ -35,11 +37,12 @@ impl TreeLink {
         (link, tokio::spawn(async move { telling.tell(&control).await }))
     }
 
-    /// Takes what the sender says, to the end; events go to the person.
+    /// Takes what the sender says, to the end; events go to the person, and new addresses to the race.
     pub async fn hear(
         &self,
         endpoint: &Endpoint,
         inbox: &mut ControlReceiver,
+        race: Option<&Race>,
     ) -> Result<Infallible, CopyError> {
         loop {
             match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
@@ -47,6 +50,7 @@ impl TreeLink {
                     endpoint.events.pass(report, &endpoint.other).await?
                 }
                 Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
+                moved @ Message::Moved(_) if !endpoint.is_remote_end => heed(race, &moved),
                 message => self.take(message)?,
             }
         }

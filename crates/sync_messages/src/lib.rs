@@ -7,6 +7,7 @@
 //! | [`error`] | errors of a copy |
 //! | [`events`] | events for the person |
 //! | [`file_result`] | the result of a file that was requested |
+//! | [`race_talk`] | about the connections beside ssh's pipe |
 //! | [`records`] | messages kept in a file without a name while a copy runs |
 //! | [`threads`] | the threads that block, and their end |
 
@@ -15,5 +16,6 @@ pub mod error;
 pub mod events;
 pub mod file_result;
 pub mod message;
+pub mod race_talk;
 pub mod records;
 pub mod threads;

@@ -19,7 +19,7 @@ const MAX_UNPACKED: u64 = 256 << 10;
 
 /// Parts that a message may have, each list by the numbers of its fields: an empty part takes a hundred times its
 /// bytes once it is read.
-const MOST_PARTS: [(&[u32], usize); 8] = [
+const MOST_PARTS: [(&[u32], usize); 9] = [
     (&[1, 2, 1], 100_000), // sources of a start
     (&[1, 5], 256),        // addresses of both, and those that an error names
     (&[2, 1], 256),
@@ -28,6 +28,7 @@ const MOST_PARTS: [(&[u32], usize); 8] = [
     (&[8, 4, 5], MOST_SOURCES), // sources in an event, and in a summary
     (&[9, 1, 12], MOST_LISTED),
     (&[9, 1, 13, 14], MOST_LISTED), // bottlenecks
+    (&[16, 1], 256),
 ];
 
 /// Files in each list of a [`Settled`], at most.
@@ -45,7 +46,7 @@ pub const PROBE: usize = 32 << 10;
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
     message: Option<Message>,
 }
 
@@ -94,11 +95,36 @@ pub enum Message {
     /// Receiver: connections that it wants in all, beside this one.
     #[prost(uint32, tag = "14")]
     Connections(u32),
+    /// Receiver: the same by one of the sender's links.
+    #[prost(message, tag = "15")]
+    LinkConnections(LinkConnections),
+    /// Remote end: it can be dialled at these addresses now.
+    #[prost(message, tag = "16")]
+    Moved(RemoteAddresses),
 }
 
 /// Nothing.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Empty {}
+
+/// Addresses of the remote end, all of them.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RemoteAddresses {
+    /// As in [`Ready`].
+    #[prost(string, repeated, tag = "1")]
+    pub addresses: Vec<String>,
+}
+
+/// Connections that are wanted by a link of the sender's machine.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct LinkConnections {
+    /// The link's name, as the hellos of its connections tell it.
+    #[prost(string, tag = "1")]
+    pub link: String,
+    /// So many in all.
+    #[prost(uint32, tag = "2")]
+    pub count: u32,
+}
 
 /// Task of the remote end.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -115,6 +141,9 @@ pub struct Start {
     /// Addresses at which the client can be dialled.
     #[prost(string, repeated, tag = "5")]
     pub addresses: Vec<String>,
+    /// The client is to be told when the remote end's addresses change: it dials by named links.
+    #[prost(bool, tag = "6")]
+    pub takes_moves: bool,
 }
 
 /// The remote end's part in a copy.

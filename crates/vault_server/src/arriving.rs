@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::task::JoinHandle;
 use towpath_content::NodeId;
 use towpath_vault_format::Digest;
 
+use crate::changing::ChangeResult;
 use crate::error::VaultError;
 use crate::folder::OpenVault;
 use crate::vault::Vault;
@@ -29,7 +29,7 @@ pub(crate) struct ArrivedBlock {
 pub(crate) struct ArrivingBlocks {
     waiting: Vec<ArrivedBlock>,
     len: usize,
-    under_way: Option<JoinHandle<Result<(), VaultError>>>,
+    under_way: Option<ChangeResult<()>>,
 }
 
 impl ArrivedBlock {
@@ -60,20 +60,23 @@ impl ArrivingBlocks {
     }
 
     async fn keep_waiting(&mut self, vault: &Arc<OpenVault>) -> Result<(), VaultError> {
-        let (blocks, vault) = (std::mem::take(&mut self.waiting), Arc::clone(vault));
+        let blocks = std::mem::take(&mut self.waiting);
         self.len = 0;
         self.kept().await?;
         if blocks.is_empty() {
             return Ok(());
         }
-        let keep =
-            move || vault.change(|vault| blocks.into_iter().try_for_each(|arrived| arrived.keep(vault)));
-        self.under_way = Some(tokio::task::spawn_blocking(keep));
+        let keep = |vault: &OpenVault| {
+            vault.change(|vault| blocks.into_iter().try_for_each(|arrived| arrived.keep(vault)))
+        };
+        self.under_way = Some(vault.in_turn(keep).await);
         Ok(())
     }
 
     async fn kept(&mut self) -> Result<(), VaultError> {
-        let Some(under_way) = self.under_way.take() else { return Ok(()) };
-        under_way.await.unwrap_or_else(|error| Err(VaultError::Log(std::io::Error::other(error))))
+        match self.under_way.take() {
+            Some(under_way) => under_way.wait().await,
+            None => Ok(()),
+        }
     }
 }

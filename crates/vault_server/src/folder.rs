@@ -15,6 +15,7 @@ use towpath_link::Identity;
 use towpath_vault_format::{DroppedRange, VaultId};
 use towpath_vault_protocol::VaultUsage;
 
+use crate::changing::{ChangeResult, ChangingThread};
 use crate::error::VaultError;
 use crate::log::LogFile;
 use crate::vault::{CollectedBytes, Collection, Survey, Vault, VaultLimits};
@@ -39,6 +40,7 @@ pub(crate) struct OpenVault {
     vault: RwLock<Vault>,
     /// Held while objects are looked at: nothing else is collected meanwhile.
     survey: Mutex<()>,
+    changing: ChangingThread,
 }
 
 /// The vaults of a folder.
@@ -91,7 +93,9 @@ impl VaultFolder {
         open.retain(|_, vault| Arc::strong_count(vault) > 1);
         let medium = LogFile::at(&self.folder.join(format!("{id}.log"))).map_err(VaultError::Log)?;
         let vault = Vault::open(Box::new(medium), Arc::clone(&self.bytes), self.rules.limits)?;
-        let vault = Arc::new(OpenVault { vault: RwLock::new(vault), survey: Mutex::default() });
+        let failed = |source| VaultError::System { what: "a thread for the vault", source };
+        let changing = ChangingThread::start().map_err(failed)?;
+        let vault = Arc::new(OpenVault { vault: RwLock::new(vault), survey: Mutex::default(), changing });
         open.insert(id, Arc::clone(&vault));
         Ok(vault)
     }
@@ -104,6 +108,15 @@ impl fmt::Debug for VaultFolder {
 }
 
 impl OpenVault {
+    /// Has something done after all changes of the vault that came before, and before those that come.
+    pub(crate) async fn in_turn<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, VaultError> + Send + 'static,
+    ) -> ChangeResult<T> {
+        let vault = Arc::clone(self);
+        self.changing.begin(move || work(&vault)).await
+    }
+
     pub(crate) fn read<T>(
         &self,
         look: impl FnOnce(&Vault) -> Result<T, VaultError>,

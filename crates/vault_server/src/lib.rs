@@ -14,6 +14,7 @@
 //! | [`folder`] | the vaults of a folder, and who may make more |
 //! | [`vault`] | one vault: what a client asks is looked up, judged, committed |
 //! | `serving` | one connection: orders of the protocol's machine are done |
+//! | `changing` | the thread on which a vault is changed |
 //! | [`log`] | durable records, and what a crash leaves of them |
 //! | [`record`] | what stands in a record |
 //! | [`objects`] | where objects lie |
@@ -22,6 +23,7 @@
 
 mod arriving;
 pub mod changes;
+mod changing;
 mod error;
 pub mod folder;
 mod index;

@@ -157,7 +157,7 @@ impl VaultTalk {
             }
             false => {
                 let judged = proposal.clone();
-                let verdict = self.with_vault(move |open, peer| {
+                let verdict = self.in_turn(move |open, peer| {
                     open.read(|vault| vault.check_reader(&peer).map(|()| vault.judge(&judged)))
                 });
                 verdict.await.unwrap_or_else(|error| {
@@ -212,7 +212,7 @@ impl VaultTalk {
             return self.refuse(&error).await;
         }
         let folder = Arc::clone(&self.folder);
-        let committed = self.with_vault(move |open, _| {
+        let committed = self.in_turn(move |open, _| {
             open.change(|vault| match vault.commit(&proposal, folder.identity(), folder.now()) {
                 Ok(certificate) => Ok(ServerMessage::Committed(certificate)),
                 // The head may have moved since the proposal was looked at.
@@ -303,6 +303,16 @@ impl VaultTalk {
             self.writer.send_bytes(kind, &[], body).await.map_err(drop)?;
         }
         Ok(())
+    }
+
+    /// [`OpenVault::in_turn`].
+    async fn in_turn<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&OpenVault, NodeId) -> Result<T, VaultError> + Send + 'static,
+    ) -> Result<T, VaultError> {
+        let vault = self.vault.as_ref().ok_or(VaultError::NotAllowed("no vault was named"))?;
+        let peer = self.peer;
+        vault.in_turn(move |vault| work(vault, peer)).await.wait().await
     }
 
     async fn with_vault<T: Send + 'static>(

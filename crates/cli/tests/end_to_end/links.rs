@@ -1,9 +1,11 @@
-//! Gets and copies that go out by several of this machine's links at once. On loopback two names of one link have to do.
+//! Gets and copies that go out by several of this machine's links at once, or to several addresses of the other one. On loopback two
+//! names of one link have to do.
 
 use std::fs;
 use std::time::Duration;
 
 use crate::environment::{LOOPBACK, Running, Summary, TestEnvironment};
+use crate::network::{Network, Side};
 use crate::runner::situations;
 use crate::sshd::{Route, Way};
 use crate::trees::{assert_same, assert_same_bytes, file};
@@ -19,6 +21,8 @@ situations![
     a_copy_bears_a_configured_link_that_is_not_there,
     a_copy_by_two_links_keeps_to_its_rate,
     a_copy_refuses_links_that_it_can_not_use,
+    a_sender_with_two_lines_is_drawn_from_by_both_unasked,
+    two_addresses_on_one_line_are_found_to_be_one,
 ];
 
 /// Names of the links by which something came.
@@ -177,4 +181,33 @@ fn a_copy_refuses_links_that_it_can_not_use() {
         let ended = env.sender.tow(words.split(' ').chain(["file", "nowhere:copy"])).end();
         assert!(ended.with(2).err.contains(problem), "{words}");
     }
+}
+
+/// Bytes that a get of so many brings by each address of a sender whose lines have 20 Mbit/s, the first one without a name.
+fn by_address(network: &Network, size: u64) -> Vec<(Option<String>, u64)> {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, size);
+    network.limit(Side::Left, 20);
+    let mut share = env.sender.tow_as(&network.left(), ["share", "file"]).start();
+    let words = ["get", "--json", &share.ticket(), "-o", "file"];
+    let summary = env.receiver.tow_as(&network.right(), words).end().summary();
+    assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+    let path = |source: &serde_json::Value| source["path"].as_str().map(str::to_owned);
+    summary.sources().map(|source| (path(source), source["bytes"].as_u64().unwrap())).collect()
+}
+
+fn a_sender_with_two_lines_is_drawn_from_by_both_unasked() {
+    let size = 40 << 20;
+    let came = by_address(&Network::double(), size);
+    assert!(came.len() == 2 && came.iter().all(|(_, bytes)| *bytes > size / 6), "{came:?}");
+}
+
+fn two_addresses_on_one_line_are_found_to_be_one() {
+    let (network, size) = (Network::double(), 40 << 20);
+    // The second line is none.
+    network.cut(Side::Left, true);
+    network.add_addresses();
+    let came = by_address(&network, size);
+    let further: u64 = came.iter().filter(|(path, _)| path.is_some()).map(|(_, bytes)| bytes).sum();
+    assert!(further < size / 3, "{came:?}");
 }

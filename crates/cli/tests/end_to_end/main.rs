@@ -35,6 +35,7 @@
 //! | `holders` | who fetched serves others |
 //! | `lending` | a get serves others while it runs |
 //! | `links` | several links of one machine at once |
+//! | `link_changes` | links that are cut, come back or get another address in mid-transfer |
 //! | `mirrors` | files on plain web servers |
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
@@ -109,6 +110,7 @@ mod interrupting;
 mod interruptions;
 mod lending;
 mod likeness;
+mod link_changes;
 mod links;
 mod local_api;
 mod local_client;
@@ -194,6 +196,7 @@ fn main() -> ExitCode {
         holders::SITUATIONS,
         lending::SITUATIONS,
         links::SITUATIONS,
+        link_changes::SITUATIONS,
         mirrors::SITUATIONS,
         ticket_terms::SITUATIONS,
         site_cache::SITUATIONS,

@@ -1,4 +1,4 @@
-//! Machines in network namespaces: on one network, or behind routers that let in answers only. They go when this is dropped.
+//! Machines in network namespaces: on one network, on two, or behind routers that let in answers only. They go when this is dropped.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -10,6 +10,27 @@ use crate::runner::skip;
 
 /// Address of the server that everybody reaches.
 pub const SERVER: &str = "198.51.100.1";
+
+/// Device of a machine that leads to a network, and how that is called.
+struct NetworkPlug {
+    device: &'static str,
+    hub: &'static str,
+    port: &'static str,
+    prefix: &'static str,
+}
+
+/// The network that all are on, and the second one of the two machines.
+const FIRST: NetworkPlug = NetworkPlug { device: "net", hub: "hub", port: "port", prefix: "198.51.100" };
+const SECOND: NetworkPlug = NetworkPlug { device: "net2", hub: "hub2", port: "second", prefix: "203.0.113" };
+
+/// One of the two machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The left one.
+    Left,
+    /// The right one.
+    Right,
+}
 
 /// A router in front of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +58,59 @@ impl Network {
         Self::behind(Router::Missing, Router::Missing)
     }
 
+    /// All see each other, and the two machines have a second network, `net2`, between them.
+    pub fn double() -> Self {
+        let network = Self::plain();
+        network.add_hub(&SECOND);
+        network.plug_in(&network.left, &SECOND, 2);
+        network.plug_in(&network.right, &SECOND, 3);
+        network
+    }
+
+    /// From now on a machine's second device has the address of this number, and no other.
+    pub fn move_to(&self, side: Side, number: u8) {
+        let name = self.machine_of(side);
+        ip(&["-n", name, "address", "flush", "dev", SECOND.device]);
+        ip(&["-n", name, "address", "add", &format!("{}.{number}/24", SECOND.prefix), "dev", SECOND.device]);
+    }
+
+    /// A machine's cable of the second network is cut, which it is not told; or mended.
+    pub fn cut(&self, side: Side, is_cut: bool) {
+        let (hub, port) = (format!("{}hub", self.prefix), format!("{}{}", SECOND.port, number_of(side)));
+        match is_cut {
+            true => ip(&["-n", &hub, "link", "set", &port, "nomaster"]),
+            false => ip(&["-n", &hub, "link", "set", &port, "master", SECOND.hub]),
+        }
+    }
+
+    /// What a machine sends goes out by each of its devices at no more than these megabits a second.
+    pub fn limit(&self, side: Side, megabits: u32) {
+        let tc = tool("tc").display().to_string();
+        for device in [FIRST.device, SECOND.device] {
+            let rate = format!("{megabits}mbit");
+            let words = ["qdisc", "add", "dev", device, "root", "tbf", "rate", &rate, "burst", "32k"];
+            let all =
+                [&["netns", "exec", self.machine_of(side), &tc][..], &words, &["latency", "50ms"]].concat();
+            run(Command::new("ip").args(all), "");
+        }
+    }
+
+    /// Both machines have another address on the first device, in a network of its own.
+    pub fn add_addresses(&self) {
+        for (name, number) in [(&self.left, 2), (&self.right, 3)] {
+            ip(&["-n", name, "address", "add", &format!("192.0.2.{number}/24"), "dev", FIRST.device]);
+        }
+    }
+
+    /// A machine's device of the second network vanishes.
+    pub fn unplug(&self, side: Side) {
+        ip(&["-n", self.machine_of(side), "link", "del", SECOND.device]);
+    }
+
+    fn machine_of(&self, side: Side) -> &str {
+        if side == Side::Left { &self.left } else { &self.right }
+    }
+
     /// The machines are behind routers.
     pub fn behind(left: Router, right: Router) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -46,9 +120,8 @@ impl Network {
         tool("ip");
         let prefix = format!("tow{}x{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let mut network = Self { prefix, made: Vec::new(), left: String::new(), right: String::new() };
-        let hub = network.add("hub");
-        ip(&["-n", &hub, "link", "add", "hub", "type", "bridge"]);
-        ip(&["-n", &hub, "link", "set", "hub", "up"]);
+        network.add("hub");
+        network.add_hub(&FIRST);
         let server = network.add("server");
         network.plug(&server, 1);
         network.left = network.machine("left", 2, left);
@@ -101,13 +174,36 @@ impl Network {
         name
     }
 
+    fn add_hub(&self, plug: &NetworkPlug) {
+        let hub = format!("{}hub", self.prefix);
+        ip(&["-n", &hub, "link", "add", plug.hub, "type", "bridge"]);
+        ip(&["-n", &hub, "link", "set", plug.hub, "up"]);
+    }
+
     /// A device `net` in `name` that leads to all others, with the address of this number.
     fn plug(&self, name: &str, number: u8) {
-        let (hub, port) = (format!("{}hub", self.prefix), format!("port{number}"));
-        ip(&["link", "add", &port, "netns", &hub, "type", "veth", "peer", "name", "net", "netns", name]);
-        ip(&["-n", &hub, "link", "set", &port, "master", "hub", "up"]);
-        ip(&["-n", name, "address", "add", &format!("198.51.100.{number}/24"), "dev", "net"]);
-        ip(&["-n", name, "link", "set", "net", "up"]);
+        self.plug_in(name, &FIRST, number);
+    }
+
+    fn plug_in(&self, name: &str, plug: &NetworkPlug, number: u8) {
+        let (hub, port) = (format!("{}hub", self.prefix), format!("{}{number}", plug.port));
+        ip(&[
+            "link",
+            "add",
+            &port,
+            "netns",
+            &hub,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            plug.device,
+            "netns",
+            name,
+        ]);
+        ip(&["-n", &hub, "link", "set", &port, "master", plug.hub, "up"]);
+        ip(&["-n", name, "address", "add", &format!("{}.{number}/24", plug.prefix), "dev", plug.device]);
+        ip(&["-n", name, "link", "set", plug.device, "up"]);
     }
 
     fn machine(&mut self, side: &str, number: u8, kind: Router) -> String {
@@ -149,6 +245,11 @@ impl Drop for Network {
             let _ = Command::new("ip").args(["netns", "del", name]).status();
         }
     }
+}
+
+/// Number of a machine's addresses at first.
+const fn number_of(side: Side) -> u8 {
+    if matches!(side, Side::Left) { 2 } else { 3 }
 }
 
 fn at(name: &str) -> Vec<String> {

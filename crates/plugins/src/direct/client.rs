@@ -31,6 +31,7 @@ use towpath_protocol::{Arrived, Peer, PeerConfig, PeerUse, Stall};
 
 use super::SCHEME;
 use super::apart::apart;
+use super::entries::MeasuredEntries;
 use super::pool::{PeerHost, PeerNeeds};
 use super::redialling::dial_again_and_again;
 use super::relayed::{call_by, is_relayed, relays};
@@ -70,12 +71,14 @@ pub struct DirectConfig {
     pub peer: PeerConfig,
     /// The peer is called through relays, and not dialled.
     pub is_relayed: bool,
+    /// The only address that is dialled. Default: those that hints name.
+    pub only: Option<SocketAddr>,
 }
 
 impl Default for DirectConfig {
     fn default() -> Self {
         let (dial, peer) = (DialConfig::default(), PeerConfig::default());
-        Self { connections: 1, most_connections: 16, dial, peer, is_relayed: false }
+        Self { connections: 1, most_connections: 16, dial, peer, is_relayed: false, only: None }
     }
 }
 
@@ -92,6 +95,8 @@ pub struct Direct {
     /// A connection that was found brought nothing, and none was dialled since.
     shuns: AtomicBool,
     last_error: Mutex<Option<String>>,
+    /// The address at which the peer was reached last.
+    led: Mutex<Option<SocketAddr>>,
     /// Time since which there is no connection: from the beginning, or as far as somebody looked.
     unreached: Mutex<Option<Instant>>,
     /// The path as it was measured last.
@@ -111,6 +116,7 @@ impl Direct {
             host,
             shuns: AtomicBool::new(false),
             last_error: Mutex::default(),
+            led: Mutex::default(),
             unreached: Mutex::new(Some(Instant::now())),
             measured: Mutex::default(),
         }
@@ -133,6 +139,11 @@ impl Direct {
     pub fn over_several(peer: Arc<Peer>, identity: Identity, config: DirectConfig) -> Self {
         let slots = Arc::new(Slots::standing(peer, config.connections, config.most_connections));
         Self { slots, ..Self::new(identity, config, None) }
+    }
+
+    /// The address at which the peer was reached last, if it was dialled.
+    pub fn led(&self) -> Option<SocketAddr> {
+        *lock(&self.led)
     }
 
     /// Number of connections that are wanted; none where it dials by itself.
@@ -213,7 +224,8 @@ impl Direct {
     /// A connection of this service with the node, for the first slot: further ones are there to be more than those that stand.
     fn find(&self, slot: &Slot, context: &Context) -> Option<PeerUse> {
         let (host, node) = (self.host.as_ref()?, self.node.or(context.node)?);
-        let may_be_any = self.config.dial.from.is_none() && self.slots.is_first(slot);
+        let is_any_way = self.config.dial.from.is_none() && self.config.only.is_none();
+        let may_be_any = is_any_way && self.slots.is_first(slot);
         if !may_be_any || self.shuns.load(Ordering::Relaxed) {
             return None;
         }
@@ -270,7 +282,10 @@ impl Direct {
         let hints = context.hints.borrow().clone();
         let is_it = |named: Option<NodeId>| named.or(context.node) == Some(node);
         let has_relay = is_relayed(&hints, is_it);
-        let addresses = addresses(hints, is_it).await;
+        let addresses = match self.config.only {
+            Some(only) => vec![only],
+            None => addresses(hints, is_it).await,
+        };
         if addresses.is_empty() {
             self.shuns.store(false, Ordering::Relaxed);
             return Err(self.nowhere(context));
@@ -287,7 +302,11 @@ impl Direct {
         };
         match dialled {
             // Its use remains to be seen, so what was in the way is not forgotten.
-            Ok(connection) => self.start(connection, context),
+            Ok(connection) => {
+                let is_it = |address: &SocketAddr| Some(address.ip().to_canonical()) == connection.address;
+                *lock(&self.led) = addresses.into_iter().find(is_it);
+                self.start(connection, context)
+            }
             Err(error) => {
                 self.shuns.store(false, Ordering::Relaxed);
                 self.set_last_error(Some(explain(&error)));
@@ -625,9 +644,9 @@ impl Source for Direct {
 impl OfferSource for Direct {
     fn get_entries(&self, wants: Vec<EntryWant>, sink: Arc<dyn EntrySink>) -> BoxFuture<'_, Vec<EntryWant>> {
         Box::pin(async move {
-            let slot = self.slots.idlest();
+            let (slot, _outstanding) = self.slots.for_entries(wants.len());
             let Some(peer) = self.standing(slot).await else { return wants };
-            peer.get_entries(wants, sink).await;
+            peer.get_entries(wants, Arc::new(MeasuredEntries::new(sink, Arc::clone(&self.slots)))).await;
             self.asked(slot, &peer).await;
             Vec::new()
         })
@@ -659,6 +678,12 @@ fn describe(context: &Context, query: &Query) -> Describe {
         recipe: query.recipe,
         samples: query.samples,
     }
+}
+
+/// The addresses at which the issuer of a ticket is dialled.
+pub(super) async fn dialled_addresses(context: &Context) -> Vec<SocketAddr> {
+    let hints = context.hints.borrow().clone();
+    addresses(hints, |named| named.is_none() || named == context.node).await
 }
 
 /// The addresses in hints that name a node which `is_it`, or none, in the order of RFC 2782. Names are looked up; hints of

@@ -8,6 +8,8 @@
 //! | [`relayed`] | calls through relays |
 //! | `slots` | the connections to one peer |
 //! | [`pool`] | the connections of a service, which its transfers may use whoever dialled them; and when: pure |
+//! | `entries` | entries over several connections |
+//! | `further_addresses` | further addresses of a service that has several lines |
 //! | `apart` | what came over such a connection and waits for its session |
 //! | `unasked` | wants that wait for a connection, and may be cancelled meanwhile |
 //! | `widening` | how many connections to keep: pure |
@@ -15,6 +17,8 @@
 
 mod apart;
 pub mod client;
+mod entries;
+pub(crate) mod further_addresses;
 mod long_path;
 pub mod pool;
 mod redialling;

@@ -14,6 +14,7 @@ use towpath_transfer::Want;
 use towpath_protocol::dialling::Dialling;
 use towpath_protocol::{Peer, PeerUse};
 
+use super::entries::GUESS;
 use super::long_path::LongPath;
 use super::widening::{PathCounts, Widening};
 
@@ -164,6 +165,12 @@ impl Slots {
         hands.map(|(slot, hand)| (slot, Outstanding::new(slot, &hand), hand)).collect()
     }
 
+    /// The connection for so many entries, which count as outstanding there. How much they will need nobody knows.
+    pub fn for_entries(&self, count: usize) -> (&Slot, Outstanding<'_>) {
+        let slot = self.idlest();
+        (slot, Outstanding::of_bytes(slot, count as u64 * GUESS))
+    }
+
     /// The shortest round trip of the first connection; zero if it is not known.
     fn round_trip(&self) -> Duration {
         self.all[0].peer().and_then(|peer| peer.path()).map_or(Duration::ZERO, |path| path.min_rtt)
@@ -287,7 +294,10 @@ pub struct Outstanding<'a> {
 
 impl<'a> Outstanding<'a> {
     fn new(slot: &'a Slot, wants: &[Want]) -> Self {
-        let bytes = wants.iter().map(|want| want.missing_len()).sum();
+        Self::of_bytes(slot, wants.iter().map(|want| want.missing_len()).sum())
+    }
+
+    fn of_bytes(slot: &'a Slot, bytes: u64) -> Self {
         slot.outstanding.fetch_add(bytes, Ordering::Relaxed);
         Self { slot, bytes }
     }
@@ -370,6 +380,23 @@ mod tests {
         // Half of the one's share is under way, and all of the other's.
         assert_eq!(least_loaded(&[2048 * KIB, 512 * KIB], &[4096 * KIB, 512 * KIB]), 0);
         assert_eq!(least_loaded(&[4096 * KIB, 256 * KIB], &[4096 * KIB, 512 * KIB]), 1);
+    }
+
+    #[tokio::test]
+    async fn entries_go_over_all_connections_by_turns() {
+        let mut ends = Vec::new();
+        let mut peer = async || {
+            let [near, far] = connected([NodeId([7; 32]); 2]).await;
+            ends.push(far);
+            Peer::start(near, PeerConfig::default(), None)
+        };
+        let slots = Slots::standing(peer().await, 2, 4);
+        assert!(slots.join(peer().await));
+        let calls: Vec<_> = (0..9).map(|_| slots.for_entries(32)).collect();
+        let by_first = calls.iter().filter(|(slot, _)| slots.is_first(slot)).count();
+        assert_eq!(by_first, 5);
+        drop(calls);
+        assert!(slots.is_first(slots.for_entries(1).0));
     }
 
     #[test]

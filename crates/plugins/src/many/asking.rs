@@ -15,7 +15,7 @@ use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Sourc
 use super::SourceCalls;
 use super::call::DealtCall;
 use super::table::Awaited;
-use crate::dealer::SourceHolding;
+use towpath_dealer::SourceHolding;
 
 /// Delay before a want is tried again that a source left without an end.
 const FORGOTTEN: Duration = Duration::from_millis(500);

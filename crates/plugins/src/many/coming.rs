@@ -12,8 +12,8 @@ use towpath_transfer::Context;
 use towpath_transfer::intervals::Intervals;
 
 use super::SourceCalls;
-use crate::dealer::DealerEvent;
 use crate::near::{NearHolding, NearSource};
+use towpath_dealer::DealerEvent;
 
 /// Interval at which it is asked, and time that it has to answer.
 const ASK_EVERY: Duration = Duration::from_secs(1);

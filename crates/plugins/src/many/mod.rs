@@ -1,4 +1,4 @@
-//! Several sources as one: what [`crate::dealer`] decides is done here. Whoever asks sees one network.
+//! Several sources as one: what [`towpath_dealer`] decides is done here. Whoever asks sees one network.
 //!
 //! | module | story |
 //! |---|---|

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use towpath_transfer::source::UNREACHED_PRICE;
 use towpath_transfer::{Source, SourceState};
 
-use crate::dealer::SourceFacts;
+use towpath_dealer::SourceFacts;
 
 /// A source that counts.
 struct OpenSource {

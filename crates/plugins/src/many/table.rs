@@ -22,8 +22,8 @@ use super::lone::AdoptedTags;
 use super::open::OpenSources;
 use super::places::{FoundKey, FoundPlaces};
 use super::to_come::BytesToCome;
-use crate::dealer::{Dealer, DealerAction, DealerEvent, DealtPart, SourceHolding, WantedRange};
 use crate::near::NearHolding;
+use towpath_dealer::{Dealer, DealerAction, DealerEvent, DealtPart, SourceHolding, WantedRange};
 
 /// Names that sources give themselves in deliveries: more are not told apart when one is blamed.
 const MOST_NAMES: usize = 1024;

@@ -8,8 +8,10 @@ use towpath_mirror::web_url::shown;
 use towpath_mirror::{MirrorFinder, MirrorPlace, NamedBy};
 use towpath_reuse::adaptive::Adaptive;
 use towpath_transfer::Source;
+use towpath_transfer::finder::Finder;
 
 use super::{Build, Field, FieldKind, Node, Plugin, PluginParts, TreeBuilder};
+use crate::direct::further_addresses::FurtherAddresses;
 use crate::direct::relayed::BY_RELAY;
 use crate::direct::{self, DirectConfig};
 use crate::hinted::HintedWay;
@@ -65,14 +67,20 @@ pub(super) static DEALER: Plugin = Plugin {
     build: Build::Source(|node, builder| {
         // What they have is asked for here, and they are told the end from here.
         let others = builder.remote.len();
+        let mut further = Vec::new();
         let each = node.children("of").iter().flat_map(|child| match child.plugin.name {
             // Each way counts for itself.
-            "direct" => direct_ways(child, builder),
+            "direct" => {
+                let (ways, finder) = direct_ways(child, builder);
+                further.extend(finder);
+                ways
+            }
             _ => vec![builder.node(child)],
         });
         let children = each.collect();
         builder.remote.truncate(others);
-        let finders = builder.finders(node, "finders");
+        let mut finders = builder.finders(node, "finders");
+        finders.append(&mut further);
         builder.remote(Arc::new(Many::behind(builder.parts.near.clone(), children, finders)))
     }),
 };
@@ -149,6 +157,11 @@ pub(super) static DIRECT: Plugin = Plugin {
             about: "Connections at most. More are tried, and kept while they are faster.",
         },
         Field {
+            name: "most_addresses",
+            kind: FieldKind::Number { least: 1, most: 8, default: 4 },
+            about: "Its addresses at once, at most, within a `dealer`. Further ones are tried, and kept if they are faster.",
+        },
+        Field {
             name: "connect_seconds",
             kind: FieldKind::Seconds { least: 1, most: 600, default: 10 },
             about: "How long an address may take to answer.",
@@ -160,27 +173,46 @@ pub(super) static DIRECT: Plugin = Plugin {
         },
     ],
     build: Build::Source(|node, builder| {
-        let mut ways = direct_ways(node, builder);
+        // Nobody deals out between several addresses here.
+        let (mut ways, _) = direct_ways(node, builder);
         let source = if ways.len() == 1 { ways.pop() } else { None };
         builder.remote(source.unwrap_or_else(|| Arc::new(Many::new(ways, Vec::new()))))
     }),
 };
 
+/// Ways to one service, and what finds further ones.
+type DirectWays = (Vec<Arc<dyn Source>>, Option<Arc<dyn Finder>>);
+
 /// The ways to the service that issued the ticket: the one that stands already, or one from each end of this machine that is named.
-fn direct_ways(node: &Node, builder: &TreeBuilder<'_>) -> Vec<Arc<dyn Source>> {
+/// Where none is, what finds further addresses of it.
+fn direct_ways(node: &Node, builder: &TreeBuilder<'_>) -> DirectWays {
     if let Some(way) = builder.parts.way.clone() {
-        return vec![way];
+        return (vec![way], None);
     }
+    let config = direct_config(node, builder);
+    let (identity, host) = (builder.parts.identity.clone(), builder.parts.host.clone());
+    let direct = |config| Arc::new(Direct::new(identity.clone(), config, host.clone()));
+    let most = count(node, "most_addresses");
+    if !builder.parts.from.is_empty() || most == 1 {
+        let ways = ways(&config, &builder.parts.from).into_iter();
+        return (ways.map(|config| direct(config) as Arc<dyn Source>).collect(), None);
+    }
+    let first = direct(config.clone());
+    (vec![Arc::clone(&first) as _], Some(Arc::new(FurtherAddresses { first, config, identity, host, most })))
+}
+
+fn direct_config(node: &Node, builder: &TreeBuilder<'_>) -> DirectConfig {
     let seconds = |name| Duration::from_secs(node.number(name));
     let mut config = DirectConfig { peer: builder.parts.peer.clone(), ..DirectConfig::default() };
-    let count = |name| usize::try_from(node.number(name)).unwrap_or(1);
-    (config.connections, config.most_connections) = (count("connections"), count("most_connections"));
+    config.connections = count(node, "connections");
+    config.most_connections = count(node, "most_connections");
     config.dial.timeouts.connect = seconds("connect_seconds");
     config.dial.timeouts.handshake = seconds("handshake_seconds");
-    let (identity, host) = (&builder.parts.identity, &builder.parts.host);
-    let direct =
-        |config| -> Arc<dyn Source> { Arc::new(Direct::new(identity.clone(), config, host.clone())) };
-    ways(&config, &builder.parts.from).into_iter().map(direct).collect()
+    config
+}
+
+fn count(node: &Node, name: &str) -> usize {
+    usize::try_from(node.number(name)).unwrap_or(1)
 }
 
 /// The same from each of these ends of this machine; from any if none is named.

@@ -230,8 +230,6 @@ pub fn hello(capabilities: &[&str]) -> Body {
         version: VERSION,
         session: bytes::Bytes::from_static(&[1; 16]),
         capabilities: capabilities.iter().map(|&name| name.to_owned()).collect(),
-        software: String::new(),
-        encodings: Vec::new(),
-        link: String::new(),
+        ..Hello::default()
     })
 }

@@ -29,4 +29,6 @@ pub struct SessionConfig {
     pub source: SourceId,
     /// The hellos tell the link that the connection goes by.
     pub tells_link: bool,
+    /// Number of the connection among those of that link, which is told with it.
+    pub link_number: u32,
 }

@@ -30,6 +30,8 @@ pub struct Greeting {
     pub answers: bool,
     /// Its encoded payloads tell their lengths.
     pub in_parts: bool,
+    /// Number of this connection among those of its link, as the side says that named the link; 0: there are no others.
+    pub link_number: u32,
 }
 
 impl Greeting {
@@ -44,6 +46,7 @@ impl Greeting {
             brings: has(wire::BRINGS),
             answers: has(wire::ANSWERS),
             in_parts: has(wire::PARTS),
+            link_number: hello.link_number,
         }
     }
 
@@ -55,7 +58,8 @@ impl Greeting {
         }
         let has = |name: &str| hello.capabilities.iter().any(|capability| capability == name);
         let wished = |wish: &str| has(wish) || config.wishes.iter().any(|own| own == wish);
-        let greeting = Self::of(hello);
+        let own = config.source.path().map_or(0, |_| config.link_number);
+        let greeting = Self { link_number: own.max(hello.link_number), ..Self::of(hello) };
         let in_parts = greeting.in_parts;
         let asked = |ours: &dyn Encoding| wished(ours.wish());
         // A peer that takes compressed data in parts has nothing against them where they are quicker.
@@ -87,6 +91,7 @@ pub(super) fn hello(config: &SessionConfig) -> Body {
     let control = config.control.then_some(control::CAPABILITY);
     let answers = config.serves.then_some(wire::ANSWERS);
     let wishes = config.wishes.iter().map(String::as_str);
+    let link = config.source.path().filter(|_| config.tells_link);
     let named = wire::CAPABILITIES
         .into_iter()
         .chain(encodings.iter().copied())
@@ -99,6 +104,7 @@ pub(super) fn hello(config: &SessionConfig) -> Body {
         capabilities: named.map(String::from).collect(),
         software: concat!("towpath ", env!("CARGO_PKG_VERSION")).into(),
         encodings: numbered.map(|name| (*name).into()).collect(),
-        link: config.source.path().filter(|_| config.tells_link).unwrap_or_default().into(),
+        link: link.unwrap_or_default().into(),
+        link_number: link.map_or(0, |_| config.link_number),
     })
 }

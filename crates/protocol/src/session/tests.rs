@@ -195,6 +195,7 @@ fn config() -> SessionConfig {
         priority: 0,
         source: SourceId::other("peer", None),
         tells_link: false,
+        link_number: 0,
     }
 }
 
@@ -693,13 +694,14 @@ fn whoever_answers_says_so() {
 fn a_connection_is_named_by_its_link_where_both_sides_agreed_on_that() {
     let node = NodeId([7; 32]);
     let by = |link: Option<&str>| SourceId::peer_by(node, link);
-    let said = |source, tells_link| match hello(&SessionConfig { source, tells_link, ..config() }) {
-        Body::Hello(hello) => hello.link,
-        _ => panic!("no hello"),
-    };
+    let said =
+        |source, tells_link| match hello(&SessionConfig { source, tells_link, link_number: 3, ..config() }) {
+            Body::Hello(hello) => (hello.link, hello.link_number),
+            _ => panic!("no hello"),
+        };
     assert_eq!(
         [said(by(Some("eth0")), true), said(by(Some("eth0")), false), said(by(None), true)],
-        ["eth0", "", ""]
+        [("eth0".into(), 3), (String::new(), 0), (String::new(), 0)]
     );
     for (own, tells_link, link, named) in [
         (None, true, "eth0", Some("eth0")),

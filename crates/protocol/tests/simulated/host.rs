@@ -396,6 +396,7 @@ impl SimNode for Host {
             priority: 0,
             source: SourceId::other("host", Some(&peer.to_string())),
             tells_link: false,
+            link_number: 0,
         };
         let mut session = Session::new(config, net.instant());
         if self.dialled == Some(connection)

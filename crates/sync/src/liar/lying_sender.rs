@@ -15,8 +15,8 @@ use towpath_transfer::offer::{EntryBody, EntryContent};
 
 use super::super::merge::Destined;
 use super::super::message::{
-    Considered, CopyReport, Empty, EndReport, Fatal, Message, PROBE, Ready, Settled, Start, TreeBytes,
-    TreeBytesForm, internal,
+    Considered, CopyReport, Empty, EndReport, Fatal, LinkConnections, Message, PROBE, Ready, RemoteAddresses,
+    Settled, Start, TreeBytes, TreeBytesForm, internal,
 };
 use super::{
     CARRIERS, Carrier, End, Ended, Scene, Step, dir, end, entries as raw, entry, leaf, one, snapshot, tree,
@@ -64,6 +64,7 @@ fn messages() -> Vec<Lie> {
         one_of("finished", Message::Finished(EndReport::default())),
         one_of("a probe", Message::Probe(Empty {})),
         one_of("a wish for connections", Message::Connections(2)),
+        one_of("a wish for connections by a link", Message::LinkConnections(LinkConnections::default())),
         (
             "a probe's answer unasked",
             vec![Step::Send(Message::Probed(vec![0; PROBE].into()))],
@@ -361,6 +362,15 @@ async fn nothing_old_goes_before_what_replaces_it_is_there() {
     let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
     ended.assert("the right bytes", End::Harmless);
     assert_eq!(fs::read(scene.path("to/data")).unwrap(), CONTENT);
+}
+
+/// Only the remote end's addresses may change: the client has its own links.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_tells_where_it_moves_is_refused() {
+    let scene = Scene::new();
+    let steps = [Step::Send(Message::Moved(RemoteAddresses::default()))];
+    let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
+    ended.assert("a move", End::Error("a message that a sender does not send"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -22,7 +22,7 @@ const REFUSED: [(&str, &[u8]); 4] = [
     ("refused: no Protocol Buffers", b"\xff\xff\xff"),
 ];
 
-fn starts() -> [(&'static str, Message); 2] {
+fn starts() -> [(&'static str, Message); 3] {
     let push = Start {
         version: VERSION,
         role: Some(CopyRole::Receiver(ReceiverRole {
@@ -32,6 +32,7 @@ fn starts() -> [(&'static str, Message); 2] {
         })),
         options: options::encode(&CopyOptions { delete: true, ..CopyOptions::default() }),
         addresses: vec!["192.0.2.1:7000".into()],
+        takes_moves: false,
     };
     let pull = Start {
         version: VERSION,
@@ -42,9 +43,11 @@ fn starts() -> [(&'static str, Message); 2] {
         options: options::encode(&CopyOptions { via: Via::Ssh, ..CopyOptions::default() }),
         ..Start::default()
     };
+    let by_links = Start { takes_moves: true, ..pull.clone() };
     [
         ("start: be the receiver of a tow sync", Message::Start(push)),
         ("start: be the sender, over ssh alone", Message::Start(pull)),
+        ("start: the same, and tell where you move", Message::Start(by_links)),
     ]
 }
 
@@ -162,6 +165,11 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("probe", Message::Probe(Empty {})),
         ("probed: its front", Message::Probed(Bytes::from_static(b"\x01\x02\x03"))),
         ("connections: 4 are wanted", Message::Connections(4)),
+        (
+            "connections: 3 are wanted by the link eth0",
+            Message::LinkConnections(LinkConnections { link: "eth0".into(), count: 3 }),
+        ),
+        ("moved: one address", Message::Moved(RemoteAddresses { addresses: vec!["192.0.2.1:7000".into()] })),
     ];
     starts().into_iter().chain(rest).collect()
 }

@@ -136,32 +136,36 @@ impl PlaceTable {
         if covered == self.covered && !read.any(|bucket| bucket.is_changed) {
             return Ok(());
         }
-        self.covered = covered;
-        let file = match self.file.take() {
-            Some(file) => self.write_to(file)?,
+        match self.file.take() {
+            Some(file) => {
+                let written = self.write_to(&file, covered);
+                self.file = Some(file);
+                written?;
+            }
             None => {
                 let new = self.path.with_extension("new");
                 let mut options = OpenOptions::new();
                 options.read(true).write(true).create(true).truncate(true).mode(0o600);
-                let file = self.write_to(options.open(&new)?)?;
+                let file = options.open(&new)?;
+                self.write_to(&file, covered)?;
                 std::fs::rename(new, &self.path)?;
-                file
+                self.file = Some(file);
             }
-        };
-        self.file = Some(file);
+        }
+        self.covered = covered;
         Ok(())
     }
 
     /// Writes to a file that lacks what changed.
-    fn write_to(&mut self, file: File) -> io::Result<File> {
+    fn write_to(&mut self, file: &File, covered: PackEnd) -> io::Result<()> {
         file.set_len(place_of(self.buckets.len()))?;
-        for (number, bucket) in self.buckets.iter_mut().enumerate() {
-            let Some(bucket) = bucket.get_mut().filter(|bucket| bucket.is_changed) else { continue };
+        for (number, bucket) in self.buckets.iter().enumerate() {
+            let Some(bucket) = bucket.get().filter(|bucket| bucket.is_changed) else { continue };
             file.write_all_at(&bucket.to_page(), place_of(number))?;
-            bucket.is_changed = false;
         }
-        file.write_all_at(&head(self.buckets.len(), self.covered), 0)?;
-        Ok(file)
+        file.write_all_at(&head(self.buckets.len(), covered), 0)?;
+        self.buckets.iter_mut().filter_map(OnceLock::get_mut).for_each(|bucket| bucket.is_changed = false);
+        Ok(())
     }
 
     fn number_of(&self, hash: &BlobKey) -> usize {

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use towpath_transfer::{Outcome, Tag};
 
-use crate::dealer::event::{
+use crate::event::{
     DealerAction, DealerEvent, DealtPart, SourceFacts, SourceHolding, SourceNumber, WantedRange,
 };
-use crate::dealer::runs::RUN;
-use crate::dealer::sources::DealtSource;
-use crate::dealer::state::DealerState;
-use crate::dealer::{Dealer, borrowing, choosing};
+use crate::runs::RUN;
+use crate::sources::DealtSource;
+use crate::state::DealerState;
+use crate::{Dealer, borrowing, choosing};
 
 const MS: Duration = Duration::from_millis(1);
 

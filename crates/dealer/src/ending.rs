@@ -37,7 +37,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::dealer::event::SourceFacts;
+    use crate::event::SourceFacts;
 
     #[test]
     fn a_source_gets_what_it_finishes_with_the_others() {

@@ -3,11 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::dealer::Dealer;
-use crate::dealer::event::{
-    DealerAction, DealerEvent, SourceFacts, SourceHolding, SourceNumber, WantedRange,
-};
-use crate::dealer::runs::RUN;
+use crate::Dealer;
+use crate::event::{DealerAction, DealerEvent, SourceFacts, SourceHolding, SourceNumber, WantedRange};
+use crate::runs::RUN;
 
 const RUNS: u64 = 2000;
 

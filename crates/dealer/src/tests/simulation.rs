@@ -10,8 +10,8 @@ use towpath_transfer::intervals::Intervals;
 use towpath_transfer::{Outcome, Tag};
 
 use super::world::{Honesty, STRETCHES, World};
-use crate::dealer::Dealer;
-use crate::dealer::event::{
+use crate::Dealer;
+use crate::event::{
     DealerAction, DealerEvent, DealtPart, SourceFacts, SourceHolding, SourceNumber, WantedRange,
 };
 
