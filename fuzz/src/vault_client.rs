@@ -9,14 +9,15 @@ use towpath_vault::catalogue::{Catalogue, CatalogueEntry, EntryDescription};
 use towpath_vault::descriptor::EntryDescriptor;
 use towpath_vault::head::{TrustedNodes, VaultHead};
 use towpath_vault::keys::{KeysRecord, PassphraseCost, Unlock, VaultKeys, WrappedKeys, keys_again};
-use towpath_vault::local::{BlobCache, SeenEntries};
+use towpath_vault::line::KeptLine;
+use towpath_vault::local::{BlobCache, SeenEntries, UncommittedQueue, UncommittedVersion};
 use towpath_vault::patches::resolve;
 use towpath_vault::summary::{ChunkSummary, FileSummary};
 use towpath_vault::unchanged::FileMarks;
-use towpath_vault_format::doubles::{TestKey, members};
+use towpath_vault_format::doubles::{TestKey, members, update_of};
 use towpath_vault_format::root::Padding;
 use towpath_vault_format::tuple::MAX_BLOCK;
-use towpath_vault_format::{BlockId, Digest, FileId, Tuple};
+use towpath_vault_format::{BlockId, Canonical, Digest, FileId, SignedRoot, Tuple, UpdateAction, VaultRoot};
 
 use crate::input::{Source, Written};
 use crate::seeds::content::trees;
@@ -31,7 +32,7 @@ const CACHE: u64 = 1 << 20;
 /// A record of any kind: the first byte says which.
 pub fn vault_client_record(data: &[u8]) {
     let Some((&kind, bytes)) = data.split_first() else { return };
-    let again = match kind % 8 {
+    let again = match kind % 10 {
         0 => FileSummary::from_bytes(bytes).ok().map(|summary| summary.to_bytes()),
         1 => Catalogue::from_bytes(bytes).ok().map(|catalogue| catalogue.to_bytes()),
         2 => WrappedKeys::from_bytes(bytes).ok().map(|wrapped| wrapped.to_bytes()),
@@ -47,6 +48,8 @@ pub fn vault_client_record(data: &[u8]) {
         }
         5 => keys_again(bytes).map(|(_, again)| again),
         6 => KeysRecord::from_bytes(bytes).ok().map(|record| record.to_bytes()),
+        8 => KeptLine::from_bytes(bytes).ok().map(|line| line.to_bytes()),
+        9 => UncommittedQueue::from_bytes(bytes).ok().map(|queue| queue.to_bytes()),
         _ => FileMarks::from_bytes(bytes).ok().map(|marks| marks.to_bytes()),
     };
     assert!(again.is_none_or(|again| again == bytes), "a record has one encoding");
@@ -145,6 +148,16 @@ fn head() -> VaultHead {
     VaultHead { signed: version.signed, members, certificate }
 }
 
+/// A version that waits on a head.
+fn queue() -> UncommittedQueue {
+    let (base, owner) = (head(), TestKey::new(1));
+    let root = &base.signed.root;
+    let update = update_of(root, owner.node(), FILE, vec![UpdateAction::Remove], Vec::new());
+    let next = VaultRoot { number: root.number + 1, previous: root.digest(), ..root.clone() };
+    let signed = SignedRoot::sign(next, owner.node(), update.digest(), |message| owner.sign(message));
+    UncommittedQueue { base, versions: vec![UncommittedVersion { signed, update, is_kept: true }] }
+}
+
 /// Records, each behind the byte of its kind.
 pub fn records() -> Vec<Vec<u8>> {
     let keys = VaultKeys::generate().expect("random bytes");
@@ -164,6 +177,8 @@ pub fn records() -> Vec<Vec<u8>> {
         FIXED_KEYS.concat(),
         shared.to_bytes(),
         [&[1][..], &[9; 32], &[2], &[1; 16], &[2; 16]].concat(),
+        vec![1, 100, 101, 102, 103],
+        queue().to_bytes(),
     ];
     (0u8..).zip(records).map(|(kind, bytes)| [&[kind], &bytes[..]].concat()).collect()
 }

@@ -12,7 +12,7 @@
 
 use towpath_content::NodeId;
 use towpath_vault_format::apply::{Applied, UpdateError, apply};
-use towpath_vault_format::tree::{NodeError, NodeMap};
+use towpath_vault_format::tree::{NewNode, NodeError, NodeMap};
 use towpath_vault_format::{
     Canonical, Digest, FileId, FileRoot, FileUpdate, Members, Predicate, SignedMembers, SignedRoot, Update,
     VaultParameters, VaultRoot,
@@ -25,7 +25,8 @@ use crate::error::VaultClientError;
 use crate::head::{HeadError, NamedVersion, TrustedNodes, VaultHead, VersionLink};
 use crate::history::kept;
 use crate::keys::{KeysRecord, VaultKeys, WrappedKeys};
-use crate::local::{BlobCache, LocalVault};
+use crate::line::{MeasuredLine, counting, seconds, to_keep};
+use crate::local::{BlobCache, KeptQueue, LocalVault, UncommittedVersion, UncommittedView, kept_line};
 use crate::reader::{CachedNodes, FileReader};
 use crate::server::{RemoteVault, ServerError, checked_objects};
 
@@ -42,7 +43,9 @@ pub struct VaultClient {
     pub(crate) nodes: BlobCache,
     pub(crate) blocks: BlobCache,
     pub(crate) head: VaultHead,
-    trusted: TrustedNodes,
+    /// Set while the newest version that is seen is one that is not committed.
+    pub(crate) view: Option<UncommittedView>,
+    pub(crate) trusted: TrustedNodes,
 }
 
 /// How an offer of a new version ended.
@@ -50,6 +53,11 @@ pub struct VaultClient {
 pub(crate) enum Offered {
     /// It is the head now.
     Committed {
+        /// Bytes of the update and the root.
+        bytes: u64,
+    },
+    /// The server can't be reached. It is kept on this machine, and is what this client sees as the newest version.
+    Kept {
         /// Bytes of the update and the root.
         bytes: u64,
     },
@@ -254,30 +262,106 @@ pub(crate) fn offer_entry(
 ) -> Result<Offered, VaultClientError> {
     // The newest version may have come meanwhile, and with it other members.
     check_writer(client)?;
-    let Applied { root, nodes } = applied(client, update)?;
-    if let Some((name, entry)) = entry {
-        note_offered(client, &root, name, entry)?;
-    }
-    let writer = client.keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity();
-    let sign = |message: &[u8]| writer.sign(message);
-    let signed = SignedRoot::sign(root, writer.node_id(), update.digest(), sign);
-    let members = update.members.clone().unwrap_or_else(|| client.head.members.clone());
-    let blocks = &client.blocks;
-    let Some(certificate) = client.server.commit(update, &signed, &mut |name| blocks.get(name))? else {
+    let Some(Applied { root, nodes }) = applied(client, update)? else {
         client.refresh()?;
         return Ok(Offered::Conflict);
     };
-    let head = VaultHead { signed, members, certificate };
+    if let Some((name, entry)) = entry {
+        note_offered(client, &root, name, entry)?;
+    }
+    let signed = signed_by_me(client, root, update)?;
+    let bytes = (update.to_bytes().len() + signed.to_bytes().len()) as u64;
+    if client.view.is_some() && entry.is_some() {
+        return keep_here(client, update, signed, &nodes).map(|()| Offered::Kept { bytes });
+    }
+    if entry.is_some() {
+        let version = UncommittedVersion { signed: signed.clone(), update: update.clone(), is_kept: false };
+        KeptQueue(&client.folder).note_on_its_way(&client.head, version, &|name| client.blocks.get(name))?;
+    }
+    let is_done = commit_one(client, update, signed, &nodes);
+    if entry.is_some() && !matches!(is_done, Err(VaultClientError::Server(ServerError::Unreachable(_)))) {
+        KeptQueue(&client.folder).clear()?;
+    }
+    match is_done? {
+        true => Ok(Offered::Committed { bytes }),
+        false => {
+            client.refresh()?;
+            Ok(Offered::Conflict)
+        }
+    }
+}
+
+/// Signs what an update makes.
+pub(crate) fn signed_by_me(
+    client: &VaultClient,
+    root: VaultRoot,
+    update: &Update,
+) -> Result<SignedRoot, VaultClientError> {
+    let writer = client.keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity();
+    Ok(SignedRoot::sign(root, writer.node_id(), update.digest(), |message: &[u8]| writer.sign(message)))
+}
+
+/// Offers a version, and keeps it as the newest one; false: another one is.
+fn commit_one(
+    client: &mut VaultClient,
+    update: &Update,
+    signed: SignedRoot,
+    nodes: &[NewNode],
+) -> Result<bool, VaultClientError> {
+    let blocks = &client.blocks;
+    let certificate = client.server.commit(update, &signed, &mut |name| blocks.get(name))?;
+    let Some(certificate) = certificate else { return Ok(false) };
+    let members = update.members.clone().unwrap_or_else(|| client.head.members.clone());
+    committed(client, VaultHead { signed, members, certificate }, nodes).map(|()| true)
+}
+
+/// Takes a version that follows the newest one for the newest, once it is proved.
+pub(crate) fn committed(
+    client: &mut VaultClient,
+    head: VaultHead,
+    nodes: &[NewNode],
+) -> Result<(), VaultClientError> {
     head.prove(&client.trusted)?;
     head.follows(&client.head, &[VersionLink::of(&head.signed.root)])?;
     client.folder.set_head(&head)?;
-    for node in &nodes {
-        // Lost ones are fetched.
+    add_nodes(client, nodes);
+    client.head = head;
+    Ok(())
+}
+
+/// Keeps nodes, of which lost ones are fetched.
+pub(crate) fn add_nodes(client: &mut VaultClient, nodes: &[NewNode]) {
+    for node in nodes {
         let _ = client.nodes.add(&node.bytes);
     }
-    let bytes = (update.to_bytes().len() + head.signed.to_bytes().len()) as u64;
-    client.head = head;
-    Ok(Offered::Committed { bytes })
+}
+
+/// Keeps a version on this machine, and sees it as the newest one.
+fn keep_here(
+    client: &mut VaultClient,
+    update: &Update,
+    signed: SignedRoot,
+    nodes: &[NewNode],
+) -> Result<(), VaultClientError> {
+    let Some(view) = &client.view else { return Ok(()) };
+    let version = UncommittedVersion { signed: signed.clone(), update: update.clone(), is_kept: true };
+    KeptQueue(&client.folder).keep(&view.base, version, &|name| client.blocks.get(name))?;
+    add_nodes(client, nodes);
+    client.head.signed = signed;
+    Ok(())
+}
+
+/// What the line to the server carries.
+pub(crate) fn line_of(vault: &VaultClient) -> Result<MeasuredLine, VaultClientError> {
+    Ok(counting(vault.server.line(), kept_line(&vault.folder)?, seconds()))
+}
+
+/// The same, and what is new of it is kept.
+pub(crate) fn keep_line(vault: &VaultClient) -> Result<MeasuredLine, VaultClientError> {
+    if let Some(line) = to_keep(vault.server.line(), kept_line(&vault.folder)?, seconds()) {
+        vault.folder.set_line(&line)?;
+    }
+    line_of(vault)
 }
 
 /// The root of a version whose hash was proved here before, if the server has that one. What it has else the chain of roots will tell.
@@ -326,21 +410,25 @@ pub(crate) fn check_writer(vault: &VaultClient) -> Result<(), VaultClientError> 
     vault.keys.node().filter(|node| may_write(*node)).map(drop).ok_or(VaultClientError::ReadOnly)
 }
 
-/// What an update makes of the newest version. Nodes that are not here are fetched.
-fn applied(client: &mut VaultClient, update: &Update) -> Result<Applied, VaultClientError> {
+/// What an update makes of the newest version. Of nodes that are not here the server tells those along the changed paths. `None`:
+/// another version was first.
+fn applied(client: &mut VaultClient, update: &Update) -> Result<Option<Applied>, VaultClientError> {
     let root = client.head.signed.root.clone();
     let members = client.head.members.members.clone();
     let base = Some((&root, &members));
     match apply(update, base, &CachedNodes(&client.nodes)) {
         Err(UpdateError::Tree { why: NodeError::Missing(_), .. }) => {}
-        done => return Ok(done?),
+        done => return Ok(Some(done?)),
     }
-    for change in &update.files {
-        if let Some(file) = root.file(&change.file) {
-            client.reader().fetch_nodes(file, &(0..file.length))?;
+    let Some(paths) = client.server.paths(update)? else { return Ok(None) };
+    let paths: NodeMap = paths.into_iter().collect();
+    match apply(update, base, &(&paths, &CachedNodes(&client.nodes))) {
+        Ok(applied) => Ok(Some(applied)),
+        Err(why) => {
+            client.server.withdraw();
+            Err(VaultClientError::Unconfirmed(why))
         }
     }
-    Ok(apply(update, base, &CachedNodes(&client.nodes))?)
 }
 
 pub(crate) fn with_head(
@@ -351,7 +439,7 @@ pub(crate) fn with_head(
     head: VaultHead,
 ) -> Result<VaultClient, VaultClientError> {
     let (nodes, blocks) = (folder.nodes()?, folder.blocks()?);
-    let mut client = VaultClient { folder, keys, server, nodes, blocks, head, trusted };
+    let mut client = VaultClient { folder, keys, server, nodes, blocks, head, view: None, trusted };
     follow_keys(&mut client)?;
     Ok(client)
 }

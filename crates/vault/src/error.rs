@@ -74,6 +74,11 @@ pub enum VaultClientError {
     /// An update of this client can't be done.
     #[error("the update: {0}")]
     Update(#[from] UpdateError),
+    /// What an update makes can't be proved by what the server tells of the tree it starts from.
+    #[error(
+        "the new version is unconfirmed, and was not offered: the server does not prove what it starts from: {0}"
+    )]
+    Unconfirmed(#[source] UpdateError),
     /// A record that was decrypted can't be read.
     #[error("{what}: {why}")]
     Record {
@@ -161,6 +166,17 @@ pub enum VaultClientError {
     Crowded {
         /// Attempts.
         tries: u32,
+    },
+    /// Something waits to be committed that this machine's person was told is kept here.
+    #[error("this machine keeps what is not committed yet")]
+    Uncommitted,
+    /// What waits can't be committed: others changed the same name, or the vault's keys.
+    #[error("'{}' is kept on this machine and NOT on the server: it can't be committed, as {why}", display_name(.name))]
+    Overtaken {
+        /// The entry.
+        name: Vec<u8>,
+        /// Reason.
+        why: &'static str,
     },
     /// The record of keys.
     #[error(transparent)]

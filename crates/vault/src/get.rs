@@ -11,7 +11,7 @@ use towpath_files::{
 use towpath_vault_format::VaultRoot;
 
 use crate::catalogue::{CatalogueEntry, EntryDescription};
-use crate::client::VaultClient;
+use crate::client::{VaultClient, keep_line};
 use crate::descriptor::{DescribedEntries, DescribedEntry, EntryDescriptor, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
 
@@ -92,6 +92,7 @@ impl VaultClient {
         if root.number == self.head.named().number {
             self.note_seen(name, &entry)?;
         }
+        keep_line(self)?;
         Ok(outcome)
     }
 

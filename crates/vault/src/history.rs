@@ -125,12 +125,29 @@ mod tests {
             Ok(())
         }
 
+        fn paths(&mut self, _: &Update) -> Result<Option<Vec<Vec<u8>>>, ServerError> {
+            Ok(None)
+        }
+
         fn commit(
             &mut self,
             _: &Update,
             _: &SignedRoot,
             _: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
         ) -> Result<Option<Certificate>, ServerError> {
+            Ok(None)
+        }
+
+        fn begin_commit(
+            &mut self,
+            _: &Update,
+            _: &SignedRoot,
+            _: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
+        ) -> Result<(), ServerError> {
+            Ok(())
+        }
+
+        fn next_commit(&mut self) -> Result<Option<Certificate>, ServerError> {
             Ok(None)
         }
     }

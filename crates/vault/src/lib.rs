@@ -18,6 +18,7 @@
 //! | [`mod@plan`] | what makes the new version of a file of the old one |
 //! | [`reader`] | plaintext of a version's files |
 //! | [`head`] | the newest version, and what proves it |
+//! | [`mod@line`] | what the line to the server carries |
 //! | [`server`] | the seam to a vault's server |
 //! | [`network`] | a server on a connection |
 //! | [`local`] | what this machine keeps |
@@ -31,9 +32,11 @@
 //! | [`acceptance`] | going on with what does not follow from what was seen |
 //! | [`share`] | members, and the keys they get |
 //! | [`check`] | everything of a version read and proved |
+//! | [`uncommitted`] | versions that are not committed yet |
 //! | [`error`] | what can go wrong |
 
 pub mod acceptance;
+mod anew;
 pub mod block;
 pub mod boundaries;
 pub mod catalogue;
@@ -54,7 +57,9 @@ pub mod get;
 pub mod head;
 pub mod history;
 pub mod keys;
+pub mod line;
 pub mod local;
+mod looking;
 pub mod network;
 mod offer;
 pub mod padding;
@@ -68,6 +73,7 @@ pub mod share;
 mod steps;
 pub mod summary;
 pub mod unchanged;
+pub mod uncommitted;
 
 /// The formats that a server knows, too.
 pub mod format {

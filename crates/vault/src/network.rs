@@ -3,6 +3,7 @@
 //! The client's work is on the disk and the processor, in calls that block; this waits for the network on the runtime beside.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
@@ -11,7 +12,10 @@ use towpath_link::Identity;
 use towpath_vault_format::{
     Canonical, Certificate, Digest, DropStatement, DroppedRange, SignedRoot, Update, VaultId,
 };
-use towpath_vault_protocol::{CommitAnswer, CommittedVersion, ConnectionError, VaultConnection, VaultUsage};
+use towpath_vault_protocol::{
+    CommitAnswer, CommittedVersion, ConnectionError, LineMeter, MeasuredLine, ProposalPaths, VaultConnection,
+    VaultUsage,
+};
 
 use crate::server::{RemoteVault, ServerError};
 
@@ -27,6 +31,11 @@ pub struct NetworkServer {
     greeting: Option<Option<CommittedVersion>>,
     /// Blocks of the next version went already: which ones it lacks the server says.
     has_sent_early: bool,
+    /// The update that was proposed and waits for its signature.
+    proposed: Option<Digest>,
+    meter: LineMeter,
+    /// Blocks that went before their version: their bytes, and when the first one did.
+    early: Option<(u64, Instant)>,
 }
 
 impl NetworkServer {
@@ -40,7 +49,7 @@ impl NetworkServer {
     ) -> Result<Self, ServerError> {
         let connected = runtime.block_on(VaultConnection::connect(server, address, identity, vault));
         let (connection, head) = connected.map_err(fault)?;
-        Ok(Self { runtime, connection, greeting: Some(head), has_sent_early: false })
+        Ok(Self { greeting: Some(head), ..Self::on(runtime, connection) })
     }
 
     /// Connects to a server whose word on the newest version is not heeded: for who knows a head.
@@ -53,7 +62,16 @@ impl NetworkServer {
     ) -> Result<Self, ServerError> {
         let connected = VaultConnection::connect_unheard(server, address, identity, vault);
         let connection = runtime.block_on(connected).map_err(fault)?;
-        Ok(Self { runtime, connection, greeting: None, has_sent_early: false })
+        Ok(Self::on(runtime, connection))
+    }
+
+    fn on(runtime: Handle, connection: VaultConnection) -> Self {
+        let mut meter = LineMeter::default();
+        if let Some(path) = connection.path() {
+            meter.answered(path.min_rtt.max(Duration::from_micros(1)));
+        }
+        let (greeting, proposed, early) = (None, None, None);
+        Self { runtime, connection, greeting, has_sent_early: false, proposed, meter, early }
     }
 
     /// Says goodbye.
@@ -97,9 +115,14 @@ impl RemoteVault for NetworkServer {
     }
 
     fn objects(&mut self, names: &[Digest]) -> Result<Vec<Option<Vec<u8>>>, ServerError> {
+        let (began, mut bytes) = (Instant::now(), 0);
         let mut objects = Vec::with_capacity(names.len());
-        let take = |_, object: Option<Bytes>| objects.push(object.map(Vec::from));
+        let take = |_, object: Option<Bytes>| {
+            bytes += object.as_ref().map_or(0, Bytes::len) as u64;
+            objects.push(object.map(Vec::from));
+        };
         self.runtime.block_on(self.connection.get(names, take)).map_err(fault)?;
+        self.meter.received(bytes, began.elapsed());
         Ok(objects)
     }
 
@@ -122,8 +145,26 @@ impl RemoteVault for NetworkServer {
 
     fn send_early(&mut self, blocks: Vec<Vec<u8>>) -> Result<(), ServerError> {
         self.has_sent_early = true;
+        self.early.get_or_insert_with(|| (0, Instant::now())).0 +=
+            blocks.iter().map(Vec::len).sum::<usize>() as u64;
         let blocks = blocks.into_iter().map(Bytes::from).collect();
         self.runtime.block_on(self.connection.send_early(blocks)).map_err(fault)
+    }
+
+    fn paths(&mut self, update: &Update) -> Result<Option<Vec<Vec<u8>>>, ServerError> {
+        let paths = self.runtime.block_on(self.connection.propose_unread(update.clone())).map_err(fault)?;
+        let ProposalPaths::Nodes(nodes) = paths else { return Ok(None) };
+        self.proposed = Some(update.digest());
+        Ok(Some(nodes.iter().map(|node| node.to_vec()).collect()))
+    }
+
+    fn line(&self) -> MeasuredLine {
+        self.meter.line()
+    }
+
+    fn withdraw(&mut self) {
+        // With the connection it is gone as well.
+        let _ = self.runtime.block_on(self.connection.withdraw());
     }
 
     fn commit(
@@ -133,18 +174,55 @@ impl RemoteVault for NetworkServer {
         block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
     ) -> Result<Option<Certificate>, ServerError> {
         let stored: u64 = update.blocks.iter().map(|block| u64::from(block.stored)).sum();
+        let (mut sent, began) = self.early.take().unwrap_or((0, Instant::now()));
+        sent += update.to_bytes().len() as u64;
         let mut give = |name: &Digest| {
-            let lost = || io::Error::new(io::ErrorKind::NotFound, "a new block is gone from this machine");
-            block(name).map(Bytes::from).ok_or_else(lost)
+            let block = block(name).map(Bytes::from).ok_or_else(lost)?;
+            sent += block.len() as u64;
+            Ok(block)
         };
         let signature = (signed.root.digest(), signed.signature);
         let pushes = stored <= PUSHED && !std::mem::take(&mut self.has_sent_early);
-        let commit = self.connection.commit(update.clone(), signature, pushes, &mut give);
-        match self.runtime.block_on(commit).map_err(fault)? {
+        let committed = match self.proposed.take().filter(|proposed| *proposed == signed.update) {
+            None => {
+                let commit = self.connection.commit(update.clone(), signature, pushes, &mut give);
+                self.runtime.block_on(commit)
+            }
+            Some(_) => {
+                let hashes: Vec<Digest> = update.blocks.iter().map(|block| block.hash).collect();
+                self.runtime.block_on(self.connection.sign(signature, &hashes, &mut give))
+            }
+        };
+        let committed = committed.map_err(fault)?;
+        self.meter.sent(sent, began.elapsed());
+        match committed {
             CommitAnswer::Committed(certificate) => Ok(Some(certificate)),
             CommitAnswer::Conflict(..) => Ok(None),
         }
     }
+
+    fn begin_commit(
+        &mut self,
+        update: &Update,
+        signed: &SignedRoot,
+        block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
+    ) -> Result<(), ServerError> {
+        let mut give = |name: &Digest| block(name).map(Bytes::from).ok_or_else(lost);
+        let signature = (signed.root.digest(), signed.signature);
+        let begun = self.connection.begin_commit(update.clone(), signature, &mut give);
+        self.runtime.block_on(begun).map_err(fault)
+    }
+
+    fn next_commit(&mut self) -> Result<Option<Certificate>, ServerError> {
+        match self.runtime.block_on(self.connection.next_commit()).map_err(fault)? {
+            CommitAnswer::Committed(certificate) => Ok(Some(certificate)),
+            CommitAnswer::Conflict(..) => Ok(None),
+        }
+    }
+}
+
+fn lost() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "a new block is gone from this machine")
 }
 
 /// Why a server did not answer, for this crate's callers.

@@ -6,12 +6,15 @@
 //! | anywhere else in the old version, or in the new one before | a reference |
 //! | a little different from an old chunk at its place, whose blocks are on this machine | a patch |
 //! | none of these | a whole block |
+//! | where it was, and had better be written anew by what the line carries (`anew`) | a whole block |
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use towpath_vault_format::defragmentation::{DefragmentationPlan, LinkCosts};
 use towpath_vault_format::{BlockId, Digest, FileId, FileRoot, NewBlock, Tuple, UpdateAction};
 
+use crate::anew::{PlannedRun, defragmentation, with_rewrites};
 use crate::block::{BlockKind, BlockSealer, SealedBlock};
 use crate::chunk_list::{ChunkList, ChunkTable};
 use crate::content::{ChunkKeys, PlainSource, chunks_of};
@@ -48,6 +51,12 @@ pub struct PutStats {
     pub padding: u64,
     /// Updates, roots and signatures.
     pub actions: u64,
+    /// Ciphertext of blocks that were written anew, about: part of `whole_stored`.
+    pub rewritten: u64,
+    /// Ciphertext that nobody has to read any more thanks to that.
+    pub saved: u64,
+    /// The same of what stays as it is.
+    pub left: u64,
 }
 
 /// The new version of a file.
@@ -89,6 +98,7 @@ pub struct Planner<'a, 'r> {
     sealer: BlockSealer,
     keys: ChunkKeys,
     patches: bool,
+    costs: LinkCosts,
     early: EarlyBlocks,
 }
 
@@ -103,6 +113,13 @@ impl PutStats {
         self.patches_stored += other.patches_stored;
         self.padding += other.padding;
         self.actions += other.actions;
+        self.rewritten += other.rewritten;
+        self.saved += other.saved;
+        self.left += other.left;
+    }
+
+    fn note(&mut self, planned: &DefragmentationPlan) {
+        (self.rewritten, self.saved, self.left) = (planned.sent, planned.saved, planned.left);
     }
 
     /// Bytes that were sent for it, as far as they are no frames.
@@ -113,9 +130,14 @@ impl PutStats {
 
 impl<'a, 'r> Planner<'a, 'r> {
     /// Reads the old version by `reader`, cuts and hashes by `keys`, encrypts by `sealer`. With `patches`, where a chunk changed a little, a
-    /// patch goes.
-    pub fn new(reader: &'a mut FileReader<'r>, sealer: BlockSealer, keys: ChunkKeys, patches: bool) -> Self {
-        Self { reader, sealer, keys, patches, early: EarlyBlocks::default() }
+    /// patch goes; what `costs` are worth is written anew.
+    pub fn new(
+        reader: &'a mut FileReader<'r>,
+        sealer: BlockSealer,
+        keys: ChunkKeys,
+        (patches, costs): (bool, LinkCosts),
+    ) -> Self {
+        Self { reader, sealer, keys, patches, costs, early: EarlyBlocks::default() }
     }
 
     /// Plans the new version `source` of the file whose old version has this root and summary. `None`: it has too much that is new for one
@@ -130,20 +152,28 @@ impl<'a, 'r> Planner<'a, 'r> {
         let chunks = chunks_of(source, &self.keys, progress)?;
         let stats = PutStats { length: source.length(), reused: source.length(), ..PutStats::default() };
         let changes = difference(old.chunks.chunks(), chunks.chunks());
-        if changes.iter().map(|run| run.new.len() * LEAST_RUN).sum::<usize>() > STEPS {
+        let least = changes.iter().map(|run| run.new.len() * LEAST_RUN).sum::<usize>();
+        if least > STEPS {
             return Ok(None);
         }
         let mut repeated = repeated(changes.iter().flat_map(|run| &chunks.chunks()[run.new.clone()]));
         let table = if changes.is_empty() { ChunkTable::default() } else { ChunkTable::of(&old.chunks) };
         let old = OldContent { root, chunks: &old.chunks, table };
         let mut plan = FilePlan { actions: Vec::new(), blocks: Vec::new(), chunks, stats };
-        for run in changes {
+        let has_room = !changes.is_empty() && least < STEPS / 2;
+        let planned = if has_room { defragmentation(self.reader, root, &self.costs) } else { None };
+        let planned = planned.unwrap_or_default();
+        plan.stats.note(&planned);
+        for PlannedRun { run, is_anew } in with_rewrites(changes, old.chunks, &planned) {
             let at = plan.chunks.start(run.new.start);
             let gone = old.chunks.start(run.old.end) - old.chunks.start(run.old.start);
             if gone > 0 {
                 plan.actions.push(UpdateAction::Delete { at, length: gone });
             }
-            let tuples = self.run(&mut plan, &old, &run, source, &mut repeated)?;
+            let tuples = match is_anew {
+                false => self.run(&mut plan, &old, &run, source, &mut repeated)?,
+                true => self.anew(&mut plan, &run, source, &mut repeated)?,
+            };
             plan.actions.extend(insertions(at, &tuples));
         }
         self.early.finish(self.reader.server)?;
@@ -167,17 +197,50 @@ impl<'a, 'r> Planner<'a, 'r> {
                 tuples.push(tuple);
                 continue;
             }
-            let bytes = source.read(plan.chunks.start(at), chunk.length as usize)?;
-            if self.keys.summary(&bytes) != chunk {
-                return Err(VaultClientError::Record {
-                    what: "the content",
-                    why: "it changed while it was read".into(),
-                });
-            }
+            let bytes = self.chunk(source, plan.chunks.start(at), &chunk)?;
             let is_tried = self.patches && in_vain.saturating_sub(MOST_IN_VAIN).is_multiple_of(8);
             let bases = if is_tried { self.bases(old, run, at)? } else { Vec::new() };
             let tuple = self.new_tuple(plan, &bases, &bytes)?;
             in_vain = if tuple.chain.len() > 1 { 0 } else { in_vain + 1 };
+            if let Some(known) = repeated.get_mut(&chunk.hash) {
+                *known = Some(tuple.clone());
+            }
+            tuples.push(tuple);
+        }
+        Ok(tuples)
+    }
+
+    /// The bytes of a chunk of what is put.
+    fn chunk(
+        &self,
+        source: &dyn PlainSource,
+        at: u64,
+        chunk: &ChunkSummary,
+    ) -> Result<Vec<u8>, VaultClientError> {
+        let bytes = source.read(at, chunk.length as usize)?;
+        match self.keys.summary(&bytes) == *chunk {
+            true => Ok(bytes),
+            false => Err(VaultClientError::record_of("the content", "it changed while it was read")),
+        }
+    }
+
+    /// The runs of chunks that stay, of new blocks.
+    fn anew(
+        &mut self,
+        plan: &mut FilePlan,
+        run: &ChangedRun,
+        source: &dyn PlainSource,
+        repeated: &mut HashMap<PlainHash, Option<Tuple>>,
+    ) -> Result<Vec<Tuple>, VaultClientError> {
+        let mut tuples = Vec::with_capacity(run.new.len());
+        for at in run.new.clone() {
+            let chunk = plan.chunks.chunks()[at];
+            if let Some(Some(tuple)) = repeated.get(&chunk.hash) {
+                tuples.push(tuple.clone());
+                continue;
+            }
+            let bytes = self.chunk(source, plan.chunks.start(at), &chunk)?;
+            let tuple = self.new_tuple(plan, &[], &bytes)?;
             if let Some(known) = repeated.get_mut(&chunk.hash) {
                 *known = Some(tuple.clone());
             }

@@ -5,18 +5,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use towpath_files::FileError;
+use towpath_vault_format::defragmentation::LinkCosts;
 use towpath_vault_format::{Digest, FileId, FileRoot, FileUpdate, Update, UpdateAction, VaultRoot};
+use towpath_vault_protocol::MeasuredLine;
 
 use crate::block::BlockSealer;
 use crate::catalogue::{
     Catalogue, CatalogueEntry, EntryDescription, MAX_CATALOGUE, MAX_INLINE, check_name, entry_digest,
 };
-use crate::client::{Offered, VaultClient, check_writer, offer_entry};
+use crate::client::{Offered, VaultClient, check_writer, keep_line, line_of, offer_entry};
 use crate::content::{ChunkKeys, MemoryContent, PlainSource, PutContent};
 use crate::descriptor::{LocalTree, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
 use crate::fresh::put_fresh;
-use crate::local::SeenEntries;
+use crate::local::{KeptQueue, SeenEntries};
 use crate::offer::TRIES;
 use crate::plan::{PlannedFile, Planner, PutStats, digest_of, summary_of};
 use crate::summary::FileSummary;
@@ -54,6 +56,10 @@ pub struct PutOutcome {
     pub read: u64,
     /// What could not be read and is left out.
     pub failed: Vec<FileError>,
+    /// What the line to the server carries, as far as it is known.
+    pub line: MeasuredLine,
+    /// False: it is kept on this machine alone, and not on the server.
+    pub is_committed: bool,
 }
 
 /// Plans of the files that an entry consists of.
@@ -89,31 +95,50 @@ impl VaultClient {
             self.check_seen(name, old.as_ref(), options.overwrite)?;
             let Some(plan) = self.plan_entry(&tree, old, options, progress)? else { continue };
             if plan.is_nothing() {
-                let unchanged = self.unchanged(name, &tree, &plan);
+                let unchanged = self.unchanged(name, &tree, &plan)?;
                 return Ok(PutOutcome { read, ..unchanged });
             }
             if let Some(stats) = self.commit_entry(name, &plan)? {
                 self.keep(name, &tree, &plan)?;
-                let number = self.head.named().number;
+                let (number, line, files) = (self.head.named().number, keep_line(self)?, tree.files);
+                let (failed, is_committed) = (tree.failed, self.view.is_none());
                 return Ok(PutOutcome {
                     number,
                     is_new: true,
                     stats,
-                    files: tree.files,
+                    files,
                     read,
-                    failed: tree.failed,
+                    failed,
+                    line,
+                    is_committed,
                 });
             }
         }
         Err(VaultClientError::Crowded { tries: TRIES })
     }
 
-    fn unchanged(&mut self, name: &[u8], tree: &LocalTree, plan: &EntryPlan) -> PutOutcome {
+    fn unchanged(
+        &mut self,
+        name: &[u8],
+        tree: &LocalTree,
+        plan: &EntryPlan,
+    ) -> Result<PutOutcome, VaultClientError> {
         // What is kept is soft: without it the next put is slower.
         let _ = self.keep(name, tree, plan);
-        let number = self.head.named().number;
-        let stats = plan.content.plan.stats;
-        PutOutcome { number, is_new: false, stats, files: tree.files, read: 0, failed: Vec::new() }
+        let waits =
+            self.view.is_some() && KeptQueue(&self.folder).settle_all(&|name| self.blocks.get(name))?;
+        let (number, is_new, failed) = (self.head.named().number, false, Vec::new());
+        let (stats, line) = (plan.content.plan.stats, line_of(self)?);
+        Ok(PutOutcome {
+            number,
+            is_new,
+            stats,
+            files: tree.files,
+            read: 0,
+            failed,
+            line,
+            is_committed: !waits,
+        })
     }
 
     /// Makes sure that nobody's changes are written over unseen.
@@ -132,6 +157,9 @@ impl VaultClient {
         }
         // What was offered here, and no answer came, may be it. The next offer takes its place, so it is noted as seen now.
         if is_it(&self.folder.offered()?) {
+            if self.view.is_some() {
+                return Ok(());
+            }
             seen.note(mark, self.head.named().number, content);
             return self.folder.set_seen(&seen);
         }
@@ -215,10 +243,11 @@ impl VaultClient {
         let kept = kept.filter(|summary| is_of(summary, &root));
         let padding = self.head.signed.root.parameters.padding;
         let sealer = BlockSealer::new(self.keys.file(file, self.keys.epoch())?, padding);
-        let epoch = self.keys.epoch();
+        let (epoch, line) = (self.keys.epoch(), line_of(self)?);
+        let costs = LinkCosts::of(line.up, line.down);
         let mut reader = self.reader();
         let old = kept.map_or_else(|| summary_of(&mut reader, &root, &keys), Ok)?;
-        let mut planner = Planner::new(&mut reader, sealer, keys, patches);
+        let mut planner = Planner::new(&mut reader, sealer, keys, (patches, costs));
         let plan = planner.plan(&root, &old, source, progress)?;
         Ok(plan.map(|plan| PlannedFile { file, base, epoch, plan }))
     }
@@ -240,7 +269,8 @@ impl VaultClient {
             let removed = gone.map(|file| removed(&root, *file, self.keys.epoch())).collect();
             let files: Vec<&PlannedFile> = plan.files().chain([&listed]).collect();
             let update = entry_update(self, &files, removed)?;
-            if let Offered::Committed { bytes } = offer_entry(self, &update, Some((name, &plan.entry)))? {
+            let offered = offer_entry(self, &update, Some((name, &plan.entry)))?;
+            if let Offered::Committed { bytes } | Offered::Kept { bytes } = offered {
                 self.set_summary(&listed)?;
                 return Ok(Some(plan.stats(&listed, bytes)));
             }
@@ -268,6 +298,10 @@ impl VaultClient {
 
     /// Notes that this machine's person has the content of an entry as it is in the newest version.
     pub(crate) fn note_seen(&mut self, name: &[u8], entry: &CatalogueEntry) -> Result<(), VaultClientError> {
+        // What is not committed is no version that others could have changed.
+        if self.view.is_some() {
+            return Ok(());
+        }
         let mut seen = self.folder.seen()?;
         let content = entry_digest(&self.head.signed.root, entry);
         seen.note(self.keys.name_mark(name), self.head.named().number, content);
@@ -314,7 +348,10 @@ fn plan_on(
     put_fresh(vault, source, progress)
 }
 
-fn plan_catalogue(vault: &mut VaultClient, catalogue: &Catalogue) -> Result<PlannedFile, VaultClientError> {
+pub(crate) fn plan_catalogue(
+    vault: &mut VaultClient,
+    catalogue: &Catalogue,
+) -> Result<PlannedFile, VaultClientError> {
     let bytes = catalogue.to_bytes();
     let found = bytes.len() as u64;
     let planned = vault.plan_file((FileId::CATALOGUE, None), &MemoryContent(bytes), true, &mut |_| ())?;

@@ -4,7 +4,7 @@
 
 use thiserror::Error;
 use towpath_vault_format::{Certificate, Digest, DropStatement, DroppedRange, SignedRoot, Update};
-use towpath_vault_protocol::{CommittedVersion, VaultUsage};
+use towpath_vault_protocol::{CommittedVersion, MeasuredLine, VaultUsage};
 
 /// Reason why a server did not answer as it should.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -75,6 +75,18 @@ pub trait RemoteVault {
         Ok(())
     }
 
+    /// What the line carries, as far as this was measured.
+    fn line(&self) -> MeasuredLine {
+        MeasuredLine::default()
+    }
+
+    /// The nodes along the paths that an update changes, for who has not the tree it is based on; what is committed next, or
+    /// [`Self::withdraw`], follows at once. They are not checked. `None`: another version was first.
+    fn paths(&mut self, update: &Update) -> Result<Option<Vec<Vec<u8>>>, ServerError>;
+
+    /// The update whose paths were told is not offered, and nothing more is asked.
+    fn withdraw(&mut self) {}
+
     /// Offers a new version. `block` gives the bytes of the new blocks that the server asks for. The certificate says that it
     /// is committed and durable; `None`: another version was first.
     fn commit(
@@ -83,6 +95,18 @@ pub trait RemoteVault {
         signed: &SignedRoot,
         block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
     ) -> Result<Option<Certificate>, ServerError>;
+
+    /// Offers a new version with its blocks, and does not wait for the answer, which [`Self::next_commit`] gives. The next one may be
+    /// based on it.
+    fn begin_commit(
+        &mut self,
+        update: &Update,
+        signed: &SignedRoot,
+        block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
+    ) -> Result<(), ServerError>;
+
+    /// The answer to the first of those that has none yet, as [`Self::commit`] gives it.
+    fn next_commit(&mut self) -> Result<Option<Certificate>, ServerError>;
 }
 
 /// Objects by their hashes, each compared with its own. `what` they are is for errors.

@@ -41,7 +41,7 @@ pub mod update;
 pub use apply::{Applied, Conflict, UpdateError, apply, conflict};
 pub use canonical::Canonical;
 pub use certificate::Certificate;
-pub use defragmentation::{DefragmentationPlan, LinkCosts, RewrittenStretch, plan};
+pub use defragmentation::{DefragmentationPlan, LinkCosts, RewrittenStretch};
 pub use members::{Members, SignedMembers};
 pub use names::{BlockId, Digest, FileId, VaultId};
 pub use node::{ChildRef, TreeNode};

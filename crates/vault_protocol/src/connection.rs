@@ -9,10 +9,8 @@ use tokio::time::timeout;
 use towpath_content::NodeId;
 use towpath_link::frame::{ReadError, WriteError};
 use towpath_link::tcp::{DialConfig, DialError, dial_any};
-use towpath_link::{Connection, Frame, FrameReader, FrameWriter, Identity};
-use towpath_vault_format::{
-    Certificate, Conflict, Digest, DropStatement, DroppedRange, NodeMap, Update, VaultId,
-};
+use towpath_link::{Connection, Frame, FrameReader, FrameWriter, Identity, PathInfo, PathProbe};
+use towpath_vault_format::{Certificate, Conflict, Digest, DropStatement, DroppedRange, Update, VaultId};
 
 use crate::PROTOCOL;
 use crate::assembly::Assembly;
@@ -79,6 +77,15 @@ pub enum CommitAnswer {
     Conflict(Conflict, Option<Box<CommittedVersion>>),
 }
 
+/// What a server tells of a version that is not signed yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProposalPaths {
+    /// Nodes along the paths that change.
+    Nodes(Vec<Bytes>),
+    /// It is not done, because of what the head has.
+    Conflict(Conflict, Option<Box<CommittedVersion>>),
+}
+
 /// Gives blocks that are to be sent, by their hash.
 pub type BlockGiver<'a> = dyn FnMut(&Digest) -> io::Result<Bytes> + Send + 'a;
 
@@ -89,6 +96,7 @@ pub struct VaultConnection {
     assembly: Assembly,
     machine: ClientMachine,
     server: NodeId,
+    path: PathProbe,
 }
 
 impl VaultConnection {
@@ -129,15 +137,20 @@ impl VaultConnection {
     }
 
     fn begun(connection: Connection, vault: VaultId) -> Self {
-        let server = connection.peer;
+        let (server, path) = (connection.peer, connection.info.clone());
         let (reader, writer) = connection.split();
         let machine = ClientMachine::new(server, vault);
-        Self { reader, writer, assembly: Assembly::default(), machine, server }
+        Self { reader, writer, assembly: Assembly::default(), machine, server, path }
     }
 
     /// The server's node id.
     pub const fn server(&self) -> NodeId {
         self.server
+    }
+
+    /// The path as the system measures it, where it can.
+    pub fn path(&self) -> Option<PathInfo> {
+        self.path.read()
     }
 
     async fn head_again(&mut self) -> Result<Option<CommittedVersion>, ConnectionError> {
@@ -195,34 +208,35 @@ impl VaultConnection {
         self.committed(&[], &mut |_| Err(io::ErrorKind::NotFound.into())).await
     }
 
-    /// Commits a version without having the tree of its base. `prove` gets the nodes along the paths; it gives the hash of the new
-    /// root and its signature, or `None` if they prove nothing: then nothing is committed, `None` is returned, and nothing more is asked on this connection.
-    pub async fn commit_unread(
-        &mut self,
-        update: Update,
-        prove: impl FnOnce(NodeMap) -> Option<(Digest, [u8; 64])>,
-        blocks: &mut BlockGiver<'_>,
-    ) -> Result<Option<CommitAnswer>, ConnectionError> {
-        let hashes: Vec<Digest> = update.blocks.iter().map(|block| block.hash).collect();
+    /// Proposes a version without having the tree of its base: the nodes along the changed paths, of which its root can be proved; or
+    /// what stands against it. After nodes nothing is asked before [`Self::sign`].
+    pub async fn propose_unread(&mut self, update: Update) -> Result<ProposalPaths, ConnectionError> {
         let proposal = self.machine.propose(update, None, false);
         match self.ask(proposal).await? {
-            ServerMessage::Paths(nodes) => {
-                let nodes: NodeMap = nodes.into_iter().map(|node| node.to_vec()).collect();
-                let Some((root, signature)) = prove(nodes) else {
-                    let withdraw = self.machine.withdraw();
-                    self.send(withdraw).await?;
-                    // The connection may hold an answer to the proposal, so nothing more is asked on it.
-                    self.writer.flush().await?;
-                    return Ok(None);
-                };
-                let sign = self.machine.sign(root, signature);
-                self.send(sign).await?;
-                self.writer.flush().await?;
-                self.committed(&hashes, blocks).await.map(Some)
-            }
-            ServerMessage::Conflict(conflict, head) => Ok(Some(CommitAnswer::Conflict(conflict, head))),
+            ServerMessage::Paths(nodes) => Ok(ProposalPaths::Nodes(nodes)),
+            ServerMessage::Conflict(conflict, head) => Ok(ProposalPaths::Conflict(conflict, head)),
             _ => Err(ServerFault::Unasked.into()),
         }
+    }
+
+    /// Commits the version that was proposed, whose new blocks are `hashes`, in order.
+    pub async fn sign(
+        &mut self,
+        (root, signature): (Digest, [u8; 64]),
+        hashes: &[Digest],
+        blocks: &mut BlockGiver<'_>,
+    ) -> Result<CommitAnswer, ConnectionError> {
+        let sign = self.machine.sign(root, signature);
+        self.send(sign).await?;
+        self.writer.flush().await?;
+        self.committed(hashes, blocks).await
+    }
+
+    /// Takes back what was proposed. Nothing more is asked: the connection may hold an answer to it.
+    pub async fn withdraw(&mut self) -> Result<(), ConnectionError> {
+        let withdraw = self.machine.withdraw();
+        self.send(withdraw).await?;
+        Ok(self.writer.flush().await?)
     }
 
     async fn committed(

@@ -17,17 +17,22 @@
 //! | [`server`] | the server's end: which message is allowed when, what is to be done for it; pure |
 //! | [`client`] | the client's end: which answer belongs to what, and whether it is believed; pure |
 //! | [`connection`] | the client's end on a connection |
+//! | [`mod@line`] | what a line carries up and down; pure |
+//! | [`window`] | versions on their way, one behind the other; pure |
 
 pub mod assembly;
 pub mod client;
 pub mod connection;
+pub mod line;
 pub mod message;
 pub mod server;
+pub mod window;
 
 use towpath_link::Protocol;
 
 pub use client::{ClientMachine, ServerFault};
-pub use connection::{CommitAnswer, ConnectionError, VaultConnection};
+pub use connection::{CommitAnswer, ConnectionError, ProposalPaths, VaultConnection};
+pub use line::{LineMeter, MeasuredLine};
 pub use message::{ClientMessage, CommittedVersion, ServerMessage, VaultRefusal, VaultUsage, VersionLine};
 pub use server::{Proposal, ProposalVerdict, ServerMachine, ServerOrder};
 

@@ -42,6 +42,8 @@
 //! | `vault` | encrypted versions on a server that is killed, edited, set back, or lies |
 //! | `vault_attacks` | a server that lies with its own key: heads, versions, blocks, certificates, trees |
 //! | `lying_server` | such a server, in front of a real one |
+//! | `vault_lines` | what a put chooses by what the line carries |
+//! | `vault_waiting` | puts that are not committed: without a server, cut off, on their way |
 //! | `vault_kills` | kill -9 of a put at each of its writes and messages |
 //! | `vault_sharing` | members of a vault: who reads, who writes, and who may no more |
 //! | `vault_upkeep` | differences of a vault's versions, files that are not read again, old versions that go |
@@ -128,6 +130,7 @@ mod searching;
 mod second_time;
 mod sharing_parts;
 mod site_cache;
+mod slow_line;
 mod small;
 mod sshd;
 mod streams;
@@ -137,9 +140,11 @@ mod updating;
 mod vault;
 mod vault_attacks;
 mod vault_kills;
+mod vault_lines;
 mod vault_serving;
 mod vault_sharing;
 mod vault_upkeep;
+mod vault_waiting;
 mod waiting;
 mod web_server;
 
@@ -199,9 +204,11 @@ fn main() -> ExitCode {
         vault::SITUATIONS,
         vault_attacks::SITUATIONS,
         vault_kills::SITUATIONS,
+        vault_lines::SITUATIONS,
         vault_serving::SITUATIONS,
         vault_sharing::SITUATIONS,
         vault_upkeep::SITUATIONS,
+        vault_waiting::SITUATIONS,
         doctor::SITUATIONS,
         clusters::SITUATIONS,
     ])

@@ -51,7 +51,7 @@ impl Vaults {
         vaults
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let machine = self.env.machine("server");
         let words = ["vault", "serve", "--public", "--listen", &self.address];
         let mut server = machine.tow(words).start();
@@ -59,7 +59,7 @@ impl Vaults {
         self.server = Some(server);
     }
 
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.kill();
         }

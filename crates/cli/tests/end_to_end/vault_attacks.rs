@@ -34,6 +34,7 @@ situations![
     certificates_that_are_dropped_cut_swapped_or_replayed_are_named,
     updates_and_blocks_that_are_changed_on_their_way_are_not_committed,
     an_update_that_is_replayed_is_a_conflict,
+    paths_that_prove_nothing_commit_nothing,
     success_that_is_claimed_without_storing_is_named,
     a_poisoned_tree_is_named_and_older_versions_stay,
     a_stale_machine_takes_back_no_names_and_modes,
@@ -470,6 +471,38 @@ fn an_update_that_is_replayed_is_a_conflict() {
         assert!(matches!(answer, CommitAnswer::Conflict(_, Some(head)) if head.signed.root.number == 3));
     }
     assert_eq!(call(&it.one, &["log"]).with(0).text().lines().count(), 4);
+    it.assert_whole();
+}
+
+/// Keeps the nodes along the paths of what is proposed to itself.
+struct HiddenPath;
+
+impl Liar for HiddenPath {
+    fn told(&mut self, message: ServerMessage) -> Option<RawMessage> {
+        Some(raw(match message {
+            ServerMessage::Paths(_) => ServerMessage::Paths(Vec::new()).to_frames(),
+            message => message.to_frames(),
+        }))
+    }
+}
+
+/// A machine that lost the tree needs it only where it changes, and believes no root that it can't prove.
+fn paths_that_prove_nothing_commit_nothing() {
+    let it = Deceived::new();
+    it.deceive_one();
+    let mut content = bytes(2, LENGTH);
+    let mut append = || {
+        content.extend_from_slice(b"some bytes more");
+        fs::write(it.one.path("notes"), &content).unwrap();
+        fs::remove_dir_all(state(&it.one, &it.id).join("nodes")).unwrap();
+        call(&it.one, &["put", "notes", "--no-patches"])
+    };
+    it.liar.lie(HiddenPath);
+    assert_told(append(), &["the new version is unconfirmed"]);
+    it.liar.lie(Honest);
+    append().with(0);
+    told(&it.one, &["get", "notes", "-o", "back"]);
+    assert!(fs::read(it.one.path("back")).unwrap() == content);
     it.assert_whole();
 }
 

@@ -12,14 +12,19 @@
 //! | `offered` | which content of each entry a put offered last | a put that was killed asks for `--overwrite` when it is repeated |
 //! | `summaries/` | summaries by file | made again from the blocks |
 //! | `marks/` | marks of files that need not be read again, by content | the files are read |
+//! | `uncommitted`, `uncommitted-blocks/` | what puts left that is not committed | **a put that was kept here is lost** |
+//! | `line` | what the line to the server carries | measured again |
 //! | `nodes/`, `blocks/` | caches | fetched again |
 //!
-//! Each file is replaced whole: written beside, synced, renamed; one that has the same bytes stays. A process holds the folder's lock while it works.
+//! Each file is replaced whole: written beside, synced, renamed; one that has the same bytes stays. A process holds the folder's lock while it works. Who only
+//! looks goes beside it, and writes nothing.
 
 mod cache;
 mod links;
+mod packs;
 mod places;
 mod seen;
+mod uncommitted;
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -27,21 +32,29 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use towpath_vault_format::{Digest, FileId, VaultId};
 
 use crate::chunk_list::ChunkList;
 use crate::error::VaultClientError;
 use crate::head::{NamedVersion, VaultHead};
 use crate::keys::WrappedKeys;
+use crate::line::KeptLine;
 use crate::summary::{FileSummary, SummaryDecoder, write_summary};
 use crate::unchanged::FileMarks;
 
 pub use cache::BlobCache;
+pub use packs::PackReader;
 pub use seen::SeenEntries;
+pub(crate) use uncommitted::{KeptQueue, UncommittedView};
+pub use uncommitted::{UncommittedQueue, UncommittedVersion};
 
 /// Bytes of the caches.
 const NODE_CACHE: u64 = 256 << 20;
 const BLOCK_CACHE: u64 = 2 << 30;
+/// Folders of processes that only look, behind this their process ids.
+const BESIDE: &str = "beside-";
 /// No file here is longer, summaries of 100 GB included.
 const MAX_FILE: u64 = 1 << 29;
 /// Bytes that are read or written at once.
@@ -51,23 +64,46 @@ const AT_ONCE: usize = 64 << 10;
 #[derive(Debug)]
 pub struct LocalVault {
     path: PathBuf,
-    /// Held until it is dropped.
-    _lock: File,
+    place: FolderPlace,
+}
+
+/// Who may write in a folder.
+#[derive(Debug)]
+enum FolderPlace {
+    /// This process, until it drops the lock.
+    Locked { _lock: File },
+    /// Another one; this one has caches of its own in a folder that goes when it does.
+    Beside(PathBuf),
 }
 
 impl LocalVault {
     /// The folder of a vault below `vaults`, made if it is not there.
     pub fn open(vaults: &Path, vault: &VaultId) -> Result<Self, VaultClientError> {
         let path = vaults.join(vault.to_string());
-        let failed = |error| VaultClientError::local(&path, error);
-        for folder in ["summaries", "marks"] {
-            DirBuilder::new().recursive(true).mode(0o700).create(path.join(folder)).map_err(failed)?;
-        }
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        let lock = options.open(path.join("lock")).map_err(failed)?;
-        flock(&lock, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
-        Ok(Self { path, _lock: lock })
+        let lock = lock_file(&path).map_err(|error| VaultClientError::local(&path, error))?;
+        let locked = flock(&lock, FlockOperation::LockExclusive);
+        locked.map_err(|errno| VaultClientError::local(&path, errno.into()))?;
+        drop_left_over(&path);
+        Ok(Self { path, place: FolderPlace::Locked { _lock: lock } })
+    }
+
+    /// The same for who only reads: where another process works in the folder, this one does not wait for it, and writes nothing.
+    pub fn look(vaults: &Path, vault: &VaultId) -> Result<Self, VaultClientError> {
+        let path = vaults.join(vault.to_string());
+        let lock = lock_file(&path).map_err(|error| VaultClientError::local(&path, error))?;
+        let place = match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => FolderPlace::Locked { _lock: lock },
+            Err(Errno::WOULDBLOCK) => {
+                FolderPlace::Beside(path.join(format!("{BESIDE}{}", std::process::id())))
+            }
+            Err(errno) => return Err(VaultClientError::local(&path, errno.into())),
+        };
+        Ok(Self { path, place })
+    }
+
+    /// True if another process works in the folder, so that nothing is written there.
+    pub const fn is_beside(&self) -> bool {
+        matches!(self.place, FolderPlace::Beside(_))
     }
 
     /// The vaults that have a folder below `vaults`.
@@ -138,6 +174,9 @@ impl LocalVault {
 
     /// Notes versions that were proved.
     pub fn add_links(&self, proved: impl Iterator<Item = NamedVersion>) {
+        if self.is_beside() {
+            return;
+        }
         links::add_links(&self.path.join("links"), proved);
     }
 
@@ -164,6 +203,11 @@ impl LocalVault {
     /// Keeps them.
     pub fn set_offered(&self, offered: &SeenEntries) -> Result<(), VaultClientError> {
         self.replace("offered", &offered.to_bytes())
+    }
+
+    /// Keeps what the line to the server carries.
+    pub fn set_line(&self, line: &KeptLine) -> Result<(), VaultClientError> {
+        self.replace("line", &line.to_bytes())
     }
 
     fn noted(&self, name: &str) -> Result<SeenEntries, VaultClientError> {
@@ -213,7 +257,10 @@ impl LocalVault {
     }
 
     fn cache(&self, name: &str, limit: u64) -> Result<BlobCache, VaultClientError> {
-        let path = self.path.join(name);
+        let path = match &self.place {
+            FolderPlace::Locked { .. } => self.path.join(name),
+            FolderPlace::Beside(own) => own.join(name),
+        };
         BlobCache::open(&path, limit).map_err(|error| VaultClientError::local(&path, error))
     }
 
@@ -238,7 +285,7 @@ impl LocalVault {
     fn replace_with(&self, name: &str, write: &WriteBytes<'_>) -> Result<(), VaultClientError> {
         let path = self.path.join(name);
         // So a command that only reads needs no room on a disk that is full.
-        if FileCompare::is_same(&path, write) {
+        if self.is_beside() || FileCompare::is_same(&path, write) {
             return Ok(());
         }
         replace(&path, write).map_err(|error| VaultClientError::local(&path, error))
@@ -287,6 +334,49 @@ fn read_summary(path: &Path) -> io::Result<Option<FileSummary>> {
             (0, _) => return Ok(decoder.finish().ok()),
             (_, Err(_)) => return Ok(None),
             (len, Ok(())) => file.consume(len),
+        }
+    }
+}
+
+/// What the line to the server carried. What can't be read is none.
+pub(crate) fn kept_line(folder: &LocalVault) -> Result<Option<KeptLine>, VaultClientError> {
+    Ok(folder.read("line")?.and_then(|bytes| KeptLine::from_bytes(&bytes).ok()))
+}
+
+/// What the caches of the process have that works in a folder, if this one is beside it.
+pub(crate) fn packs_beside(folder: &LocalVault) -> PackReader {
+    match folder.is_beside() {
+        true => PackReader::open(&[&folder.path.join("nodes"), &folder.path.join("blocks")]),
+        false => PackReader::default(),
+    }
+}
+
+impl Drop for LocalVault {
+    fn drop(&mut self) {
+        if let FolderPlace::Beside(own) = &self.place {
+            // Else who works here next does it.
+            let _ = std::fs::remove_dir_all(own);
+        }
+    }
+}
+
+/// The file that is locked by who works in a folder, which is made if it is not there.
+fn lock_file(path: &Path) -> io::Result<File> {
+    for folder in ["summaries", "marks"] {
+        DirBuilder::new().recursive(true).mode(0o700).create(path.join(folder))?;
+    }
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path.join("lock"))
+}
+
+/// Removes the caches of processes that looked here and were killed.
+fn drop_left_over(path: &Path) {
+    let Ok(found) = std::fs::read_dir(path) else { return };
+    for entry in found.filter_map(Result::ok) {
+        let process = entry.file_name().to_str().and_then(|name| name.strip_prefix(BESIDE)?.parse().ok());
+        let is_gone =
+            process.and_then(Pid::from_raw).is_some_and(|it| test_kill_process(it) == Err(Errno::SRCH));
+        if is_gone {
+            let _ = std::fs::remove_dir_all(entry.path());
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `poison` | what a member puts that nobody can read |
 //! | `served` | a real server's vault in a folder, and the ways in which it lies |
 //! | `stale` | what a machine with an old copy reads |
+//! | `uncommitted` | what waits on a machine until it is committed |
 //! | `upkeep` | old versions go, members come and go |
 //! | `world` | machines, what they do, and what must come of it |
 
@@ -19,6 +20,7 @@ mod overtaken;
 mod poison;
 mod served;
 mod stale;
+mod uncommitted;
 mod upkeep;
 mod world;
 

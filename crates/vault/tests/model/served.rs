@@ -1,6 +1,7 @@
 //! A real server's vault in a folder, as its clients reach it. It may be started again at any time, and may lie.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,6 +26,10 @@ pub struct Served {
     pub asked: usize,
     /// Versions that were.
     pub asked_versions: usize,
+    /// Updates whose paths were.
+    pub asked_paths: usize,
+    /// The most versions that were on their way at once.
+    pub most_begun: usize,
 }
 
 /// How a server does not do what it should.
@@ -85,7 +90,16 @@ impl Served {
         let folder = memory_folder();
         let identity = Identity::generate().unwrap();
         LocalFiles::new(&folder.path().join("packs")).claim(&PlaceOwner([1; 16]), true).unwrap();
-        let mut served = Self { folder, vault: None, identity, now: 1, asked: 0, asked_versions: 0 };
+        let mut served = Self {
+            folder,
+            vault: None,
+            identity,
+            now: 1,
+            asked: 0,
+            asked_versions: 0,
+            asked_paths: 0,
+            most_begun: 0,
+        };
         served.start_again();
         served
     }
@@ -185,13 +199,17 @@ pub struct Lying {
     /// Set when it has lied.
     has_lied: Rc<Cell<bool>>,
     overtaking: Option<Overtaking>,
+    /// Versions that were offered and have no answer yet, and the answers.
+    begun: usize,
+    answers: VecDeque<Option<Certificate>>,
 }
 
 impl Lying {
     /// A way on which `lie` is told, after so many answers that could be lies and are not.
     pub fn new(served: &Rc<RefCell<Served>>, lie: Lie, truths: u32) -> Self {
         let (served, has_lied) = (Rc::clone(served), Rc::default());
-        Self { served, node: None, lie, truths, has_lied, overtaking: None }
+        let (begun, answers) = (0, VecDeque::new());
+        Self { served, node: None, lie, truths, has_lied, overtaking: None, begun, answers }
     }
 
     /// The way of this member.
@@ -321,6 +339,21 @@ impl RemoteVault for Lying {
         served.vault().collect().map(drop).map_err(refused)
     }
 
+    fn paths(&mut self, update: &Update) -> Result<Option<Vec<Vec<u8>>>, ServerError> {
+        let proposal = Proposal { update: update.clone(), signature: None };
+        let verdict = self.served.borrow_mut().vault().judge(&proposal);
+        let nodes = match verdict {
+            ProposalVerdict::Possible { paths, .. } => paths.unwrap_or_default(),
+            ProposalVerdict::Conflict(..) => return Ok(None),
+            ProposalVerdict::Refused(_, why) => return Err(ServerError::Refused(why)),
+        };
+        self.served.borrow_mut().asked_paths += 1;
+        let (is_lost, is_cut) = (self.lies(&[Lie::LostObject]), self.lies(&[Lie::CutObject]));
+        let told =
+            nodes.iter().filter(|_| !is_lost).map(|node| node[..node.len() - usize::from(is_cut)].to_vec());
+        Ok(Some(told.collect()))
+    }
+
     fn commit(
         &mut self,
         update: &Update,
@@ -344,5 +377,24 @@ impl RemoteVault for Lying {
             Some(_) if before.is_some() && self.lies(&[Lie::OldCertificate]) => Ok(before),
             committed => Ok(committed),
         }
+    }
+
+    fn begin_commit(
+        &mut self,
+        update: &Update,
+        signed: &SignedRoot,
+        block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
+    ) -> Result<(), ServerError> {
+        self.begun += 1;
+        let most = self.served.borrow().most_begun.max(self.begun);
+        self.served.borrow_mut().most_begun = most;
+        let answer = self.commit(update, signed, block)?;
+        self.answers.push_back(answer);
+        Ok(())
+    }
+
+    fn next_commit(&mut self) -> Result<Option<Certificate>, ServerError> {
+        self.begun -= 1;
+        Ok(self.answers.pop_front().expect("a version that was offered"))
     }
 }

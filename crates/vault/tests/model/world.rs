@@ -380,6 +380,7 @@ impl World {
                 | VaultClientError::Server(_)
                 | VaultClientError::NoVersion { .. }
                 | VaultClientError::Hidden { .. }
+                | VaultClientError::Unconfirmed(_)
         );
         // By an older version a member has the rights of then.
         let is_of_then = self.lie == Lie::OldHead

@@ -86,16 +86,6 @@ impl Predicate {
     }
 }
 
-impl Update {
-    /// The same on a newer version, if nothing but [`Conflict::Moved`] stands against it.
-    pub fn rebased(self, head: &VaultRoot) -> Result<Self, Conflict> {
-        match conflict(&self, Some(head)) {
-            None | Some(Conflict::Moved) => Ok(Self { base: Some(Predicate::on(head)), ..self }),
-            Some(conflict) => Err(conflict),
-        }
-    }
-}
-
 /// What stands against doing `update` on `head`.
 pub fn conflict(update: &Update, head: Option<&VaultRoot>) -> Option<Conflict> {
     let (base, head) = match (update.base, head) {

@@ -16,7 +16,8 @@ use towpath_vault_format::{
 };
 use towpath_vault_protocol::message::MAX_GET;
 use towpath_vault_protocol::{
-    ClientMessage, CommitAnswer, CommittedVersion, ConnectionError, VaultConnection, VaultRefusal,
+    ClientMessage, CommitAnswer, CommittedVersion, ConnectionError, ProposalPaths, VaultConnection,
+    VaultRefusal,
 };
 
 use super::writer::{FILE, SignedUpdate, TestWriter, VAULT};
@@ -244,23 +245,22 @@ async fn a_client_without_the_tree_proves_the_new_root_by_the_paths() {
     let (root, key) = (writer.root.clone().unwrap(), TestKey::new(1));
     let members = writer.members.clone();
     let (update, whole) = (next.update.clone(), writer.nodes.len());
-    let prove = |paths: NodeMap| {
-        assert!(paths.len() < whole / 3, "{} of {whole} nodes", paths.len());
-        let applied = apply(&update, Some((&root, &members)), &paths).ok()?;
-        let digest = applied.root.digest();
-        Some((digest, key.sign(&SignedRoot::message(&digest, &update.digest()))))
-    };
+    let paths = connection.propose_unread(update.clone()).await.unwrap();
+    let ProposalPaths::Nodes(paths) = paths else { panic!("{paths:?}") };
+    assert!(paths.len() < whole / 3, "{} of {whole} nodes", paths.len());
+    let paths: NodeMap = paths.into_iter().map(|node| node.to_vec()).collect();
+    let digest = apply(&update, Some((&root, &members)), &paths).unwrap().root.digest();
+    let signature = key.sign(&SignedRoot::message(&digest, &update.digest()));
+    let hashes: Vec<Digest> = update.blocks.iter().map(|block| block.hash).collect();
     let give = &mut |hash: &Digest| next.give(hash);
-    let answer = connection.commit_unread(next.update.clone(), prove, give).await.unwrap();
-    assert!(
-        matches!(answer, Some(CommitAnswer::Committed(certificate)) if certificate.root == next.root.digest())
-    );
+    let answer = connection.sign((digest, signature), &hashes, give).await.unwrap();
+    assert!(matches!(answer, CommitAnswer::Committed(certificate) if certificate.root == next.root.digest()));
     writer.committed(next);
-    // One that can't prove it commits nothing.
+    // One that is taken back commits nothing.
     let unproved = writer.insertion(0, &[4]);
-    let give = &mut |hash: &Digest| unproved.give(hash);
-    let answer = connection.commit_unread(unproved.update.clone(), |_| None, give).await.unwrap();
-    assert_eq!(answer, None);
+    let paths = connection.propose_unread(unproved.update.clone()).await.unwrap();
+    assert!(matches!(paths, ProposalPaths::Nodes(_)));
+    connection.withdraw().await.unwrap();
     let (_, head) = place.connected(&writer).await;
     assert_eq!(head.map(|head| head.signed.root), writer.root);
 }

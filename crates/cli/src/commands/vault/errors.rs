@@ -34,7 +34,7 @@ fn kind(error: &VaultClientError) -> ErrorKind {
         | VaultClientError::NoVersion { .. }
         | VaultClientError::NoneReadable { .. }
         | VaultClientError::NoMember(_) => ErrorKind::NotFound,
-        VaultClientError::Conflict { .. } => ErrorKind::Exists,
+        VaultClientError::Conflict { .. } | VaultClientError::Overtaken { .. } => ErrorKind::Exists,
         VaultClientError::File(towpath_vault::FileError::Exists { .. }) => ErrorKind::Exists,
         VaultClientError::BadName { .. }
         | VaultClientError::NothingToAccept
@@ -48,6 +48,7 @@ fn kind(error: &VaultClientError) -> ErrorKind {
         | VaultClientError::Share(ShareError::NotShared) => ErrorKind::Refused,
         VaultClientError::Server(_)
         | VaultClientError::Head(_)
+        | VaultClientError::Unconfirmed(_)
         | VaultClientError::Catalogue { .. }
         | VaultClientError::Block { .. }
         | VaultClientError::Tree { .. }
@@ -66,6 +67,10 @@ fn hint(error: &VaultClientError) -> Option<Cow<'static, str>> {
         VaultClientError::Conflict { .. } => {
             "get it, and put what you made of both; or --overwrite: theirs stays in the vault as an older version"
         }
+        VaultClientError::Overtaken { .. } => {
+            "'tow vault get' gets what is kept here, and 'tow vault commit --drop' forgets it; then put what you make of both with --overwrite: theirs stays as an older version"
+        }
+        VaultClientError::Uncommitted => "'tow vault commit' sends it",
         VaultClientError::Unlock(UnlockError::Wrong) => {
             "nobody can help who has lost it: that is what keeps the data secret"
         }

@@ -8,12 +8,16 @@ use indicatif::HumanBytes;
 use serde::Serialize;
 use towpath_api::ApiError;
 use towpath_service::display_name;
-use towpath_vault::catalogue::EntryDescription;
+use towpath_vault::catalogue::{CatalogueEntry, EntryDescription};
 use towpath_vault::check::CheckFault;
+use towpath_vault::format::SignedRoot;
 use towpath_vault::garbage::kept;
+use towpath_vault::uncommitted::{
+    UncommittedEntry, show_committed, show_uncommitted, uncommitted_entries, waiting,
+};
 
 use super::errors::api_error;
-use super::opening::WhichVault;
+use super::opening::{OpenedVault, WhichVault};
 use super::transfer::ReadProgress;
 use crate::commands::Context;
 
@@ -51,6 +55,7 @@ struct ToldEntry {
     kind: &'static str,
     bytes: u64,
     version: u64,
+    committed: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -58,7 +63,9 @@ struct ToldVersion {
     event: &'static str,
     version: u64,
     root: String,
-    time: u64,
+    /// None: it is not committed.
+    time: Option<u64>,
+    committed: bool,
     writer: String,
     files: usize,
     bytes: u64,
@@ -86,19 +93,18 @@ impl VaultLs {
     pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
         let mut vault = match self.version {
             Some(_) => which.open_older(context)?,
-            None => which.open(context)?,
+            None => which.look(context)?.vault,
         };
+        show_committed(&mut vault);
         let root = vault.root(self.version).map_err(api_error)?;
         for (name, entry) in vault.catalogue(&root).map_err(api_error)?.entries {
-            let kind = match entry.description {
-                EntryDescription::Inline(_) => "file",
-                EntryDescription::File(_) => "tree",
-            };
-            let (name, bytes, version) = (display_name(&name), entry.length, root.number);
-            match context.output.is_json() {
-                true => context.output.object(&ToldEntry { event: "entry", name, kind, bytes, version }),
-                false => {
-                    context.output.line(&format!("{kind}  {:>12}  {name}", HumanBytes(bytes).to_string()))
+            tell_entry(context, &name, &entry, (root.number, true));
+        }
+        if self.version.is_none() && show_uncommitted(&mut vault).map_err(api_error)? {
+            let version = vault.head().named().number;
+            for UncommittedEntry { name, entry } in uncommitted_entries(&mut vault).map_err(api_error)? {
+                if let Some(entry) = entry {
+                    tell_entry(context, &name, &entry, (version, false));
                 }
             }
         }
@@ -106,32 +112,57 @@ impl VaultLs {
     }
 }
 
+fn tell_entry(context: &Context, name: &[u8], entry: &CatalogueEntry, (version, committed): (u64, bool)) {
+    let kind = match entry.description {
+        EntryDescription::Inline(_) => "file",
+        EntryDescription::File(_) => "tree",
+    };
+    let (name, bytes) = (display_name(name), entry.length);
+    if context.output.is_json() {
+        return context.output.object(&ToldEntry { event: "entry", name, kind, bytes, version, committed });
+    }
+    let mark = if committed { "" } else { "  (not committed: on this machine alone)" };
+    context.output.line(&format!("{kind}  {:>12}  {name}{mark}", HumanBytes(bytes).to_string()));
+}
+
 impl VaultLog {
     pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
-        let mut vault = which.open_older(context)?;
+        let OpenedVault { mut vault, why } = which.look_older(context)?;
+        show_committed(&mut vault);
+        for signed in waiting(&vault).map_err(api_error)?.into_iter().rev() {
+            tell_version(context, &signed, None);
+        }
         let newest = vault.head().named().number;
-        let kept = kept(&mut vault, newest + 1, self.count.max(1)).map_err(api_error)?;
+        let kept = match why {
+            None => kept(&mut vault, newest + 1, self.count.max(1)).map_err(api_error)?,
+            Some(_) => vec![newest],
+        };
         let first = kept.last().copied().unwrap_or(newest);
         for version in vault.versions(first).map_err(api_error)?.into_iter().rev() {
-            let root = &version.signed.root;
-            if root.number != newest && !kept.contains(&root.number) {
-                continue;
-            }
-            let told = ToldVersion {
-                event: "version",
-                version: root.number,
-                root: root_digest(root),
-                time: version.certificate.time,
-                writer: version.signed.writer.to_string(),
-                files: root.files.len(),
-                bytes: root.files.iter().map(|file| file.length).sum(),
-            };
-            match context.output.is_json() {
-                true => context.output.object(&told),
-                false => context.output.line(&line(&told, &version.signed.writer.short().to_string())),
+            let number = version.signed.root.number;
+            if number == newest || kept.contains(&number) {
+                tell_version(context, &version.signed, Some(version.certificate.time));
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn tell_version(context: &Context, signed: &SignedRoot, time: Option<u64>) {
+    let root = &signed.root;
+    let told = ToldVersion {
+        event: "version",
+        version: root.number,
+        root: root_digest(root),
+        time,
+        committed: time.is_some(),
+        writer: signed.writer.to_string(),
+        files: root.files.len(),
+        bytes: root.files.iter().map(|file| file.length).sum(),
+    };
+    match context.output.is_json() {
+        true => context.output.object(&told),
+        false => context.output.line(&line(&told, &signed.writer.short().to_string())),
     }
 }
 
@@ -142,9 +173,13 @@ fn root_digest(root: &towpath_vault::format::VaultRoot) -> String {
 
 fn line(told: &ToldVersion, writer: &str) -> String {
     let ToldVersion { version, root, time, bytes, .. } = told;
-    let time = UNIX_EPOCH.checked_add(Duration::from_secs(*time));
-    let time = time.map_or_else(|| "?".into(), |time| humantime::format_rfc3339_seconds(time).to_string());
-    format!("{version:>6}  {time}  {:>12}  {}  by {writer}", HumanBytes(*bytes).to_string(), &root[..8])
+    let time = time.map(|time| UNIX_EPOCH.checked_add(Duration::from_secs(time)));
+    let time = match time {
+        None => "not committed".into(),
+        Some(None) => "?".into(),
+        Some(Some(time)) => humantime::format_rfc3339_seconds(time).to_string(),
+    };
+    format!("{version:>6}  {time:<20}  {:>12}  {}  by {writer}", HumanBytes(*bytes).to_string(), &root[..8])
 }
 
 impl VaultCheck {

@@ -1,5 +1,6 @@
 //! `tow vault`
 
+mod commit;
 mod diff;
 mod errors;
 mod gc;
@@ -35,6 +36,7 @@ enum VaultSubcommand {
     Init(opening::VaultInit),
     Join(opening::VaultJoin),
     Put(transfer::VaultPut),
+    Commit(commit::VaultCommit),
     Get(transfer::VaultGet),
     Restore(transfer::VaultRestore),
     Ls(inspect::VaultLs),
@@ -60,6 +62,7 @@ impl VaultCommand {
             VaultSubcommand::Init(init) => init.run(context, &which),
             VaultSubcommand::Join(join) => join.run(context, &which),
             VaultSubcommand::Put(put) => put.run(context, &which),
+            VaultSubcommand::Commit(commit) => commit.run(context, &which),
             VaultSubcommand::Get(get) => get.run(context, &which),
             VaultSubcommand::Restore(restore) => restore.run(context, &which),
             VaultSubcommand::Ls(ls) => ls.run(context, &which),

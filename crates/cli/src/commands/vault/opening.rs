@@ -1,6 +1,6 @@
 //! Which vault a command is about, and the way to it; `tow vault init` and `join`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -20,6 +20,7 @@ use towpath_vault::local::{LocalVault, vault_id};
 use towpath_vault::network::NetworkServer;
 use towpath_vault::server::{RemoteVault, ServerError};
 use towpath_vault::share::VaultInvitation;
+use towpath_vault::uncommitted::{discard, does_wait, open_looking, open_unreachable};
 
 use super::errors::{api_error, usage};
 use super::passphrase::unlock;
@@ -264,21 +265,74 @@ impl WhichVault {
         })
     }
 
+    /// The vault for a put: without its server, if that can't be reached.
+    pub fn open_to_put(&self, context: &Context) -> Result<OpenedVault, ApiError> {
+        let UnlockedVault { folder, keys, place } = self.unlocked(context, LocalVault::open)?;
+        let trusted = place.trusted(&keys);
+        let opened = match place.connect(&keys) {
+            Err(VaultClientError::Server(why @ ServerError::Unreachable(_))) => {
+                open_unreachable(folder, keys, why.clone(), trusted)
+                    .map(|vault| OpenedVault { vault, why: Some(why) })
+            }
+            connected => connected
+                .and_then(|server| VaultClient::open(folder, keys, Box::new(server), trusted))
+                .map(|vault| OpenedVault { vault, why: None }),
+        };
+        opened.map_err(api_error)
+    }
+
+    /// The vault for who only looks, which waits for no other process of this machine. Where its server can't be reached and something waits
+    /// here to be committed, as this machine saw it last.
+    pub fn look(&self, context: &Context) -> Result<OpenedVault, ApiError> {
+        let UnlockedVault { folder, keys, place } = self.unlocked(context, LocalVault::look)?;
+        let trusted = place.trusted(&keys);
+        let waits = does_wait(&folder).map_err(api_error)?;
+        let opened = match place.connect(&keys) {
+            Err(VaultClientError::Server(why @ ServerError::Unreachable(_))) if waits => {
+                context.output.complain(&format!("tow: {why}; going by what this machine saw last"));
+                open_unreachable(folder, keys, why.clone(), trusted)
+                    .map(|vault| OpenedVault { vault, why: Some(why) })
+            }
+            connected => connected
+                .and_then(|server| open_looking(folder, keys, Box::new(server), trusted))
+                .map(|vault| OpenedVault { vault, why: None }),
+        };
+        opened.map_err(api_error)
+    }
+
+    /// The same; if its newest version does not count, as this machine saw it last.
+    pub fn look_older(&self, context: &Context) -> Result<OpenedVault, ApiError> {
+        match self.look(context) {
+            Err(error) if error.kind == ErrorKind::Corrupt => {
+                self.open_older(context).map(|vault| OpenedVault { vault, why: None })
+            }
+            looked => looked,
+        }
+    }
+
+    /// Forgets what waits on this machine to be committed.
+    pub fn discard(&self, context: &Context) -> Result<usize, ApiError> {
+        let folder = LocalVault::open(&vaults(context), &self.find(context)?).map_err(api_error)?;
+        discard(&folder).map_err(api_error)
+    }
+
     /// Goes to a vault's server with the keys of this machine, and does `open` with them.
     fn opened<T>(&self, context: &Context, connect: Connector, open: impl Opener<T>) -> Result<T, ApiError> {
+        let UnlockedVault { folder, keys, place } = self.unlocked(context, LocalVault::open)?;
+        let trusted = place.trusted(&keys);
+        let opened = connect(&place, &keys).and_then(|server| open(folder, keys, Box::new(server), trusted));
+        opened.map_err(api_error)
+    }
+
+    fn unlocked(&self, context: &Context, open: FolderOpener) -> Result<UnlockedVault, ApiError> {
         let vault = self.find(context)?;
-        let folder = LocalVault::open(&vaults(context), &vault).map_err(api_error)?;
+        let folder = open(&vaults(context), &vault).map_err(api_error)?;
         let lacking = || usage(format!("vault {vault} is not known on this machine: 'tow vault join'"));
         let wrapped = folder.keys().map_err(api_error)?.ok_or_else(lacking)?;
         let place = VaultPlace::read(&folder.server().map_err(api_error)?.ok_or_else(lacking)?)?;
         let unlock = unlock(self.key_file.as_deref(), false)?;
-        let opened = || -> Result<T, VaultClientError> {
-            let keys = wrapped.open(&unlock)?;
-            let server = Box::new(connect(&place, &keys)?);
-            let trusted = place.trusted(&keys);
-            open(folder, keys, server, trusted)
-        };
-        opened().map_err(api_error)
+        let keys = wrapped.open(&unlock).map_err(|error| api_error(error.into()))?;
+        Ok(UnlockedVault { folder, keys, place })
     }
 
     fn find(&self, context: &Context) -> Result<VaultId, ApiError> {
@@ -298,6 +352,21 @@ impl WhichVault {
         }
     }
 }
+
+/// A vault, and why its server can't be reached, if so.
+pub struct OpenedVault {
+    pub vault: VaultClient,
+    pub why: Option<ServerError>,
+}
+
+/// What this machine has of a vault.
+struct UnlockedVault {
+    folder: LocalVault,
+    keys: VaultKeys,
+    place: VaultPlace,
+}
+
+type FolderOpener = fn(&Path, &VaultId) -> Result<LocalVault, VaultClientError>;
 
 type Connector = fn(&VaultPlace, &VaultKeys) -> Result<NetworkServer, VaultClientError>;
 

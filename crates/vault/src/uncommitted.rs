@@ -1,0 +1,351 @@
+//! Versions that are not committed (section 3.3 of the paper): a put is on its way, was cut off, or could not reach the server.
+//!
+//! | who | what |
+//! |---|---|
+//! | a put, before it offers its version | writes it into this machine's queue, and takes it out again once it is committed |
+//! | a put without a server | makes its version on those that wait, keeps it durably, and says that it is no backup |
+//! | who reads | sees the vault as it will be, told apart from what is committed |
+//! | the next put, or a command | commits what waits: as it was signed, or made anew on what others committed meanwhile |
+//!
+//! Names and plaintext stay encrypted in it, as on the server.
+
+use std::collections::{BTreeMap, HashSet};
+
+use towpath_vault_format::apply::{Applied, UpdateError, apply};
+use towpath_vault_format::tree::NodeError;
+use towpath_vault_format::{Digest, FileId, FileUpdate, NewBlock, SignedRoot, Update, UpdateAction};
+use towpath_vault_protocol::window::{CommitStep, CommitWindow};
+
+use crate::catalogue::{Catalogue, CatalogueEntry};
+use crate::client::{VaultClient, add_nodes, check_writer, committed, signed_by_me, with_head};
+use crate::error::VaultClientError;
+use crate::head::{TrustedNodes, VaultHead};
+use crate::keys::VaultKeys;
+use crate::local::{
+    KeptQueue, LocalVault, UncommittedQueue, UncommittedVersion, UncommittedView, packs_beside,
+};
+use crate::looking::LookingServer;
+use crate::offer::TRIES;
+use crate::put::plan_catalogue;
+use crate::reader::CachedNodes;
+use crate::server::{RemoteVault, ServerError};
+
+/// An entry that a version which is not committed puts, or leaves out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UncommittedEntry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What it is then.
+    pub entry: Option<CatalogueEntry>,
+}
+
+/// Opens a vault whose server can't be reached, for `why`: as this machine saw it last, and what waits to be committed.
+pub fn open_unreachable(
+    folder: LocalVault,
+    keys: VaultKeys,
+    why: ServerError,
+    trusted: TrustedNodes,
+) -> Result<VaultClient, VaultClientError> {
+    let Some(head) = folder.head()? else { return Err(why.into()) };
+    let server = Box::new(LookingServer::new(packs_beside(&folder), Err(why)));
+    let mut vault = with_head(folder, keys, server, trusted, head)?;
+    if !show_uncommitted(&mut vault)? {
+        if !vault.folder.is_beside() {
+            // What there is of a put that was cut off can't be built upon.
+            KeptQueue(&vault.folder).clear()?;
+        }
+        let (base, newest) = (vault.head.clone(), vault.head.clone());
+        vault.view = Some(UncommittedView { base, newest });
+    }
+    Ok(vault)
+}
+
+/// Opens a vault for who only looks, also beside a process that puts: its newest version is proved as ever, and not kept there.
+pub fn open_looking(
+    folder: LocalVault,
+    keys: VaultKeys,
+    server: Box<dyn RemoteVault>,
+    trusted: TrustedNodes,
+) -> Result<VaultClient, VaultClientError> {
+    let server: Box<dyn RemoteVault> = match folder.is_beside() {
+        true => Box::new(LookingServer::new(packs_beside(&folder), Ok(server))),
+        false => server,
+    };
+    VaultClient::open(folder, keys, server, trusted)
+}
+
+/// From now on the client sees what waits to be committed. False: nothing does.
+pub fn show_uncommitted(vault: &mut VaultClient) -> Result<bool, VaultClientError> {
+    let Some(queue) = KeptQueue(&vault.folder).read()? else { return Ok(false) };
+    // Of a put that was cut off there may be too little to show.
+    if !queue.versions.iter().all(|version| restock(vault, version) || version.is_kept) {
+        return Ok(false);
+    }
+    let newest = vault.head.clone();
+    vault.head = queue.base.clone();
+    for version in &queue.versions {
+        if let Err(error) = advance(vault, version) {
+            vault.head = newest;
+            return Err(error);
+        }
+    }
+    vault.view = Some(UncommittedView { base: queue.base, newest });
+    Ok(true)
+}
+
+/// From now on the client sees what is committed.
+pub fn show_committed(vault: &mut VaultClient) {
+    if let Some(view) = vault.view.take() {
+        vault.head = view.newest;
+    }
+}
+
+/// The entries that differ between what the client sees and the committed version that it starts from.
+pub fn uncommitted_entries(vault: &mut VaultClient) -> Result<Vec<UncommittedEntry>, VaultClientError> {
+    let Some(base) = vault.view.as_ref().map(|view| view.base.signed.root.clone()) else {
+        return Ok(Vec::new());
+    };
+    let (tip, before) = (vault.head.signed.root.clone(), vault.catalogue(&base)?);
+    Ok(changes(&before, &vault.catalogue(&tip)?))
+}
+
+/// True if something waits on this machine to be committed.
+pub fn does_wait(folder: &LocalVault) -> Result<bool, VaultClientError> {
+    KeptQueue(folder).read().map(|queue| queue.is_some())
+}
+
+/// The versions that wait on this machine, in order.
+pub fn waiting(vault: &VaultClient) -> Result<Vec<SignedRoot>, VaultClientError> {
+    let queue = KeptQueue(&vault.folder).read()?;
+    Ok(queue.map_or_else(Vec::new, |queue| queue.versions.into_iter().map(|it| it.signed).collect()))
+}
+
+/// Forgets what waits; the number of versions that it had. A damaged queue goes, too.
+pub fn discard(folder: &LocalVault) -> Result<usize, VaultClientError> {
+    let count = KeptQueue(folder).read().ok().flatten().map_or(0, |queue| queue.versions.len());
+    KeptQueue(folder).clear().map(|()| count)
+}
+
+/// The same vault where its server can't be reached any more, for `why`.
+pub fn without_server(vault: VaultClient, why: ServerError) -> Result<VaultClient, VaultClientError> {
+    let VaultClient { folder, keys, trusted, .. } = vault;
+    open_unreachable(folder, keys, why, trusted)
+}
+
+/// Commits what waits: the numbers of its versions. Where others were faster, it is made anew on theirs; where they changed the same
+/// name, it stays here and the error says so.
+pub fn commit_uncommitted(vault: &mut VaultClient) -> Result<Vec<u64>, VaultClientError> {
+    let mut numbers = Vec::new();
+    for _ in 0..TRIES {
+        let Some((queue, done)) = left(vault)? else {
+            KeptQueue(&vault.folder).clear()?;
+            return Ok(numbers);
+        };
+        check_writer(vault)?;
+        let queue = match queue.base.named() == vault.head.named() {
+            true => stocked(vault, queue)?,
+            false => remade(vault, &queue, done)?,
+        };
+        if !offer_queue(vault, &queue, &mut numbers)? {
+            vault.refresh()?;
+        }
+    }
+    Err(VaultClientError::Crowded { tries: TRIES })
+}
+
+/// What waits, and how many of its versions the vault has already; `None`: nothing does, or it was cut off before its blocks were written.
+fn left(vault: &mut VaultClient) -> Result<Option<(UncommittedQueue, usize)>, VaultClientError> {
+    let Some(queue) = KeptQueue(&vault.folder).read()? else { return Ok(None) };
+    let (newest, mut done) = (vault.head.named().number, 0);
+    for (at, SignedRoot { root, .. }) in queue.versions.iter().map(|version| &version.signed).enumerate() {
+        if root.number <= newest && vault.root(Some(root.number))? == *root {
+            done = at + 1;
+        }
+    }
+    let is_whole = queue.versions[done..].iter().all(|version| restock(vault, version) || version.is_kept);
+    Ok((is_whole && done < queue.versions.len()).then_some((queue, done)))
+}
+
+/// Puts a version's new blocks into the cache; false: they are not all here.
+fn restock(vault: &mut VaultClient, version: &UncommittedVersion) -> bool {
+    let blocks = &mut vault.blocks;
+    let mut is_whole = true;
+    KeptQueue(&vault.folder)
+        .kept_blocks(version, &mut |hash, bytes| is_whole &= blocks.add_named(hash, &bytes).is_ok());
+    is_whole && version.update.blocks.iter().all(|block| blocks.has(&block.hash))
+}
+
+fn stocked(vault: &mut VaultClient, queue: UncommittedQueue) -> Result<UncommittedQueue, VaultClientError> {
+    match queue.versions.iter().all(|version| restock(vault, version)) {
+        true => Ok(queue),
+        false => Err(KeptQueue(&vault.folder).damaged()),
+    }
+}
+
+/// The client sees one version more.
+fn advance(vault: &mut VaultClient, version: &UncommittedVersion) -> Result<(), VaultClientError> {
+    if !restock(vault, version) && version.is_kept {
+        return Err(KeptQueue(&vault.folder).damaged());
+    }
+    let Applied { root, nodes } = applied_here(vault, &version.update)?;
+    if root != version.signed.root {
+        return Err(KeptQueue(&vault.folder).damaged());
+    }
+    add_nodes(vault, &nodes);
+    vault.head.signed = version.signed.clone();
+    Ok(())
+}
+
+/// What an update makes of the version that the client sees. Nodes that are not here are fetched.
+fn applied_here(vault: &mut VaultClient, update: &Update) -> Result<Applied, VaultClientError> {
+    let (root, members) = (vault.head.signed.root.clone(), vault.head.members.members.clone());
+    let base = Some((&root, &members));
+    match apply(update, base, &CachedNodes(&vault.nodes)) {
+        Err(UpdateError::Tree { why: NodeError::Missing(_), .. }) => {}
+        done => return Ok(done?),
+    }
+    for file in update.files.iter().filter_map(|change| root.file(&change.file)) {
+        vault.reader().fetch_nodes(file, &(0..file.length))?;
+    }
+    Ok(apply(update, base, &CachedNodes(&vault.nodes))?)
+}
+
+/// Entries that differ.
+fn changes(before: &Catalogue, after: &Catalogue) -> Vec<UncommittedEntry> {
+    let names: BTreeMap<_, _> = before.entries.iter().chain(&after.entries).collect();
+    let differs = names.into_keys().filter(|name| before.entries.get(*name) != after.entries.get(*name));
+    differs
+        .map(|name| UncommittedEntry { name: name.clone(), entry: after.entries.get(name).cloned() })
+        .collect()
+}
+
+/// A queue made anew on the newest version, but for the first `done` versions, and kept in the place of the old one.
+fn remade(
+    vault: &mut VaultClient,
+    queue: &UncommittedQueue,
+    done: usize,
+) -> Result<UncommittedQueue, VaultClientError> {
+    let newest = vault.head.clone();
+    let made = remade_on(vault, queue, done, &newest);
+    vault.head = newest;
+    let made = made?;
+    KeptQueue(&vault.folder).set(&made)?;
+    Ok(made)
+}
+
+fn remade_on(
+    vault: &mut VaultClient,
+    queue: &UncommittedQueue,
+    done: usize,
+    newest: &VaultHead,
+) -> Result<UncommittedQueue, VaultClientError> {
+    vault.head = queue.base.clone();
+    let mut catalogues = vec![vault.catalogue(&queue.base.signed.root)?];
+    for version in &queue.versions {
+        advance(vault, version)?;
+        catalogues.push(vault.catalogue(&version.signed.root)?);
+    }
+    vault.head = newest.clone();
+    let mut versions = Vec::new();
+    for (version, both) in queue.versions.iter().zip(catalogues.windows(2)).skip(done) {
+        let update = remade_update(vault, &version.update, &both[0], &both[1])?;
+        versions.push(remade_version(vault, update, version.is_kept)?);
+    }
+    Ok(UncommittedQueue { base: newest.clone(), versions })
+}
+
+/// The same changes of entries on the version that the client sees, if they were there as they were before.
+fn remade_update(
+    vault: &mut VaultClient,
+    update: &Update,
+    before: &Catalogue,
+    after: &Catalogue,
+) -> Result<Update, VaultClientError> {
+    let root = vault.head.signed.root.clone();
+    let (mut catalogue, changed) = (vault.catalogue(&root)?, changes(before, after));
+    let name = changed.first().map(|change| change.name.clone()).unwrap_or_default();
+    let overtaken = |name, why| Err(VaultClientError::Overtaken { name, why });
+    for UncommittedEntry { name, entry } in changed {
+        if catalogue.entries.get(&name) != before.entries.get(&name) {
+            return overtaken(name, "somebody else changed it meanwhile");
+        }
+        match entry {
+            Some(entry) => catalogue.entries.insert(name, entry),
+            None => catalogue.entries.remove(&name),
+        };
+    }
+    let files = update.files.iter().filter(|change| change.file != FileId::CATALOGUE);
+    let mut files: Vec<FileUpdate> = files.cloned().collect();
+    if files.iter().any(|change| root.base_of(&change.file) != change.base) {
+        return overtaken(name, "somebody else changed it meanwhile");
+    }
+    let is_old =
+        |change: &FileUpdate| change.epoch != vault.keys.epoch() && named_blocks(change).next().is_some();
+    if files.iter().any(is_old) {
+        return overtaken(name, "the vault's keys changed meanwhile");
+    }
+    let listed = plan_catalogue(vault, &catalogue)?;
+    let needed: HashSet<Digest> = files.iter().flat_map(named_blocks).collect();
+    let kept = update.blocks.iter().filter(|block| needed.contains(&block.hash));
+    let blocks: Vec<NewBlock> = kept.chain(&listed.plan.blocks).copied().collect();
+    let (base, epoch, actions) = (listed.base, listed.epoch, listed.plan.actions);
+    files.push(FileUpdate { file: FileId::CATALOGUE, base, epoch, actions });
+    Ok(Update { blocks, ..vault.update_of(files)? })
+}
+
+/// Blocks that steps name.
+fn named_blocks(change: &FileUpdate) -> impl Iterator<Item = Digest> {
+    let tuples = change.actions.iter().filter_map(|action| match action {
+        UpdateAction::Insert { tuples, .. } | UpdateAction::Replace { tuples } => Some(tuples),
+        UpdateAction::Delete { .. } | UpdateAction::Remove => None,
+    });
+    tuples.flatten().flat_map(|tuple| tuple.chain.iter().map(|block| block.hash))
+}
+
+/// Signs what an update makes of the version that the client sees, which it sees from then on.
+fn remade_version(
+    vault: &mut VaultClient,
+    update: Update,
+    is_kept: bool,
+) -> Result<UncommittedVersion, VaultClientError> {
+    let Applied { root, nodes } = applied_here(vault, &update)?;
+    let version = UncommittedVersion { signed: signed_by_me(vault, root, &update)?, update, is_kept };
+    if !KeptQueue(&vault.folder).keep_blocks(&version, is_kept, &|name| vault.blocks.get(name))? {
+        return Err(KeptQueue(&vault.folder).damaged());
+    }
+    add_nodes(vault, &nodes);
+    vault.head.signed = version.signed.clone();
+    Ok(version)
+}
+
+/// Sends a queue that starts from the newest version, as much of it at once as may be on its way. False: somebody was faster, and the rest of
+/// it is to be made anew.
+fn offer_queue(
+    vault: &mut VaultClient,
+    queue: &UncommittedQueue,
+    numbers: &mut Vec<u64>,
+) -> Result<bool, VaultClientError> {
+    let bytes = |version: &UncommittedVersion| {
+        version.update.blocks.iter().map(|block| u64::from(block.stored)).sum::<u64>()
+    };
+    let mut window = CommitWindow::new(queue.versions.iter().map(bytes).collect());
+    loop {
+        match window.step() {
+            CommitStep::Send(at) => {
+                let (UncommittedVersion { signed, update, .. }, blocks) =
+                    (&queue.versions[at], &vault.blocks);
+                vault.server.begin_commit(update, signed, &mut |name| blocks.get(name))?;
+            }
+            CommitStep::Await(at) => {
+                let answer = vault.server.next_commit()?;
+                window.answered(answer.is_some());
+                if let Some(certificate) = answer {
+                    let (signed, members) = (queue.versions[at].signed.clone(), vault.head.members.clone());
+                    committed(vault, VaultHead { signed, members, certificate }, &[])?;
+                    numbers.push(vault.head.named().number);
+                }
+            }
+            CommitStep::Done => return Ok(window.is_whole()),
+        }
+    }
+}
