@@ -25,7 +25,9 @@ use crate::mailbox_message::{
 use crate::message::ServerName;
 
 /// Time for a server to say that somebody waits there, ...
-const SEEK: Duration = Duration::from_secs(1);
+const SEEK: Duration = Duration::from_millis(500);
+/// ... after which all are asked again, so many times in all: while servers find each other, or are busy, a question may be lost; ...
+const SEEKS: usize = 3;
 /// ... and for one to say that it has given a number: each code waits for that.
 const CLAIM: Duration = Duration::from_millis(300);
 /// Numbers that are drawn for one mailbox, at most.
@@ -119,10 +121,23 @@ impl SharedMailboxes {
     }
 
     /// The first server that says yes.
-    async fn ask(&self, asked: AskedNumber, limit: Duration) -> Option<ServerName> {
+    async fn ask(&self, asked: &AskedNumber, limit: Duration) -> Option<ServerName> {
         let answer = self.client.request(NUMBER, asked.to_bytes().into());
         let answer = timeout(limit, answer).await.ok()?.ok()?;
         Some(ServerName(answer.payload.as_ref().try_into().ok()?))
+    }
+
+    /// The same, asked several times.
+    async fn seek_host(&self, asked: &AskedNumber) -> Option<ServerName> {
+        for _ in 0..SEEKS {
+            let end = Instant::now() + SEEK;
+            let found = self.ask(asked, SEEK).await;
+            if found.is_some() {
+                return found;
+            }
+            sleep_until(end).await;
+        }
+        None
     }
 
     /// Another server asks for a number. The answer is for who says yes.
@@ -139,7 +154,7 @@ impl SharedMailboxes {
     async fn claim(&self, mut given: GivenNumber) {
         while given.tries() < MOST_TRIES {
             let (question, number, node) = (NumberQuestion::IsAnothers, given.number, given.node);
-            if self.ask(AskedNumber { question, number, node }, CLAIM).await.is_none() {
+            if self.ask(&AskedNumber { question, number, node }, CLAIM).await.is_none() {
                 break;
             }
             match self.server.draw_again(&given) {
@@ -154,7 +169,7 @@ impl SharedMailboxes {
     async fn seek(&self, mut guest: SeekingGuest) {
         let nobody = ToClient::Refused(Refusal::NobodyWaits);
         let (question, number, node) = (NumberQuestion::Waits, guest.number, guest.node);
-        let host = self.ask(AskedNumber { question, number, node }, SEEK).await;
+        let host = self.seek_host(&AskedNumber { question, number, node }).await;
         let opened = host.and_then(|host| Some((host, self.open(ConversationName(drawn()))?)));
         let Some((host, mut inbox)) = opened else {
             self.server.tell_guest(&guest, nobody);

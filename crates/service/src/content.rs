@@ -105,7 +105,7 @@ pub async fn open_part(
     }
 }
 
-/// The same of what `get` asks for, which was made of `request`. Whoever waits for another's bytes has no get meanwhile: a sender
+/// The same of what `get` asks for, which was made of `request`. Whoever waits for another's bytes needs no get meanwhile: a sender
 /// serves only so many connections, and those that nobody needs would keep out the one that brings them.
 pub(crate) async fn open_whole(mut get: Arc<GetUnderWay>, request: &GetRequest) -> Result<Opened, ApiError> {
     let (service, mut group) = (Arc::clone(&get.service), FlightGroup::All);

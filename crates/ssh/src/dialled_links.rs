@@ -44,7 +44,7 @@ pub(crate) async fn dial_by_each(
     for link in links.into_iter().take(MOST_LINKS) {
         let (name, permits, dialler) = (link.to_string(), Arc::clone(&permits), dialler.clone());
         let (link, theirs) = (DialledLink { link, name, permits, dialler }, theirs.clone());
-        dialling.spawn(async move { link.dial(&theirs).await });
+        dialling.spawn(async move { link.dial_always(theirs).await });
     }
     while dialling.join_next().await.is_some() {}
 }
@@ -58,15 +58,29 @@ struct DialledLink {
 }
 
 impl DialledLink {
-    async fn dial(&self, theirs: &watch::Receiver<Vec<SocketAddr>>) {
+    /// Dials also after it gave up, once the other side is elsewhere.
+    async fn dial_always(&self, mut theirs: watch::Receiver<Vec<SocketAddr>>) {
+        loop {
+            self.dial(&mut theirs).await;
+            if theirs.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn dial(&self, theirs: &mut watch::Receiver<Vec<SocketAddr>>) {
         let LinkDialler { to: (other, identity), came, status, wishes } = &self.dialler;
         let mut attempts = LinkAttempts::default();
         while let Some(wait) = attempts.next(Instant::now(), random()) {
             tokio::time::sleep(wait).await;
             // What was wished for beside a first one that is gone.
             wishes.set(&self.name, 1);
-            let addresses = theirs.borrow().clone();
-            match other.dial_by((&self.link, 1), &addresses, identity).await {
+            let addresses = theirs.borrow_and_update().clone();
+            let dialled = tokio::select! {
+                dialled = other.dial_by((&self.link, 1), &addresses, identity) => dialled,
+                Ok(()) = theirs.changed() => continue,
+            };
+            match dialled {
                 Ok((peer, address)) => {
                     let (since, closed) = (Instant::now(), peer.closed());
                     if came.send(RaceConnection { peer, dialled: None }).await.is_err() {
@@ -92,6 +106,7 @@ impl DialledLink {
     async fn dial_further(&self, address: SocketAddr) {
         let mut wishes = self.dialler.wishes.subscribe();
         let (mut standing, mut failures, mut number) = (JoinSet::new(), 0, 1);
+        let mut wanted = self.wanted_beside();
         loop {
             while standing.len() < self.wanted_beside() && failures < MAX_FAILURES {
                 let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { break };
@@ -99,7 +114,10 @@ impl DialledLink {
                 standing.spawn(self.further(address, number, permit));
             }
             tokio::select! {
-                Ok(()) = wishes.changed() => {}
+                Ok(()) = wishes.changed() => {
+                    let before = std::mem::replace(&mut wanted, self.wanted_beside());
+                    failures = if before == wanted { failures } else { 0 };
+                }
                 // One that was closed because fewer are wanted did not fail.
                 Some(_) = standing.join_next() => failures += usize::from(standing.len() < self.wanted_beside()),
                 else => std::future::pending().await,

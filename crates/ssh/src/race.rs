@@ -30,7 +30,7 @@ use crate::addresses::{bind, interfaces};
 use crate::attempts::DialAttempts;
 use crate::dialled_links::{LinkDialler, dial_by_each};
 use crate::error::SshError;
-use crate::far_side::{Other, RaceConnection, greeted};
+use crate::far_side::{LINK_SILENCE, Other, RaceConnection, greeted};
 use crate::further::FurtherConnections;
 use crate::link_wishes::{LinkWishes, MOST_FURTHER, WishReader};
 use crate::links::{ChosenWays, LinkKeeper, MOST_LINKS, sort};
@@ -207,7 +207,12 @@ async fn accept(
                 match shaken {
                     // One too many is closed by being dropped.
                     Ok(connection) if connection.peer == other.peer => {
-                        drop(came.try_send(RaceConnection { peer: other.start(connection), dialled: None }));
+                        let peer = other.start(connection);
+                        let taken = came.try_send(RaceConnection { peer: Arc::clone(&peer), dialled: None });
+                        // Who dialled by a link gives it up as soon.
+                        if taken.is_ok() && greeted(&peer).await && peer.source().path().is_some() {
+                            peer.set_silence(LINK_SILENCE);
+                        }
                     }
                     Ok(connection) => tracing::debug!(peer = %connection.peer.short(), "a stranger"),
                     Err(error) => tracing::debug!(%error, "a handshake failed"),

@@ -119,7 +119,13 @@ impl VaultClient {
         trusted: TrustedNodes,
     ) -> Result<Self, VaultClientError> {
         let seen = folder.head()?;
-        let head = fetch_head(server.as_mut(), &trusted, seen.as_ref())?;
+        let head = match fetch_head(server.as_mut(), &trusted, seen.as_ref()) {
+            // The other process may have put a version after the server told which one was the newest.
+            Err(VaultClientError::Head(HeadError::Rollback { .. })) if folder.is_beside() => {
+                fetch_head(server.as_mut(), &trusted, seen.as_ref())?
+            }
+            told => told?,
+        };
         folder.set_head(&head)?;
         let mut client = with_head(folder, keys, server, trusted, head)?;
         if let Some(seen) = seen {

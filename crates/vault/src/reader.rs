@@ -44,6 +44,11 @@ impl NodeSource for CachedNodes<'_> {
     }
 }
 
+/// Nodes that the cache can't keep.
+pub(crate) fn cannot_keep(why: impl ToString) -> VaultClientError {
+    VaultClientError::record_of("the cache of nodes", &why.to_string())
+}
+
 /// Reads files.
 pub struct FileReader<'a> {
     /// Where what is not here comes from.
@@ -63,20 +68,20 @@ pub struct FileReader<'a> {
 impl FileReader<'_> {
     /// Fetches the nodes that a range of a file needs.
     pub fn fetch_nodes(&mut self, root: &FileRoot, range: &Range<u64>) -> Result<(), VaultClientError> {
+        // A cache may forget what is needed: of a tree made for that, or of one that is too large.
+        let mut asked = HashSet::new();
         loop {
             let missing = missing_nodes(&CachedNodes(self.nodes), self.degree, root, range, NODES)
                 .map_err(VaultClientError::tree(root.file))?;
             if missing.is_empty() {
                 return Ok(());
             }
+            if !missing.iter().all(|name| asked.insert(*name)) {
+                return Err(cannot_keep("it does not keep all that is needed at once"));
+            }
             // Each round brings all that it asks for or fails, and a tree has no more nodes than it says bytes.
-            for (name, bytes) in checked_objects(self.server, "node", &missing)? {
-                let added = self.nodes.add(&bytes);
-                added.map_err(|error| VaultClientError::Record {
-                    what: "the cache of nodes",
-                    why: error.to_string(),
-                })?;
-                debug_assert!(self.nodes.has(&name));
+            for (_, bytes) in checked_objects(self.server, "node", &missing)? {
+                self.nodes.add(&bytes).map_err(cannot_keep)?;
             }
         }
     }

@@ -9,14 +9,16 @@
 //!
 //! Names and plaintext stay encrypted in it, as on the server.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use towpath_vault_format::apply::{Applied, UpdateError, apply};
 use towpath_vault_format::tree::NodeError;
-use towpath_vault_format::{Digest, FileId, FileUpdate, NewBlock, SignedRoot, Update, UpdateAction};
+use towpath_vault_format::{
+    Digest, FileId, FileUpdate, NewBlock, SignedRoot, Update, UpdateAction, VaultRoot,
+};
 use towpath_vault_protocol::window::{CommitStep, CommitWindow};
 
-use crate::catalogue::{Catalogue, CatalogueEntry};
+use crate::catalogue::{Catalogue, CatalogueEntry, entry_digest};
 use crate::client::{VaultClient, add_nodes, check_writer, committed, signed_by_me, with_head};
 use crate::error::VaultClientError;
 use crate::head::{TrustedNodes, VaultHead};
@@ -27,8 +29,11 @@ use crate::local::{
 use crate::looking::LookingServer;
 use crate::offer::TRIES;
 use crate::put::plan_catalogue;
-use crate::reader::CachedNodes;
-use crate::server::{RemoteVault, ServerError};
+use crate::reader::{CachedNodes, cannot_keep};
+use crate::server::{RemoteVault, ServerError, checked_objects};
+
+/// Nodes that are fetched one by one for a version's changed paths, at most.
+const MOST_FETCHED: usize = 10_000;
 
 /// An entry that a version which is not committed puts, or leaves out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +83,10 @@ pub fn open_looking(
 pub fn show_uncommitted(vault: &mut VaultClient) -> Result<bool, VaultClientError> {
     let Some(queue) = KeptQueue(&vault.folder).read()? else { return Ok(false) };
     // Of a put that was cut off there may be too little to show.
-    if !queue.versions.iter().all(|version| restock(vault, version) || version.is_kept) {
+    // Beside another process it may be committed by now.
+    let may_lack =
+        |version: &UncommittedVersion, vault: &VaultClient| version.is_kept && !vault.folder.is_beside();
+    if !queue.versions.iter().all(|version| restock(vault, version) || may_lack(version, vault)) {
         return Ok(false);
     }
     let newest = vault.head.clone();
@@ -106,7 +114,8 @@ pub fn uncommitted_entries(vault: &mut VaultClient) -> Result<Vec<UncommittedEnt
         return Ok(Vec::new());
     };
     let (tip, before) = (vault.head.signed.root.clone(), vault.catalogue(&base)?);
-    Ok(changes(&before, &vault.catalogue(&tip)?))
+    let after = vault.catalogue(&tip)?;
+    Ok(changes((&base, &before), (&tip, &after)))
 }
 
 /// True if something waits on this machine to be committed.
@@ -128,7 +137,9 @@ pub fn discard(folder: &LocalVault) -> Result<usize, VaultClientError> {
 
 /// The same vault where its server can't be reached any more, for `why`.
 pub fn without_server(vault: VaultClient, why: ServerError) -> Result<VaultClient, VaultClientError> {
-    let VaultClient { folder, keys, trusted, .. } = vault;
+    let VaultClient { folder, keys, trusted, nodes, blocks, .. } = vault;
+    // What they have not written yet is, before they are opened again.
+    drop((nodes, blocks));
     open_unreachable(folder, keys, why, trusted)
 }
 
@@ -143,7 +154,7 @@ pub fn commit_uncommitted(vault: &mut VaultClient) -> Result<Vec<u64>, VaultClie
         };
         check_writer(vault)?;
         let queue = match queue.base.named() == vault.head.named() {
-            true => stocked(vault, queue)?,
+            true => queue,
             false => remade(vault, &queue, done)?,
         };
         if !offer_queue(vault, &queue, &mut numbers)? {
@@ -158,12 +169,23 @@ fn left(vault: &mut VaultClient) -> Result<Option<(UncommittedQueue, usize)>, Va
     let Some(queue) = KeptQueue(&vault.folder).read()? else { return Ok(None) };
     let (newest, mut done) = (vault.head.named().number, 0);
     for (at, SignedRoot { root, .. }) in queue.versions.iter().map(|version| &version.signed).enumerate() {
-        if root.number <= newest && vault.root(Some(root.number))? == *root {
+        if root.number <= newest && of_the_line(vault, root.number)?.as_ref() == Some(root) {
             done = at + 1;
         }
     }
     let is_whole = queue.versions[done..].iter().all(|version| restock(vault, version) || version.is_kept);
     Ok((is_whole && done < queue.versions.len()).then_some((queue, done)))
+}
+
+/// The root of a committed version; of a dropped one, too: what was committed is not committed again.
+fn of_the_line(vault: &mut VaultClient, number: u64) -> Result<Option<VaultRoot>, VaultClientError> {
+    match vault.root(Some(number)) {
+        Err(VaultClientError::NoVersion { .. }) => {
+            let mut roots = vault.versions(number)?.into_iter().map(|version| version.signed.root);
+            Ok(roots.find(|root| root.number == number))
+        }
+        found => found.map(Some),
+    }
 }
 
 /// Puts a version's new blocks into the cache; false: they are not all here.
@@ -172,14 +194,9 @@ fn restock(vault: &mut VaultClient, version: &UncommittedVersion) -> bool {
     let mut is_whole = true;
     KeptQueue(&vault.folder)
         .kept_blocks(version, &mut |hash, bytes| is_whole &= blocks.add_named(hash, &bytes).is_ok());
-    is_whole && version.update.blocks.iter().all(|block| blocks.has(&block.hash))
-}
-
-fn stocked(vault: &mut VaultClient, queue: UncommittedQueue) -> Result<UncommittedQueue, VaultClientError> {
-    match queue.versions.iter().all(|version| restock(vault, version)) {
-        true => Ok(queue),
-        false => Err(KeptQueue(&vault.folder).damaged()),
-    }
+    // Those of a put that was cut off may never have reached the disk.
+    let is_here = |hash| if version.is_kept { blocks.has(hash) } else { blocks.get(hash).is_some() };
+    is_whole && version.update.blocks.iter().all(|block| is_here(&block.hash))
 }
 
 /// The client sees one version more.
@@ -196,26 +213,33 @@ fn advance(vault: &mut VaultClient, version: &UncommittedVersion) -> Result<(), 
     Ok(())
 }
 
-/// What an update makes of the version that the client sees. Nodes that are not here are fetched.
+/// What an update makes of the version that the client sees. Nodes of the changed paths that are not here are fetched.
 fn applied_here(vault: &mut VaultClient, update: &Update) -> Result<Applied, VaultClientError> {
     let (root, members) = (vault.head.signed.root.clone(), vault.head.members.members.clone());
-    let base = Some((&root, &members));
-    match apply(update, base, &CachedNodes(&vault.nodes)) {
-        Err(UpdateError::Tree { why: NodeError::Missing(_), .. }) => {}
-        done => return Ok(done?),
+    for _ in 0..MOST_FETCHED {
+        let missing = match apply(update, Some((&root, &members)), &CachedNodes(&vault.nodes)) {
+            Err(UpdateError::Tree { why: NodeError::Missing(name), .. }) => name,
+            done => return Ok(done?),
+        };
+        for (_, bytes) in checked_objects(vault.server.as_mut(), "node", &[missing])? {
+            vault.nodes.add(&bytes).map_err(cannot_keep)?;
+        }
     }
-    for file in update.files.iter().filter_map(|change| root.file(&change.file)) {
-        vault.reader().fetch_nodes(file, &(0..file.length))?;
-    }
-    Ok(apply(update, base, &CachedNodes(&vault.nodes))?)
+    Err(cannot_keep("it does not keep all that is needed at once"))
 }
 
-/// Entries that differ.
-fn changes(before: &Catalogue, after: &Catalogue) -> Vec<UncommittedEntry> {
-    let names: BTreeMap<_, _> = before.entries.iter().chain(&after.entries).collect();
-    let differs = names.into_keys().filter(|name| before.entries.get(*name) != after.entries.get(*name));
+/// A version of a vault, and its entries.
+type SeenCatalogue<'a> = (&'a VaultRoot, &'a Catalogue);
+
+/// Entries that differ. A tree's entry stays as it is where its files change.
+fn changes(before: SeenCatalogue<'_>, after: SeenCatalogue<'_>) -> Vec<UncommittedEntry> {
+    let names: BTreeSet<_> = before.1.entries.keys().chain(after.1.entries.keys()).collect();
+    let of = |(root, catalogue): SeenCatalogue<'_>, name: &[u8]| {
+        catalogue.entries.get(name).map(|entry| (entry.clone(), entry_digest(root, entry)))
+    };
+    let differs = names.into_iter().filter(|name| of(before, name) != of(after, name));
     differs
-        .map(|name| UncommittedEntry { name: name.clone(), entry: after.entries.get(name).cloned() })
+        .map(|name| UncommittedEntry { name: name.clone(), entry: after.1.entries.get(name).cloned() })
         .collect()
 }
 
@@ -240,15 +264,22 @@ fn remade_on(
     newest: &VaultHead,
 ) -> Result<UncommittedQueue, VaultClientError> {
     vault.head = queue.base.clone();
-    let mut catalogues = vec![vault.catalogue(&queue.base.signed.root)?];
+    let base = &queue.base.signed.root;
+    let mut seen = vec![(base, vault.catalogue(base)?)];
     for version in &queue.versions {
         advance(vault, version)?;
-        catalogues.push(vault.catalogue(&version.signed.root)?);
+        let root = &version.signed.root;
+        seen.push((root, vault.catalogue(root)?));
     }
     vault.head = newest.clone();
     let mut versions = Vec::new();
-    for (version, both) in queue.versions.iter().zip(catalogues.windows(2)).skip(done) {
-        let update = remade_update(vault, &version.update, &both[0], &both[1])?;
+    for (version, both) in queue.versions.iter().zip(seen.windows(2)).skip(done) {
+        // The cache may not have room for the blocks of all.
+        if !restock(vault, version) {
+            return Err(KeptQueue(&vault.folder).damaged());
+        }
+        let [before, after] = [&both[0], &both[1]].map(|(root, catalogue)| (*root, catalogue));
+        let update = remade_update(vault, &version.update, before, after)?;
         versions.push(remade_version(vault, update, version.is_kept)?);
     }
     Ok(UncommittedQueue { base: newest.clone(), versions })
@@ -258,15 +289,15 @@ fn remade_on(
 fn remade_update(
     vault: &mut VaultClient,
     update: &Update,
-    before: &Catalogue,
-    after: &Catalogue,
+    before: SeenCatalogue<'_>,
+    after: SeenCatalogue<'_>,
 ) -> Result<Update, VaultClientError> {
     let root = vault.head.signed.root.clone();
     let (mut catalogue, changed) = (vault.catalogue(&root)?, changes(before, after));
     let name = changed.first().map(|change| change.name.clone()).unwrap_or_default();
     let overtaken = |name, why| Err(VaultClientError::Overtaken { name, why });
     for UncommittedEntry { name, entry } in changed {
-        if catalogue.entries.get(&name) != before.entries.get(&name) {
+        if catalogue.entries.get(&name) != before.1.entries.get(&name) {
             return overtaken(name, "somebody else changed it meanwhile");
         }
         match entry {
@@ -332,6 +363,9 @@ fn offer_queue(
     loop {
         match window.step() {
             CommitStep::Send(at) => {
+                if !restock(vault, &queue.versions[at]) {
+                    return Err(KeptQueue(&vault.folder).damaged());
+                }
                 let (UncommittedVersion { signed, update, .. }, blocks) =
                     (&queue.versions[at], &vault.blocks);
                 vault.server.begin_commit(update, signed, &mut |name| blocks.get(name))?;

@@ -72,6 +72,9 @@ impl FurtherAddresses {
 
     fn source(&self, address: SocketAddr) -> AddressSource {
         let mut config = DirectConfig { only: Some(address), ..self.config.clone() };
+        // All together stay below what a sender allows one node.
+        config.connections = 1;
+        config.most_connections = (config.most_connections / self.most).max(1);
         config.peer.way = Some(address.ip().to_string());
         let source = Arc::new(Direct::new(self.identity.clone(), config, self.host.clone()));
         AddressSource { address, source }
@@ -99,15 +102,13 @@ impl FurtherAddresses {
         None
     }
 
-    /// Tries one more source, which stays among `kept` if it is worth it.
+    /// Tries one more source where so much came before, which stays among `kept` if it is worth it.
     async fn try_one(
         &self,
-        key: u64,
-        address: SocketAddr,
+        (key, address, before): (u64, SocketAddr, f64),
         kept: &mut Vec<AddressSource>,
         changes: &mpsc::Sender<SourceChange>,
     ) {
-        let Some(before) = self.steady_rate(kept).await else { return };
         let tried = self.source(address);
         let source = Arc::clone(&tried.source) as Arc<dyn Source>;
         if changes.send(SourceChange::Added { key, source, priority: 0, weight: 0 }).await.is_err() {
@@ -142,9 +143,10 @@ impl Finder for FurtherAddresses {
                 let named = dialled_addresses(context).await;
                 let used = kept.iter().map(|kept: &AddressSource| kept.address).chain([first]);
                 if let Some(address) = next_address(&named, &used.collect::<Vec<_>>(), &tried) {
+                    let Some(before) = self.steady_rate(&kept).await else { continue };
                     key += 1;
                     tried.push(address);
-                    self.try_one(key, address, &mut kept, &changes).await;
+                    self.try_one((key, address, before), &mut kept, &changes).await;
                     continue;
                 }
                 tokio::select! {

@@ -48,7 +48,8 @@ impl LinkOffer {
     fn wait(&self, leads: bool, given: usize) -> f64 {
         match self.rate {
             Some(rate) => (self.owed + given + 1) as f64 / rate.max(f64::MIN_POSITIVE),
-            // Others are tried with what the first one need not have.
+            // The first one has the first; others are tried with what it need not have.
+            None if leads && self.owed + given == 0 => -2.0,
             None if leads => 0.0,
             None => -1.0,
         }
@@ -173,6 +174,14 @@ mod tests {
             }
         }
         ((now - start).as_secs_f64(), done)
+    }
+
+    /// Of a copy of one file there is one question, and nobody knows yet whether the second link leads anywhere.
+    #[test]
+    fn the_only_entry_is_asked_of_the_first_link() {
+        let now = Instant::now();
+        assert_eq!(EntryShares::default().deal(&[1, 2], 1, now), [(1, 1)]);
+        assert_eq!(EntryShares::default().deal(&[1, 2], 100, now), [(1, 99), (2, 1)]);
     }
 
     #[test]

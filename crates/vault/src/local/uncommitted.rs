@@ -15,7 +15,7 @@ use towpath_content::DecodeError;
 use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_vault_format::{Canonical, Digest, SignedRoot, Update, VaultRoot};
 
-use super::LocalVault;
+use super::{LocalVault, MAX_FILE};
 use crate::error::VaultClientError;
 use crate::head::VaultHead;
 
@@ -159,6 +159,9 @@ impl KeptQueue<'_> {
                 Err(VaultClientError::local(&path, error))
             }
             _ => {
+                // What was forgotten does not come back after a crash.
+                let synced = File::open(&self.0.path).and_then(|folder| folder.sync_all());
+                synced.map_err(|error| VaultClientError::local(&path, error))?;
                 self.drop_blocks(|_| false);
                 Ok(())
             }
@@ -193,8 +196,15 @@ impl KeptQueue<'_> {
         let mut queue = self.read()?.unwrap_or_else(none);
         queue.versions.push(version);
         let (found, limit) = (queue.versions.len() as u64, MOST_UNCOMMITTED as u64);
+        if found > limit {
+            return Err(VaultClientError::TooLarge { what: "versions that are not committed", found, limit });
+        }
+        let (found, limit) = (queue.to_bytes().len() as u64, MAX_FILE);
         match found > limit {
-            true => Err(VaultClientError::TooLarge { what: "versions that are not committed", found, limit }),
+            true => {
+                let what = "bytes of all changes that are not committed";
+                Err(VaultClientError::TooLarge { what, found, limit })
+            }
             false => self.settle(queue, give),
         }
     }

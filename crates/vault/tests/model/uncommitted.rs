@@ -7,13 +7,14 @@ use std::path::Path;
 use towpath_vault::Identity;
 use towpath_vault::client::VaultClient;
 use towpath_vault::error::VaultClientError;
+use towpath_vault::garbage::collect;
 use towpath_vault::local::{LocalVault, UncommittedQueue};
 use towpath_vault::put::{PutOptions, PutOutcome};
 use towpath_vault::server::ServerError;
 use towpath_vault::share::{revoke, share};
 use towpath_vault::uncommitted::{
     commit_uncommitted, discard, open_looking, open_unreachable, show_committed, show_uncommitted,
-    uncommitted_entries, waiting,
+    uncommitted_entries, waiting, without_server,
 };
 
 use crate::served::{Lie, Lying};
@@ -255,6 +256,71 @@ fn who_looks_beside_a_put_sees_it_and_writes_nothing() {
     pair.assert_content(&mut looking, "notes", 2);
     drop(looking);
     assert_eq!(listing(&folder), before);
+}
+
+/// The entry of a tree stays as it is where a file's bytes change.
+#[test]
+fn a_change_inside_a_tree_is_seen_and_is_overtaken_by_another() {
+    let pair = Pair::new();
+    let put = |mut vault: VaultClient, folder: &Path, seed| {
+        let tree = folder.join("tree");
+        fs::create_dir_all(&tree).unwrap();
+        fs::write(tree.join("file"), noise(seed, 9000)).unwrap();
+        let options = PutOptions { overwrite: true, checksum: true, ..PutOptions::default() };
+        vault.put(&tree, b"tree", &options, &mut |_| ()).unwrap()
+    };
+    put(pair.open(pair.one.path()), pair.one.path(), 1);
+    assert!(!put(pair.unreachable(), pair.one.path(), 2).is_committed);
+    let mut offline = pair.unreachable();
+    assert_eq!(Pair::names(&mut offline), ["tree"]);
+    let got = pair.other.path().join("got");
+    offline.get(b"tree", None, &got, false, &mut |_| ()).unwrap();
+    assert!(fs::read(got.join("file")).unwrap() == noise(2, 9000));
+    drop(offline);
+    put(pair.open(pair.other.path()), pair.other.path(), 3);
+    let refused = commit_uncommitted(&mut pair.open(pair.one.path()));
+    assert!(
+        matches!(&refused, Err(VaultClientError::Overtaken { name, .. }) if name == b"tree"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn versions_that_others_dropped_meanwhile_hold_nothing_up() {
+    let pair = Pair::with_notes();
+    pair.keep(&THREE);
+    (5..9).for_each(|seed| pair.other_puts(&format!("other {seed}"), seed));
+    collect(&mut pair.open(pair.other.path()), 1).unwrap();
+    let mut vault = pair.open(pair.one.path());
+    assert_eq!(commit_uncommitted(&mut vault).unwrap(), [6, 7, 8]);
+    pair.assert_content(&mut vault, "notes", 4);
+}
+
+/// Larger than what is written beside the caches while a put is on its way.
+#[test]
+fn a_large_put_whose_connection_breaks_is_seen_by_the_same_process() {
+    let pair = Pair::new();
+    let file = pair.one.path().join("large");
+    fs::write(&file, noise(1, 17 << 20)).unwrap();
+    let mut vault = pair.open_by(pair.one.path(), pair.way(Lie::Broken));
+    vault.put(&file, b"large", &PutOptions::default(), &mut |_| ()).unwrap_err();
+    let mut offline = without_server(vault, ServerError::Unreachable("it is gone".into())).unwrap();
+    assert_eq!(Pair::names(&mut offline), ["large"]);
+}
+
+#[test]
+fn who_looks_beside_a_commit_may_find_nothing_left() {
+    let pair = Pair::with_notes();
+    pair.keep(&THREE);
+    let folder = pair.one.path().join(".vaults").join(pair.keys.vault.to_string());
+    for lost in ["blocks", "uncommitted-blocks"] {
+        fs::remove_dir_all(folder.join(lost)).unwrap();
+    }
+    let mut held = pair.open(pair.one.path());
+    let local = LocalVault::look(&pair.one.path().join(".vaults"), &pair.keys.vault).unwrap();
+    let mut looking = open_looking(local, pair.keys.clone(), pair.way(Lie::None), pair.trusted).unwrap();
+    assert!(!show_uncommitted(&mut looking).unwrap());
+    assert!(matches!(show_uncommitted(&mut held), Err(VaultClientError::Damaged { .. })), "here it is lost");
 }
 
 /// Names and lengths of the files in a folder.

@@ -71,6 +71,9 @@ fn hint(error: &VaultClientError) -> Option<Cow<'static, str>> {
             "'tow vault get' gets what is kept here, and 'tow vault commit --drop' forgets it; then put what you make of both with --overwrite: theirs stays as an older version"
         }
         VaultClientError::Uncommitted => "'tow vault commit' sends it",
+        VaultClientError::Damaged { path } if path.ends_with("uncommitted") => {
+            "'tow vault commit --drop' forgets what waits there; what is on the server is not damaged"
+        }
         VaultClientError::Unlock(UnlockError::Wrong) => {
             "nobody can help who has lost it: that is what keeps the data secret"
         }
