@@ -209,7 +209,8 @@ mod tests {
             path.acked(100, mark, true, now);
         }
         assert_eq!(path.rate(), rate);
-        assert_eq!(path.block_len(), MAX_BLOCK);
+        assert_eq!(path.block_len() as u64, rate / BLOCKS_PER_SECOND);
+        assert_eq!(measured(125_000_000, Duration::from_millis(40)).block_len(), MAX_BLOCK);
         assert_eq!(measured(193_000, Duration::from_millis(40)).block_len(), MIN_BLOCK);
     }
 }
