@@ -6,7 +6,9 @@
 #   lab/nat.sh                            every pair, 4 MiB
 #   lab/nat.sh restricted symmetric       one pair (the sender's router first)
 #   MB=40 lab/nat.sh symmetric symmetric
-#   MB=200 KILL=2 lab/nat.sh symmetric symmetric      the server is killed and started again every 2 s
+#   MB=200 KILL=2 lab/nat.sh symmetric symmetric      the server is killed and started again every 2 s; prints what the sender's router
+#                                                     sent (SENT=1 without kills)
+#   MB=200 GONE=5 lab/nat.sh symmetric symmetric      after 5 s the server is killed for good; the ticket names a second relay
 #   MB=200 OPENS=5 lab/nat.sh symmetric symmetric     after 5 s the sender's router lets in whatever comes, and it is looked how long
 #                                                     bytes still come by the relay
 #
@@ -93,9 +95,11 @@ table ip filter {
 RULES
 }
 
+# The server, or at another port a second one.
 serve() {
-    TOW_HOME=$work/server exec ip netns exec "towpath-$name-server" "$tow" \
-        rendezvous --relay --public --listen "$(address server):4433"
+    local port=${1:-4433}
+    TOW_HOME=$work/server-$port exec ip netns exec "towpath-$name-server" "$tow" \
+        rendezvous --relay --public --listen "$(address server):$port"
 }
 
 # Kills the server and starts it again, every so many seconds, until it is killed itself.
@@ -107,6 +111,11 @@ plague() {
         serve >/dev/null 2>&1 &
         server=$!
     done
+}
+
+# MiB that left the sender's router by the lab's links.
+sent() {
+    ip netns exec "towpath-$name-left" awk '/link[0-9]+:/ { sum += $10 } END { printf "%.1f", sum / 1048576 }' /proc/net/dev
 }
 
 # Opens the sender's router after so many seconds. Prints when bytes came from the sender to the relay last, more than a KiB in a tenth of a
@@ -221,7 +230,16 @@ pair() {
     TOW_RENDEZVOUS=$(head -n 1 "$work/place")
     export TOW_RENDEZVOUS
     mkdir -p "$work/left"
-    echo "rendezvous.relays = [\"$TOW_RENDEZVOUS\"]" >"$work/left/config.toml"
+    local relays="\"$TOW_RENDEZVOUS\""
+    if [ -n "${GONE:-}" ]; then
+        serve 4434 >"$work/second" 2>"$work/second.err" &
+        started+=($!)
+        wait_for "$work/second"
+        relays="$relays, \"$(head -n 1 "$work/second")\""
+    fi
+    mkdir -p "$work/right"
+    # A relay that a ticket alone names is dialled at public addresses only, which the lab has not.
+    for side in left ${GONE:+right}; do echo "rendezvous.relays = [$relays]" >"$work/$side/config.toml"; done
     if [ -n "${CODE:-}" ]; then
         inner=$right
         by_code "$left"
@@ -236,6 +254,10 @@ pair() {
     local begun status=0
     if [ -n "${KILL:-}" ]; then
         plague "$KILL" >/dev/null 2>&1 &
+        started+=($!)
+    fi
+    if [ -n "${GONE:-}" ]; then
+        { sleep "$GONE" && kill -9 "$server"; } &
         started+=($!)
     fi
     if [ -n "${OPENS:-}" ]; then
@@ -260,6 +282,7 @@ READ
         )
     fi
     printf '%-11s %-11s %6.2f s  %s\n' "$1" "$2" "$seconds" "$how"
+    [ -z "${KILL:-}${SENT:-}" ] || echo "the sender's router sent $(sent) MiB"
     [ -z "${OPENS:-}" ] || { sleep 4; cat "$work/opens"; }
     [ -z "${MOVES:-}" ] || { sleep 4; cat "$work/moves"; }
     [ -z "${KEEP:-}" ] || cp -r "$work"/*.err "$work/get" "$KEEP"
