@@ -389,8 +389,9 @@ impl Inspector for FrontAlone {
 async fn a_file_that_failed_in_its_delta_is_settled_once_though_its_connection_is_lost_then() {
     let refusing = Processors::with(vec![Arc::new(FrontAlone)]).unwrap();
     let refused = Scene { inspected: refusing, ..Scene::new(FASTER) };
-    // The disk can't take it any more.
-    let no_room = Scene { on_loss: |to| fs::remove_dir_all(to).unwrap(), ..Scene::new(FASTER) };
+    // Nothing can be made there any more: the folder is moved away at once, as a file may just be made in it.
+    let no_room =
+        Scene { on_loss: |to| fs::rename(to, to.with_extension("away")).unwrap(), ..Scene::new(FASTER) };
     for at in 1..5 {
         let ways = [Way::LostAt(at), Way::Honest];
         let copied = refused.copy(&ways).await;
