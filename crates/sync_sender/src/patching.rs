@@ -8,14 +8,24 @@ use rayon::prelude::*;
 
 use crate::error::CopyError;
 
-/// zstd's level at first, and while the network would wait for a harder one.
+/// zstd's level while the network would wait for a harder one.
 const EASY: i32 = 1;
 
-/// Makes `count` parts by `make`, of a part and a level of zstd, at most `hardest`; `send` is handed
+/// How hard parts are packed.
+pub struct PatchLevels<W> {
+    /// zstd's level of the first ones.
+    pub first: i32,
+    /// And of those for which there is time.
+    pub hardest: i32,
+    /// True if bytes that were sent wait for the network, so that there is time.
+    pub waits: W,
+}
+
+/// Makes `count` parts by `make`, of a part and a level of zstd; `send` is handed
 /// them in order until it wants no more. False: one could not be made. Blocks.
 pub fn make_all<T: Send>(
     count: u64,
-    hardest: i32,
+    levels: &PatchLevels<impl Fn() -> bool>,
     make: impl Fn(u64, i32) -> Option<T> + Sync,
     mut send: impl FnMut(T) -> Result<bool, CopyError>,
 ) -> Result<bool, CopyError> {
@@ -26,7 +36,7 @@ pub fn make_all<T: Send>(
         let made: Option<Vec<T>> = parts.into_par_iter().map(|part| make(part, level)).collect();
         Some((made?, started.elapsed()))
     };
-    let mut level = EASY;
+    let mut level = levels.first;
     let mut next = made(batch(0), level);
     for start in (0..count).step_by(together as usize) {
         let Some((ready, _)) = next else { return Ok(false) };
@@ -45,14 +55,17 @@ pub fn make_all<T: Send>(
             return Ok(true);
         }
         let making = next.as_ref().map_or(Duration::ZERO, |(_, making)| *making);
-        level = next_level(making, sent.1, hardest);
+        level = levels.next(making, sent.1);
     }
     Ok(true)
 }
 
-/// The level for what is made next, by how long the last ones took to be made and to be sent.
-fn next_level(making: Duration, sending: Duration, hardest: i32) -> i32 {
-    if sending > making { hardest } else { EASY }
+impl<W: Fn() -> bool> PatchLevels<W> {
+    /// The level for what is made next, by how long the last ones took to be made and to be sent. Sending takes no time while
+    /// the connection's window has room; then it shows by what waits that the network is the slower part.
+    fn next(&self, making: Duration, sending: Duration) -> i32 {
+        if sending > making || (self.waits)() { self.hardest } else { EASY }
+    }
 }
 
 #[cfg(test)]
@@ -61,12 +74,16 @@ mod tests {
 
     use super::*;
 
+    fn up_to<W: Fn() -> bool>(hardest: i32, waits: W) -> PatchLevels<W> {
+        PatchLevels { first: EASY, hardest, waits }
+    }
+
     #[test]
     fn all_are_sent_in_order() {
         for count in [1, 2, 7, 50] {
             let mut sent = Vec::new();
             let make = |part, _| Some(vec![part as u8]);
-            let is_made = make_all(count, 9, make, |patch| {
+            let is_made = make_all(count, &up_to(9, || false), make, |patch| {
                 sent.extend(patch);
                 Ok(true)
             });
@@ -78,11 +95,14 @@ mod tests {
     #[test]
     fn what_can_not_be_made_or_sent_is_the_end() {
         let fails_at = |at| move |part, _| (part != at).then_some(());
-        assert!(!make_all(50, 9, fails_at(0), |_| Ok(true)).unwrap());
-        assert!(!make_all(50, 9, fails_at(40), |_| Ok(true)).unwrap());
-        assert!(make_all(50, 9, fails_at(40), |_| Ok(false)).unwrap(), "no more was wanted");
+        assert!(!make_all(50, &up_to(9, || false), fails_at(0), |_| Ok(true)).unwrap());
+        assert!(!make_all(50, &up_to(9, || false), fails_at(40), |_| Ok(true)).unwrap());
+        assert!(
+            make_all(50, &up_to(9, || false), fails_at(40), |_| Ok(false)).unwrap(),
+            "no more was wanted"
+        );
         let refuse = |_| Err(CopyError::HungUp);
-        assert!(make_all(50, 9, |_, _| Some(()), refuse).is_err());
+        assert!(make_all(50, &up_to(9, || false), |_, _| Some(()), refuse).is_err());
     }
 
     #[test]
@@ -97,14 +117,20 @@ mod tests {
             Ok(true)
         };
         let count = 8 * rayon::current_num_threads() as u64;
-        make_all(count, 9, make, slowly).unwrap();
+        make_all(count, &up_to(9, || false), make, slowly).unwrap();
         let levels = levels.into_inner().unwrap();
         assert_eq!(levels.first(), Some(&1));
         assert!(levels.contains(&9), "{levels:?}");
+    }
+
+    #[test]
+    fn a_table_of_levels() {
         let ms = Duration::from_millis;
-        assert_eq!(
-            (next_level(ms(10), ms(1), 9), next_level(ms(10), ms(11), 9), next_level(ms(1), ms(9), 1)),
-            (1, 9, 1)
-        );
+        for (making, sending, hardest, waits, level) in
+            [(10, 1, 9, false, 1), (10, 11, 9, false, 9), (1, 9, 1, false, 1), (10, 1, 9, true, 9)]
+        {
+            let found = up_to(hardest, || waits).next(ms(making), ms(sending));
+            assert_eq!(found, level, "{making} {sending} {hardest} {waits}");
+        }
     }
 }

@@ -8,13 +8,14 @@ use towpath_content::lock::lock;
 use towpath_protocol::offer::EntryTag;
 use towpath_protocol::packing;
 use towpath_reuse::policy::compression_level::likes_outlines;
+use towpath_reuse::policy::table::LATE;
 
 use super::Answering;
 use super::outbox::AnswerQueue;
 use crate::error::CopyError;
 use crate::exchange::{Exchange, make_patch, read_part};
 use crate::message::hung_up;
-use crate::patching::make_all;
+use crate::patching::{PatchLevels, make_all};
 use crate::source::Located;
 
 impl Answering {
@@ -60,10 +61,14 @@ impl Answering {
         parts: PatchParts,
         out: &AnswerQueue,
     ) -> Result<(), CopyError> {
-        let hardest = lock(&self.state).pack.unwrap_or(0).max(1) as i32;
+        let levels = PatchLevels {
+            first: self.level(&out.replies).max(1),
+            hardest: lock(&self.state).pack.unwrap_or(0).max(1) as i32,
+            waits: || self.delivered(&out.replies).late >= LATE,
+        };
         let Exchange { base, responder } = exchange;
         let make = |index, level| make_patch(*base, parts, index, file?, &*self.store, level);
-        let is_made = make_all(parts.count(), hardest, make, |patch| {
+        let is_made = make_all(parts.count(), &levels, make, |patch| {
             let is_going_on = responder.patched(Some(patch));
             while let ResponderAction::Send(run) = responder.poll() {
                 out.send(out.replies.run(tag, &run))?;
