@@ -13,7 +13,7 @@ use towpath_content::tree::Time;
 use towpath_link::Identity;
 use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::takeover::Names;
-use towpath_plugins::{Direct, Local, Takeover};
+use towpath_plugins::{Direct, LinkWays, Local, Takeover};
 use towpath_protocol::{EntryAsk, Offer, Peer, PeerConfig, Replies, Service};
 use towpath_store::{About, MemoryStore};
 use towpath_transfer::offer::{
@@ -92,12 +92,17 @@ struct Way {
 }
 
 async fn way_to(files: &Arc<Files>, store: &Arc<MemoryStore>) -> Way {
+    way_between(files, store, PeerConfig::default()).await
+}
+
+/// The same, each side of which is configured so.
+async fn way_between(files: &Arc<Files>, store: &Arc<MemoryStore>, config: PeerConfig) -> Way {
     let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
     let service = Arc::new(Service::new(Arc::clone(store) as _, Arc::new(keys)));
     service.set_offer(Arc::downgrade(files) as Weak<dyn Offer>);
     let (near, far) = connected().await;
-    let far = Peer::start(far, PeerConfig::default(), Some(service));
-    let near = Peer::start(near, PeerConfig::default(), None);
+    let far = Peer::start(far, config.clone(), Some(service));
+    let near = Peer::start(near, config, None);
     let direct = Arc::new(Direct::over(Arc::clone(&near), Identity::generate().unwrap()));
     Way { direct, near, far }
 }
@@ -300,6 +305,27 @@ async fn a_connection_that_is_lost_in_mid_call_is_in_trouble_when_the_call_ends(
     assert_eq!(unasked, [], "it was asked for");
     assert!(lost.near.ended().is_some());
     assert_eq!(lost.direct.state().trouble, lost.near.ended());
+}
+
+/// Of a copy of one file there is one question, and the link that it went to was cut: nobody else was asked until that link counted
+/// as dead. So it was with what follows a file that is still hashed.
+#[tokio::test]
+async fn what_a_quiet_link_was_asked_for_is_asked_of_another() {
+    let store = Arc::new(MemoryStore::new());
+    put(&store, &bytes_of(LARGE), &About::default());
+    let links = LinkWays::new();
+    // Nobody reads or speaks at its other end.
+    let (near, _silent) = connected().await;
+    let quiet = Peer::start(near, PeerConfig::default(), None);
+    links.join(Arc::new(Direct::over(Arc::clone(&quiet), Identity::generate().unwrap())));
+    let mut bench = Bench::over(&links);
+    bench.submit((0..3).chain([LARGE])).await;
+    // The other side of a copy says twice a second that it is there.
+    let files = Files::held_from(u64::MAX);
+    let spoken = way_between(&files, &store, PeerConfig { control: true, ..PeerConfig::default() }).await;
+    links.join(spoken.direct.clone());
+    bench.expect((0..3).chain([LARGE])).await;
+    assert!(quiet.ended().is_none(), "it may only be late");
 }
 
 #[tokio::test]
