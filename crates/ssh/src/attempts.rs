@@ -53,6 +53,10 @@ pub(crate) struct LinkAttempts {
 }
 
 impl LinkAttempts {
+    /// Attempts that may lead nowhere before anything has held.
+    #[cfg(test)]
+    pub(crate) const MOST_FAILURES: u32 = MAX_FAILURES;
+
     /// Time to wait before the next attempt; `None` if there have been enough.
     pub(crate) fn next(&mut self, now: Instant, random: u64) -> Option<Duration> {
         if !self.has_held && self.failures >= MAX_FAILURES {

@@ -105,21 +105,20 @@ impl DialledLink {
     /// Keeps as many connections beside the first one as are wished for, where that one led. Dropping this closes them.
     async fn dial_further(&self, address: SocketAddr) {
         let mut wishes = self.dialler.wishes.subscribe();
-        let (mut standing, mut failures, mut number) = (JoinSet::new(), 0, 1);
-        let mut wanted = self.wanted_beside();
+        let (mut standing, mut number) = (JoinSet::new(), 1);
+        let mut wanted = FurtherWanted::new(self.wanted_beside());
         loop {
-            while standing.len() < self.wanted_beside() && failures < MAX_FAILURES {
+            while wanted.is_one_missing(standing.len()) {
                 let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { break };
                 number += 1;
                 standing.spawn(self.further(address, number, permit));
             }
             tokio::select! {
-                Ok(()) = wishes.changed() => {
-                    let before = std::mem::replace(&mut wanted, self.wanted_beside());
-                    failures = if before == wanted { failures } else { 0 };
+                Ok(()) = wishes.changed() => wanted.wish(self.wanted_beside()),
+                Some(_) = standing.join_next() => {
+                    wanted.wish(self.wanted_beside());
+                    wanted.ended(standing.len());
                 }
-                // One that was closed because fewer are wanted did not fail.
-                Some(_) = standing.join_next() => failures += usize::from(standing.len() < self.wanted_beside()),
                 else => std::future::pending().await,
             }
         }
@@ -155,6 +154,37 @@ impl DialledLink {
     }
 }
 
+/// Connections that are to be there beside a first one, and whether it is any use to dial them: pure.
+#[derive(Debug, PartialEq)]
+struct FurtherWanted {
+    count: usize,
+    /// Those that failed or were lost since another number was wished for.
+    failures: usize,
+}
+
+impl FurtherWanted {
+    const fn new(count: usize) -> Self {
+        Self { count, failures: 0 }
+    }
+
+    /// So many are wished for. Whoever wishes for another number has reason to, also where some had failed.
+    const fn wish(&mut self, count: usize) {
+        if count != self.count {
+            *self = Self::new(count);
+        }
+    }
+
+    /// One ended, and so many are left. One that was closed because fewer are wanted did not fail.
+    fn ended(&mut self, left: usize) {
+        self.failures += usize::from(left < self.count);
+    }
+
+    /// True if one more is to be dialled where so many stand.
+    const fn is_one_missing(&self, standing: usize) -> bool {
+        standing < self.count && self.failures < MAX_FAILURES
+    }
+}
+
 /// Goes with the first one.
 struct FurtherLinkEnd(Weak<Peer>);
 
@@ -162,6 +192,80 @@ impl Drop for FurtherLinkEnd {
     fn drop(&mut self) {
         if let Some(peer) = self.0.upgrade() {
             peer.close("the link's first connection was lost");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::net::TcpListener;
+    use towpath_link::tcp::{Listener, Timeouts};
+    use towpath_protocol::PeerConfig;
+
+    use super::*;
+    use crate::doubles::service;
+
+    /// Less than a handshake may take that nobody answers.
+    const SOON: Duration = Duration::from_secs(8);
+
+    /// `w2` two are wished for beside the first one, `s` one ended while enough stand, `x` one ended and is missing.
+    #[test]
+    fn failures_count_until_another_number_is_wished_for() {
+        for (what, happens, dials) in [
+            ("none is wished for", "", false),
+            ("two are", "w2", true),
+            ("three failed", "w2xxx", true),
+            ("four did", "w2xxxx", false),
+            ("the same number again", "w2xxxxw2", false),
+            ("another number", "w2xxxxw3", true),
+            ("fewer, and those that were closed for it", "w6w2ssssss", true),
+            ("none, and then some", "w2xxxxw0w2", true),
+        ] {
+            let (mut wanted, mut events) = (FurtherWanted::new(0), happens.chars());
+            while let Some(event) = events.next() {
+                match event {
+                    's' => wanted.ended(wanted.count),
+                    'x' => wanted.ended(wanted.count - 1),
+                    _ => wanted.wish(events.next().and_then(|digit| digit.to_digit(10)).unwrap() as usize),
+                }
+            }
+            assert_eq!(wanted.is_one_missing(0), dials, "{what}: {wanted:?}");
+        }
+    }
+
+    /// The other side is told to be where nobody is, until that is given up; then where nobody answers; and then where it is.
+    #[tokio::test]
+    async fn addresses_that_the_other_side_tells_are_dialled_at_once_and_also_after_all_was_given_up() {
+        let (person, remote) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let here: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let nobody = std::net::TcpListener::bind(here).unwrap().local_addr().unwrap();
+        let silent = TcpListener::bind(here).await.unwrap();
+        let listener = Listener::bind(here, &remote).await.unwrap();
+        let other =
+            Other { peer: remote.node_id(), service: service(&person), config: PeerConfig::default() };
+        let (came, mut dialled) = mpsc::channel(1);
+        let (status, mut failed) = watch::channel(RaceStatus::default());
+        let dialler = LinkDialler { to: (other, person), came, status, wishes: LinkWishes::default() };
+        let (tell, theirs) = watch::channel(vec![nobody]);
+        let moving = async {
+            for _ in 0..LinkAttempts::MOST_FAILURES {
+                failed.changed().await.unwrap();
+            }
+            tell.send_replace(vec![silent.local_addr().unwrap()]);
+            let _silent = silent.accept().await.unwrap();
+            tell.send_replace(vec![listener.address().unwrap()]);
+            let shaking = async {
+                listener.accept().await.unwrap().handshake(Timeouts::default().handshake).await.unwrap()
+            };
+            let both = async { tokio::join!(shaking, dialled.recv()) };
+            let (_there, came) = tokio::time::timeout(SOON, both).await.expect("it waits for the silent one");
+            came.unwrap();
+        };
+        tokio::select! {
+            () = dial_by_each(dialler, vec![LocalEnd::Address(here.ip())], theirs) => panic!("nobody dials any more"),
+            () = moving => {}
         }
     }
 }

@@ -518,6 +518,43 @@ mod tests {
         }
     }
 
+    /// The side that accepts kept dead links for a minute, and with them their place among those that may stand.
+    #[tokio::test]
+    async fn a_link_that_carries_nothing_any_more_is_given_up_by_the_side_that_accepted_it() {
+        let (person, remote) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let (mut far, addresses) = side(&remote, &person).await;
+        let port = addresses[0].port();
+        let racer = far.racer.as_mut().unwrap();
+        let line = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (leads, cut) = (line.local_addr().unwrap(), tokio::sync::Notify::new());
+        let carrying = async {
+            let (mut near, _) = line.accept().await.unwrap();
+            let mut there = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut near, &mut there) => panic!("somebody closed it"),
+                () = cut.notified() => {}
+            }
+            // Both ends stand, and nothing comes.
+            let _ends = (near, there);
+            std::future::pending::<()>().await;
+        };
+        let config = PeerConfig { control: true, tells_link: true, ..PeerConfig::default() };
+        let other = Other { peer: remote.node_id(), service: service(&person), config };
+        let looking = async {
+            let link = LocalEnd::Address(leads.ip());
+            let _near = other.dial_by((&link, 1), &[leads], &person).await.unwrap();
+            let RaceConnection { peer, .. } = racer.came.recv().await.unwrap();
+            assert!(greeted(&peer).await);
+            cut.notify_one();
+            let given_up = tokio::time::timeout(HELLO_LIMIT, peer.closed()).await;
+            given_up.expect("a dead link is kept");
+        };
+        tokio::select! {
+            () = carrying => {}
+            () = looking => {}
+        }
+    }
+
     #[tokio::test]
     async fn no_more_connections_are_dialled_than_a_copy_uses() {
         let (own, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());

@@ -6,5 +6,6 @@ mod pair;
 mod replay;
 mod simulation;
 mod tables;
+mod uneven;
 mod work;
 mod world;

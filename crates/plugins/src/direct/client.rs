@@ -353,6 +353,11 @@ impl Direct {
         outcome
     }
 
+    /// Amounts that came of the peer, by all connections together.
+    pub(crate) fn heard(&self) -> Arrived {
+        self.slots.peers().map(|peer| peer.heard()).fold(Arrived::default(), Arrived::with)
+    }
+
     /// The ways to the peer, all connections together. The kernel is asked now and then only: states are asked for often.
     fn path(&self) -> PathState {
         let (mut measured, now) = (lock(&self.measured), Instant::now());
@@ -361,7 +366,7 @@ impl Direct {
         {
             return path;
         }
-        let heard = self.slots.peers().map(|peer| peer.heard()).fold(Arrived::default(), Arrived::with);
+        let heard = self.heard();
         let bare = PathState { arrived: heard.bytes, is_due: heard.awaits_data, ..PathState::default() };
         let paths = self.slots.peers().filter_map(|peer| peer.path());
         let path = paths.fold(bare, |all, path| PathState {

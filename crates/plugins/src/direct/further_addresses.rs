@@ -71,11 +71,7 @@ impl FurtherAddresses {
     }
 
     fn source(&self, address: SocketAddr) -> AddressSource {
-        let mut config = DirectConfig { only: Some(address), ..self.config.clone() };
-        // All together stay below what a sender allows one node.
-        config.connections = 1;
-        config.most_connections = (config.most_connections / self.most).max(1);
-        config.peer.way = Some(address.ip().to_string());
+        let config = config_of(address, self.config.clone(), self.most);
         let source = Arc::new(Direct::new(self.identity.clone(), config, self.host.clone()));
         AddressSource { address, source }
     }
@@ -137,28 +133,60 @@ impl Finder for FurtherAddresses {
             let _ = changes.send(SourceChange::Looked).await;
             let first = self.first_address().await;
             tokio::time::sleep(ALONE).await;
-            let (mut kept, mut tried, mut key) = (Vec::new(), Vec::new(), 0);
-            let (mut rest, mut hints) = (FIRST_REST, context.hints.clone());
+            let (mut kept, mut key) = (Vec::new(), 0);
+            let (mut tried, mut hints) = (TriedAddresses::default(), context.hints.clone());
             while kept.len() + 1 < self.most && !changes.is_closed() {
                 let named = dialled_addresses(context).await;
                 let used = kept.iter().map(|kept: &AddressSource| kept.address).chain([first]);
-                if let Some(address) = next_address(&named, &used.collect::<Vec<_>>(), &tried) {
-                    let Some(before) = self.steady_rate(&kept).await else { continue };
+                if let Some(address) = next_address(&named, &used.collect::<Vec<_>>(), &tried.addresses) {
+                    let Some(before) = tried.take(address, self.steady_rate(&kept).await) else { continue };
                     key += 1;
-                    tried.push(address);
                     self.try_one((key, address, before), &mut kept, &changes).await;
                     continue;
                 }
                 tokio::select! {
-                    () = tokio::time::sleep(rest) => {
-                        rest = (rest * 2).min(LONGEST_REST);
-                        tried.clear();
-                    }
+                    () = tokio::time::sleep(tried.rest) => tried.rested(),
                     Ok(()) = hints.changed() => {}
                 }
             }
         })
     }
+}
+
+/// Addresses that were tried, until they have rested: pure.
+struct TriedAddresses {
+    addresses: Vec<SocketAddr>,
+    /// Time after which all are tried again.
+    rest: Duration,
+}
+
+impl Default for TriedAddresses {
+    fn default() -> Self {
+        Self { addresses: Vec::new(), rest: FIRST_REST }
+    }
+}
+
+impl TriedAddresses {
+    /// This one is tried, if there is a steady rate to compare with, which is returned. Else it remains to be tried.
+    fn take(&mut self, address: SocketAddr, steady: Option<f64>) -> Option<f64> {
+        self.addresses.extend(steady.map(|_| address));
+        steady
+    }
+
+    /// The time is over. The next one is longer.
+    fn rested(&mut self) {
+        self.addresses.clear();
+        self.rest = (self.rest * 2).min(LONGEST_REST);
+    }
+}
+
+/// A source by a further address, one of at most so many, is configured as the first one. All together stay below what a sender allows
+/// one node.
+fn config_of(address: SocketAddr, first: DirectConfig, most: usize) -> DirectConfig {
+    let mut config = DirectConfig { only: Some(address), connections: 1, ..first };
+    config.most_connections = (config.most_connections / most.max(1)).max(1);
+    config.peer.way = Some(address.ip().to_string());
+    config
 }
 
 /// The next address to try: of the kind of the first one in use, and neither in use nor tried yet. Those in other networks than any
@@ -220,6 +248,42 @@ mod tests {
         assert_eq!(next(&["198.51.100.1:7", "192.0.2.1:7"], &["203.0.113.1:7", "192.0.2.9:7"]), None);
         assert_eq!(next(&["203.0.113.1:7"], &[]), one("192.0.2.1:7"));
         assert_eq!(next(&["[2001:db8::1]:7"], &[]), None, "IPv4 shares its line");
+    }
+
+    /// An address for which no rate became steady counted as tried, and was left alone for half a minute.
+    #[test]
+    fn an_address_is_used_up_by_a_trial_alone() {
+        let named = at(&["192.0.2.1:7", "198.51.100.1:7", "203.0.113.1:7"]);
+        let mut tried = TriedAddresses::default();
+        let mut trial = |steady| {
+            let address = next_address(&named, &named[..1], &tried.addresses)?;
+            Some((address.to_string(), tried.take(address, steady)))
+        };
+        assert_eq!(trial(None), Some(("198.51.100.1:7".into(), None)));
+        assert_eq!(trial(Some(2.0)), Some(("198.51.100.1:7".into(), Some(2.0))));
+        assert_eq!(trial(None), Some(("203.0.113.1:7".into(), None)));
+        assert_eq!(trial(Some(3.0)), Some(("203.0.113.1:7".into(), Some(3.0))));
+        assert_eq!(trial(Some(3.0)), None);
+        let rests: Vec<u64> = (0..5)
+            .map(|_| {
+                tried.rested();
+                tried.rest.as_secs()
+            })
+            .collect();
+        assert_eq!((tried.addresses.len(), rests), (0, vec![60, 120, 240, 300, 300]));
+    }
+
+    /// `connections_per_node` is 32 unless a sender says otherwise. Four addresses had 64.
+    #[test]
+    fn all_addresses_together_have_no_more_connections_than_a_sender_allows() {
+        let (first, address) = (DirectConfig::default(), "192.0.2.1:7".parse().unwrap());
+        for most in 0..=8 {
+            let further = config_of(address, first.clone(), most);
+            let all = first.most_connections + most.saturating_sub(1) * further.most_connections;
+            assert!(all <= 32 && further.most_connections >= 1, "{all} of {most}");
+            assert_eq!((further.connections, further.only), (1, Some(address)));
+            assert_eq!(further.peer.way.as_deref(), Some("192.0.2.1"));
+        }
     }
 
     #[test]

@@ -5,31 +5,34 @@
 //! |---|---|
 //! | this one | [`LinkWays`]: the way |
 //! | `source` | the links that stand, as sources that come and go |
+//! | `silence` | when a link is quiet: pure |
 //! | `shares` | how many entries each is asked for: pure |
+//! | `counting` | the sink of what a link answers |
 //!
 //! Wants are dealt out by [`Many`], each link a source of its own. Entries have no sizes that could be dealt with, and are shared
 //! out. What is used while no link stands is not this one's affair: [`Takeover`](crate::Takeover) has two ways.
 
+mod counting;
 mod shares;
+mod silence;
 mod source;
 
 use std::ops::Range;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, mpsc};
 use towpath_content::Oid;
 use towpath_content::lock::lock;
-use towpath_transfer::offer::{EntryContent, EntrySink, EntryWant, OfferSource, SignatureWay};
+use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
+use self::counting::CountingSink;
 use self::shares::{EntryShares, LinkKey};
 use self::source::StandingLinks;
 use crate::direct::Direct;
@@ -72,16 +75,9 @@ impl LinkWays {
         self.room.notify_waiters();
     }
 
-    /// Those that are in no trouble.
-    fn links(&self) -> Vec<(LinkKey, Arc<Direct>)> {
-        let mut links = self.standing.all();
-        links.retain(|(_, link)| link.state().trouble.is_none());
-        links
-    }
-
     /// The way of wants, if any link stands.
     fn pieces(&self) -> Option<&Many> {
-        (!self.links().is_empty()).then_some(&self.pieces)
+        (!self.standing.links().best().is_empty()).then_some(&self.pieces)
     }
 
     /// Deals some of `wants` out, as many as the links have room for, and begins to ask for them.
@@ -96,19 +92,33 @@ impl LinkWays {
         let mut calls: Vec<BoxFuture<'a, Vec<EntryWant>>> = Vec::with_capacity(shares.len());
         for (key, share) in shares {
             let own: Vec<EntryWant> = wants.drain(..share.min(wants.len())).collect();
-            let counting = Arc::new(CountingSink {
-                sink: Arc::clone(sink),
-                shares: Arc::clone(&self.entries),
-                room: Arc::clone(&self.room),
-                link: key,
-                owed: AtomicUsize::new(own.len()),
-            });
             if let Some((_, link)) = links.iter().find(|(link, _)| *link == key) {
-                let link = Arc::clone(link);
-                calls.push(Box::pin(async move { link.get_entries(own, counting).await }));
+                calls.push(Box::pin(self.ask_link((key, Arc::clone(link)), own, sink)));
             }
         }
         calls
+    }
+
+    /// Asks one link. What it owes once it is quiet ends, and is asked for anew.
+    fn ask_link<'a>(
+        &'a self,
+        (key, link): (LinkKey, Arc<Direct>),
+        wants: Vec<EntryWant>,
+        sink: &Arc<dyn EntrySink>,
+    ) -> impl Future<Output = Vec<EntryWant>> + Send + use<'a> {
+        let to = (Arc::clone(&self.entries), Arc::clone(&self.room));
+        let counting = CountingSink::new(Arc::clone(sink), to, key, &wants);
+        async move {
+            tokio::select! {
+                biased;
+                unasked = link.get_entries(wants, Arc::clone(&counting) as _) => unasked,
+                () = self.standing.links().until_outdone(key) => {
+                    tracing::debug!(link = key, "a link is quiet: others are asked");
+                    counting.give_up();
+                    Vec::new()
+                }
+            }
+        }
     }
 
     /// Asks for entries by the links as long as any stands; returns those that are left.
@@ -117,7 +127,7 @@ impl LinkWays {
         loop {
             let mut room = pin!(self.room.notified());
             room.as_mut().enable();
-            let links = self.links();
+            let links = self.standing.links().best();
             if !wants.is_empty() && !links.is_empty() {
                 calls.extend(self.deal(&links, &mut wants, sink));
             }
@@ -140,7 +150,7 @@ impl Source for LinkWays {
     }
 
     fn state(&self) -> SourceState {
-        let states = self.standing.all().into_iter().map(|(_, link)| link.state());
+        let states = self.standing.links().all().into_iter().map(|(_, link)| link.state());
         match states.reduce(joined).filter(|all| all.trouble.is_none()) {
             Some(all) => SourceState { window: self.pieces.state().window, ..all },
             None => none_stands(),
@@ -180,7 +190,7 @@ impl Source for LinkWays {
 
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let links = self.standing.all();
+            let links = self.standing.links().all();
             join_all(links.iter().map(|(_, link)| link.finish(how))).await;
         })
     }
@@ -206,50 +216,5 @@ fn none_stands() -> SourceState {
 impl OfferSource for LinkWays {
     fn get_entries(&self, wants: Vec<EntryWant>, sink: Arc<dyn EntrySink>) -> BoxFuture<'_, Vec<EntryWant>> {
         Box::pin(async move { self.ask(wants, &sink).await })
-    }
-}
-
-/// Counts what a link answers.
-struct CountingSink {
-    sink: Arc<dyn EntrySink>,
-    shares: Arc<Mutex<EntryShares>>,
-    room: Arc<Notify>,
-    link: LinkKey,
-    owed: AtomicUsize,
-}
-
-impl CountingSink {
-    fn answered(&self, count: usize) {
-        let owed = self.owed.load(Ordering::Acquire).min(count);
-        self.owed.fetch_sub(owed, Ordering::AcqRel);
-        lock(&self.shares).answered(self.link, owed, Instant::now());
-        self.room.notify_waiters();
-    }
-}
-
-impl Drop for CountingSink {
-    fn drop(&mut self) {
-        lock(&self.shares).not_answered(self.link, self.owed.load(Ordering::Acquire));
-        self.room.notify_waiters();
-    }
-}
-
-impl EntrySink for CountingSink {
-    fn asked(&self, tags: &[Tag], way: Arc<dyn SignatureWay>) {
-        self.sink.asked(tags, way);
-    }
-
-    fn contents(&self, contents: Vec<(Tag, EntryContent)>, kept: usize) -> BoxFuture<'_, ()> {
-        self.answered(contents.len());
-        self.sink.contents(contents, kept)
-    }
-
-    fn run(&self, tag: Tag, run: Bytes) -> BoxFuture<'_, ()> {
-        self.sink.run(tag, run)
-    }
-
-    fn outcome(&self, tag: Tag, outcome: Outcome) {
-        self.answered(1);
-        self.sink.outcome(tag, outcome);
     }
 }

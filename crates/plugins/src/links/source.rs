@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 use towpath_content::lock::lock;
@@ -11,41 +12,111 @@ use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Metadata, Outcome, Source, Want};
 
 use super::shares::LinkKey;
+use super::silence::LinkSilence;
 use crate::direct::Direct;
+
+/// Interval at which it is looked whether a link that was asked for something is quiet.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Links are looked at no more often than this: states are asked for often.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Links that stand, and whether they are heard.
+#[derive(Default)]
+pub(super) struct HeardLinks(Mutex<LookedLinks>);
+
+#[derive(Default)]
+struct LookedLinks {
+    links: BTreeMap<LinkKey, HeardLink>,
+    looked: Option<Instant>,
+}
+
+struct HeardLink {
+    way: Arc<Direct>,
+    silence: LinkSilence,
+    /// It was in no trouble and not quiet when it was looked at.
+    is_heard: bool,
+}
+
+impl LookedLinks {
+    fn look(&mut self, now: Instant) {
+        if self.looked.is_some_and(|looked| now.saturating_duration_since(looked) < LOOK_AGAIN) {
+            return;
+        }
+        self.looked = Some(now);
+        for link in self.links.values_mut() {
+            let heard = link.way.heard();
+            let is_quiet = link.silence.look(now, heard.bytes, heard.listens);
+            link.is_heard = !is_quiet && link.way.state().trouble.is_none();
+        }
+    }
+}
+
+impl HeardLinks {
+    /// All of them, in the order in which they came.
+    pub(super) fn all(&self) -> Vec<(LinkKey, Arc<Direct>)> {
+        lock(&self.0).links.iter().map(|(key, link)| (*key, Arc::clone(&link.way))).collect()
+    }
+
+    /// Those that are in no trouble, and of these the ones that are heard, if any is.
+    pub(super) fn best(&self) -> Vec<(LinkKey, Arc<Direct>)> {
+        let mut looked = lock(&self.0);
+        looked.look(Instant::now());
+        let any_is_heard = looked.links.values().any(|link| link.is_heard);
+        let may = |link: &HeardLink| link.is_heard || !any_is_heard;
+        let best = looked.links.iter().filter(|(_, link)| may(link) && link.way.state().trouble.is_none());
+        best.map(|(key, link)| (*key, Arc::clone(&link.way))).collect()
+    }
+
+    /// True if this one is quiet, and another one is heard.
+    fn is_outdone(&self, key: LinkKey) -> bool {
+        let mut looked = lock(&self.0);
+        looked.look(Instant::now());
+        let is_quiet = looked.links.get(&key).is_some_and(|link| !link.is_heard);
+        is_quiet && looked.links.values().any(|link| link.is_heard)
+    }
+
+    /// Completes once this one is quiet, and another one is heard.
+    pub(super) async fn until_outdone(&self, key: LinkKey) {
+        while !self.is_outdone(key) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
 
 /// See the head of this module.
 pub(super) struct StandingLinks {
-    links: Mutex<BTreeMap<LinkKey, Arc<Direct>>>,
+    links: Arc<HeardLinks>,
     /// The next one's key; told whenever one comes or goes.
     next: watch::Sender<LinkKey>,
 }
 
 impl StandingLinks {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { links: Mutex::default(), next: watch::Sender::new(0) })
+        Arc::new(Self { links: Arc::default(), next: watch::Sender::new(0) })
     }
 
     /// One more.
-    pub(super) fn add(&self, link: Arc<Direct>) -> LinkKey {
-        let mut links = lock(&self.links);
+    pub(super) fn add(&self, way: Arc<Direct>) -> LinkKey {
+        let mut looked = lock(&self.links.0);
         let key = *self.next.borrow();
-        links.insert(key, link);
-        drop(links);
+        looked.links.insert(key, HeardLink { way, silence: LinkSilence::default(), is_heard: true });
+        drop(looked);
         self.next.send_modify(|next| *next = key + 1);
         key
     }
 
     /// One is gone.
     pub(super) fn remove(&self, key: LinkKey) {
-        let link = lock(&self.links).remove(&key);
+        let link = lock(&self.links.0).links.remove(&key);
         if link.is_some() {
             self.next.send_modify(|_| ());
         }
     }
 
-    /// All of them, in the order in which they came.
-    pub(super) fn all(&self) -> Vec<(LinkKey, Arc<Direct>)> {
-        lock(&self.links).iter().map(|(key, link)| (*key, Arc::clone(link))).collect()
+    /// The links.
+    pub(super) const fn links(&self) -> &Arc<HeardLinks> {
+        &self.links
     }
 }
 
@@ -55,13 +126,14 @@ impl Finder for StandingLinks {
             let (mut next, mut known) = (self.next.subscribe(), Vec::new());
             loop {
                 next.mark_unchanged();
-                let links = self.all();
+                let links = self.links.all();
                 let gone = known.iter().filter(|key| !links.iter().any(|(link, _)| link == *key));
                 for key in gone {
                     let _ = changes.send(SourceChange::Removed(*key)).await;
                 }
                 for (key, link) in links.iter().filter(|(key, _)| !known.contains(key)) {
-                    let source = Arc::new(LinkSource(Arc::clone(link)));
+                    let (link, all) = (Arc::clone(link), Arc::clone(&self.links));
+                    let source = Arc::new(LinkSource { key: *key, link, all });
                     let added = SourceChange::Added { key: *key, source, priority: 0, weight: 0 };
                     let _ = changes.send(added).await;
                 }
@@ -75,20 +147,27 @@ impl Finder for StandingLinks {
     }
 }
 
-/// One link. Whether it has the root need not be asked: all lead to the same peer.
-struct LinkSource(Arc<Direct>);
+/// One link. Whether it has the root need not be asked: all lead to the same peer. What a quiet one was asked for ends as that of a
+/// lost one does, so that it goes to another.
+struct LinkSource {
+    key: LinkKey,
+    link: Arc<Direct>,
+    all: Arc<HeardLinks>,
+}
 
 impl Source for LinkSource {
     fn name(&self) -> &str {
-        self.0.name()
+        self.link.name()
     }
 
     fn inner(&self) -> Option<&dyn Source> {
-        Some(&*self.0)
+        Some(&*self.link)
     }
 
     fn state(&self) -> SourceState {
-        self.0.state()
+        let state = self.link.state();
+        let quiet = || self.all.is_outdone(self.key).then(|| "nothing comes by this link".into());
+        SourceState { trouble: state.trouble.or_else(quiet), ..state }
     }
 
     fn describe<'a>(
@@ -97,17 +176,21 @@ impl Source for LinkSource {
         context: &'a Context,
         answers: mpsc::Sender<Description>,
     ) -> BoxFuture<'a, Result<(), Outcome>> {
-        if query.oid != context.root {
-            return self.0.describe(query, context, answers);
-        }
         Box::pin(async move {
-            let (about, metadata) = (About::default(), Metadata::default());
-            let _ = answers.send(Description::Object { about, layout: None, metadata }).await;
-            Ok(())
+            if query.oid == context.root {
+                let (about, metadata) = (About::default(), Metadata::default());
+                let _ = answers.send(Description::Object { about, layout: None, metadata }).await;
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                result = self.link.describe(query, context, answers) => result,
+                () = self.all.until_outdone(self.key) => Err(Outcome::RetryLater(Duration::ZERO)),
+            }
         })
     }
 
     fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
-        self.0.get(wants, context, sink)
+        self.link.get(wants, context, sink)
     }
 }

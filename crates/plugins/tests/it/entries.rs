@@ -13,15 +13,15 @@ use towpath_content::tree::Time;
 use towpath_link::Identity;
 use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::takeover::Names;
-use towpath_plugins::{Direct, Local, Takeover};
+use towpath_plugins::{Direct, LinkWays, Local, Takeover};
 use towpath_protocol::{EntryAsk, Offer, Peer, PeerConfig, Replies, Service};
-use towpath_store::{About, MemoryStore};
+use towpath_store::{About, MemoryStore, Store};
 use towpath_transfer::offer::{
     EntryBody, EntryContent, EntryQuery, EntrySink, EntryWant, OfferSource, SignatureWay,
 };
 use towpath_transfer::session::OnDone;
 use towpath_transfer::session::{EntryNext, EntryRequest, EntryTarget};
-use towpath_transfer::{BoxFuture, Context, Outcome, Session, Single, Source, Tag};
+use towpath_transfer::{BoxFuture, Context, Outcome, Query, Session, Single, Source, Tag};
 
 use crate::support::*;
 
@@ -92,12 +92,17 @@ struct Way {
 }
 
 async fn way_to(files: &Arc<Files>, store: &Arc<MemoryStore>) -> Way {
+    way_between(files, store, PeerConfig::default()).await
+}
+
+/// The same, each side of which is configured so.
+async fn way_between(files: &Arc<Files>, store: &Arc<MemoryStore>, config: PeerConfig) -> Way {
     let keys = Keys { identity: Identity::generate().unwrap(), secrets: [].into(), allow_all: true };
     let service = Arc::new(Service::new(Arc::clone(store) as _, Arc::new(keys)));
     service.set_offer(Arc::downgrade(files) as Weak<dyn Offer>);
     let (near, far) = connected().await;
-    let far = Peer::start(far, PeerConfig::default(), Some(service));
-    let near = Peer::start(near, PeerConfig::default(), None);
+    let far = Peer::start(far, config.clone(), Some(service));
+    let near = Peer::start(near, config, None);
     let direct = Arc::new(Direct::over(Arc::clone(&near), Identity::generate().unwrap()));
     Way { direct, near, far }
 }
@@ -300,6 +305,62 @@ async fn a_connection_that_is_lost_in_mid_call_is_in_trouble_when_the_call_ends(
     assert_eq!(unasked, [], "it was asked for");
     assert!(lost.near.ended().is_some());
     assert_eq!(lost.direct.state().trouble, lost.near.ended());
+}
+
+/// Of a copy of one file there is one question, and the link that it went to was cut: nobody else was asked until that link counted
+/// as dead. So it was with what follows a file that is still hashed.
+#[tokio::test]
+async fn what_a_quiet_link_was_asked_for_is_asked_of_another() {
+    let store = Arc::new(MemoryStore::new());
+    put(&store, &bytes_of(LARGE), &About::default());
+    let links = LinkWays::new();
+    // Nobody reads or speaks at its other end.
+    let (near, _silent) = connected().await;
+    let quiet = Peer::start(near, PeerConfig::default(), None);
+    links.join(Arc::new(Direct::over(Arc::clone(&quiet), Identity::generate().unwrap())));
+    let mut bench = Bench::over(&links);
+    bench.submit((0..3).chain([LARGE])).await;
+    // The other side of a copy says twice a second that it is there.
+    let files = Files::held_from(u64::MAX);
+    let spoken = way_between(&files, &store, PeerConfig { control: true, ..PeerConfig::default() }).await;
+    links.join(spoken.direct.clone());
+    bench.expect((0..3).chain([LARGE])).await;
+    assert!(quiet.ended().is_none(), "it may only be late");
+}
+
+/// A question for a file that is still hashed was heard to its end from one link, also where that link was cut.
+#[tokio::test]
+async fn an_answer_with_which_a_quiet_link_does_not_go_on_is_asked_of_another() {
+    let (files, live) = (Files::held_from(u64::MAX), Oid::Live([7; 32]));
+    let stores = [(); 2].map(|()| {
+        let store = Arc::new(MemoryStore::new());
+        store.put_init(&live, &About::default()).unwrap();
+        store.put_data(&live, &pattern(2 * PIECE, 1)).unwrap();
+        store
+    });
+    stores[1].put_commit(&live).unwrap();
+    // While its file is hashed the first one does not say that it is there.
+    let quiet = way_to(&files, &stores[0]).await;
+    let config = PeerConfig { control: true, ..PeerConfig::default() };
+    let spoken = way_between(&files, &stores[1], config).await;
+    let (links, context) = (LinkWays::new(), context());
+    links.join(quiet.direct.clone());
+    let (answers, mut inbox) = mpsc::channel(1);
+    let hearing = async {
+        inbox.recv().await.expect("what is known so far");
+        links.join(spoken.direct.clone());
+        while inbox.recv().await.is_some() {}
+    };
+    let asking = async {
+        let answers = answers;
+        let query = || Query { follow: true, proofs: Some(0..2), ..Query::about(live) };
+        while links.describe(query(), &context, answers.clone()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let both = async { tokio::join!(asking, hearing) };
+    tokio::time::timeout(LIMIT, both).await.expect("it waits for the quiet link");
+    assert!(quiet.near.ended().is_none(), "it may only be late");
 }
 
 #[tokio::test]
