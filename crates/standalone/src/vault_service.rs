@@ -78,5 +78,5 @@ pub fn vault_rules(makers: &[String], public: bool, quota: Option<u64>) -> Resul
     };
     let makers = makers.iter().map(node).collect::<Result<_, _>>()?;
     let limits = quota.map_or(VaultLimits::default(), |bytes| VaultLimits { bytes });
-    Ok(VaultRules { makers, public, limits })
+    Ok(VaultRules { makers, public, limits, read_only: false })
 }

@@ -14,6 +14,7 @@
 //! | [`canonical`] | one canonical encoding for each record |
 //! | [`tuple`](mod@tuple) | where a run of a file's bytes lies |
 //! | [`node`] | nodes of the counted tree |
+//! | [`padding`] | lengths, rounded up so that few of them exist |
 //! | [`root`] | a file's root and a version's, signed |
 //! | [`members`] | who may write, read and delete |
 //! | [`tree`] | the counted tree: changed, read, proved |
@@ -32,6 +33,7 @@ pub mod doubles;
 pub mod members;
 pub mod names;
 pub mod node;
+pub mod padding;
 pub mod root;
 pub mod statement;
 pub mod tree;

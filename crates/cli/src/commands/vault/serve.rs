@@ -35,12 +35,16 @@ pub struct VaultServe {
     /// Most bytes that a vault may have, as in 500M or 2T [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     quota: Option<u64>,
+    /// Take nothing new, and hand out what is there: for a copy of another server's folder, which is then a holder of its vaults
+    #[arg(long, conflicts_with_all = ["node", "public", "quota"])]
+    read_only: bool,
 }
 
 impl VaultServe {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let mut interrupts = context.signals.interrupts();
-        let rules = vault_rules(&self.node, self.public, self.quota)?;
+        let mut rules = vault_rules(&self.node, self.public, self.quota)?;
+        rules.read_only = self.read_only;
         let folder = self.folder.unwrap_or_else(|| context.home.data().join("vaults"));
         let server = VaultService::start(&identity(&context.home)?, &self.listen, &folder, rules).await?;
         let places: Vec<String> = server.places().iter().map(ToString::to_string).collect();
@@ -49,7 +53,7 @@ impl VaultServe {
             true => context.output.object(&VaultServing { event: "listening", places }),
             false => context.output.line(&first),
         }
-        if self.node.is_empty() && !self.public {
+        if self.node.is_empty() && !self.public && !self.read_only {
             context
                 .output
                 .print("tow: nobody may make vaults here: name nodes with --node, or give --public");
