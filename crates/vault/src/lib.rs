@@ -70,7 +70,6 @@ pub mod reader;
 pub mod revert;
 pub mod server;
 pub mod share;
-mod steps;
 pub mod summary;
 pub mod unchanged;
 pub mod uncommitted;

@@ -19,6 +19,7 @@
 //! | [`members`] | who may write, read and delete |
 //! | [`tree`] | the counted tree: changed, read, proved |
 //! | [`update`] | what makes a new version of an old one |
+//! | [`steps`] | how long steps are, and how they are kept short |
 //! | [`apply`](mod@apply) | an update done: the new root, by the same code on both sides |
 //! | [`defragmentation`] | which stretches of a file had better be written anew |
 //! | [`certificate`] | a server's word that a version is committed |
@@ -36,6 +37,7 @@ pub mod node;
 pub mod padding;
 pub mod root;
 pub mod statement;
+pub mod steps;
 pub mod tree;
 pub mod tuple;
 pub mod update;
