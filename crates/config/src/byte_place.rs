@@ -24,6 +24,17 @@ pub enum BytePlace {
     Bucket(BucketPlace),
 }
 
+impl BytePlace {
+    /// Reads a place: the path of a directory, or `s3://BUCKET/PREFIX`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text.starts_with("s3://").then(|| BucketPlace::parse(text)) {
+            Some(Ok(bucket)) => Ok(Self::Bucket(bucket)),
+            Some(Err(why)) => Err(why.to_string()),
+            None => Ok(Self::Directory(text.into())),
+        }
+    }
+}
+
 const A_PLACE: &str = "the absolute path of a directory, nor s3://BUCKET/PREFIX";
 
 impl ConfigSetting for Option<BytePlace> {
@@ -35,11 +46,10 @@ impl ConfigSetting for Option<BytePlace> {
 
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
         let text = value.as_str().unwrap_or_default();
-        match text.starts_with("s3://").then(|| BucketPlace::parse(text)) {
-            Some(Ok(bucket)) => Ok(Some(BytePlace::Bucket(bucket))),
-            Some(Err(why)) => wrong(value, &format!("{A_PLACE} ({why})")),
-            None if text.starts_with('/') => Ok(Some(BytePlace::Directory(text.into()))),
-            None => wrong(value, A_PLACE),
+        match BytePlace::parse(text) {
+            Err(why) => wrong(value, &format!("{A_PLACE} ({why})")),
+            Ok(BytePlace::Directory(path)) if !path.has_root() => wrong(value, A_PLACE),
+            Ok(place) => Ok(Some(place)),
         }
     }
 
@@ -52,7 +62,8 @@ impl ConfigSetting for Option<BytePlace> {
 }
 
 impl ServerUrl {
-    fn parse(text: &str) -> Option<Self> {
+    /// Reads a URL of a server, without a path.
+    pub fn parse(text: &str) -> Option<Self> {
         // Scheme and host, of which it consists, are the same in capitals.
         let text = text.to_ascii_lowercase();
         let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;

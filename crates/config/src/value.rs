@@ -350,7 +350,8 @@ impl ConfigSetting for Switch {
 }
 
 impl Label {
-    fn parse(text: &str) -> Option<Self> {
+    /// Reads one; `None`: it is empty or too long.
+    pub fn parse(text: &str) -> Option<Self> {
         (1..=MAX_LABEL).contains(&text.len()).then(|| Self(text.into()))
     }
 }

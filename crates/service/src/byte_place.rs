@@ -1,4 +1,4 @@
-//! The place of the bytes that the daemon keeps itself, as the configuration names it.
+//! The place of the bytes that a daemon or a vault's server keeps itself, as the configuration or the command names it.
 
 use std::sync::Arc;
 
@@ -9,13 +9,18 @@ use towpath_store::ByteKeeping;
 
 /// The byte store that `[store]` names, and what is spent on it; `None` if the data folder is the place.
 pub(crate) fn byte_keeping(settings: &StoreSettings) -> Result<Option<ByteKeeping>, ApiError> {
-    let store: Arc<dyn ByteStore> = match &settings.bytes {
-        None => return Ok(None),
-        Some(BytePlace::Directory(folder)) => Arc::new(LocalFiles::new(folder)),
-        Some(BytePlace::Bucket(place)) => bucket(place, settings)?,
-    };
+    let Some(store) = byte_store(settings)? else { return Ok(None) };
     let (read_ahead, spool) = (settings.bytes_read_ahead.0, settings.bytes_spool.0);
     Ok(Some(ByteKeeping { store, read_ahead, spool }))
+}
+
+/// The byte store that these settings name; `None` if they name none.
+pub fn byte_store(settings: &StoreSettings) -> Result<Option<Arc<dyn ByteStore>>, ApiError> {
+    Ok(match &settings.bytes {
+        None => None,
+        Some(BytePlace::Directory(folder)) => Some(Arc::new(LocalFiles::new(folder))),
+        Some(BytePlace::Bucket(place)) => Some(bucket(place, settings)?),
+    })
 }
 
 #[cfg(feature = "s3")]
@@ -30,7 +35,7 @@ fn bucket(place: &BucketPlace, settings: &StoreSettings) -> Result<Arc<dyn ByteS
         let message = format!("no keys for {place}: {error}");
         let advice = match &settings.bytes_credentials {
             Some(_) => "the file needs aws_access_key_id and aws_secret_access_key, and mode 0600",
-            None => "set both in the daemon's environment, or name a file: 'bytes_credentials' in [store]",
+            None => "set both in the environment of the daemon or server, or name a file: 'bytes_credentials' in [store], --packs-credentials",
         };
         ApiError::new(ErrorKind::Usage, message).hint(advice)
     })?;

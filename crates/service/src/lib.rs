@@ -49,7 +49,7 @@ mod announcing;
 mod arriving;
 pub mod boundaries;
 mod bringing;
-mod byte_place;
+pub mod byte_place;
 pub mod content;
 pub mod copy;
 #[cfg(feature = "fuzzing")]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_api::{ApiError, ErrorKind};
-use towpath_byte_store::LocalFiles;
+use towpath_byte_store::{ByteStore, LocalFiles};
 use towpath_content::NodeId;
 use towpath_link::Identity;
 use towpath_rendezvous::{ServerPlace, listening};
@@ -28,14 +28,19 @@ pub struct VaultService {
 }
 
 impl VaultService {
-    /// Serves the vaults in `folder` on `addresses`, or on all of the machine, as `identity`.
+    /// Serves the vaults in `folder` on `addresses`, or on all of the machine, as `identity`. Packs lie in `packs`, or in the folder, too.
     pub async fn start(
         identity: &Identity,
         addresses: &[SocketAddr],
         folder: &Path,
+        packs: Option<Arc<dyn ByteStore>>,
         rules: VaultRules,
     ) -> Result<Self, ApiError> {
-        let server = open(identity, folder, rules).map_err(|error| failed(folder, &error))?;
+        let (path, owned) = (folder.to_owned(), identity.clone());
+        // A bucket is asked whose it is, and its calls block.
+        let opened = tokio::task::spawn_blocking(move || open(owned, &path, packs, rules)).await;
+        let opened = opened.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()))?;
+        let server = opened.map_err(|error| failed(folder, &error))?;
         let everywhere = [SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT)];
         let (mut places, ending) = (Vec::new(), CancellationToken::new());
         for address in if addresses.is_empty() { &everywhere } else { addresses } {
@@ -58,11 +63,16 @@ impl VaultService {
     }
 }
 
-fn open(identity: &Identity, folder: &Path, rules: VaultRules) -> Result<Arc<VaultServer>, VaultError> {
+fn open(
+    identity: Identity,
+    folder: &Path,
+    packs: Option<Arc<dyn ByteStore>>,
+    rules: VaultRules,
+) -> Result<Arc<VaultServer>, VaultError> {
     let made = std::fs::create_dir_all(folder);
     made.map_err(|source| VaultError::System { what: "the folder of the vaults", source })?;
-    let packs = Arc::new(LocalFiles::new(&folder.join(PACKS)));
-    VaultFolder::open(folder, packs, identity.clone(), rules).map(VaultServer::new)
+    let packs = packs.unwrap_or_else(|| Arc::new(LocalFiles::new(&folder.join(PACKS))));
+    VaultFolder::open(folder, packs, identity, rules).map(VaultServer::new)
 }
 
 fn failed(folder: &Path, error: &VaultError) -> ApiError {
@@ -78,5 +88,5 @@ pub fn vault_rules(makers: &[String], public: bool, quota: Option<u64>) -> Resul
     };
     let makers = makers.iter().map(node).collect::<Result<_, _>>()?;
     let limits = quota.map_or(VaultLimits::default(), |bytes| VaultLimits { bytes });
-    Ok(VaultRules { makers, public, limits })
+    Ok(VaultRules { makers, public, limits, read_only: false })
 }

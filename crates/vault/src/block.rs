@@ -16,12 +16,12 @@ use thiserror::Error;
 use towpath_content::DecodeError;
 use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_content::delta::patch::PatchError;
+use towpath_vault_format::padding::padded_len;
 use towpath_vault_format::tuple::MAX_BLOCK;
 use towpath_vault_format::{BlockId, BlockRef, Digest, Padding};
 use zeroize::Zeroize;
 
 use crate::keys::{FileKey, VaultKeyError};
-use crate::padding::padded_len;
 
 /// Bytes that encryption adds.
 pub const TAG: usize = 16;

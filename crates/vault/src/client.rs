@@ -24,6 +24,7 @@ use crate::catching_up::catch_up;
 use crate::error::VaultClientError;
 use crate::head::{HeadError, NamedVersion, TrustedNodes, VaultHead, VersionLink};
 use crate::history::kept;
+use crate::holders::HolderPool;
 use crate::keys::{KeysRecord, VaultKeys, WrappedKeys};
 use crate::line::{MeasuredLine, counting, seconds, to_keep};
 use crate::local::{BlobCache, KeptQueue, LocalVault, UncommittedVersion, UncommittedView, kept_line};
@@ -40,6 +41,8 @@ pub struct VaultClient {
     pub(crate) folder: LocalVault,
     pub(crate) keys: VaultKeys,
     pub(crate) server: Box<dyn RemoteVault>,
+    /// Where nodes and blocks come from, if not from the server alone.
+    pub(crate) holders: Option<HolderPool>,
     pub(crate) nodes: BlobCache,
     pub(crate) blocks: BlobCache,
     pub(crate) head: VaultHead,
@@ -155,6 +158,7 @@ impl VaultClient {
     pub fn reader(&mut self) -> FileReader<'_> {
         FileReader {
             server: self.server.as_mut(),
+            holders: self.holders.as_mut(),
             nodes: &mut self.nodes,
             blocks: &mut self.blocks,
             keys: &self.keys,
@@ -445,7 +449,8 @@ pub(crate) fn with_head(
     head: VaultHead,
 ) -> Result<VaultClient, VaultClientError> {
     let (nodes, blocks) = (folder.nodes()?, folder.blocks()?);
-    let mut client = VaultClient { folder, keys, server, nodes, blocks, head, view: None, trusted };
+    let mut client =
+        VaultClient { folder, keys, server, holders: None, nodes, blocks, head, view: None, trusted };
     follow_keys(&mut client)?;
     Ok(client)
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use towpath_vault_format::steps::{cost_of_run, insertions};
 use towpath_vault_format::{BlockId, Digest, FileId, FileUpdate, NewBlock, Tuple};
 
 use crate::block::{BlockError, BlockKind, BlockSealer, SealedBlock};
@@ -15,7 +16,6 @@ use crate::error::VaultClientError;
 use crate::keys::random;
 use crate::offer::offer_on_newest;
 use crate::plan::{FilePlan, PlannedFile, PutStats};
-use crate::steps::{cost_of_run, insertions};
 use crate::summary::ChunkSummary;
 
 /// Bytes of steps of one stage, about: client and server have them in memory several times over.

@@ -10,7 +10,7 @@
 //! | [`summary`] | a file as keyed hashes of its chunks |
 //! | [`chunk_list`] | chunks in order, and where each is |
 //! | [`mod@difference`] | what two summaries have not in common |
-//! | [`block`], [`padding`] | plaintext as blocks that a server may have |
+//! | [`block`] | plaintext as blocks that a server may have |
 //! | [`patches`] | chunks that changed a little |
 //! | [`catalogue`] | what entries are called |
 //! | [`content`] | plaintext that is put, cut into chunks |
@@ -18,9 +18,9 @@
 //! | [`mod@plan`] | what makes the new version of a file of the old one |
 //! | [`reader`] | plaintext of a version's files |
 //! | [`head`] | the newest version, and what proves it |
-//! | [`mod@line`] | what the line to the server carries |
 //! | [`server`] | the seam to a vault's server |
 //! | [`network`] | a server on a connection |
+//! | [`drawing`] | nodes and blocks of several holders |
 //! | [`local`] | what this machine keeps |
 //! | [`descriptor`] | names and metadata of what is put |
 //! | [`client`] | a vault as its member sees it |
@@ -49,6 +49,7 @@ mod crew;
 pub mod descriptor;
 pub mod diff;
 pub mod difference;
+pub mod drawing;
 mod early;
 pub mod error;
 mod fresh;
@@ -56,13 +57,12 @@ pub mod garbage;
 pub mod get;
 pub mod head;
 pub mod history;
+mod holders;
 pub mod keys;
-pub mod line;
 pub mod local;
 mod looking;
 pub mod network;
 mod offer;
-pub mod padding;
 pub mod patches;
 pub mod plan;
 pub mod put;
@@ -70,7 +70,6 @@ pub mod reader;
 pub mod revert;
 pub mod server;
 pub mod share;
-mod steps;
 pub mod summary;
 pub mod unchanged;
 pub mod uncommitted;
@@ -83,4 +82,5 @@ pub mod format {
 
 pub use towpath_files::FileError;
 pub use towpath_link::Identity;
+pub use towpath_vault_protocol::kept_line as line;
 pub use zeroize::Zeroizing;

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use towpath_vault_format::defragmentation::{DefragmentationPlan, LinkCosts};
+use towpath_vault_format::steps::{STEPS, cost_of, insertions};
 use towpath_vault_format::{BlockId, Digest, FileId, FileRoot, NewBlock, Tuple, UpdateAction};
 
 use crate::anew::{PlannedRun, defragmentation, with_rewrites};
@@ -24,7 +25,6 @@ use crate::error::VaultClientError;
 use crate::keys::random;
 use crate::patches::{MAX_BASES, PatchBase, choose, may_grow, patched};
 use crate::reader::FileReader;
-use crate::steps::{STEPS, cost_of, insertions};
 use crate::summary::{ChunkSummary, FileSummary, PlainHash};
 
 /// Patches that were tried in vain in a row, after which only some chunks of a run are tried.

@@ -1,4 +1,4 @@
-//! Reading files of a vault: nodes and blocks come from this machine's caches, else from the server, and each is proved by
+//! Reading files of a vault: nodes and blocks come from this machine's caches, else from the server or other holders, and each is proved by
 //! what names it, from the signed root on.
 
 use std::collections::hash_map::Entry;
@@ -13,10 +13,11 @@ use towpath_vault_format::{BlockRef, Digest, FileRoot, Tuple};
 use crate::block::BlockError;
 use crate::crew::{OrderedCrew, threads_beside};
 use crate::error::VaultClientError;
+use crate::holders::{HolderPool, WantedObject, held_objects, wanted_node};
 use crate::keys::{FileKey, VaultKeys};
 use crate::local::BlobCache;
 use crate::patches::resolve;
-use crate::server::{RemoteVault, checked_objects};
+use crate::server::RemoteVault;
 
 /// Nodes that are asked for at once.
 const NODES: usize = 512;
@@ -53,6 +54,8 @@ pub(crate) fn cannot_keep(why: impl ToString) -> VaultClientError {
 pub struct FileReader<'a> {
     /// Where what is not here comes from.
     pub server: &'a mut dyn RemoteVault,
+    /// Where that comes from instead, if there are any.
+    pub holders: Option<&'a mut HolderPool>,
     /// Nodes that are here.
     pub nodes: &'a mut BlobCache,
     /// Blocks that are here.
@@ -61,7 +64,7 @@ pub struct FileReader<'a> {
     pub keys: &'a VaultKeys,
     /// Of the vault's trees.
     pub degree: u8,
-    /// False: blocks come from the server alone and are not kept. That is how a vault is checked.
+    /// False: blocks come from the server or other holders alone and are not kept. That is how a vault is checked.
     pub use_cache: bool,
 }
 
@@ -80,7 +83,8 @@ impl FileReader<'_> {
                 return Err(cannot_keep("it does not keep all that is needed at once"));
             }
             // Each round brings all that it asks for or fails, and a tree has no more nodes than it says bytes.
-            for (_, bytes) in checked_objects(self.server, "node", &missing)? {
+            let wanted: Vec<_> = missing.into_iter().map(wanted_node).collect();
+            for (_, bytes) in self.fetch("node", &wanted)? {
                 self.nodes.add(&bytes).map_err(cannot_keep)?;
             }
         }
@@ -190,6 +194,14 @@ impl FileReader<'_> {
         chain.map_err(|source| VaultClientError::Block { file: root.file, at: start, source })
     }
 
+    fn fetch(
+        &mut self,
+        what: &'static str,
+        wanted: &[WantedObject],
+    ) -> Result<Vec<(Digest, Vec<u8>)>, VaultClientError> {
+        Ok(held_objects(self.holders.as_deref_mut(), self.server, what, wanted)?)
+    }
+
     /// The blocks of some runs.
     pub fn blocks_of<'t>(
         &mut self,
@@ -200,11 +212,11 @@ impl FileReader<'_> {
             let kept = if self.use_cache { self.blocks.get(&block.hash) } else { None };
             match kept {
                 Some(bytes) => drop(found.insert(block.hash, Bytes::from(bytes))),
-                None => missing.push(block.hash),
+                None => missing.push(WantedObject { name: block.hash, length: block.stored }),
             }
         }
         for some in missing.chunks(BLOCKS) {
-            for (name, bytes) in checked_objects(self.server, "block", some)? {
+            for (name, bytes) in self.fetch("block", some)? {
                 if self.use_cache {
                     // A full disk costs the cache and nothing else.
                     let _ = self.blocks.add(&bytes);

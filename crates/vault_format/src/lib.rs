@@ -14,10 +14,12 @@
 //! | [`canonical`] | one canonical encoding for each record |
 //! | [`tuple`](mod@tuple) | where a run of a file's bytes lies |
 //! | [`node`] | nodes of the counted tree |
+//! | [`padding`] | lengths, rounded up so that few of them exist |
 //! | [`root`] | a file's root and a version's, signed |
 //! | [`members`] | who may write, read and delete |
 //! | [`tree`] | the counted tree: changed, read, proved |
 //! | [`update`] | what makes a new version of an old one |
+//! | [`steps`] | how long steps are, and how they are kept short |
 //! | [`apply`](mod@apply) | an update done: the new root, by the same code on both sides |
 //! | [`defragmentation`] | which stretches of a file had better be written anew |
 //! | [`certificate`] | a server's word that a version is committed |
@@ -32,8 +34,10 @@ pub mod doubles;
 pub mod members;
 pub mod names;
 pub mod node;
+pub mod padding;
 pub mod root;
 pub mod statement;
+pub mod steps;
 pub mod tree;
 pub mod tuple;
 pub mod update;

@@ -279,27 +279,35 @@ impl VaultConnection {
         let mut asked = hashes.chunks(WINDOW.min(MAX_GET));
         let mut due = hashes.iter();
         // One batch is on its way while the one before it comes.
-        for _ in 0..2 {
-            self.ask_batch(asked.next()).await?;
+        for batch in asked.by_ref().take(2) {
+            self.begin_get(batch).await?;
         }
         for batch in hashes.chunks(WINDOW.min(MAX_GET)) {
             for hash in due.by_ref().take(batch.len()) {
-                match self.answer().await? {
-                    ServerMessage::Object(object) => take(*hash, Some(object)),
-                    ServerMessage::Missing(_) => take(*hash, None),
-                    _ => return Err(ServerFault::Unasked.into()),
-                }
+                take(*hash, self.next_object().await?);
             }
-            self.ask_batch(asked.next()).await?;
+            if let Some(batch) = asked.next() {
+                self.begin_get(batch).await?;
+            }
         }
         Ok(())
     }
 
-    async fn ask_batch(&mut self, batch: Option<&[Digest]>) -> Result<(), ConnectionError> {
-        let Some(batch) = batch else { return Ok(()) };
-        let get = self.machine.get(batch.to_vec());
+    /// Asks for some objects and does not wait for them: [`Self::next_object`] gives each, in order. [`MAX_GET`] at most.
+    pub async fn begin_get(&mut self, hashes: &[Digest]) -> Result<(), ConnectionError> {
+        let get = self.machine.get(hashes.to_vec());
         self.send(get).await?;
         Ok(self.writer.flush().await?)
+    }
+
+    /// The first object that was asked for and did not come yet, with the bytes of its hash; `None`: the server has none of it. May be
+    /// dropped before it is done: then it is the next one's.
+    pub async fn next_object(&mut self) -> Result<Option<Bytes>, ConnectionError> {
+        match self.answer().await? {
+            ServerMessage::Object(object) => Ok(Some(object)),
+            ServerMessage::Missing(_) => Ok(None),
+            _ => Err(ServerFault::Unasked.into()),
+        }
     }
 
     /// Versions before number `before`, the newest first.

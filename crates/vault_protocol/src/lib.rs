@@ -18,11 +18,13 @@
 //! | [`client`] | the client's end: which answer belongs to what, and whether it is believed; pure |
 //! | [`connection`] | the client's end on a connection |
 //! | [`mod@line`] | what a line carries up and down; pure |
+//! | [`kept_line`] | what counts of it later |
 //! | [`window`] | versions on their way, one behind the other; pure |
 
 pub mod assembly;
 pub mod client;
 pub mod connection;
+pub mod kept_line;
 pub mod line;
 pub mod message;
 pub mod server;

@@ -32,6 +32,8 @@ pub struct VaultRules {
     pub public: bool,
     /// Of each vault.
     pub limits: VaultLimits,
+    /// Nothing is taken, whoever brings it: what is there is a copy of another server's. Default: false.
+    pub read_only: bool,
 }
 
 /// A vault that is in use. Readers look at it at once; who changes it has it alone.
@@ -75,6 +77,16 @@ impl VaultFolder {
     /// True if `node` may make vaults.
     pub(crate) fn may_make(&self, node: &NodeId) -> bool {
         self.rules.public || self.rules.makers.contains(node)
+    }
+
+    /// Fails if nothing is changed here.
+    pub(crate) const fn check_changes(&self) -> Result<(), VaultError> {
+        match self.rules.read_only {
+            true => Err(VaultError::NotAllowed(
+                "this is a copy that only hands out what it has; put on the vault's server",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Seconds since 1970.

@@ -149,13 +149,12 @@ impl VaultTalk {
         if let Err(error) = self.settle().await {
             told(&error);
         }
-        let is_new = proposal.update.base.is_none();
-        let verdict = match is_new && !self.folder.may_make(&self.peer) {
-            true => {
-                let why = "this node may make no vaults on this server".to_owned();
-                ProposalVerdict::Refused(VaultRefusal::NotAllowed, why)
+        let verdict = match self.check_proposer(&proposal) {
+            Err(error) => {
+                let (refusal, why) = error.told();
+                ProposalVerdict::Refused(refusal, why)
             }
-            false => {
+            Ok(()) => {
                 let judged = proposal.clone();
                 let verdict = self.in_turn(move |open, peer| {
                     open.read(|vault| vault.check_reader(&peer).map(|()| vault.judge(&judged)))
@@ -172,6 +171,15 @@ impl VaultTalk {
         }
         self.writer.flush().await.map_err(drop)?;
         Ok(order)
+    }
+
+    /// Fails if nobody may offer a version here, or this client none that makes a vault.
+    fn check_proposer(&self, proposal: &Proposal) -> Result<(), VaultError> {
+        self.folder.check_changes()?;
+        match proposal.update.base.is_none() && !self.folder.may_make(&self.peer) {
+            true => Err(VaultError::NotAllowed("this node may make no vaults on this server")),
+            false => Ok(()),
+        }
     }
 
     async fn keep(&mut self, hash: Digest, block: Bytes) -> Result<ServerOrder, ()> {
@@ -191,7 +199,7 @@ impl VaultTalk {
 
     /// Keeps a block that came before its version. Nothing is said of one that is not kept: the version asks for it.
     async fn keep_early(&mut self, hash: Digest, block: Bytes) {
-        let Some(vault) = &self.vault else { return };
+        let Some(vault) = self.vault.as_ref().filter(|_| self.folder.check_changes().is_ok()) else { return };
         if let Err(error) =
             self.arriving.add(vault, ArrivedBlock { hash, block, early: Some(self.peer) }).await
         {
@@ -233,8 +241,10 @@ impl VaultTalk {
     }
 
     async fn answer(&mut self, question: ServerOrder) -> Result<(), ()> {
+        let folder = Arc::clone(&self.folder);
         let answered = self.with_vault(move |open, peer| match question {
             ServerOrder::Drop(statement) => {
+                folder.check_changes()?;
                 let number = statement.number;
                 open.change(|vault| vault.drop_versions(*statement)).map(|()| ServerMessage::Dropped(number))
             }

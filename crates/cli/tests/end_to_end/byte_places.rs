@@ -24,17 +24,17 @@ situations![
 
 /// Lines in which a server says that it is there.
 const MAX_LINES: usize = 200;
-const SECRET: &str = "not-to-be-shown";
+pub(crate) const SECRET: &str = "not-to-be-shown";
 
 /// A server of object storage with an empty bucket.
-struct Server {
-    url: String,
-    folder: PathBuf,
+pub(crate) struct Server {
+    pub(crate) url: String,
+    pub(crate) folder: PathBuf,
     child: Child,
 }
 
 impl Server {
-    fn start(env: &TestEnvironment) -> Self {
+    pub(crate) fn start(env: &TestEnvironment) -> Self {
         let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-tools/versitygw");
         let program = if kept.exists() { kept } else { tool("versitygw") };
         let folder = env.dir().join("buckets");
@@ -69,11 +69,7 @@ impl Server {
     }
 
     fn configuration_with(&self, machine: &Machine, prefix: &str, secret: &str) -> String {
-        let keys = machine.home("keys");
-        let _ = fs::remove_file(&keys);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&keys);
-        let text = format!("[default]\naws_access_key_id = test\naws_secret_access_key = {secret}\n");
-        file.unwrap().write_all(text.as_bytes()).unwrap();
+        let keys = keys(machine, secret);
         format!(
             "[store]\nbytes = \"s3://bytes/{prefix}\"\nbytes_endpoint = \"{}\"\nbytes_credentials = \"{}\"\n",
             self.url,
@@ -93,6 +89,16 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A file with keys.
+pub(crate) fn keys(machine: &Machine, secret: &str) -> PathBuf {
+    let keys = machine.home("keys");
+    let _ = fs::remove_file(&keys);
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&keys);
+    let text = format!("[default]\naws_access_key_id = test\naws_secret_access_key = {secret}\n");
+    file.unwrap().write_all(text.as_bytes()).unwrap();
+    keys
 }
 
 /// Puts a stream into the machine's daemon; returns its ticket.

@@ -43,6 +43,7 @@
 //! | `vault_attacks` | a server that lies with its own key: heads, versions, blocks, certificates, trees |
 //! | `lying_server` | such a server, in front of a real one |
 //! | `vault_lines` | what a put chooses by what the line carries |
+//! | `vault_holders` | blocks from a server and copies of it: slow, gone, lying, lacking some |
 //! | `vault_waiting` | puts that are not committed: without a server, cut off, on their way |
 //! | `vault_kills` | kill -9 of a put at each of its writes and messages |
 //! | `vault_sharing` | members of a vault: who reads, who writes, and who may no more |
@@ -139,6 +140,7 @@ mod trees;
 mod updating;
 mod vault;
 mod vault_attacks;
+mod vault_holders;
 mod vault_kills;
 mod vault_lines;
 mod vault_serving;
@@ -203,6 +205,7 @@ fn main() -> ExitCode {
         anywhere::SITUATIONS,
         vault::SITUATIONS,
         vault_attacks::SITUATIONS,
+        vault_holders::SITUATIONS,
         vault_kills::SITUATIONS,
         vault_lines::SITUATIONS,
         vault_serving::SITUATIONS,

@@ -17,16 +17,18 @@ pub struct SlowLine {
 }
 
 impl SlowLine {
-    /// A way to `address` of so many bytes a second to it and from it, for one connection at a time.
+    /// A way to `address` of so many bytes a second to it and from it, for each connection.
     pub fn to(address: &str, up: u64, down: u64) -> Self {
         let listener = TcpListener::bind(LOOPBACK).unwrap();
         let (here, address) = (listener.local_addr().unwrap().to_string(), address.to_owned());
         thread::spawn(move || {
             while let Ok((near, _)) = listener.accept() {
                 let Ok(far) = TcpStream::connect(&address) else { return };
-                thread::scope(|scope| {
-                    scope.spawn(|| pass(&near, &far, up));
-                    pass(&far, &near, down);
+                thread::spawn(move || {
+                    thread::scope(|scope| {
+                        scope.spawn(|| pass(&near, &far, up));
+                        pass(&far, &near, down);
+                    });
                 });
             }
         });

@@ -94,7 +94,7 @@ impl Vaults {
     }
 }
 
-fn run(program: &str, words: &[&Path]) {
+pub(crate) fn run(program: &str, words: &[&Path]) {
     assert!(Command::new(program).args(words).status().unwrap().success());
 }
 

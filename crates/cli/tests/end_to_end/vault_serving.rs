@@ -11,13 +11,18 @@ use towpath_vault_format::{
 };
 use towpath_vault_protocol::{CommitAnswer, ConnectionError, VaultConnection, VaultRefusal};
 
-use crate::environment::{LOOPBACK, Machine, Running, TestEnvironment, first_line};
+use crate::byte_places::{SECRET, Server, keys};
+use crate::environment::{LOOPBACK, Machine, Running, TestEnvironment, WAIT_LIMIT, first_line, soon};
 use crate::runner::situations;
+use crate::trees::bytes as content;
+use crate::vault::{call, number, told};
 
 situations![
     what_a_killed_server_acknowledged_is_there,
     nobody_makes_a_vault_who_may_not,
     a_vault_has_no_more_bytes_than_its_server_allows,
+    packs_in_a_bucket_are_there_after_a_kill_and_give_their_space_back,
+    a_bucket_that_denies_or_is_lost_is_named,
 ];
 
 const VAULT: VaultId = VaultId([3; 16]);
@@ -172,4 +177,69 @@ fn a_vault_has_no_more_bytes_than_its_server_allows() {
         let small = writer.next(50_000);
         assert!(matches!(commit(&mut connection, &small).await, Ok(CommitAnswer::Committed(_))));
     });
+}
+
+/// Words by which packs go to a bucket.
+fn to_bucket(server: &Server, machine: &Machine, secret: &str) -> Vec<String> {
+    let keys = keys(machine, secret).display().to_string();
+    let words = ["--public", "--packs", "s3://bytes/vaults", "--packs-endpoint", &server.url];
+    words.into_iter().map(ToOwned::to_owned).chain(["--packs-credentials".into(), keys]).collect()
+}
+
+/// Packs in the bucket.
+fn packs(server: &Server) -> usize {
+    std::fs::read_dir(server.folder.join("bytes/vaults/objects")).map_or(0, Iterator::count)
+}
+
+fn packs_in_a_bucket_are_there_after_a_kill_and_give_their_space_back() {
+    const LENGTH: u64 = 3 << 20;
+    let env = TestEnvironment::new();
+    let bucket = Server::start(&env);
+    let (machine, one, two) = (env.machine("server"), &env.sender, &env.receiver);
+    let words = to_bucket(&bucket, &machine, SECRET);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (server, node, address) = serve(&machine, &words);
+    let id = call(one, &["init", &format!("{node}@{address}")]).with(0).text().trim().to_owned();
+    std::fs::write(one.path("notes"), content(1, LENGTH)).unwrap();
+    told(one, &["put", "notes"]);
+    assert!(packs(&bucket) > 0, "the blocks are in the bucket");
+    assert!(!machine.home("data/vaults/packs").exists(), "and not on the server's disk");
+    server.kill();
+    let (_server, node, address) = serve(&machine, &words);
+    let place = format!("{node}@{address}");
+    call(two, &["join", &place, &id]).with(0);
+    told(two, &["get", "notes", "-o", "back"]);
+    assert!(std::fs::read(two.path("back")).unwrap() == content(1, LENGTH));
+    assert_eq!(number(&told(two, &["check", "--all"]), "faults"), 0);
+    // What is dropped leaves the bucket, too.
+    call(one, &["join", &place, &id]).with(0);
+    let before = packs(&bucket);
+    std::fs::write(one.path("notes"), content(2, 100)).unwrap();
+    told(one, &["put", "notes"]);
+    told(one, &["gc", "--keep", "1"]);
+    soon(WAIT_LIMIT, || (packs(&bucket) < before).then_some(()));
+}
+
+fn a_bucket_that_denies_or_is_lost_is_named() {
+    let env = TestEnvironment::new();
+    let bucket = Server::start(&env);
+    let machine = env.machine("server");
+    let start = |words: &[String]| {
+        let fixed = ["vault", "serve", "--listen", LOOPBACK].map(ToOwned::to_owned);
+        machine.tow(fixed.iter().chain(words)).end()
+    };
+    let denied = start(&to_bucket(&bucket, &machine, "another-secret")).with(1).err;
+    assert!(denied.contains("s3://bytes/vaults") && !denied.contains("another-secret"), "{denied}");
+    let mut words = to_bucket(&bucket, &machine, SECRET);
+    words[2] = "s3://nowhere/vaults".into();
+    assert!(start(&words).with(1).err.contains("s3://nowhere/vaults"));
+    words[2] = "s3://".into();
+    start(&words).with(2);
+    words.truncate(1);
+    assert!(
+        start(&[words[0].clone(), "--packs-endpoint".into(), bucket.url.clone()])
+            .with(2)
+            .err
+            .contains("--packs")
+    );
 }

@@ -3,6 +3,7 @@
 //! | file | what it is | if it is lost |
 //! |---|---|---|
 //! | `server` | where the vault is | said again with `tow vault join` |
+//! | `holders` | who else has its blocks, a line each | said again with `tow vault holders` |
 //! | `keys` | the wrapped keys | an owner's: the vault has them too, under the same passphrase; a member's: it has to be shared anew |
 //! | `shares` | the vault's record of keys | fetched again |
 //! | `head` | the last version that was seen, with its certificate | rollbacks to before now are not noticed |
@@ -336,6 +337,19 @@ fn read_summary(path: &Path) -> io::Result<Option<FileSummary>> {
             (len, Ok(())) => file.consume(len),
         }
     }
+}
+
+/// Who else has the vault's blocks, each as `NODE@HOST:PORT`.
+pub(crate) fn kept_holders(folder: &LocalVault) -> Result<Vec<String>, VaultClientError> {
+    let text = String::from_utf8(folder.read("holders")?.unwrap_or_default());
+    let text = text.map_err(|_| VaultClientError::damaged(&folder.path.join("holders")))?;
+    Ok(text.lines().map(ToOwned::to_owned).collect())
+}
+
+/// Keeps who else has the vault's blocks.
+pub fn keep_holders(folder: &LocalVault, holders: &[String]) -> Result<(), VaultClientError> {
+    let lines: String = holders.iter().map(|holder| format!("{holder}\n")).collect();
+    folder.replace("holders", lines.as_bytes())
 }
 
 /// What the line to the server carried. What can't be read is none.

@@ -515,3 +515,42 @@ async fn who_has_early_blocks_collected_in_the_middle_of_a_version_may_offer_it_
     assert_eq!(given, 2);
     assert!(matches!(commit(&mut connection, &version, false).await, CommitAnswer::Committed(_)));
 }
+
+/// A copy of another server's folder hands out what it has, and never becomes a second line of versions.
+#[tokio::test]
+async fn a_copy_gives_objects_and_takes_neither_versions_nor_blocks_nor_statements() {
+    let identity = Identity::generate().unwrap();
+    let rules = VaultRules { public: true, ..VaultRules::default() };
+    let place = Place::with(tempfile::tempdir().unwrap(), identity.clone(), rules.clone());
+    let mut writer = TestWriter::new(1);
+    let deleter = TestKey::new(50);
+    writer.members.deleter = Some(deleter.node());
+    let (mut connection, _) = place.connected(&writer).await;
+    for step in 0..2 {
+        let version = if step == 0 { writer.creation() } else { writer.insertion(0, &[300_000]) };
+        committed(&mut connection, &version).await;
+        writer.committed(version);
+    }
+    let members = writer.root.as_ref().map(|root| root.members).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (place.folder.path().join("."), folder.path());
+    assert!(std::process::Command::new("cp").arg("-a").arg(&from).arg(to).status().unwrap().success());
+    let copy = Place::with(folder, identity, VaultRules { read_only: true, ..rules });
+    let refused = |refusal: &ConnectionError| {
+        matches!(refusal, ConnectionError::Refused { refusal: VaultRefusal::NotAllowed, .. })
+    };
+    let (mut connection, _) = copy.connected(&writer).await;
+    assert!(object(&mut connection, members).await.is_some());
+    let next = writer.insertion(0, &[1000]);
+    connection.send_early(next.blocks.clone()).await.unwrap();
+    assert_eq!(object(&mut connection, Digest::of(&next.blocks[0])).await, None);
+    let give = &mut |hash: &Digest| next.give(hash);
+    let answer = connection.commit(next.update.clone(), next.signed(), true, give).await;
+    assert!(answer.is_err_and(|error| refused(&error)));
+    let (mut connection, _) = copy.connected(&writer).await;
+    let dropped = vec![DroppedRange { first: 0, last: 0 }];
+    let statement =
+        DropStatement { vault: VAULT, number: 0, dropped, deleter: deleter.node(), signature: [0; 64] };
+    let statement = statement.sign(|message| deleter.sign(message));
+    assert!(connection.drop_versions(statement).await.is_err_and(|error| refused(&error)));
+}

@@ -17,6 +17,7 @@ use towpath_vault::uncommitted::{
 };
 
 use super::errors::api_error;
+use super::holders::{tell_holders, use_one_holder};
 use super::opening::{OpenedVault, WhichVault};
 use super::transfer::ReadProgress;
 use crate::commands::Context;
@@ -46,6 +47,9 @@ pub struct VaultCheck {
     /// All versions
     #[arg(long)]
     all: bool,
+    /// Read from this holder instead, as 'tow vault serve' prints it: whether it has everything
+    #[arg(long, value_name = "NODE@HOST:PORT")]
+    holder: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -185,9 +189,13 @@ fn line(told: &ToldVersion, writer: &str) -> String {
 impl VaultCheck {
     pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
         let mut vault = which.open(context)?;
+        if let Some(holder) = &self.holder {
+            use_one_holder(&mut vault, holder)?;
+        }
         let mut bar = ReadProgress::new(&context.output);
         let found = vault.check(self.version, self.all, &mut |bytes| bar.add(bytes)).map_err(api_error)?;
         context.output.finish();
+        tell_holders(context, &vault);
         for fault in &found.faults {
             tell_fault(context, fault);
         }

@@ -4,6 +4,7 @@ mod commit;
 mod diff;
 mod errors;
 mod gc;
+mod holders;
 mod inspect;
 mod mend;
 mod opening;
@@ -47,6 +48,7 @@ enum VaultSubcommand {
     Revert(mend::VaultRevert),
     Accept(mend::VaultAccept),
     Share(share::VaultShare),
+    Holders(holders::VaultHolders),
     Gc(gc::VaultGc),
     Serve(serve::VaultServe),
 }
@@ -73,6 +75,7 @@ impl VaultCommand {
             VaultSubcommand::Revert(revert) => revert.run(context, &which),
             VaultSubcommand::Accept(accept) => accept.run(context, &which),
             VaultSubcommand::Share(share) => share.run(context, &which),
+            VaultSubcommand::Holders(holders) => holders.run(context, &which),
             VaultSubcommand::Gc(gc) => gc.run(context, &which),
             VaultSubcommand::Serve(_) => Ok(ExitCode::SUCCESS),
         })

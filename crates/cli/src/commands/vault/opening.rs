@@ -12,6 +12,7 @@ use towpath_service::state::identity;
 use towpath_vault::Identity;
 use towpath_vault::acceptance::{AcceptedHead, accept};
 use towpath_vault::client::VaultClient;
+use towpath_vault::drawing::KnownHolders;
 use towpath_vault::error::VaultClientError;
 use towpath_vault::format::{NodeId, VaultId};
 use towpath_vault::head::TrustedNodes;
@@ -23,6 +24,7 @@ use towpath_vault::share::VaultInvitation;
 use towpath_vault::uncommitted::{discard, does_wait, open_looking, open_unreachable};
 
 use super::errors::{api_error, usage};
+use super::holders::use_holders;
 use super::passphrase::unlock;
 use crate::commands::Context;
 
@@ -81,13 +83,13 @@ struct ToldVault {
 }
 
 /// A server's node and address.
-struct VaultPlace {
-    node: NodeId,
-    address: String,
+pub struct VaultPlace {
+    pub node: NodeId,
+    pub address: String,
 }
 
 impl VaultPlace {
-    fn read(text: &str) -> Result<Self, ApiError> {
+    pub fn read(text: &str) -> Result<Self, ApiError> {
         let place = node_at(text).and_then(|place| Some(Self { node: place.node?, address: place.address }));
         place.ok_or_else(|| usage(format!("'{text}' is not NODE@HOST:PORT, as 'tow vault serve' prints it")))
     }
@@ -247,7 +249,7 @@ impl WhichVault {
 
     /// The vault; if its newest version does not count, as this machine saw it last.
     pub fn open_older(&self, context: &Context) -> Result<VaultClient, ApiError> {
-        match self.opened(context, VaultPlace::connect, VaultClient::open) {
+        let opened = match self.opened(context, VaultPlace::connect, VaultClient::open) {
             Err(error) if error.kind == ErrorKind::Corrupt => {
                 context
                     .output
@@ -255,7 +257,10 @@ impl WhichVault {
                 self.opened(context, VaultPlace::connect_unheard, VaultClient::open_remembered)
             }
             opened => opened,
-        }
+        };
+        let mut vault = opened?;
+        use_holders(&mut vault, true)?;
+        Ok(vault)
     }
 
     /// Goes on with the version that the server shows, whose hash begins with these digits.
@@ -282,13 +287,14 @@ impl WhichVault {
     }
 
     /// The vault for who only looks, which waits for no other process of this machine. Where its server can't be reached and something waits
-    /// here to be committed, as this machine saw it last.
+    /// here to be committed, or others have its blocks, as this machine saw it last.
     pub fn look(&self, context: &Context) -> Result<OpenedVault, ApiError> {
         let UnlockedVault { folder, keys, place } = self.unlocked(context, LocalVault::look)?;
         let trusted = place.trusted(&keys);
         let waits = does_wait(&folder).map_err(api_error)?;
+        let is_held = !KnownHolders::of(&folder).map_err(api_error)?.others.is_empty();
         let opened = match place.connect(&keys) {
-            Err(VaultClientError::Server(why @ ServerError::Unreachable(_))) if waits => {
+            Err(VaultClientError::Server(why @ ServerError::Unreachable(_))) if waits || is_held => {
                 context.output.complain(&format!("tow: {why}; going by what this machine saw last"));
                 open_unreachable(folder, keys, why.clone(), trusted)
                     .map(|vault| OpenedVault { vault, why: Some(why) })
@@ -297,7 +303,10 @@ impl WhichVault {
                 .and_then(|server| open_looking(folder, keys, Box::new(server), trusted))
                 .map(|vault| OpenedVault { vault, why: None }),
         };
-        opened.map_err(api_error)
+        let mut opened = opened.map_err(api_error)?;
+        let is_server_there = opened.why.is_none();
+        use_holders(&mut opened.vault, is_server_there)?;
+        Ok(opened)
     }
 
     /// The same; if its newest version does not count, as this machine saw it last.
@@ -312,8 +321,12 @@ impl WhichVault {
 
     /// Forgets what waits on this machine to be committed.
     pub fn discard(&self, context: &Context) -> Result<usize, ApiError> {
-        let folder = LocalVault::open(&vaults(context), &self.find(context)?).map_err(api_error)?;
-        discard(&folder).map_err(api_error)
+        discard(&self.folder(context)?).map_err(api_error)
+    }
+
+    /// What this machine keeps of the vault.
+    pub fn folder(&self, context: &Context) -> Result<LocalVault, ApiError> {
+        LocalVault::open(&vaults(context), &self.find(context)?).map_err(api_error)
     }
 
     /// Goes to a vault's server with the keys of this machine, and does `open` with them.

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use towpath_api::ApiError;
-use towpath_config::parse_bytes;
+use towpath_config::{BytePlace, FilePath, Label, ServerUrl, StoreSettings, parse_bytes};
+use towpath_service::byte_place::byte_store;
 use towpath_service::state::identity;
 use towpath_standalone::vault_service::{VaultService, vault_rules};
 
@@ -35,21 +36,58 @@ pub struct VaultServe {
     /// Most bytes that a vault may have, as in 500M or 2T [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     quota: Option<u64>,
+    /// Take nothing new, and hand out what is there: for a copy of another server's folder, which is then a holder of its vaults
+    #[arg(long, conflicts_with_all = ["node", "public", "quota"])]
+    read_only: bool,
+    #[command(flatten)]
+    packs: PackPlace,
+}
+
+/// Where packs of blocks go.
+#[derive(Debug, Args)]
+struct PackPlace {
+    /// Where packs of blocks go: a directory, or s3://BUCKET/PREFIX. The vaults' logs stay in the folder [default: 'packs' in the folder]
+    #[arg(long, value_name = "PLACE", value_parser = BytePlace::parse)]
+    packs: Option<BytePlace>,
+    /// Server of the bucket [default: Amazon's]
+    #[arg(long, value_name = "URL", value_parser = parse_server, requires = "packs")]
+    packs_endpoint: Option<ServerUrl>,
+    /// Region of the bucket [default: us-east-1]
+    #[arg(long, value_name = "NAME", value_parser = parse_region, requires = "packs")]
+    packs_region: Option<Label>,
+    /// File with the keys for the bucket [default: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment]
+    #[arg(long, value_name = "FILE", requires = "packs")]
+    packs_credentials: Option<PathBuf>,
+}
+
+impl PackPlace {
+    fn settings(self) -> StoreSettings {
+        StoreSettings {
+            bytes: self.packs,
+            bytes_endpoint: self.packs_endpoint,
+            bytes_region: self.packs_region,
+            bytes_credentials: self.packs_credentials.map(FilePath),
+            ..StoreSettings::default()
+        }
+    }
 }
 
 impl VaultServe {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let mut interrupts = context.signals.interrupts();
-        let rules = vault_rules(&self.node, self.public, self.quota)?;
+        let mut rules = vault_rules(&self.node, self.public, self.quota)?;
+        rules.read_only = self.read_only;
+        let packs = byte_store(&self.packs.settings())?;
         let folder = self.folder.unwrap_or_else(|| context.home.data().join("vaults"));
-        let server = VaultService::start(&identity(&context.home)?, &self.listen, &folder, rules).await?;
+        let server =
+            VaultService::start(&identity(&context.home)?, &self.listen, &folder, packs, rules).await?;
         let places: Vec<String> = server.places().iter().map(ToString::to_string).collect();
         let first = places.first().cloned().unwrap_or_default();
         match context.output.is_json() {
             true => context.output.object(&VaultServing { event: "listening", places }),
             false => context.output.line(&first),
         }
-        if self.node.is_empty() && !self.public {
+        if self.node.is_empty() && !self.public && !self.read_only {
             context
                 .output
                 .print("tow: nobody may make vaults here: name nodes with --node, or give --public");
@@ -63,6 +101,16 @@ impl VaultServe {
 /// Parses a size with a binary suffix.
 fn parse_size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "write bytes, as in 500M, 1.5G or 2T".into())
+}
+
+/// Parses a URL of a server.
+fn parse_server(text: &str) -> Result<ServerUrl, String> {
+    ServerUrl::parse(text).ok_or_else(|| "write a URL of a server, as in https://s3.example.org".into())
+}
+
+/// Parses the name of a region.
+fn parse_region(text: &str) -> Result<Label, String> {
+    Label::parse(text).ok_or_else(|| "write the name of a region, as in eu-central-1".into())
 }
 
 /// Output of `--json` when the server can be reached.

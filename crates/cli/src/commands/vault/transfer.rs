@@ -23,6 +23,7 @@ use towpath_vault::uncommitted::{show_committed, show_uncommitted, uncommitted_e
 
 use super::commit::commit_waiting;
 use super::errors::{api_error, usage};
+use super::holders::tell_holders;
 use super::opening::{OpenedVault, WhichVault};
 use crate::commands::{Context, working_directory};
 use crate::output::{Output, PARTLY};
@@ -372,8 +373,9 @@ impl GetPlace {
         let path = self.path(name)?;
         let mut bar = ReadProgress::new(&context.output);
         let got = vault.get(name, version, &path, self.overwrite, &mut |bytes| bar.add(bytes));
-        let GetOutcome { number, files, bytes, failed } = got.map_err(api_error)?;
         context.output.finish();
+        tell_holders(context, vault);
+        let GetOutcome { number, files, bytes, failed } = got.map_err(api_error)?;
         tell_failed(&context.output, &failed);
         let output = path.display().to_string();
         if context.output.is_json() {

@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use towpath_content::DecodeError;
 use towpath_content::codec::{Reader, Writer, invalid};
-pub use towpath_vault_protocol::MeasuredLine;
+
+pub use crate::line::MeasuredLine;
 
 /// So long a measurement counts.
 const COUNTS: u64 = 24 * 3600;
@@ -77,7 +78,7 @@ pub fn to_keep(measured: MeasuredLine, kept: Option<KeptLine>, time: u64) -> Opt
 }
 
 /// Seconds since 1970.
-pub(crate) fn seconds() -> u64 {
+pub fn seconds() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 

@@ -1,6 +1,6 @@
 //! Steps of an update: how long they are, and how they are kept short.
 
-use towpath_vault_format::{Tuple, UpdateAction};
+use crate::{Tuple, UpdateAction};
 
 /// Bytes of steps of one file in one update, about: with those of others below what a server takes.
 pub const STEPS: usize = 3 << 20;
