@@ -57,6 +57,7 @@ pub mod get;
 pub mod head;
 pub mod history;
 pub mod keys;
+mod likeness;
 pub mod line;
 pub mod local;
 mod looking;
