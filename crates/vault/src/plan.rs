@@ -4,7 +4,7 @@
 //! |---|---|
 //! | where it was | nothing |
 //! | anywhere else in the old version, or in the new one before | a reference |
-//! | a little different from an old chunk at its place, or from one that goes and has bytes in common with it (`likeness`), whose blocks are on this machine | a patch |
+//! | a little different from an old chunk at its place, or from one that goes and has bytes in common with it ([`towpath_vault_difference`]), whose blocks are on this machine | a patch |
 //! | none of these | a whole block |
 //! | where it was, and had better be written anew by what the line carries (`anew`) | a whole block |
 
@@ -12,22 +12,22 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use towpath_vault_difference::difference::{ChangedRun, difference};
+use towpath_vault_difference::likeness::LikeChunks;
 use towpath_vault_format::defragmentation::{DefragmentationPlan, LinkCosts};
 use towpath_vault_format::{BlockId, Digest, FileId, FileRoot, NewBlock, Tuple, UpdateAction};
 
 use crate::anew::{PlannedRun, defragmentation, with_rewrites};
 use crate::block::{BlockKind, BlockSealer, SealedBlock};
-use crate::chunk_list::{ChunkList, ChunkTable};
 use crate::content::{ChunkKeys, PlainSource, chunks_of};
-use crate::difference::{ChangedRun, difference};
 use crate::early::EarlyBlocks;
 use crate::error::VaultClientError;
 use crate::keys::random;
-use crate::likeness::LikeChunks;
 use crate::patches::{MAX_BASES, PatchBase, choose, is_worth_it, may_grow, patched};
 use crate::reader::FileReader;
 use crate::steps::{STEPS, cost_of, insertions};
 use crate::summary::{ChunkSummary, FileSummary, PlainHash};
+use towpath_vault_difference::chunk_list::{ChunkList, ChunkTable};
 
 /// Patches that were tried in vain in a row, after which only some chunks of a run are tried.
 const MOST_IN_VAIN: u32 = 8;
