@@ -5,8 +5,7 @@
 use std::time::Instant;
 
 use towpath_vault::boundaries::KeyedBoundaries;
-use towpath_vault::chunk_list::ChunkList;
-use towpath_vault::summary::ChunkSummary;
+use towpath_vault::summary::{ChunkList, ChunkSummary};
 
 /// Bytes that are cut.
 const BYTES: usize = 256 << 20;

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeSet;
 
+use towpath_vault_difference::difference::ChangedRun;
 use towpath_vault_format::defragmentation::{DefragmentationPlan, LinkCosts, plan};
 use towpath_vault_format::tree::TupleWalk;
 use towpath_vault_format::{FileRoot, Tuple};
 
-use crate::chunk_list::ChunkList;
-use crate::difference::ChangedRun;
 use crate::reader::{CachedNodes, FileReader};
+use towpath_vault_difference::chunk_list::ChunkList;
 
 /// Longer files are not looked through.
 const MOST_RUNS: u64 = 1 << 16;
@@ -86,8 +86,8 @@ fn starts_before(chunks: &ChunkList, at: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chunk_list::{ChunkSummary, PlainHash};
     use proptest::prelude::*;
+    use towpath_vault_difference::chunk_list::{ChunkSummary, PlainHash};
     use towpath_vault_format::RewrittenStretch;
 
     fn list(hashes: &[u8], length: u32) -> ChunkList {
@@ -126,7 +126,7 @@ mod tests {
             new in prop::collection::vec(0..6u8, 0..30),
             chosen in prop::collection::btree_set(0..30u64, 0..10),
         ) {
-            let changes = crate::difference::difference(&old, &new);
+            let changes = towpath_vault_difference::difference::difference(&old, &new);
             let chunks = list(&old, 1);
             let stretches: Vec<_> = chosen.into_iter().filter(|at| *at < old.len() as u64).map(|at| (at, 1)).collect();
             let (mut made, mut at) = (Vec::new(), 0);

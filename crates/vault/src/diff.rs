@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use towpath_content::Oid;
 use towpath_content::tree::{Entry, Kind};
+use towpath_vault_difference::difference::difference;
 use towpath_vault_format::{Canonical, FileRoot, VaultRoot};
 
 use crate::catalogue::{CatalogueEntry, EntryDescription};
 use crate::client::VaultClient;
 use crate::descriptor::DescribedEntry;
-use crate::difference::difference;
 use crate::error::VaultClientError;
 use crate::garbage::kept;
 

@@ -7,7 +7,6 @@ use towpath_vault_format::steps::{cost_of_run, insertions};
 use towpath_vault_format::{BlockId, Digest, FileId, FileUpdate, NewBlock, Tuple};
 
 use crate::block::{BlockError, BlockKind, BlockSealer, SealedBlock};
-use crate::chunk_list::{ChunkList, ChunkTable};
 use crate::client::VaultClient;
 use crate::content::{ChunkKeys, PlainSource};
 use crate::crew::{OrderedCrew, threads_beside};
@@ -17,6 +16,7 @@ use crate::keys::random;
 use crate::offer::offer_on_newest;
 use crate::plan::{FilePlan, PlannedFile, PutStats};
 use crate::summary::ChunkSummary;
+use towpath_vault_difference::chunk_list::{ChunkList, ChunkTable};
 
 /// Bytes of steps of one stage, about: client and server have them in memory several times over.
 const STAGE: usize = 1 << 20;

@@ -8,8 +8,7 @@
 //! | [`keys`] | keys of a vault, under a passphrase or a key file |
 //! | [`boundaries`] | where plaintext is cut |
 //! | [`summary`] | a file as keyed hashes of its chunks |
-//! | [`chunk_list`] | chunks in order, and where each is |
-//! | [`mod@difference`] | what two summaries have not in common |
+//! | `towpath_vault_difference` | chunks in order, and what two versions have in common |
 //! | [`block`] | plaintext as blocks that a server may have |
 //! | [`patches`] | chunks that changed a little |
 //! | [`catalogue`] | what entries are called |
@@ -42,13 +41,11 @@ pub mod boundaries;
 pub mod catalogue;
 mod catching_up;
 pub mod check;
-pub mod chunk_list;
 pub mod client;
 pub mod content;
 mod crew;
 pub mod descriptor;
 pub mod diff;
-pub mod difference;
 pub mod drawing;
 mod early;
 pub mod error;

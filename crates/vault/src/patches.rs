@@ -1,7 +1,8 @@
 //! Patches: where a chunk changed a little, a block of its own that corrects an old one.
 //!
-//! A chain is a whole block and patches on it. It is kept short, and a patch counts only if it costs much less than a whole
-//! block: dead bytes and the work of reading are bounded by that.
+//! A chain is a whole block and patches on it. It is kept short, and a patch counts only if it costs less than three quarters of a
+//! whole block: dead bytes and the work of reading are bounded by that. Both are compared as they are stored, compressed: what a patch has of
+//! a program is packed as well as the program is.
 
 use std::sync::Arc;
 
@@ -43,7 +44,12 @@ pub fn may_grow(tuple: &Tuple) -> bool {
     tuple.chain.len() < MAX_CHAIN && tuple.excess() == 0 && 2 * patched < u64::from(whole.stored.max(2048))
 }
 
-/// The shortest patch that makes `target` of one of `bases`, if it costs at most half of the target's bytes.
+/// True if a patch that is stored in so many bytes goes in the place of a whole block of so many.
+pub const fn is_worth_it(patch: usize, whole: usize) -> bool {
+    4 * (patch + REFERENCE) <= 3 * whole
+}
+
+/// The shortest patch that makes `target` of one of `bases`, if it has at most seven eighths of the target's bytes before it is packed.
 pub fn choose(bases: &[PatchBase], target: &[u8]) -> Option<ChosenPatch> {
     let growing = bases.iter().enumerate().filter(|(_, base)| may_grow(&base.tuple)).take(MAX_BASES);
     let made = growing.filter_map(|(at, base)| {
@@ -51,7 +57,7 @@ pub fn choose(bases: &[PatchBase], target: &[u8]) -> Option<ChosenPatch> {
         Some(ChosenPatch { base: at, content: framed(&patch, target.len()) })
     });
     let best = made.min_by_key(|chosen| chosen.content.len())?;
-    (2 * (best.content.len() + REFERENCE) <= target.len()).then_some(best)
+    (8 * (best.content.len() + REFERENCE) <= 7 * target.len()).then_some(best)
 }
 
 /// A tuple of a base's chain and one patch more, which gives `plain` bytes.

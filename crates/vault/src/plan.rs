@@ -4,31 +4,39 @@
 //! |---|---|
 //! | where it was | nothing |
 //! | anywhere else in the old version, or in the new one before | a reference |
-//! | a little different from an old chunk at its place, whose blocks are on this machine | a patch |
+//! | a little different from an old chunk at its place, or from one that goes and has bytes in common with it ([`towpath_vault_difference`]), whose blocks are on this machine | a patch |
 //! | none of these | a whole block |
 //! | where it was, and had better be written anew by what the line carries (`anew`) | a whole block |
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
+use towpath_vault_difference::difference::{ChangedRun, difference};
+use towpath_vault_difference::likeness::LikeChunks;
 use towpath_vault_format::defragmentation::{DefragmentationPlan, LinkCosts};
 use towpath_vault_format::steps::{STEPS, cost_of, insertions};
 use towpath_vault_format::{BlockId, Digest, FileId, FileRoot, NewBlock, Tuple, UpdateAction};
 
 use crate::anew::{PlannedRun, defragmentation, with_rewrites};
 use crate::block::{BlockKind, BlockSealer, SealedBlock};
-use crate::chunk_list::{ChunkList, ChunkTable};
 use crate::content::{ChunkKeys, PlainSource, chunks_of};
-use crate::difference::{ChangedRun, difference};
 use crate::early::EarlyBlocks;
 use crate::error::VaultClientError;
 use crate::keys::random;
-use crate::patches::{MAX_BASES, PatchBase, choose, may_grow, patched};
+use crate::patches::{MAX_BASES, PatchBase, choose, is_worth_it, may_grow, patched};
 use crate::reader::FileReader;
 use crate::summary::{ChunkSummary, FileSummary, PlainHash};
+use towpath_vault_difference::chunk_list::{ChunkList, ChunkTable};
 
 /// Patches that were tried in vain in a row, after which only some chunks of a run are tried.
 const MOST_IN_VAIN: u32 = 8;
+/// Old chunks that are looked at for one new chunk, at most.
+const GONE: usize = 8;
+/// Old chunks whose runs are looked up at once.
+const SAMPLED_AT_ONCE: usize = 64;
+/// Bytes of a chunk, about.
+const MEAN_CHUNK: u64 = 8 << 10;
 /// Bytes that a new chunk costs in an update at least.
 const LEAST_RUN: usize = 112;
 
@@ -77,6 +85,8 @@ struct OldContent<'a> {
     root: &'a FileRoot,
     chunks: &'a ChunkList,
     table: ChunkTable,
+    /// Of the chunks that go.
+    like: LikeChunks,
 }
 
 /// A file's new version, and what it is based on.
@@ -158,7 +168,8 @@ impl<'a, 'r> Planner<'a, 'r> {
         }
         let mut repeated = repeated(changes.iter().flat_map(|run| &chunks.chunks()[run.new.clone()]));
         let table = if changes.is_empty() { ChunkTable::default() } else { ChunkTable::of(&old.chunks) };
-        let old = OldContent { root, chunks: &old.chunks, table };
+        let mut old = OldContent { root, chunks: &old.chunks, table, like: LikeChunks::default() };
+        old.like = self.likeness(&old, &changes)?;
         let mut plan = FilePlan { actions: Vec::new(), blocks: Vec::new(), chunks, stats };
         let has_room = !changes.is_empty() && least < STEPS / 2;
         let planned = if has_room { defragmentation(self.reader, root, &self.costs) } else { None };
@@ -199,7 +210,9 @@ impl<'a, 'r> Planner<'a, 'r> {
             }
             let bytes = self.chunk(source, plan.chunks.start(at), &chunk)?;
             let is_tried = self.patches && in_vain.saturating_sub(MOST_IN_VAIN).is_multiple_of(8);
-            let bases = if is_tried { self.bases(old, run, at)? } else { Vec::new() };
+            let like = old.like.find(&bytes);
+            let is_tried = is_tried || !like.is_empty();
+            let bases = if is_tried { self.bases(old, (run, at), &like)? } else { Vec::new() };
             let tuple = self.new_tuple(plan, &bases, &bytes)?;
             in_vain = if tuple.chain.len() > 1 { 0 } else { in_vain + 1 };
             if let Some(known) = repeated.get_mut(&chunk.hash) {
@@ -273,29 +286,92 @@ impl<'a, 'r> Planner<'a, 'r> {
         Ok(found.into_iter().find(is_it).map(|(_, tuple)| tuple))
     }
 
-    /// Old chunks near the place of a new one, whose blocks are on this machine.
+    /// Windows of the old chunks that go, of those whose blocks are on this machine.
+    fn likeness(
+        &mut self,
+        old: &OldContent<'_>,
+        changes: &[ChangedRun],
+    ) -> Result<LikeChunks, VaultClientError> {
+        let new: usize = changes.iter().map(|run| run.new.len()).sum();
+        let gone: usize = changes.iter().map(|run| run.old.len()).sum();
+        if !self.patches || new == 0 || gone <= MAX_BASES {
+            return Ok(LikeChunks::default());
+        }
+        let mut room = GONE * new + SAMPLED_AT_ONCE;
+        let mut like = LikeChunks::of(gone.min(room) as u64 * MEAN_CHUNK);
+        for run in changes {
+            for first in run.old.clone().step_by(SAMPLED_AT_ONCE) {
+                let numbers = first..run.old.end.min(first + SAMPLED_AT_ONCE);
+                room = room.saturating_sub(numbers.len());
+                if room == 0 || !self.sample(old, numbers, &mut like)? {
+                    return Ok(like.sorted());
+                }
+            }
+        }
+        Ok(like.sorted())
+    }
+
+    /// Adds windows of some old chunks. False: none of them is on this machine.
+    fn sample(
+        &mut self,
+        old: &OldContent<'_>,
+        numbers: Range<usize>,
+        like: &mut LikeChunks,
+    ) -> Result<bool, VaultClientError> {
+        let range = old.chunks.start(numbers.start)..old.chunks.start(numbers.end);
+        let runs = self.reader.tuples(old.root, range.clone(), 2 * SAMPLED_AT_ONCE)?;
+        let mut start = range.start;
+        for number in numbers {
+            let length = u64::from(old.chunks.chunks()[number].length);
+            let run = runs.iter().find(|(from, tuple)| *from == start && tuple.length == length);
+            let base = run.map(|(_, tuple)| self.base(old, start, tuple.clone())).transpose()?.flatten();
+            if let Some(base) = base {
+                like.add(number as u32, &base.plain);
+            }
+            start += length;
+        }
+        Ok(runs.iter().any(|(_, tuple)| self.is_here(tuple)))
+    }
+
+    /// Old chunks that a new one may be made of: those that are like it; if there are none, those near its place.
     fn bases(
         &mut self,
         old: &OldContent<'_>,
-        run: &ChangedRun,
-        at: usize,
+        (run, at): (&ChangedRun, usize),
+        like: &[u32],
     ) -> Result<Vec<PatchBase>, VaultClientError> {
-        let mut bases = Vec::new();
         let place = (at - run.new.start) * run.old.len() / run.new.len().max(1);
         let first = (run.old.start + place).saturating_sub(1).max(run.old.start);
-        for base in first..run.old.end.min(first + MAX_BASES) {
-            let Some(tuple) = self.old_tuple(old, base)? else { continue };
-            let is_here = tuple.chain.iter().all(|block| self.reader.blocks.has(&block.hash));
-            if !is_here || !may_grow(&tuple) {
-                continue;
-            }
-            let blocks = self.reader.blocks_of([&tuple].into_iter())?;
-            // A damaged base is none.
-            if let Ok(plain) = self.reader.plain(old.root, old.chunks.start(base), &tuple, &blocks) {
-                bases.push(PatchBase { tuple, plain });
-            }
+        let near = first..run.old.end.min(first + MAX_BASES);
+        let near = near.filter(|_| like.is_empty());
+        let numbers = like.iter().map(|number| *number as usize).chain(near);
+        let mut bases = Vec::new();
+        for number in numbers {
+            let Some(tuple) = self.old_tuple(old, number)? else { continue };
+            bases.extend(self.base(old, old.chunks.start(number), tuple)?);
         }
         Ok(bases)
+    }
+
+    /// True if all blocks of a run are on this machine.
+    fn is_here(&self, tuple: &Tuple) -> bool {
+        tuple.chain.iter().all(|block| self.reader.blocks.has(&block.hash))
+    }
+
+    /// The old chunk that begins at `start`, if its blocks are on this machine and it may have one patch more.
+    fn base(
+        &mut self,
+        old: &OldContent<'_>,
+        start: u64,
+        tuple: Tuple,
+    ) -> Result<Option<PatchBase>, VaultClientError> {
+        if !self.is_here(&tuple) || !may_grow(&tuple) {
+            return Ok(None);
+        }
+        let blocks = self.reader.blocks_of([&tuple].into_iter())?;
+        // A damaged base is none.
+        let plain = self.reader.plain(old.root, start, &tuple, &blocks).ok();
+        Ok(plain.map(|plain| PatchBase { tuple, plain }))
     }
 
     /// A new block for a chunk, and the run that gives it.
@@ -306,22 +382,20 @@ impl<'a, 'r> Planner<'a, 'r> {
         bytes: &[u8],
     ) -> Result<Tuple, VaultClientError> {
         let length = bytes.len() as u32;
+        let whole = seal(&mut self.sealer, BlockKind::Whole, bytes)?;
         let stats = &mut plan.stats;
         stats.reused -= u64::from(length);
-        let (block, tuple) = match choose(bases, bytes) {
-            Some(chosen) => {
-                let block = seal(&mut self.sealer, BlockKind::Patch, &chosen.content)?;
+        let (block, tuple) = match patch_of(&mut self.sealer, bases, bytes, &whole)? {
+            Some((block, tuple)) => {
                 stats.patched += u64::from(length);
                 stats.patches_stored += block.bytes.len() as u64;
-                let tuple = patched(&bases[chosen.base].tuple, block.reference, length);
                 (block, tuple)
             }
             None => {
-                let block = seal(&mut self.sealer, BlockKind::Whole, bytes)?;
                 stats.whole += u64::from(length);
-                stats.whole_stored += block.bytes.len() as u64;
-                let tuple = Tuple::whole(block.reference, length);
-                (block, tuple)
+                stats.whole_stored += whole.bytes.len() as u64;
+                let tuple = Tuple::whole(whole.reference, length);
+                (whole, tuple)
             }
         };
         stats.padding += block.padding as u64;
@@ -331,6 +405,20 @@ impl<'a, 'r> Planner<'a, 'r> {
         self.early.add(self.reader.server, block.bytes)?;
         Ok(tuple)
     }
+}
+
+/// A patch that makes `bytes` of one of `bases`, and the run that gives it, if it saves enough of the `whole` block.
+fn patch_of(
+    sealer: &mut BlockSealer,
+    bases: &[PatchBase],
+    bytes: &[u8],
+    whole: &SealedBlock,
+) -> Result<Option<(SealedBlock, Tuple)>, VaultClientError> {
+    let Some(chosen) = choose(bases, bytes) else { return Ok(None) };
+    let block = seal(sealer, BlockKind::Patch, &chosen.content)?;
+    let saves = is_worth_it(block.bytes.len(), whole.bytes.len());
+    let tuple = saves.then(|| patched(&bases[chosen.base].tuple, block.reference, bytes.len() as u32));
+    Ok(tuple.map(|tuple| (block, tuple)))
 }
 
 fn seal(sealer: &mut BlockSealer, kind: BlockKind, content: &[u8]) -> Result<SealedBlock, VaultClientError> {

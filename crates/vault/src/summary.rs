@@ -11,7 +11,7 @@ use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_vault_format::Digest;
 use towpath_vault_format::tuple::MAX_BLOCK;
 
-pub use crate::chunk_list::{ChunkList, ChunkSummary, PlainHash};
+pub use towpath_vault_difference::chunk_list::{ChunkList, ChunkSummary, PlainHash};
 
 /// The most chunks of a summary: those of 2 TiB.
 pub const MAX_CHUNKS: usize = 1 << 28;

@@ -14,9 +14,9 @@ use towpath_content::{DecodeError, Oid};
 use towpath_files::{RelPath, Stamp};
 use towpath_vault_format::Digest;
 
-use crate::chunk_list::ChunkList;
 use crate::keys::KeySecret;
 use crate::summary::ChunkSummary;
+use towpath_vault_difference::chunk_list::ChunkList;
 
 /// The most marks: of as many files as a descriptor names.
 const MAX_MARKS: usize = 1 << 24;

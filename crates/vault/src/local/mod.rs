@@ -37,13 +37,13 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use towpath_vault_format::{Digest, FileId, VaultId};
 
-use crate::chunk_list::ChunkList;
 use crate::error::VaultClientError;
 use crate::head::{NamedVersion, VaultHead};
 use crate::keys::WrappedKeys;
 use crate::line::KeptLine;
 use crate::summary::{FileSummary, SummaryDecoder, write_summary};
 use crate::unchanged::FileMarks;
+use towpath_vault_difference::chunk_list::ChunkList;
 
 pub use cache::BlobCache;
 pub use packs::PackReader;

@@ -8,6 +8,7 @@
 //! | module | story |
 //! |---|---|
 //! | `poison` | what a member puts that nobody can read |
+//! | `relinked` | patches where nothing lies in its place |
 //! | `served` | a real server's vault in a folder, and the ways in which it lies |
 //! | `stale` | what a machine with an old copy reads |
 //! | `uncommitted` | what waits on a machine until it is committed |
@@ -18,6 +19,7 @@
 
 mod overtaken;
 mod poison;
+mod relinked;
 mod served;
 mod stale;
 mod uncommitted;

@@ -44,14 +44,9 @@ fn middle<T: Copy + Default + Eq + Hash>(old: &[T], new: &[T]) -> Vec<ChangedRun
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::{ChunkSummary, PlainHash};
     use proptest::prelude::*;
 
-    fn chunks(hashes: &[u8]) -> Vec<ChunkSummary> {
-        hashes.iter().map(|hash| ChunkSummary { hash: PlainHash([*hash; 16]), length: 5000 }).collect()
-    }
-
-    fn applied(old: &[ChunkSummary], new: &[ChunkSummary]) -> Vec<ChunkSummary> {
+    fn applied(old: &[u8], new: &[u8]) -> Vec<u8> {
         let (mut result, mut at) = (Vec::new(), 0);
         for run in difference(old, new) {
             result.extend_from_slice(&old[at..run.old.start]);
@@ -64,16 +59,15 @@ mod tests {
 
     #[test]
     fn an_insert_in_the_middle_is_one_run() {
-        let runs = difference(&chunks(b"abcdef"), &chunks(b"abcxdef"));
+        let runs = difference(b"abcdef", b"abcxdef");
         assert_eq!(runs, [ChangedRun { old: 3..3, new: 3..4 }]);
-        assert_eq!(difference(&chunks(b"abc"), &chunks(b"abc")), []);
-        assert_eq!(difference(&[], &chunks(b"ab")), [ChangedRun { old: 0..0, new: 0..2 }]);
+        assert_eq!(difference(b"abc", b"abc"), []);
+        assert_eq!(difference(b"", b"ab"), [ChangedRun { old: 0..0, new: 0..2 }]);
     }
 
     proptest! {
         #[test]
         fn applied_it_gives_the_new(old in prop::collection::vec(0..6u8, 0..40), new in prop::collection::vec(0..6u8, 0..40)) {
-            let (old, new) = (chunks(&old), chunks(&new));
             prop_assert_eq!(applied(&old, &new), new);
         }
     }

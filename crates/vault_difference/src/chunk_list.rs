@@ -15,7 +15,7 @@ pub struct PlainHash(pub [u8; 16]);
 pub struct ChunkSummary {
     /// Of its bytes.
     pub hash: PlainHash,
-    /// Its bytes: 1 to [`MAX_BLOCK`](towpath_vault_format::tuple::MAX_BLOCK).
+    /// Its bytes: 1 to 1 MiB.
     pub length: u32,
 }
 
