@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use towpath_content::lock::lock;
-use towpath_link::frame::ReadError;
+use towpath_link::frame::{ReadError, WriteError};
 use towpath_link::{Frame, FrameReader, FrameWriter};
 
 use super::desk::{Joint, RelayShared, Seat};
@@ -60,8 +60,19 @@ pub(super) async fn forward(
     joint.over.cancel();
     if let Some(&why) = joint.why.get() {
         // It may be gone.
-        let _ = timeout(FAREWELL, RelayMessage::Fail { why }.send(&mut writer)).await;
+        let _ = timeout(FAREWELL, say_farewell(why, writer)).await;
+        // A connection that is closed before all that came by it was read takes back what went out last: why it ended.
+        let _ = timeout(FAREWELL, read_to_end(&mut reader)).await;
     }
+}
+
+async fn say_farewell(why: FailReason, mut writer: FrameWriter) -> Result<(), WriteError> {
+    RelayMessage::Fail { why }.send(&mut writer).await?;
+    writer.finish().await
+}
+
+async fn read_to_end(reader: &mut FrameReader) {
+    while let Ok(Some(_)) = reader.next().await {}
 }
 
 /// One direction of a circuit.
