@@ -24,7 +24,7 @@ use crate::catching_up::catch_up;
 use crate::error::VaultClientError;
 use crate::head::{HeadError, NamedVersion, TrustedNodes, VaultHead, VersionLink};
 use crate::history::kept;
-use crate::holders::HolderPool;
+use crate::holders::ObjectHolders;
 use crate::keys::{KeysRecord, VaultKeys, WrappedKeys};
 use crate::line::{MeasuredLine, counting, seconds, to_keep};
 use crate::local::{BlobCache, KeptQueue, LocalVault, UncommittedVersion, UncommittedView, kept_line};
@@ -42,7 +42,7 @@ pub struct VaultClient {
     pub(crate) keys: VaultKeys,
     pub(crate) server: Box<dyn RemoteVault>,
     /// Where nodes and blocks come from, if not from the server alone.
-    pub(crate) holders: Option<HolderPool>,
+    pub(crate) holders: Option<ObjectHolders>,
     pub(crate) nodes: BlobCache,
     pub(crate) blocks: BlobCache,
     pub(crate) head: VaultHead,

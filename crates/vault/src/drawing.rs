@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 
 use crate::client::VaultClient;
 use crate::error::VaultClientError;
+use crate::holders::ObjectHolders;
 use crate::local::{LocalVault, kept_holders};
 
 pub use crate::local::keep_holders;
@@ -33,22 +34,24 @@ impl KnownHolders {
     }
 }
 
-/// From now on nodes and blocks come from these holders, and not from the server unless it is one of them. Beside another process
+/// From now on nodes and blocks come from these holders; what none of them gives from the server, if `asks_server`. Beside another process
 /// of this machine nothing changes: what that one has is read there.
 pub fn draw_from(
     vault: &mut VaultClient,
     runtime: Handle,
     places: Vec<HolderPlace>,
+    asks_server: bool,
 ) -> Result<(), VaultClientError> {
     if vault.folder.is_beside() || places.is_empty() {
         return Ok(());
     }
     let member = vault.keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity().clone();
-    vault.holders = Some(HolderPool::new(runtime, member, vault.keys.vault, places));
+    let pool = HolderPool::new(runtime, member, vault.keys.vault, places);
+    vault.holders = Some(ObjectHolders { pool, asks_server });
     Ok(())
 }
 
 /// What became of each holder so far; nothing if none was asked.
 pub fn holder_reports(vault: &VaultClient) -> Vec<HolderReport> {
-    vault.holders.as_ref().map_or_else(Vec::new, HolderPool::reports)
+    vault.holders.as_ref().map_or_else(Vec::new, |holders| holders.pool.reports())
 }

@@ -13,7 +13,7 @@ use towpath_vault_format::{BlockRef, Digest, FileRoot, Tuple};
 use crate::block::BlockError;
 use crate::crew::{OrderedCrew, threads_beside};
 use crate::error::VaultClientError;
-use crate::holders::{HolderPool, WantedObject, held_objects, wanted_node};
+use crate::holders::{ObjectHolders, WantedObject, held_objects, wanted_node};
 use crate::keys::{FileKey, VaultKeys};
 use crate::local::BlobCache;
 use crate::patches::resolve;
@@ -55,7 +55,7 @@ pub struct FileReader<'a> {
     /// Where what is not here comes from.
     pub server: &'a mut dyn RemoteVault,
     /// Where that comes from instead, if there are any.
-    pub holders: Option<&'a mut HolderPool>,
+    pub holders: Option<&'a mut ObjectHolders>,
     /// Nodes that are here.
     pub nodes: &'a mut BlobCache,
     /// Blocks that are here.

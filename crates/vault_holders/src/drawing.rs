@@ -70,8 +70,26 @@ pub struct Drawing {
 struct DrawnHolder {
     report: HolderReport,
     window: HolderWindow,
-    /// What it was asked for, and the bytes of each.
-    owed: HashMap<Tag, u64>,
+    /// What it was asked for: the bytes of each, and how many answers will come. The dealer may ask once more for what it has cancelled,
+    /// and each question has an answer of its own.
+    owed: HashMap<Tag, (u64, u32)>,
+}
+
+impl DrawnHolder {
+    fn owe(&mut self, part: &DealtPart) {
+        self.owed.entry(part.tag).or_insert((part.part.end, 0)).1 += 1;
+    }
+
+    /// The bytes of what one answer is about; none if there was no such question.
+    fn answered(&mut self, tag: Tag) -> Option<u64> {
+        let (bytes, answers) = self.owed.get_mut(&tag)?;
+        let bytes = *bytes;
+        *answers -= 1;
+        if *answers == 0 {
+            self.owed.remove(&tag);
+        }
+        Some(bytes)
+    }
 }
 
 impl Drawing {
@@ -124,13 +142,14 @@ impl Drawing {
             _ => None,
         });
         let Some(first) = faults.next() else { return Err(DrawError::None) };
-        match first.filter(|_| faults.all(|fault| fault.is_some())) {
-            None => Ok(None),
-            Some((place, fault)) => {
-                let (place, fault) = (place.clone(), fault.clone());
-                Err(DrawError::NoHolder { count: self.holders.len(), place, fault })
-            }
-        }
+        // The worst one is told: that one lied says more than that another was not reached.
+        let worst = faults.try_fold(first, |worst, fault| {
+            let (worst, fault) = (worst?, fault?);
+            Some(Some(if fault.1.weight() > worst.1.weight() { fault } else { worst }))
+        });
+        let Some((place, fault)) = worst.flatten() else { return Ok(None) };
+        let (place, fault) = (place.clone(), fault.clone());
+        Err(DrawError::NoHolder { count: self.holders.len(), place, fault })
     }
 
     /// Time until [`Self::tick`], unless something happens before.
@@ -159,7 +178,7 @@ impl Drawing {
                 self.handle(now, DealerEvent::SourceAdded { source, facts, holding })
             }
             HolderEvent::Gave { tag, object } => {
-                let Some(bytes) = holder.owed.remove(&tag) else { return Vec::new() };
+                let Some(bytes) = holder.answered(tag) else { return Vec::new() };
                 let part = DealtPart { tag, part: 0..bytes };
                 match object {
                     Some(object) => self.came(now, source, part, object),
@@ -194,10 +213,17 @@ impl Drawing {
         if self.is_left(tag) {
             self.missed.entry(tag).or_default().insert(source);
         }
-        let event = DealerEvent::NotBrought { source, part, outcome: Outcome::NotHere };
-        let mut steps = self.handle(now, event);
-        steps.extend(self.give_up(now, vec![tag]));
+        // What the last holder lacks nobody has. That is no reason to do without it.
+        let outcome = if self.is_last(source) { Outcome::Cancelled } else { Outcome::NotHere };
+        let mut steps = self.give_up(now, vec![tag]);
+        steps.extend(self.handle(now, DealerEvent::NotBrought { source, part, outcome }));
         steps
+    }
+
+    /// True if no other holder can be asked, now or later.
+    fn is_last(&self, source: SourceNumber) -> bool {
+        let is_gone = |holder: &DrawnHolder| matches!(holder.report.standing, HolderStanding::Gone(_));
+        (0..).zip(&self.holders).all(|(other, holder)| other == source || is_gone(holder))
     }
 
     /// Nothing more is asked of a holder.
@@ -270,7 +296,7 @@ impl Drawing {
         if holder.owed.is_empty() {
             holder.window.begins(now);
         }
-        holder.owed.extend(wants.iter().map(|part| (part.tag, part.part.end)));
+        wants.iter().for_each(|part| holder.owe(part));
         let (wanted, first) = (&self.wanted, self.first);
         let object = |part: &DealtPart| {
             let object = wanted.get(part.tag.wrapping_sub(first) as usize)?;

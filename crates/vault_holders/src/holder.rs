@@ -46,6 +46,19 @@ pub enum HolderFault {
     Lacking,
 }
 
+impl HolderFault {
+    /// How much it says, beside others.
+    pub(crate) const fn weight(&self) -> u8 {
+        match self {
+            Self::Unreachable(_) => 0,
+            Self::Lacking => 1,
+            Self::Refused(_) => 2,
+            Self::Nonsense(_) => 3,
+            Self::OtherBytes(_) => 4,
+        }
+    }
+}
+
 /// Reason why objects can't be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DrawError {

@@ -12,7 +12,7 @@ use towpath_dealer::SourceNumber;
 use towpath_link::Identity;
 use towpath_vault_format::VaultId;
 
-use crate::drawing::{DrawStep, Drawing, HolderReport};
+use crate::drawing::{DrawStep, Drawing, HolderReport, HolderStanding};
 use crate::holder::{AskedObjects, DrawError, HolderEvent, HolderFault, HolderPlace, WantedObject};
 use crate::link::HolderLink;
 
@@ -23,6 +23,8 @@ const ANSWERS: usize = 64;
 /// What is to be done is looked at after so long, though nothing happened: at the least, and at the most.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(50);
+/// A holder that was not connected for so long does not answer; before, it may only be far away.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Holders of one vault. Connections are made when the first objects are drawn.
 pub struct HolderPool {
@@ -62,7 +64,14 @@ impl HolderPool {
 
     /// What became of each holder so far; nothing before the first objects were drawn.
     pub fn reports(&self) -> Vec<HolderReport> {
-        self.open.as_ref().map_or_else(Vec::new, |open| open.drawing.reports())
+        let Some(open) = &self.open else { return Vec::new() };
+        let mut reports = open.drawing.reports();
+        if open.began.elapsed() >= PATIENCE {
+            for report in reports.iter_mut().filter(|report| report.standing == HolderStanding::Connecting) {
+                report.standing = HolderStanding::Gone(HolderFault::Unreachable("it does not answer".into()));
+            }
+        }
+        reports
     }
 }
 

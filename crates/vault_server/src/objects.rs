@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use towpath_byte_store::{ByteName, ByteStore};
+use towpath_byte_store::{ByteName, ByteStore, ByteStoreError};
 use towpath_vault_format::{Canonical, Digest};
 
 use crate::changes::{ChangeAt, MadeNodes, NodeChange, ShortHash, short};
@@ -173,16 +173,26 @@ impl VaultObjects {
         Ok(Some(object))
     }
 
-    /// The first of these objects: some megabyte of them, or one. A run of them that lies together in a pack is read at once.
-    pub fn read_some(&self, log: &RecordLog, names: &[Digest]) -> Vec<Result<Option<Bytes>, VaultError>> {
+    /// The first of these objects: some megabyte of them, or one; `None` for each that is not here or lost. A run of them that lies
+    /// together in a pack is read at once. An error: the place of packs fails, which says nothing of them.
+    pub fn read_some(&self, log: &RecordLog, names: &[Digest]) -> Result<Vec<Option<Bytes>>, VaultError> {
         let run = self.run(names);
-        match self.read_run(&names[..run.len()], &run) {
-            Some(objects) => objects.into_iter().map(|object| Ok(Some(object))).collect(),
-            // Each by itself shows which one is wrong.
-            None => {
-                let alone = &names[..run.len().max(1).min(names.len())];
-                alone.iter().map(|name| Ok(self.read(log, name)?.map(Bytes::from))).collect()
+        if let Some(objects) = self.read_run(&names[..run.len()], &run)? {
+            return Ok(objects.into_iter().map(Some).collect());
+        }
+        // Each by itself shows which one is wrong.
+        let alone = &names[..run.len().max(1).min(names.len())];
+        alone.iter().map(|name| self.read_or_lost(log, name)).collect()
+    }
+
+    fn read_or_lost(&self, log: &RecordLog, name: &Digest) -> Result<Option<Bytes>, VaultError> {
+        match self.read(log, name) {
+            Ok(object) => Ok(object.map(Bytes::from)),
+            Err(error) if is_lost(&error) => {
+                tracing::warn!(%error, object = %name, "an object is not sent");
+                Ok(None)
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -204,18 +214,35 @@ impl VaultObjects {
         run
     }
 
-    /// The objects of a run; `None`: it can't be read, or some bytes are wrong.
-    fn read_run(&self, names: &[Digest], run: &[StoredAt]) -> Option<Vec<Bytes>> {
-        let (first, last) = (run.first()?, run.last()?);
-        let pack = self.packs.get(first.pack? as usize)?;
+    /// The objects of a run; `None`: it is none, its pack is lost, or some bytes are wrong.
+    fn read_run(&self, names: &[Digest], run: &[StoredAt]) -> Result<Option<Vec<Bytes>>, VaultError> {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(None) };
+        let pack = first.pack.and_then(|pack| self.packs.get(pack as usize));
+        let Some(pack) = pack else { return Ok(None) };
         let range = first.at..last.at + u64::from(last.len);
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
-        self.bytes.get_range(&ByteName(pack.0), range, &mut bytes).ok()?;
+        match self.bytes.get_range(&ByteName(pack.0), range, &mut bytes).map_err(VaultError::Packs) {
+            Err(error) if !is_lost(&error) => return Err(error),
+            Err(_) => return Ok(None),
+            Ok(()) => {}
+        }
         let mut bytes = Bytes::from(bytes);
         let objects: Vec<Bytes> = run.iter().map(|place| bytes.split_to(place.len as usize)).collect();
         let is_right = names.iter().zip(&objects).all(|(name, object)| Digest::of(object) == *name);
-        is_right.then_some(objects)
+        Ok(is_right.then_some(objects))
     }
+}
+
+/// True if an object can't be had here for good, or until somebody mends it. A place of packs that does not answer, or refuses, is another thing.
+fn is_lost(error: &VaultError) -> bool {
+    !matches!(
+        error,
+        VaultError::Packs(
+            ByteStoreError::Unreachable { .. }
+                | ByteStoreError::Denied { .. }
+                | ByteStoreError::Missing { .. }
+        )
+    )
 }
 
 /// Objects as the bytes of a pack, which are never in memory beside them.

@@ -281,8 +281,10 @@ impl VaultTalk {
         while !left.is_empty() {
             let asked = left;
             let read = self.with_vault(move |open, peer| {
-                let found =
-                    open.read(|vault| vault.check_reader(&peer).map(|()| read_some(vault, &asked)))?;
+                let found = open.read(|vault| {
+                    vault.check_reader(&peer)?;
+                    read_some(vault, &asked)
+                })?;
                 let rest = asked[found.len()..].to_vec();
                 Ok((found, rest))
             });
@@ -364,19 +366,15 @@ fn told_of(vault: &Vault, question: &ServerOrder) -> Result<ServerMessage, Vault
 }
 
 /// Answers to the first of these questions for objects, some megabytes of them.
-fn read_some(vault: &Vault, asked: &[Digest]) -> Vec<ServerMessage> {
+fn read_some(vault: &Vault, asked: &[Digest]) -> Result<Vec<ServerMessage>, VaultError> {
     let (mut found, mut len) = (Vec::with_capacity(asked.len()), 0);
     while len < SENT_AT_ONCE && found.len() < asked.len() {
-        for object in vault.some_objects(&asked[found.len()..]) {
-            let object = object.unwrap_or_else(|error| {
-                tracing::warn!(%error, "an object is not sent");
-                None
-            });
+        for object in vault.some_objects(&asked[found.len()..])? {
             len += object.as_ref().map_or(0, Bytes::len);
             found.push(object.map_or(ServerMessage::Missing(asked[found.len()]), ServerMessage::Object));
         }
     }
-    found
+    Ok(found)
 }
 
 /// What a client is told; what is the server's own trouble is logged.

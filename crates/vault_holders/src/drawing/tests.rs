@@ -24,6 +24,8 @@ enum Way {
     Half,
     /// It has none.
     Empty,
+    /// It lacks the first so many.
+    LacksFirst(u64),
 }
 
 struct SimHolder {
@@ -89,6 +91,7 @@ impl Sim {
                 }
                 Way::Half => tag % 2 == 0,
                 Way::Empty => false,
+                Way::LacksFirst(count) => tag >= count,
                 _ => true,
             };
             events.push(HolderEvent::Gave { tag, object: has.then(|| body(&hash)) });
@@ -193,11 +196,29 @@ fn what_one_lacks_another_brings_and_what_all_lack_is_missing() {
 }
 
 #[test]
+fn the_last_holder_is_asked_however_much_it_lacks() {
+    for lacking in [1, 8, 12, 31, 32, 33, 100, 500] {
+        for others in [&[][..], &[(Way::Unreachable(2), RATE)], &[(Way::LiesAfter(0), RATE)]] {
+            let mut sim = Sim::new(&[&[(Way::LacksFirst(lacking), RATE)][..], others].concat());
+            let (drawn, _) = sim.draw(0..600);
+            let missing = drawn.unwrap().iter().filter(|object| object.is_none()).count();
+            assert_eq!(missing as u64, lacking);
+            sim.assert_whole(600..700);
+        }
+    }
+}
+
+#[test]
 fn without_a_holder_that_is_left_the_reason_is_told() {
     let mut sim = Sim::new(&[(Way::Unreachable(3), 1), (Way::LiesAfter(5), RATE)]);
     let (drawn, _) = sim.draw(0..100);
     assert!(matches!(drawn, Err(DrawError::NoHolder { count: 2, .. })), "{drawn:?}");
     assert!(sim.draw(0..1).0.is_err(), "and it stays so");
+    for holders in [[Way::Unreachable(3), Way::LiesAfter(5)], [Way::LiesAfter(5), Way::Unreachable(3)]] {
+        let (drawn, _) = Sim::new(&holders.map(|way| (way, RATE))).draw(0..100);
+        let is_named = matches!(drawn, Err(DrawError::NoHolder { fault: HolderFault::OtherBytes(_), .. }));
+        assert!(is_named, "{drawn:?}");
+    }
     assert_eq!(Sim::new(&[]).draw(0..1).0, Err(DrawError::None));
     assert_eq!(Sim::new(&[]).draw(0..0).0, Ok(Vec::new()));
 }

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use towpath_byte_store::{ByteStore, LocalFiles, PlaceOwner};
+use towpath_byte_store::doubles::{ByteCall, FailingBytes};
+use towpath_byte_store::{ByteStore, ByteStoreError, LocalFiles, PlaceOwner};
 use towpath_link::Identity;
 use towpath_vault_format::Digest;
 
@@ -35,10 +37,10 @@ fn names(version: &SignedUpdate) -> Vec<Digest> {
 }
 
 /// What is read of `names` one after the other, and in how many goes.
-fn read_all(vault: &Vault, names: &[Digest]) -> (Vec<Result<Option<Bytes>, VaultError>>, usize) {
+fn read_all(vault: &Vault, names: &[Digest]) -> (Vec<Option<Bytes>>, usize) {
     let (mut found, mut goes) = (Vec::new(), 0);
     while found.len() < names.len() {
-        let some = vault.some_objects(&names[found.len()..]);
+        let some = vault.some_objects(&names[found.len()..]).unwrap();
         assert!(!some.is_empty());
         found.extend(some);
         goes += 1;
@@ -52,16 +54,16 @@ fn blocks_are_read_in_long_runs_in_the_order_in_which_they_came() {
     let mut vault = open(folder.path(), Arc::new(LocalFiles::new(&folder.path().join("packs"))));
     let version = with_blocks(&mut vault, 200);
     let (found, goes) = read_all(&vault, &names(&version));
-    let found: Vec<_> = found.into_iter().map(|object| object.unwrap().unwrap()).collect();
+    let found: Vec<_> = found.into_iter().map(Option::unwrap).collect();
     assert!(found == version.blocks);
     assert!(goes <= 25, "20 MB in runs of a megabyte took {goes} goes");
     let mut strange = names(&version);
     strange.insert(3, Digest([9; 32]));
     strange.reverse();
     let (found, _) = read_all(&vault, &strange);
-    let is_there: Vec<bool> = found.iter().map(|object| matches!(object, Ok(Some(_)))).collect();
+    let is_there: Vec<bool> = found.iter().map(Option::is_some).collect();
     assert_eq!(is_there.iter().filter(|is_there| !**is_there).count(), 1);
-    assert!(!is_there[197] && vault.some_objects(&[]).is_empty());
+    assert!(!is_there[197] && vault.some_objects(&[]).unwrap().is_empty());
 }
 
 #[test]
@@ -81,9 +83,31 @@ fn a_wrong_byte_loses_its_own_block_alone() {
     std::fs::write(&pack, bytes).unwrap();
     let (found, _) = read_all(&vault, &names(&version));
     for (place, (object, block)) in found.into_iter().zip(&version.blocks).enumerate() {
-        match object {
-            Err(VaultError::Lost(name)) => assert_eq!((place, name), (7, Digest::of(block))),
-            object => assert!(object.unwrap().as_ref() == Some(block), "block {place}"),
-        }
+        assert!(object.as_ref() == Some(block).filter(|_| place != 7), "block {place}");
     }
+    assert!(matches!(vault.object(&names(&version)[7]), Err(VaultError::Lost(_))));
+}
+
+#[test]
+fn a_place_of_packs_that_fails_is_no_loss_of_blocks_and_is_asked_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let local: Arc<dyn ByteStore> = Arc::new(LocalFiles::new(&folder.path().join("packs")));
+    let fails = Arc::new(AtomicBool::new(false));
+    let gets = Arc::new(AtomicUsize::new(0));
+    let (is_down, asked) = (Arc::clone(&fails), Arc::clone(&gets));
+    let faults = move |call| {
+        let is_failing = call == ByteCall::Get && is_down.load(Ordering::SeqCst);
+        is_failing.then(|| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            ByteStoreError::Unreachable { place: "bucket".into(), why: "503".into() }
+        })
+    };
+    let mut vault = open(folder.path(), Arc::new(FailingBytes::new(local, Box::new(faults))));
+    let version = with_blocks(&mut vault, 30);
+    fails.store(true, Ordering::SeqCst);
+    let failed = vault.some_objects(&names(&version));
+    assert!(matches!(failed, Err(VaultError::Packs(ByteStoreError::Unreachable { .. }))), "{failed:?}");
+    assert_eq!(gets.load(Ordering::SeqCst), 1);
+    fails.store(false, Ordering::SeqCst);
+    assert_eq!(read_all(&vault, &names(&version)).0.iter().flatten().count(), 30);
 }

@@ -139,7 +139,7 @@ impl Vault {
     }
 
     /// The first of these objects: some bytes of them, or one. What lies together is read at once.
-    pub fn some_objects(&self, names: &[Digest]) -> Vec<Result<Option<Bytes>, VaultError>> {
+    pub fn some_objects(&self, names: &[Digest]) -> Result<Vec<Option<Bytes>>, VaultError> {
         self.objects.read_some(&self.log, names)
     }
 

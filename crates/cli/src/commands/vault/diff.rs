@@ -12,6 +12,7 @@ use towpath_service::display_name;
 use towpath_vault::diff::{ChangedBytes, EntryDiff, EntryState, PathChange, diff};
 
 use super::errors::{api_error, usage};
+use super::holders::tell_holders;
 use super::opening::WhichVault;
 use crate::commands::Context;
 
@@ -87,7 +88,9 @@ impl VaultDiff {
             Some(_) => which.open_older(context)?,
             None => which.open(context)?,
         };
-        let diff = diff(&mut vault, self.name.as_bytes(), self.from, self.to).map_err(api_error)?;
+        let diff = diff(&mut vault, self.name.as_bytes(), self.from, self.to);
+        tell_holders(context, &vault);
+        let diff = diff.map_err(api_error)?;
         let name = display_name(self.name.as_bytes());
         match context.output.is_json() {
             true => tell_program(context, name, &diff),

@@ -52,7 +52,9 @@ struct ToldHolder {
 
 impl VaultHolders {
     pub fn run(self, context: &Context, which: &WhichVault) -> Result<ExitCode, ApiError> {
-        let folder = which.folder(context)?;
+        let is_change = !self.add.is_empty() || !self.remove.is_empty();
+        // A list waits for nobody who writes.
+        let folder = if is_change { which.folder(context)? } else { which.folder_to_look(context)? };
         let KnownHolders { server, others: mut holders } = KnownHolders::of(&folder).map_err(api_error)?;
         let server = server.unwrap_or_default();
         for gone in &self.remove {
@@ -71,7 +73,9 @@ impl VaultHolders {
         if holders.len() > MOST {
             return Err(usage(format!("a vault has at most {MOST} holders beside its server")));
         }
-        keep_holders(&folder, &holders).map_err(api_error)?;
+        if is_change {
+            keep_holders(&folder, &holders).map_err(api_error)?;
+        }
         match context.output.is_json() {
             true => context.output.object(&HolderList { event: "holders", server, holders }),
             false => holders.iter().for_each(|holder| context.output.line(holder)),
@@ -89,28 +93,27 @@ pub fn use_holders(vault: &mut VaultClient, is_server_there: bool) -> Result<(),
     }
     let server = known.server.filter(|_| is_server_there);
     let places: Vec<String> = server.into_iter().chain(known.others).collect();
-    draw(vault, &places)
+    draw(vault, &places, is_server_there)
 }
 
 /// From now on what is read comes from this holder alone.
 pub fn use_one_holder(vault: &mut VaultClient, place: &str) -> Result<(), ApiError> {
-    draw(vault, &[place.to_owned()])
+    draw(vault, &[place.to_owned()], false)
 }
 
-fn draw(vault: &mut VaultClient, places: &[String]) -> Result<(), ApiError> {
+fn draw(vault: &mut VaultClient, places: &[String], asks_server: bool) -> Result<(), ApiError> {
     let place = |text: &String| {
         VaultPlace::read(text).map(|VaultPlace { node, address }| HolderPlace { node, address })
     };
     let places = places.iter().map(place).collect::<Result<_, _>>()?;
-    draw_from(vault, Handle::current(), places).map_err(api_error)
+    draw_from(vault, Handle::current(), places, asks_server).map_err(api_error)
 }
 
 /// Tells which holders could not be used; with `--json` what each gave.
 pub fn tell_holders(context: &Context, vault: &VaultClient) {
     for HolderReport { place: holder, objects, bytes, standing } in holder_reports(vault) {
         let fault = match standing {
-            HolderStanding::Open => None,
-            HolderStanding::Connecting => Some("it does not answer".to_owned()),
+            HolderStanding::Open | HolderStanding::Connecting => None,
             HolderStanding::Gone(fault) => Some(fault.to_string()),
         };
         match (context.output.is_json(), fault) {

@@ -10,6 +10,8 @@ use towpath_api::ApiError;
 use towpath_service::display_name;
 use towpath_vault::catalogue::{CatalogueEntry, EntryDescription};
 use towpath_vault::check::CheckFault;
+use towpath_vault::client::VaultClient;
+use towpath_vault::error::VaultClientError;
 use towpath_vault::format::SignedRoot;
 use towpath_vault::garbage::kept;
 use towpath_vault::uncommitted::{
@@ -99,14 +101,20 @@ impl VaultLs {
             Some(_) => which.open_older(context)?,
             None => which.look(context)?.vault,
         };
-        show_committed(&mut vault);
-        let root = vault.root(self.version).map_err(api_error)?;
-        for (name, entry) in vault.catalogue(&root).map_err(api_error)?.entries {
+        let listed = self.list(context, &mut vault);
+        tell_holders(context, &vault);
+        listed.map_err(api_error)
+    }
+
+    fn list(&self, context: &Context, vault: &mut VaultClient) -> Result<ExitCode, VaultClientError> {
+        show_committed(vault);
+        let root = vault.root(self.version)?;
+        for (name, entry) in vault.catalogue(&root)?.entries {
             tell_entry(context, &name, &entry, (root.number, true));
         }
-        if self.version.is_none() && show_uncommitted(&mut vault).map_err(api_error)? {
+        if self.version.is_none() && show_uncommitted(vault)? {
             let version = vault.head().named().number;
-            for UncommittedEntry { name, entry } in uncommitted_entries(&mut vault).map_err(api_error)? {
+            for UncommittedEntry { name, entry } in uncommitted_entries(vault)? {
                 if let Some(entry) = entry {
                     tell_entry(context, &name, &entry, (version, false));
                 }

@@ -329,6 +329,11 @@ impl WhichVault {
         LocalVault::open(&vaults(context), &self.find(context)?).map_err(api_error)
     }
 
+    /// The same, beside others who use it.
+    pub fn folder_to_look(&self, context: &Context) -> Result<LocalVault, ApiError> {
+        LocalVault::look(&vaults(context), &self.find(context)?).map_err(api_error)
+    }
+
     /// Goes to a vault's server with the keys of this machine, and does `open` with them.
     fn opened<T>(&self, context: &Context, connect: Connector, open: impl Opener<T>) -> Result<T, ApiError> {
         let UnlockedVault { folder, keys, place } = self.unlocked(context, LocalVault::open)?;
