@@ -438,10 +438,12 @@ fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_REASON)]
 }
 
-/// A server's words, without what a terminal would obey.
+/// A server's words, without what a terminal would obey. What replaces bytes that are no text is longer than they are.
 fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    let mut text: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    text.truncate(shortened(&text).len());
+    text
 }
 
 /// A body that is kept as it is, in memory of its own: a frame shares its memory with others.
