@@ -11,6 +11,9 @@ use crate::error::CopyError;
 /// zstd's level while the network would wait for a harder one.
 const EASY: i32 = 1;
 
+/// Parts that are made at one time, at most: each takes some 35 MB.
+const TOGETHER: usize = 4;
+
 /// How hard parts are packed.
 pub struct PatchLevels<W> {
     /// zstd's level of the first ones.
@@ -29,7 +32,7 @@ pub fn make_all<T: Send>(
     make: impl Fn(u64, i32) -> Option<T> + Sync,
     mut send: impl FnMut(T) -> Result<bool, CopyError>,
 ) -> Result<bool, CopyError> {
-    let together = rayon::current_num_threads() as u64;
+    let together = rayon::current_num_threads().min(TOGETHER) as u64;
     let batch = |start: u64| start..count.min(start + together);
     let made = |parts: Range<u64>, level| {
         let started = Instant::now();
@@ -71,6 +74,7 @@ impl<W: Fn() -> bool> PatchLevels<W> {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 
@@ -121,6 +125,21 @@ mod tests {
         let levels = levels.into_inner().unwrap();
         assert_eq!(levels.first(), Some(&1));
         assert!(levels.contains(&9), "{levels:?}");
+    }
+
+    #[test]
+    fn few_parts_are_made_at_one_time_however_many_cores_there_are() {
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let make = |part, _| {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::yield_now();
+            now.fetch_sub(1, Ordering::SeqCst);
+            Some(part)
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(16).build().unwrap();
+        let is_made = pool.install(|| make_all(200, &up_to(9, || false), make, |_| Ok(true)));
+        assert!(is_made.unwrap());
+        assert!((1..=TOGETHER).contains(&most.into_inner()));
     }
 
     #[test]

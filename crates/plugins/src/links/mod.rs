@@ -99,7 +99,7 @@ impl LinkWays {
         calls
     }
 
-    /// Asks one link. What it owes once it is quiet ends, and is asked for anew.
+    /// Asks one link. What it has not answered once it is quiet ends, and is asked for anew.
     fn ask_link<'a>(
         &'a self,
         (key, link): (LinkKey, Arc<Direct>),
@@ -109,15 +109,17 @@ impl LinkWays {
         let to = (Arc::clone(&self.entries), Arc::clone(&self.room));
         let counting = CountingSink::new(Arc::clone(sink), to, key, &wants);
         async move {
+            let mut asking = pin!(link.get_entries(wants, Arc::clone(&counting) as _));
             tokio::select! {
                 biased;
-                unasked = link.get_entries(wants, Arc::clone(&counting) as _) => unasked,
-                () = self.standing.links().until_outdone(key) => {
-                    tracing::debug!(link = key, "a link is quiet: others are asked");
-                    counting.give_up();
-                    Vec::new()
-                }
+                unasked = &mut asking => return unasked,
+                () = self.standing.links().until_outdone(key) => {}
             }
+            tracing::debug!(link = key, "a link is quiet: others are asked");
+            if counting.give_up() {
+                asking.await;
+            }
+            Vec::new()
         }
     }
 

@@ -73,10 +73,24 @@ impl LinkLoad {
 
     /// Answers in a second: fewer than before, if for a while fewer came.
     fn rate(&self, now: Instant) -> Option<f64> {
+        let at_most = self.at_most(now);
+        self.rate.map(|rate| rate.min(at_most))
+    }
+
+    /// Answers in a second, at most, by what came while some were owed.
+    fn at_most(&self, now: Instant) -> f64 {
         let since = self.counted.0.filter(|_| self.owed > 0);
         let span = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        let at_most = (self.counted.1 + 1) as f64 / span.max(MEASURED).as_secs_f64();
-        self.rate.map(|rate| if span > MEASURED { rate.min(at_most) } else { rate })
+        if span > MEASURED { (self.counted.1 + 1) as f64 / span.as_secs_f64() } else { f64::INFINITY }
+    }
+
+    /// So many are asked of others. It is as slow as it was until now, also where it was not measured, or it would be the first to be asked
+    /// once it speaks again.
+    fn given_up(&mut self, count: usize, now: Instant) {
+        let at_most = self.at_most(now);
+        self.rate = self.rate.map(|rate| rate.min(at_most)).or(Some(at_most).filter(|rate| rate.is_finite()));
+        self.counted = (Some(now), 0);
+        self.owed = self.owed.saturating_sub(count);
     }
 
     fn answered(&mut self, count: usize, now: Instant) {
@@ -128,6 +142,13 @@ impl EntryShares {
     pub(super) fn not_answered(&mut self, link: LinkKey, count: usize) {
         if let Some(load) = self.0.get_mut(&link) {
             load.owed = load.owed.saturating_sub(count);
+        }
+    }
+
+    /// A link was quiet: so many are asked of others.
+    pub(super) fn given_up(&mut self, link: LinkKey, count: usize, now: Instant) {
+        if let Some(load) = self.0.get_mut(&link) {
+            load.given_up(count, now);
         }
     }
 
@@ -216,6 +237,24 @@ mod tests {
         shares.gone(1);
         shares.answered(2, 16, at(2500));
         assert_eq!(shares.deal(&[2], 5, at(2500)), [(2, 5)]);
+    }
+
+    #[test]
+    fn one_that_was_quiet_is_not_the_first_to_be_asked_once_it_speaks_again() {
+        for is_measured in [true, false] {
+            let (mut shares, start) = (EntryShares::default(), Instant::now());
+            let at = |millis| start + TICK * millis;
+            assert_eq!(shares.deal(&[1, 2], 101, at(0)), [(1, 100), (2, 1)]);
+            shares.answered(2, 1, at(100));
+            if is_measured {
+                shares.answered(1, 100, at(100));
+                assert_eq!(shares.deal(&[1], 100, at(100)), [(1, 100)]);
+            }
+            shares.given_up(1, 100, at(1400));
+            assert_eq!(shares.deal(&[1, 2], 5, at(1400)), [(2, 5)], "measured: {is_measured}");
+            shares.answered(2, 5, at(1500));
+            assert_eq!(shares.deal(&[1], 100, at(1500)), [(1, LEAST)], "measured: {is_measured}");
+        }
     }
 
     #[test]

@@ -36,6 +36,15 @@ struct HeardLink {
     silence: LinkSilence,
     /// It was in no trouble and not quiet when it was looked at.
     is_heard: bool,
+    /// Bytes that had come by it when it was looked at first, and whether any came since: a new one may lead nowhere.
+    first: Option<u64>,
+    has_spoken: bool,
+}
+
+impl HeardLink {
+    fn new(way: Arc<Direct>) -> Self {
+        Self { way, silence: LinkSilence::default(), is_heard: true, first: None, has_spoken: false }
+    }
 }
 
 impl LookedLinks {
@@ -48,6 +57,7 @@ impl LookedLinks {
             let heard = link.way.heard();
             let is_quiet = link.silence.look(now, heard.bytes, heard.listens);
             link.is_heard = !is_quiet && link.way.state().trouble.is_none();
+            link.has_spoken |= heard.bytes != *link.first.get_or_insert(heard.bytes);
         }
     }
 }
@@ -68,12 +78,12 @@ impl HeardLinks {
         best.map(|(key, link)| (*key, Arc::clone(&link.way))).collect()
     }
 
-    /// True if this one is quiet, and another one is heard.
+    /// True if this one is quiet, and another one is heard and has spoken.
     fn is_outdone(&self, key: LinkKey) -> bool {
         let mut looked = lock(&self.0);
         looked.look(Instant::now());
         let is_quiet = looked.links.get(&key).is_some_and(|link| !link.is_heard);
-        is_quiet && looked.links.values().any(|link| link.is_heard)
+        is_quiet && looked.links.values().any(|link| link.is_heard && link.has_spoken)
     }
 
     /// Completes once this one is quiet, and another one is heard.
@@ -100,7 +110,7 @@ impl StandingLinks {
     pub(super) fn add(&self, way: Arc<Direct>) -> LinkKey {
         let mut looked = lock(&self.links.0);
         let key = *self.next.borrow();
-        looked.links.insert(key, HeardLink { way, silence: LinkSilence::default(), is_heard: true });
+        looked.links.insert(key, HeardLink::new(way));
         drop(looked);
         self.next.send_modify(|next| *next = key + 1);
         key

@@ -24,6 +24,9 @@ const TRIED_BOTH: usize = 512 << 10;
 const MOST_UNPACKED: u64 = 2;
 const HEAD: u64 = 1 << 10;
 
+/// Fewer bytes of corrections are packed without the base: they are not worth reading it.
+const WORTH_THE_BASE: usize = 4 << 10;
+
 /// zstd's windows: a frame refers to all of its base.
 const LEAST_WINDOW: u32 = 15;
 const MOST_WINDOW: u32 = 27;
@@ -43,7 +46,10 @@ pub fn patch(base: &[u8], target: &[u8], level: i32) -> Option<Vec<u8>> {
         let forms = [packed(&made, level), prefixed(base, target, level)];
         return forms.into_iter().flatten().min_by_key(Vec::len);
     }
-    if level > EASY { pack_after(base, &made, level, CORRECTED_PREFIXED) } else { packed(&made, level) }
+    let with_base = level > EASY && made.len() >= WORTH_THE_BASE;
+    let packed_after = with_base.then(|| pack_after(base, &made, level, CORRECTED_PREFIXED)).flatten();
+    // There may be no memory for that.
+    packed_after.or_else(|| packed(&made, level))
 }
 
 fn packed(made: &[u8], level: i32) -> Option<Vec<u8>> {
@@ -156,6 +162,7 @@ mod tests {
             assert_eq!(apply(made, &base, 100_000), None, "of fewer bytes than it says");
         }
         assert_ne!(apply(&hard, &noise(3, 600_000), 600_000), Some(target), "another base");
+        assert_eq!(patch(&base, &base, 9).unwrap()[0], CORRECTED, "nothing is new");
     }
 
     #[test]
