@@ -51,6 +51,17 @@ impl Vaults {
         vaults
     }
 
+    /// And a vault of machine `one` that has these notes, which machine `two` has joined. Told are both machines, and the vault.
+    pub(crate) fn with_two(notes: &[u8]) -> (Self, Machine, Machine, String) {
+        let vaults = Self::new();
+        let (one, two) = (vaults.env.machine("one"), vaults.env.machine("two"));
+        let id = vaults.init(&one);
+        fs::write(one.path("notes"), notes).unwrap();
+        put(&one, "notes");
+        vaults.join(&two, &id);
+        (vaults, one, two, id)
+    }
+
     pub(crate) fn start(&mut self) {
         let machine = self.env.machine("server");
         let words = ["vault", "serve", "--public", "--listen", &self.address];

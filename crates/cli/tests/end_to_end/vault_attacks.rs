@@ -63,12 +63,7 @@ struct Deceived {
 
 impl Deceived {
     fn new() -> Self {
-        let vaults = Vaults::new();
-        let (one, two) = (vaults.env.machine("one"), vaults.env.machine("two"));
-        let id = vaults.init(&one);
-        fs::write(one.path("notes"), bytes(1, LENGTH)).unwrap();
-        put(&one, "notes");
-        vaults.join(&two, &id);
+        let (vaults, one, two, id) = Vaults::with_two(&bytes(1, LENGTH));
         fs::write(one.path("other"), bytes(3, LENGTH)).unwrap();
         put(&one, "other");
         fs::write(one.path("notes"), bytes(2, LENGTH)).unwrap();
@@ -672,12 +667,7 @@ fn a_stale_machine_takes_back_no_names_and_modes() {
 
 /// Two machines that have seen one version each put another one.
 fn of_two_machines_that_put_one_name_at_once_one_wins() {
-    let vaults = Vaults::new();
-    let (one, two) = (vaults.env.machine("one"), vaults.env.machine("two"));
-    let id = vaults.init(&one);
-    fs::write(one.path("notes"), "the first").unwrap();
-    put(&one, "notes");
-    vaults.join(&two, &id);
+    let (_vaults, one, two, _) = Vaults::with_two(b"the first");
     for round in 1..4 {
         for machine in [&one, &two] {
             told(machine, &["get", "notes", "--overwrite"]);

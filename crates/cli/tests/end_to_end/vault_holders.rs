@@ -40,12 +40,7 @@ struct Copied {
 
 impl Copied {
     fn new() -> Self {
-        let vaults = Vaults::new();
-        let (one, two) = (vaults.env.machine("one"), vaults.env.machine("two"));
-        let id = vaults.init(&one);
-        fs::write(one.path("notes"), bytes(1, LENGTH)).unwrap();
-        put(&one, "notes");
-        vaults.join(&two, &id);
+        let (vaults, one, two, id) = Vaults::with_two(&bytes(1, LENGTH));
         let mut this = Self { vaults, one, two, id, copy: None, copy_place: String::new() };
         this.copy();
         this

@@ -201,9 +201,10 @@ impl VaultCheck {
             use_one_holder(&mut vault, holder)?;
         }
         let mut bar = ReadProgress::new(&context.output);
-        let found = vault.check(self.version, self.all, &mut |bytes| bar.add(bytes)).map_err(api_error)?;
+        let found = vault.check(self.version, self.all, &mut |bytes| bar.add(bytes));
         context.output.finish();
         tell_holders(context, &vault);
+        let found = found.map_err(api_error)?;
         for fault in &found.faults {
             tell_fault(context, fault);
         }
