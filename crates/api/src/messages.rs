@@ -374,6 +374,13 @@ pub enum Event {
         /// Error of it.
         error: String,
     },
+    /// An entry of a tree is of a kind that is left out unless asked for: a FIFO, a socket, a device. That is no failure.
+    EntrySkipped {
+        /// Its path in the tree, made printable.
+        path: String,
+        /// Kind that it has, and the flag that asks for it.
+        why: String,
+    },
     /// Terms of the ticket whose object is listed, if it has any.
     Terms(TicketTerms),
     /// An entry of what a ticket names ([`GetRequest::list`]).
@@ -576,6 +583,9 @@ pub struct Summary {
     pub entries: u64,
     /// Files that could not be had or written.
     pub failed: u64,
+    /// Entries of kinds that are left out unless asked for.
+    #[serde(default)]
+    pub skipped: u64,
     /// Bytes by where they came from: peers, `this machine`.
     pub sources: SourceList,
     /// Sources that brought what was wrong, and how many bytes others had to bring instead.

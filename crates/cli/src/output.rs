@@ -160,6 +160,7 @@ impl Output {
             Event::FileFailed { path, error } => {
                 self.complain(&format!("tow: {}", of_path(&display_text(path), error)));
             }
+            Event::EntrySkipped { path, why } => self.complain(&format!("tow: {}", of_path(&display_text(path), why))),
             // ssh asks for a password: that is what is waited for, and the line is its own.
             Event::Waiting { .. } if is_typed_blindly() => {}
             Event::Waiting { what, seconds } => self.print(&waiting(what, *seconds)),
@@ -377,6 +378,10 @@ fn describe(summary: &Summary) -> String {
         0 => String::new(),
         failed => format!("; {} failed", counted(failed, "file", "files")),
     };
+    let skipped = match summary.skipped {
+        0 => String::new(),
+        skipped => format!("; {} left out", counted(skipped, "entry", "entries")),
+    };
     let updated = summary.updated.map_or_else(String::new, |updated| {
         let UpdateCounts { dry_run, created, transferred, deleted, .. } = updated;
         let unless = if dry_run { ", were this no dry run" } else { "" };
@@ -394,7 +399,7 @@ fn describe(summary: &Summary) -> String {
         summary.bytes
     };
     format!(
-        "tow: {} in {seconds:.1} s{from} -> {}{updated}{failed}",
+        "tow: {} in {seconds:.1} s{from} -> {}{updated}{skipped}{failed}",
         HumanBytes(bytes),
         display_name(summary.output.as_os_str().as_encoded_bytes()),
     )

@@ -67,7 +67,7 @@ fn ended(fetch: &Fetch) -> Option<String> {
         FetchState::Complete => {
             format!("has all of {name}: {sent} sent in {:.1} s", fetch.seconds.as_f64())
         }
-        FetchState::Partly if error.is_empty() => format!("has {name} but for some files: {sent} sent"),
+        FetchState::Partly if error.is_empty() => format!("has a part of {name}: {sent} sent"),
         FetchState::Partly => format!("has {name} but for some files: {error}; {sent} sent"),
         FetchState::Failed => format!("could not fetch {name}: {error}; {sent} sent"),
         FetchState::BrokenOff => format!("broke off {name} after {sent}"),

@@ -207,6 +207,8 @@ struct TreeTarget {
     kept: AtomicU64,
     entries: AtomicU64,
     failed: AtomicU64,
+    /// Entries of kinds that nobody asked for.
+    skipped: AtomicU64,
     dropped: Mutex<Dropped>,
     /// Paths that were asked for by name and had something in their places.
     taken: Mutex<HashSet<RelPath>>,
@@ -245,6 +247,7 @@ impl TreeTarget {
             kept: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
             dropped: Mutex::default(),
             taken: Mutex::default(),
             has_links: AtomicBool::new(false),
@@ -258,6 +261,7 @@ impl TreeTarget {
         summary.kept += self.kept.load(Ordering::Relaxed);
         summary.entries = self.entries.load(Ordering::Relaxed);
         summary.failed = self.failed.load(Ordering::Relaxed);
+        summary.skipped = self.skipped.load(Ordering::Relaxed);
         summary.dropped = *lock(&self.dropped);
     }
 
@@ -265,6 +269,12 @@ impl TreeTarget {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let path = display_name(path.as_bytes());
         self.problems.tell(Event::FileFailed { path, error: error.message.clone() });
+    }
+
+    /// Names an entry of a kind that nobody asked for.
+    fn skip(&self, path: &RelPath, why: &str) {
+        self.skipped.fetch_add(1, Ordering::Relaxed);
+        self.problems.tell(Event::EntrySkipped { path: display_name(path.as_bytes()), why: why.to_owned() });
     }
 
     fn stop(&self, error: ApiError) {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use towpath_api::copy::{Check, CopyEvent, CopyOptions, CopySummary, Preserve};
+use towpath_api::copy::{Check, CopyEvent, CopyOptions, CopySummary, FailureKind, Preserve};
 use towpath_api::{ApiError, Event, GetRequest, GetUpdate, Summary, UpdateCounts};
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
@@ -221,9 +221,13 @@ async fn forward(mut inbox: mpsc::Receiver<CopyEvent>, events: &mpsc::Sender<Eve
                 Event::Item { changes, path: os_path(&path), size }
             }
             CopyEvent::Deleted { path, is_dir } => Event::Deleted { path: os_path(&path), is_dir },
-            CopyEvent::Failed { path, error, hint, .. } => {
+            CopyEvent::Failed { path, error, hint, kind } => {
                 let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-                Event::FileFailed { path: display_name(&path), error: format!("{error}{hint}") }
+                let (path, why) = (display_name(&path), format!("{error}{hint}"));
+                match kind {
+                    FailureKind::Skipped => Event::EntrySkipped { path, why },
+                    _ => Event::FileFailed { path, error: why },
+                }
             }
             // The session tells of these.
             CopyEvent::Progress { .. } | CopyEvent::Waiting { .. } => continue,
@@ -237,6 +241,7 @@ fn add(summary: &mut Summary, copied: &CopySummary, dry_run: bool) {
     summary.entries = copied.seen.total();
     summary.bytes = copied.total_size;
     summary.failed = copied.failed + copied.vanished;
+    summary.skipped = copied.skipped;
     summary.dropped = copied.dropped;
     summary.updated = Some(UpdateCounts {
         dry_run,

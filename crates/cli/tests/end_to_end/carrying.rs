@@ -89,8 +89,11 @@ fn what_gives_rights_or_tells_of_a_machine_needs_a_word() {
     let get = |ticket: &str, copy: &str, words: &[&str]| -> Ended {
         env.receiver.tow(["get", "--json", ticket, "-o", copy].iter().chain(words)).end()
     };
-    let summary = get(&plain.ticket(), "copy", &[]).partial_summary();
-    assert_eq!(summary.number("failed"), 1 + u64::from(has_device), "the pipe, and the device");
+    let ended = get(&plain.ticket(), "copy", &[]).with(0);
+    let (summary, left_out) = (ended.summary(), 1 + u64::from(has_device));
+    assert_eq!((summary.number("failed"), summary.number("skipped")), (0, left_out), "the pipe, and the device");
+    let skipped = ended.events().into_iter().filter(|event| event["event"] == "entry_skipped").count();
+    assert_eq!(skipped as u64, left_out);
     let copy = env.receiver.path("copy");
     assert!(!copy.join("pipe").exists() && !copy.join("device").exists());
     let seen = |path: &Path| fs::metadata(path).unwrap();
@@ -103,7 +106,12 @@ fn what_gives_rights_or_tells_of_a_machine_needs_a_word() {
     assert_eq!(value(&copy.join("plain"), "user.xdg.origin.url"), None);
     let owner = if is_root() { 54_321 } else { seen(&env.sender.path("tree")).uid() };
     assert_eq!(seen(&copy.join("plain")).uid(), owner);
-    let told = env.receiver.tow(["get", &plain.ticket(), "-o", "again"]).end().with(3);
+    let told = env.receiver.tow(["get", &plain.ticket(), "-o", "again"]).end().with(0);
+    assert!(told.err.contains("pipe: a FIFO is left out; --specials makes it"), "{}", told.err);
+    assert!(told.err.contains("left out\n"), "its last line counts it: {}", told.err);
+    // An update of what is there says and does the same.
+    let updated = env.receiver.tow(["get", "--update", &plain.ticket(), "-o", "again"]).end().with(0);
+    assert!(updated.err.contains("pipe: a FIFO") && updated.err.contains("left out"), "{}", updated.err);
     assert!(told.err.contains("tow: left out: setuid or setgid bits of 2 entries (-p"), "{}", told.err);
     // Both sides have to say it.
     let text = get(&all.ticket(), "some", &["--specials"]).text();

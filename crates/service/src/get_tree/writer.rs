@@ -253,7 +253,7 @@ impl TreeWriter {
                 }
             }
             kind => match left_out(kind, &self.tree.preserve) {
-                Some(message) => self.tree.fail(&path, &ApiError::new(ErrorKind::Usage, message)),
+                Some(why) => self.tree.skip(&path, why),
                 None => self.tree.special(&path, &entry),
             },
         }
