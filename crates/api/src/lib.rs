@@ -52,7 +52,7 @@ pub use messages::{
 };
 pub use metadata::ToldMetadata;
 pub use parts::Parts;
-pub use sources::{PEER, SourceBytes, SourceList, THIS_MACHINE};
+pub use sources::{PEER, RELAYED, SourceBytes, SourceList, THIS_MACHINE};
 
 /// A boxed future, so that the API can be a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

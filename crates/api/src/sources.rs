@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 pub const THIS_MACHINE: &str = "this machine";
 /// Kind of another service.
 pub const PEER: &str = "peer";
+/// Path of what comes by a relay, and in the place of an address of who fetches by one.
+pub const RELAYED: &str = "by relay";
 /// Digits of a node id that people see.
 const SHORT: usize = 8;
 
@@ -76,7 +78,7 @@ impl SourceList {
     }
 
     /// What people call each of them, and its bytes: `peer 1a2b3c4d`, `directory /media/stick`, and what they called the other
-    /// side of a copy. A node's path is told if it has several.
+    /// side of a copy. A node's path is told if it has several, or no address.
     pub fn shown(&self) -> Vec<(String, u64)> {
         self.0.iter().map(|source| (self.shown_name(source), source.bytes)).collect()
     }
@@ -90,7 +92,7 @@ impl SourceList {
             (Some(node), path) => {
                 let has_several = self.0.iter().filter(|other| other.is_beside(source)).count() > 1;
                 let digits: String = node.chars().take(SHORT).collect();
-                match path.as_ref().filter(|_| has_several) {
+                match path.as_ref().filter(|path| has_several || *path == RELAYED) {
                     Some(path) => format!("{kind} {digits} {path}"),
                     None => format!("{kind} {digits}"),
                 }
@@ -123,6 +125,7 @@ mod tests {
             source(PEER, Some(one), Some("192.0.2.1"), 2),
             source(PEER, Some(one), Some("192.0.2.2"), 3),
             source(PEER, Some(other), Some("192.0.2.3"), 4),
+            source(PEER, Some("4444444444"), Some(RELAYED), 1),
             source(PEER, None, Some("host"), 5),
             source("directory", None, Some("/media/stick"), 6),
         ]);
@@ -134,11 +137,12 @@ mod tests {
                 "peer 1a2b3c4d 192.0.2.1",
                 "peer 1a2b3c4d 192.0.2.2",
                 "peer 99887766",
+                "peer 44444444 by relay",
                 "host",
                 "directory /media/stick",
             ]
         );
-        assert_eq!((sources.total(), sources.from_elsewhere()), (21, 20));
+        assert_eq!((sources.total(), sources.from_elsewhere()), (22, 21));
     }
 
     #[test]

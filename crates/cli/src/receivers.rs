@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use indicatif::HumanBytes;
-use towpath_api::{Fetch, FetchState};
+use towpath_api::{Fetch, FetchState, RELAYED};
 use towpath_service::display_text;
 
 use crate::bar::RateMeter;
@@ -37,7 +37,7 @@ impl Receivers {
         let mut all = self.0.values().map(|(fetch, ..)| fetch);
         let first = all.next()?;
         let line = match all.map(|fetch| fetch.bytes).reduce(|one, other| one + other) {
-            None => format!("{} fetches {}: {}{speed}", first.address, name(first), amount(first)),
+            None => format!("{} fetches {}: {}{speed}", place(first), name(first), amount(first)),
             Some(bytes) => {
                 let sent = HumanBytes(first.bytes + bytes);
                 format!("{} receivers: {sent} sent{speed}", self.0.len())
@@ -72,7 +72,22 @@ fn ended(fetch: &Fetch) -> Option<String> {
         FetchState::Failed => format!("could not fetch {name}: {error}; {sent} sent"),
         FetchState::BrokenOff => format!("broke off {name} after {sent}"),
     };
-    Some(format!("tow: {} (peer {}) {what}", fetch.address, fetch.peer))
+    Some(format!("tow: {} {what}", receiver(&fetch.address, &fetch.peer)))
+}
+
+fn place(fetch: &Fetch) -> String {
+    match &*fetch.address {
+        RELAYED => receiver(RELAYED, &fetch.peer),
+        address => address.to_owned(),
+    }
+}
+
+/// A receiver, for people: where it is, or that it came by a relay, which alone knows.
+pub fn receiver(address: &str, peer: &str) -> String {
+    match address {
+        RELAYED => format!("peer {peer} {RELAYED}"),
+        address => format!("{address} (peer {peer})"),
+    }
 }
 
 #[cfg(test)]
@@ -125,5 +140,16 @@ mod tests {
         let failed = format!("{begin}could not fetch notes.pdf: it changed; 3.00 MiB sent");
         assert_eq!(end(FetchState::Failed, Some("it changed")), failed);
         assert_eq!(receivers.line(80), None);
+    }
+
+    #[test]
+    fn who_comes_by_a_relay_is_told_so() {
+        let (mut receivers, now) = (Receivers::default(), Instant::now());
+        let by_relay = |state| Fetch { address: RELAYED.into(), ..fetch("a", state, 3 << 20) };
+        receivers.note(&by_relay(FetchState::Begun), now);
+        let line = receivers.line(80).unwrap();
+        assert_eq!(line, "peer a by relay fetches notes.pdf: 3.00 MiB of 10.00 MiB sent");
+        let end = receivers.note(&by_relay(FetchState::Complete), now).unwrap();
+        assert_eq!(end, "tow: peer a by relay has all of notes.pdf: 3.00 MiB sent in 2.1 s");
     }
 }

@@ -1,8 +1,4 @@
-//! What follows a wrong guess, and how often an address may try: counting that is handed the time.
-
-use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
-use std::time::{Duration, Instant};
+//! What follows a wrong guess: counting. How often an address may try is the business of who keeps mailboxes.
 
 use crate::code::{MAX_WORDS, USUAL_WORDS};
 
@@ -64,88 +60,6 @@ impl Renewals {
 
 const FIRST_STANDING: u32 = RENEWALS + 1;
 
-/// Limits of a [`TryLimiter`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TryLimits {
-    /// Tries of one source in one window.
-    pub tries: u32,
-    /// How long tries count.
-    pub window: Duration,
-    /// Sources that are counted apart, each about 100 bytes of memory. All others count as one.
-    pub sources: usize,
-}
-
-impl Default for TryLimits {
-    /// Ten a minute, and at most 1 MiB for 8,192 sources.
-    fn default() -> Self {
-        Self { tries: 10, window: Duration::from_secs(60), sources: 8192 }
-    }
-}
-
-/// Counts tries by their source: an IPv4 address, or the /64 of an IPv6 address, which one subscriber has whole.
-#[derive(Debug)]
-pub struct TryLimiter {
-    limits: TryLimits,
-    counts: HashMap<TrySource, TryWindow>,
-    /// The sources in the order in which their windows end.
-    ends: VecDeque<(Instant, TrySource)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum TrySource {
-    V4(u32),
-    V6(u64),
-    /// All for which there is no room.
-    Others,
-}
-
-impl TrySource {
-    fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self::V4(address.to_bits()),
-            IpAddr::V6(address) => Self::V6((address.to_bits() >> 64) as u64),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct TryWindow {
-    tries: u32,
-    end: Instant,
-}
-
-impl TryLimiter {
-    /// With nothing counted yet.
-    pub fn new(limits: TryLimits) -> Self {
-        Self { limits, counts: HashMap::new(), ends: VecDeque::new() }
-    }
-
-    /// Counts a try; or says how long the source has to wait for one. What is refused does not count.
-    pub fn admit(&mut self, from: IpAddr, now: Instant) -> Result<(), Duration> {
-        self.forget(now);
-        let source = TrySource::of(from);
-        let has_room = self.counts.contains_key(&source) || self.counts.len() < self.limits.sources;
-        let source = if has_room { source } else { TrySource::Others };
-        let window = self.counts.entry(source).or_insert_with(|| {
-            let end = now + self.limits.window;
-            self.ends.push_back((end, source));
-            TryWindow { tries: 0, end }
-        });
-        if window.tries >= self.limits.tries {
-            return Err(window.end.saturating_duration_since(now));
-        }
-        window.tries += 1;
-        Ok(())
-    }
-
-    /// Windows are all of one length, so they end in the order in which they began.
-    fn forget(&mut self, now: Instant) {
-        while let Some((_, source)) = self.ends.pop_front_if(|(end, _)| *end <= now) {
-            self.counts.remove(&source);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,52 +96,5 @@ mod tests {
             }
         }
         assert!(chance < 1.0 / f64::from(1 << 17), "{chance}");
-    }
-
-    fn limiter(tries: u32, seconds: u64, sources: usize) -> TryLimiter {
-        TryLimiter::new(TryLimits { tries, window: Duration::from_secs(seconds), sources })
-    }
-
-    #[test]
-    fn a_source_tries_so_often_in_a_window() {
-        let (mut limiter, start) = (limiter(2, 60, 10), Instant::now());
-        let mut at = |seconds, from: &str| {
-            limiter
-                .admit(from.parse().unwrap(), start + Duration::from_secs(seconds))
-                .map_err(|wait| wait.as_secs())
-        };
-        let table = [
-            (0, "192.0.2.1", Ok(())),
-            (10, "192.0.2.1", Ok(())),
-            (20, "192.0.2.1", Err(40)),
-            (20, "::ffff:192.0.2.1", Err(40)),
-            (20, "192.0.2.2", Ok(())),
-            (20, "2001:db8:1:2::1", Ok(())),
-            (20, "2001:db8:1:2:ffff::9", Ok(())),
-            (21, "2001:db8:1:2:3:4:5:6", Err(59)),
-            (21, "2001:db8:1:3::1", Ok(())),
-            (59, "192.0.2.1", Err(1)),
-            (60, "192.0.2.1", Ok(())),
-            (79, "2001:db8:1:2::1", Err(1)),
-            (80, "2001:db8:1:2::1", Ok(())),
-        ];
-        for (seconds, from, expected) in table {
-            assert_eq!(at(seconds, from), expected, "{from} at {seconds}");
-        }
-    }
-
-    #[test]
-    fn many_sources_take_no_more_memory_and_gain_nothing() {
-        let (mut limiter, now) = (limiter(3, 60, 100), Instant::now());
-        let known: IpAddr = "192.0.2.1".parse().unwrap();
-        assert_eq!(limiter.admit(known, now), Ok(()));
-        let admitted =
-            (0..10_000u32).filter(|number| limiter.admit(IpAddr::V4((*number).into()), now).is_ok());
-        assert_eq!(admitted.count(), 99 + 3, "99 with a count of their own, the others have one together");
-        assert!(limiter.counts.len() <= 101 && limiter.ends.len() <= 101);
-        assert_eq!(limiter.admit(known, now), Ok(()), "who was there before is not pushed out");
-        let later = now + Duration::from_secs(60);
-        assert_eq!(limiter.admit(IpAddr::V4(77_777.into()), later), Ok(()));
-        assert_eq!((limiter.counts.len(), limiter.ends.len()), (1, 1));
     }
 }

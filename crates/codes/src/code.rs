@@ -26,7 +26,9 @@ pub enum CodeError {
     #[error("a code begins with a number, like 7-otter-lagoon")]
     Number,
     /// Fewer words than [`USUAL_WORDS`].
-    #[error("a code has at least {USUAL_WORDS} words, here are {found}")]
+    #[error(
+        "a code has at least {USUAL_WORDS} words, here are {found}: write it with hyphens, like 7-otter-lagoon"
+    )]
     Few {
         /// Words found.
         found: usize,
@@ -163,8 +165,11 @@ mod tests {
             ("1000000-otter-lagoon", "a code begins with a number, like 7-otter-lagoon"),
             ("+7-otter-lagoon", "a code begins with a number, like 7-otter-lagoon"),
             ("99999999999999999999-otter-lagoon", "a code begins with a number, like 7-otter-lagoon"),
-            ("7", "a code has at least 2 words, here are 0"),
-            ("7-otter", "a code has at least 2 words, here are 1"),
+            ("7", "a code has at least 2 words, here are 0: write it with hyphens, like 7-otter-lagoon"),
+            (
+                "7-otter",
+                "a code has at least 2 words, here are 1: write it with hyphens, like 7-otter-lagoon",
+            ),
             ("7-oter-lagoon", "'oter' is no word of a code; did you mean 'otter'?"),
             ("7-otter-Lagoun", "'Lagoun' is no word of a code; did you mean 'lagoon'?"),
             ("7-otter-\u{1b}[31mxyzzy", "'31mxyzzy' is no word of a code"),

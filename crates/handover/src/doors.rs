@@ -16,7 +16,7 @@ use towpath_rendezvous::letters::{LetterError, LetterEvent, Letters};
 use towpath_rendezvous::place::KnownServer;
 
 use crate::conversation::CodeConversation;
-use crate::{HandoverPlaces, PROTOCOL};
+use crate::{HandoverPlaces, PROTOCOL, trouble_at, trouble_near};
 
 /// Conversations on one network at once.
 const AT_ONCE: usize = 16;
@@ -38,7 +38,7 @@ pub(crate) struct HostDoors {
     /// The number.
     pub(crate) number: u32,
     mailboxes: Vec<HostMailbox>,
-    listener: Option<Listener>,
+    near: Option<NearDoor>,
     /// Why some place is none.
     pub(crate) troubles: Vec<String>,
 }
@@ -52,7 +52,7 @@ impl HostDoors {
         taken: &BTreeSet<u32>,
         chance: u32,
     ) -> Self {
-        let mut doors = Self { number: wanted, mailboxes: Vec::new(), listener: None, troubles: Vec::new() };
+        let mut doors = Self { number: wanted, mailboxes: Vec::new(), near: None, troubles: Vec::new() };
         for server in &places.servers {
             match open(server, identity, doors.number, taken).await {
                 Ok((letters, number)) if doors.number == 0 || doors.number == number => {
@@ -61,17 +61,17 @@ impl HostDoors {
                     doors.mailboxes.push(HostMailbox { letters, number, server, identity });
                 }
                 // One number is all that is said.
-                Ok(_) => doors.troubles.push(format!("{}: the number is taken there", server.place.address)),
-                Err(error) => doors.troubles.push(format!("{}: {error}", server.place.address)),
+                Ok(_) => doors.troubles.push(trouble_at(server, "the number is taken there")),
+                Err(error) => doors.troubles.push(trouble_at(server, error)),
             }
         }
         if doors.number == 0 {
             doors.number = free_number(chance, taken);
         }
         if places.lan {
-            match listen(identity).await {
-                Ok(listener) => doors.listener = Some(listener),
-                Err(error) => doors.troubles.push(format!("this network: {error}")),
+            match NearDoor::open(identity, doors.number).await {
+                Ok(near) => doors.near = Some(near),
+                Err(why) => doors.troubles.push(trouble_near(why)),
             }
         }
         doors
@@ -79,7 +79,7 @@ impl HostDoors {
 
     /// True if nobody could come.
     pub(crate) const fn is_closed(&self) -> bool {
-        self.mailboxes.is_empty() && self.listener.is_none()
+        self.mailboxes.is_empty() && self.near.is_none()
     }
 
     /// Lets guests in; `offer` waits for them in the mailboxes. What is returned ends with its receiver.
@@ -89,15 +89,27 @@ impl HostDoors {
         for mailbox in self.mailboxes {
             tasks.spawn(mailbox.attend(offer.clone(), came.clone()));
         }
-        if let Some(listener) = self.listener {
-            let port = listener.address().map_or(0, |address| address.port());
-            match LanAnnouncement::start(self.number, port) {
-                Ok(started) => announcement = Some(started),
-                Err(error) => tracing::debug!(%error, "this network is not told of the code"),
-            }
-            tasks.spawn(accept(listener, came));
+        if let Some(near) = self.near {
+            announcement = Some(near.announcement);
+            tasks.spawn(accept(near.listener, came));
         }
         (guests, AttendedDoors { _tasks: tasks, _announcement: announcement })
+    }
+}
+
+/// A port of this machine that this network is told of.
+struct NearDoor {
+    listener: Listener,
+    announcement: LanAnnouncement,
+}
+
+impl NearDoor {
+    /// Opens it for the code of this number. Where nobody can be told of it, nobody can come.
+    async fn open(identity: &Identity, number: u32) -> Result<Self, String> {
+        let listener = listen(identity).await.map_err(|error| error.to_string())?;
+        let port = listener.address().map_err(|error| error.to_string())?.port();
+        let announcement = LanAnnouncement::start(number, port).map_err(|error| error.to_string())?;
+        Ok(Self { listener, announcement })
     }
 }
 

@@ -15,7 +15,7 @@ use towpath_rendezvous::message::Refusal;
 use towpath_rendezvous::place::KnownServer;
 
 use crate::conversation::CodeConversation;
-use crate::{HandoverPlaces, PROTOCOL};
+use crate::{HandoverPlaces, PROTOCOL, trouble_at, trouble_near};
 
 /// Time for being found on one network: what was announced long ago is there in a moment.
 const LAN_WAIT: Duration = Duration::from_secs(4);
@@ -113,7 +113,7 @@ async fn join(
     match Letters::join(&server, &identity, number).await {
         Ok((letters, host)) => drop(came.send(CodeConversation::Letters(letters, host)).await),
         Err(LetterError::Refused(Refusal::NobodyWaits)) => {}
-        Err(error) => drop(trouble.send(format!("{}: {error}", server.place.address))),
+        Err(error) => drop(trouble.send(trouble_at(&server, error))),
     }
 }
 
@@ -136,7 +136,7 @@ async fn look_near(
     }
     while dialling.join_next().await.is_some() {}
     if let Ok(Err(error)) = looking.await {
-        let _ = trouble.send(format!("this network: {error}"));
+        let _ = trouble.send(trouble_near(error));
     }
 }
 

@@ -9,6 +9,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use towpath_codes::attempts::{Renewal, Renewals};
+use towpath_codes::exchange::message::CodeMessage;
 use towpath_codes::exchange::{CodeHost, Fingerprint, HostStep};
 use towpath_codes::{Code, Entropy};
 use towpath_content::NodeId;
@@ -37,6 +38,15 @@ pub struct HostWish {
     pub is_verified: bool,
 }
 
+/// Why a code is void.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VoidCause {
+    /// Somebody gave a wrong one.
+    Guess,
+    /// The person said that the other end shows other words, or nothing.
+    Differs,
+}
+
 /// What a host tells its person.
 #[derive(Debug)]
 pub enum HostEvent {
@@ -44,8 +54,8 @@ pub enum HostEvent {
     Code {
         /// Its text.
         code: String,
-        /// The one before is void: somebody gave a wrong one.
-        is_renewed: bool,
+        /// Why the one before is void.
+        after: Option<VoidCause>,
         /// People compare a fingerprint.
         is_verified: bool,
     },
@@ -57,7 +67,7 @@ pub enum HostEvent {
     Compare {
         /// What both ends show.
         fingerprint: Fingerprint,
-        /// True if it is the same there.
+        /// True if it is the same there. Nobody listens any more if the other end has left.
         answer: oneshot::Sender<bool>,
     },
 }
@@ -80,8 +90,8 @@ pub enum HostError {
 enum RoundEnd {
     /// This node has the ticket.
     Sold(NodeId),
-    /// A guess was wrong.
-    Void,
+    /// The code is good for nothing any more.
+    Void(VoidCause),
     /// The guest left without a guess, or people found fingerprints different.
     Parted,
 }
@@ -103,7 +113,7 @@ pub async fn hand_out(
         is_verified,
         is_standing: false,
         guesses: 0,
-        is_renewed: false,
+        after: None,
         code: None,
         renewals,
         talking,
@@ -131,7 +141,8 @@ struct Hosting {
     is_standing: bool,
     /// Wrong ones since it stays.
     guesses: u32,
-    is_renewed: bool,
+    /// Why the code before is void.
+    after: Option<VoidCause>,
     /// The code that was shown.
     code: Option<Code>,
     renewals: Renewals,
@@ -153,7 +164,10 @@ impl Hosting {
                 continue;
             }
             if doors.is_closed() {
-                return Err(HostError::Nowhere(doors.troubles.join("; ")));
+                let is_told = !places.lan && places.servers.is_empty();
+                let off = is_told.then(|| "no server is configured, and multicast is turned off".to_owned());
+                let why = doors.troubles.into_iter().chain(off).collect::<Vec<_>>();
+                return Err(HostError::Nowhere(why.join("; ")));
             }
             if self.code.as_ref().is_none_or(|code| code.number() != doors.number) {
                 let code = Code::random(doors.number, self.words, &mut entropy);
@@ -167,8 +181,8 @@ impl Hosting {
         for trouble in troubles {
             let _ = self.events.send(HostEvent::Trouble(trouble)).await;
         }
-        let (is_renewed, is_verified) = (self.is_renewed, self.is_verified);
-        let shown = HostEvent::Code { code: code.to_string(), is_renewed, is_verified };
+        let (after, is_verified) = (self.after, self.is_verified);
+        let shown = HostEvent::Code { code: code.to_string(), after, is_verified };
         let _ = self.events.send(shown).await;
         self.code = Some(code);
     }
@@ -201,8 +215,8 @@ impl Hosting {
                 },
                 Some(ended) = self.talking.join_next() => match ended {
                     Ok((_, Some(RoundEnd::Sold(node)))) => return Ok(Some(node)),
-                    Ok((is_apart, Some(RoundEnd::Void))) => {
-                        self.void().await?;
+                    Ok((is_apart, Some(RoundEnd::Void(cause)))) => {
+                        self.void(cause).await?;
                         if !is_apart {
                             return Ok(None);
                         }
@@ -215,11 +229,12 @@ impl Hosting {
         Ok(None)
     }
 
-    /// A guess was wrong.
-    async fn void(&mut self) -> Result<(), HostError> {
+    /// A guess was wrong, or as good as that.
+    async fn void(&mut self, cause: VoidCause) -> Result<(), HostError> {
         match self.renewals.void() {
             Renewal::NewCode { words, is_verified } => {
-                (self.words, self.is_verified, self.is_renewed, self.code) = (words, is_verified, true, None);
+                (self.words, self.is_verified, self.after, self.code) =
+                    (words, is_verified, Some(cause), None);
                 self.talking = JoinSet::new();
             }
             Renewal::SameCode => {
@@ -253,7 +268,19 @@ async fn talk(
             if !guest.send(send).await {
                 return Some(RoundEnd::Parted);
             }
-            step = compare(&host, fingerprint, &events).await;
+            match compare(&mut guest, fingerprint, &events).await {
+                Some(true) => step = lock(&host).accept().unwrap_or(HostStep::Ignored(None)),
+                Some(false) => {
+                    let refusal = lock(&host).refuse();
+                    guest.send(vec![refusal]).await;
+                    guest.end().await;
+                    return Some(RoundEnd::Void(VoidCause::Differs));
+                }
+                None => {
+                    tracing::debug!("the guest left while words were compared");
+                    return Some(RoundEnd::Parted);
+                }
+            }
         }
         match step {
             HostStep::Sold { guest: node, send } => {
@@ -264,7 +291,7 @@ async fn talk(
             HostStep::Void { send } => {
                 guest.send(send).await;
                 guest.end().await;
-                return Some(RoundEnd::Void);
+                return Some(RoundEnd::Void(VoidCause::Guess));
             }
             HostStep::Told { send } => {
                 if !guest.send(send).await {
@@ -277,18 +304,28 @@ async fn talk(
     }
 }
 
-/// Asks the person. Whoever says nothing says no.
+/// Asks the person whether the other end shows the same. Whoever says nothing says no. `None` if the guest leaves before.
 async fn compare(
-    host: &Mutex<CodeHost>,
+    guest: &mut CodeConversation,
     fingerprint: Fingerprint,
     events: &mpsc::Sender<HostEvent>,
-) -> HostStep {
+) -> Option<bool> {
     let (answer, said) = oneshot::channel();
-    let asked = events.send(HostEvent::Compare { fingerprint, answer }).await;
-    let is_same = asked.is_ok() && said.await.unwrap_or_default();
-    let mut host = lock(host);
-    match is_same.then(|| host.accept()).flatten() {
-        Some(step) => step,
-        None => HostStep::Void { send: vec![host.refuse()] },
+    let asking = async {
+        let asked = events.send(HostEvent::Compare { fingerprint, answer }).await;
+        asked.is_ok() && said.await.unwrap_or_default()
+    };
+    // It has said all that it has to say: whatever else comes is its end, or the same again.
+    let leaving = async {
+        while let Some(message) = guest.next().await {
+            if matches!(CodeMessage::from_bytes(&message), Ok(CodeMessage::End(_))) {
+                break;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = leaving => None,
+        is_same = asking => Some(is_same),
     }
 }

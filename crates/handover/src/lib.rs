@@ -14,6 +14,8 @@ mod doors;
 pub mod guest;
 pub mod host;
 
+use std::fmt::Display;
+
 use towpath_link::Protocol;
 use towpath_rendezvous::place::KnownServer;
 
@@ -27,4 +29,36 @@ pub struct HandoverPlaces {
     pub servers: Vec<KnownServer>,
     /// This network, by multicast.
     pub lan: bool,
+}
+
+/// Why nobody is met at a server, for people: with its address, which most errors have already.
+fn trouble_at(server: &KnownServer, why: impl Display) -> String {
+    let (address, why) = (&server.place.address, why.to_string());
+    if why.starts_with(address) { why } else { format!("{address}: {why}") }
+}
+
+/// The same on this network.
+fn trouble_near(why: impl Display) -> String {
+    format!("this network: {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_content::NodeId;
+    use towpath_rendezvous::ServerPlace;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_once() {
+        let place = ServerPlace { node: NodeId([1; 32]), address: "192.0.2.1:7".into() };
+        let server = KnownServer { place, is_trusted: true };
+        let rows = [
+            ("192.0.2.1:7: refused the connection", "192.0.2.1:7: refused the connection"),
+            ("the server is ending", "192.0.2.1:7: the server is ending"),
+        ];
+        for (why, told) in rows {
+            assert_eq!(trouble_at(&server, why), told);
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use towpath_api::{Event, Fetch, FetchState, Seconds};
+use towpath_api::{Event, Fetch, FetchState, RELAYED, Seconds};
 use towpath_content::{NodeId, Oid};
 use towpath_files::display_name;
 use towpath_protocol::{HAS_ALL, Peer, Served};
@@ -49,7 +49,8 @@ struct FetchUnderWay {
     connections: usize,
     /// The ticket's mark.
     ticket: Option<u64>,
-    address: IpAddr,
+    /// `None`: it came by a relay.
+    address: Option<IpAddr>,
     begun: Instant,
     bytes: u64,
     trouble: Option<String>,
@@ -59,7 +60,7 @@ struct FetchUnderWay {
 }
 
 impl FetchUnderWay {
-    fn new(address: IpAddr) -> Self {
+    fn new(address: Option<IpAddr>) -> Self {
         let begun = Instant::now();
         Self {
             connections: 0,
@@ -71,6 +72,10 @@ impl FetchUnderWay {
             reported: None,
             end: None,
         }
+    }
+
+    fn told_address(&self) -> String {
+        self.address.map_or_else(|| RELAYED.to_owned(), |address| address.to_canonical().to_string())
     }
 }
 
@@ -122,11 +127,11 @@ impl Fetches {
         inbox
     }
 
-    /// Watches what goes over a connection until it ends; does not keep it.
+    /// Watches what goes over a connection from this address until it ends; does not keep it. What comes by a relay has none.
     pub fn attend(
         self: &Arc<Self>,
         peer: &Arc<Peer>,
-        address: IpAddr,
+        address: Option<IpAddr>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let (fetches, closed) = (Arc::clone(self), peer.closed());
         let (node, served, peer) = (peer.node(), Arc::clone(peer.served()), Arc::downgrade(peer));
@@ -155,7 +160,12 @@ impl Fetches {
     }
 
     /// Counts what went since the last look.
-    fn look(self: &Arc<Self>, served: &Served, (node, address): (NodeId, IpAddr), part: &mut FetchPart) {
+    fn look(
+        self: &Arc<Self>,
+        served: &Served,
+        (node, address): (NodeId, Option<IpAddr>),
+        part: &mut FetchPart,
+    ) {
         let Some(last) = served.last() else { return };
         let (now, bytes) = (FetchOfPart { key: (node, last.root), number: last.number }, served.bytes());
         if let Some(before) = part.fetch.take_if(|fetch| *fetch != now) {
@@ -236,7 +246,7 @@ impl Fetches {
             FetchState::Failed => FetchOutcome::Failed,
             FetchState::Begun | FetchState::UnderWay | FetchState::BrokenOff => FetchOutcome::BrokenOff,
         };
-        let (address, bytes) = (fetch.address.to_canonical().to_string(), fetch.bytes);
+        let (address, bytes) = (fetch.told_address(), fetch.bytes);
         let (oid, node, ticket) = (root.to_string(), *node, fetch.ticket);
         let note = FetchNote { oid, ticket, node, address, at: now(), outcome, bytes };
         if let Err(error) = log.append(&note) {
@@ -277,7 +287,7 @@ impl Fetches {
         Event::Fetch(Fetch {
             state,
             peer: node.short().to_string(),
-            address: fetch.address.to_canonical().to_string(),
+            address: fetch.told_address(),
             oid: root.to_string(),
             name: display_name(&lock(&self.names).get(root).cloned().unwrap_or_default()),
             bytes: fetch.bytes,
@@ -292,6 +302,7 @@ impl Fetches {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use towpath_plugins::direct::relayed::BY_RELAY;
     use towpath_store::MemoryStore;
 
     use super::*;
@@ -313,7 +324,7 @@ mod tests {
         let [one, other] = [b"one", &b"other"[..]].map(|data| (NodeId([1; 32]), Oid::of(data)));
         let mut under_way = HashMap::new();
         let mut go_on = |fetches: &Fetches, key, bytes| {
-            let new = || FetchUnderWay::new(Ipv4Addr::LOCALHOST.into());
+            let new = || FetchUnderWay::new(Some(Ipv4Addr::LOCALHOST.into()));
             let fetch: &mut FetchUnderWay = under_way.entry(key).or_insert_with(new);
             fetch.bytes = bytes;
             fetches.report(&key, fetch);
@@ -326,5 +337,15 @@ mod tests {
         assert_eq!(events.first(), Some(&(one.1.to_string(), FetchState::Begun)));
         assert_eq!(events.last(), Some(&(one.1.to_string(), FetchState::Complete)));
         assert!(events.iter().all(|(oid, _)| *oid == one.1.to_string()), "no end of what had no beginning");
+    }
+
+    #[test]
+    fn who_comes_by_a_relay_has_no_address() {
+        let v4 = Ipv4Addr::new(192, 0, 2, 1);
+        for (address, told) in
+            [(Some(v4.to_ipv6_mapped().into()), "192.0.2.1"), (None, BY_RELAY), (None, RELAYED)]
+        {
+            assert_eq!(FetchUnderWay::new(address).told_address(), told);
+        }
     }
 }

@@ -201,7 +201,7 @@ async fn serve(
         Ok(permit) => {
             let peer = Peer::start(connection, config, Some(Arc::clone(&serving.service)));
             tokio::select! {
-                () = serving.fetches.attend(&peer, address) => {}
+                () = serving.fetches.attend(&peer, Some(address)) => {}
                 () = token.cancelled() => peer.close("the service is ending"),
                 why = overstayed(&permit, &peer, &serving) => peer.close(why),
             }

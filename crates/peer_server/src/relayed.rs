@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_config::Config;
 use towpath_content::Hint;
@@ -13,7 +14,7 @@ use towpath_content::hint::{PeerAddress, RELAY};
 use towpath_link::{Identity, Protocol};
 use towpath_plugins::direct::relayed::BY_RELAY;
 use towpath_protocol::{Peer, PeerConfig};
-use towpath_relay::{IncomingCall, RelayDial, RelayPass, RelayPlace, Waiting, WaitingPlace};
+use towpath_relay::{IncomingCall, RelayDial, RelayPass, RelayPlace, Waiting, WaitingPlace, WaitingState};
 
 use crate::listen::{ListenerServing, NOTHING_SHOWN};
 
@@ -66,9 +67,31 @@ pub fn hints(config: &Config, rank: usize) -> Vec<Hint> {
 
 /// Waits at `places` as `identity`, and answers who calls, for as long as it is polled.
 pub(crate) async fn attend(places: Vec<WaitingPlace>, identity: Identity, serving: Arc<ListenerServing>) {
+    let names: Vec<String> = places.iter().map(|place| place.place.addresses.join(",")).collect();
     let mut waiting = Waiting::start(places, &identity, &RelayDial::default());
-    while let Some(call) = waiting.next().await {
-        tokio::spawn(answer(call, Arc::clone(&serving)));
+    let telling = tell_refusals(&names, waiting.states());
+    let answering = async {
+        while let Some(call) = waiting.next().await {
+            tokio::spawn(answer(call, Arc::clone(&serving)));
+        }
+    };
+    tokio::join!(answering, telling);
+}
+
+/// Says of each relay once that it refuses: whoever configured it has the wrong pass, say, and would wonder why nobody comes.
+async fn tell_refusals(names: &[String], mut states: watch::Receiver<Vec<WaitingState>>) {
+    let mut told = vec![false; names.len()];
+    loop {
+        for ((name, state), told) in names.iter().zip(&*states.borrow_and_update()).zip(&mut told) {
+            if let WaitingState::Refused(why) = state
+                && !std::mem::replace(told, true)
+            {
+                tracing::error!("nobody comes by the relay {name}: {why}. 'tow doctor' tells more");
+            }
+        }
+        if states.changed().await.is_err() {
+            return;
+        }
     }
 }
 
@@ -80,7 +103,7 @@ async fn answer(call: IncomingCall, serving: Arc<ListenerServing>) {
     };
     match call.accept(&[Protocol::PEER]).await {
         Ok(connection) => {
-            let address = connection.address.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED.into());
+            let address = connection.address;
             let config = PeerConfig { way: Some(BY_RELAY.into()), ..(serving.config)() };
             let peer = Peer::start(connection, config, Some(Arc::clone(&serving.service)));
             tokio::select! {

@@ -1,7 +1,6 @@
 //! The connections of this service with peers, whoever dialled them: transfers may use them, and the other side of those that a
 //! transfer dialled may ask there, within the limits that hold for callers.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -65,7 +64,7 @@ impl StandingPeers {
             return Peer::start(connection, config, None);
         };
         let config = PeerConfig { send_pace: Arc::clone(&self.send_pace), ..config };
-        let address = connection.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let address = connection.address;
         let peer = Peer::start(connection, config, Some(Arc::clone(&self.service)));
         add(&self.pool, &peer);
         let attending = self.fetches.attend(&peer, address);

@@ -143,7 +143,8 @@ impl EntryTable {
         let before = kept.and_then(|(_, before)| before);
         match kept {
             Some((number, _)) if number >= entry.number => return Ok(None),
-            Some(_) if before.is_some() || self.may_come_from(from) => self.remove(&place),
+            // One that moves to another address counts there like a new one.
+            Some(_) if from.is_none() || before == from || self.may_come_from(from) => self.remove(&place),
             None if self.has_room(&place, from) => {}
             _ => return Err(Refusal::TooMany),
         }
@@ -424,6 +425,23 @@ mod tests {
             table.announce(50, id, entry(&nodes[node], 1, (2, 100))).map(drop)
         };
         assert_eq!((announce(0), announce(1)), (Ok(()), Err(Refusal::TooMany)), "from one address");
+    }
+
+    /// Else two addresses would fill the whole table, by moving what the one said to the other again and again.
+    #[test]
+    fn what_moves_to_another_address_counts_there() {
+        let nodes: Vec<Identity> = (0..3).map(|_| Identity::generate().unwrap()).collect();
+        let mut table = EntryTable::new(TableLimits { per_address: 1, ..TableLimits::default() });
+        let mut announce = |node: usize, number, address: &str| {
+            let id = (nodes[node].node_id(), from(address));
+            table.announce(50, id, entry(&nodes[node], 1, (number, 100))).map(drop)
+        };
+        let other = "192.0.2.2";
+        assert_eq!((announce(0, 1, HERE), announce(1, 1, other)), (Ok(()), Ok(())));
+        assert_eq!((announce(0, 2, other), announce(0, 2, HERE)), (Err(Refusal::TooMany), Ok(())));
+        assert_eq!(announce(0, 3, "192.0.2.3"), Ok(()), "where there is room");
+        assert_eq!(announce(2, 1, HERE), Ok(()), "what moved away");
+        assert_eq!(table.from_addresses.values().copied().collect::<Vec<_>>(), [1; 3]);
     }
 
     #[test]

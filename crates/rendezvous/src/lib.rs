@@ -16,6 +16,7 @@
 //! | [`message`] | what client and server say to each other |
 //! | [`entry_table`] | entries and watchers, within limits: pure |
 //! | [`mailboxes`] | numbers, and letters between two ends: pure |
+//! | `tries` | how often each address came in: pure |
 //! | [`board`] | one message in, messages out: pure |
 //! | [`server`] | connections around a board |
 //! | [`sharing`] | the seam to other servers that have the same entries |
@@ -44,6 +45,7 @@ pub mod place;
 pub mod server;
 pub mod sharing;
 pub mod topic;
+mod tries;
 
 use towpath_link::Protocol;
 

@@ -3,13 +3,14 @@
 //! The number is no secret, and the server sees the letters: what keeps strangers out is what the letters say
 //! (`docs/formats/code.md`). Here it is bounded how many wait, and how often somebody may come in.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use bytes::Bytes;
 
 use crate::address_group::AddressGroup;
 use crate::entry_table::ConnectionNumber;
 use crate::message::Refusal;
+use crate::tries::TryCounts;
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,12 +31,8 @@ impl Default for MailboxLimits {
     }
 }
 
-/// Seconds in which times of coming in are counted.
-const WINDOW: u64 = 60;
 /// Numbers are drawn from so many at most: a code takes six digits.
 const MOST_NUMBERS: u64 = 1 << 18;
-/// Addresses whose times are remembered.
-const REMEMBERED: usize = 100_000;
 
 /// See the head of this module.
 #[derive(Debug, Default)]
@@ -45,7 +42,7 @@ pub struct Mailboxes {
     /// Which one a connection is at.
     at: HashMap<ConnectionNumber, u32>,
     waiting: HashMap<AddressGroup, usize>,
-    joins: HashMap<AddressGroup, VecDeque<u64>>,
+    tries: TryCounts,
 }
 
 #[derive(Debug)]
@@ -134,7 +131,7 @@ impl Mailboxes {
         if self.at.contains_key(&guest) {
             return Err(Refusal::Malformed);
         }
-        if !self.may_join(now, from) {
+        if !self.tries.admit(self.limits.joins, from, now) {
             return Err(Refusal::TooOften);
         }
         let mailbox = self.open.get_mut(&number).filter(|mailbox| mailbox.guest.is_none());
@@ -142,22 +139,6 @@ impl Mailboxes {
         mailbox.guest = Some(guest);
         self.at.insert(guest, number);
         Ok((mailbox.host, std::mem::take(&mut mailbox.letters)))
-    }
-
-    /// Counts a try, and says whether it is one too many.
-    fn may_join(&mut self, now: u64, from: AddressGroup) -> bool {
-        if self.joins.len() >= REMEMBERED {
-            self.joins.retain(|_, times| times.back().is_some_and(|last| last + WINDOW > now));
-        }
-        let times = self.joins.entry(from).or_default();
-        while times.front().is_some_and(|first| first + WINDOW <= now) {
-            times.pop_front();
-        }
-        let may = times.len() < self.limits.joins;
-        if may {
-            times.push_back(now);
-        }
-        may
     }
 
     /// A letter of one end. Returns who is to have it now; `None` while it waits.

@@ -366,7 +366,7 @@ fn neither(name: &str) -> ApiError {
     let message = match ["blake3:", "live:"].iter().any(|begin| name.starts_with(begin)) {
         true => format!("'{shown}' is no OID: 64 of the digits 0 to 9 and a to f follow the colon"),
         false if name.is_empty() => "there is no ticket".into(),
-        false => format!("'{shown}' is no ticket: a ticket begins with tow:"),
+        false => format!("'{shown}' is no ticket: a ticket begins with tow:, a code with a number"),
     };
     ApiError::new(ErrorKind::Usage, message)
 }

@@ -14,7 +14,7 @@ use towpath_link::own_addresses;
 use towpath_link::tcp::{BindError, Listener};
 use towpath_link::{Connection, Identity, Protocol};
 use towpath_peer_server::relayed;
-pub use towpath_relay::RelayRules;
+pub use towpath_relay::{Quotas as RelayQuotas, RelayRules};
 use towpath_relay::{RELAY_PROTOCOL, RelayServer};
 use towpath_rendezvous::server::ServerLimits;
 use towpath_rendezvous::{PROTOCOL, RendezvousServer, ServerPlace, listening};

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_codes::Code;
 use towpath_codes::code::USUAL_WORDS;
-use towpath_codes::exchange::{Fingerprint, GuestFailure};
+use towpath_codes::exchange::GuestFailure;
 use towpath_config::{Config, Home, Switch};
 use towpath_content::node_id::hex;
 use towpath_handover::HandoverPlaces;
@@ -22,7 +22,8 @@ use towpath_handover::host::{self, HostError};
 use towpath_peer_server::meetings::configured;
 
 pub use towpath_codes::code::MAX_WORDS;
-pub use towpath_handover::host::{HostEvent, HostWish};
+pub use towpath_codes::exchange::Fingerprint;
+pub use towpath_handover::host::{HostEvent, HostWish, VoidCause};
 
 /// Words of a code, unless somebody wants more.
 pub const WORDS: usize = USUAL_WORDS;
@@ -51,8 +52,21 @@ pub async fn hand_out(
     })
 }
 
+/// What a code needs, on a line.
 const ELSEWHERE: &str = "on one network multicast is enough; between networks both sides name the same rendezvous server \
                          in their configuration, under rendezvous.servers, or in TOW_RENDEZVOUS ('tow rendezvous' runs one)";
+/// The same where nobody waits, which may be because somebody came before.
+const NOBODY: &str = "a code is good for one receiver, and while the other end waits. On one network multicast is enough; between \
+                      networks both sides name the same rendezvous server in their configuration, under rendezvous.servers, or in \
+                      TOW_RENDEZVOUS ('tow rendezvous' runs one)";
+
+/// What a code needs to be found from elsewhere, if that is missing here.
+pub fn needed_elsewhere(config: &Config) -> Option<&'static str> {
+    config.rendezvous.servers.is_empty().then_some(
+        "good on this network; between networks both sides name a rendezvous server, in their configuration under \
+         rendezvous.servers, or in TOW_RENDEZVOUS ('tow rendezvous' runs one)",
+    )
+}
 
 /// The ticket that the code `text` buys, or bought before. Where people compare fingerprints they go to `fingerprints`.
 pub async fn ticket_of(
@@ -84,7 +98,7 @@ fn places(config: &Config) -> HandoverPlaces {
 
 fn not_bought(error: GuestError) -> ApiError {
     let (kind, hint) = match &error {
-        GuestError::Nobody(_) => (ErrorKind::NotFound, Some(ELSEWHERE)),
+        GuestError::Nobody(_) => (ErrorKind::NotFound, Some(NOBODY)),
         GuestError::Failed(GuestFailure::WrongCode) => {
             (ErrorKind::Refused, Some("a code is good for one try: the other end shows a new one now"))
         }

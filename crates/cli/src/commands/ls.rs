@@ -12,7 +12,7 @@ use towpath_standalone::served_tickets::{self, FetchOutcome, Receiver, ServedTic
 use towpath_words as words;
 
 use super::Context;
-use crate::listing;
+use crate::{listing, receivers};
 
 /// Receivers that are named of each ticket, the last ones.
 const NAMED: usize = 8;
@@ -177,5 +177,6 @@ fn receiver_line(receiver: &Receiver) -> String {
     let (node, bytes) = (receiver.node.short(), HumanBytes(receiver.bytes));
     let time = words::time(receiver.at).unwrap_or_default();
     let times = if receiver.times > 1 { format!(", {} times", receiver.times) } else { String::new() };
-    format!("    {time}  {} (peer {node}) {what}: {bytes} sent{times}", receiver.address)
+    let who = receivers::receiver(&receiver.address, &node.to_string());
+    format!("    {time}  {who} {what}: {bytes} sent{times}")
 }

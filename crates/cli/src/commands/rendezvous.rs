@@ -8,12 +8,12 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use tokio::sync::watch;
-use towpath_api::ApiError;
+use towpath_api::{ApiError, ErrorKind};
 use towpath_service::state::identity;
 use towpath_standalone::cluster::{Cluster, SharingStatus};
-use towpath_standalone::public_server::{PublicDuties, PublicServer, RelayRules, relay_rules};
+use towpath_standalone::public_server::{PublicDuties, PublicServer, RelayQuotas, RelayRules, relay_rules};
 
-use super::{Context, parse_address};
+use super::{Context, parse_address, parse_rate};
 use crate::notify::{READY, notify};
 
 /// Run a server where machines find each other that know no address of each other
@@ -54,7 +54,7 @@ pub struct RelayCommand {
     guests: RelayGuests,
 }
 
-/// Who may be called through a relay.
+/// Who may be called through a relay, and how much passes it.
 #[derive(Debug, Args)]
 pub struct RelayGuests {
     /// File with the pass that lets machines wait at the relay; only its owner may read it
@@ -66,10 +66,26 @@ pub struct RelayGuests {
     /// Let everybody wait at the relay
     #[arg(long)]
     public: bool,
+    /// Let at most this many bytes pass per second, of all together, as in 500K or 10M
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    limit_rate: Option<u64>,
+    /// The same for each node that waits
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    node_rate: Option<u64>,
+    /// The same for all nodes that wait from one address; of IPv6, from one /64
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    address_rate: Option<u64>,
+    /// End a connection of two machines that has used so many bytes, as in 500M; they may begin another one
+    #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
+    circuit_bytes: Option<u64>,
 }
 
 impl RendezvousCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
+        if !self.relay && self.guests.is_told() {
+            let error = ApiError::new(ErrorKind::Usage, "this server is no relay");
+            return Err(error.hint("who may wait, and how much passes, is said of a relay: add --relay"));
+        }
         let relay = self.relay.then(|| self.guests.rules()).transpose()?;
         let cluster =
             self.cluster.map(|url| Cluster::new(&url, self.cluster_login.as_deref())).transpose()?;
@@ -86,7 +102,25 @@ impl RelayCommand {
 
 impl RelayGuests {
     fn rules(&self) -> Result<RelayRules, ApiError> {
-        relay_rules(&self.node, self.pass.as_deref(), self.public)
+        let rules = relay_rules(&self.node, self.pass.as_deref(), self.public)?;
+        Ok(RelayRules { quotas: self.quotas(), ..rules })
+    }
+
+    fn quotas(&self) -> RelayQuotas {
+        // As elsewhere, 0 is no limit.
+        let limit = |told: Option<u64>| told.filter(|told| *told > 0);
+        RelayQuotas {
+            bytes_per_second: limit(self.node_rate),
+            bytes_per_second_in_all: limit(self.limit_rate),
+            bytes_per_second_of_address: limit(self.address_rate),
+            bytes_per_circuit: limit(self.circuit_bytes),
+            ..RelayQuotas::default()
+        }
+    }
+
+    /// True if something was said.
+    fn is_told(&self) -> bool {
+        self.pass.is_some() || !self.node.is_empty() || self.public || self.quotas() != RelayQuotas::default()
     }
 }
 
@@ -152,4 +186,43 @@ struct ServerListening {
     event: &'static str,
     /// Where, each as NODE@HOST:PORT; the best first.
     places: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        guests: RelayGuests,
+    }
+
+    fn told(words: &[&str]) -> RelayGuests {
+        Words::parse_from(["relay"].iter().chain(words)).guests
+    }
+
+    #[test]
+    fn limits_that_are_told_hold_and_0_is_none() {
+        let words = ["--limit-rate=4M", "--node-rate=3M", "--address-rate=2M", "--circuit-bytes=1M"];
+        let quotas = told(&words).quotas();
+        let of_bytes = [
+            quotas.bytes_per_second_in_all,
+            quotas.bytes_per_second,
+            quotas.bytes_per_second_of_address,
+            quotas.bytes_per_circuit,
+        ];
+        assert_eq!(of_bytes, [4, 3, 2, 1].map(|number| Some(number << 20)));
+        assert_eq!(told(&["--limit-rate=0", "--node-rate=0"]).quotas(), RelayQuotas::default());
+    }
+
+    #[test]
+    fn a_word_about_a_relay_is_noticed() {
+        assert!(!told(&[]).is_told());
+        for word in ["--public", "--pass=file", "--node=00", "--limit-rate=1", "--circuit-bytes=1"] {
+            assert!(told(&[word]).is_told(), "{word}");
+        }
+    }
 }

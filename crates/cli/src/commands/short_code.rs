@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_config::Home;
 use towpath_standalone::served_tickets;
-use towpath_standalone::short_codes::{self, HostEvent, HostWish, MAX_WORDS, WORDS};
+use towpath_standalone::short_codes::{self, Fingerprint, HostEvent, HostWish, MAX_WORDS, VoidCause, WORDS};
 
 use super::Context;
 use crate::output::Output;
@@ -55,9 +55,31 @@ struct GuessEvent {
     wrong: u32,
 }
 
+/// Another one: words that people compare, at either end.
+#[derive(Debug, Serialize)]
+struct CompareEvent {
+    event: &'static str,
+    words: String,
+}
+
+/// Another one: nobody comes by one of the places to wait at.
+#[derive(Debug, Serialize)]
+struct TroubleEvent {
+    event: &'static str,
+    message: String,
+}
+
+/// Another one: the ticket was handed over.
+#[derive(Debug, Serialize)]
+struct HandedOverEvent {
+    event: &'static str,
+}
+
 /// A ticket that waits for whoever has the code.
 pub struct WaitingCode {
     draws: bool,
+    /// What is missing for others than those on this network; told once.
+    needed_elsewhere: Option<&'static str>,
     home: Home,
     ticket: String,
     handing: Option<JoinHandle<Result<(), ApiError>>>,
@@ -91,9 +113,11 @@ impl CodeFlags {
         }
         let (config, (told, events)) = (context.configured()?, mpsc::channel(1));
         let wish = HostWish { ticket: ticket.to_owned(), words: self.words, is_verified: self.verify };
+        let needed_elsewhere = short_codes::needed_elsewhere(&config);
         let handing = tokio::spawn(async move { short_codes::hand_out(&config, &wish, &told).await });
         let (home, ticket, served_until) = (context.home.clone(), ticket.to_owned(), served_until.to_owned());
-        Ok(Some(WaitingCode { draws: self.qr, home, ticket, handing: Some(handing), served_until, events }))
+        let (draws, handing) = (self.qr, Some(handing));
+        Ok(Some(WaitingCode { draws, needed_elsewhere, home, ticket, handing, served_until, events }))
     }
 }
 
@@ -104,17 +128,27 @@ impl WaitingCode {
         tokio::select! {
             biased;
             Some(event) = self.events.recv() => {
+                let mut needed = None;
                 if let HostEvent::Code { code, .. } = &event {
                     served_tickets::note_code(&self.home, code, &self.ticket);
+                    needed = self.needed_elsewhere.take();
                 }
                 show(event, self.draws, output).await;
+                needed.iter().for_each(|needed| output.print(&format!("tow: {needed}")));
             }
             ended = handing => {
                 self.handing = None;
                 let ended = ended.map_err(|error| ApiError::new(ErrorKind::Failed, error.to_string()));
                 ended.flatten()?;
-                let until = &self.served_until;
-                output.print(&format!("tow: the ticket was handed over; the code is spent. Serving until {until}"));
+                match output.is_json() {
+                    true => output.object(&HandedOverEvent { event: "handed_over" }),
+                    false => {
+                        let until = &self.served_until;
+                        output.print(&format!(
+                            "tow: the ticket was handed over; the code is spent. Serving until {until}"
+                        ));
+                    }
+                }
             }
         }
         Ok(())
@@ -133,19 +167,11 @@ impl WaitingCode {
 
 async fn show(event: HostEvent, draws: bool, output: &Output) {
     match event {
-        HostEvent::Code { code, is_renewed, is_verified } => {
-            if is_renewed {
-                output.print("tow: somebody gave a wrong code; that one is void, this one is new");
+        HostEvent::Code { code, after, is_verified } => {
+            if let Some(cause) = after {
+                output.print(&format!("tow: {}; that one is void, this one is new", void(cause)));
             }
-            match output.is_json() {
-                true => output.object(&CodeEvent { event: "code", code: &code, renewed: is_renewed }),
-                false => output.line(&code),
-            }
-            let command = format!("tow get {code}");
-            output.print(&format!("tow: on the other machine: {command}"));
-            if draws {
-                output.picture(&command);
-            }
+            show_code(&code, after.is_some(), draws, output);
             if is_verified {
                 output.print("tow: the other end will show four words to compare");
             }
@@ -156,17 +182,52 @@ async fn show(event: HostEvent, draws: bool, output: &Output) {
                 output.print(&format!("tow: somebody gave a wrong code, {wrong} by now; this one stays"))
             }
         },
-        HostEvent::Trouble(trouble) => output.print(&format!("tow: nobody comes by {trouble}")),
+        HostEvent::Trouble(message) => match output.is_json() {
+            true => output.object(&TroubleEvent { event: "trouble", message }),
+            false => output.print(&format!("tow: nobody comes by {message}")),
+        },
         HostEvent::Compare { fingerprint, answer } => {
-            output.print(&format!("tow: the other end shows: {fingerprint}"));
-            let _ = answer.send(asked("tow: is it the same there? [y/N]", output).await);
+            show_words(&fingerprint.to_string(), output);
+            let is_same = asked("tow: is it the same there? [y/N]", output).await;
+            if answer.send(is_same).is_err() {
+                output.complain("tow: the other end left before that; the code stays as it is");
+            }
         }
     }
 }
 
-/// Asks the person; where standard input ends the answer is no.
+const fn void(cause: VoidCause) -> &'static str {
+    match cause {
+        VoidCause::Guess => "somebody gave a wrong code",
+        VoidCause::Differs => "the words were not the same, so the code may be known to others",
+    }
+}
+
+fn show_code(code: &str, is_renewed: bool, draws: bool, output: &Output) {
+    match output.is_json() {
+        true => output.object(&CodeEvent { event: "code", code, renewed: is_renewed }),
+        false => output.line(code),
+    }
+    let command = format!("tow get {code}");
+    output.print(&format!("tow: on the other machine: {command}"));
+    if draws {
+        output.picture(&command);
+    }
+}
+
+/// Shows what people compare, also to those who want to see little: without it there is nothing to answer.
+fn show_words(words: &str, output: &Output) {
+    match output.is_json() {
+        true => output.object(&CompareEvent { event: "compare", words: words.to_owned() }),
+        false => output.complain(&format!("tow: the other end shows: {words}")),
+    }
+}
+
+/// Asks the person, or with `--json` whoever reads that; where standard input ends the answer is no.
 async fn asked(question: &str, output: &Output) -> bool {
-    output.print(question);
+    if !output.is_json() {
+        output.complain(question);
+    }
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).map(|_| line)
@@ -181,9 +242,9 @@ pub async fn ticket_of(context: &Context, text: &str) -> Result<Option<String>, 
         return Ok(None);
     }
     let (config, (fingerprints, mut shown)) = (context.configured()?, mpsc::channel(1));
-    let show = |fingerprint| {
+    let show = |fingerprint: Fingerprint| {
         context.output.print("tow: the same words on both ends say that nobody is in between");
-        context.output.print(&format!("tow: the other end shows: {fingerprint}"));
+        show_words(&fingerprint.to_string(), &context.output);
     };
     let mut buying = std::pin::pin!(short_codes::ticket_of(&context.home, &config, text, &fingerprints));
     loop {

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 use towpath_content::{Hint, NodeId, Ticket};
 use towpath_standalone::pictures::QrPicture;
 
-use crate::environment::{Call, LOOPBACK, Machine, Running, Summary, TestEnvironment, first_line};
+use crate::environment::{Call, LOOPBACK, Machine, Running, Summary, TOW, TestEnvironment, first_line};
 use crate::holders::by_peer;
+use crate::machinery::{is_root, tool};
 use crate::network::{Network, Router, SERVER};
 use crate::runner::situations;
 use crate::trees::{assert_same_bytes, file};
@@ -26,6 +28,9 @@ situations![
     a_ticket_and_a_code_are_drawn_for_a_camera,
     a_wrong_code_is_void_and_a_new_one_is_shown,
     people_compare_words_before_the_ticket_goes,
+    who_leaves_while_words_are_compared_leaves_the_code_as_it_is,
+    a_code_that_nobody_can_come_with_is_none,
+    what_is_said_of_a_relay_is_refused_where_there_is_none,
     a_share_by_a_code_for_one_receiver_ends_by_itself,
     a_code_waits_on_where_its_server_begins_anew,
     a_code_is_enough_on_one_network,
@@ -308,6 +313,63 @@ fn people_compare_words_before_the_ticket_goes() {
     }
 }
 
+/// With `--json`, as a script has it: each end tells the words, and the answer is read.
+fn who_leaves_while_words_are_compared_leaves_the_code_as_it_is() {
+    let meeting = Meeting::of_two();
+    let (sender, receiver) = (&meeting.env.sender, &meeting.env.receiver);
+    file(&sender.path("file"), 1, 1 << 20);
+    let (answers, mut answer) = std::io::pipe().unwrap();
+    let words = ["share", "--listen", LOOPBACK, "--code", "--verify", "--json", "-vv", "file"];
+    let mut sharing = sender.tow(words).input(answers).start();
+    let code = sharing.wait_until("shows a code", |sharing| events_of(sharing, "code").pop());
+    let code = code["code"].as_str().unwrap();
+    let compared = |running: &mut Running, times: usize| {
+        running.wait_until("shows words", |running| {
+            events_of(running, "compare").get(times).map(|event| event["words"].clone())
+        })
+    };
+    let mut leaving = receiver.get(code, "file").start();
+    assert_eq!(compared(&mut leaving, 0), compared(&mut sharing, 0));
+    leaving.kill();
+    sharing.wait_until("knows", |sharing| sharing.error_text().contains("the guest left").then_some(()));
+    answer.write_all(b"y\n").unwrap();
+    sharing.wait_until("says so", |sharing| {
+        sharing.error_text().contains("the other end left before that").then_some(())
+    });
+    let mut getting = receiver.get(code, "file").start();
+    assert_eq!(compared(&mut getting, 0), compared(&mut sharing, 1));
+    answer.write_all(b"y\n").unwrap();
+    getting.end().summary();
+    assert_same_bytes(&sender.path("file"), &receiver.path("file"));
+    assert_eq!((events_of(&sharing, "code").len(), events_of(&sharing, "handed_over").len()), (1, 1));
+}
+
+fn a_code_that_nobody_can_come_with_is_none() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 1000);
+    env.sender.configure("[rendezvous]\nlan = \"off\"\n");
+    let failure = env.sender.tow(["share", "--code", "--json", "file"]).end().failure();
+    let message = failure["message"].as_str().unwrap();
+    assert!(message.contains("no server is configured, and multicast is turned off"), "{failure}");
+    assert!(failure["hint"].as_str().unwrap().contains("rendezvous.servers"), "{failure}");
+    if !is_root() {
+        return;
+    }
+    // A machine that is on no network.
+    env.sender.configure("");
+    let alone = [tool("unshare").display().to_string(), "-n".into(), TOW.into()];
+    let failure = env.sender.tow_as(&alone, ["share", "--code", "--json", "file"]).end().failure();
+    assert!(failure["message"].as_str().unwrap().contains("this machine is on no network"), "{failure}");
+}
+
+fn what_is_said_of_a_relay_is_refused_where_there_is_none() {
+    let env = TestEnvironment::new();
+    for words in [["--public", "--json"], ["--node-rate=5M", "--json"], ["--limit-rate=5M", "--json"]] {
+        let failure = env.sender.tow(["rendezvous"].iter().chain(&words)).end().failure_with(2);
+        assert!(failure["hint"].as_str().unwrap().contains("--relay"), "{failure}");
+    }
+}
+
 fn a_share_by_a_code_for_one_receiver_ends_by_itself() {
     let meeting = Meeting::of_two();
     let (sender, receiver) = (&meeting.env.sender, &meeting.env.receiver);
@@ -349,6 +411,10 @@ fn a_code_is_enough_on_one_network() {
     file(&env.sender.path("file"), 1, 1 << 20);
     let mut sharing = env.sender.tow_as(&network.left(), ["share", "--code", "file"]).start();
     let code = sharing.wait_until("shows a code", |sharing| first_line(&sharing.output()));
+    // What it needs elsewhere is said on a line.
+    sharing.wait_until("says what it needs", |sharing| {
+        sharing.error_text().contains("between networks both sides name a rendezvous server").then_some(())
+    });
     env.receiver.tow_as(&network.right(), ["get", &code, "-o", "file"]).end().with(0);
     assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
 }
@@ -583,6 +649,11 @@ fn who_has_no_pass_is_not_called_through_a_relay() {
     let failure = behind.get(&sharing.ticket(), &["--timeout", "4"]).end().failure();
     let message = failure["message"].as_str().unwrap();
     assert!(!message.is_empty() && !behind.env.receiver.path("file").exists(), "{message}");
+    let told = sharing.error_text();
+    assert!(
+        told.contains("nobody comes by the relay") && told.contains("does not serve this node"),
+        "{told}"
+    );
     // Nobody is a guest by chance.
     let words = ["relay", "--listen", LOOPBACK, "--json"];
     let failure = behind.server.tow(words).end().failure_with(2);

@@ -466,7 +466,10 @@ fn usage_errors_are_told_to_programs_as_events() {
 fn what_is_no_ticket_is_said_in_words() {
     let env = TestEnvironment::new();
     let says = |ticket: &str| env.receiver.tow(["get", ticket]).end().with(2).err;
-    assert_eq!(says("photos"), "tow: 'photos' is no ticket: a ticket begins with tow:\n");
+    assert_eq!(
+        says("photos"),
+        "tow: 'photos' is no ticket: a ticket begins with tow:, a code with a number\n"
+    );
     assert_eq!(says("tow:aaaa"), "tow: the ticket is damaged or cut short; copy it again, whole\n");
     let no_oid = "tow: 'blake3:12' is no OID: 64 of the digits 0 to 9 and a to f follow the colon\n";
     assert_eq!(says("blake3:12"), no_oid);

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use towpath_codes::code::USUAL_WORDS;
 use towpath_codes::exchange::{CodeWay, GuestFailure, GuestStep, HostStep};
 use towpath_codes::{Code, CodeGuest, CodeHost};
 use towpath_simnet::{ConnectionId, Net, NetFault, Passing, Scenario, SimNode, World, for_seeds};
 
-use crate::support::{TICKET, code, guest, host, sent};
+use crate::support::{TICKET, code, entropy, guest, host, sent};
 
 const HOST: usize = 0;
 const MAILBOX: usize = 1;
@@ -115,10 +116,13 @@ fn star() -> Scenario {
     .unwrap()
 }
 
+fn meet(seed: u64, star: &Scenario, shown: &Code, typed: &Code) -> World<Node> {
+    World::new(star, seed, |index| Node::new(index, shown, typed, seed))
+}
+
 /// Runs one exchange, a fault at the message of one number.
 fn run(seed: u64, typed: &str, number: u64, fault: impl Fn(&[u8]) -> NetFault + 'static) -> World<Node> {
-    let (shown, typed) = (code("7-otter-lagoon"), code(typed));
-    let mut world = World::new(&star(), seed, |index| Node::new(index, &shown, &typed, seed));
+    let mut world = meet(seed, &star(), &code("7-otter-lagoon"), &code(typed));
     world.set_faults(Box::new(move |passing: &Passing<'_>| match passing.number == number {
         true => fault(passing.bytes),
         false => NetFault::None,
@@ -195,4 +199,25 @@ fn with_wrong_words_the_host_is_void_once_whatever_befalls_a_message() {
             }
         }
     });
+}
+
+/// Somebody who knows the mailbox comes in the place of the guest, at one code after the other. Prints what it counted; with
+/// `TOWPATH_GUESSES=1000000` of a million guesses.
+#[test]
+fn a_guesser_is_right_once_in_two_to_the_sixteen_at_most_and_each_void_is_told() {
+    let tries = std::env::var("TOWPATH_GUESSES").ok().and_then(|tries| tries.parse().ok()).unwrap_or(500);
+    let (star, mut entropy, [mut right, mut voids, mut told]) = (star(), entropy(503), [0u64; 3]);
+    for seed in 0..tries {
+        let [shown, typed] = [(); 2].map(|()| Code::random(7, USUAL_WORDS, &mut entropy));
+        let mut world = meet(seed, &star, &shown, &typed);
+        world.run(Duration::from_secs(60), |_| false);
+        assert_eq!(has_ticket(&world), shown == typed);
+        let (host, guesser) = (&world.nodes()[HOST], world.nodes()[GUEST].result());
+        right += u64::from(host.sales);
+        voids += u64::from(host.voids);
+        told += u64::from(guesser == Some(&GuestStep::Failed(GuestFailure::WrongCode)));
+    }
+    println!("{tries} guesses: {right} right, {voids} codes void, {told} guessers told");
+    assert!(right << 16 <= tries, "{right} of {tries}");
+    assert_eq!([voids, told], [tries - right; 2], "each wrong guess is told, and is the only one");
 }

@@ -104,4 +104,27 @@ mod tests {
         let found = relays(vec![issuer, other], |named| named == Some(node), |_| 0);
         assert_eq!(found.len(), 1);
     }
+
+    /// A ticket must not make this machine knock at others of its own network.
+    #[tokio::test]
+    async fn a_relay_that_only_a_hint_names_is_dialled_at_public_addresses_alone() {
+        let door = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = door.local_addr().unwrap();
+        let (relay, node) = (NodeId([1; 32]), NodeId([2; 32]));
+        let hint = Hint::new(format!("relay://{relay}@{address}/{node}"), 0, 1).unwrap();
+        let found = relays(vec![hint], |named| named == Some(node), |_| 0);
+        assert_eq!(found.len(), 1);
+        let identity = Identity::generate().unwrap();
+        let refused = call_by(found.clone(), &identity, node, None).await.map(drop).unwrap_err();
+        assert!(refused.contains("no address of the relay is known that may be dialled"), "{refused}");
+        // The door is one at which somebody would be heard.
+        let how = RelayDial::default();
+        let chosen = call(&found, &identity, node, Protocol::PEER, &how);
+        tokio::select! {
+            came = door.accept() => drop(came.unwrap()),
+            _ = chosen => panic!("nobody answers there"),
+        }
+        let again = tokio::time::timeout(std::time::Duration::from_millis(50), door.accept());
+        assert!(again.await.is_err(), "it was dialled twice");
+    }
 }

@@ -15,6 +15,9 @@ use crate::RELAY_PROTOCOL;
 use crate::message::{FailReason, MAX_FRAME, RelayMessage};
 use crate::place::RelayPlace;
 
+/// Addresses of a name that are tried: who named it may have written many.
+const MOST_ADDRESSES: usize = 8;
+
 /// How relays are dialled.
 #[derive(Debug, Clone)]
 pub struct RelayDial {
@@ -94,7 +97,7 @@ pub(super) async fn dial_relay(
     for address in &place.addresses {
         let found = timeout(how.timeouts.connect, lookup_host(address.as_str())).await;
         let found = found.ok().and_then(Result::ok).into_iter().flatten();
-        addresses.extend(found.filter(|address| (how.allows)(address.ip())));
+        addresses.extend(found.filter(|address| (how.allows)(address.ip())).take(MOST_ADDRESSES));
     }
     if addresses.is_empty() {
         return Err(AttemptError::NoAddress);

@@ -14,7 +14,8 @@ use towpath_link::FrameWriter;
 
 use crate::message::{CircuitId, FailReason, RelayMessage};
 use crate::table::{
-    Charge, GuestId, Joined, Pairing, RelayRules, RelayTable, Side, TableAction, TableCounts, TableRequest,
+    Charge, GuestId, Joined, Pairing, RelayAccount, RelayRules, RelayTable, Side, TableAction, TableCounts,
+    TableRequest,
 };
 
 /// What all guests of a relay share.
@@ -57,7 +58,7 @@ pub(super) struct Seat {
 pub(super) struct Joint {
     pub(super) pairing: Mutex<Pairing>,
     pub(super) circuit: CircuitId,
-    pub(super) account: NodeId,
+    pub(super) account: RelayAccount,
     /// Cancelled once one of the two has ended.
     pub(super) over: CancellationToken,
     /// What both are told then, if it is anything but a loss.
@@ -84,7 +85,7 @@ impl RelayShared {
     /// Whether so many bytes of a circuit may pass.
     pub(super) fn charge(&self, joint: &Joint, len: u64) -> Charge {
         let quotas = &self.rules.quotas;
-        if len == 0 || (quotas.bytes_per_second.is_none() && quotas.bytes_per_circuit.is_none()) {
+        if len == 0 || !quotas.limit_bytes() {
             return Charge::Fine;
         }
         lock(&self.desk).table.charge(joint.circuit, joint.account, len, Instant::now())

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use towpath_content::NodeId;
 
 use crate::message::{CircuitId, FailReason, RelayMessage};
-pub use metering::Charge;
 use metering::Metering;
+pub use metering::{Charge, RelayAccount};
 pub use pairing::{Pairing, Side};
 pub(crate) use rules::neighbourhood;
 pub use rules::{Quotas, RelayRules};
@@ -70,8 +70,8 @@ pub struct Joined {
     pub received: [u64; 2],
     /// The circuit.
     pub circuit: CircuitId,
-    /// The node of the two that may wait here: what passes counts as its.
-    pub account: NodeId,
+    /// That of the two which may wait here: what passes counts as its.
+    pub account: RelayAccount,
 }
 
 /// Something to do.
@@ -100,6 +100,12 @@ struct Guest {
     node: NodeId,
     address: IpAddr,
     role: CircuitRole,
+}
+
+impl Guest {
+    const fn account(&self) -> RelayAccount {
+        RelayAccount { node: self.node, address: self.address }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -294,7 +300,7 @@ impl RelayTable {
             self.away.insert(guest.node, now + ANSWER_LIMIT);
         }
         let guests = [call.caller, id];
-        self.join(Joined { guests, received: [0, 0], circuit, account: guest.node });
+        self.join(Joined { guests, received: [0, 0], circuit, account: guest.account() });
         Ok(())
     }
 
@@ -311,7 +317,8 @@ impl RelayTable {
     }
 
     fn resume_both(&mut self, first: PendingResume, second: PendingResume, circuit: CircuitId) {
-        let account = [first, second].into_iter().find(|end| end.is_allowed).map(|end| end.node);
+        let allowed = [first, second].into_iter().find(|end| end.is_allowed);
+        let account = allowed.and_then(|end| self.guests.get(&end.guest)).map(Guest::account);
         let (guests, received) = ([first.guest, second.guest], [first.received, second.received]);
         match account {
             Some(account) => self.join(Joined { guests, received, circuit, account }),
@@ -360,8 +367,8 @@ impl RelayTable {
         calls.chain(self.resumes.values().map(|pending| pending.until)).min()
     }
 
-    /// A circuit of this node passes so many bytes.
-    pub fn charge(&mut self, circuit: CircuitId, account: NodeId, len: u64, now: Instant) -> Charge {
+    /// A circuit of this account passes so many bytes.
+    pub fn charge(&mut self, circuit: CircuitId, account: RelayAccount, len: u64, now: Instant) -> Charge {
         self.metering.charge(&self.quotas, circuit, account, len, now)
     }
 

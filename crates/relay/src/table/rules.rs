@@ -18,6 +18,10 @@ pub struct Quotas {
     pub connections_per_address: usize,
     /// Bytes a second of all circuits of one node that may wait, in both directions together. Default: no limit.
     pub bytes_per_second: Option<u64>,
+    /// The same of all circuits. Default: no limit.
+    pub bytes_per_second_in_all: Option<u64>,
+    /// The same of all nodes that come from one address: of IPv6, from one /64. Default: no limit.
+    pub bytes_per_second_of_address: Option<u64>,
     /// Bytes of one circuit, in both directions together. Default: no limit.
     pub bytes_per_circuit: Option<u64>,
 }
@@ -29,8 +33,23 @@ impl Default for Quotas {
             connections_per_node: 64,
             connections_per_address: 256,
             bytes_per_second: None,
+            bytes_per_second_in_all: None,
+            bytes_per_second_of_address: None,
             bytes_per_circuit: None,
         }
+    }
+}
+
+impl Quotas {
+    /// True if bytes have to be counted.
+    pub(crate) fn limit_bytes(&self) -> bool {
+        let limits = [
+            self.bytes_per_second,
+            self.bytes_per_second_in_all,
+            self.bytes_per_second_of_address,
+            self.bytes_per_circuit,
+        ];
+        limits.iter().any(Option::is_some)
     }
 }
 

@@ -12,6 +12,10 @@ fn node(n: u8) -> NodeId {
 }
 
 /// A table with guests 1 and on, each of the node of its number.
+fn account(n: u8) -> RelayAccount {
+    RelayAccount { node: node(n), address: ADDRESS }
+}
+
 fn table(guests: u64, quotas: Quotas) -> RelayTable {
     let mut table = RelayTable::new(quotas);
     (1..=guests).for_each(|id| table.enter(id, node(id as u8), ADDRESS).unwrap());
@@ -45,7 +49,7 @@ fn a_call_is_taken_by_the_node_that_was_called() {
     let stranger = ask(&mut table, 3, TableRequest::Take { circuit: CIRCUIT }, now);
     assert_eq!(stranger, [TableAction::Dismiss(3, FailReason::NoCircuit)], "who knows the name alone");
     table.enter(5, node(1), ADDRESS).unwrap();
-    let joined = Joined { guests: [2, 5], received: [0, 0], circuit: CIRCUIT, account: node(1) };
+    let joined = Joined { guests: [2, 5], received: [0, 0], circuit: CIRCUIT, account: account(1) };
     let taken = ask(&mut table, 5, TableRequest::Take { circuit: CIRCUIT }, now);
     assert_eq!(taken, [TableAction::Join(joined)]);
     let again = ask(&mut table, 4, TableRequest::Take { circuit: CIRCUIT }, now);
@@ -62,7 +66,7 @@ fn calls_wait_for_a_node_that_took_one_where_it_waited() {
     ask(&mut table, 1, TableRequest::Wait { is_allowed: true }, now);
     ask(&mut table, 2, call(1), now);
     let taken = ask(&mut table, 1, TableRequest::Take { circuit: first }, now);
-    let joined = Joined { guests: [2, 1], received: [0, 0], circuit: first, account: node(1) };
+    let joined = Joined { guests: [2, 1], received: [0, 0], circuit: first, account: account(1) };
     assert_eq!(taken, [TableAction::Join(joined)]);
     let to_it = TableRequest::Call { node: node(1), circuit: second };
     assert_eq!(ask(&mut table, 3, to_it, now), [], "it comes again");
@@ -85,7 +89,7 @@ fn a_node_that_comes_again_before_it_takes_a_call_takes_it_where_it_waited() {
     table.enter(3, node(1), ADDRESS).unwrap();
     let again = ask(&mut table, 3, TableRequest::Wait { is_allowed: true }, now);
     assert_eq!(again, [TableAction::Tell(3, RelayMessage::Ok { received: 0 })], "the first is not sent away");
-    let joined = Joined { guests: [2, 1], received: [0, 0], circuit: CIRCUIT, account: node(1) };
+    let joined = Joined { guests: [2, 1], received: [0, 0], circuit: CIRCUIT, account: account(1) };
     let taken = ask(&mut table, 1, TableRequest::Take { circuit: CIRCUIT }, now);
     assert_eq!(taken, [TableAction::Join(joined)]);
     assert_eq!(table.counts().waiting, 1);
@@ -146,7 +150,7 @@ fn two_ends_find_each_other_again_and_a_stranger_finds_nothing() {
     assert_eq!(ask(&mut table, 1, resume(2, 7, true), now), []);
     assert_eq!(ask(&mut table, 3, resume(1, 0, true), now), [], "waits for a node 1 that asks for node 3");
     assert_eq!(ask(&mut table, 4, resume(2, 0, true), now), []);
-    let joined = Joined { guests: [1, 2], received: [7, 9], circuit: CIRCUIT, account: node(1) };
+    let joined = Joined { guests: [1, 2], received: [7, 9], circuit: CIRCUIT, account: account(1) };
     assert_eq!(ask(&mut table, 2, resume(1, 9, false), now), [TableAction::Join(joined)]);
     table.handle_timeout(now + ANSWER_LIMIT);
     let mut late = actions(&mut table);
@@ -171,8 +175,8 @@ fn an_end_that_comes_again_takes_the_place_of_its_lost_connection() {
     let again = ask(&mut table, 3, resume(2, 4, true), now);
     assert_eq!(again, [TableAction::Dismiss(1, FailReason::NoAnswer)]);
     table.leave(1);
-    let joined = Joined { guests: [3, 2], received: [4, 0], circuit: CIRCUIT, account: node(3) };
-    let joined = Joined { account: node(1), ..joined };
+    let joined = Joined { guests: [3, 2], received: [4, 0], circuit: CIRCUIT, account: account(3) };
+    let joined = Joined { account: account(1), ..joined };
     assert_eq!(ask(&mut table, 2, resume(1, 0, false), now), [TableAction::Join(joined)]);
 }
 

@@ -35,8 +35,7 @@ impl FoundNodes {
     /// Takes in an entry; true if it is news. One that was not written by somebody with the ticket is none.
     pub(super) fn take(&mut self, now: u64, keys: &TopicKeys, signed: &SignedEntry) -> bool {
         let is_newer = self.nodes.get(&signed.node).is_none_or(|found| found.number < signed.number);
-        let has_room = self.nodes.len() < MOST_NODES || self.nodes.contains_key(&signed.node);
-        if !is_newer || !has_room || signed.expires <= now {
+        if !is_newer || signed.expires <= now {
             return false;
         }
         let entry = match signed.is_end() {
@@ -46,9 +45,22 @@ impl FoundNodes {
                 None => return false,
             },
         };
+        if !self.nodes.contains_key(&signed.node) && !self.has_room(entry.is_some()) {
+            return false;
+        }
         let SignedEntry { number, expires, .. } = *signed;
         self.nodes.insert(signed.node, FoundNode { number, expires, entry });
         true
+    }
+
+    /// True if one more node can be remembered. Who is there goes before ends: a server can make those up without the ticket, of nodes that
+    /// nobody ever heard of.
+    fn has_room(&mut self, is_there: bool) -> bool {
+        if self.nodes.len() < MOST_NODES {
+            return true;
+        }
+        let end = self.nodes.iter().find(|(_, found)| found.entry.is_none()).map(|(node, _)| *node);
+        is_there && end.is_some_and(|end| self.nodes.remove(&end).is_some())
     }
 
     /// Forgets what is over; true if there was something.
@@ -90,5 +102,22 @@ mod tests {
         assert!(!found.expire(199) && found.expire(200));
         assert!(found.take(200, &keys(1), &signed((9, 300), Some(entry(9)))));
         assert_eq!(has(&found), [9]);
+    }
+
+    /// A server that hides nobody but tells of ends that it made up keeps nobody else out either.
+    #[test]
+    fn ends_that_were_made_up_leave_room_for_who_is_there() {
+        let mut found = FoundNodes::default();
+        let end = || SignedEntry::new(&Identity::generate().unwrap(), &keys(9), (1, 100), None, [0; 12]);
+        let ends: Vec<_> = (0..MOST_NODES + 9).map(|_| found.take(0, &keys(1), &end())).collect();
+        assert_eq!((ends.iter().filter(|is_news| **is_news).count(), found.iter().count()), (MOST_NODES, 0));
+        let entry = HolderEntry { has: 7, ..HolderEntry::default() };
+        let there = |node: &Identity| SignedEntry::new(node, &keys(1), (1, 100), Some(&entry), [0; 12]);
+        for _ in 0..MOST_NODES {
+            assert!(found.take(0, &keys(1), &there(&Identity::generate().unwrap())));
+            found.take(0, &keys(1), &end());
+        }
+        assert_eq!((found.iter().count(), found.nodes.len()), (MOST_NODES, MOST_NODES));
+        assert!(!found.take(0, &keys(1), &there(&Identity::generate().unwrap())), "all are there");
     }
 }
