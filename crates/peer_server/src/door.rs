@@ -151,6 +151,7 @@ impl Door {
         let caller = meetings.caller(&self.identity, host, move || connections.dialled());
         let start = async || {
             let listening = Listening::start(sockets.await?, Arc::clone(&serving))?;
+            listening.tell_moves(self.identity.node_id(), Arc::clone(&serving.service));
             listening.attend(relayed::attend(relays, self.identity.clone(), serving));
             let addresses = listening.addresses().to_vec();
             listening.attend(async move { meetings.keep_announced(addresses, caller).await });

@@ -11,9 +11,10 @@
 //! | [`grants`] | which ticket secrets this service honours |
 //! | [`brought`] | what a site's cache is asked to bring, and what it says to that |
 //! | [`calling`] | calls to those who can't reach this service |
+//! | `moving` | this machine's further addresses, of which those who fetch are told |
 //! | [`meetings`] | where others find what this service serves, and it finds them |
 //! | [`relayed`] | peers that come by a relay |
-//! | [`told_holders`] | holders that a ticket's issuer tells of |
+//! | [`told_holders`] | holders that a ticket's issuer tells of, and where it is itself |
 //! | [`withdrawals`] | tickets that were taken back |
 //! | [`ending`] | how long a service that is asked to end waits |
 //! | [`fresh`] | random names, and the time |
@@ -29,6 +30,7 @@ pub mod get_peers;
 pub mod grants;
 pub mod listen;
 pub mod meetings;
+mod moving;
 pub mod relayed;
 pub mod standing;
 pub mod told_holders;

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_api::{ApiError, ErrorKind};
+use towpath_content::NodeId;
 use towpath_link::tcp::{Listener, Pending, Timeouts};
 use towpath_link::{Connection, Identity, own_addresses};
 use towpath_plugins::direct::PeerPool;
 use towpath_protocol::{Peer, PeerConfig, Service};
 
 use crate::fetches::Fetches;
+use crate::moving::tell_moves;
 use towpath_config::shares::Shares;
 use towpath_limits::connection_limits::{ConnectionLimits, ConnectionPermit, Excess, HandshakePermit};
 use towpath_ssh::addresses::bind;
@@ -29,6 +31,8 @@ const LISTEN_TIME: Duration = Duration::from_millis(200);
 
 /// Sockets that are listened on; dropping it stops that and closes the connections.
 pub struct Listening {
+    /// Those of the sockets.
+    local: Vec<SocketAddr>,
     addresses: Vec<SocketAddr>,
     open: CancellationToken,
     closed: CancellationToken,
@@ -73,10 +77,14 @@ impl Listening {
                 }
             });
         }
-        let mut addresses: Vec<_> = local.into_iter().flat_map(reachable).collect();
-        let mut seen = std::collections::HashSet::new();
-        addresses.retain(|address| seen.insert(*address));
-        Ok(Self { addresses, open, closed, end: token.clone(), _end: token.drop_guard() })
+        let addresses = all_reachable(&local);
+        Ok(Self { local, addresses, open, closed, end: token.clone(), _end: token.drop_guard() })
+    }
+
+    /// Tells whoever fetches from `service`, of this node, of further addresses of this machine until this is dropped.
+    pub(crate) fn tell_moves(&self, own: NodeId, service: Arc<Service>) {
+        let local = self.local.clone();
+        self.attend(tell_moves(own, service, self.addresses.clone(), move || all_reachable(&local)));
     }
 }
 
@@ -134,6 +142,14 @@ pub async fn anywhere(identity: &Identity) -> Result<Listener, ApiError> {
 /// Takes over a socket that another program, such as systemd, listens on already.
 pub fn inherit(identity: &Identity, socket: std::net::TcpListener) -> Result<Listener, ApiError> {
     Listener::inherit(socket, identity).map_err(|error| words::ssh::bind(&error))
+}
+
+/// The addresses under which others may reach these sockets, each once.
+fn all_reachable(local: &[SocketAddr]) -> Vec<SocketAddr> {
+    let mut addresses: Vec<_> = local.iter().copied().flat_map(reachable).collect();
+    let mut seen = std::collections::HashSet::new();
+    addresses.retain(|address| seen.insert(*address));
+    addresses
 }
 
 /// The addresses under which others may reach `local`: itself if it is one, else those of the

@@ -1,4 +1,4 @@
-//! Holders that a ticket's issuer tells of while a get runs: they become hints of that get.
+//! Holders that a ticket's issuer tells of while a get runs, and further addresses of its own: they become hints of that get.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -12,6 +12,8 @@ use towpath_protocol::wire::WireHolder;
 
 /// Holders that become hints, at most.
 const MOST_HOLDERS: usize = 16;
+/// The same of further addresses of the issuer.
+const MOST_OWN: usize = 16;
 
 /// Holders that a ticket's issuer tells of become hints of the get.
 #[derive(Debug)]
@@ -21,13 +23,20 @@ pub struct ToldHolders {
     issuer: NodeId,
     own: NodeId,
     hints: watch::Sender<Vec<Hint>>,
-    told: Mutex<usize>,
+    told: Mutex<ToldCounts>,
+}
+
+/// Hints by now.
+#[derive(Debug, Default)]
+struct ToldCounts {
+    holders: usize,
+    of_issuer: usize,
 }
 
 impl ToldHolders {
     /// Of a get by `ticket` on the node `own`, whose hints these are.
-    pub const fn new(ticket: &Ticket, own: NodeId, hints: watch::Sender<Vec<Hint>>) -> Self {
-        Self { root: ticket.oid, issuer: ticket.node, own, hints, told: Mutex::new(0) }
+    pub fn new(ticket: &Ticket, own: NodeId, hints: watch::Sender<Vec<Hint>>) -> Self {
+        Self { root: ticket.oid, issuer: ticket.node, own, hints, told: Mutex::default() }
     }
 
     /// The hint of what `peer` says, if that counts.
@@ -37,7 +46,7 @@ impl ToldHolders {
         let address: SocketAddr = told.address.parse().ok()?;
         let ip = address.ip();
         let is_one = address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast();
-        if node == self.own || node == self.issuer || !is_one {
+        if node == self.own || !is_one {
             return None;
         }
         let place = PeerAddress { node: Some(node), address: address.to_string() };
@@ -51,9 +60,13 @@ impl HolderSink for ToldHolders {
             tracing::debug!(peer = %peer.short(), "a holder was told that does not count");
             return;
         };
-        let mut count = lock(&self.told);
+        let mut told_by_now = lock(&self.told);
+        let (count, most) = match told.node[..] == self.issuer.0 {
+            true => (&mut told_by_now.of_issuer, MOST_OWN),
+            false => (&mut told_by_now.holders, MOST_HOLDERS),
+        };
         self.hints.send_if_modified(|hints| {
-            let is_new = *count < MOST_HOLDERS && hints.len() < MAX_HINTS && !hints.contains(&hint);
+            let is_new = *count < most && hints.len() < MAX_HINTS && !hints.contains(&hint);
             if is_new {
                 *count += 1;
                 hints.push(hint);
@@ -84,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_issuers_word_about_this_root_makes_a_hint_of_another_node() {
+    fn only_the_issuers_word_about_this_root_makes_a_hint() {
         let (hints, _kept) = watch::channel(Vec::new());
         let holders = ToldHolders::new(&ticket(), OWN, hints);
         let good = told(b"root", OTHER, "192.0.2.1:7000");
@@ -92,11 +105,12 @@ mod tests {
         assert_eq!(holders.hint(&ISSUER, &good).unwrap().method, expected);
         let v6 = holders.hint(&ISSUER, &told(b"root", OTHER, "[2001:db8::1]:7000")).unwrap();
         assert_eq!(v6.rest().parse::<PeerAddress>().unwrap().address, "[2001:db8::1]:7000");
+        let moved = holders.hint(&ISSUER, &told(b"root", ISSUER, "192.0.2.9:7000")).unwrap();
+        assert_eq!(moved.method, format!("tow://{ISSUER}@192.0.2.9:7000"), "the issuer is there, too");
         for (peer, told, why) in [
             (OTHER, good.clone(), "somebody else says so"),
             (ISSUER, told(b"other", OTHER, "192.0.2.1:7000"), "another root"),
             (ISSUER, told(b"root", OWN, "192.0.2.1:7000"), "this node"),
-            (ISSUER, told(b"root", ISSUER, "192.0.2.1:7000"), "the issuer, which is known"),
             (ISSUER, told(b"root", OTHER, "192.0.2.1:0"), "no port"),
             (ISSUER, told(b"root", OTHER, "0.0.0.0:7000"), "no address"),
             (ISSUER, told(b"root", OTHER, "224.0.0.1:7000"), "many addresses"),
@@ -115,5 +129,9 @@ mod tests {
             holders.holder(&ISSUER, &told(b"root", OTHER, &format!("192.0.2.1:{port}")));
         }
         assert_eq!(kept.borrow().len(), MOST_HOLDERS);
+        for port in 1..=100_u16 {
+            holders.holder(&ISSUER, &told(b"root", ISSUER, &format!("192.0.2.1:{port}")));
+        }
+        assert_eq!(kept.borrow().len(), MOST_HOLDERS + MOST_OWN);
     }
 }

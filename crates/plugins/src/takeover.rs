@@ -1,9 +1,10 @@
 //! Two ways to one peer: requests go the first way until a better one is offered, and back to the
 //! first while the better one is in trouble.
 //!
-//! A request that is under way when ways change ends where it was put. Only what a lost way says
+//! A request that is under way when ways change ends where it was put, and takes nothing of the other way's window. Only what a lost way says
 //! it does not have is asked again, of the first way, at once: it knows nothing. So are entries that it could not ask for.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ impl TransferWay {
 /// Wraps a plugin, and a better one when there is one.
 pub struct Takeover {
     first: TransferWay,
+    /// Bytes that were asked of the first way, until their calls have ended.
+    asked_first: AtomicU64,
     better: Mutex<Option<TransferWay>>,
     names: Names,
 }
@@ -70,7 +73,8 @@ pub struct Takeover {
 impl Takeover {
     /// Begins with `first`.
     pub fn new(first: impl Into<TransferWay>, names: Names) -> Arc<Self> {
-        Arc::new(Self { first: first.into(), better: Mutex::default(), names })
+        let (asked_first, better) = (AtomicU64::new(0), Mutex::default());
+        Arc::new(Self { first: first.into(), asked_first, better, names })
     }
 
     /// Uses nothing but what is offered: until then, and while that is in trouble, requests are
@@ -115,7 +119,11 @@ impl Source for Takeover {
 
     fn state(&self) -> SourceState {
         let is_encrypted = self.all().all(|way| way.state().is_encrypted);
-        SourceState { is_encrypted, ..self.current().state() }
+        let better = self.better().map(|better| better.plugin.state());
+        // The better one is not to wait for what still comes the first way: on a long path that is for seconds.
+        let beside = self.asked_first.load(Ordering::Relaxed);
+        let better = better.map(|state| SourceState { window: state.window + beside, ..state });
+        SourceState { is_encrypted, ..better.unwrap_or_else(|| self.first.plugin.state()) }
     }
 
     fn describe<'a>(
@@ -150,6 +158,7 @@ impl Source for Takeover {
                     return;
                 }
             }
+            let _asked = AskedBytes::new(&self.asked_first, &wants);
             self.first.plugin.get(wants, context, sink).await;
         })
     }
@@ -188,6 +197,26 @@ impl OfferSource for Takeover {
             }
             self.first.get_entries(wants, sink).await
         })
+    }
+}
+
+/// Bytes of a call, which count until it has ended.
+struct AskedBytes<'a> {
+    all: &'a AtomicU64,
+    bytes: u64,
+}
+
+impl<'a> AskedBytes<'a> {
+    fn new(all: &'a AtomicU64, wants: &[Want]) -> Self {
+        let bytes = wants.iter().map(|want| want.missing_len()).sum();
+        all.fetch_add(bytes, Ordering::Relaxed);
+        Self { all, bytes }
+    }
+}
+
+impl Drop for AskedBytes<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -1,10 +1,11 @@
 //! Introductions at work: a service's connections by their numbers, and the messages that go out on them.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use bytes::Bytes;
+use towpath_content::NodeId;
 use towpath_content::lock::lock;
 
 use super::introductions::{FetchedRoot, Introduction, Introductions};
@@ -59,6 +60,18 @@ impl IntroducedPeer {
         let mut known = lock(&self.introducer.0);
         let introductions = known.introductions.serves(*number, fetched, port);
         let news = known.tell(introductions, &fetched);
+        drop(known);
+        news.into_iter().for_each(HolderNews::tell);
+    }
+}
+
+impl Introducer {
+    /// This service is at these addresses now, too.
+    pub(super) fn moved(&self, own: NodeId, addresses: &[SocketAddr]) {
+        let mut known = lock(&self.0);
+        let told = known.introductions.moved(own, addresses);
+        let news = told.into_iter().flat_map(|(told, fetched)| known.tell(vec![told], &fetched));
+        let news: Vec<HolderNews> = news.collect();
         drop(known);
         news.into_iter().for_each(HolderNews::tell);
     }

@@ -12,6 +12,8 @@ use towpath_content::{NodeId, Oid};
 
 /// Holders that a node is told of, and nodes that are told of one when it begins to serve, at most: more would hardly bring more.
 pub const MOST_TOLD: usize = 16;
+/// Addresses of its own that a service tells a node of, at most.
+const MOST_OWN: usize = 32;
 
 /// What is fetched: a root, by the ticket with this secret.
 pub type FetchedRoot = (Oid, BoundSecret);
@@ -74,6 +76,8 @@ struct Fetcher {
     told: BTreeSet<NodeId>,
     /// Times that others were told of it.
     introduced: usize,
+    /// Addresses of this service that it was told.
+    told_own: usize,
 }
 
 impl Fetcher {
@@ -105,6 +109,7 @@ impl Introductions {
             serves: None,
             told: BTreeSet::new(),
             introduced: 0,
+            told_own: 0,
         });
         fetcher.connections.insert(connection);
         // Those of whom few were told first.
@@ -132,6 +137,27 @@ impl Introductions {
         others.sort_unstable();
         let tell = |(_, other)| Self::tell(fetchers, other, holder);
         others.into_iter().filter_map(tell).take(MOST_TOLD).collect()
+    }
+
+    /// This service, `own`, is at these addresses now, too: all who fetch from it are told on each of their connections, as nobody knows
+    /// which of them still stand.
+    pub fn moved(&mut self, own: NodeId, addresses: &[SocketAddr]) -> Vec<(Introduction, FetchedRoot)> {
+        let mut told = Vec::new();
+        for (fetched, fetchers) in &mut self.fetched {
+            for fetcher in fetchers.values_mut() {
+                let means = |address: &&SocketAddr| {
+                    AddressReach::of(address.ip()) >= AddressReach::of(fetcher.address)
+                };
+                let new = addresses.iter().filter(means).take(MOST_OWN - fetcher.told_own);
+                let holders = new.map(|address| ServingNode { node: own, address: *address });
+                for holder in holders.collect::<Vec<_>>() {
+                    fetcher.told_own += 1;
+                    let on = |connection: &u64| (Introduction { connection: *connection, holder }, *fetched);
+                    told.extend(fetcher.connections.iter().map(on));
+                }
+            }
+        }
+        told
     }
 
     /// A connection is gone, and with it what was said on it.
@@ -195,6 +221,35 @@ mod tests {
     fn told(introductions: &[Introduction]) -> Vec<(u64, u64)> {
         let number = |node: NodeId| (0..1000).find(|number| self::node(*number) == node).unwrap();
         introductions.iter().map(|told| (told.connection, number(told.holder.node))).collect()
+    }
+
+    #[test]
+    fn who_fetches_is_told_where_this_service_is_now_on_each_connection() {
+        let (mut all, own) = (Introductions::default(), node(99));
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let [site, public] = [at("10.0.0.9:7"), at("203.0.113.9:7")];
+        for (connection, number, address) in [(1, 1, "10.0.0.7"), (2, 1, "10.0.0.7"), (3, 3, "203.0.113.7")] {
+            all.joined(connection, peer(number, address), root(1));
+        }
+        let told = |all: &mut Introductions, addresses: &[SocketAddr]| {
+            let mut told: Vec<_> = all
+                .moved(own, addresses)
+                .into_iter()
+                .map(|(told, fetched)| {
+                    assert_eq!((told.holder.node, fetched), (own, root(1)));
+                    (told.connection, told.holder.address)
+                })
+                .collect();
+            told.sort_unstable();
+            told
+        };
+        let both = [(1, site), (1, public), (2, site), (2, public), (3, public)];
+        assert_eq!(told(&mut all, &[site, public]), both, "nobody far away is told of a site's address");
+        assert_eq!(told(&mut all, &vec![public; 99]).len(), 2 * (MOST_OWN - 2) + MOST_OWN - 1);
+        assert_eq!(told(&mut all, &[public]), [], "often enough");
+        all.left(3);
+        all.joined(4, peer(3, "203.0.113.7"), root(1));
+        assert_eq!(told(&mut all, &[public]), [(4, public)]);
     }
 
     #[test]

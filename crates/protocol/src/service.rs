@@ -4,6 +4,7 @@
 //! peer may have an object.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -221,6 +222,11 @@ impl Service {
 
     pub(super) const fn turns(&self) -> &Arc<NodeTurns> {
         &self.turns
+    }
+
+    /// This service, of the node `own`, is at these addresses now, too. All who fetch from it by a ticket of its own are told.
+    pub fn moved(&self, own: NodeId, addresses: &[SocketAddr]) {
+        self.introducer.moved(own, addresses);
     }
 
     pub(super) const fn introducer(&self) -> &Arc<Introducer> {

@@ -20,6 +20,10 @@ situations![
     small_files_of_a_copy_outlive_the_cut_of_a_link,
     a_get_goes_on_by_the_other_link_and_by_both_once_the_cut_one_is_back,
     a_link_of_a_get_may_get_another_address_here,
+    a_link_of_a_get_may_get_another_address_at_the_sender,
+    a_get_goes_on_where_a_link_vanishes,
+    a_link_that_loses_every_tenth_packet_costs_no_content,
+    a_link_that_passes_the_handshake_and_then_nothing_holds_nobody_up,
 ];
 
 /// The second link, as reports name it.
@@ -193,13 +197,74 @@ fn a_get_goes_on_by_the_other_link_and_by_both_once_the_cut_one_is_back() {
 }
 
 fn a_link_of_a_get_may_get_another_address_here() {
+    get_while_a_link_moves(Side::Right);
+}
+
+/// It is told over what still stands.
+fn a_link_of_a_get_may_get_another_address_at_the_sender() {
+    get_while_a_link_moves(Side::Left);
+}
+
+fn get_while_a_link_moves(side: Side) {
     let scene = Scene::new();
     file(&scene.env.sender.path("file"), 1, 2 * SIZE);
     let mut share = scene.share();
     let mut running = scene.get(&share.ticket()).start();
     let before = wait_for_use(&mut running, 0);
-    scene.network.move_to(Side::Right, 77);
+    scene.network.move_to(side, 77);
     wait_for_use(&mut running, before);
     running.end().summary();
     assert_same_bytes(&scene.env.sender.path("file"), &scene.env.receiver.path("file"));
+}
+
+fn a_get_goes_on_where_a_link_vanishes() {
+    let scene = Scene::new();
+    file(&scene.env.sender.path("file"), 1, SIZE);
+    let mut share = scene.share();
+    let mut running = scene.get(&share.ticket()).start();
+    wait_for_use(&mut running, 0);
+    scene.network.unplug(Side::Right);
+    wait_for_others(&mut running);
+    running.end().summary();
+    assert_same_bytes(&scene.env.sender.path("file"), &scene.env.receiver.path("file"));
+}
+
+/// Bytes by the second link of a get, and of a copy either way, where what its machines send there is lost like this.
+fn with_losses(condition: &str) -> Vec<u64> {
+    let size = 20 << 20;
+    let scene = || {
+        let scene = Scene::new();
+        file(&scene.env.sender.path("file"), 1, size);
+        [Side::Left, Side::Right].into_iter().for_each(|side| scene.network.lose(side, condition));
+        scene
+    };
+    let came = |scene: &Scene, running: Running, name: &str| {
+        let summary = running.end().summary();
+        assert_same_bytes(&scene.env.sender.path("file"), &scene.env.receiver.path(name));
+        let is_second = |path: &str| path.ends_with(SECOND);
+        let by_second = summary.sources().filter(|source| source["path"].as_str().is_some_and(is_second));
+        by_second.filter_map(|source| source["bytes"].as_u64()).sum::<u64>()
+    };
+    let got = {
+        let scene = scene();
+        let mut share = scene.share();
+        let running = scene.get(&share.ticket()).start();
+        came(&scene, running, "file")
+    };
+    let copied = [Way::Push, Way::Pull].map(|way| {
+        let scene = scene();
+        came(&scene, scene.copy(way, "sync", "file", "copy"), "copy")
+    });
+    [&[got][..], &copied].concat()
+}
+
+fn a_link_that_loses_every_tenth_packet_costs_no_content() {
+    let by_second = with_losses("numgen random mod 10 0");
+    assert_eq!(by_second.len(), 3);
+}
+
+/// Each connection by it passes a dozen packets, also those that are dialled later.
+fn a_link_that_passes_the_handshake_and_then_nothing_holds_nobody_up() {
+    let by_second = with_losses("ct packets gt 12");
+    assert!(by_second.iter().all(|bytes| *bytes < USED), "{by_second:?}");
 }

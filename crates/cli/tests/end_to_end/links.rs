@@ -23,6 +23,7 @@ situations![
     a_copy_refuses_links_that_it_can_not_use,
     a_sender_with_two_lines_is_drawn_from_by_both_unasked,
     two_addresses_on_one_line_are_found_to_be_one,
+    a_receiver_with_two_lines_uses_both_unasked_unless_it_is_told_not_to,
 ];
 
 /// Names of the links by which something came.
@@ -210,4 +211,31 @@ fn two_addresses_on_one_line_are_found_to_be_one() {
     let came = by_address(&network, size);
     let further: u64 = came.iter().filter(|(path, _)| path.is_some()).map(|(_, bytes)| bytes).sum();
     assert!(further < size / 3, "{came:?}");
+}
+
+/// The sender has one address, to which the receiver's second line has a route, too.
+fn a_receiver_with_two_lines_uses_both_unasked_unless_it_is_told_not_to() {
+    for may in [true, false] {
+        let (network, env, size) = (Network::double(), TestEnvironment::new(), 40 << 20);
+        file(&env.sender.path("file"), 1, size);
+        network.limit(Side::Left, 20);
+        network.route_by_second(Side::Right);
+        if !may {
+            env.receiver.configure(
+                "[plugins]\nplugin = \"dealer\"\nof = [{ plugin = \"direct\", most_links = 1 }]\n",
+            );
+        }
+        let words = ["share", "--listen", &format!("{}:0", network.address(Side::Left)), "file"];
+        let mut share = env.sender.tow_as(&network.left(), words).start();
+        let words = ["get", "--json", &share.ticket(), "-o", "file"];
+        let summary = env.receiver.tow_as(&network.right(), words).end().summary();
+        assert_same_bytes(&env.sender.path("file"), &env.receiver.path("file"));
+        let by_second: u64 = summary.sources().filter(|source| source["path"] == "net2").map(bytes_of).sum();
+        let expected = if may { size / 6..size } else { 0..1 };
+        assert!(expected.contains(&by_second), "{may}: {by_second}");
+    }
+}
+
+fn bytes_of(source: &serde_json::Value) -> u64 {
+    source["bytes"].as_u64().unwrap()
 }

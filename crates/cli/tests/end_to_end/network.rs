@@ -95,11 +95,37 @@ impl Network {
         }
     }
 
+    /// Of what a machine sends by its second device the packets that this condition of `nft` holds for are lost.
+    pub fn lose(&self, side: Side, condition: &str) {
+        let (name, nft) = (self.machine_of(side), tool("nft").display().to_string());
+        let at =
+            |words: &[&str], input| run(Command::new("ip").args(["netns", "exec", name]).args(words), input);
+        // Packets of each connection are counted.
+        at(&["sysctl", "-qw", "net.netfilter.nf_conntrack_acct=1"], "");
+        let device = SECOND.device;
+        let rules = format!(
+            "table ip lossy {{\nchain out {{\ntype filter hook output priority 0;\noifname \"{device}\" {condition} drop\n}}\n}}\n"
+        );
+        at(&[&nft, "-f", "-"], &rules);
+    }
+
     /// Both machines have another address on the first device, in a network of its own.
     pub fn add_addresses(&self) {
         for (name, number) in [(&self.left, 2), (&self.right, 3)] {
             ip(&["-n", name, "address", "add", &format!("192.0.2.{number}/24"), "dev", FIRST.device]);
         }
+    }
+
+    /// A machine's second device leads to the other one's first address, too.
+    pub fn route_by_second(&self, side: Side) {
+        let other = if side == Side::Left { Side::Right } else { Side::Left };
+        let router = format!("{}.{}", SECOND.prefix, number_of(other));
+        ip(&["-n", self.machine_of(side), "route", "add", "default", "via", &router, "dev", SECOND.device]);
+    }
+
+    /// A machine's address on the first network.
+    pub fn address(&self, side: Side) -> String {
+        format!("{}.{}", FIRST.prefix, number_of(side))
     }
 
     /// A machine's device of the second network vanishes.

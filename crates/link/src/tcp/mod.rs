@@ -8,6 +8,7 @@ mod crossing;
 mod dial;
 mod listen;
 mod local_end;
+mod other_ends;
 mod pacing;
 mod shared_port;
 mod socket;
@@ -24,6 +25,7 @@ pub use crossing::cross;
 pub use dial::{DialConfig, DialError, dial, dial_any, dial_whoever};
 pub use listen::{AcceptError, BindError, Listener, Pending};
 pub use local_end::{LocalEnd, NoLocalEnd};
+pub use other_ends::other_ends;
 pub use shared_port::SharedPort;
 
 /// Longest times for the steps of opening a connection.

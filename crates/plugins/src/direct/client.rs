@@ -148,7 +148,7 @@ impl Direct {
 
     /// Number of connections that are wanted; none where it dials by itself.
     pub fn wanted(&self) -> Option<watch::Receiver<usize>> {
-        self.slots.wanted()
+        self.slots.are_brought().then(|| self.slots.wanted())
     }
 
     /// Connections that are wanted and do not stand.
@@ -272,6 +272,20 @@ impl Direct {
                 Err(Outcome::RetryLater(wait))
             }
         }
+    }
+
+    /// Dials what is to stand before it is asked, as long as this is polled. Where they are brought somebody else does.
+    async fn open_ahead(&self, context: &Context) {
+        let mut wanted = self.slots.wanted();
+        while !self.slots.are_brought() {
+            wanted.mark_unchanged();
+            let dialling = self.slots.missing().map(|slot| self.peer(slot, context));
+            join_all(dialling.collect::<Vec<_>>()).await;
+            if wanted.changed().await.is_err() {
+                break;
+            }
+        }
+        std::future::pending().await
     }
 
     async fn dial(&self, dialling: &mut Dialling, context: &Context) -> Result<PeerUse, Outcome> {
@@ -589,7 +603,10 @@ impl Source for Direct {
                     drop(outstanding);
                 }
             });
-            join_all(calls).await;
+            tokio::select! {
+                _ = join_all(calls) => {}
+                () = self.open_ahead(context) => {}
+            }
         })
     }
 

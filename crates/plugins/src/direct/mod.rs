@@ -9,17 +9,19 @@
 //! | `slots` | the connections to one peer |
 //! | [`pool`] | the connections of a service, which its transfers may use whoever dialled them; and when: pure |
 //! | `entries` | entries over several connections |
-//! | `further_addresses` | further addresses of a service that has several lines |
+//! | `further_ways` | further ways to a service: its other addresses, and other lines of this machine |
 //! | `apart` | what came over such a connection and waits for its session |
 //! | `unasked` | wants that wait for a connection, and may be cancelled meanwhile |
 //! | `widening` | how many connections to keep: pure |
 //! | `long_path` | how many a long, fast path needs: pure |
+//! | `path_growth` | whether what comes still doubles with each round trip: pure |
 
 mod apart;
 pub mod client;
 mod entries;
-pub(crate) mod further_addresses;
+pub(crate) mod further_ways;
 mod long_path;
+mod path_growth;
 pub mod pool;
 mod redialling;
 pub mod relayed;

@@ -16,6 +16,7 @@ use towpath_protocol::{Peer, PeerUse};
 
 use super::entries::GUESS;
 use super::long_path::LongPath;
+use super::path_growth::PathLook;
 use super::widening::{PathCounts, Widening};
 
 /// Bytes to keep outstanding until the peer suggests better.
@@ -33,8 +34,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 pub struct Slots {
     all: Vec<Slot>,
     width: Mutex<SlotWidth>,
-    /// How many are to be there, where somebody else brings connections; `None`: they are dialled when they are asked.
-    brought: Option<watch::Sender<usize>>,
+    /// How many are to stand: those in use, and some ahead.
+    wanted: watch::Sender<usize>,
+    /// Somebody else brings connections; else they are dialled when they are asked, or ahead.
+    are_brought: bool,
 }
 
 /// How many places are in use, and why.
@@ -45,10 +48,15 @@ struct SlotWidth {
 
 impl SlotWidth {
     /// Bytes came; see [`LongPath::arrived`].
-    fn look(&mut self, bytes: u64, is_waiting: bool, now: Instant, round_trip: impl FnOnce() -> Duration) {
+    fn look(&mut self, bytes: u64, is_waiting: bool, now: Instant, path: impl Fn() -> PathLook) {
         let before = self.long_path.needed();
-        self.long_path.arrived(bytes, is_waiting, now, round_trip);
+        self.long_path.arrived(bytes, is_waiting, now, path);
         self.widening.needs(self.long_path.needed(), before, now);
+    }
+
+    /// Connections that are to stand.
+    fn wanted(&self) -> usize {
+        self.widening.width().max(self.long_path.ahead())
     }
 }
 
@@ -74,36 +82,42 @@ impl Slots {
     pub fn new(first: usize, most: usize) -> Self {
         let width = SlotWidth { widening: Widening::new(first, most), long_path: LongPath::new(most) };
         let all = (0..most.max(first).max(1)).map(|_| Slot::new()).collect();
-        Self { all, width: Mutex::new(width), brought: None }
+        let wanted = watch::Sender::new(width.wanted());
+        Self { all, width: Mutex::new(width), wanted, are_brought: false }
     }
 
     /// The same, of which one stands and others are brought.
     pub fn standing(peer: Arc<Peer>, first: usize, most: usize) -> Self {
-        let slots = Self { brought: Some(watch::Sender::new(first)), ..Self::new(first, most) };
+        let slots = Self { are_brought: true, ..Self::new(first, most) };
         slots.all[0].set(Arc::new(PeerUse::lent(peer)), false);
         slots
     }
 
     /// True if somebody else brings connections: none is dialled here.
     pub const fn are_brought(&self) -> bool {
-        self.brought.is_some()
+        self.are_brought
     }
 
-    /// Connections that are to be there, where they are brought.
-    pub fn wanted(&self) -> Option<watch::Receiver<usize>> {
-        self.brought.as_ref().map(watch::Sender::subscribe)
+    /// Connections that are to stand.
+    pub fn wanted(&self) -> watch::Receiver<usize> {
+        self.wanted.subscribe()
     }
 
     /// Further connections that are wanted and do not stand.
     pub fn lacks(&self) -> usize {
-        let wanted = lock(&self.width).widening.width();
-        self.all.iter().take(wanted).skip(1).filter(|slot| slot.peer().is_none()).count()
+        self.missing().count()
+    }
+
+    /// Places of these. Where the first connection was found nobody knows whether more can be dialled.
+    pub fn missing(&self) -> impl Iterator<Item = &Slot> {
+        let wanted = if self.all[0].is_found() { 1 } else { lock(&self.width).wanted() };
+        self.all.iter().take(wanted).skip(1).filter(|slot| slot.peer().is_none())
     }
 
     /// Takes in a further connection that was brought; false if none is wanted.
     pub fn join(&self, peer: Arc<Peer>) -> bool {
         let state = lock(&self.width);
-        let further = self.all.iter().take(state.widening.width()).skip(1);
+        let further = self.all.iter().take(state.wanted()).skip(1);
         let free = { further }.find(|slot| slot.peer().is_none());
         free.map(|slot| slot.set(Arc::new(PeerUse::lent(peer)), false)).is_some()
     }
@@ -118,13 +132,6 @@ impl Slots {
         }
         let missing = wanted.iter().skip(1).position(|slot| slot.peer().is_none());
         &wanted[..missing.map_or(wanted.len(), |further| further + 1)]
-    }
-
-    /// Tells whoever brings connections how many are wanted.
-    fn tell(&self, width: usize) {
-        if let Some(brought) = &self.brought {
-            brought.send_if_modified(|told| std::mem::replace(told, width) != width);
-        }
     }
 
     /// True if it is the first place.
@@ -171,9 +178,11 @@ impl Slots {
         (slot, Outstanding::of_bytes(slot, count as u64 * GUESS))
     }
 
-    /// The shortest round trip of the first connection; zero if it is not known.
-    fn round_trip(&self) -> Duration {
-        self.all[0].peer().and_then(|peer| peer.path()).map_or(Duration::ZERO, |path| path.min_rtt)
+    /// The path, with the shortest round trip of the first connection.
+    fn path(&self) -> PathLook {
+        let path = self.all[0].peer().and_then(|peer| peer.path());
+        let heard = self.peers().map(|peer| peer.heard().bytes).sum();
+        PathLook { round_trip: path.map_or(Duration::ZERO, |path| path.min_rtt), heard }
     }
 
     /// All connections that stand.
@@ -218,19 +227,21 @@ impl Slots {
         }
         let mut state = lock(&self.width);
         let before = state.widening.width();
-        state.look(bytes, is_waiting, now, || self.round_trip());
+        state.look(bytes, is_waiting, now, || self.path());
         // Bytes that still come over those no longer in use have their part of the network.
         let is_alone = self.all.iter().skip(before).all(|slot| slot.outstanding.load(Ordering::Relaxed) == 0);
         state.widening.arrived(bytes, is_waiting && is_alone, now, || self.counted());
-        let width = state.widening.width();
+        let (width, wanted) = (state.widening.width(), state.wanted());
         drop(state);
         if width != before {
-            self.tell(width);
             tracing::debug!(connections = width, "another number of connections");
         }
-        if width < before {
-            self.all.iter().skip(width).for_each(|slot| drop(lock(&slot.current).take()));
-        }
+        self.wanted.send_if_modified(|told| {
+            if wanted < *told {
+                self.all.iter().skip(wanted).for_each(|slot| drop(lock(&slot.current).take()));
+            }
+            std::mem::replace(told, wanted) != wanted
+        });
     }
 }
 

@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Links are looked at no more often than this: states are asked for often.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Links that stand, and whether they are heard.
+/// Links that stand, and what is heard by them.
 #[derive(Default)]
 pub(super) struct HeardLinks(Mutex<LookedLinks>);
 
@@ -34,16 +34,13 @@ struct LookedLinks {
 struct HeardLink {
     way: Arc<Direct>,
     silence: LinkSilence,
-    /// It was in no trouble and not quiet when it was looked at.
-    is_heard: bool,
-    /// Bytes that had come by it when it was looked at first, and whether any came since: a new one may lead nowhere.
-    first: Option<u64>,
-    has_spoken: bool,
+    /// It was in no trouble when it was looked at.
+    is_well: bool,
 }
 
 impl HeardLink {
     fn new(way: Arc<Direct>) -> Self {
-        Self { way, silence: LinkSilence::default(), is_heard: true, first: None, has_spoken: false }
+        Self { way, silence: LinkSilence::default(), is_well: true }
     }
 }
 
@@ -55,10 +52,15 @@ impl LookedLinks {
         self.looked = Some(now);
         for link in self.links.values_mut() {
             let heard = link.way.heard();
-            let is_quiet = link.silence.look(now, heard.bytes, heard.listens);
-            link.is_heard = !is_quiet && link.way.state().trouble.is_none();
-            link.has_spoken |= heard.bytes != *link.first.get_or_insert(heard.bytes);
+            link.silence.look(now, heard.bytes, heard.listens);
+            link.is_well = link.way.state().trouble.is_none();
         }
+    }
+
+    /// True if this one is quiet, and another one speaks.
+    fn is_outdone(&self, this: &HeardLink, now: Instant) -> bool {
+        let mut well = self.links.values().filter(|other| other.is_well);
+        well.any(|other| this.silence.is_outdone_by(&other.silence, now))
     }
 }
 
@@ -68,25 +70,23 @@ impl HeardLinks {
         lock(&self.0).links.iter().map(|(key, link)| (*key, Arc::clone(&link.way))).collect()
     }
 
-    /// Those that are in no trouble, and of these the ones that are heard, if any is.
+    /// Those that are in no trouble, but for those that are outdone.
     pub(super) fn best(&self) -> Vec<(LinkKey, Arc<Direct>)> {
-        let mut looked = lock(&self.0);
-        looked.look(Instant::now());
-        let any_is_heard = looked.links.values().any(|link| link.is_heard);
-        let may = |link: &HeardLink| link.is_heard || !any_is_heard;
-        let best = looked.links.iter().filter(|(_, link)| may(link) && link.way.state().trouble.is_none());
+        let (mut looked, now) = (lock(&self.0), Instant::now());
+        looked.look(now);
+        let may = |link: &HeardLink| link.way.state().trouble.is_none() && !looked.is_outdone(link, now);
+        let best = looked.links.iter().filter(|(_, link)| may(link));
         best.map(|(key, link)| (*key, Arc::clone(&link.way))).collect()
     }
 
-    /// True if this one is quiet, and another one is heard and has spoken.
+    /// True if this one is quiet, and another one speaks.
     fn is_outdone(&self, key: LinkKey) -> bool {
-        let mut looked = lock(&self.0);
-        looked.look(Instant::now());
-        let is_quiet = looked.links.get(&key).is_some_and(|link| !link.is_heard);
-        is_quiet && looked.links.values().any(|link| link.is_heard && link.has_spoken)
+        let (mut looked, now) = (lock(&self.0), Instant::now());
+        looked.look(now);
+        looked.links.get(&key).is_some_and(|link| looked.is_outdone(link, now))
     }
 
-    /// Completes once this one is quiet, and another one is heard.
+    /// Completes once this one is quiet, and another one speaks.
     pub(super) async fn until_outdone(&self, key: LinkKey) {
         while !self.is_outdone(key) {
             tokio::time::sleep(LOOK_EVERY).await;

@@ -53,6 +53,8 @@ use crate::near::NearSource;
 
 /// Window before any source tells its own.
 const FIRST_WINDOW: u64 = 4 << 20;
+/// Bytes beside the window that nobody is asked for yet, at most.
+const MOST_SPARE: u64 = 8 << 20;
 /// Longest time for which a question waits for a source that may be found, before the others are asked again.
 const WAIT_FOR_FOUND: Duration = Duration::from_secs(1);
 /// Longest time without a look at the clock while anything is out.
@@ -224,6 +226,13 @@ impl SourceCalls {
     }
 }
 
+/// What several sources together are to be given, of which they like to have `window` under way. Whoever hands out wants waits until
+/// there is room for many. If nothing waited here meanwhile, a fast source would borrow from a slow one in mid-transfer, and what
+/// the slow one brings would come twice.
+fn with_spare(window: u64) -> u64 {
+    window + (window / 2).min(MOST_SPARE)
+}
+
 impl Source for Many {
     fn name(&self) -> &str {
         "dealer"
@@ -238,7 +247,7 @@ impl Source for Many {
         }
         let states = sources.iter().map(|source| source.state());
         let all = states.reduce(joined).unwrap_or_else(|| SourceState::of_window(FIRST_WINDOW));
-        SourceState { window: window.unwrap_or(FIRST_WINDOW), ..all }
+        SourceState { window: window.map_or(FIRST_WINDOW, with_spare), ..all }
     }
 
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
@@ -390,8 +399,8 @@ mod tests {
     use tokio::sync::{Semaphore, watch};
     use towpath_content::Hint;
     use towpath_store::About;
-    use towpath_transfer::Metadata;
     use towpath_transfer::source::UNREACHED_PRICE;
+    use towpath_transfer::{Metadata, SessionConfig};
 
     use super::*;
     use crate::{Cascade, HintedNodes};
@@ -435,6 +444,17 @@ mod tests {
 
         fn get<'a>(&'a self, _: Vec<Want>, _: &'a Context, _: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
             Box::pin(async {})
+        }
+    }
+
+    /// Of 200 MB by 300 and 100 Mbit/s some 25 MB came twice: all through the transfer the faster line had nothing new to ask for.
+    #[test]
+    fn something_waits_here_as_long_as_there_is_more() {
+        for window in [64 << 10, 1 << 20, 4 << 20, 16 << 20, 200 << 20] {
+            let all = with_spare(window);
+            // So much room is left to grow before further wants come.
+            let room = SessionConfig::default().batch_bytes.min(all / 4);
+            assert!(all - room > window, "{window}");
         }
     }
 

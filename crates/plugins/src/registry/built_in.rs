@@ -11,7 +11,7 @@ use towpath_transfer::Source;
 use towpath_transfer::finder::Finder;
 
 use super::{Build, Field, FieldKind, Node, Plugin, PluginParts, TreeBuilder};
-use crate::direct::further_addresses::FurtherAddresses;
+use crate::direct::further_ways::{FurtherWays, MostWays};
 use crate::direct::relayed::BY_RELAY;
 use crate::direct::{self, DirectConfig};
 use crate::hinted::HintedWay;
@@ -162,6 +162,11 @@ pub(super) static DIRECT: Plugin = Plugin {
             about: "Its addresses at once, at most, within a `dealer`. Further ones are tried, and kept if they are faster.",
         },
         Field {
+            name: "most_links",
+            kind: FieldKind::Number { least: 1, most: 4, default: 2 },
+            about: "This machine's lines at once, at most, within a `dealer` and where `bind` names none. Further ones that lead to the service are tried, and kept if they are faster. 1: only what the system chooses.",
+        },
+        Field {
             name: "connect_seconds",
             kind: FieldKind::Seconds { least: 1, most: 600, default: 10 },
             about: "How long an address may take to answer.",
@@ -184,7 +189,7 @@ pub(super) static DIRECT: Plugin = Plugin {
 type DirectWays = (Vec<Arc<dyn Source>>, Option<Arc<dyn Finder>>);
 
 /// The ways to the service that issued the ticket: the one that stands already, or one from each end of this machine that is named.
-/// Where none is, what finds further addresses of it.
+/// Where none is, what finds further ways to it.
 fn direct_ways(node: &Node, builder: &TreeBuilder<'_>) -> DirectWays {
     if let Some(way) = builder.parts.way.clone() {
         return (vec![way], None);
@@ -192,13 +197,13 @@ fn direct_ways(node: &Node, builder: &TreeBuilder<'_>) -> DirectWays {
     let config = direct_config(node, builder);
     let (identity, host) = (builder.parts.identity.clone(), builder.parts.host.clone());
     let direct = |config| Arc::new(Direct::new(identity.clone(), config, host.clone()));
-    let most = count(node, "most_addresses");
-    if !builder.parts.from.is_empty() || most == 1 {
+    let most = MostWays { addresses: count(node, "most_addresses"), links: count(node, "most_links") };
+    if !builder.parts.from.is_empty() || most.all() == 1 {
         let ways = ways(&config, &builder.parts.from).into_iter();
         return (ways.map(|config| direct(config) as Arc<dyn Source>).collect(), None);
     }
     let first = direct(config.clone());
-    (vec![Arc::clone(&first) as _], Some(Arc::new(FurtherAddresses { first, config, identity, host, most })))
+    (vec![Arc::clone(&first) as _], Some(Arc::new(FurtherWays { first, config, identity, host, most })))
 }
 
 fn direct_config(node: &Node, builder: &TreeBuilder<'_>) -> DirectConfig {

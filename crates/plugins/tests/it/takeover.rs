@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use towpath_content::Oid;
 use towpath_link::Identity;
 use towpath_plugins::direct::DirectConfig;
@@ -24,6 +24,8 @@ struct Way {
     inner: Arc<dyn Source>,
     wants: AtomicU64,
     asked: Notify,
+    /// Requests wait until this is false.
+    holds: watch::Sender<bool>,
     trouble: Mutex<Option<String>>,
 }
 
@@ -33,7 +35,8 @@ impl Way {
     }
 
     fn before(inner: Arc<dyn Source>) -> Arc<Self> {
-        Arc::new(Self { inner, wants: AtomicU64::new(0), asked: Notify::new(), trouble: Mutex::default() })
+        let (wants, holds) = (AtomicU64::new(0), watch::Sender::new(false));
+        Arc::new(Self { inner, wants, asked: Notify::new(), holds, trouble: Mutex::default() })
     }
 
     /// As one of two ways: it knows no entries.
@@ -72,12 +75,15 @@ impl Source for Way {
     fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         self.wants.fetch_add(wants.len() as u64, Ordering::Relaxed);
         self.asked.notify_one();
-        self.inner.get(wants, context, sink)
+        Box::pin(async move {
+            let _ = self.holds.subscribe().wait_for(|holds| !holds).await;
+            self.inner.get(wants, context, sink).await;
+        })
     }
 }
 
 fn context(root: Oid) -> Context {
-    Context { root, node: None, secret: None, hints: tokio::sync::watch::channel(Vec::new()).1 }
+    Context { root, node: None, secret: None, hints: watch::channel(Vec::new()).1 }
 }
 
 async fn fetch<P: Source + 'static>(plugin: &Arc<P>, data: &[u8]) {
@@ -112,6 +118,28 @@ async fn new_requests_go_the_better_way_unless_it_is_in_trouble() {
     better.lose(true);
     takeover.offer(other.plugin());
     check("tls", [10, 10, 5]).await;
+}
+
+/// What the first way owed filled the window, and a faster one that stood after a moment was asked seconds later.
+#[tokio::test]
+async fn the_better_way_does_not_wait_for_what_still_comes_the_first_way() {
+    let (store, data) = (Arc::new(MemoryStore::new()), pattern(9 * PIECE, 1));
+    put(&store, &data, &About::default());
+    let (first, better) = (Way::over(&store), Way::over(&store));
+    let takeover = Takeover::new(first.plugin(), NAMES);
+    first.holds.send_replace(true);
+    let offering = async {
+        first.asked.notified().await;
+        let before = first.wants();
+        takeover.offer(better.plugin());
+        while first.wants() + better.wants() < 9 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(first.wants(), before);
+        first.holds.send_replace(false);
+    };
+    tokio::join!(fetch(&takeover, &data), offering);
+    assert_eq!(takeover.state().window, 2 * PIECE as u64, "nothing comes the first way any more");
 }
 
 /// One of several connections is lost in mid-transfer: the others bring what it owed, and nothing goes back to the first way.

@@ -1,0 +1,55 @@
+//! Addresses of this machine that come while it serves: whoever fetches is told, over what still stands.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use towpath_content::NodeId;
+use towpath_protocol::Service;
+
+/// Time between two looks at this machine's addresses.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Tells whoever fetches from `service`, of the node `own`, of each address that `now` has and had not before.
+pub(crate) async fn tell_moves(
+    own: NodeId,
+    service: Arc<Service>,
+    known: Vec<SocketAddr>,
+    now: impl Fn() -> Vec<SocketAddr> + Send,
+) {
+    let mut known = known;
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let new = further(&mut known, now());
+        if !new.is_empty() {
+            tracing::debug!(?new, "further addresses of this machine");
+            service.moved(own, &new);
+        }
+    }
+}
+
+/// Those that were not known. From now on these are, and no others: one that comes back is told again.
+fn further(known: &mut Vec<SocketAddr>, now: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let before = std::mem::replace(known, now);
+    known.iter().filter(|address| !before.contains(address)).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_told_whenever_it_comes() {
+        let at = |last| SocketAddr::from(([192, 0, 2, last], 7));
+        let mut known = vec![at(1)];
+        for (now, told) in [
+            (vec![at(1)], vec![]),
+            (vec![at(2), at(1)], vec![at(2)]),
+            (vec![at(2)], vec![]),
+            (vec![], vec![]),
+            (vec![at(1), at(2)], vec![at(1), at(2)]),
+        ] {
+            assert_eq!(further(&mut known, now.clone()), told, "{now:?}");
+        }
+    }
+}
