@@ -17,6 +17,8 @@ const WORTH_OF_TWO: f64 = 0.4;
 /// Sources that are looked at, and runs of each.
 const LENDERS: usize = 4;
 const RUNS: usize = 8;
+/// Runs that are looked at of those that two are asked for.
+const TWICE: usize = 4;
 
 /// A run to borrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,14 +42,15 @@ pub fn borrow(state: &mut DealerState, id: SourceNumber, now: f64) -> Option<Bor
     if !may || state.sources.is_behind(id) || is_best_in_want(state, id) {
         return None;
     }
+    let mut steps = 0;
     let lenders = state.sources.slowest(LENDERS).filter_map(|lender| state.sources.get(lender));
-    let runs =
-        lenders.flat_map(|it| it.alone.iter().rev().take(RUNS).filter_map(|place| it.queue.get(place)));
+    let lenders = lenders.inspect(|_| steps += 1).filter(|lender| may_lend(state, lender, borrower, now));
+    let lenders: Vec<_> = lenders.collect();
+    let runs = lenders.into_iter().flat_map(|lender| lent(lender).take(RUNS));
     // Of those that two are asked for some in turn: both may have become slow.
     let from = state.lots.chance(state.steps) % state.twice.last().map_or(1, |last| last + 1);
-    let twice = state.twice.range(from..).chain(state.twice.range(..from)).take(RUNS);
-    let mut steps = 0;
-    let found = runs.chain(twice).copied().find_map(|run| {
+    let twice = state.twice.range(from..).chain(state.twice.range(..from)).take(TWICE);
+    let found = runs.chain(twice.copied()).find_map(|run| {
         steps += 1;
         let instead_of = worth(state, (id, borrower), state.runs.get(run)?, now)?;
         Some(BorrowedRun { run, instead_of })
@@ -63,6 +66,17 @@ fn is_best_in_want(state: &DealerState, id: SourceNumber) -> bool {
     state.lots.has_waiting() && best.is_some_and(|best| best.has_room(1))
 }
 
+/// Runs that a source alone is asked for, the last one first.
+fn lent(lender: &DealtSource) -> impl Iterator<Item = RunId> + '_ {
+    lender.alone.iter().rev().filter_map(|place| lender.queue.get(place)).copied()
+}
+
+/// False if the last run of a source would come no sooner here: none of its runs is looked at then, as most are of one size.
+fn may_lend(state: &DealerState, lender: &DealtSource, borrower: &DealtSource, now: f64) -> bool {
+    let last = lent(lender).next().and_then(|run| state.runs.get(run));
+    last.is_some_and(|last| borrower.time_for(now, last.bytes()) < WORTH * lender.left(now))
+}
+
 /// Who is given up, if it is worth it: nobody, unless two are asked already.
 fn worth(
     state: &DealerState,
@@ -75,9 +89,8 @@ fn worth(
         return None;
     }
     let here = borrower.time_for(now, run.bytes());
-    let left = |asker: SourceNumber| {
-        state.sources.get(asker).map_or(f64::INFINITY, |source| source.outstanding as f64 / source.rate(now))
-    };
+    let left =
+        |asker: SourceNumber| state.sources.get(asker).map_or(f64::INFINITY, |source| source.left(now));
     let askers = run.askers.iter().map(|asker| (left(asker.source), asker.source));
     let (first, _) = askers.clone().min_by(|a, b| a.0.total_cmp(&b.0))?;
     let (_, slowest) = askers.max_by(|a, b| a.0.total_cmp(&b.0))?;

@@ -11,6 +11,8 @@ use super::state::DealerState;
 
 /// Runs of a lot that are looked at for one that the source has.
 const RUNS_LOOKED_AT: usize = 8;
+/// What can be expected elsewhere after so many times as long as all is expected to take is as late as what can't be expected.
+const LATE: f64 = 8.0;
 
 /// A run that a source may be asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,6 +32,16 @@ struct Elsewhere {
     end: f64,
 }
 
+/// A lot in which something waits.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    elsewhere: Elsewhere,
+    /// Seconds until it can be expected elsewhere, as far as they decide.
+    lateness: f64,
+    /// Share of it that waits.
+    waiting: f64,
+}
+
 const NEVER: Elsewhere = Elsewhere { queue: f64::INFINITY, end: f64::INFINITY };
 
 impl Elsewhere {
@@ -39,10 +51,20 @@ impl Elsewhere {
 }
 
 /// The run that would come last without this source. None if there is none that it has and that is for it.
+///
+/// Of lots that would come as late, that of which most waits: so all of a kind are brought evenly, and whoever comes later finds some
+/// of each left. Of these, runs that nobody who went away had: it may come back.
 pub fn choose(state: &mut DealerState, id: SourceNumber, now: f64) -> Option<ChosenRun> {
     let mut lots = candidates(state, id, now);
     state.steps += lots.len() as u64;
-    lots.sort_by(|(_, a), (_, b)| b.queue.total_cmp(&a.queue));
+    // What will be late by far has no order of its own: slow holders are hardly holders.
+    let latest = LATE * state.end();
+    for (_, lot) in &mut lots {
+        lot.lateness = lot.elsewhere.queue.min(latest);
+    }
+    lots.sort_by(|(_, a), (_, b)| {
+        b.lateness.total_cmp(&a.lateness).then_with(|| b.waiting.total_cmp(&a.waiting))
+    });
     let (begin, chosen) = first_of(state, id, &lots)?;
     if let Some(source) = state.sources.get_mut(id) {
         source.last_lot = begin;
@@ -51,31 +73,48 @@ pub fn choose(state: &mut DealerState, id: SourceNumber, now: f64) -> Option<Cho
 }
 
 /// The first of these lots in which there is a run for this source, and the run.
-fn first_of(state: &DealerState, id: SourceNumber, lots: &[(u64, Elsewhere)]) -> Option<(u64, ChosenRun)> {
+fn first_of(state: &DealerState, id: SourceNumber, lots: &[(u64, Candidate)]) -> Option<(u64, ChosenRun)> {
+    let mut second: Option<(f64, (u64, ChosenRun))> = None;
+    for &(begin, lot) in lots {
+        if second.is_some_and(|(lateness, _)| lot.lateness < lateness) {
+            break;
+        }
+        let Some((run, is_away)) = run_of(state, id, begin, lot.elsewhere) else { continue };
+        let chosen = (begin, ChosenRun { run, elsewhere: lot.elsewhere.end });
+        if !is_away {
+            return Some(chosen);
+        }
+        second.get_or_insert((lot.lateness, chosen));
+    }
+    second.map(|(_, chosen)| chosen)
+}
+
+/// A run of a lot for this source, and whether one who went away had it.
+fn run_of(state: &DealerState, id: SourceNumber, begin: u64, elsewhere: Elsewhere) -> Option<(RunId, bool)> {
     let source = state.sources.get(id)?;
     let (is_in_front, is_behind) = (state.sources.is_in_front(id), state.sources.is_behind(id));
-    for &(begin, elsewhere) in lots {
-        let is_for_others = !is_in_front && (elsewhere.queue.is_finite() || state.sources.is_promised(begin));
-        if is_for_others && !is_behind {
-            continue;
-        }
-        let in_order =
-            source.has.is_none() && state.lots.get(begin).is_some_and(|lot| lot.named().is_empty());
-        let from = if in_order { begin } else { state.lots.seeded_place(id, begin) };
-        // What one in front lacked after all is for those behind it.
-        let is_free = |run: &DealtRun| !is_for_others || !run.not_at.is_empty();
-        let may = |run: &DealtRun| source.has(&run.range()) && !run.not_at.contains(&id) && is_free(run);
-        let runs = state.lots.runs_from(begin, from).take(RUNS_LOOKED_AT);
-        let found = runs.into_iter().find(|run| state.runs.get(*run).is_some_and(may));
-        if let Some(run) = found {
-            return Some((begin, ChosenRun { run, elsewhere: elsewhere.end }));
-        }
+    let is_for_others = !is_in_front && (elsewhere.queue.is_finite() || state.sources.is_promised(begin));
+    if is_for_others && !is_behind {
+        return None;
     }
-    None
+    let in_order = source.has.is_none() && state.lots.get(begin).is_some_and(|lot| lot.named().is_empty());
+    let from = if in_order { begin } else { state.lots.seeded_place(id, begin) };
+    // What one in front lacked after all is for those behind it.
+    let is_free = |run: &DealtRun| !is_for_others || !run.not_at.is_empty();
+    let may = |run: &DealtRun| source.has(&run.range()) && !run.not_at.contains(&id) && is_free(run);
+    let runs = state.lots.runs_from(begin, from).take(RUNS_LOOKED_AT);
+    let mut runs = runs.filter_map(|id| Some((id, state.runs.get(id).filter(|run| may(run))?)));
+    let (first, run) = runs.next()?;
+    let is_away = |run: &DealtRun| state.had_by_one_away(run.range().start);
+    if in_order || !is_away(run) {
+        return Some((first, false));
+    }
+    let other = runs.find(|(_, run)| !is_away(run));
+    Some(other.map_or((first, true), |(other, _)| (other, false)))
 }
 
 /// Lots in which something waits that the source may have.
-fn candidates(state: &mut DealerState, id: SourceNumber, now: f64) -> Vec<(u64, Elsewhere)> {
+fn candidates(state: &mut DealerState, id: SourceNumber, now: f64) -> Vec<(u64, Candidate)> {
     let Some(source) = state.sources.get(id) else { return Vec::new() };
     let chance = state.lots.chance(state.steps);
     let mut begins: Vec<u64> = match source.has {
@@ -92,9 +131,13 @@ fn candidates(state: &mut DealerState, id: SourceNumber, now: f64) -> Vec<(u64, 
         }
     }
     let complete = complete_elsewhere(state, id, now);
-    let elsewhere =
-        |begin: u64| Some((begin, elsewhere(state, state.lots.get(begin)?, id, now).or(complete)));
-    begins.into_iter().filter_map(elsewhere).collect()
+    let candidate = |begin: u64| {
+        let lot = state.lots.get(begin)?;
+        let elsewhere = elsewhere(state, lot, id, now).or(complete);
+        let (lateness, waiting) = (elsewhere.queue, lot.share_waiting(begin));
+        Some((begin, Candidate { elsewhere, lateness, waiting }))
+    };
+    begins.into_iter().filter_map(candidate).collect()
 }
 
 /// Expected of those holders of a lot that are in front.

@@ -17,6 +17,9 @@ use super::state::{Cancelled, DealerState};
 /// Sources that are looked at with each event, because they have room, and of those that were looked at in vain.
 const OPEN_LOOKED_AT: usize = 8;
 const IDLE_LOOKED_AT: usize = 4;
+/// Once so much work was done for idle ones the others wait for the next event: most are looked at in vain, the more there are the
+/// oftener.
+const IDLE_STEPS: u64 = 16;
 /// Sources that were looked at in vain and are looked at again when more is wanted.
 const WOKEN: usize = 32;
 /// Runs that are asked for with each event.
@@ -344,7 +347,11 @@ impl Dealer {
             let Some(source) = self.state.sources.next_open().filter(|_| left > 0) else { break };
             self.deal_to(source, now, &mut left, actions);
         }
+        let before = self.state.steps;
         for _ in 0..IDLE_LOOKED_AT {
+            if self.state.steps - before >= IDLE_STEPS {
+                return;
+            }
             let Some(source) = self.state.sources.next_idle(self.idle).filter(|_| left > 0) else { return };
             self.idle = source;
             self.deal_to(source, now, &mut left, actions);

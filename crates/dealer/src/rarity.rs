@@ -25,6 +25,8 @@ const LEAPS: usize = 24;
 const LOOKED_AT: usize = 3;
 /// Lots of those that many have that are taken into account, as they differ in who has them.
 const COMMON: usize = 8;
+/// Runs of a lot that are brought one behind the other.
+const HOP: u32 = 8;
 
 /// Stretch of the root's space that the same sources have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +45,11 @@ impl Lot {
     /// Its holders, up to sixteen.
     pub fn named(&self) -> &[SourceNumber] {
         &self.named
+    }
+
+    /// Share of its bytes that wait.
+    pub fn share_waiting(&self, begin: u64) -> f64 {
+        self.bytes as f64 / (self.end - begin).max(1) as f64
     }
 
     /// Number of other holders that the queue is named for.
@@ -207,7 +214,8 @@ impl Lots {
     pub fn seeded_place(&self, source: SourceNumber, begin: u64) -> u64 {
         let Some(lot) = self.get(begin) else { return begin };
         let end = self.waiting.range(..(lot.end, 0)).next_back().map_or(begin, |(&(start, _), _)| start);
-        let chance = mix(self.seed ^ begin, u64::from(source) + 1);
+        let turn = u64::from(lot.runs / HOP) << 32;
+        let chance = mix(self.seed ^ begin, turn + u64::from(source) + 1);
         begin + ((u128::from(end.saturating_sub(begin)) * u128::from(chance)) >> 64) as u64
     }
 

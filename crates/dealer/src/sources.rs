@@ -112,6 +112,11 @@ impl DealtSource {
         (self.outstanding + bytes) as f64 / self.rate(now) + self.facts.round_trip.as_secs_f64()
     }
 
+    /// Seconds until it has brought what it owes.
+    pub fn left(&self, now: f64) -> f64 {
+        self.outstanding as f64 / self.rate(now)
+    }
+
     /// True if others may count on it.
     pub fn is_in_use(&self, now: f64) -> bool {
         let stands = matches!(self.record.standing(), SourceStanding::Trying | SourceStanding::Good);
@@ -311,7 +316,7 @@ impl DealtSources {
             window: source.facts.window,
             delayed: (rate * source.facts.round_trip.as_secs_f64()) as u64,
             outstanding: source.outstanding,
-            left: (source.outstanding as f64 / rate * 1e6) as u64,
+            left: (source.left(now) * 1e6) as u64,
             lends: !source.alone.is_empty(),
             is_known: source.pace.is_known(),
             is_in_use: source.is_in_use(now),

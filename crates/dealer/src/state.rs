@@ -17,6 +17,9 @@ const LONG: u64 = 64 << 10;
 /// Sources behind whose work is taken over with each event.
 const OUTDONE: usize = 4;
 
+/// Sources that went away and are remembered by what they had: they may come back.
+const AWAY: usize = 4;
+
 /// Wants that a source need not bring any more.
 pub type Cancelled = Vec<(SourceNumber, DealtPart)>;
 
@@ -47,6 +50,8 @@ pub struct DealerState {
     /// The source that is relied on until something is known.
     leader: Option<SourceNumber>,
     changes: VecDeque<HoldingChange>,
+    /// Parts that sources had which went away, the last ones.
+    away: VecDeque<Intervals>,
 }
 
 impl DealerState {
@@ -61,6 +66,7 @@ impl DealerState {
             twice: BTreeSet::new(),
             leader: None,
             changes: VecDeque::new(),
+            away: VecDeque::new(),
         }
     }
 
@@ -131,6 +137,13 @@ impl DealerState {
         for range in source.has.iter().flat_map(Intervals::iter) {
             self.changes.push_back(HoldingChange { source: id, range, has: false });
         }
+        self.away.extend(source.has.filter(|has| !has.is_empty()));
+        self.away.drain(..self.away.len().saturating_sub(AWAY));
+    }
+
+    /// True if a source that went away had this byte, and not all of them.
+    pub fn had_by_one_away(&self, at: u64) -> bool {
+        self.away.iter().any(|had| had.covers(&(at..at + 1)))
     }
 
     /// True if lots have not been told all that sources have.

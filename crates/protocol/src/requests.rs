@@ -126,7 +126,9 @@ fn wire_want(want: &Want, by_bytes: bool) -> WireWant {
             WireWant { oid: oid_field(&oid), block, first: index, count: 1, ..WireWant::default() }
         }
         (WantId::Chunk { len, .. }, Some(Origin { oid, offset })) => {
-            WireWant { oid: oid_field(&oid), block, offset: Some(offset), len, ..WireWant::default() }
+            let part = want.part.clone().unwrap_or(0..len.into());
+            let (offset, len) = (Some(offset + part.start), (part.end - part.start) as u32);
+            WireWant { oid: oid_field(&oid), block, offset, len, ..WireWant::default() }
         }
         (WantId::Chunk { hash, .. } | WantId::Block { hash, .. }, _) => {
             WireWant { block, count: 1, chunk: Bytes::copy_from_slice(&hash), ..WireWant::default() }

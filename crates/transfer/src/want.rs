@@ -141,8 +141,8 @@ pub struct Want {
     /// Of a chunk with `origin`, or of a piece that is all of its object: what likely resembles it. Chunks that
     /// follow each other in the object may have one together.
     pub base: Option<Arc<SignedBase>>,
-    /// Of a piece: the only bytes of it that are missing, counted from its begin. A source that knows how may
-    /// deliver these alone, without a proof; whoever does not know what to do with it delivers the piece.
+    /// Of a piece, or of a chunk with `origin`: the only bytes of it that are missing, counted from its begin. A source that knows
+    /// how may deliver these alone, without a proof; whoever does not know what to do with it delivers all.
     pub part: Option<Range<u64>>,
     /// All of it is to come from one source: put together from several it was wrong, and again it would not show whose fault that
     /// is; or it has a base, which is of no use to parts. For those who deal wants out; who brings them has nothing to do with it.

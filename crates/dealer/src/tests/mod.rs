@@ -2,6 +2,7 @@
 
 mod bound;
 mod flow;
+mod foresight;
 mod pair;
 mod replay;
 mod simulation;

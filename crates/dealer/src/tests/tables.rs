@@ -167,6 +167,33 @@ fn state(sources: &[(f64, SourceFacts, SourceHolding)]) -> DealerState {
     state
 }
 
+/// Whoever comes later finds some of each stretch left, whichever it has.
+#[test]
+fn stretches_that_would_come_as_late_are_brought_evenly() {
+    let mut desk = Desk::new();
+    desk.add(1, facts(12), parts(&[(0, 10), (20, 30), (40, 50)]));
+    desk.want(0..50);
+    let asked = desk.asked_of(1);
+    let of = |stretch: Range<Tag>| asked.iter().filter(|tag| stretch.contains(tag)).count();
+    assert_eq!([of(0..10), of(20..30), of(40..50)], [4, 4, 4], "{asked:?}");
+}
+
+/// It may come back: until then others bring what it does not have.
+#[test]
+fn what_one_had_who_went_away_is_left_for_last() {
+    let mut desk = Desk::new();
+    desk.add(1, facts(15), parts(&[(0, 20)]));
+    desk.add(2, facts(4), parts(&[(0, 5)]));
+    desk.tell(DealerEvent::Gone { source: 2 });
+    desk.want(0..20);
+    let asked = desk.asked_of(1);
+    assert!(asked.len() == 15 && asked.iter().all(|&tag| tag >= 5), "{asked:?}");
+    (0..15).for_each(|number| desk.arrive(1, asked[number]));
+    let mut all = desk.asked_of(1);
+    all.sort_unstable();
+    assert_eq!(all, (0..20).collect::<Vec<_>>(), "and if it does not, they bring that, too");
+}
+
 #[test]
 fn the_run_that_would_come_last_is_chosen() {
     let (mb, all) = (1e6, SourceHolding::Everything);

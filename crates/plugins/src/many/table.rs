@@ -69,8 +69,13 @@ impl DealtWant {
 
     /// True if a part of it can be asked for.
     fn can_be_cut(&self) -> bool {
-        // A part comes without a proof, and by its object's name: of a live one whole pieces alone.
-        !self.want.undivided && matches!(self.want.id, WantId::Piece { oid: Oid::Blake3(_), .. })
+        // A part comes without a proof, and by its object's name: of a live one whole pieces alone, and of a chunk whose place is known.
+        let is_named = match self.want.id {
+            WantId::Piece { oid, .. } => !oid.is_live(),
+            WantId::Chunk { .. } => self.want.origin.is_some_and(|origin| !origin.oid.is_live()),
+            WantId::Block { .. } => false,
+        };
+        is_named && !self.want.undivided
     }
 
     /// Takes in what `delivery` brought, which was asked for `part`. Returns true if all of it is there.
@@ -538,6 +543,7 @@ impl SourceTable {
             if part.part != (0..want.missing_len()) && dealt.can_be_cut() {
                 let begin = dealt.begin();
                 (want.tag, want.part) = (self.next_tag, Some(begin + part.part.start..begin + part.part.end));
+                want.base = None;
                 self.cut.insert(self.next_tag, part.clone());
                 self.next_tag += 1;
             }

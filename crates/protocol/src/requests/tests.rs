@@ -324,6 +324,28 @@ fn a_part_of_a_piece_is_a_run_of_bytes() {
     assert_eq!((came[0].tag, came[0].payload.bytes()), (3, &[0; 7][..]), "not those of all the piece");
 }
 
+/// A source has a part of a chunk: that is asked for where the chunk lies. By its hash a chunk comes whole.
+#[test]
+fn a_part_of_a_chunk_is_a_run_of_bytes_where_its_place_is_known() {
+    let oid = Oid::of(b"object");
+    let id = WantId::Chunk { hash: [3; 32], len: 9000 };
+    let origin = Some(Origin { oid, offset: 1 << 20 });
+    for (origin, by_bytes, shape) in [
+        (origin, true, (0, Some((1 << 20) + 500), 4000)),
+        (origin, false, (1, None, 0)),
+        (None, true, (1, None, 0)),
+    ] {
+        let want = Want { origin, part: Some(500..4500), ..Want::new(6, id) };
+        let wire = runs(vec![want.clone()], by_bytes).remove(0).wire;
+        assert_eq!((wire.count, wire.offset, wire.len), shape);
+        let bytes = if shape.1.is_some() { 4000 } else { 9000 };
+        let request = runs(vec![want], by_bytes);
+        let mut get = GetUnderWay::new(request, by_bytes, SourceId::other("peer", None), Instant::now());
+        let came = get.data(Instant::now(), header(0, 0, 0), Bytes::from(vec![8; bytes])).unwrap();
+        assert_eq!((came[0].tag, came[0].payload.bytes().len()), (6, bytes));
+    }
+}
+
 /// An object of one piece, what resembles it, and the want for it.
 fn whole() -> (Vec<u8>, Want) {
     let (data, wants) = similar();

@@ -1,5 +1,9 @@
+use std::time::Instant;
+
+use bytes::Bytes;
 use tokio::sync::mpsc;
 use towpath_transfer::source::{Backlog, Query};
+use towpath_transfer::want::{Origin, SignedBase};
 use towpath_transfer::{BoxFuture, Context, Description, SourceState};
 
 use super::super::call::MOST_UNDELIVERED;
@@ -272,4 +276,53 @@ fn of_a_call_whose_sink_does_not_keep_up_nothing_more_is_asked() {
     table.cancel(now, &[0]);
     let (wanted, cancelled) = table.held_back.let_go(1, held_back);
     assert_eq!((wanted.len(), cancelled.len()), (0, 1), "nobody wants it any more");
+}
+
+/// One has the first part of a chunk and another one the rest: neither could bring it, both together can.
+#[test]
+fn a_chunk_whose_place_is_known_is_put_together_of_what_two_have() {
+    let (mut table, now, cut) = (SourceTable::new(0), Duration::ZERO, 100 << 10);
+    let data: Vec<u8> = (0..256 << 10).map(|at: u32| (at % 251) as u8).collect();
+    let (oid, len) = (Oid::of(b"root"), data.len() as u64);
+    for (key, has) in [(1, 0..cut), (2, cut..len)] {
+        table.found(now, (0, key), Arc::new(Idle), (0, 1));
+        table.answered(now, key as u32, Some(SourceHolding::Parts(vec![has])));
+    }
+    let id = WantId::Chunk { hash: *Oid::of(&data).digest(), len: len as u32 };
+    let base = Some(Arc::new(SignedBase { bytes: Bytes::new(), signature: Bytes::new() }));
+    let origin = Some(Origin { oid, offset: 0 });
+    table.want(now, &oid, vec![Want { origin, base, ..Want::new(7, id) }], Arc::new(Nobody));
+    let asked = |order| match order {
+        SourceOrder::Ask { number, wants, .. } => Some((number, wants)),
+        _ => None,
+    };
+    let mut asked: Vec<_> = table.take_orders().into_iter().filter_map(asked).collect();
+    asked.sort_by_key(|(number, _)| *number);
+    let shape = |(number, wants): &(u32, Vec<Want>)| (*number, wants[0].part.clone(), wants.len());
+    assert_eq!(asked.iter().map(shape).collect::<Vec<_>>(), [(1, Some(0..cut), 1), (2, Some(cut..len), 1)]);
+    assert!(asked.iter().all(|(_, wants)| wants[0].base.is_none()), "a base is of no use to a part");
+    let delivery = |wants: &[Want]| {
+        let part = wants[0].part.clone().unwrap();
+        let bytes = Bytes::copy_from_slice(&data[part.start as usize..part.end as usize]);
+        let (source, timing) = (SourceId::other("one", None), (Instant::now(), Instant::now()));
+        Delivery { tag: wants[0].tag, payload: Payload::Bytes(bytes), proof: None, source, timing, saved: 0 }
+    };
+    assert!(table.arrived(now, 2, delivery(&asked[1].1), len - cut).is_none(), "the rest is missing");
+    let (_, whole) = table.arrived(now, 1, delivery(&asked[0].1), cut).unwrap();
+    assert!(whole.tag == 7 && *whole.payload.to_bytes(len) == data[..], "all of it");
+}
+
+/// Nothing tells where it lies, or it must come from one source: it is asked for whole.
+#[test]
+fn a_chunk_without_a_place_is_not_cut() {
+    let oid = Oid::of(b"root");
+    let origin = Some(Origin { oid, offset: 0 });
+    for (origin, undivided, asked_of_part) in [(None, false, 0), (origin, true, 0), (origin, false, 1)] {
+        let (mut table, now) = (SourceTable::new(0), Duration::ZERO);
+        table.found(now, (0, 1), Arc::new(Idle), (0, 1));
+        table.answered(now, 1, Some(SourceHolding::Parts(iter::once(0..100 << 10).collect())));
+        let id = WantId::Chunk { hash: [1; 32], len: 256 << 10 };
+        table.want(now, &oid, vec![Want { origin, undivided, ..Want::new(7, id) }], Arc::new(Nobody));
+        assert_eq!(asked_of_first(&mut table).0.len(), asked_of_part, "{origin:?} {undivided}");
+    }
 }
