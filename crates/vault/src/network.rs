@@ -110,7 +110,7 @@ impl RemoteVault for NetworkServer {
         self.runtime.block_on(self.connection.roots(numbers)).map_err(fault)
     }
 
-    fn update(&mut self, number: u64) -> Result<Option<Update>, ServerError> {
+    fn update(&mut self, number: u64) -> Result<Option<Bytes>, ServerError> {
         self.runtime.block_on(self.connection.update(number)).map(Some).map_err(fault)
     }
 

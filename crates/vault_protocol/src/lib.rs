@@ -19,6 +19,7 @@
 //! | [`connection`] | the client's end on a connection |
 //! | [`mod@line`] | what a line carries up and down; pure |
 //! | [`kept_line`] | what counts of it later |
+//! | [`whole`] | small versions in one message; pure |
 //! | [`window`] | versions on their way, one behind the other; pure |
 
 pub mod assembly;
@@ -28,6 +29,7 @@ pub mod kept_line;
 pub mod line;
 pub mod message;
 pub mod server;
+pub mod whole;
 pub mod window;
 
 use towpath_link::Protocol;

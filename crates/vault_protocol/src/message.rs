@@ -71,6 +71,13 @@ pub enum ClientMessage {
         /// All blocks of the update follow, whatever the server has.
         pushes: bool,
     },
+    /// A new version with all its blocks, which are few: its signature, and its update as it is packed for the server ([`crate::whole`]).
+    Whole {
+        /// Of the writer, over root and update.
+        signature: [u8; 64],
+        /// The update and its blocks.
+        packed: Bytes,
+    },
     /// The signature of what was proposed without one.
     Sign([u8; 64]),
     /// A block, of those that are wanted the next.
@@ -121,8 +128,8 @@ pub enum ServerMessage {
     Versions(Vec<VersionLine>),
     /// A version.
     Root(Box<CommittedVersion>),
-    /// The update that made a version.
-    Update(Box<Update>),
+    /// The update that made a version, packed for who reads it ([`crate::whole`]).
+    Update(Bytes),
     /// The statement of this number is kept.
     Dropped(u64),
     /// What the vault takes.
@@ -237,6 +244,7 @@ impl ClientMessage {
             Self::Withdraw => 10,
             Self::Usage(_) => 11,
             Self::Statements(_) => 12,
+            Self::Whole { .. } => 13,
         }
     }
 
@@ -248,6 +256,7 @@ impl ClientMessage {
                 write_option(out, signature.as_ref(), |signature, out| put(out.raw(signature)));
                 update.write(out);
             }
+            Self::Whole { signature, packed } => put(out.raw(signature).raw(packed)),
             Self::Sign(signature) => put(out.raw(signature)),
             Self::Block(block) => put(out.raw(block)),
             Self::Get(hashes) => write_list(out, hashes, |hash, out| put(out.raw(&hash.0))),
@@ -281,6 +290,11 @@ impl ClientMessage {
             10 => Self::Withdraw,
             11 => Self::Usage(list(&mut reader, "versions", MAX_RANGES, DroppedRange::read)?),
             12 => Self::Statements(reader.varint("number of a statement")?),
+            13 => {
+                let signature = reader.array("signature")?;
+                let packed = Bytes::copy_from_slice(rest(&mut reader));
+                Self::Whole { signature, packed }
+            }
             _ => return Ok(None),
         };
         reader.finish().map(|()| Some(message))
@@ -291,7 +305,7 @@ impl ServerMessage {
     /// Its frames: kind and body of each.
     pub fn to_frames(&self) -> Vec<(u8, Bytes)> {
         match self {
-            Self::Object(object) => frames(self.kind(), object.clone()),
+            Self::Object(bytes) | Self::Update(bytes) => frames(self.kind(), bytes.clone()),
             _ => {
                 let mut out = Writer::new();
                 self.write(&mut out);
@@ -327,11 +341,10 @@ impl ServerMessage {
             Self::Committed(certificate) => certificate.write(out),
             Self::Conflict(conflict, head) => write_conflict(out, conflict, head.as_deref()),
             Self::Refused(refusal, why) => put(out.u8(refusal.number()).bytes(shortened(why).as_bytes())),
-            Self::Object(object) => put(out.raw(object)),
+            Self::Object(bytes) | Self::Update(bytes) => put(out.raw(bytes)),
             Self::Missing(hash) => put(out.raw(&hash.0)),
             Self::Versions(lines) => write_list(out, lines, VersionLine::write),
             Self::Root(version) => version.write(out),
-            Self::Update(update) => update.write(out),
             Self::Dropped(number) => put(out.varint(*number)),
             Self::Usage(VaultUsage { stored, needless }) => put(out.varint(*stored).varint(*needless)),
             Self::Statements(statements) => write_list(out, statements, DropStatement::write),
@@ -362,7 +375,7 @@ impl ServerMessage {
             40 => Self::Missing(Digest(reader.array("hash")?)),
             41 => Self::Versions(list(&mut reader, "versions", MAX_VERSIONS, VersionLine::read)?),
             42 => Self::Root(version(&mut reader)?),
-            43 => Self::Update(Box::new(Update::read(&mut reader)?)),
+            43 => return Ok(Some(Self::Update(body.clone()))),
             44 => Self::Dropped(reader.varint("number of a statement")?),
             45 => Self::Usage(VaultUsage {
                 stored: reader.varint("bytes of a vault")?,

@@ -9,6 +9,7 @@ use towpath_content::NodeId;
 use towpath_link::{Connection, Frame, FrameReader, FrameWriter};
 use towpath_vault_format::{Conflict, Digest, UpdateError, VaultId};
 use towpath_vault_protocol::assembly::Assembly;
+use towpath_vault_protocol::whole::unpacked_proposal;
 use towpath_vault_protocol::{
     ClientMessage, Proposal, ProposalVerdict, ServerMachine, ServerMessage, ServerOrder, VaultRefusal,
 };
@@ -63,15 +64,38 @@ impl VaultTalk {
                 Ok(message) => message,
                 Err(why) => return why,
             };
-            let order = self.machine.on(message);
-            if self.obey(order).await.is_err() || self.writer.flush().await.is_err() {
-                return "it takes nothing";
-            }
-            if self.machine.is_over() {
-                return "it is refused";
+            let messages = match self.unpacked(message).await {
+                Ok(messages) => messages,
+                Err(why) => return why,
+            };
+            for message in messages {
+                let order = self.machine.on(message);
+                if self.obey(order).await.is_err() || self.writer.flush().await.is_err() {
+                    return "it takes nothing";
+                }
+                if self.machine.is_over() {
+                    return "it is refused";
+                }
             }
             reader.hold_short(self.vault.is_none());
         }
+    }
+
+    /// The messages that say what a message says. Without a vault what is packed can't be understood, which the machine tells.
+    async fn unpacked(&mut self, message: ClientMessage) -> Result<Vec<ClientMessage>, TalkEnd> {
+        let (ClientMessage::Whole { signature, packed }, Some(open)) = (&message, &self.vault) else {
+            return Ok(vec![message]);
+        };
+        let (signature, packed, id) = (*signature, packed.clone(), open.id());
+        let unpacked = self.with_vault(move |open, peer| {
+            let root = |number| open.read(|vault| Ok(vault.root_hash(number))).ok().flatten();
+            Ok(unpacked_proposal((signature, &packed), id, peer, &root))
+        });
+        let unpacked = unpacked.await.map_err(|_| "its vault can't be read")?;
+        unpacked.map_err(|error| {
+            tracing::debug!(%error, "a packed proposal can't be understood");
+            "it can't be understood"
+        })
     }
 
     /// Lets the client read why: a connection that is closed with bytes unread is reset, and what was sent is lost.
@@ -358,7 +382,7 @@ fn told_of(vault: &Vault, question: &ServerOrder) -> Result<ServerMessage, Vault
             vault.root(*number).map(|version| ServerMessage::Root(Box::new(version)))
         }
         ServerOrder::GetUpdate(number) => {
-            vault.update(*number).map(|update| ServerMessage::Update(Box::new(update)))
+            vault.packed_update(*number).map(ServerMessage::Update)
         }
         ServerOrder::Statements(first) => Ok(ServerMessage::Statements(vault.statements(*first))),
         _ => Err(VaultError::NotAllowed("this is no question")),

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use towpath_vault_format::node::ChildRef;
 use towpath_vault_format::{
     Canonical, Certificate, Digest, FileId, FileRoot, SignedRoot, TreeNode, VaultId, VaultRoot,
 };
+use towpath_vault_protocol::whole::unpacked_update;
 use towpath_vault_protocol::{
     ClientMessage, CommitAnswer, CommittedVersion, ServerMessage, VaultConnection, VaultRefusal,
 };
@@ -33,6 +35,7 @@ situations![
     blocks_and_nodes_that_are_dropped_cut_swapped_or_replayed_are_named,
     certificates_that_are_dropped_cut_swapped_or_replayed_are_named,
     updates_and_blocks_that_are_changed_on_their_way_are_not_committed,
+    a_small_put_of_which_any_byte_is_changed_is_not_committed,
     an_update_that_is_replayed_is_a_conflict,
     paths_that_prove_nothing_commit_nothing,
     success_that_is_claimed_without_storing_is_named,
@@ -459,13 +462,46 @@ fn an_update_that_is_replayed_is_a_conflict() {
         let CommittedVersion { signed, .. } = it.version(number);
         let answer = it.runtime.block_on(async {
             let mut connection = it.connected().await;
-            let update = connection.update(number).await.unwrap();
+            let packed = connection.update(number).await.unwrap();
+            let base = (number - 1, signed.root.previous);
+            let owner = member(&it.keys).node_id();
+            let update = unpacked_update(&packed, it.keys.vault, owner, base).unwrap().update;
             let signed = (signed.root.digest(), signed.signature);
             connection.commit(update, signed, false, &mut |_| unreachable!()).await.unwrap()
         });
         assert!(matches!(answer, CommitAnswer::Conflict(_, Some(head)) if head.signed.root.number == 3));
     }
     assert_eq!(call(&it.one, &["log"]).with(0).text().lines().count(), 4);
+    it.assert_whole();
+}
+
+fn a_small_put_of_which_any_byte_is_changed_is_not_committed() {
+    let it = Deceived::new();
+    it.deceive_one();
+    let mut content = bytes(2, LENGTH);
+    // The signature, the parts, the base, a block, the steps.
+    for (seed, at) in (0..).zip([3, 64, 66, 90, usize::MAX]) {
+        content[1000 * seed] ^= 1;
+        fs::write(it.one.path("notes"), &content).unwrap();
+        let has_changed = Arc::new(AtomicBool::new(false));
+        let changed = Arc::clone(&has_changed);
+        it.liar.lie(Changed(move |message: &ClientMessage| {
+            let ClientMessage::Whole { .. } = message else { return None };
+            let (kind, body) = raw(message.to_frames());
+            let mut body = body.to_vec();
+            let at = at.min(body.len() - 1);
+            body[at] ^= 1;
+            changed.store(true, Ordering::SeqCst);
+            Some(Fate::Pass((kind, body.into())))
+        }));
+        let ended = call(&it.one, &["put", "notes"]);
+        assert!(has_changed.load(Ordering::SeqCst), "a small put is one message");
+        assert_told(ended, &["the vault's server"]);
+        it.liar.lie(Honest);
+        put(&it.one, "notes");
+        told(&it.one, &["get", "notes", "-o", "back", "--overwrite"]);
+        assert!(fs::read(it.one.path("back")).unwrap() == content, "byte {at}");
+    }
     it.assert_whole();
 }
 

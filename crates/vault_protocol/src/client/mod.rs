@@ -175,7 +175,7 @@ impl ClientMachine {
             {
                 self.believe(version).map(|()| true)
             }
-            (AwaitedAnswer::Update, ServerMessage::Update(update)) if update.vault == self.vault => Ok(true),
+            (AwaitedAnswer::Update, ServerMessage::Update(_)) => Ok(true),
             (AwaitedAnswer::Dropped(number), ServerMessage::Dropped(kept)) if number == kept => Ok(true),
             (
                 AwaitedAnswer::Proposal { number, update, root: Some(root), .. },

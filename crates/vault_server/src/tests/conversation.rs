@@ -11,6 +11,7 @@ use towpath_content::NodeId;
 use towpath_link::Identity;
 use towpath_link::doubles::connected;
 use towpath_vault_format::doubles::TestKey;
+use towpath_vault_protocol::whole::unpacked_update;
 use towpath_vault_format::{
     Canonical, Conflict, Digest, DropStatement, DroppedRange, NodeMap, SignedRoot, UpdateAction, apply,
 };
@@ -78,7 +79,7 @@ impl Place {
     ) -> Result<(VaultConnection, Option<CommittedVersion>), ConnectionError> {
         let [near, far] = connected([self.node, client]).await;
         tokio::spawn(Arc::clone(&self.server).serve(near, self.token.clone()));
-        VaultConnection::over(far, VAULT).await
+        VaultConnection::over(far, client, VAULT).await
     }
 
     async fn connected(&self, writer: &TestWriter) -> (VaultConnection, Option<CommittedVersion>) {
@@ -135,7 +136,10 @@ async fn versions_are_committed_told_and_read() {
         for block in &version.blocks {
             assert_eq!(object(&mut connection, Digest::of(block)).await.as_ref(), Some(block));
         }
-        assert_eq!(connection.update(version.root.number).await.unwrap(), version.update);
+        let packed = connection.update(version.root.number).await.unwrap();
+        let base = (version.root.number - 1, version.root.previous);
+        let unpacked = unpacked_update(&packed, VAULT, writer.key.node(), base).unwrap();
+        assert_eq!(unpacked.update, version.update);
         writer.committed(version);
     }
     let lines = connection.versions(u64::MAX, 1000).await.unwrap();
