@@ -13,6 +13,7 @@ use towpath_vault_format::{
     Tuple, TupleWalk, Update, UpdateAction, VaultId, VaultRoot, apply,
 };
 use towpath_vault_protocol::assembly::Assembly;
+use towpath_vault_protocol::newer::{SeenVersion, difference};
 use towpath_vault_protocol::whole::{packed_for_reader, packed_for_server};
 use towpath_vault_protocol::{
     ClientMessage, CommittedVersion, ProposalVerdict, ServerMachine, ServerMessage, ServerOrder, VaultRefusal,
@@ -323,7 +324,7 @@ pub fn trees() -> Vec<Vec<u8>> {
 
 fn client_messages() -> Vec<ClientMessage> {
     vec![
-        ClientMessage::Hello(VAULT),
+        ClientMessage::Hello(VAULT, Some(SeenVersion::of(&committed()))),
         ClientMessage::Propose { update: Box::new(an_update()), signature: Some([1; 64]), pushes: true },
         ClientMessage::Block(Bytes::from_static(b"ciphertext")),
         ClientMessage::Sign([2; 64]),
@@ -344,7 +345,8 @@ pub fn messages() -> Vec<Vec<u8>> {
         ServerMessage::Paths(vec![Bytes::from_static(b"node")]),
         ServerMessage::Committed(version.certificate),
         ServerMessage::Refused(VaultRefusal::Full, "no room".into()),
-        ServerMessage::Root(version),
+        ServerMessage::Root(version.clone()),
+        ServerMessage::Newer(difference(&version, &version).expect("a version")),
         ServerMessage::Update(packed_for_reader(&an_update(), TestKey::new(1).node(), |_| None)),
     ];
     let frames = client_messages().into_iter().flat_map(|message| message.to_frames());

@@ -455,8 +455,7 @@ pub(crate) fn with_head(
 ) -> Result<VaultClient, VaultClientError> {
     let (nodes, blocks) = (folder.nodes()?, folder.blocks()?);
     let (holders, view, ids) = (None, None, BlockIds::random()?);
-    let mut client =
-        VaultClient { folder, keys, server, holders, nodes, blocks, head, view, trusted, ids };
+    let mut client = VaultClient { folder, keys, server, holders, nodes, blocks, head, view, trusted, ids };
     follow_keys(&mut client)?;
     Ok(client)
 }

@@ -19,8 +19,8 @@ use towpath_vault_format::steps::{are_few, insertions};
 use towpath_vault_format::{BlockId, Digest, FileId, FileRoot, NewBlock, Tuple, UpdateAction};
 
 use crate::anew::{PlannedRun, defragmentation, with_rewrites};
-use crate::block_ids::BlockIds;
 use crate::block::{BlockKind, BlockSealer, SealedBlock};
+use crate::block_ids::BlockIds;
 use crate::content::{ChunkKeys, PlainSource, chunks_of};
 use crate::early::EarlyBlocks;
 use crate::error::VaultClientError;

@@ -342,8 +342,7 @@ fn plan_on(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Option<PlannedFile>, VaultClientError> {
     if let Some(file) = file {
-        let planned =
-            vault.plan_file((file, None), source, (options.patches, DESCRIBING_STEPS), progress);
+        let planned = vault.plan_file((file, None), source, (options.patches, DESCRIBING_STEPS), progress);
         if let Some(planned) = readable(planned, options)? {
             return Ok(Some(planned));
         }

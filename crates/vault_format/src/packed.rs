@@ -339,13 +339,10 @@ impl StepUnpacker<'_> {
 
     fn action(&mut self, reader: &mut Reader<'_>) -> Result<UpdateAction, DecodeError> {
         match reader.u8("action")? {
-            INSERT => {
-                Ok(UpdateAction::Insert { at: reader.varint("offset")?, tuples: self.tuples(reader)? })
+            INSERT => Ok(UpdateAction::Insert { at: reader.varint("offset")?, tuples: self.tuples(reader)? }),
+            DELETE => {
+                Ok(UpdateAction::Delete { at: reader.varint("offset")?, length: reader.varint("length")? })
             }
-            DELETE => Ok(UpdateAction::Delete {
-                at: reader.varint("offset")?,
-                length: reader.varint("length")?,
-            }),
             REPLACE => Ok(UpdateAction::Replace { tuples: self.tuples(reader)? }),
             REMOVE => Ok(UpdateAction::Remove),
             PATCH => Ok(UpdateAction::Patch {

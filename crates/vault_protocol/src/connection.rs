@@ -15,10 +15,10 @@ use towpath_vault_format::{Certificate, Conflict, Digest, DropStatement, Dropped
 use crate::PROTOCOL;
 use crate::assembly::Assembly;
 use crate::client::{ClientMachine, ServerFault};
-use crate::whole::{is_small, packed_for_server};
 use crate::message::{
     ClientMessage, CommittedVersion, MAX_GET, ServerMessage, VaultRefusal, VaultUsage, VersionLine,
 };
+use crate::whole::{is_small, packed_for_server};
 
 /// Longest time in which a server that owes an answer may send nothing at all.
 const QUIET: Duration = Duration::from_secs(120);
@@ -102,14 +102,16 @@ pub struct VaultConnection {
 }
 
 impl VaultConnection {
-    /// Connects to `server` at `address` (`HOST:PORT`), about `vault`. The head, as the server tells it; `None`: there is no such vault.
+    /// Connects to `server` at `address` (`HOST:PORT`), about `vault`, of which a version was `seen`. The head, as the server tells it; `None`:
+    /// there is no such vault.
     pub async fn connect(
         server: NodeId,
         address: &str,
         identity: &Identity,
-        vault: VaultId,
+        (vault, seen): (VaultId, Option<CommittedVersion>),
     ) -> Result<(Self, Option<CommittedVersion>), ConnectionError> {
-        Self::over(dialled(server, address, identity).await?, identity.node_id(), vault).await
+        let connection = dialled(server, address, identity).await?;
+        Self::over(connection, identity.node_id(), (vault, seen)).await
     }
 
     /// Connects without heeding what the server tells of its newest version. Who knows a head can read what it proves, though the
@@ -132,9 +134,10 @@ impl VaultConnection {
     pub async fn over(
         connection: Connection,
         member: NodeId,
-        vault: VaultId,
+        (vault, seen): (VaultId, Option<CommittedVersion>),
     ) -> Result<(Self, Option<CommittedVersion>), ConnectionError> {
         let mut this = Self::begun(connection, member, vault);
+        this.machine = ClientMachine::new(this.server, vault).having_seen(seen);
         let head = this.head_again().await?;
         Ok((this, head))
     }

@@ -52,7 +52,8 @@ pub fn packed_for_reader(update: &Update, owner: NodeId, block: impl Fn(&Digest)
     };
     let root = |number| update.base.filter(|base| base.number == number).map(|base| base.root);
     let known = KnownUpdate { vault: update.vault, writer: owner, root: &root };
-    let place = |at: usize| blocks[at].as_ref().map_or(BlockPlace::Elsewhere, |block| BlockPlace::Here(block));
+    let place =
+        |at: usize| blocks[at].as_ref().map_or(BlockPlace::Elsewhere, |block| BlockPlace::Here(block));
     pack(update, &known, place).into()
 }
 

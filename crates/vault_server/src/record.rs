@@ -148,20 +148,13 @@ fn packed(version: &CommittedVersion, update: &Update, objects: &[Vec<u8>]) -> V
     })
 }
 
-fn unpacked(
-    version: &CommittedVersion,
-    packed: &Bytes,
-    objects: &[Vec<u8>],
-) -> Result<Update, DecodeError> {
+fn unpacked(version: &CommittedVersion, packed: &Bytes, objects: &[Vec<u8>]) -> Result<Update, DecodeError> {
     let beside = |at: u32| objects.get(at as usize).map(|object| (Digest::of(object), object.len() as u32));
     let root = |number| root_before(version, number);
     unpack(packed, &known(version, &root), &beside).map(|unpacked| unpacked.update)
 }
 
-fn known<'a>(
-    version: &CommittedVersion,
-    root: &'a dyn Fn(u64) -> Option<Digest>,
-) -> KnownUpdate<'a> {
+fn known<'a>(version: &CommittedVersion, root: &'a dyn Fn(u64) -> Option<Digest>) -> KnownUpdate<'a> {
     let signed = &version.signed;
     KnownUpdate { vault: signed.root.vault, writer: signed.writer, root }
 }

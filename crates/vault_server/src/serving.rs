@@ -9,6 +9,7 @@ use towpath_content::NodeId;
 use towpath_link::{Connection, Frame, FrameReader, FrameWriter};
 use towpath_vault_format::{Conflict, Digest, UpdateError, VaultId};
 use towpath_vault_protocol::assembly::Assembly;
+use towpath_vault_protocol::newer::{SeenVersion, difference};
 use towpath_vault_protocol::whole::unpacked_proposal;
 use towpath_vault_protocol::{
     ClientMessage, Proposal, ProposalVerdict, ServerMachine, ServerMessage, ServerOrder, VaultRefusal,
@@ -134,7 +135,7 @@ impl VaultTalk {
             order = match order {
                 ServerOrder::Wait => return Ok(()),
                 ServerOrder::Answer(message) => return self.say(message).await,
-                ServerOrder::Open(vault) => return self.open(vault).await,
+                ServerOrder::Open(vault, seen) => return self.open(vault, seen).await,
                 ServerOrder::Judge(proposal) => self.judge(proposal).await?,
                 ServerOrder::Keep(hash, block) => self.keep(hash, block).await?,
                 ServerOrder::KeepEarly(hash, block) => {
@@ -148,13 +149,13 @@ impl VaultTalk {
         }
     }
 
-    async fn open(&mut self, vault: VaultId) -> Result<(), ()> {
+    async fn open(&mut self, vault: VaultId, seen: Option<SeenVersion>) -> Result<(), ()> {
         let (folder, peer) = (Arc::clone(&self.folder), self.peer);
         let opened = blocking(move || {
             let open = folder.vault(vault)?;
             let head = open.read(|vault| {
                 vault.check_reader(&peer)?;
-                Ok(vault.head().cloned())
+                Ok(told_head(vault, seen))
             })?;
             Ok((open, head))
         });
@@ -162,7 +163,7 @@ impl VaultTalk {
             Ok((open, head)) => {
                 self.vault = Some(open);
                 self.machine.opened();
-                self.say(ServerMessage::Head(head.map(Box::new))).await
+                self.say(head).await
             }
             Err(error) => self.refuse(&error).await,
         }
@@ -374,6 +375,17 @@ async fn frame(reader: &mut FrameReader, limit: Duration) -> Result<Frame, TalkE
     }
 }
 
+/// The newest version, for who has seen one.
+fn told_head(vault: &Vault, seen: Option<SeenVersion>) -> ServerMessage {
+    let Some(newest) = vault.head() else { return ServerMessage::Head(None) };
+    let seen = seen.and_then(|seen| {
+        let version = vault.root(seen.number).ok()?;
+        (SeenVersion::of(&version) == seen).then_some(version)
+    });
+    let newer = seen.and_then(|seen| difference(&seen, newest));
+    newer.map_or_else(|| ServerMessage::Head(Some(Box::new(newest.clone()))), ServerMessage::Newer)
+}
+
 /// The answer to a question that changes nothing.
 fn told_of(vault: &Vault, question: &ServerOrder) -> Result<ServerMessage, VaultError> {
     match question {
@@ -381,9 +393,7 @@ fn told_of(vault: &Vault, question: &ServerOrder) -> Result<ServerMessage, Vault
         ServerOrder::Root(number) => {
             vault.root(*number).map(|version| ServerMessage::Root(Box::new(version)))
         }
-        ServerOrder::GetUpdate(number) => {
-            vault.packed_update(*number).map(ServerMessage::Update)
-        }
+        ServerOrder::GetUpdate(number) => vault.packed_update(*number).map(ServerMessage::Update),
         ServerOrder::Statements(first) => Ok(ServerMessage::Statements(vault.statements(*first))),
         _ => Err(VaultError::NotAllowed("this is no question")),
     }

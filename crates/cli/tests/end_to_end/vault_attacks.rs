@@ -36,6 +36,7 @@ situations![
     certificates_that_are_dropped_cut_swapped_or_replayed_are_named,
     updates_and_blocks_that_are_changed_on_their_way_are_not_committed,
     a_small_put_of_which_any_byte_is_changed_is_not_committed,
+    a_head_that_is_told_as_a_difference_and_bent_is_named,
     an_update_that_is_replayed_is_a_conflict,
     paths_that_prove_nothing_commit_nothing,
     success_that_is_claimed_without_storing_is_named,
@@ -87,7 +88,8 @@ impl Deceived {
 
     async fn connected(&self) -> VaultConnection {
         let (node, member) = (self.server.node_id(), member(&self.keys));
-        let connected = VaultConnection::connect(node, self.address(), &member, self.keys.vault).await;
+        let connected =
+            VaultConnection::connect(node, self.address(), &member, (self.keys.vault, None)).await;
         connected.unwrap().0
     }
 
@@ -502,6 +504,40 @@ fn a_small_put_of_which_any_byte_is_changed_is_not_committed() {
         told(&it.one, &["get", "notes", "-o", "back", "--overwrite"]);
         assert!(fs::read(it.one.path("back")).unwrap() == content, "byte {at}");
     }
+    it.assert_whole();
+}
+
+/// Changes one byte of what the newest version differs in.
+struct BentHead(usize);
+
+impl Liar for BentHead {
+    fn is_brief(&self) -> bool {
+        true
+    }
+
+    fn told(&mut self, message: ServerMessage) -> Option<RawMessage> {
+        let (kind, body) = raw(message.to_frames());
+        let mut body = body.to_vec();
+        if let ServerMessage::Newer(_) = message {
+            let at = self.0.min(body.len() - 1);
+            body[at] ^= 1;
+        }
+        Some((kind, body.into()))
+    }
+}
+
+fn a_head_that_is_told_as_a_difference_and_bent_is_named() {
+    let it = Deceived::new();
+    // What the certificate before is, its time, its signature, the length, the patch.
+    for at in [0, 2, 30, 70, 80, 120, usize::MAX] {
+        it.forget();
+        it.liar.lie(BentHead(at));
+        assert_told(call(&it.two, &["get", "notes", "-o", "x"]), &["the vault's server"]);
+        assert!(!it.two.path("x").exists(), "byte {at}");
+        it.assert_nothing_lost("a bent head");
+    }
+    it.liar.lie(Honest);
+    told(&it.two, &["get", "notes", "-o", "x"]);
     it.assert_whole();
 }
 

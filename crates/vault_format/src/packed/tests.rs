@@ -140,12 +140,14 @@ fn any_actions(new: Vec<NewBlock>) -> impl Strategy<Value = Vec<UpdateAction>> {
 
 fn any_update() -> impl Strategy<Value = Update> {
     let new: Vec<NewBlock> = (1..9u8).map(|at| numbered(0, &[at; 30]).1).collect();
-    (any_actions(new.clone()), any_actions(new.clone()), any::<bool>()).prop_map(move |(one, two, has_base)| {
-        let mut update = update_of(&base(), TestKey::new(2).node(), FILE, one, new.clone());
-        update.files.insert(0, FileUpdate { file: FileId::CATALOGUE, epoch: 1, actions: two });
-        update.base = update.base.filter(|_| has_base);
-        update
-    })
+    (any_actions(new.clone()), any_actions(new.clone()), any::<bool>()).prop_map(
+        move |(one, two, has_base)| {
+            let mut update = update_of(&base(), TestKey::new(2).node(), FILE, one, new.clone());
+            update.files.insert(0, FileUpdate { file: FileId::CATALOGUE, epoch: 1, actions: two });
+            update.base = update.base.filter(|_| has_base);
+            update
+        },
+    )
 }
 
 proptest! {

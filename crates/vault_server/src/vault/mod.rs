@@ -190,10 +190,15 @@ impl Vault {
         if let Some(conflict) = self.conflict(&proposal.update) {
             return ProposalVerdict::Conflict(conflict, self.head().cloned().map(Box::new));
         }
-        match self.next_version(&proposal.update) {
+        let are_told = proposal.signature.is_none();
+        let next = self.next_version(&proposal.update).and_then(|next| match are_told {
+            true if next.paths.iter().map(Bytes::len).sum::<usize>() > MAX_UPDATE => Err(VaultError::Paths),
+            _ => Ok(next),
+        });
+        match next {
             Ok(next) => ProposalVerdict::Possible {
                 lacking: self.lacking(&proposal.update),
-                paths: proposal.signature.is_none().then_some(next.paths),
+                paths: are_told.then_some(next.paths),
             },
             Err(error) => {
                 tracing::debug!(%error, "an update is refused");
@@ -227,10 +232,7 @@ impl Vault {
         let applied = apply(update, base, &recorder)?;
         let paths: Vec<Bytes> =
             recorder.into_nodes().iter().map(|(_, node)| Bytes::copy_from_slice(node)).collect();
-        match paths.iter().map(Bytes::len).sum::<usize>() {
-            len if len > MAX_UPDATE => Err(VaultError::Paths),
-            _ => Ok(NextVersion { root: applied.root, nodes: applied.nodes, paths }),
-        }
+        Ok(NextVersion { root: applied.root, nodes: applied.nodes, paths })
     }
 
     fn check_blocks(&self, update: &Update) -> Result<(), VaultError> {
