@@ -481,8 +481,8 @@ fn a_small_put_of_which_any_byte_is_changed_is_not_committed() {
     let it = Deceived::new();
     it.deceive_one();
     let mut content = bytes(2, LENGTH);
-    // The signature, the parts, the base, a block, the steps.
-    for (seed, at) in (0..).zip([3, 64, 66, 90, usize::MAX]) {
+    // The signature, the parts, a block, the steps.
+    for (seed, at) in (0..).zip([3, 64, 90, usize::MAX]) {
         content[1000 * seed] ^= 1;
         fs::write(it.one.path("notes"), &content).unwrap();
         let has_changed = Arc::new(AtomicBool::new(false));
@@ -532,9 +532,8 @@ fn a_head_that_is_told_as_a_difference_and_bent_is_named() {
     for at in [0, 2, 30, 70, 80, 120, usize::MAX] {
         it.forget();
         it.liar.lie(BentHead(at));
-        assert_told(call(&it.two, &["get", "notes", "-o", "x"]), &["the vault's server"]);
-        assert!(!it.two.path("x").exists(), "byte {at}");
-        it.assert_nothing_lost("a bent head");
+        assert_told(call(&it.two, &["ls"]), &["the vault's server"]);
+        it.assert_nothing_lost(&format!("byte {at}"));
     }
     it.liar.lie(Honest);
     told(&it.two, &["get", "notes", "-o", "x"]);
