@@ -87,7 +87,8 @@ fn a_document_with_fifteen_words_replaced_is_one_short_message() {
     let key = find(&vaults.env.machine("server").home(""), "node.key");
     let server = Identity::load_or_create(&key).unwrap();
     let liar = LyingServer::new(&server, &vaults.place, member(&keys_of(&one, &id)));
-    (through(&one, &id, &liar), through(&two, &id, &liar));
+    through(&one, &id, &liar);
+    through(&two, &id, &liar);
     let budget = Budget::default();
     liar.lie(budget.clone());
     for place in (0..15).rev() {
@@ -97,11 +98,11 @@ fn a_document_with_fifteen_words_replaced_is_one_short_message() {
     fs::write(one.path("notes"), &document).unwrap();
     put(&one, "notes");
     let sent = budget.of("client");
-    println!("put of a document with 15 words replaced:\n{}", budget.table());
+    eprintln!("put of a document with 15 words replaced:\n{}", budget.table());
     told(&two, &["get", "notes", "-o", "copy", "--overwrite"]);
     assert_same_bytes(&one.path("notes"), &two.path("copy"));
     let asked = budget.of("client");
-    println!("get of it with the version before:\n{}", budget.table());
+    eprintln!("get of it with the version before:\n{}", budget.table());
     assert!(sent < 1500, "{sent} bytes");
     assert!(asked < 100, "nothing but the head and the update: {asked} bytes");
 }

@@ -73,7 +73,10 @@ fn who_has_an_old_copy_asks_for_new_blocks_alone() {
         let asked = pair.served.borrow().asked - before;
         let new = pair.served.borrow_mut().new_blocks();
         assert!(new >= 15, "{new} new blocks");
-        assert!(number == 1 || asked == 0, "version {number}: {asked} objects, though its update brings them");
+        assert!(
+            number == 1 || asked == 0,
+            "version {number}: {asked} objects, though its update brings them"
+        );
     }
 }
 

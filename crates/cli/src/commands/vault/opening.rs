@@ -166,8 +166,9 @@ impl VaultJoin {
                 return Err(VaultClientError::Unlock(towpath_vault::keys::UnlockError::Wrong));
             }
             server.finish();
+            let member = keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?;
+            let server = Box::new(place.connect_as(member.identity(), vault, None)?);
             let folder = LocalVault::open(&vaults(context), &vault)?;
-            let server = Box::new(place.connect(&folder, &keys)?);
             folder.set_keys(&wrapped)?;
             folder.set_server(&self.server)?;
             let trusted = place.trusted(&keys);
