@@ -132,6 +132,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "share_record", run: disk::share_record, seeds: seeds::disk::share_records },
     Target { name: "vault_record", run: vault::vault_record, seeds: vault::records },
     Target { name: "vault_update", run: vault::vault_update, seeds: vault::updates },
+    Target { name: "vault_packed", run: vault::vault_packed, seeds: vault::packed_updates },
     Target { name: "vault_tree", run: vault::vault_tree, seeds: vault::trees },
     Target { name: "vault_message", run: vault::vault_message, seeds: vault::messages },
     Target { name: "vault_talk", run: vault::vault_talk, seeds: vault::talks },

@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use towpath_link::Frame;
 use towpath_vault_format::doubles::{TestKey, block, creation, members, update_of};
+use towpath_vault_format::packed::{BlockPlace, KnownUpdate, UnpackedUpdate, pack, unpack};
 use towpath_vault_format::tree::missing_nodes;
 use towpath_vault_format::{
-    Canonical, Certificate, DropStatement, FileId, FileRoot, NodeMap, SignedMembers, SignedRoot, TreeNode,
+    Canonical, Certificate, Digest, DropStatement, FileId, FileRoot, NodeMap, SignedMembers, SignedRoot, TreeNode,
     Tuple, TupleWalk, Update, UpdateAction, VaultId, VaultRoot, apply,
 };
 use towpath_vault_protocol::assembly::Assembly;
+use towpath_vault_protocol::newer::{SeenVersion, difference};
+use towpath_vault_protocol::whole::{packed_for_reader, packed_for_server};
 use towpath_vault_protocol::{
     ClientMessage, CommittedVersion, ProposalVerdict, ServerMachine, ServerMessage, ServerOrder, VaultRefusal,
 };
@@ -227,13 +230,39 @@ pub fn vault_log(data: &[u8]) {
 
 /// A record of a log.
 pub fn vault_log_record(data: &[u8]) {
-    read_again::<LogRecord>(data);
+    // Updates are packed in them, which can be done in several ways.
+    if let Ok(record) = LogRecord::from_bytes(data) {
+        assert_eq!(LogRecord::from_bytes(&record.to_bytes()), Ok(record));
+    }
     if let Ok(LogRecord::Version { objects, .. } | LogRecord::Objects(objects)) = LogRecord::from_bytes(data)
     {
         for (object, at) in objects.iter().zip(object_offsets(data.len(), &objects)) {
             assert_eq!(&data[at..at + object.len()], object);
         }
     }
+}
+
+/// A packed update. What was read of it can be packed again, for who knows the same.
+pub fn vault_packed(data: &[u8]) {
+    let (root, writer) = (base().0, TestKey::new(1).node());
+    let hash_of = |number| (number == root.number).then(|| root.digest());
+    let known = KnownUpdate { vault: VAULT, writer, root: &hash_of };
+    let beside = |at| (at < 3).then_some((Digest([at as u8; 32]), 9));
+    let Ok(UnpackedUpdate { update, .. }) = unpack(&Bytes::copy_from_slice(data), &known, &beside) else {
+        return;
+    };
+    let again = pack(&update, &known, |_| BlockPlace::Elsewhere);
+    assert_eq!(unpack(&again.into(), &known, &|_| None).map(|unpacked| unpacked.update), Ok(update));
+}
+
+fn a_packed_update() -> Bytes {
+    packed_for_server(&an_update(), TestKey::new(1).node(), &[Bytes::from_static(b"ciphertext")])
+}
+
+/// Packed updates.
+pub fn packed_updates() -> Vec<Vec<u8>> {
+    let told = packed_for_reader(&an_update(), TestKey::new(2).node(), |_| None);
+    vec![a_packed_update().to_vec(), told.to_vec()]
 }
 
 /// A version that its writer signed.
@@ -258,8 +287,9 @@ pub fn committed() -> CommittedVersion {
 
 fn an_update() -> Update {
     let (tuple, new) = block(b"ciphertext", 1);
-    let actions =
-        vec![UpdateAction::Insert { at: 7, tuples: vec![tuple] }, UpdateAction::Delete { at: 1, length: 20 }];
+    let patch = UpdateAction::Patch { at: 10, plain: 12, block: tuple.chain[0] };
+    let insert = UpdateAction::Insert { at: 7, tuples: vec![tuple] };
+    let actions = vec![insert, UpdateAction::Delete { at: 1, length: 20 }, patch];
     update_of(&base().0, TestKey::new(1).node(), FILE, actions, vec![new])
 }
 
@@ -294,7 +324,7 @@ pub fn trees() -> Vec<Vec<u8>> {
 
 fn client_messages() -> Vec<ClientMessage> {
     vec![
-        ClientMessage::Hello(VAULT),
+        ClientMessage::Hello(VAULT, Some(SeenVersion::of(&committed()))),
         ClientMessage::Propose { update: Box::new(an_update()), signature: Some([1; 64]), pushes: true },
         ClientMessage::Block(Bytes::from_static(b"ciphertext")),
         ClientMessage::Sign([2; 64]),
@@ -302,6 +332,7 @@ fn client_messages() -> Vec<ClientMessage> {
         ClientMessage::Versions { before: 9, most: 3 },
         ClientMessage::Root(1),
         ClientMessage::Withdraw,
+        ClientMessage::Whole { signature: [3; 64], packed: a_packed_update() },
     ]
 }
 
@@ -314,8 +345,9 @@ pub fn messages() -> Vec<Vec<u8>> {
         ServerMessage::Paths(vec![Bytes::from_static(b"node")]),
         ServerMessage::Committed(version.certificate),
         ServerMessage::Refused(VaultRefusal::Full, "no room".into()),
-        ServerMessage::Root(version),
-        ServerMessage::Update(Box::new(an_update())),
+        ServerMessage::Root(version.clone()),
+        ServerMessage::Newer(difference(&version, &version).expect("a version")),
+        ServerMessage::Update(packed_for_reader(&an_update(), TestKey::new(1).node(), |_| None)),
     ];
     let frames = client_messages().into_iter().flat_map(|message| message.to_frames());
     let frames = frames.chain(server.into_iter().flat_map(|message| message.to_frames()));

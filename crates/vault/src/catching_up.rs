@@ -5,7 +5,9 @@
 //! those that are not made are fetched.
 
 use towpath_vault_format::apply::apply;
-use towpath_vault_format::{Digest, FileRoot, Members, VaultRoot};
+use towpath_vault_format::packed::UnpackedUpdate;
+use towpath_vault_format::{Canonical, Digest, FileRoot, Members, VaultRoot};
+use towpath_vault_protocol::whole::unpacked_update;
 
 use crate::head::VaultHead;
 use crate::local::BlobCache;
@@ -20,7 +22,7 @@ const MOST_ADDED: u64 = 16 << 20;
 /// Makes what `nodes` it can of the version `newest`, where `seen` was the newest one before.
 pub(crate) fn catch_up(
     server: &mut dyn RemoteVault,
-    nodes: &mut BlobCache,
+    (nodes, blocks): (&mut BlobCache, &mut BlobCache),
     seen: &VaultHead,
     newest: &VaultRoot,
 ) {
@@ -29,7 +31,8 @@ pub(crate) fn catch_up(
         return;
     }
     for number in root.number + 1..=newest.number {
-        let Some(next) = one_version(server, nodes, number, (&root, &members)) else { return };
+        let caches = (&mut *nodes, &mut *blocks);
+        let Some(next) = one_version(server, caches, number, (&root, &members)) else { return };
         (root, members) = next;
     }
 }
@@ -48,14 +51,21 @@ fn is_worth_it(nodes: &BlobCache, seen: &VaultRoot, newest: &VaultRoot) -> bool 
         && changed.all(|(old, _)| is_here(old))
 }
 
-/// Makes the nodes of one version from those of the one before; returns what it is by its update. `None`: they can't be made.
+/// Makes the nodes of one version from those of the one before, and keeps the new blocks that came along; returns what it is by its update.
+/// `None`: they can't be made.
 fn one_version(
     server: &mut dyn RemoteVault,
-    nodes: &mut BlobCache,
+    (nodes, blocks): (&mut BlobCache, &mut BlobCache),
     number: u64,
     before: (&VaultRoot, &Members),
 ) -> Option<(VaultRoot, Members)> {
-    let update = server.update(number).ok()??;
+    let packed = server.update(number).ok()??;
+    let base = (before.0.number, before.0.digest());
+    let UnpackedUpdate { update, blocks: new } =
+        unpacked_update(&packed, before.0.vault, before.1.owner, base).ok()?;
+    for block in &new {
+        blocks.add(block).ok()?;
+    }
     let made = apply(&update, Some(before), &CachedNodes(nodes)).ok()?;
     for node in &made.nodes {
         nodes.add(&node.bytes).ok()?;

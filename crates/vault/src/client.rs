@@ -18,7 +18,9 @@ use towpath_vault_format::{
     VaultParameters, VaultRoot,
 };
 use towpath_vault_protocol::CommittedVersion;
+use towpath_vault_protocol::whole::sent_len;
 
+use crate::block_ids::BlockIds;
 use crate::catalogue::{Catalogue, CatalogueEntry, MAX_CATALOGUE, entry_digest};
 use crate::catching_up::catch_up;
 use crate::error::VaultClientError;
@@ -49,6 +51,7 @@ pub struct VaultClient {
     /// Set while the newest version that is seen is one that is not committed.
     pub(crate) view: Option<UncommittedView>,
     pub(crate) trusted: TrustedNodes,
+    pub(crate) ids: BlockIds,
 }
 
 /// How an offer of a new version ended.
@@ -56,12 +59,12 @@ pub struct VaultClient {
 pub(crate) enum Offered {
     /// It is the head now.
     Committed {
-        /// Bytes of the update and the root.
+        /// Bytes of the update and its signature.
         bytes: u64,
     },
     /// The server can't be reached. It is kept on this machine, and is what this client sees as the newest version.
     Kept {
-        /// Bytes of the update and the root.
+        /// Bytes of the update and its signature.
         bytes: u64,
     },
     /// Another one is, which is proved and kept.
@@ -132,7 +135,8 @@ impl VaultClient {
         folder.set_head(&head)?;
         let mut client = with_head(folder, keys, server, trusted, head)?;
         if let Some(seen) = seen {
-            catch_up(client.server.as_mut(), &mut client.nodes, &seen, &client.head.signed.root);
+            let caches = (&mut client.nodes, &mut client.blocks);
+            catch_up(client.server.as_mut(), caches, &seen, &client.head.signed.root);
         }
         Ok(client)
     }
@@ -172,7 +176,8 @@ impl VaultClient {
         let newest = fetch_head(self.server.as_mut(), &self.trusted, Some(&self.head))?;
         let seen = std::mem::replace(&mut self.head, newest);
         self.folder.set_head(&self.head)?;
-        catch_up(self.server.as_mut(), &mut self.nodes, &seen, &self.head.signed.root);
+        let caches = (&mut self.nodes, &mut self.blocks);
+        catch_up(self.server.as_mut(), caches, &seen, &self.head.signed.root);
         follow_keys(self)
     }
 
@@ -280,7 +285,7 @@ pub(crate) fn offer_entry(
         note_offered(client, &root, name, entry)?;
     }
     let signed = signed_by_me(client, root, update)?;
-    let bytes = (update.to_bytes().len() + signed.to_bytes().len()) as u64;
+    let bytes = sent_len(update);
     if client.view.is_some() && entry.is_some() {
         return keep_here(client, update, signed, &nodes).map(|()| Offered::Kept { bytes });
     }
@@ -449,8 +454,8 @@ pub(crate) fn with_head(
     head: VaultHead,
 ) -> Result<VaultClient, VaultClientError> {
     let (nodes, blocks) = (folder.nodes()?, folder.blocks()?);
-    let mut client =
-        VaultClient { folder, keys, server, holders: None, nodes, blocks, head, view: None, trusted };
+    let (holders, view, ids) = (None, None, BlockIds::random()?);
+    let mut client = VaultClient { folder, keys, server, holders, nodes, blocks, head, view, trusted, ids };
     follow_keys(&mut client)?;
     Ok(client)
 }

@@ -121,7 +121,7 @@ impl<'v> FreshFile<'v> {
                 while self.crew.is_full() {
                     self.settle()?;
                 }
-                self.crew.begin((BlockId(random()?), bytes.unwrap_or_default().to_vec()));
+                self.crew.begin((self.vault.ids.next(), bytes.unwrap_or_default().to_vec()));
                 self.waiting.push_back(WaitingChunk::Sealed(length));
             }
         }
@@ -176,8 +176,9 @@ impl<'v> FreshFile<'v> {
         // What waits here would be asked for now, and go again later.
         self.early.finish(self.vault.server.as_mut())?;
         let actions = insertions(start, &tuples);
-        let change = FileUpdate { base: self.base(), file: self.file, epoch: self.epoch, actions };
-        match offer_on_newest(self.vault, vec![change], &blocks)? {
+        let change = FileUpdate { file: self.file, epoch: self.epoch, actions };
+        let base = self.base();
+        match offer_on_newest(self.vault, vec![(change, base)], &blocks)? {
             Some(bytes) => {
                 self.stats.actions += bytes;
                 Ok(())

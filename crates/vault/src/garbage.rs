@@ -110,8 +110,7 @@ fn remove_nameless(vault: &mut VaultClient) -> Result<u64, VaultClientError> {
             return Ok(0);
         }
         let epoch = vault.keys.epoch();
-        let files: Vec<_> =
-            nameless.iter().map(|file| removed(&vault.head.signed.root, *file, epoch)).collect();
+        let files: Vec<_> = nameless.iter().map(|file| removed(*file, epoch)).collect();
         let update = entry_update(vault, &[], files)?;
         if let Offered::Committed { .. } = vault.offer(&update)? {
             return Ok(nameless.len() as u64);

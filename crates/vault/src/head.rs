@@ -6,6 +6,7 @@ use thiserror::Error;
 use towpath_content::codec::{Reader, Writer};
 use towpath_content::{DecodeError, NodeId};
 use towpath_vault_format::{Canonical, Certificate, Digest, SignedMembers, SignedRoot, VaultId, VaultRoot};
+use towpath_vault_protocol::CommittedVersion;
 
 /// A version, and what proves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +46,13 @@ pub struct VersionLink {
     pub version: NamedVersion,
     /// Hash of the root before.
     pub previous: Digest,
+}
+
+impl VaultHead {
+    /// What the server has of it.
+    pub fn version(&self) -> CommittedVersion {
+        CommittedVersion { signed: self.signed.clone(), certificate: self.certificate }
+    }
 }
 
 impl VersionLink {

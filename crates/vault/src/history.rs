@@ -72,6 +72,7 @@ pub fn statements(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
     use towpath_vault_format::doubles::{TestKey, creation, members};
     use towpath_vault_format::tree::NodeMap;
     use towpath_vault_format::{
@@ -109,7 +110,7 @@ mod tests {
             Ok(vec![None; numbers.len()])
         }
 
-        fn update(&mut self, _: u64) -> Result<Option<Update>, ServerError> {
+        fn update(&mut self, _: u64) -> Result<Option<Bytes>, ServerError> {
             Ok(None)
         }
 

@@ -1,6 +1,7 @@
 //! A vault's server for who only looks: beside a process that puts, whose caches are read where they lie, and where the server itself can't
 //! be reached.
 
+use bytes::Bytes;
 use towpath_vault_format::{Certificate, Digest, DropStatement, DroppedRange, SignedRoot, Update};
 use towpath_vault_protocol::{CommittedVersion, VaultUsage};
 
@@ -43,7 +44,7 @@ impl RemoteVault for LookingServer {
         self.server()?.versions(numbers)
     }
 
-    fn update(&mut self, number: u64) -> Result<Option<Update>, ServerError> {
+    fn update(&mut self, number: u64) -> Result<Option<Bytes>, ServerError> {
         self.server()?.update(number)
     }
 

@@ -12,11 +12,13 @@ use towpath_link::Identity;
 use towpath_vault_format::{
     Canonical, Certificate, Digest, DropStatement, DroppedRange, SignedRoot, Update, VaultId,
 };
+use towpath_vault_protocol::whole::sent_len;
 use towpath_vault_protocol::{
     CommitAnswer, CommittedVersion, ConnectionError, LineMeter, MeasuredLine, ProposalPaths, VaultConnection,
     VaultUsage,
 };
 
+use crate::head::VaultHead;
 use crate::server::{RemoteVault, ServerError};
 
 /// Bytes of new blocks that are sent with their version, without asking which of them are there: it saves a round trip. More are sent
@@ -39,15 +41,17 @@ pub struct NetworkServer {
 }
 
 impl NetworkServer {
-    /// Connects to `server` at `address` (`HOST:PORT`), as the member `identity`.
+    /// Connects to `server` at `address` (`HOST:PORT`), as the member `identity` that has `seen` a version of the vault.
     pub fn connect(
         runtime: Handle,
         server: NodeId,
         address: &str,
         identity: &Identity,
-        vault: VaultId,
+        (vault, seen): (VaultId, Option<&VaultHead>),
     ) -> Result<Self, ServerError> {
-        let connected = runtime.block_on(VaultConnection::connect(server, address, identity, vault));
+        let about = (vault, seen.map(VaultHead::version));
+        let connected = VaultConnection::connect(server, address, identity, about);
+        let connected = runtime.block_on(connected);
         let (connection, head) = connected.map_err(fault)?;
         Ok(Self { greeting: Some(head), ..Self::on(runtime, connection) })
     }
@@ -110,7 +114,7 @@ impl RemoteVault for NetworkServer {
         self.runtime.block_on(self.connection.roots(numbers)).map_err(fault)
     }
 
-    fn update(&mut self, number: u64) -> Result<Option<Update>, ServerError> {
+    fn update(&mut self, number: u64) -> Result<Option<Bytes>, ServerError> {
         self.runtime.block_on(self.connection.update(number)).map(Some).map_err(fault)
     }
 
@@ -175,7 +179,7 @@ impl RemoteVault for NetworkServer {
     ) -> Result<Option<Certificate>, ServerError> {
         let stored: u64 = update.blocks.iter().map(|block| u64::from(block.stored)).sum();
         let (mut sent, began) = self.early.take().unwrap_or((0, Instant::now()));
-        sent += update.to_bytes().len() as u64;
+        sent += sent_len(update);
         let mut give = |name: &Digest| {
             let block = block(name).map(Bytes::from).ok_or_else(lost)?;
             sent += block.len() as u64;

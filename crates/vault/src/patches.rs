@@ -22,6 +22,8 @@ const REFERENCE: usize = 16 + 32 + 3 + 1;
 /// An old chunk: where it lies, and its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatchBase {
+    /// Its number among the old version's chunks.
+    pub chunk: usize,
     /// It gives all of its block.
     pub tuple: Tuple,
     /// Its plaintext.
@@ -124,7 +126,7 @@ mod tests {
             let mut sealer = BlockSealer::new(keys.file(FILE, 0).unwrap(), Padding::Padme);
             let block = sealer.seal(BlockId([0; 16]), BlockKind::Whole, &plain).unwrap();
             let tuple = Tuple::whole(block.reference, plain.len() as u32);
-            Self { keys, sealer, base: PatchBase { tuple, plain }, blocks: vec![block.bytes] }
+            Self { keys, sealer, base: PatchBase { chunk: 0, tuple, plain }, blocks: vec![block.bytes] }
         }
 
         /// True if a patch was worth it.
@@ -134,7 +136,7 @@ mod tests {
             let block = self.sealer.seal(id, BlockKind::Patch, &chosen.content).unwrap();
             let tuple = patched(&self.base.tuple, block.reference, target.len() as u32);
             self.blocks.push(block.bytes);
-            self.base = PatchBase { tuple, plain: target.to_vec() };
+            self.base = PatchBase { chunk: 0, tuple, plain: target.to_vec() };
             true
         }
 

@@ -15,15 +15,15 @@ use std::sync::Arc;
 use towpath_vault_difference::difference::{ChangedRun, difference};
 use towpath_vault_difference::likeness::LikeChunks;
 use towpath_vault_format::defragmentation::{DefragmentationPlan, LinkCosts};
-use towpath_vault_format::steps::{STEPS, cost_of, insertions};
+use towpath_vault_format::steps::{are_few, insertions};
 use towpath_vault_format::{BlockId, Digest, FileId, FileRoot, NewBlock, Tuple, UpdateAction};
 
 use crate::anew::{PlannedRun, defragmentation, with_rewrites};
 use crate::block::{BlockKind, BlockSealer, SealedBlock};
+use crate::block_ids::BlockIds;
 use crate::content::{ChunkKeys, PlainSource, chunks_of};
 use crate::early::EarlyBlocks;
 use crate::error::VaultClientError;
-use crate::keys::random;
 use crate::patches::{MAX_BASES, PatchBase, choose, is_worth_it, may_grow, patched};
 use crate::reader::FileReader;
 use crate::summary::{ChunkSummary, FileSummary, PlainHash};
@@ -38,7 +38,7 @@ const SAMPLED_AT_ONCE: usize = 64;
 /// Bytes of a chunk, about.
 const MEAN_CHUNK: u64 = 8 << 10;
 /// Bytes that a new chunk costs in an update at least.
-const LEAST_RUN: usize = 112;
+const LEAST_RUN: usize = 104;
 
 /// What a put did, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -106,11 +106,17 @@ pub struct PlannedFile {
 pub struct Planner<'a, 'r> {
     reader: &'a mut FileReader<'r>,
     sealer: BlockSealer,
+    ids: BlockIds,
     keys: ChunkKeys,
     patches: bool,
     costs: LinkCosts,
+    /// Bytes that steps may have, about.
+    room: usize,
     early: EarlyBlocks,
 }
+
+/// A run that comes, and the old chunk that its last block is a patch on, if that is so.
+type NewRun = (Tuple, Option<usize>);
 
 impl PutStats {
     /// Adds those of another file.
@@ -139,15 +145,15 @@ impl PutStats {
 }
 
 impl<'a, 'r> Planner<'a, 'r> {
-    /// Reads the old version by `reader`, cuts and hashes by `keys`, encrypts by `sealer`. With `patches`, where a chunk changed a little, a
-    /// patch goes; what `costs` are worth is written anew.
+    /// Reads the old version by `reader`, cuts and hashes by `keys`, encrypts by `sealer` under these ids. With `patches`, where a chunk changed a little, a
+    /// patch goes; what `costs` are worth is written anew. Steps have `room` bytes.
     pub fn new(
         reader: &'a mut FileReader<'r>,
-        sealer: BlockSealer,
+        (sealer, ids): (BlockSealer, BlockIds),
         keys: ChunkKeys,
-        (patches, costs): (bool, LinkCosts),
+        (patches, costs, room): (bool, LinkCosts, usize),
     ) -> Self {
-        Self { reader, sealer, keys, patches, costs, early: EarlyBlocks::default() }
+        Self { reader, sealer, ids, keys, patches, costs, room, early: EarlyBlocks::default() }
     }
 
     /// Plans the new version `source` of the file whose old version has this root and summary. `None`: it has too much that is new for one
@@ -163,7 +169,7 @@ impl<'a, 'r> Planner<'a, 'r> {
         let stats = PutStats { length: source.length(), reused: source.length(), ..PutStats::default() };
         let changes = difference(old.chunks.chunks(), chunks.chunks());
         let least = changes.iter().map(|run| run.new.len() * LEAST_RUN).sum::<usize>();
-        if least > STEPS {
+        if least > self.room {
             return Ok(None);
         }
         let mut repeated = repeated(changes.iter().flat_map(|run| &chunks.chunks()[run.new.clone()]));
@@ -171,24 +177,20 @@ impl<'a, 'r> Planner<'a, 'r> {
         let mut old = OldContent { root, chunks: &old.chunks, table, like: LikeChunks::default() };
         old.like = self.likeness(&old, &changes)?;
         let mut plan = FilePlan { actions: Vec::new(), blocks: Vec::new(), chunks, stats };
-        let has_room = !changes.is_empty() && least < STEPS / 2;
+        let has_room = !changes.is_empty() && least < self.room / 2;
         let planned = if has_room { defragmentation(self.reader, root, &self.costs) } else { None };
         let planned = planned.unwrap_or_default();
         plan.stats.note(&planned);
         for PlannedRun { run, is_anew } in with_rewrites(changes, old.chunks, &planned) {
             let at = plan.chunks.start(run.new.start);
-            let gone = old.chunks.start(run.old.end) - old.chunks.start(run.old.start);
-            if gone > 0 {
-                plan.actions.push(UpdateAction::Delete { at, length: gone });
-            }
-            let tuples = match is_anew {
+            let runs = match is_anew {
                 false => self.run(&mut plan, &old, &run, source, &mut repeated)?,
                 true => self.anew(&mut plan, &run, source, &mut repeated)?,
             };
-            plan.actions.extend(insertions(at, &tuples));
+            plan.actions.extend(steps(at, old.chunks, run.old, runs));
         }
         self.early.finish(self.reader.server)?;
-        Ok((cost_of(&plan.actions) <= STEPS).then_some(plan))
+        Ok(are_few(&plan.actions, self.room).then_some(plan))
     }
 
     /// The runs of chunks that come.
@@ -199,13 +201,13 @@ impl<'a, 'r> Planner<'a, 'r> {
         run: &ChangedRun,
         source: &dyn PlainSource,
         repeated: &mut HashMap<PlainHash, Option<Tuple>>,
-    ) -> Result<Vec<Tuple>, VaultClientError> {
-        let mut tuples = Vec::with_capacity(run.new.len());
+    ) -> Result<Vec<NewRun>, VaultClientError> {
+        let mut runs = Vec::with_capacity(run.new.len());
         let mut in_vain = 0u32;
         for at in run.new.clone() {
             let chunk = plan.chunks.chunks()[at];
             if let Some(tuple) = self.found_again(old, &chunk, repeated)? {
-                tuples.push(tuple);
+                runs.push((tuple, None));
                 continue;
             }
             let bytes = self.chunk(source, plan.chunks.start(at), &chunk)?;
@@ -213,14 +215,14 @@ impl<'a, 'r> Planner<'a, 'r> {
             let like = old.like.find(&bytes);
             let is_tried = is_tried || !like.is_empty();
             let bases = if is_tried { self.bases(old, (run, at), &like)? } else { Vec::new() };
-            let tuple = self.new_tuple(plan, &bases, &bytes)?;
-            in_vain = if tuple.chain.len() > 1 { 0 } else { in_vain + 1 };
+            let (tuple, base) = self.new_tuple(plan, &bases, &bytes)?;
+            in_vain = if base.is_some() { 0 } else { in_vain + 1 };
             if let Some(known) = repeated.get_mut(&chunk.hash) {
                 *known = Some(tuple.clone());
             }
-            tuples.push(tuple);
+            runs.push((tuple, base));
         }
-        Ok(tuples)
+        Ok(runs)
     }
 
     /// The bytes of a chunk of what is put.
@@ -244,22 +246,22 @@ impl<'a, 'r> Planner<'a, 'r> {
         run: &ChangedRun,
         source: &dyn PlainSource,
         repeated: &mut HashMap<PlainHash, Option<Tuple>>,
-    ) -> Result<Vec<Tuple>, VaultClientError> {
-        let mut tuples = Vec::with_capacity(run.new.len());
+    ) -> Result<Vec<NewRun>, VaultClientError> {
+        let mut runs = Vec::with_capacity(run.new.len());
         for at in run.new.clone() {
             let chunk = plan.chunks.chunks()[at];
             if let Some(Some(tuple)) = repeated.get(&chunk.hash) {
-                tuples.push(tuple.clone());
+                runs.push((tuple.clone(), None));
                 continue;
             }
             let bytes = self.chunk(source, plan.chunks.start(at), &chunk)?;
-            let tuple = self.new_tuple(plan, &[], &bytes)?;
+            let (tuple, _) = self.new_tuple(plan, &[], &bytes)?;
             if let Some(known) = repeated.get_mut(&chunk.hash) {
                 *known = Some(tuple.clone());
             }
-            tuples.push(tuple);
+            runs.push((tuple, None));
         }
-        Ok(tuples)
+        Ok(runs)
     }
 
     /// The run of a chunk that the old version has, or the new one had before.
@@ -324,7 +326,7 @@ impl<'a, 'r> Planner<'a, 'r> {
         for number in numbers {
             let length = u64::from(old.chunks.chunks()[number].length);
             let run = runs.iter().find(|(from, tuple)| *from == start && tuple.length == length);
-            let base = run.map(|(_, tuple)| self.base(old, start, tuple.clone())).transpose()?.flatten();
+            let base = run.map(|(_, tuple)| self.base(old, number, tuple.clone())).transpose()?.flatten();
             if let Some(base) = base {
                 like.add(number as u32, &base.plain);
             }
@@ -348,7 +350,7 @@ impl<'a, 'r> Planner<'a, 'r> {
         let mut bases = Vec::new();
         for number in numbers {
             let Some(tuple) = self.old_tuple(old, number)? else { continue };
-            bases.extend(self.base(old, old.chunks.start(number), tuple)?);
+            bases.extend(self.base(old, number, tuple)?);
         }
         Ok(bases)
     }
@@ -358,11 +360,11 @@ impl<'a, 'r> Planner<'a, 'r> {
         tuple.chain.iter().all(|block| self.reader.blocks.has(&block.hash))
     }
 
-    /// The old chunk that begins at `start`, if its blocks are on this machine and it may have one patch more.
+    /// The old chunk of this number, if its blocks are on this machine and it may have one patch more.
     fn base(
         &mut self,
         old: &OldContent<'_>,
-        start: u64,
+        chunk: usize,
         tuple: Tuple,
     ) -> Result<Option<PatchBase>, VaultClientError> {
         if !self.is_here(&tuple) || !may_grow(&tuple) {
@@ -370,32 +372,35 @@ impl<'a, 'r> Planner<'a, 'r> {
         }
         let blocks = self.reader.blocks_of([&tuple].into_iter())?;
         // A damaged base is none.
-        let plain = self.reader.plain(old.root, start, &tuple, &blocks).ok();
-        Ok(plain.map(|plain| PatchBase { tuple, plain }))
+        let plain = self.reader.plain(old.root, old.chunks.start(chunk), &tuple, &blocks).ok();
+        Ok(plain.map(|plain| PatchBase { chunk, tuple, plain }))
     }
 
-    /// A new block for a chunk, and the run that gives it.
+    /// A new block for a chunk: the run that gives it, and the old chunk that it is a patch on.
     fn new_tuple(
         &mut self,
         plan: &mut FilePlan,
         bases: &[PatchBase],
         bytes: &[u8],
-    ) -> Result<Tuple, VaultClientError> {
+    ) -> Result<NewRun, VaultClientError> {
         let length = bytes.len() as u32;
-        let whole = seal(&mut self.sealer, BlockKind::Whole, bytes)?;
+        // One of both goes out, so both have one id.
+        let id = self.ids.next();
+        let whole = seal(&mut self.sealer, id, BlockKind::Whole, bytes)?;
         let stats = &mut plan.stats;
         stats.reused -= u64::from(length);
-        let (block, tuple) = match patch_of(&mut self.sealer, bases, bytes, &whole)? {
-            Some((block, tuple)) => {
+        let (block, run) = match patch_of(&mut self.sealer, bases, bytes, &whole)? {
+            Some((block, base)) => {
                 stats.patched += u64::from(length);
                 stats.patches_stored += block.bytes.len() as u64;
-                (block, tuple)
+                let tuple = patched(&base.tuple, block.reference, length);
+                (block, (tuple, Some(base.chunk)))
             }
             None => {
                 stats.whole += u64::from(length);
                 stats.whole_stored += whole.bytes.len() as u64;
                 let tuple = Tuple::whole(whole.reference, length);
-                (whole, tuple)
+                (whole, (tuple, None))
             }
         };
         stats.padding += block.padding as u64;
@@ -403,26 +408,57 @@ impl<'a, 'r> Planner<'a, 'r> {
         added.map_err(|error| VaultClientError::Record { what: "new blocks", why: error.to_string() })?;
         plan.blocks.push(NewBlock { hash: block.reference.hash, stored: block.reference.stored });
         self.early.add(self.reader.server, block.bytes)?;
-        Ok(tuple)
+        Ok(run)
     }
 }
 
-/// A patch that makes `bytes` of one of `bases`, and the run that gives it, if it saves enough of the `whole` block.
-fn patch_of(
-    sealer: &mut BlockSealer,
-    bases: &[PatchBase],
-    bytes: &[u8],
-    whole: &SealedBlock,
-) -> Result<Option<(SealedBlock, Tuple)>, VaultClientError> {
-    let Some(chosen) = choose(bases, bytes) else { return Ok(None) };
-    let block = seal(sealer, BlockKind::Patch, &chosen.content)?;
-    let saves = is_worth_it(block.bytes.len(), whole.bytes.len());
-    let tuple = saves.then(|| patched(&bases[chosen.base].tuple, block.reference, bytes.len() as u32));
-    Ok(tuple.map(|tuple| (block, tuple)))
+/// Steps that put runs in the place of old chunks, the first of which begins at `at` by then. A patch on one of them, in their order, is a
+/// step of its own: it need not say again what the chunk consists of.
+fn steps(mut at: u64, chunks: &ChunkList, old: Range<usize>, runs: Vec<NewRun>) -> Vec<UpdateAction> {
+    let (mut steps, mut coming, mut left) = (Vec::new(), Vec::new(), old.start);
+    let put = |at: &mut u64, coming: &mut Vec<Tuple>, steps: &mut Vec<UpdateAction>| {
+        steps.extend(insertions(*at, coming));
+        *at += coming.drain(..).map(|tuple: Tuple| tuple.length).sum::<u64>();
+    };
+    let gone = |at: u64, from: usize, to: usize| {
+        let length = chunks.start(to) - chunks.start(from);
+        (length > 0).then_some(UpdateAction::Delete { at, length })
+    };
+    for (tuple, base) in runs {
+        let base = base.filter(|base| (left..old.end).contains(base));
+        let (Some(base), Some(block)) = (base, tuple.chain.last()) else {
+            coming.push(tuple);
+            continue;
+        };
+        put(&mut at, &mut coming, &mut steps);
+        steps.extend(gone(at, left, base));
+        steps.push(UpdateAction::Patch { at, plain: tuple.plain, block: *block });
+        (at, left) = (at + tuple.length, base + 1);
+    }
+    steps.extend(gone(at, left, old.end));
+    put(&mut at, &mut coming, &mut steps);
+    steps
 }
 
-fn seal(sealer: &mut BlockSealer, kind: BlockKind, content: &[u8]) -> Result<SealedBlock, VaultClientError> {
-    let id = BlockId(random()?);
+/// A patch that makes `bytes` of one of `bases`, and that one, if it saves enough of the `whole` block.
+fn patch_of<'a>(
+    sealer: &mut BlockSealer,
+    bases: &'a [PatchBase],
+    bytes: &[u8],
+    whole: &SealedBlock,
+) -> Result<Option<(SealedBlock, &'a PatchBase)>, VaultClientError> {
+    let Some(chosen) = choose(bases, bytes) else { return Ok(None) };
+    let block = seal(sealer, whole.reference.id, BlockKind::Patch, &chosen.content)?;
+    let saves = is_worth_it(block.bytes.len(), whole.bytes.len());
+    Ok(saves.then(|| (block, &bases[chosen.base])))
+}
+
+fn seal(
+    sealer: &mut BlockSealer,
+    id: BlockId,
+    kind: BlockKind,
+    content: &[u8],
+) -> Result<SealedBlock, VaultClientError> {
     let sealed = sealer.seal(id, kind, content);
     sealed.map_err(|error| VaultClientError::Record { what: "a new block", why: error.to_string() })
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use towpath_files::FileError;
 use towpath_vault_format::defragmentation::LinkCosts;
-use towpath_vault_format::{Digest, FileId, FileRoot, FileUpdate, Update, UpdateAction, VaultRoot};
+use towpath_vault_format::steps::{CONTENT_STEPS, DESCRIBING_STEPS};
+use towpath_vault_format::{Digest, FileId, FileRoot, FileUpdate, Update, UpdateAction};
 use towpath_vault_protocol::MeasuredLine;
 
 use crate::block::BlockSealer;
@@ -216,7 +217,7 @@ impl VaultClient {
             let listed = plan_catalogue(self, &catalogue)?;
             let epoch = self.keys.epoch();
             let gone = gone.files().filter(|file| root.file(file).is_some());
-            let removed = gone.map(|file| removed(&root, file, epoch)).collect();
+            let removed = gone.map(|file| removed(file, epoch)).collect();
             let update = entry_update(self, &[&listed], removed)?;
             if let Offered::Committed { .. } = self.offer(&update)? {
                 self.set_summary(&listed)?;
@@ -231,7 +232,7 @@ impl VaultClient {
         &mut self,
         (file, summary): (FileId, Option<FileSummary>),
         source: &dyn PlainSource,
-        patches: bool,
+        (patches, room): (bool, usize),
         progress: &mut dyn FnMut(u64),
     ) -> Result<Option<PlannedFile>, VaultClientError> {
         let keys = ChunkKeys::of(&self.keys, file);
@@ -245,9 +246,10 @@ impl VaultClient {
         let sealer = BlockSealer::new(self.keys.file(file, self.keys.epoch())?, padding);
         let (epoch, line) = (self.keys.epoch(), line_of(self)?);
         let costs = LinkCosts::of(line.up, line.down);
+        let ids = self.ids.clone();
         let mut reader = self.reader();
         let old = kept.map_or_else(|| summary_of(&mut reader, &root, &keys), Ok)?;
-        let mut planner = Planner::new(&mut reader, sealer, keys, (patches, costs));
+        let mut planner = Planner::new(&mut reader, (sealer, ids), keys, (patches, costs, room));
         let plan = planner.plan(&root, &old, source, progress)?;
         Ok(plan.map(|plan| PlannedFile { file, base, epoch, plan }))
     }
@@ -266,7 +268,7 @@ impl VaultClient {
             let after: HashSet<FileId> = catalogue.files().collect();
             let listed = plan_catalogue(self, &catalogue)?;
             let gone = before.difference(&after).filter(|file| root.file(file).is_some());
-            let removed = gone.map(|file| removed(&root, *file, self.keys.epoch())).collect();
+            let removed = gone.map(|file| removed(*file, self.keys.epoch())).collect();
             let files: Vec<&PlannedFile> = plan.files().chain([&listed]).collect();
             let update = entry_update(self, &files, removed)?;
             let offered = offer_entry(self, &update, Some((name, &plan.entry)))?;
@@ -322,7 +324,7 @@ fn plan_content(
         let planned = unchanged.and_then(|known| {
             let (unchanged, summary) = known.unzip();
             let source = PutContent { content, unchanged: unchanged.unwrap_or_default() };
-            vault.plan_file((old.content, summary), &source, options.patches, progress)
+            vault.plan_file((old.content, summary), &source, (options.patches, CONTENT_STEPS), progress)
         });
         if let Some(planned) = readable(planned, options)? {
             return Ok(Some(planned));
@@ -340,7 +342,7 @@ fn plan_on(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Option<PlannedFile>, VaultClientError> {
     if let Some(file) = file {
-        let planned = vault.plan_file((file, None), source, options.patches, progress);
+        let planned = vault.plan_file((file, None), source, (options.patches, DESCRIBING_STEPS), progress);
         if let Some(planned) = readable(planned, options)? {
             return Ok(Some(planned));
         }
@@ -354,7 +356,8 @@ pub(crate) fn plan_catalogue(
 ) -> Result<PlannedFile, VaultClientError> {
     let bytes = catalogue.to_bytes();
     let found = bytes.len() as u64;
-    let planned = vault.plan_file((FileId::CATALOGUE, None), &MemoryContent(bytes), true, &mut |_| ())?;
+    let how = (true, DESCRIBING_STEPS);
+    let planned = vault.plan_file((FileId::CATALOGUE, None), &MemoryContent(bytes), how, &mut |_| ())?;
     let what = "bytes of the catalogue that change";
     planned.ok_or(VaultClientError::TooLarge { what, found, limit: MAX_CATALOGUE })
 }
@@ -405,9 +408,8 @@ pub(crate) fn entry_update(
     removed: Vec<FileUpdate>,
 ) -> Result<Update, VaultClientError> {
     let changed = files.iter().filter(|it| it.base.is_none() || !it.plan.actions.is_empty());
-    let changes = changed.map(|PlannedFile { file, base, epoch, plan }| FileUpdate {
+    let changes = changed.map(|PlannedFile { file, epoch, plan, .. }| FileUpdate {
         file: *file,
-        base: *base,
         epoch: *epoch,
         actions: plan.actions.clone(),
     });
@@ -441,7 +443,7 @@ fn is_of(summary: &FileSummary, root: &FileRoot) -> bool {
     summary.root == digest_of(root) && summary.chunks.length() == root.length
 }
 
-/// Takes a file out of the version `root`.
-pub(crate) fn removed(root: &VaultRoot, file: FileId, epoch: u32) -> FileUpdate {
-    FileUpdate { file, base: root.base_of(&file), epoch, actions: vec![UpdateAction::Remove] }
+/// Takes a file out.
+pub(crate) fn removed(file: FileId, epoch: u32) -> FileUpdate {
+    FileUpdate { file, epoch, actions: vec![UpdateAction::Remove] }
 }

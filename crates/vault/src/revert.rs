@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use towpath_vault_format::update::MAX_UPDATE;
-use towpath_vault_format::{Canonical, FileId, FileRoot, FileUpdate, Update, UpdateAction, VaultRoot};
+use towpath_vault_format::{Canonical, FileRoot, FileUpdate, Update, UpdateAction, VaultRoot};
 
 use crate::client::{Offered, VaultClient, check_writer};
 use crate::error::VaultClientError;
@@ -78,21 +78,18 @@ fn update_to(vault: &mut VaultClient, old: &VaultRoot) -> Result<Update, VaultCl
     for file in old.files.iter().filter(|file| !is_alike(head.file(&file.file), file)) {
         let runs = vault.reader().tuples(file, 0..file.length, RUNS)?;
         let tuples = runs.into_iter().map(|(_, tuple)| tuple).collect();
-        files.push(change(&head, file.file, file.epoch, vec![UpdateAction::Replace { tuples }]));
+        let actions = vec![UpdateAction::Replace { tuples }];
+        files.push(FileUpdate { file: file.file, epoch: file.epoch, actions });
     }
     let epoch = vault.keys.epoch();
     let gone = head.files.iter().filter(|file| old.file(&file.file).is_none());
-    files.extend(gone.map(|file| removed(&head, file.file, epoch)));
+    files.extend(gone.map(|file| removed(file.file, epoch)));
     let update = vault.update_of(files)?;
     let (found, limit) = (update.to_bytes().len() as u64, MAX_UPDATE as u64);
     match found > limit {
         true => Err(VaultClientError::TooLarge { what: "bytes of steps back", found, limit }),
         false => Ok(update),
     }
-}
-
-fn change(head: &VaultRoot, file: FileId, epoch: u32, actions: Vec<UpdateAction>) -> FileUpdate {
-    FileUpdate { file, base: head.base_of(&file), epoch, actions }
 }
 
 /// True if a file has the same bytes: its epoch only says by which keys new blocks are written.

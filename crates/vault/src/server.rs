@@ -2,6 +2,7 @@
 //!
 //! Calls block. Each may be tried again; a commit of which no answer came may have been done, which the next head shows.
 
+use bytes::Bytes;
 use thiserror::Error;
 use towpath_vault_format::{Certificate, Digest, DropStatement, DroppedRange, SignedRoot, Update};
 use towpath_vault_protocol::{CommittedVersion, MeasuredLine, VaultUsage};
@@ -47,8 +48,9 @@ pub trait RemoteVault {
     /// The versions of these numbers, dropped ones too; `None` for each that it does not have.
     fn versions(&mut self, numbers: &[u64]) -> Result<Vec<Option<CommittedVersion>>, ServerError>;
 
-    /// The update that made the version of this number; `None` if it is not told. It is not checked.
-    fn update(&mut self, number: u64) -> Result<Option<Update>, ServerError>;
+    /// The update that made the version of this number, packed ([`towpath_vault_protocol::whole`]); `None` if it is not told. It is not
+    /// checked.
+    fn update(&mut self, number: u64) -> Result<Option<Bytes>, ServerError>;
 
     /// Nodes, blocks and records by their hashes; `None` for each that it lacks. Their bytes are not checked.
     fn objects(&mut self, names: &[Digest]) -> Result<Vec<Option<Vec<u8>>>, ServerError>;

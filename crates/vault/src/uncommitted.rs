@@ -307,7 +307,7 @@ fn remade_update(
     }
     let files = update.files.iter().filter(|change| change.file != FileId::CATALOGUE);
     let mut files: Vec<FileUpdate> = files.cloned().collect();
-    if files.iter().any(|change| root.base_of(&change.file) != change.base) {
+    if files.iter().any(|change| root.base_of(&change.file) != before.0.base_of(&change.file)) {
         return overtaken(name, "somebody else changed it meanwhile");
     }
     let is_old =
@@ -319,18 +319,14 @@ fn remade_update(
     let needed: HashSet<Digest> = files.iter().flat_map(named_blocks).collect();
     let kept = update.blocks.iter().filter(|block| needed.contains(&block.hash));
     let blocks: Vec<NewBlock> = kept.chain(&listed.plan.blocks).copied().collect();
-    let (base, epoch, actions) = (listed.base, listed.epoch, listed.plan.actions);
-    files.push(FileUpdate { file: FileId::CATALOGUE, base, epoch, actions });
+    let (epoch, actions) = (listed.epoch, listed.plan.actions);
+    files.push(FileUpdate { file: FileId::CATALOGUE, epoch, actions });
     Ok(Update { blocks, ..vault.update_of(files)? })
 }
 
 /// Blocks that steps name.
 fn named_blocks(change: &FileUpdate) -> impl Iterator<Item = Digest> {
-    let tuples = change.actions.iter().filter_map(|action| match action {
-        UpdateAction::Insert { tuples, .. } | UpdateAction::Replace { tuples } => Some(tuples),
-        UpdateAction::Delete { .. } | UpdateAction::Remove => None,
-    });
-    tuples.flatten().flat_map(|tuple| tuple.chain.iter().map(|block| block.hash))
+    change.actions.iter().flat_map(UpdateAction::blocks).map(|block| block.hash)
 }
 
 /// Signs what an update makes of the version that the client sees, which it sees from then on.

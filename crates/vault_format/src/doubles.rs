@@ -87,8 +87,7 @@ pub fn update_of(
     actions: Vec<UpdateAction>,
     blocks: Vec<NewBlock>,
 ) -> Update {
-    let before = base.base_of(&file);
-    let files = vec![FileUpdate { file, base: before, epoch: 0, actions }];
+    let files = vec![FileUpdate { file, epoch: 0, actions }];
     let (vault, base) = (base.vault, Some(Predicate::on(base)));
     Update { vault, writer, base, parameters: None, members: None, keys: None, files, blocks }
 }

@@ -19,6 +19,7 @@
 //! | [`members`] | who may write, read and delete |
 //! | [`tree`] | the counted tree: changed, read, proved |
 //! | [`update`] | what makes a new version of an old one |
+//! | [`packed`] | an update without what whoever reads it knows already |
 //! | [`steps`] | how long steps are, and how they are kept short |
 //! | [`apply`](mod@apply) | an update done: the new root, by the same code on both sides |
 //! | [`defragmentation`] | which stretches of a file had better be written anew |
@@ -34,6 +35,7 @@ pub mod doubles;
 pub mod members;
 pub mod names;
 pub mod node;
+pub mod packed;
 pub mod padding;
 pub mod root;
 pub mod statement;

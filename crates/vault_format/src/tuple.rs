@@ -62,7 +62,7 @@ impl Tuple {
         Some(Self { length, offset, ..self.clone() })
     }
 
-    fn checked(self) -> Result<Self, DecodeError> {
+    pub(crate) fn checked(self) -> Result<Self, DecodeError> {
         let end = self.length.checked_add(self.offset.into());
         match self {
             _ if self.length == 0 => Err(invalid("tuple", "gives no bytes")),

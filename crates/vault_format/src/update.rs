@@ -10,7 +10,7 @@ use crate::canonical::{Canonical, hash, list, node, number, option, version, wri
 use crate::members::SignedMembers;
 use crate::names::{Digest, FileId, VaultId};
 use crate::root::{MAX_FILES, VaultParameters};
-use crate::tuple::{MAX_BLOCK, Tuple};
+use crate::tuple::{BlockRef, MAX_BLOCK, Tuple};
 
 /// The most bytes of an update's encoding. What is larger is written in several versions, the catalogue last.
 pub const MAX_UPDATE: usize = 8 << 20;
@@ -53,15 +53,22 @@ pub enum UpdateAction {
     },
     /// Takes the file away. No step follows.
     Remove,
+    /// The run that begins at `at` and gives all of its blocks gets one block more: a patch, after which it gives `plain` bytes.
+    Patch {
+        /// Where the run begins.
+        at: u64,
+        /// Bytes that it gives then.
+        plain: u32,
+        /// The patch.
+        block: BlockRef,
+    },
 }
 
 /// What is done with one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileUpdate {
-    /// The file.
+    /// The file. The steps start from what the update's base has of it.
     pub file: FileId,
-    /// Hash of the file's root that the steps start from; [`Digest::NONE`]: there is no such file yet.
-    pub base: Digest,
     /// Epoch that the file has then.
     pub epoch: u32,
     /// The steps, in order.
@@ -102,6 +109,19 @@ const INSERT: u8 = 1;
 const DELETE: u8 = 2;
 const REPLACE: u8 = 3;
 const REMOVE: u8 = 4;
+const PATCH: u8 = 5;
+
+impl UpdateAction {
+    /// Blocks that it names.
+    pub fn blocks(&self) -> impl Iterator<Item = &BlockRef> {
+        let (tuples, patch) = match self {
+            Self::Insert { tuples, .. } | Self::Replace { tuples } => (tuples.as_slice(), None),
+            Self::Delete { .. } | Self::Remove => (&[][..], None),
+            Self::Patch { block, .. } => (&[][..], Some(block)),
+        };
+        tuples.iter().flat_map(|tuple| &tuple.chain).chain(patch)
+    }
+}
 
 impl Canonical for Predicate {
     const NAME: &'static str = "predicate";
@@ -136,6 +156,10 @@ impl Canonical for UpdateAction {
             Self::Remove => {
                 out.u8(REMOVE);
             }
+            Self::Patch { at, plain, block } => {
+                out.u8(PATCH).varint(*at).varint((*plain).into());
+                block.write(out);
+            }
         }
     }
 
@@ -146,6 +170,11 @@ impl Canonical for UpdateAction {
             DELETE => Ok(Self::Delete { at: reader.varint("offset")?, length: reader.varint("length")? }),
             REPLACE => Ok(Self::Replace { tuples: tuples(reader)? }),
             REMOVE => Ok(Self::Remove),
+            PATCH => Ok(Self::Patch {
+                at: reader.varint("offset")?,
+                plain: read_plain(reader)?,
+                block: BlockRef::read(reader)?,
+            }),
             _ => Err(invalid("action", "is none that this program knows")),
         }
     }
@@ -156,15 +185,15 @@ impl Canonical for FileUpdate {
     const LIMIT: usize = MAX_UPDATE;
 
     fn write(&self, out: &mut Writer) {
-        out.raw(&self.file.0).raw(&self.base.0).varint(self.epoch.into());
+        out.raw(&self.file.0).varint(self.epoch.into());
         write_list(out, &self.actions, UpdateAction::write);
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let file = FileId(reader.array("file id")?);
-        let (base, epoch) = (hash(reader, "base of a file")?, number(reader, "epoch")?);
+        let epoch = number(reader, "epoch")?;
         let actions = list(reader, "actions", MAX_ACTIONS, UpdateAction::read)?;
-        Ok(Self { file, base, epoch, actions })
+        Ok(Self { file, epoch, actions })
     }
 }
 
@@ -217,6 +246,14 @@ impl Canonical for Update {
             true => Ok(update),
             false => Err(invalid("files", "are not in order")),
         }
+    }
+}
+
+/// Reads how many bytes a patched run gives.
+pub(crate) fn read_plain(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    match reader.bounded("plaintext length", MAX_BLOCK.into())? as u32 {
+        0 => Err(invalid("plaintext length", "is 0")),
+        plain => Ok(plain),
     }
 }
 

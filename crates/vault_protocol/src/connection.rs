@@ -18,6 +18,7 @@ use crate::client::{ClientMachine, ServerFault};
 use crate::message::{
     ClientMessage, CommittedVersion, MAX_GET, ServerMessage, VaultRefusal, VaultUsage, VersionLine,
 };
+use crate::whole::{is_small, packed_for_server};
 
 /// Longest time in which a server that owes an answer may send nothing at all.
 const QUIET: Duration = Duration::from_secs(120);
@@ -96,18 +97,21 @@ pub struct VaultConnection {
     assembly: Assembly,
     machine: ClientMachine,
     server: NodeId,
+    member: NodeId,
     path: PathProbe,
 }
 
 impl VaultConnection {
-    /// Connects to `server` at `address` (`HOST:PORT`), about `vault`. The head, as the server tells it; `None`: there is no such vault.
+    /// Connects to `server` at `address` (`HOST:PORT`), about `vault`, of which a version was `seen`. The head, as the server tells it; `None`:
+    /// there is no such vault.
     pub async fn connect(
         server: NodeId,
         address: &str,
         identity: &Identity,
-        vault: VaultId,
+        (vault, seen): (VaultId, Option<CommittedVersion>),
     ) -> Result<(Self, Option<CommittedVersion>), ConnectionError> {
-        Self::over(dialled(server, address, identity).await?, vault).await
+        let connection = dialled(server, address, identity).await?;
+        Self::over(connection, identity.node_id(), (vault, seen)).await
     }
 
     /// Connects without heeding what the server tells of its newest version. Who knows a head can read what it proves, though the
@@ -118,7 +122,7 @@ impl VaultConnection {
         identity: &Identity,
         vault: VaultId,
     ) -> Result<Self, ConnectionError> {
-        let mut this = Self::begun(dialled(server, address, identity).await?, vault);
+        let mut this = Self::begun(dialled(server, address, identity).await?, identity.node_id(), vault);
         let hello = this.machine.hello_unheard();
         this.send(hello).await?;
         this.writer.flush().await?;
@@ -126,21 +130,23 @@ impl VaultConnection {
         Ok(this)
     }
 
-    /// Begins on a connection that stands.
+    /// Begins on a connection of `member` that stands.
     pub async fn over(
         connection: Connection,
-        vault: VaultId,
+        member: NodeId,
+        (vault, seen): (VaultId, Option<CommittedVersion>),
     ) -> Result<(Self, Option<CommittedVersion>), ConnectionError> {
-        let mut this = Self::begun(connection, vault);
+        let mut this = Self::begun(connection, member, vault);
+        this.machine = ClientMachine::new(this.server, vault).having_seen(seen);
         let head = this.head_again().await?;
         Ok((this, head))
     }
 
-    fn begun(connection: Connection, vault: VaultId) -> Self {
+    fn begun(connection: Connection, member: NodeId, vault: VaultId) -> Self {
         let (server, path) = (connection.peer, connection.info.clone());
         let (reader, writer) = connection.split();
         let machine = ClientMachine::new(server, vault);
-        Self { reader, writer, assembly: Assembly::default(), machine, server, path }
+        Self { reader, writer, assembly: Assembly::default(), machine, server, member, path }
     }
 
     /// The server's node id.
@@ -171,12 +177,14 @@ impl VaultConnection {
         blocks: &mut BlockGiver<'_>,
     ) -> Result<CommitAnswer, ConnectionError> {
         let hashes: Vec<Digest> = update.blocks.iter().map(|block| block.hash).collect();
-        let proposal = self.machine.propose(update, Some((root, signature)), pushes);
-        self.send(proposal).await?;
-        if pushes {
-            self.send_blocks(hashes.iter(), blocks).await?;
+        match pushes {
+            true => self.begin_commit(update, (root, signature), blocks).await?,
+            false => {
+                let proposal = self.machine.propose(update, Some((root, signature)), false);
+                self.send(proposal).await?;
+                self.writer.flush().await?;
+            }
         }
-        self.writer.flush().await?;
         self.committed(&hashes, blocks).await
     }
 
@@ -197,9 +205,17 @@ impl VaultConnection {
         blocks: &mut BlockGiver<'_>,
     ) -> Result<(), ConnectionError> {
         let hashes: Vec<Digest> = update.blocks.iter().map(|block| block.hash).collect();
-        let proposal = self.machine.propose(update, Some((root, signature)), true);
-        self.send(proposal).await?;
-        self.send_blocks(hashes.iter(), blocks).await?;
+        if is_small(&update) {
+            let bytes = hashes.iter().map(&mut *blocks).collect::<io::Result<Vec<Bytes>>>();
+            let bytes = bytes.map_err(ConnectionError::Block)?;
+            let packed = packed_for_server(&update, self.member, &bytes);
+            self.machine.propose(update, Some((root, signature)), true);
+            self.send(ClientMessage::Whole { signature, packed }).await?;
+        } else {
+            let proposal = self.machine.propose(update, Some((root, signature)), true);
+            self.send(proposal).await?;
+            self.send_blocks(hashes.iter(), blocks).await?;
+        }
         Ok(self.writer.flush().await?)
     }
 
@@ -349,11 +365,11 @@ impl VaultConnection {
         Ok(versions)
     }
 
-    /// The update that made the version of this number; its hash stands in the signed root.
-    pub async fn update(&mut self, number: u64) -> Result<Update, ConnectionError> {
+    /// The update that made the version of this number, packed ([`crate::whole::unpacked_update`]).
+    pub async fn update(&mut self, number: u64) -> Result<Bytes, ConnectionError> {
         let get = self.machine.get_update(number);
         match self.ask(get).await? {
-            ServerMessage::Update(update) => Ok(*update),
+            ServerMessage::Update(packed) => Ok(packed),
             _ => Err(ServerFault::Unasked.into()),
         }
     }

@@ -19,6 +19,8 @@
 //! | [`connection`] | the client's end on a connection |
 //! | [`mod@line`] | what a line carries up and down; pure |
 //! | [`kept_line`] | what counts of it later |
+//! | [`newer`] | the newest version as what it differs in from one that was seen; pure |
+//! | [`whole`] | small versions in one message; pure |
 //! | [`window`] | versions on their way, one behind the other; pure |
 
 pub mod assembly;
@@ -27,7 +29,9 @@ pub mod connection;
 pub mod kept_line;
 pub mod line;
 pub mod message;
+pub mod newer;
 pub mod server;
+pub mod whole;
 pub mod window;
 
 use towpath_link::Protocol;

@@ -14,6 +14,7 @@ use towpath_vault_format::{
 };
 
 use crate::assembly::{MAX_MESSAGE, frames};
+use crate::newer::SeenVersion;
 
 /// The most objects that are asked for at once.
 pub const MAX_GET: usize = 4096;
@@ -60,8 +61,8 @@ pub struct VaultUsage {
 /// What a client says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientMessage {
-    /// First of all: the vault that this is about.
-    Hello(VaultId),
+    /// First of all: the vault that this is about, and the version of it that the client has seen.
+    Hello(VaultId, Option<SeenVersion>),
     /// A new version.
     Propose {
         /// What makes it.
@@ -70,6 +71,13 @@ pub enum ClientMessage {
         signature: Option<[u8; 64]>,
         /// All blocks of the update follow, whatever the server has.
         pushes: bool,
+    },
+    /// A new version with all its blocks, which are few: its signature, and its update as it is packed for the server ([`crate::whole`]).
+    Whole {
+        /// Of the writer, over root and update.
+        signature: [u8; 64],
+        /// The update and its blocks.
+        packed: Bytes,
     },
     /// The signature of what was proposed without one.
     Sign([u8; 64]),
@@ -121,14 +129,16 @@ pub enum ServerMessage {
     Versions(Vec<VersionLine>),
     /// A version.
     Root(Box<CommittedVersion>),
-    /// The update that made a version.
-    Update(Box<Update>),
+    /// The update that made a version, packed for who reads it ([`crate::whole`]).
+    Update(Bytes),
     /// The statement of this number is kept.
     Dropped(u64),
     /// What the vault takes.
     Usage(VaultUsage),
     /// Statements, in order.
     Statements(Vec<DropStatement>),
+    /// What the newest version differs in from the one that the client has seen ([`crate::newer`]).
+    Newer(Bytes),
 }
 
 /// Why something is not done.
@@ -225,7 +235,7 @@ impl ClientMessage {
 
     const fn kind(&self) -> u8 {
         match self {
-            Self::Hello(_) => 1,
+            Self::Hello(..) => 1,
             Self::Propose { .. } => 2,
             Self::Sign(_) => 3,
             Self::Block(_) => 4,
@@ -237,17 +247,22 @@ impl ClientMessage {
             Self::Withdraw => 10,
             Self::Usage(_) => 11,
             Self::Statements(_) => 12,
+            Self::Whole { .. } => 13,
         }
     }
 
     fn write(&self, out: &mut Writer) {
         match self {
-            Self::Hello(vault) => put(out.raw(&vault.0)),
+            Self::Hello(vault, seen) => {
+                out.raw(&vault.0);
+                write_option(out, seen.as_ref(), SeenVersion::write);
+            }
             Self::Propose { update, signature, pushes } => {
                 out.u8(u8::from(*pushes));
                 write_option(out, signature.as_ref(), |signature, out| put(out.raw(signature)));
                 update.write(out);
             }
+            Self::Whole { signature, packed } => put(out.raw(signature).raw(packed)),
             Self::Sign(signature) => put(out.raw(signature)),
             Self::Block(block) => put(out.raw(block)),
             Self::Get(hashes) => write_list(out, hashes, |hash, out| put(out.raw(&hash.0))),
@@ -265,7 +280,10 @@ impl ClientMessage {
     pub fn from_body(kind: u8, body: &Bytes) -> Result<Option<Self>, DecodeError> {
         let mut reader = Reader::new(body);
         let message = match kind {
-            1 => Self::Hello(VaultId(reader.array("vault id")?)),
+            1 => {
+                let vault = VaultId(reader.array("vault id")?);
+                Self::Hello(vault, option(&mut reader, "seen version", SeenVersion::read)?)
+            }
             2 => Self::Propose {
                 pushes: reader.bounded("push", 1)? == 1,
                 signature: option(&mut reader, "signature", |reader| reader.array("signature"))?,
@@ -281,6 +299,11 @@ impl ClientMessage {
             10 => Self::Withdraw,
             11 => Self::Usage(list(&mut reader, "versions", MAX_RANGES, DroppedRange::read)?),
             12 => Self::Statements(reader.varint("number of a statement")?),
+            13 => {
+                let signature = reader.array("signature")?;
+                let packed = Bytes::copy_from_slice(rest(&mut reader));
+                Self::Whole { signature, packed }
+            }
             _ => return Ok(None),
         };
         reader.finish().map(|()| Some(message))
@@ -291,7 +314,9 @@ impl ServerMessage {
     /// Its frames: kind and body of each.
     pub fn to_frames(&self) -> Vec<(u8, Bytes)> {
         match self {
-            Self::Object(object) => frames(self.kind(), object.clone()),
+            Self::Object(bytes) | Self::Update(bytes) | Self::Newer(bytes) => {
+                frames(self.kind(), bytes.clone())
+            }
             _ => {
                 let mut out = Writer::new();
                 self.write(&mut out);
@@ -316,6 +341,7 @@ impl ServerMessage {
             Self::Dropped(_) => 44,
             Self::Usage(_) => 45,
             Self::Statements(_) => 46,
+            Self::Newer(_) => 47,
         }
     }
 
@@ -327,11 +353,10 @@ impl ServerMessage {
             Self::Committed(certificate) => certificate.write(out),
             Self::Conflict(conflict, head) => write_conflict(out, conflict, head.as_deref()),
             Self::Refused(refusal, why) => put(out.u8(refusal.number()).bytes(shortened(why).as_bytes())),
-            Self::Object(object) => put(out.raw(object)),
+            Self::Object(bytes) | Self::Update(bytes) | Self::Newer(bytes) => put(out.raw(bytes)),
             Self::Missing(hash) => put(out.raw(&hash.0)),
             Self::Versions(lines) => write_list(out, lines, VersionLine::write),
             Self::Root(version) => version.write(out),
-            Self::Update(update) => update.write(out),
             Self::Dropped(number) => put(out.varint(*number)),
             Self::Usage(VaultUsage { stored, needless }) => put(out.varint(*stored).varint(*needless)),
             Self::Statements(statements) => write_list(out, statements, DropStatement::write),
@@ -362,7 +387,8 @@ impl ServerMessage {
             40 => Self::Missing(Digest(reader.array("hash")?)),
             41 => Self::Versions(list(&mut reader, "versions", MAX_VERSIONS, VersionLine::read)?),
             42 => Self::Root(version(&mut reader)?),
-            43 => Self::Update(Box::new(Update::read(&mut reader)?)),
+            43 => return Ok(Some(Self::Update(body.clone()))),
+            47 => return Ok(Some(Self::Newer(body.clone()))),
             44 => Self::Dropped(reader.varint("number of a statement")?),
             45 => Self::Usage(VaultUsage {
                 stored: reader.varint("bytes of a vault")?,

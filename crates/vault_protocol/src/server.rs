@@ -12,6 +12,7 @@ use bytes::Bytes;
 use towpath_vault_format::{Conflict, Digest, DropStatement, DroppedRange, Update, VaultId};
 
 use crate::message::{ClientMessage, CommittedVersion, ServerMessage, VaultRefusal};
+use crate::newer::SeenVersion;
 
 /// A new version that a client wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +26,8 @@ pub struct Proposal {
 /// What is to be done for a client. `Answer` ends with the connection if [`ServerMachine::is_over`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerOrder {
-    /// Find the vault; then [`ServerMachine::opened`].
-    Open(VaultId),
+    /// Find the vault, whose newest version is told as what it differs in from the one that was seen, if that is here; then [`ServerMachine::opened`].
+    Open(VaultId, Option<SeenVersion>),
     /// See whether the proposal can be done; then [`ServerMachine::judged`]. True: it has no signature yet, so the paths are wanted.
     Judge(Box<Proposal>),
     /// Keep a block that is as it was announced; then [`ServerMachine::kept`].
@@ -239,7 +240,7 @@ impl Receipt {
 
 fn on_new(message: ClientMessage) -> (TalkState, ServerOrder) {
     match message {
-        ClientMessage::Hello(vault) => (TalkState::New, ServerOrder::Open(vault)),
+        ClientMessage::Hello(vault, seen) => (TalkState::New, ServerOrder::Open(vault, seen)),
         _ => violation(),
     }
 }

@@ -39,6 +39,7 @@ pub struct VaultRules {
 /// A vault that is in use. Readers look at it at once; who changes it has it alone.
 #[derive(Debug)]
 pub(crate) struct OpenVault {
+    id: VaultId,
     vault: RwLock<Vault>,
     /// Held while objects are looked at: nothing else is collected meanwhile.
     survey: Mutex<()>,
@@ -107,7 +108,7 @@ impl VaultFolder {
         let vault = Vault::open(Box::new(medium), Arc::clone(&self.bytes), self.rules.limits)?;
         let failed = |source| VaultError::System { what: "a thread for the vault", source };
         let changing = ChangingThread::start().map_err(failed)?;
-        let vault = Arc::new(OpenVault { vault: RwLock::new(vault), survey: Mutex::default(), changing });
+        let vault = Arc::new(OpenVault { id, vault: RwLock::new(vault), survey: Mutex::default(), changing });
         open.insert(id, Arc::clone(&vault));
         Ok(vault)
     }
@@ -120,6 +121,11 @@ impl fmt::Debug for VaultFolder {
 }
 
 impl OpenVault {
+    /// Its name.
+    pub(crate) const fn id(&self) -> VaultId {
+        self.id
+    }
+
     /// Has something done after all changes of the vault that came before, and before those that come.
     pub(crate) async fn in_turn<T: Send + 'static>(
         self: &Arc<Self>,

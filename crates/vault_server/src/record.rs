@@ -1,9 +1,13 @@
 //! Records of the log: packs that were written, versions, statements. Objects that are small together lie in the record itself, so
 //! a small version costs one write. Layout: `docs/formats/vault.md`.
 
+use std::collections::HashMap;
+
+use bytes::Bytes;
 use towpath_content::DecodeError;
 use towpath_content::codec::{Reader, Writer, invalid};
 use towpath_vault_format::canonical::{list, option, write_list, write_option};
+use towpath_vault_format::packed::{BlockPlace, KnownUpdate, pack, unpack};
 use towpath_vault_format::tuple::MAX_BLOCK;
 use towpath_vault_format::{Canonical, Digest, DropStatement, Update};
 use towpath_vault_protocol::CommittedVersion;
@@ -83,7 +87,7 @@ impl Canonical for LogRecord {
             Self::Version { version, update, pack, changes, objects } => {
                 out.u8(if changes.is_empty() { 2 } else { 6 });
                 version.write(out);
-                out.bytes(&update.to_bytes());
+                out.bytes(&packed(version, update, objects));
                 write_option(out, pack.as_ref(), PackList::write);
                 if !changes.is_empty() {
                     write_changes(out, changes);
@@ -125,13 +129,40 @@ fn read_version(
     reader: &mut Reader<'_>,
     changes: impl FnOnce(&mut Reader<'_>) -> Result<Vec<NodeChange>, DecodeError>,
 ) -> Result<LogRecord, DecodeError> {
-    Ok(LogRecord::Version {
-        version: Box::new(CommittedVersion::read(reader)?),
-        update: Box::new(Update::from_bytes(reader.bytes("update", Update::LIMIT)?)?),
-        pack: option(reader, "pack", PackList::read)?,
-        changes: changes(reader)?,
-        objects: read_objects(reader)?,
+    let version = Box::new(CommittedVersion::read(reader)?);
+    let packed = Bytes::copy_from_slice(reader.bytes("update", Update::LIMIT)?);
+    let pack = option(reader, "pack", PackList::read)?;
+    let changes = changes(reader)?;
+    let objects = read_objects(reader)?;
+    let update = Box::new(unpacked(&version, &packed, &objects)?);
+    Ok(LogRecord::Version { version, update, pack, changes, objects })
+}
+
+/// An update without what the version, and the objects in its record, say again.
+fn packed(version: &CommittedVersion, update: &Update, objects: &[Vec<u8>]) -> Vec<u8> {
+    let named = objects.iter().zip(0..).map(|(object, at)| (Digest::of(object), at));
+    let places: HashMap<Digest, u32> = named.collect();
+    let root = |number| root_before(version, number);
+    pack(update, &known(version, &root), |at| {
+        places.get(&update.blocks[at].hash).map_or(BlockPlace::Elsewhere, |place| BlockPlace::Beside(*place))
     })
+}
+
+fn unpacked(version: &CommittedVersion, packed: &Bytes, objects: &[Vec<u8>]) -> Result<Update, DecodeError> {
+    let beside = |at: u32| objects.get(at as usize).map(|object| (Digest::of(object), object.len() as u32));
+    let root = |number| root_before(version, number);
+    unpack(packed, &known(version, &root), &beside).map(|unpacked| unpacked.update)
+}
+
+fn known<'a>(version: &CommittedVersion, root: &'a dyn Fn(u64) -> Option<Digest>) -> KnownUpdate<'a> {
+    let signed = &version.signed;
+    KnownUpdate { vault: signed.root.vault, writer: signed.writer, root }
+}
+
+/// The hash of the version before this one, if it is of that number.
+fn root_before(version: &CommittedVersion, number: u64) -> Option<Digest> {
+    let root = &version.signed.root;
+    (root.number.checked_sub(1) == Some(number)).then_some(root.previous)
 }
 
 /// Objects stand last in a record, so where each begins is counted from the end.

@@ -9,6 +9,8 @@ use towpath_content::NodeId;
 use towpath_link::{Connection, Frame, FrameReader, FrameWriter};
 use towpath_vault_format::{Conflict, Digest, UpdateError, VaultId};
 use towpath_vault_protocol::assembly::Assembly;
+use towpath_vault_protocol::newer::{SeenVersion, difference};
+use towpath_vault_protocol::whole::unpacked_proposal;
 use towpath_vault_protocol::{
     ClientMessage, Proposal, ProposalVerdict, ServerMachine, ServerMessage, ServerOrder, VaultRefusal,
 };
@@ -63,15 +65,38 @@ impl VaultTalk {
                 Ok(message) => message,
                 Err(why) => return why,
             };
-            let order = self.machine.on(message);
-            if self.obey(order).await.is_err() || self.writer.flush().await.is_err() {
-                return "it takes nothing";
-            }
-            if self.machine.is_over() {
-                return "it is refused";
+            let messages = match self.unpacked(message).await {
+                Ok(messages) => messages,
+                Err(why) => return why,
+            };
+            for message in messages {
+                let order = self.machine.on(message);
+                if self.obey(order).await.is_err() || self.writer.flush().await.is_err() {
+                    return "it takes nothing";
+                }
+                if self.machine.is_over() {
+                    return "it is refused";
+                }
             }
             reader.hold_short(self.vault.is_none());
         }
+    }
+
+    /// The messages that say what a message says. Without a vault what is packed can't be understood, which the machine tells.
+    async fn unpacked(&mut self, message: ClientMessage) -> Result<Vec<ClientMessage>, TalkEnd> {
+        let (ClientMessage::Whole { signature, packed }, Some(open)) = (&message, &self.vault) else {
+            return Ok(vec![message]);
+        };
+        let (signature, packed, id) = (*signature, packed.clone(), open.id());
+        let unpacked = self.with_vault(move |open, peer| {
+            let root = |number| open.read(|vault| Ok(vault.root_hash(number))).ok().flatten();
+            Ok(unpacked_proposal((signature, &packed), id, peer, &root))
+        });
+        let unpacked = unpacked.await.map_err(|_| "its vault can't be read")?;
+        unpacked.map_err(|error| {
+            tracing::debug!(%error, "a packed proposal can't be understood");
+            "it can't be understood"
+        })
     }
 
     /// Lets the client read why: a connection that is closed with bytes unread is reset, and what was sent is lost.
@@ -110,7 +135,7 @@ impl VaultTalk {
             order = match order {
                 ServerOrder::Wait => return Ok(()),
                 ServerOrder::Answer(message) => return self.say(message).await,
-                ServerOrder::Open(vault) => return self.open(vault).await,
+                ServerOrder::Open(vault, seen) => return self.open(vault, seen).await,
                 ServerOrder::Judge(proposal) => self.judge(proposal).await?,
                 ServerOrder::Keep(hash, block) => self.keep(hash, block).await?,
                 ServerOrder::KeepEarly(hash, block) => {
@@ -124,13 +149,13 @@ impl VaultTalk {
         }
     }
 
-    async fn open(&mut self, vault: VaultId) -> Result<(), ()> {
+    async fn open(&mut self, vault: VaultId, seen: Option<SeenVersion>) -> Result<(), ()> {
         let (folder, peer) = (Arc::clone(&self.folder), self.peer);
         let opened = blocking(move || {
             let open = folder.vault(vault)?;
             let head = open.read(|vault| {
                 vault.check_reader(&peer)?;
-                Ok(vault.head().cloned())
+                Ok(told_head(vault, seen))
             })?;
             Ok((open, head))
         });
@@ -138,7 +163,7 @@ impl VaultTalk {
             Ok((open, head)) => {
                 self.vault = Some(open);
                 self.machine.opened();
-                self.say(ServerMessage::Head(head.map(Box::new))).await
+                self.say(head).await
             }
             Err(error) => self.refuse(&error).await,
         }
@@ -350,6 +375,17 @@ async fn frame(reader: &mut FrameReader, limit: Duration) -> Result<Frame, TalkE
     }
 }
 
+/// The newest version, for who has seen one.
+fn told_head(vault: &Vault, seen: Option<SeenVersion>) -> ServerMessage {
+    let Some(newest) = vault.head() else { return ServerMessage::Head(None) };
+    let seen = seen.and_then(|seen| {
+        let version = vault.root(seen.number).ok()?;
+        (SeenVersion::of(&version) == seen).then_some(version)
+    });
+    let newer = seen.and_then(|seen| difference(&seen, newest));
+    newer.map_or_else(|| ServerMessage::Head(Some(Box::new(newest.clone()))), ServerMessage::Newer)
+}
+
 /// The answer to a question that changes nothing.
 fn told_of(vault: &Vault, question: &ServerOrder) -> Result<ServerMessage, VaultError> {
     match question {
@@ -357,9 +393,7 @@ fn told_of(vault: &Vault, question: &ServerOrder) -> Result<ServerMessage, Vault
         ServerOrder::Root(number) => {
             vault.root(*number).map(|version| ServerMessage::Root(Box::new(version)))
         }
-        ServerOrder::GetUpdate(number) => {
-            vault.update(*number).map(|update| ServerMessage::Update(Box::new(update)))
-        }
+        ServerOrder::GetUpdate(number) => vault.packed_update(*number).map(ServerMessage::Update),
         ServerOrder::Statements(first) => Ok(ServerMessage::Statements(vault.statements(*first))),
         _ => Err(VaultError::NotAllowed("this is no question")),
     }

@@ -40,6 +40,7 @@
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
 //! | `vault` | encrypted versions on a server that is killed, edited, set back, or lies |
+//! | `vault_budget` | what a small put and the get of it consist of |
 //! | `vault_attacks` | a server that lies with its own key: heads, versions, blocks, certificates, trees |
 //! | `lying_server` | such a server, in front of a real one |
 //! | `vault_lines` | what a put chooses by what the line carries |
@@ -140,6 +141,7 @@ mod trees;
 mod updating;
 mod vault;
 mod vault_attacks;
+mod vault_budget;
 mod vault_holders;
 mod vault_kills;
 mod vault_lines;
@@ -205,6 +207,7 @@ fn main() -> ExitCode {
         anywhere::SITUATIONS,
         vault::SITUATIONS,
         vault_attacks::SITUATIONS,
+        vault_budget::SITUATIONS,
         vault_holders::SITUATIONS,
         vault_kills::SITUATIONS,
         vault_lines::SITUATIONS,

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use towpath_vault_format::node::ChildRef;
 use towpath_vault_format::{
     Canonical, Certificate, Digest, FileId, FileRoot, SignedRoot, TreeNode, VaultId, VaultRoot,
 };
+use towpath_vault_protocol::whole::unpacked_update;
 use towpath_vault_protocol::{
     ClientMessage, CommitAnswer, CommittedVersion, ServerMessage, VaultConnection, VaultRefusal,
 };
@@ -33,6 +35,8 @@ situations![
     blocks_and_nodes_that_are_dropped_cut_swapped_or_replayed_are_named,
     certificates_that_are_dropped_cut_swapped_or_replayed_are_named,
     updates_and_blocks_that_are_changed_on_their_way_are_not_committed,
+    a_small_put_of_which_any_byte_is_changed_is_not_committed,
+    a_head_that_is_told_as_a_difference_and_bent_is_named,
     an_update_that_is_replayed_is_a_conflict,
     paths_that_prove_nothing_commit_nothing,
     success_that_is_claimed_without_storing_is_named,
@@ -84,7 +88,8 @@ impl Deceived {
 
     async fn connected(&self) -> VaultConnection {
         let (node, member) = (self.server.node_id(), member(&self.keys));
-        let connected = VaultConnection::connect(node, self.address(), &member, self.keys.vault).await;
+        let connected =
+            VaultConnection::connect(node, self.address(), &member, (self.keys.vault, None)).await;
         connected.unwrap().0
     }
 
@@ -459,13 +464,79 @@ fn an_update_that_is_replayed_is_a_conflict() {
         let CommittedVersion { signed, .. } = it.version(number);
         let answer = it.runtime.block_on(async {
             let mut connection = it.connected().await;
-            let update = connection.update(number).await.unwrap();
+            let packed = connection.update(number).await.unwrap();
+            let base = (number - 1, signed.root.previous);
+            let owner = member(&it.keys).node_id();
+            let update = unpacked_update(&packed, it.keys.vault, owner, base).unwrap().update;
             let signed = (signed.root.digest(), signed.signature);
             connection.commit(update, signed, false, &mut |_| unreachable!()).await.unwrap()
         });
         assert!(matches!(answer, CommitAnswer::Conflict(_, Some(head)) if head.signed.root.number == 3));
     }
     assert_eq!(call(&it.one, &["log"]).with(0).text().lines().count(), 4);
+    it.assert_whole();
+}
+
+fn a_small_put_of_which_any_byte_is_changed_is_not_committed() {
+    let it = Deceived::new();
+    it.deceive_one();
+    let mut content = bytes(2, LENGTH);
+    // The signature, the parts, a block, the steps.
+    for (seed, at) in (0..).zip([3, 64, 90, usize::MAX]) {
+        content[1000 * seed] ^= 1;
+        fs::write(it.one.path("notes"), &content).unwrap();
+        let has_changed = Arc::new(AtomicBool::new(false));
+        let changed = Arc::clone(&has_changed);
+        it.liar.lie(Changed(move |message: &ClientMessage| {
+            let ClientMessage::Whole { .. } = message else { return None };
+            let (kind, body) = raw(message.to_frames());
+            let mut body = body.to_vec();
+            let at = at.min(body.len() - 1);
+            body[at] ^= 1;
+            changed.store(true, Ordering::SeqCst);
+            Some(Fate::Pass((kind, body.into())))
+        }));
+        let ended = call(&it.one, &["put", "notes"]);
+        assert!(has_changed.load(Ordering::SeqCst), "a small put is one message");
+        assert_told(ended, &["the vault's server"]);
+        it.liar.lie(Honest);
+        put(&it.one, "notes");
+        told(&it.one, &["get", "notes", "-o", "back", "--overwrite"]);
+        assert!(fs::read(it.one.path("back")).unwrap() == content, "byte {at}");
+    }
+    it.assert_whole();
+}
+
+/// Changes one byte of what the newest version differs in.
+struct BentHead(usize);
+
+impl Liar for BentHead {
+    fn is_brief(&self) -> bool {
+        true
+    }
+
+    fn told(&mut self, message: ServerMessage) -> Option<RawMessage> {
+        let (kind, body) = raw(message.to_frames());
+        let mut body = body.to_vec();
+        if let ServerMessage::Newer(_) = message {
+            let at = self.0.min(body.len() - 1);
+            body[at] ^= 1;
+        }
+        Some((kind, body.into()))
+    }
+}
+
+fn a_head_that_is_told_as_a_difference_and_bent_is_named() {
+    let it = Deceived::new();
+    // What the certificate before is, its time, its signature, the length, the patch.
+    for at in [0, 2, 30, 70, 80, 120, usize::MAX] {
+        it.forget();
+        it.liar.lie(BentHead(at));
+        assert_told(call(&it.two, &["ls"]), &["the vault's server"]);
+        it.assert_nothing_lost(&format!("byte {at}"));
+    }
+    it.liar.lie(Honest);
+    told(&it.two, &["get", "notes", "-o", "x"]);
     it.assert_whole();
 }
 

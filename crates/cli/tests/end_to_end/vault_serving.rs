@@ -112,7 +112,7 @@ fn what_a_killed_server_acknowledged_is_there() {
     for round in 0..6u64 {
         let (server, node, address) = serve(&machine, &["--public"]);
         runtime.block_on(async {
-            let connected = VaultConnection::connect(node, &address, &writer.identity, VAULT).await;
+            let connected = VaultConnection::connect(node, &address, &writer.identity, (VAULT, None)).await;
             let (mut connection, head) = connected.unwrap();
             let last = acknowledged.last().map(|(number, root, _)| (*number, *root));
             let head = head.map(|head| (head.signed.root.number, head.signed.root.digest()));
@@ -148,7 +148,7 @@ fn nobody_makes_a_vault_who_may_not() {
     let (_server, node, address) = serve(&env.machine("server"), &["--node", &named]);
     let make = |writer: &VaultWriter| {
         runtime.block_on(async {
-            let connected = VaultConnection::connect(node, &address, &writer.identity, VAULT).await;
+            let connected = VaultConnection::connect(node, &address, &writer.identity, (VAULT, None)).await;
             commit(&mut connected?.0, &writer.first()).await
         })
     };
@@ -166,7 +166,7 @@ fn a_vault_has_no_more_bytes_than_its_server_allows() {
     let mut writer = VaultWriter::new();
     let (_server, node, address) = serve(&env.machine("server"), &["--public", "--quota", "100K"]);
     runtime.block_on(async {
-        let connected = VaultConnection::connect(node, &address, &writer.identity, VAULT).await;
+        let connected = VaultConnection::connect(node, &address, &writer.identity, (VAULT, None)).await;
         let (mut connection, _) = connected.unwrap();
         let first = writer.first();
         commit(&mut connection, &first).await.unwrap();

@@ -165,10 +165,11 @@ enum Cut {
 impl Liar for Cut {
     fn asked(&mut self, message: ClientMessage) -> Fate {
         match (&message, self) {
-            (ClientMessage::Propose { .. }, Self::HangUp) => Fate::HangUp,
-            (ClientMessage::Propose { .. } | ClientMessage::Block(_), Self::Swallow) => {
-                Fate::Answer(Vec::new())
-            }
+            (ClientMessage::Propose { .. } | ClientMessage::Whole { .. }, Self::HangUp) => Fate::HangUp,
+            (
+                ClientMessage::Propose { .. } | ClientMessage::Whole { .. } | ClientMessage::Block(_),
+                Self::Swallow,
+            ) => Fate::Answer(Vec::new()),
             _ => Fate::Pass(raw(message.to_frames())),
         }
     }

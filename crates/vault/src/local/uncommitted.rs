@@ -336,7 +336,7 @@ mod tests {
         let bytes = queue().to_bytes();
         assert_eq!(
             (bytes.len(), Digest::of(&bytes).to_string()),
-            (1120, "053dfdb562151a8e5560800fcd3ad1af6d1b260cad4da7e5c5d44456162df7f9".to_owned())
+            (1088, "f9aefeab78441bb62c35d6b8cceb9618500e92ff28b7ef7f9dc47109137d50ed".to_owned())
         );
         assert_eq!(UncommittedQueue::from_bytes(&bytes), Ok(queue()));
     }

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use towpath_byte_store::{ByteStore, LocalFiles, PlaceOwner};
 use towpath_vault::Identity;
 use towpath_vault::format::{
@@ -292,12 +294,12 @@ impl RemoteVault for Lying {
         Ok(told)
     }
 
-    fn update(&mut self, number: u64) -> Result<Option<Update>, ServerError> {
+    fn update(&mut self, number: u64) -> Result<Option<Bytes>, ServerError> {
         let asked = match number > 0 && self.lies(&[Lie::OtherVersion]) {
             true => number - 1,
             false => number,
         };
-        let update = self.served.borrow_mut().vault().update(asked).ok();
+        let update = self.served.borrow_mut().vault().packed_update(asked).ok();
         Ok(update.filter(|_| !self.lies(&[Lie::LostVersion])))
     }
 

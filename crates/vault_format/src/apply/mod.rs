@@ -86,18 +86,21 @@ impl Predicate {
     }
 }
 
-/// What stands against doing `update` on `head`.
-pub fn conflict(update: &Update, head: Option<&VaultRoot>) -> Option<Conflict> {
-    let (base, head) = match (update.base, head) {
+/// What stands against doing `update` on `head`. `base` is the version that the update names, as far as it is known: without it all files
+/// count as changed.
+pub fn conflict(update: &Update, head: Option<&VaultRoot>, base: Option<&VaultRoot>) -> Option<Conflict> {
+    let (named, head) = match (update.base, head) {
         (None, None) => return None,
-        (Some(base), Some(head)) => (base, head),
+        (Some(named), Some(head)) => (named, head),
         _ => return Some(Conflict::Existence),
     };
-    let changed = update.files.iter().find(|change| head.base_of(&change.file) != change.base);
-    match changed {
-        Some(change) => Some(Conflict::FileChanged(change.file)),
-        None => (Predicate::on(head) != base).then_some(Conflict::Moved),
+    if Predicate::on(head) == named {
+        return None;
     }
+    let base = base.filter(|base| Predicate::on(base) == named);
+    let is_same = |file: &FileId| base.is_some_and(|base| base.file(file) == head.file(file));
+    let changed = update.files.iter().find(|change| !is_same(&change.file));
+    Some(changed.map_or(Conflict::Moved, |change| Conflict::FileChanged(change.file)))
 }
 
 /// Does `update` on the version `base`, whose members are `members`. Nodes are read along the paths that change.
@@ -109,7 +112,7 @@ pub fn apply<S: NodeSource + ?Sized>(
     if base.is_some_and(|(root, _)| root.vault != update.vault) {
         return Err(UpdateError::OtherVault);
     }
-    if let Some(conflict) = conflict(update, base.map(|(root, _)| root)) {
+    if let Some(conflict) = conflict(update, base.map(|(root, _)| root), None) {
         return Err(conflict.into());
     }
     let root = match base {
@@ -204,6 +207,7 @@ fn change_file<S: NodeSource + ?Sized>(
             UpdateAction::Insert { at, tuples } => editor.insert(*at, tuples.clone()),
             UpdateAction::Delete { at, length } => editor.delete(*at, *length),
             UpdateAction::Replace { tuples } => editor.replace(tuples.clone()),
+            UpdateAction::Patch { at, plain, block } => editor.patch(*at, *plain, *block),
             UpdateAction::Remove if index + 1 == actions.len() => return Ok((None, Vec::new())),
             UpdateAction::Remove => {
                 return Err(UpdateError::Steps { file: *file, why: "it is removed before the last step" });

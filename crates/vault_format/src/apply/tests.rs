@@ -65,10 +65,15 @@ fn a_vault_is_made_and_each_version_names_the_one_before() {
 fn of_two_updates_on_one_version_the_second_conflicts_or_is_done_on_the_newer() {
     let mut vault = Setting::new();
     vault.commit(&vault.append(FILE, b"one"));
-    let (same, other) = (vault.append(FILE, b"two"), vault.append(OTHER, b"three"));
+    let (same, other, before) =
+        (vault.append(FILE, b"two"), vault.append(OTHER, b"three"), vault.root.clone());
     vault.commit(&vault.append(FILE, b"first"));
-    assert_eq!(vault.apply(&same), Err(UpdateError::Conflict(Conflict::FileChanged(FILE))));
-    assert_eq!(vault.apply(&other), Err(UpdateError::Conflict(Conflict::Moved)));
+    let stands_against =
+        |update: &Update, base: Option<&VaultRoot>| conflict(update, Some(&vault.root), base);
+    assert_eq!(stands_against(&same, Some(&before)), Some(Conflict::FileChanged(FILE)));
+    assert_eq!(stands_against(&other, Some(&before)), Some(Conflict::Moved));
+    assert_eq!(stands_against(&other, None), Some(Conflict::FileChanged(OTHER)), "of an unknown base");
+    assert!(matches!(vault.apply(&same), Err(UpdateError::Conflict(_))));
     vault.commit(&Update { base: Some(Predicate::on(&vault.root)), ..other });
     assert_eq!(vault.root.files.len(), 2);
 }
@@ -78,7 +83,7 @@ fn an_update_that_fails_in_one_file_changes_none() {
     let vault = Setting::new();
     let mut update = vault.append(FILE, b"one");
     let delete = vec![UpdateAction::Delete { at: 0, length: 1 }];
-    update.files.push(FileUpdate { file: OTHER, base: Digest::NONE, epoch: 0, actions: delete });
+    update.files.push(FileUpdate { file: OTHER, epoch: 0, actions: delete });
     assert!(matches!(vault.apply(&update), Err(UpdateError::Tree { file: OTHER, .. })));
 }
 

@@ -50,15 +50,11 @@ fn update() -> Update {
         UpdateAction::Replace { tuples: vec![Tuple::whole(block(3, 4096, 0), 4000)] },
         UpdateAction::Insert { at: 200, tuples: vec![patched()] },
         UpdateAction::Delete { at: 1, length: 1000 },
+        UpdateAction::Patch { at: 77, plain: 4001, block: block(4, 60, 3) },
     ];
     let files = vec![
-        FileUpdate {
-            file: FileId::CATALOGUE,
-            base: Digest([4; 32]),
-            epoch: 0,
-            actions: vec![UpdateAction::Remove],
-        },
-        FileUpdate { file: FILE, base: Digest::NONE, epoch: 3, actions },
+        FileUpdate { file: FileId::CATALOGUE, epoch: 0, actions: vec![UpdateAction::Remove] },
+        FileUpdate { file: FILE, epoch: 3, actions },
     ];
     Update {
         vault: VAULT,

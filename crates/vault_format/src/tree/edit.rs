@@ -9,7 +9,7 @@ use super::{NodeError, degree_of, load, may_grow, top_of};
 use crate::names::{Digest, FileId};
 use crate::node::ChildRef;
 use crate::root::FileRoot;
-use crate::tuple::Tuple;
+use crate::tuple::{BlockRef, MAX_CHAIN, Tuple};
 
 /// A node that a change made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +64,51 @@ impl<'a, S: NodeSource + ?Sized> TreeEditor<'a, S> {
     /// Puts runs in the place of all there is.
     pub fn replace(self, tuples: Vec<Tuple>) -> Result<Self, NodeError> {
         Self { top: None, height: 0, ..self }.insert(0, tuples)
+    }
+
+    /// Puts a patch on the run that begins at `at`, after which it gives `plain` bytes.
+    pub fn patch(self, at: u64, plain: u32, block: BlockRef) -> Result<Self, NodeError> {
+        let found = self.run_at(at)?.filter(|run| run.offset == 0 && run.excess() == 0);
+        let Some(run) = found.filter(|run| run.chain.len() < MAX_CHAIN) else {
+            return Err(NodeError::Unpatchable { at });
+        };
+        let end = at + run.length;
+        let chain = run.chain.into_iter().chain([block]).collect();
+        self.splice(at, end, vec![Tuple { length: plain.into(), offset: 0, plain, chain }])
+    }
+
+    /// The run that begins at `at`.
+    fn run_at(&self, at: u64) -> Result<Option<Tuple>, NodeError> {
+        match &self.top {
+            Some(top) if at < top.count => self.run_below(top, self.height, at, true),
+            _ => Ok(None),
+        }
+    }
+
+    /// The run that begins `at` bytes behind where a branch does.
+    fn run_below(
+        &self,
+        branch: &Branch,
+        height: u8,
+        at: u64,
+        is_top: bool,
+    ) -> Result<Option<Tuple>, NodeError> {
+        let stored;
+        let node = match &branch.link {
+            BranchLink::Draft(node) => &**node,
+            BranchLink::Stored(node) => {
+                let named = ChildRef { count: branch.count, dead: branch.dead, node: *node };
+                stored = load(self.source, self.degree, &named, height, is_top).map(DraftNode::from)?;
+                &stored
+            }
+        };
+        match node {
+            DraftNode::Leaf(tuples) => Ok(tuple_at(tuples, at)),
+            DraftNode::Inner(height, children) => {
+                let (index, start) = child_at(children, at, true);
+                self.run_below(&children[index], height - 1, at - start, false)
+            }
+        }
     }
 
     /// Puts runs in the place of the bytes `from` to `to`.
@@ -234,6 +279,17 @@ fn child_at(children: &[Branch], offset: u64, has_to: bool) -> (usize, u64) {
         start = end;
     }
     (0, 0)
+}
+
+/// The run that begins at `at`.
+fn tuple_at(tuples: &[Tuple], at: u64) -> Option<Tuple> {
+    let mut start = 0;
+    let begins = |tuple: &&Tuple| {
+        let is_it = start == at;
+        start += tuple.length;
+        is_it
+    };
+    tuples.iter().find(begins).cloned()
 }
 
 fn splice_tuples(tuples: Vec<Tuple>, from: u64, to: u64, new: Vec<Tuple>) -> Vec<Tuple> {

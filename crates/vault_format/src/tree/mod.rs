@@ -74,6 +74,12 @@ pub enum NodeError {
         /// Bytes of the file.
         length: u64,
     },
+    /// No run begins there that may have one patch more.
+    #[error("at byte {at} no run begins that may have one patch more")]
+    Unpatchable {
+        /// The offset.
+        at: u64,
+    },
     /// More bytes than 64 bits count.
     #[error("more bytes than can be counted")]
     Uncountable,

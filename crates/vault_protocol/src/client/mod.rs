@@ -12,6 +12,7 @@ use towpath_vault_format::{
 };
 
 use crate::message::{ClientMessage, CommittedVersion, ServerMessage};
+use crate::newer::{SeenVersion, made};
 
 /// A server that does not do what it must.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -49,13 +50,20 @@ enum AwaitedAnswer {
 pub struct ClientMachine {
     server: NodeId,
     vault: VaultId,
+    /// The newest version that was seen.
+    seen: Option<CommittedVersion>,
     awaited: VecDeque<AwaitedAnswer>,
 }
 
 impl ClientMachine {
     /// With this server, about this vault.
     pub const fn new(server: NodeId, vault: VaultId) -> Self {
-        Self { server, vault, awaited: VecDeque::new() }
+        Self { server, vault, seen: None, awaited: VecDeque::new() }
+    }
+
+    /// For who has seen this version: the newest one need not be told whole.
+    pub fn having_seen(self, seen: Option<CommittedVersion>) -> Self {
+        Self { seen, ..self }
     }
 
     /// Requests without a whole answer.
@@ -66,12 +74,12 @@ impl ClientMachine {
     /// The first message.
     pub fn hello(&mut self) -> ClientMessage {
         self.awaited.push_back(AwaitedAnswer::Head);
-        ClientMessage::Hello(self.vault)
+        ClientMessage::Hello(self.vault, self.seen.as_ref().map(SeenVersion::of))
     }
 
     /// The first message, of which the answer is not believed and not given to [`Self::receive`].
     pub const fn hello_unheard(&self) -> ClientMessage {
-        ClientMessage::Hello(self.vault)
+        ClientMessage::Hello(self.vault, None)
     }
 
     /// Proposes a version. `signed`: hash of its root, and the signature; without it the server tells the paths.
@@ -148,6 +156,12 @@ impl ClientMachine {
 
     /// Takes an answer, if it belongs to what was asked and is true as far as can be known here.
     pub fn receive(&mut self, message: ServerMessage) -> Result<ServerMessage, ServerFault> {
+        let message = match (message, &self.seen) {
+            (ServerMessage::Newer(difference), Some(seen)) => {
+                ServerMessage::Head(Some(Box::new(made(seen, &difference)?)))
+            }
+            (message, _) => message,
+        };
         let awaited = self.awaited.front().ok_or(ServerFault::Unasked)?;
         if self.is_last(awaited, &message)? {
             self.awaited.pop_front();
@@ -175,7 +189,7 @@ impl ClientMachine {
             {
                 self.believe(version).map(|()| true)
             }
-            (AwaitedAnswer::Update, ServerMessage::Update(update)) if update.vault == self.vault => Ok(true),
+            (AwaitedAnswer::Update, ServerMessage::Update(_)) => Ok(true),
             (AwaitedAnswer::Dropped(number), ServerMessage::Dropped(kept)) if number == kept => Ok(true),
             (
                 AwaitedAnswer::Proposal { number, update, root: Some(root), .. },

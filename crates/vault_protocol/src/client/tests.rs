@@ -103,11 +103,8 @@ fn objects_and_versions_are_those_that_were_asked_for() {
     let root = |number| answered(|machine| machine.root(number), ServerMessage::Root(Box::new(version())));
     assert_eq!(root(0), Ok(0));
     assert_eq!(root(1), Err(ServerFault::Unasked), "another version than was asked for");
-    let mut other = update_and_root().0;
-    let update = |update| answered(|machine| machine.get_update(0), ServerMessage::Update(Box::new(update)));
-    assert_eq!(update(other.clone()), Ok(0));
-    other.vault = VaultId([4; 16]);
-    assert_eq!(update(other), Err(ServerFault::Unasked));
+    let update = answered(|machine| machine.get_update(0), ServerMessage::Update(Bytes::new()));
+    assert_eq!(update, Ok(0), "whoever uses it makes of it what it is");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use towpath_vault_format::{
     Canonical, Conflict, Digest, DropStatement, DroppedRange, NodeMap, SignedRoot, UpdateAction, apply,
 };
 use towpath_vault_protocol::message::MAX_GET;
+use towpath_vault_protocol::whole::unpacked_update;
 use towpath_vault_protocol::{
     ClientMessage, CommitAnswer, CommittedVersion, ConnectionError, ProposalPaths, VaultConnection,
     VaultRefusal,
@@ -78,7 +79,7 @@ impl Place {
     ) -> Result<(VaultConnection, Option<CommittedVersion>), ConnectionError> {
         let [near, far] = connected([self.node, client]).await;
         tokio::spawn(Arc::clone(&self.server).serve(near, self.token.clone()));
-        VaultConnection::over(far, VAULT).await
+        VaultConnection::over(far, client, (VAULT, None)).await
     }
 
     async fn connected(&self, writer: &TestWriter) -> (VaultConnection, Option<CommittedVersion>) {
@@ -135,7 +136,10 @@ async fn versions_are_committed_told_and_read() {
         for block in &version.blocks {
             assert_eq!(object(&mut connection, Digest::of(block)).await.as_ref(), Some(block));
         }
-        assert_eq!(connection.update(version.root.number).await.unwrap(), version.update);
+        let packed = connection.update(version.root.number).await.unwrap();
+        let base = (version.root.number - 1, version.root.previous);
+        let unpacked = unpacked_update(&packed, VAULT, writer.key.node(), base).unwrap();
+        assert_eq!(unpacked.update, version.update);
         writer.committed(version);
     }
     let lines = connection.versions(u64::MAX, 1000).await.unwrap();
@@ -317,14 +321,14 @@ async fn bytes_that_make_no_sense_end_the_connection_and_nothing_else() {
         signature: Some(version.signature),
         pushes: true,
     };
-    let hello = || ClientMessage::Hello(VAULT);
+    let hello = || ClientMessage::Hello(VAULT, None);
     let wrong_block = ClientMessage::Block(Bytes::from_static(b"0123456789"));
     for messages in [
         vec![ClientMessage::Get(Vec::new())],
         vec![hello(), hello()],
         vec![hello(), propose.clone(), wrong_block],
         vec![hello(), propose.clone(), ClientMessage::Get(Vec::new())],
-        vec![hello(), propose, ClientMessage::Hello(VAULT)],
+        vec![hello(), propose, ClientMessage::Hello(VAULT, None)],
         vec![hello(), ClientMessage::Block(Bytes::new())],
     ] {
         let [near, far] = connected([place.node, writer.key.node()]).await;

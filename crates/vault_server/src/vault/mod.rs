@@ -15,10 +15,11 @@ use towpath_link::Identity;
 use towpath_vault_format::tree::NewNode;
 use towpath_vault_format::update::{MAX_UPDATE, Update, UpdateAction};
 use towpath_vault_format::{
-    BlockRef, Canonical, Certificate, Digest, DropStatement, Members, NodeRecorder, NodeSource,
+    BlockRef, Canonical, Certificate, Conflict, Digest, DropStatement, Members, NodeRecorder, NodeSource,
     SignedMembers, SignedRoot, SourceFault, UpdateError, apply, conflict,
 };
 use towpath_vault_protocol::message::{MAX_STATEMENTS, MAX_VERSIONS};
+use towpath_vault_protocol::whole::packed_for_reader;
 use towpath_vault_protocol::{CommittedVersion, Proposal, ProposalVerdict, VersionLine};
 
 use crate::changes::{NodeChange, changes_of};
@@ -159,6 +160,14 @@ impl Vault {
         }
     }
 
+    /// The update that made a version, packed for who has the one before.
+    pub fn packed_update(&self, number: u64) -> Result<Bytes, VaultError> {
+        let update = self.update(number)?;
+        let owner = self.head.as_ref().map_or(update.writer, |(_, members)| members.owner);
+        let block = |hash: &Digest| self.object(hash).ok().flatten().map(Bytes::from);
+        Ok(packed_for_reader(&update, owner, block))
+    }
+
     /// The update that made a version.
     pub fn update(&self, number: u64) -> Result<Update, VaultError> {
         match self.record_of(number)? {
@@ -178,14 +187,18 @@ impl Vault {
 
     /// Looks whether a proposal can be done, and what is needed for it.
     pub fn judge(&self, proposal: &Proposal) -> ProposalVerdict {
-        let head = self.head();
-        if let Some(conflict) = conflict(&proposal.update, head.map(|head| &head.signed.root)) {
-            return ProposalVerdict::Conflict(conflict, head.cloned().map(Box::new));
+        if let Some(conflict) = self.conflict(&proposal.update) {
+            return ProposalVerdict::Conflict(conflict, self.head().cloned().map(Box::new));
         }
-        match self.next_version(&proposal.update) {
+        let are_told = proposal.signature.is_none();
+        let next = self.next_version(&proposal.update).and_then(|next| match are_told {
+            true if next.paths.iter().map(Bytes::len).sum::<usize>() > MAX_UPDATE => Err(VaultError::Paths),
+            _ => Ok(next),
+        });
+        match next {
             Ok(next) => ProposalVerdict::Possible {
                 lacking: self.lacking(&proposal.update),
-                paths: proposal.signature.is_none().then_some(next.paths),
+                paths: are_told.then_some(next.paths),
             },
             Err(error) => {
                 tracing::debug!(%error, "an update is refused");
@@ -193,6 +206,20 @@ impl Vault {
                 ProposalVerdict::Refused(refusal, why)
             }
         }
+    }
+
+    /// The hash of the root of a version.
+    pub fn root_hash(&self, number: u64) -> Option<Digest> {
+        let found = usize::try_from(number).ok().and_then(|index| self.versions.get(index));
+        found.map(|version| version.line.root)
+    }
+
+    /// What stands against an update. An older version is read only where the update is based on one.
+    fn conflict(&self, update: &Update) -> Option<Conflict> {
+        let head = self.head().map(|head| &head.signed.root);
+        let older = update.base.filter(|base| head.is_some_and(|head| head.number != base.number));
+        let base = older.and_then(|base| self.root(base.number).ok());
+        conflict(update, head, base.as_ref().map(|base| &base.signed.root))
     }
 
     /// What follows from an update. All blocks that it names are here or in it.
@@ -205,10 +232,7 @@ impl Vault {
         let applied = apply(update, base, &recorder)?;
         let paths: Vec<Bytes> =
             recorder.into_nodes().iter().map(|(_, node)| Bytes::copy_from_slice(node)).collect();
-        match paths.iter().map(Bytes::len).sum::<usize>() {
-            len if len > MAX_UPDATE => Err(VaultError::Paths),
-            _ => Ok(NextVersion { root: applied.root, nodes: applied.nodes, paths }),
-        }
+        Ok(NextVersion { root: applied.root, nodes: applied.nodes, paths })
     }
 
     fn check_blocks(&self, update: &Update) -> Result<(), VaultError> {
@@ -297,7 +321,7 @@ impl Vault {
     ) -> Result<Certificate, VaultError> {
         let update = &proposal.update;
         // The head may have moved since the proposal was looked at, and what the update names may have been collected.
-        if let Some(conflict) = conflict(update, self.head().map(|head| &head.signed.root)) {
+        if let Some(conflict) = self.conflict(update) {
             return Err(conflict.into());
         }
         let next = self.next_version(update)?;
@@ -497,16 +521,11 @@ fn hide_dropped(versions: &mut [VersionPlace], statement: &DropStatement) {
 
 /// Blocks that an update names.
 fn blocks_of(update: &Update) -> impl Iterator<Item = &BlockRef> {
-    let actions = update.files.iter().flat_map(|file| &file.actions);
-    let tuples = actions.flat_map(|action| match action {
-        UpdateAction::Insert { tuples, .. } | UpdateAction::Replace { tuples } => tuples.as_slice(),
-        UpdateAction::Delete { .. } | UpdateAction::Remove => &[],
-    });
-    tuples.flat_map(|tuple| &tuple.chain)
+    update.files.iter().flat_map(|file| &file.actions).flat_map(UpdateAction::blocks)
 }
 
-impl From<towpath_vault_format::Conflict> for VaultError {
-    fn from(conflict: towpath_vault_format::Conflict) -> Self {
+impl From<Conflict> for VaultError {
+    fn from(conflict: Conflict) -> Self {
         Self::Update(UpdateError::Conflict(conflict))
     }
 }

@@ -15,7 +15,7 @@ use towpath_vault::client::VaultClient;
 use towpath_vault::drawing::KnownHolders;
 use towpath_vault::error::VaultClientError;
 use towpath_vault::format::{NodeId, VaultId};
-use towpath_vault::head::TrustedNodes;
+use towpath_vault::head::{TrustedNodes, VaultHead};
 use towpath_vault::keys::{PassphraseCost, Unlock, VaultKeys, WrappedKeys};
 use towpath_vault::local::{LocalVault, vault_id};
 use towpath_vault::network::NetworkServer;
@@ -94,19 +94,25 @@ impl VaultPlace {
         place.ok_or_else(|| usage(format!("'{text}' is not NODE@HOST:PORT, as 'tow vault serve' prints it")))
     }
 
-    fn connect(&self, keys: &VaultKeys) -> Result<NetworkServer, VaultClientError> {
-        self.connect_as(keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity(), keys.vault)
+    fn connect(&self, folder: &LocalVault, keys: &VaultKeys) -> Result<NetworkServer, VaultClientError> {
+        let (seen, member) = (folder.head()?, keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?);
+        self.connect_as(member.identity(), keys.vault, seen.as_ref())
     }
 
     /// For who goes by a head that it knows, whatever the server tells of a newer one.
-    fn connect_unheard(&self, keys: &VaultKeys) -> Result<NetworkServer, VaultClientError> {
+    fn connect_unheard(&self, _: &LocalVault, keys: &VaultKeys) -> Result<NetworkServer, VaultClientError> {
         let member = keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?.identity();
         let runtime = Handle::current();
         Ok(NetworkServer::connect_unheard(runtime, self.node, &self.address, member, keys.vault)?)
     }
 
-    fn connect_as(&self, identity: &Identity, vault: VaultId) -> Result<NetworkServer, VaultClientError> {
-        Ok(NetworkServer::connect(Handle::current(), self.node, &self.address, identity, vault)?)
+    fn connect_as(
+        &self,
+        identity: &Identity,
+        vault: VaultId,
+        seen: Option<&VaultHead>,
+    ) -> Result<NetworkServer, VaultClientError> {
+        Ok(NetworkServer::connect(Handle::current(), self.node, &self.address, identity, (vault, seen))?)
     }
 
     fn trusted(&self, keys: &VaultKeys) -> TrustedNodes {
@@ -126,7 +132,7 @@ impl VaultInit {
             let vault = keys.vault;
             let wrapped = WrappedKeys::wrap(&keys, &unlock, PassphraseCost::default())?;
             let recovery = unlock.recovery_key(&vault)?.identity().node_id();
-            let server = Box::new(place.connect_as(&maker, vault)?);
+            let server = Box::new(place.connect_as(&maker, vault, None)?);
             let folder = LocalVault::open(&vaults(context), &vault)?;
             // The keys come first: a vault without them would be lost.
             folder.set_keys(&wrapped)?;
@@ -153,14 +159,15 @@ impl VaultJoin {
         let vault = vault_id(id).ok_or_else(|| usage(format!("'{id}' is not the id of a vault")))?;
         let unlock = unlock(which.key_file.as_deref(), false)?;
         let joined = || -> Result<u64, VaultClientError> {
-            let mut server = place.connect_as(unlock.recovery_key(&vault)?.identity(), vault)?;
+            let mut server = place.connect_as(unlock.recovery_key(&vault)?.identity(), vault, None)?;
             let wrapped = towpath_vault::client::fetch_keys(&mut server)?;
             let keys = wrapped.open(&unlock)?;
             if keys.vault != vault {
                 return Err(VaultClientError::Unlock(towpath_vault::keys::UnlockError::Wrong));
             }
             server.finish();
-            let server = Box::new(place.connect(&keys)?);
+            let member = keys.writer.as_ref().ok_or(VaultClientError::ReadOnly)?;
+            let server = Box::new(place.connect_as(member.identity(), vault, None)?);
             let folder = LocalVault::open(&vaults(context), &vault)?;
             folder.set_keys(&wrapped)?;
             folder.set_server(&self.server)?;
@@ -189,8 +196,9 @@ fn join_invited(
         return Err(usage("the invitation names another owner than this machine knows of the vault"));
     }
     let (node, trusted) = (keys.node().map(|node| node.to_string()), place.trusted(&keys));
-    let joined =
-        place.connect(&keys).and_then(|server| VaultClient::open(folder, keys, Box::new(server), trusted));
+    let joined = place
+        .connect(&folder, &keys)
+        .and_then(|server| VaultClient::open(folder, keys, Box::new(server), trusted));
     match joined {
         Ok(client) => tell(context, "joined", vault, server, client.head().named().number),
         Err(VaultClientError::Server(ServerError::Refused(why))) => {
@@ -274,7 +282,7 @@ impl WhichVault {
     pub fn open_to_put(&self, context: &Context) -> Result<OpenedVault, ApiError> {
         let UnlockedVault { folder, keys, place } = self.unlocked(context, LocalVault::open)?;
         let trusted = place.trusted(&keys);
-        let opened = match place.connect(&keys) {
+        let opened = match place.connect(&folder, &keys) {
             Err(VaultClientError::Server(why @ ServerError::Unreachable(_))) => {
                 open_unreachable(folder, keys, why.clone(), trusted)
                     .map(|vault| OpenedVault { vault, why: Some(why) })
@@ -293,7 +301,7 @@ impl WhichVault {
         let trusted = place.trusted(&keys);
         let waits = does_wait(&folder).map_err(api_error)?;
         let is_held = !KnownHolders::of(&folder).map_err(api_error)?.others.is_empty();
-        let opened = match place.connect(&keys) {
+        let opened = match place.connect(&folder, &keys) {
             Err(VaultClientError::Server(why @ ServerError::Unreachable(_))) if waits || is_held => {
                 context.output.complain(&format!("tow: {why}; going by what this machine saw last"));
                 open_unreachable(folder, keys, why.clone(), trusted)
@@ -338,7 +346,8 @@ impl WhichVault {
     fn opened<T>(&self, context: &Context, connect: Connector, open: impl Opener<T>) -> Result<T, ApiError> {
         let UnlockedVault { folder, keys, place } = self.unlocked(context, LocalVault::open)?;
         let trusted = place.trusted(&keys);
-        let opened = connect(&place, &keys).and_then(|server| open(folder, keys, Box::new(server), trusted));
+        let opened =
+            connect(&place, &folder, &keys).and_then(|server| open(folder, keys, Box::new(server), trusted));
         opened.map_err(api_error)
     }
 
@@ -386,7 +395,7 @@ struct UnlockedVault {
 
 type FolderOpener = fn(&Path, &VaultId) -> Result<LocalVault, VaultClientError>;
 
-type Connector = fn(&VaultPlace, &VaultKeys) -> Result<NetworkServer, VaultClientError>;
+type Connector = fn(&VaultPlace, &LocalVault, &VaultKeys) -> Result<NetworkServer, VaultClientError>;
 
 /// What is done with a vault's folder, keys and server.
 trait Opener<T>:
