@@ -160,7 +160,9 @@ impl Output {
             Event::FileFailed { path, error } => {
                 self.complain(&format!("tow: {}", of_path(&display_text(path), error)));
             }
-            Event::EntrySkipped { path, why } => self.complain(&format!("tow: {}", of_path(&display_text(path), why))),
+            Event::EntrySkipped { path, why } => {
+                self.complain(&format!("tow: {}", of_path(&display_text(path), why)))
+            }
             // ssh asks for a password: that is what is waited for, and the line is its own.
             Event::Waiting { .. } if is_typed_blindly() => {}
             Event::Waiting { what, seconds } => self.print(&waiting(what, *seconds)),

@@ -1,6 +1,6 @@
 //! Rate at which frames go through this machine, and the CPU time of a GiB of them.
 //!
-//! `cargo run --release -p towpath-link --example throughput [GiB] [bytes of payload a frame]`: both
+//! `cargo run --release -p towpath-link --example frames [GiB] [bytes of payload a frame]`: both
 //! ends in one process on two threads; over loopback with TLS, and without it for comparison.
 #![allow(clippy::print_stdout)]
 
