@@ -38,6 +38,8 @@ struct Candidate {
     elsewhere: Elsewhere,
     /// Seconds until it can be expected elsewhere, as far as they decide.
     lateness: f64,
+    /// Among lots as late: how many others have it.
+    rarity: usize,
     /// Share of it that waits.
     waiting: f64,
 }
@@ -57,13 +59,17 @@ impl Elsewhere {
 pub fn choose(state: &mut DealerState, id: SourceNumber, now: f64) -> Option<ChosenRun> {
     let mut lots = candidates(state, id, now);
     state.steps += lots.len() as u64;
-    // What will be late by far has no order of its own: slow holders are hardly holders.
+    // What will be late by far has no order of its own: slow holders are hardly holders. Else the rarer one comes first.
     let latest = LATE * state.end();
     for (_, lot) in &mut lots {
         lot.lateness = lot.elsewhere.queue.min(latest);
+        if lot.lateness >= latest {
+            lot.rarity = 0;
+        }
     }
     lots.sort_by(|(_, a), (_, b)| {
-        b.lateness.total_cmp(&a.lateness).then_with(|| b.waiting.total_cmp(&a.waiting))
+        let by_rarity = || a.rarity.cmp(&b.rarity);
+        b.lateness.total_cmp(&a.lateness).then_with(by_rarity).then_with(|| b.waiting.total_cmp(&a.waiting))
     });
     let (begin, chosen) = first_of(state, id, &lots)?;
     if let Some(source) = state.sources.get_mut(id) {
@@ -134,8 +140,8 @@ fn candidates(state: &mut DealerState, id: SourceNumber, now: f64) -> Vec<(u64, 
     let candidate = |begin: u64| {
         let lot = state.lots.get(begin)?;
         let elsewhere = elsewhere(state, lot, id, now).or(complete);
-        let (lateness, waiting) = (elsewhere.queue, lot.share_waiting(begin));
-        Some((begin, Candidate { elsewhere, lateness, waiting }))
+        let (lateness, rarity, waiting) = (elsewhere.queue, lot.rarity(), lot.share_waiting(begin));
+        Some((begin, Candidate { elsewhere, lateness, rarity, waiting }))
     };
     begins.into_iter().filter_map(candidate).collect()
 }

@@ -53,7 +53,7 @@ impl Lot {
     }
 
     /// Number of other holders that the queue is named for.
-    fn rarity(&self) -> usize {
+    pub fn rarity(&self) -> usize {
         if self.named.len() as u32 == self.holders { self.named.len().min(MORE) } else { MORE }
     }
 
