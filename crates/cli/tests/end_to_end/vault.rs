@@ -475,7 +475,8 @@ fn a_long_put_is_whole_in_each_of_its_versions() {
     vaults.init(one);
     file(&one.path("large"), 1, 50_000);
     put(one, "large");
-    file(&one.path("large"), 2, 280 << 20);
+    // Some 450 MB fit into one update.
+    file(&one.path("large"), 2, 520 << 20);
     let last = number(&put(one, "large"), "version");
     assert!(last > 2, "it took one update");
     for version in 1..last {

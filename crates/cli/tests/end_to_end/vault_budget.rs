@@ -103,6 +103,7 @@ fn a_document_with_fifteen_words_replaced_is_one_short_message() {
     assert_same_bytes(&one.path("notes"), &two.path("copy"));
     let asked = budget.of("client");
     eprintln!("get of it with the version before:\n{}", budget.table());
-    assert!(sent < 1500, "{sent} bytes");
+    // Fifteen blocks with a patch each, some 100 bytes each, and what an update has in any case.
+    assert!(sent < 2500, "{sent} bytes");
     assert!(asked < 100, "nothing but the head and the update: {asked} bytes");
 }
