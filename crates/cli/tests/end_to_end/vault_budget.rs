@@ -19,9 +19,12 @@ situations![a_document_with_fifteen_words_replaced_is_one_short_message];
 /// Bytes of the document.
 const LENGTH: u64 = 700_000;
 
+/// A message: who said it, its kind, and its bytes.
+type Noted = (&'static str, &'static str, usize);
+
 /// Says the truth, and notes who said how much.
 #[derive(Clone, Default)]
-struct Budget(Arc<Mutex<Vec<(&'static str, &'static str, usize)>>>);
+struct Budget(Arc<Mutex<Vec<Noted>>>);
 
 impl Budget {
     fn note(&self, who: &'static str, what: &'static str, message: &RawMessage) {
