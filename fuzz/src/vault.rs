@@ -13,7 +13,8 @@ use towpath_vault_format::{
     Tuple, TupleWalk, Update, UpdateAction, VaultId, VaultRoot, apply,
 };
 use towpath_vault_protocol::assembly::Assembly;
-use towpath_vault_protocol::newer::{SeenVersion, difference};
+use towpath_vault_protocol::message::SeenVersion;
+use towpath_vault_protocol::newer::difference;
 use towpath_vault_protocol::whole::{packed_for_reader, packed_for_server};
 use towpath_vault_protocol::{
     ClientMessage, CommittedVersion, ProposalVerdict, ServerMachine, ServerMessage, ServerOrder, VaultRefusal,

@@ -225,7 +225,8 @@ async fn forward(mut inbox: mpsc::Receiver<CopyEvent>, events: &mpsc::Sender<Eve
                 let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
                 let (path, why) = (display_name(&path), format!("{error}{hint}"));
                 match kind {
-                    FailureKind::Skipped => Event::EntrySkipped { path, why },
+                    // Without a path it is something else that is not done, as removing.
+                    FailureKind::Skipped if !path.is_empty() => Event::EntrySkipped { path, why },
                     _ => Event::FileFailed { path, error: why },
                 }
             }

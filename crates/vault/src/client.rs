@@ -14,20 +14,19 @@ use towpath_content::NodeId;
 use towpath_vault_format::apply::{Applied, UpdateError, apply};
 use towpath_vault_format::tree::{NewNode, NodeError, NodeMap};
 use towpath_vault_format::{
-    Canonical, Digest, FileId, FileRoot, FileUpdate, Members, Predicate, SignedMembers, SignedRoot, Update,
-    VaultParameters, VaultRoot,
+    BlockIds, Canonical, Digest, FileId, FileRoot, FileUpdate, Members, Predicate, SignedMembers, SignedRoot,
+    Update, VaultParameters, VaultRoot,
 };
 use towpath_vault_protocol::CommittedVersion;
 use towpath_vault_protocol::whole::sent_len;
 
-use crate::block_ids::BlockIds;
 use crate::catalogue::{Catalogue, CatalogueEntry, MAX_CATALOGUE, entry_digest};
 use crate::catching_up::catch_up;
 use crate::error::VaultClientError;
 use crate::head::{HeadError, NamedVersion, TrustedNodes, VaultHead, VersionLink};
 use crate::history::kept;
 use crate::holders::ObjectHolders;
-use crate::keys::{KeysRecord, VaultKeys, WrappedKeys};
+use crate::keys::{KeysRecord, VaultKeys, WrappedKeys, random};
 use crate::line::{MeasuredLine, counting, seconds, to_keep};
 use crate::local::{BlobCache, KeptQueue, LocalVault, UncommittedVersion, UncommittedView, kept_line};
 use crate::reader::{CachedNodes, FileReader};
@@ -454,7 +453,7 @@ pub(crate) fn with_head(
     head: VaultHead,
 ) -> Result<VaultClient, VaultClientError> {
     let (nodes, blocks) = (folder.nodes()?, folder.blocks()?);
-    let (holders, view, ids) = (None, None, BlockIds::random()?);
+    let (holders, view, ids) = (None, None, BlockIds::from_first(random()?));
     let mut client = VaultClient { folder, keys, server, holders, nodes, blocks, head, view, trusted, ids };
     follow_keys(&mut client)?;
     Ok(client)

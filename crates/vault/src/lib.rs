@@ -9,7 +9,7 @@
 //! | [`boundaries`] | where plaintext is cut |
 //! | [`summary`] | a file as keyed hashes of its chunks |
 //! | `towpath_vault_difference` | chunks in order, and what two versions have in common |
-//! | [`block`], [`block_ids`] | plaintext as blocks that a server may have, and what they are called |
+//! | [`block`] | plaintext as blocks that a server may have |
 //! | [`patches`] | chunks that changed a little |
 //! | [`catalogue`] | what entries are called |
 //! | [`content`] | plaintext that is put, cut into chunks |
@@ -37,7 +37,6 @@
 pub mod acceptance;
 mod anew;
 pub mod block;
-pub mod block_ids;
 pub mod boundaries;
 pub mod catalogue;
 mod catching_up;

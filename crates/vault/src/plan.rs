@@ -16,11 +16,10 @@ use towpath_vault_difference::difference::{ChangedRun, difference};
 use towpath_vault_difference::likeness::LikeChunks;
 use towpath_vault_format::defragmentation::{DefragmentationPlan, LinkCosts};
 use towpath_vault_format::steps::{are_few, insertions};
-use towpath_vault_format::{BlockId, Digest, FileId, FileRoot, NewBlock, Tuple, UpdateAction};
+use towpath_vault_format::{BlockId, BlockIds, Digest, FileId, FileRoot, NewBlock, Tuple, UpdateAction};
 
 use crate::anew::{PlannedRun, defragmentation, with_rewrites};
 use crate::block::{BlockKind, BlockSealer, SealedBlock};
-use crate::block_ids::BlockIds;
 use crate::content::{ChunkKeys, PlainSource, chunks_of};
 use crate::early::EarlyBlocks;
 use crate::error::VaultClientError;

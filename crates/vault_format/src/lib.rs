@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`names`] | names of vaults, files and blocks; hashes |
 //! | [`canonical`] | one canonical encoding for each record |
+//! | [`block_ids`] | ids of new blocks, one behind the other |
 //! | [`tuple`](mod@tuple) | where a run of a file's bytes lies |
 //! | [`node`] | nodes of the counted tree |
 //! | [`padding`] | lengths, rounded up so that few of them exist |
@@ -27,6 +28,7 @@
 //! | [`statement`] | the word by which versions are dropped |
 
 pub mod apply;
+pub mod block_ids;
 pub mod canonical;
 pub mod certificate;
 pub mod defragmentation;
@@ -45,6 +47,7 @@ pub mod tuple;
 pub mod update;
 
 pub use apply::{Applied, Conflict, UpdateError, apply, conflict};
+pub use block_ids::BlockIds;
 pub use canonical::Canonical;
 pub use certificate::Certificate;
 pub use defragmentation::{DefragmentationPlan, LinkCosts, RewrittenStretch};

@@ -14,7 +14,6 @@ use towpath_vault_format::{
 };
 
 use crate::assembly::{MAX_MESSAGE, frames};
-use crate::newer::SeenVersion;
 
 /// The most objects that are asked for at once.
 pub const MAX_GET: usize = 4096;
@@ -34,6 +33,32 @@ pub struct CommittedVersion {
     pub signed: SignedRoot,
     /// The server's word.
     pub certificate: Certificate,
+}
+
+/// The version that a client has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeenVersion {
+    /// Its number.
+    pub number: u64,
+    /// The beginning of the hash of all that is known of it.
+    pub check: [u8; 8],
+}
+
+impl SeenVersion {
+    /// What names a version.
+    pub fn of(version: &CommittedVersion) -> Self {
+        let mut check = [0; 8];
+        check.copy_from_slice(&version.digest().0[..8]);
+        Self { number: version.signed.root.number, check }
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.varint(self.number).raw(&self.check);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { number: reader.varint("version")?, check: reader.array("version")? })
+    }
 }
 
 /// A version in a list.

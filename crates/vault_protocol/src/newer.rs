@@ -11,32 +11,6 @@ use towpath_vault_format::{Canonical, Certificate, Digest, SignedRoot};
 
 use crate::message::CommittedVersion;
 
-/// The version that a client has seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeenVersion {
-    /// Its number.
-    pub number: u64,
-    /// The beginning of the hash of all that is known of it.
-    pub check: [u8; 8],
-}
-
-impl SeenVersion {
-    /// What names a version.
-    pub fn of(version: &CommittedVersion) -> Self {
-        let mut check = [0; 8];
-        check.copy_from_slice(&version.digest().0[..8]);
-        Self { number: version.signed.root.number, check }
-    }
-
-    pub(crate) fn write(&self, out: &mut Writer) {
-        out.varint(self.number).raw(&self.check);
-    }
-
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { number: reader.varint("version")?, check: reader.array("version")? })
-    }
-}
-
 /// What a signed root is a patch on: the older one, and its hash, which the next one names.
 fn base_of(seen: &CommittedVersion) -> Vec<u8> {
     let signed = seen.signed.to_bytes();
@@ -88,6 +62,7 @@ pub fn made(seen: &CommittedVersion, difference: &[u8]) -> Result<CommittedVersi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::SeenVersion;
     use towpath_vault_format::doubles::{TestKey, block, creation, members, update_of};
     use towpath_vault_format::{FileId, NodeMap, UpdateAction, VaultId, VaultRoot, apply};
 

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use towpath_vault_format::{Conflict, Digest, DropStatement, DroppedRange, Update, VaultId};
 
+use crate::message::SeenVersion;
 use crate::message::{ClientMessage, CommittedVersion, ServerMessage, VaultRefusal};
-use crate::newer::SeenVersion;
 
 /// A new version that a client wants.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use towpath_content::NodeId;
 use towpath_link::{Connection, Frame, FrameReader, FrameWriter};
 use towpath_vault_format::{Conflict, Digest, UpdateError, VaultId};
 use towpath_vault_protocol::assembly::Assembly;
-use towpath_vault_protocol::newer::{SeenVersion, difference};
+use towpath_vault_protocol::message::SeenVersion;
+use towpath_vault_protocol::newer::difference;
 use towpath_vault_protocol::whole::unpacked_proposal;
 use towpath_vault_protocol::{
     ClientMessage, Proposal, ProposalVerdict, ServerMachine, ServerMessage, ServerOrder, VaultRefusal,

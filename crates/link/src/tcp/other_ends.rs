@@ -33,7 +33,7 @@ struct Interface {
 
 /// Where an interface leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Route {
+struct KernelRoute {
     device: String,
     network: IpAddr,
     prefix: u32,
@@ -48,7 +48,7 @@ pub fn other_ends(to: SocketAddr, reached: &[SocketAddr], named: &[LocalEnd]) ->
 }
 
 /// See [`other_ends`]. `used` are this machine's addresses on the interfaces in use.
-fn others(to: IpAddr, interfaces: &[Interface], routes: &[Route], used: &[IpAddr]) -> Vec<LocalEnd> {
+fn others(to: IpAddr, interfaces: &[Interface], routes: &[KernelRoute], used: &[IpAddr]) -> Vec<LocalEnd> {
     let is_free = |interface: &&Interface| {
         let has_own = interface.addresses.iter().any(|own| own.is_ipv4() == to.is_ipv4() && !is_local(*own));
         interface.is_line && has_own && !interface.addresses.iter().any(|own| used.contains(own))
@@ -61,7 +61,7 @@ fn others(to: IpAddr, interfaces: &[Interface], routes: &[Route], used: &[IpAddr
     others.map(|interface| LocalEnd::Device(interface.name.clone())).collect()
 }
 
-impl Route {
+impl KernelRoute {
     fn leads_to(&self, to: IpAddr) -> bool {
         let (all, differ) = match (self.network, to) {
             (IpAddr::V4(network), IpAddr::V4(to)) => (32, u128::from(network.to_bits() ^ to.to_bits())),
@@ -125,29 +125,29 @@ fn is_line(folder: &Path) -> bool {
 }
 
 /// The routes of this machine's main table.
-fn routes() -> Vec<Route> {
+fn routes() -> Vec<KernelRoute> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let (four, six) = (read("/proc/net/route"), read("/proc/net/ipv6_route"));
     four.lines().filter_map(route_v4).chain(six.lines().filter_map(route_v6)).collect()
 }
 
 /// A line of `/proc/net/route`: interface, network, router, flags, three counts, mask. Addresses are numbers as they lie in memory.
-fn route_v4(line: &str) -> Option<Route> {
+fn route_v4(line: &str) -> Option<KernelRoute> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [device, network, _, flags, _, _, _, mask, ..] = words[..] else { return None };
     let number = |text: &str| u32::from_str_radix(text, 16).ok();
     let network = IpAddr::from(number(network)?.to_ne_bytes());
     let usable = is_usable(number(flags)?);
-    usable.then_some(Route { device: device.into(), network, prefix: number(mask)?.count_ones() })
+    usable.then_some(KernelRoute { device: device.into(), network, prefix: number(mask)?.count_ones() })
 }
 
 /// A line of `/proc/net/ipv6_route`: network and prefix, source and prefix, router, three counts, flags, interface.
-fn route_v6(line: &str) -> Option<Route> {
+fn route_v6(line: &str) -> Option<KernelRoute> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [network, prefix, _, _, _, _, _, _, flags, device] = words[..] else { return None };
     let network = IpAddr::from(u128::from_str_radix(network, 16).ok()?.to_be_bytes());
     let (prefix, flags) = (u32::from_str_radix(prefix, 16).ok()?, u32::from_str_radix(flags, 16).ok()?);
-    is_usable(flags).then_some(Route { device: device.into(), network, prefix })
+    is_usable(flags).then_some(KernelRoute { device: device.into(), network, prefix })
 }
 
 const fn is_usable(flags: u32) -> bool {
@@ -162,10 +162,10 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn route(text: &str) -> Route {
+    fn route(text: &str) -> KernelRoute {
         let (device, network) = text.split_once(' ').unwrap();
         let (network, prefix) = network.split_once('/').unwrap();
-        Route { device: device.into(), network: ip(network), prefix: prefix.parse().unwrap() }
+        KernelRoute { device: device.into(), network: ip(network), prefix: prefix.parse().unwrap() }
     }
 
     /// A laptop: a cable, wireless, a bridge of containers and a tunnel.
@@ -206,7 +206,7 @@ mod tests {
             ("this machine", "127.0.0.1", &both, &["127.0.0.1"], &[]),
             ("nothing is known of routes", "203.0.113.1", &[], &["192.168.1.2"], &[]),
         ] {
-            let routes: Vec<Route> = routes.iter().map(|text| route(text)).collect();
+            let routes: Vec<KernelRoute> = routes.iter().map(|text| route(text)).collect();
             let used: Vec<IpAddr> = used.iter().map(|text| ip(text)).collect();
             let found = others(ip(to), &laptop(), &routes, &used);
             assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), expected, "{what}");
@@ -234,7 +234,7 @@ mod tests {
         };
         assert_eq!(route_v6(&six("00000001")), Some(route("wlan0 2001:db8:7::/64")));
         assert_eq!(route_v6(&six("00200200")), None);
-        assert!(!Route { prefix: 255, ..route("wlan0 ::/0") }.leads_to(ip("::1")), "no such prefix");
+        assert!(!KernelRoute { prefix: 255, ..route("wlan0 ::/0") }.leads_to(ip("::1")), "no such prefix");
     }
 
     #[test]

@@ -63,7 +63,7 @@ async fn sender_of(folder: &TempDir, kind: ObjectKind, content: &[u8]) -> (Arc<S
     (sender, ticket)
 }
 
-/// Gets `ticket` into the folder `copy`; also the files that failed.
+/// Gets `ticket` into the folder `copy`; also what failed or was left out.
 async fn got(folder: &TempDir, ticket: String) -> (Summary, Vec<(String, String)>) {
     let (events, mut inbox) = mpsc::channel(64);
     let request = GetRequest {
@@ -77,8 +77,8 @@ async fn got(folder: &TempDir, ticket: String) -> (Summary, Vec<(String, String)
     let summary = get::get(&service(folder, "receiver"), request, events).await.unwrap();
     let mut failed = Vec::new();
     while let Some(event) = inbox.recv().await {
-        if let Event::FileFailed { path, error } = event {
-            failed.push((path, error));
+        if let Event::FileFailed { path, error: why } | Event::EntrySkipped { path, why } = event {
+            failed.push((path, why));
         }
     }
     (summary, failed)
@@ -184,7 +184,7 @@ async fn a_stranger_gives_no_rights() {
     let (_sender, ticket) = sender(&folder, &encoded(vec![device, program], b"bytes")).await;
     let (summary, failed) = got(&folder, ticket).await;
     assert_eq!((summary.dropped.special_bits, summary.dropped.privileged_xattrs), (1, 1));
-    assert_eq!(failed.len(), 1);
+    assert_eq!((summary.failed, summary.skipped, failed.len()), (0, 1, 1));
     assert!(failed[0].0 == "device" && failed[0].1.contains("a device is left out"), "{failed:?}");
     let program = folder.path().join("copy/program");
     let found = std::fs::metadata(&program).unwrap();

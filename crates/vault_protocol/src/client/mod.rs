@@ -11,8 +11,9 @@ use towpath_vault_format::{
     Canonical, Certificate, Digest, DropStatement, DroppedRange, SignedRoot, Update, VaultId,
 };
 
+use crate::message::SeenVersion;
 use crate::message::{ClientMessage, CommittedVersion, ServerMessage};
-use crate::newer::{SeenVersion, made};
+use crate::newer::made;
 
 /// A server that does not do what it must.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -187,7 +187,7 @@ impl Vault {
 
     /// Looks whether a proposal can be done, and what is needed for it.
     pub fn judge(&self, proposal: &Proposal) -> ProposalVerdict {
-        if let Some(conflict) = self.conflict(&proposal.update) {
+        if let Some(conflict) = conflict_with(self, &proposal.update) {
             return ProposalVerdict::Conflict(conflict, self.head().cloned().map(Box::new));
         }
         let are_told = proposal.signature.is_none();
@@ -212,14 +212,6 @@ impl Vault {
     pub fn root_hash(&self, number: u64) -> Option<Digest> {
         let found = usize::try_from(number).ok().and_then(|index| self.versions.get(index));
         found.map(|version| version.line.root)
-    }
-
-    /// What stands against an update. An older version is read only where the update is based on one.
-    fn conflict(&self, update: &Update) -> Option<Conflict> {
-        let head = self.head().map(|head| &head.signed.root);
-        let older = update.base.filter(|base| head.is_some_and(|head| head.number != base.number));
-        let base = older.and_then(|base| self.root(base.number).ok());
-        conflict(update, head, base.as_ref().map(|base| &base.signed.root))
     }
 
     /// What follows from an update. All blocks that it names are here or in it.
@@ -321,7 +313,7 @@ impl Vault {
     ) -> Result<Certificate, VaultError> {
         let update = &proposal.update;
         // The head may have moved since the proposal was looked at, and what the update names may have been collected.
-        if let Some(conflict) = self.conflict(update) {
+        if let Some(conflict) = conflict_with(self, update) {
             return Err(conflict.into());
         }
         let next = self.next_version(update)?;
@@ -497,6 +489,14 @@ impl LogReplay {
         self.head = Some(version);
         Ok(())
     }
+}
+
+/// What stands against an update. An older version is read only where the update is based on one.
+fn conflict_with(vault: &Vault, update: &Update) -> Option<Conflict> {
+    let head = vault.head().map(|head| &head.signed.root);
+    let older = update.base.filter(|base| head.is_some_and(|head| head.number != base.number));
+    let base = older.and_then(|base| vault.root(base.number).ok());
+    conflict(update, head, base.as_ref().map(|base| &base.signed.root))
 }
 
 fn line(version: &CommittedVersion) -> VersionLine {
