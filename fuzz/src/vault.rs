@@ -152,7 +152,7 @@ pub fn vault_talk(data: &[u8]) {
         let mut order = machine.on(message);
         for _ in 0..3 {
             order = match order {
-                ServerOrder::Open(_) => {
+                ServerOrder::Open(..) => {
                     machine.opened();
                     break;
                 }
