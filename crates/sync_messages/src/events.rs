@@ -154,11 +154,12 @@ impl EventInbox {
     pub async fn show_to(mut self, person: mpsc::Sender<CopyEvent>) -> Tally {
         let mut tally = Tally::default();
         while let Some(event) = self.next().await {
-            if let CopyEvent::Failed { kind, .. } = &event {
+            if let CopyEvent::Failed { kind, path, .. } = &event {
                 match kind {
                     FailureKind::Vanished => tally.vanished += 1,
                     FailureKind::Other => tally.failed += 1,
-                    FailureKind::Skipped => tally.skipped += 1,
+                    // Without a path it is no entry: nothing is removed, say.
+                    FailureKind::Skipped => tally.skipped += u64::from(!path.is_empty()),
                 }
             }
             let _ = person.send(event).await;
