@@ -87,7 +87,6 @@ fn put(write: impl FnOnce(&MemoryStore, &Oid)) -> (Arc<Service>, Oid) {
 pub fn session(peer: usize, serves: bool, now: Instant) -> Session {
     let config = SessionConfig {
         measures: false,
-        id: [1; 16],
         silence: SILENCE,
         control: false,
         processors: Processors::default(),
