@@ -12,7 +12,7 @@ use towpath_api::GetRequest;
 use towpath_config::Switch;
 use towpath_content::Ticket;
 use towpath_content::lock::lock;
-use towpath_limits::lending::Lending;
+use towpath_limits::lending::{Lending, LendingLook};
 use towpath_transfer::progress::Progress;
 
 use crate::state::Service;
@@ -62,13 +62,13 @@ impl LendingGet {
         Some(PassOn::WhileGetting(Arc::clone(lending)))
     }
 
-    /// Notes what comes, and lets others know where it can be had, until it is dropped: the issuer, and by `tell`, with
+    /// Notes what comes, in all so many bytes as `came` tells, and lets others know where it can be had, until it is dropped: the issuer, and by `tell`, with
     /// thousandths that are here, whoever is met elsewhere.
     pub(crate) async fn run(
         &self,
         service: &Service,
         peers: &GetPeers,
-        progress: &Progress,
+        (progress, came): (&Progress, impl Fn() -> u64),
         tell: impl Fn(u16, &[SocketAddr]),
     ) -> Infallible {
         let (start, mut ticks) = (Instant::now(), tokio::time::interval(LOOK_EVERY));
@@ -76,7 +76,8 @@ impl LendingGet {
         loop {
             ticks.tick().await;
             if let Some(lending) = &self.lending {
-                lock(lending).took(from_others(progress), Instant::now());
+                let (taken, is_late) = (from_others(progress), service.door.standing.pool.has_unsent());
+                lock(lending).look(LendingLook { taken, came: came(), is_late }, Instant::now());
             }
             if start.elapsed() < RUNS_FOR || !service.grants.passes_on(&self.ticket.oid) {
                 continue;
