@@ -303,8 +303,7 @@ impl GetUnderWay {
                 let tell = |has, listening: &[_]| {
                     self.meeting.iter().for_each(|meeting| meeting.serves(has, listening));
                 };
-                let came = || self.plugins.remote.iter().map(|source| source.state().path.arrived).sum();
-                lending.run(&self.service, &self.peers, (&progress, came), tell).await
+                lending.run(&self.service, &self.peers, &progress, tell).await
             }
             None => std::future::pending().await,
         }

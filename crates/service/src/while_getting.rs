@@ -62,13 +62,13 @@ impl LendingGet {
         Some(PassOn::WhileGetting(Arc::clone(lending)))
     }
 
-    /// Notes what comes, in all so many bytes as `came` tells, and lets others know where it can be had, until it is dropped: the issuer, and by `tell`, with
+    /// Notes what comes, and lets others know where it can be had, until it is dropped: the issuer, and by `tell`, with
     /// thousandths that are here, whoever is met elsewhere.
     pub(crate) async fn run(
         &self,
         service: &Service,
         peers: &GetPeers,
-        (progress, came): (&Progress, impl Fn() -> u64),
+        progress: &Progress,
         tell: impl Fn(u16, &[SocketAddr]),
     ) -> Infallible {
         let (start, mut ticks) = (Instant::now(), tokio::time::interval(LOOK_EVERY));
@@ -76,8 +76,7 @@ impl LendingGet {
         loop {
             ticks.tick().await;
             if let Some(lending) = &self.lending {
-                let (taken, is_late) = (from_others(progress), service.door.standing.pool.has_unsent());
-                lock(lending).look(LendingLook { taken, came: came(), is_late }, Instant::now());
+                lock(lending).look(look(service, progress), Instant::now());
             }
             if start.elapsed() < RUNS_FOR || !service.grants.passes_on(&self.ticket.oid) {
                 continue;
@@ -92,6 +91,12 @@ impl LendingGet {
             }
         }
     }
+}
+
+/// How the get does. Whoever called may bring bytes as well, and what others ask is little.
+fn look(service: &Service, progress: &Progress) -> LendingLook {
+    let came = service.metrics.fetched.received() + service.metrics.served.received();
+    LendingLook { taken: from_others(progress), came, is_late: service.door.standing.pool.has_unsent() }
 }
 
 /// Thousandths of what is wanted that are here, in steps of a twentieth: each is told to everybody who is there.
