@@ -191,7 +191,7 @@ fn a_copy_draws_from_the_plugins_that_are_configured() {
         assert_eq!(fetched("-W", "third"), SIZE, "{way:?}: what is here is no source");
         env.receiver.configure("[plugins]\nplugin = \"local\"\n");
         file(&env.sender.path("file"), 2, SIZE);
-        for command in ["sync -W", "cp -W"] {
+        for command in ["sync -W", "cp --no-search"] {
             let failed = route.copy(command, "file", "fourth").end();
             assert!(failed.code() != 0 && failed.err.contains("file"), "{command}: {}", failed.err);
         }
