@@ -55,6 +55,10 @@ const LATE: Duration = Duration::from_millis(150);
 /// Time between two rounds of dialling where a relay brings the bytes meanwhile.
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Silence that ends a connection where a relay brings the bytes meanwhile: whoever moved is to be dialled anew soon. The other end
+/// speaks every five seconds at least.
+const BESIDE_A_RELAY: Duration = Duration::from_secs(8);
+
 /// Time for which a path counts as measured.
 const MEASURED: Duration = Duration::from_millis(1);
 
@@ -324,7 +328,11 @@ impl Direct {
             Ok(connection) => {
                 let is_it = |address: &SocketAddr| Some(address.ip().to_canonical()) == connection.address;
                 *lock(&self.led) = addresses.into_iter().find(is_it);
-                self.start(connection, context)
+                let peer = self.start(connection, context)?;
+                if has_relay {
+                    peer.set_silence(BESIDE_A_RELAY);
+                }
+                Ok(peer)
             }
             Err(error) => {
                 self.shuns.store(false, Ordering::Relaxed);
