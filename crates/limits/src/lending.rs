@@ -112,19 +112,22 @@ impl Lending {
             return self.begin(came, is_late, now);
         }
         let time = now.saturating_duration_since(since);
-        if time < PERIOD {
-            return;
+        if time >= PERIOD {
+            self.judge(came.saturating_sub(self.period.came) as f64 / time.as_secs_f64(), now);
+            self.begin(came, is_late, now);
         }
-        let rate = came.saturating_sub(self.period.came) as f64 / time.as_secs_f64();
+    }
+
+    /// After a period in which it got so much a second.
+    fn judge(&mut self, rate: f64, now: Instant) {
         let was_sent = self.lent > self.period.lent || self.period.is_late;
         match self.pause.take_if(|pause| pause.until <= now) {
             Some(LendingPause { before: Some(before), .. }) => self.compare(before, rate, now),
             _ if !was_sent => {
-                self.alone = Some(self.alone.map_or(rate, |alone| rate.max((alone + rate) / 2.0)))
+                self.alone = Some(self.alone.map_or(rate, |alone| rate.max((alone + rate) / 2.0)));
             }
             _ => self.sent(rate, now),
         }
-        self.begin(came, is_late, now);
     }
 
     /// Lets `bytes` be sent, or says how long to wait.

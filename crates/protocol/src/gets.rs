@@ -21,9 +21,6 @@ use super::unwanted::UnwantedPieces;
 use super::wire::{self, Body, DataHeader, Get, ProofOf, WireOutcome, WireWant};
 use crate::processor::{Encode, Object};
 
-/// The most bytes of a piece.
-const PIECE: u64 = 1 << MIN_LOG2;
-
 /// Wants of a `Get`, in memory of its own and as short as on the wire.
 pub(super) struct GetWants {
     request: u32,
@@ -182,7 +179,7 @@ impl GetAnswer {
         let unwanted = &self.wanted.unwanted;
         let is_wanted = |index: &u64| unwanted.reads((self.want, (index - run.all.start) as u32));
         if let Some(index) = run.left.by_ref().find(is_wanted) {
-            self.pass_on(serving, PIECE)?;
+            self.pass_on(serving, 1 << MIN_LOG2)?;
             let bytes = read(serving, &run, index);
             let bytes = bytes.map_err(|error| self.outcome(serving, &run.oid, &error))?;
             run.inspect(serving, index, bytes.as_deref())?;

@@ -69,21 +69,6 @@ impl Service {
         }
     }
 
-    /// Tells those who hold tickets of shares that ended, and were taken back, when they ask at the addresses that these name. Ends
-    /// when all who can have asked.
-    pub async fn tell_holders(&self, tickets: &[Ticket]) -> Result<(), ApiError> {
-        let mut addresses: Vec<SocketAddr> = tickets.iter().flat_map(own_addresses).collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        if addresses.is_empty() {
-            return Ok(());
-        }
-        self.door.listen_again(&addresses).await?;
-        self.door.open();
-        tokio::time::sleep(ALL_ASKED).await;
-        Ok(())
-    }
-
     /// Gives back the leases whose tickets have expired: what they held may be removed.
     pub fn end_expired(&self) -> Result<(), StoreError> {
         let time = now();
@@ -120,6 +105,21 @@ impl Service {
             }
         }
     }
+}
+
+/// Tells those who hold tickets of shares that ended, and were taken back, when they ask at the addresses that these name. Ends
+/// when all who can have asked.
+pub async fn tell_holders(service: &Service, tickets: &[Ticket]) -> Result<(), ApiError> {
+    let mut addresses: Vec<SocketAddr> = tickets.iter().flat_map(own_addresses).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    service.door.listen_again(&addresses).await?;
+    service.door.open();
+    tokio::time::sleep(ALL_ASKED).await;
+    Ok(())
 }
 
 /// Where the ticket's issuer listened.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use towpath_api::{Api, ApiError, Held, ListRequest, Object, TicketTerms};
 use towpath_content::Ticket;
+use towpath_service::ticket_ends::tell_holders;
 use towpath_standalone::served_tickets::{self, ServedTicket, TicketServer};
 
 use super::{Context, held_names, ticket_words};
@@ -33,10 +34,7 @@ pub struct DoneCommand {
 impl DoneCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
         let (api, mut taken_back) = (context.api().await?, Vec::new());
-        let put = api.list(ListRequest::default()).await?.into_iter();
-        let put = put.filter_map(|object| object.ticket?.parse::<Ticket>().ok());
-        let shared = served_tickets::all(&context.home).into_iter().map(|served| served.ticket);
-        let running: Vec<Ticket> = put.chain(shared).collect();
+        let served = served(context, &*api).await?;
         for name in ticket_words::joined(self.names) {
             let known = known(context, &*api, &name).await?;
             api.done(known.clone()).await?;
@@ -45,21 +43,28 @@ impl DoneCommand {
         }
         drop(api);
         // What is served still tells them itself.
-        taken_back.retain(|ticket| !running.iter().any(|served| served.secret == ticket.secret));
+        taken_back.retain(|ticket| !served.iter().any(|other| other.secret == ticket.secret));
         match self.wait && !taken_back.is_empty() {
-            true => tell_holders(context, &taken_back).await,
+            true => wait_for_holders(context, &taken_back).await,
             false => Ok(ExitCode::SUCCESS),
         }
     }
 }
 
+/// The tickets that are served now: of what is put, and of commands.
+async fn served(context: &Context, api: &dyn Api) -> Result<Vec<Ticket>, ApiError> {
+    let put = api.list(ListRequest::default()).await?.into_iter();
+    let put = put.filter_map(|object| object.ticket?.parse::<Ticket>().ok());
+    Ok(put.chain(served_tickets::all(&context.home).into_iter().map(|served| served.ticket)).collect())
+}
+
 /// Tells those who hold tickets of shares that ended.
-async fn tell_holders(context: &Context, tickets: &[Ticket]) -> Result<ExitCode, ApiError> {
+async fn wait_for_holders(context: &Context, tickets: &[Ticket]) -> Result<ExitCode, ApiError> {
     let (mut interrupts, service) = (context.signals.interrupts(), context.in_process()?);
     context.output.print(WAITS);
     tokio::select! {
         () = interrupts.next() => Ok(context.output.interrupted(HEAR_NOTHING)),
-        told = service.0.tell_holders(tickets) => told.map(|()| ExitCode::SUCCESS),
+        told = tell_holders(&service.0, tickets) => told.map(|()| ExitCode::SUCCESS),
     }
 }
 

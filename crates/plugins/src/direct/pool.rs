@@ -140,7 +140,7 @@ impl PeerPool {
         let peers: Vec<Arc<Peer>> = known.values().flatten().filter_map(PooledPeer::standing).collect();
         drop(known);
         let waits = |peer: &Arc<Peer>| peer.path().is_some_and(|path| path.send_queue_bytes > QUESTIONS);
-        peers.iter().any(|peer| peer.served().is_in_use() && waits(peer))
+        peers.iter().any(|peer| *peer.served().use_changes().borrow() && waits(peer))
     }
 
     /// Connections that it knows of.
