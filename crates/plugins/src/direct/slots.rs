@@ -257,7 +257,10 @@ impl Slot {
     fn new() -> Self {
         let backoff = BackoffConfig { longest: LONGEST_WAIT, ..BackoffConfig::default() };
         Self {
-            dialling: tokio::sync::Mutex::new(SlotDialling { backoff: Dialling::new(backoff), attempt: None }),
+            dialling: tokio::sync::Mutex::new(SlotDialling {
+                backoff: Dialling::new(backoff),
+                attempt: None,
+            }),
             outstanding: AtomicU64::new(0),
             current: Mutex::default(),
         }
