@@ -90,7 +90,9 @@ fn tell_garbage(context: &Context, vault: &mut VaultClient, keep: Option<u64>) -
     if nameless > 0 {
         let bytes = HumanBytes(nameless_bytes);
         let files = counted(nameless, "file", "files");
-        line(format!("{files} without a name, {bytes}, of puts that were cut short; gone with the next collection"));
+        line(format!(
+            "{files} without a name, {bytes}, of puts that were cut short; gone with the next collection"
+        ));
     }
     line(format!("without the {older} older ones: {} less, about", HumanBytes(usage.needless)));
     if keep.is_none() {
