@@ -63,6 +63,11 @@ pub(super) static DEALER: Plugin = Plugin {
             kind: FieldKind::Finders,
             about: "What finds further sources while a transfer runs.",
         },
+        Field {
+            name: "most_askers",
+            kind: FieldKind::Number { least: 1, most: 2, default: 2 },
+            about: "Sources that are asked for the same bytes at once, at most. 1: nothing comes twice, and the last bytes wait for whoever was asked, however slow.",
+        },
     ],
     build: Build::Source(|node, builder| {
         // What they have is asked for here, and they are told the end from here.
@@ -81,7 +86,8 @@ pub(super) static DEALER: Plugin = Plugin {
         builder.remote.truncate(others);
         let mut finders = builder.finders(node, "finders");
         finders.append(&mut further);
-        builder.remote(Arc::new(Many::behind(builder.parts.near.clone(), children, finders)))
+        let many = Many::behind(builder.parts.near.clone(), children, finders);
+        builder.remote(Arc::new(if count(node, "most_askers") == 1 { many.asking_once() } else { many }))
     }),
 };
 
