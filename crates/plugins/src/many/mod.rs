@@ -20,6 +20,8 @@
 mod asking;
 mod call;
 mod coming;
+#[cfg(test)]
+mod cuts;
 mod describing;
 mod finding;
 mod lone;
