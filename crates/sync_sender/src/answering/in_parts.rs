@@ -61,11 +61,10 @@ impl Answering {
         parts: PatchParts,
         out: &AnswerQueue,
     ) -> Result<(), CopyError> {
-        let levels = PatchLevels {
-            first: self.level(&out.replies).max(1),
-            hardest: lock(&self.state).pack.unwrap_or(0).max(1) as i32,
-            waits: || self.delivered(&out.replies).late >= LATE,
-        };
+        let hardest = lock(&self.state).pack.unwrap_or(0).max(1) as i32;
+        let is_late = || self.delivered(&out.replies).late >= LATE;
+        let usual = || if is_late() { hardest } else { self.level(&out.replies).max(1) };
+        let levels = PatchLevels { usual, hardest };
         let Exchange { base, responder } = exchange;
         let make = |index, level| make_patch(*base, parts, index, file?, &*self.store, level);
         let is_made = make_all(parts.count(), &levels, make, |patch| {
