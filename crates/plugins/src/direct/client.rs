@@ -150,6 +150,14 @@ impl Direct {
         *lock(&self.led)
     }
 
+    /// Reaches the peer, and asks it nothing.
+    pub(super) async fn reach(&self, context: &Context) -> Result<(), Outcome> {
+        let slot = self.slots.idlest();
+        let peer = self.peer(slot, context).await?;
+        let is_there = peer.greeted().await;
+        self.ended(slot, &peer, if is_there { Ok(()) } else { Err(Outcome::RetryLater(PAUSE)) })
+    }
+
     /// Number of connections that are wanted; none where it dials by itself.
     pub fn wanted(&self) -> Option<watch::Receiver<usize>> {
         self.slots.are_brought().then(|| self.slots.wanted())
