@@ -17,7 +17,7 @@ const SECOND: usize = 1;
 /// Longer than any transfer takes, in simulated time.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Messages behind which it is tried, spread over all of a transfer.
-const TRIED: usize = 40;
+const TRIED: usize = 20;
 /// Part of the time by the other link alone that may be lost.
 const LOST: f64 = 0.02;
 
