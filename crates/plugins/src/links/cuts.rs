@@ -1,4 +1,4 @@
-//! Small files of a copy by two links, in simulated time: something befalls the second one after each message in turn. How many entries
+//! Small files of a copy by two links, in simulated time: something befalls the second one after messages all over it. How many entries
 //! each is asked for, when one is quiet, and the sessions are the real ones; see [`crate::simulated`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,4 +1,4 @@
-//! A get by two links, in simulated time: something befalls the second one after each message in turn. The table, the dealer in it, the
+//! A get by two links, in simulated time: something befalls the second one after messages all over it. The table, the dealer in it, the
 //! ledger and the sessions are the real ones; see [`crate::simulated`].
 
 use std::collections::BTreeMap;

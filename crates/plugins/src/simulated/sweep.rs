@@ -1,4 +1,4 @@
-//! Something befalls the second link after each message of a transfer in turn. Nothing is lost then, and what is left takes hardly
+//! Something befalls the second link after some twenty messages in turn, all over a transfer. Nothing is lost then, and what is left takes hardly
 //! longer than by the first link alone.
 
 use std::time::Duration;
