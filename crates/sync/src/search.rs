@@ -23,17 +23,23 @@ pub fn of(endpoint: &Endpoint, destination: &Path) -> Option<Search> {
     if options.no_search || options.whole_file {
         return None;
     }
-    Some(within(&endpoint.host.store, scope(options, destination)?, options.search_effort))
+    let scope = scope(options, destination)?;
+    Some(within(&endpoint.host.store, scope, (options.search_effort, options.limit_rate)))
 }
 
-/// The search of a copy or a get within `scope`: both leave out the same and have the same budget, one for each transfer.
-pub fn within(store: &Arc<DiskStore>, scope: Scope, asked: SearchEffort) -> Search {
+/// The search of a copy or a get within `scope`: both leave out the same and have the same budget, one for each transfer. The
+/// network brings at most `limit_rate` bytes a second, 0 if nobody knows.
+pub fn within(
+    store: &Arc<DiskStore>,
+    scope: Scope,
+    (asked, limit_rate): (SearchEffort, u64),
+) -> Search {
     let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
     let effort = match asked {
         SearchEffort::Some => Effort::Some,
         SearchEffort::All => Effort::All,
     };
-    Search { store: Arc::clone(store), scope, leave_out, effort }
+    Search { store: Arc::clone(store), scope, leave_out, effort, limit_rate }
 }
 
 /// From the destination outwards; nothing if there is nowhere to begin.

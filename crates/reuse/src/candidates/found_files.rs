@@ -35,8 +35,6 @@ pub struct FoundFiles {
     /// The directory that takes what is fetched, without symbolic links.
     root: PathBuf,
     adaptive: Arc<Adaptive>,
-    /// The person's limit to the network's rate; 0 if there is none.
-    limit: f64,
     made: Mutex<MadeOfFound>,
 }
 
@@ -78,13 +76,12 @@ pub struct FoundFile {
 
 impl FoundFiles {
     /// Nothing was looked at yet, and nothing will be outside `scope`. `adaptive` measures the network.
-    pub fn new(scope: Scope, adaptive: Arc<Adaptive>, limit_rate: u64) -> Self {
+    pub fn new(scope: Scope, adaptive: Arc<Adaptive>) -> Self {
         Self {
             root: scope.start.clone(),
             may_sign: scope.beyond_destination,
             search: in_pieces(scope),
             adaptive,
-            limit: limit_rate as f64,
             made: Mutex::default(),
         }
     }
@@ -92,7 +89,7 @@ impl FoundFiles {
     /// For each of some new files, with the names of their contents, one that is of use; none while the network is fast.
     /// Reads those that are of one piece. Blocks.
     pub fn find(&self, files: &[(&Group, Oid)]) -> Vec<Option<Use>> {
-        let network = self.adaptive.network(&self.adaptive.state().path).or_limit(self.limit);
+        let network = self.adaptive.network(&self.adaptive.state().path);
         let groups: Vec<_> = files.iter().map(|(group, _)| *group).collect();
         let found = candidates(&self.search, &self.root, network, &groups);
         let of_use = |(&(group, oid), found): (&(&Group, Oid), Option<FoundFile>)| {
