@@ -13,6 +13,7 @@ use towpath_content::delta::exchange::{
     Base, MAX_OUTLINES, NextSignature, PatchParts, Request, Requester, SignedParts, parts,
 };
 use towpath_content::lock::lock;
+use towpath_reuse::delta::made::{MadeDelta, MadeDeltas};
 use towpath_reuse::policy::network::Network;
 use towpath_reuse::policy::table::MISSES;
 
@@ -31,16 +32,15 @@ struct DeltaAccount {
     counts: Mutex<DeltaCounts>,
 }
 
-#[derive(Default, Clone, Copy)]
+#[derive(Default)]
 struct DeltaCounts {
     /// Bytes of signatures of files that were not answered.
     outstanding: u64,
     /// How often the sender had a base that was named, and how often not.
     hits: u64,
     misses: u64,
-    /// Files that were made of older versions, and bytes that did not have to come.
-    files: u64,
-    saved: u64,
+    /// Files that were made of older versions.
+    made: MadeDeltas,
 }
 
 /// Base in a request.
@@ -61,12 +61,12 @@ struct SignedBytes {
 }
 
 impl DeltaAccount {
-    fn counts(&self) -> DeltaCounts {
-        *lock(&self.counts)
+    fn count<T>(&self, count: impl FnOnce(&mut DeltaCounts) -> T) -> T {
+        count(&mut lock(&self.counts))
     }
 
-    fn count(&self, count: impl FnOnce(&mut DeltaCounts)) {
-        count(&mut lock(&self.counts));
+    fn outstanding(&self) -> u64 {
+        self.count(|counts| counts.outstanding)
     }
 
     fn sign(self: &Arc<Self>, bytes: u64) -> SignedBytes {
@@ -115,11 +115,11 @@ impl DeltaRequests {
         }
         let old_bytes = files.iter().filter_map(|file| file.base().size()).fold(0, u64::saturating_add);
         let network = self.network_for(old_bytes);
-        let DeltaCounts { outstanding, hits, misses, .. } = self.account.counts();
-        let (may_name, is_idle) = (!must_sign && misses < MISSES + hits, outstanding == 0);
+        let is_had = self.account.count(|counts| counts.misses < MISSES + counts.hits);
+        let (may_name, is_idle) = (!must_sign && is_had, self.account.outstanding() == 0);
         let describe = |file: &&Arc<CopyFile>| {
             let old = file.base().size().filter(|old| network.likes_name(*old, file.wanted().size))?;
-            if self.account.counts().outstanding > MOST_SIGNED {
+            if self.account.outstanding() > MOST_SIGNED {
                 return None;
             }
             let (base, bytes) = describe(file, old, &network, may_name)?;
@@ -161,20 +161,16 @@ impl DeltaRequests {
         }
     }
 
-    /// A file was made of its older version.
-    pub fn made(&self) {
-        self.account.count(|counts| counts.files += 1);
+    /// A file was made of its older version, for which so many bytes came.
+    pub fn made(&self, file: &CopyFile, came: u64) {
+        let Some((base, reason)) = file.base().named() else { return };
+        let (path, made) = (file.wanted().shown.clone(), file.size());
+        self.account.count(|counts| counts.made.add(MadeDelta { path, base, reason, made, came }, true));
     }
 
-    /// So many bytes did not have to come.
-    pub fn saved(&self, bytes: u64) {
-        self.account.count(|counts| counts.saved += bytes);
-    }
-
-    /// How many files were made so, and how many bytes did not have to come.
-    pub fn made_of_older(&self) -> (u64, u64) {
-        let DeltaCounts { files, saved, .. } = self.account.counts();
-        (files, saved)
+    /// Files that were made so.
+    pub fn made_of_older(&self) -> MadeDeltas {
+        self.account.count(|counts| counts.made.clone())
     }
 }
 

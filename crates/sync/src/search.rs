@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use towpath_api::copy::CopyOptions;
-use towpath_api::{SearchEffort, Searched, Seconds};
+use towpath_api::{FileDelta, SearchEffort, Searched, Seconds};
 use towpath_files::is_temporary_name;
 use towpath_reuse::adaptive::{Account, Bottleneck, Effort, Search};
+use towpath_reuse::delta::made::{MadeDelta, MadeDeltas};
 use towpath_reuse::disk_search::Scope;
 use towpath_store::DiskStore;
 
@@ -85,5 +86,17 @@ pub fn searched(account: &Account) -> Searched {
         bottlenecks: changes
             .map(|(at, what)| (Seconds::from_duration(*at), bottleneck(*what).to_owned()))
             .collect(),
+        deltas: Vec::new(),
     }
+}
+
+/// Adds files that came as deltas.
+pub fn add_deltas(search: &mut Searched, deltas: MadeDeltas) {
+    search.changed += deltas.files;
+    search.by_change += deltas.saved;
+    let told = |MadeDelta { path, base, reason, made, came }| {
+        let why = reason.name().to_owned();
+        FileDelta { path, base, why, made, came }
+    };
+    search.deltas.extend(deltas.listed.into_iter().map(told));
 }

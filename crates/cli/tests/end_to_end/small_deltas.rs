@@ -13,6 +13,7 @@ situations![
     a_changed_file_costs_a_get_about_what_it_costs_a_copy,
     a_changed_file_of_a_stranger_comes_by_its_pieces,
     a_changed_file_that_is_got_alone_comes_as_a_delta,
+    what_came_as_a_delta_is_explained,
 ];
 
 const KIB: u64 = 1 << 10;
@@ -101,5 +102,29 @@ fn a_changed_file_that_is_got_alone_comes_as_a_delta() {
         assert_same(&world.there.sender.path("tree/file"), &world.at("file-1.1"));
         eprintln!("{size} bytes: {came} by a get of it alone");
         assert!(came < size / 4, "{size} bytes: {came}");
+    }
+}
+
+fn what_came_as_a_delta_is_explained() {
+    let world = placed(400 * KIB, &["copied/file", "updated/file", "tree-1.0/file"]);
+    let mut share = world.there.sender.share("tree");
+    let get = |words: &str| format!("get --reuse --explain --limit-rate {RATE} {} {words}", share.ticket());
+    let gets = [get("--update -o updated"), get("-o tree-1.1")];
+    let told = gets.map(|line| world.here.receiver.tow(line.split_whitespace()).end().with(0).text());
+    let words = format!("sync -a --explain --via ssh --limit-rate {RATE}");
+    let source = format!("{}/", world.there.sender.path("tree").display());
+    let pulled = Route::new(&world.here, Way::Pull).copy(&words, &source, "copied").end().with(0).text();
+    fs::write(world.at("copied/file"), versions(400 * KIB).0).unwrap();
+    let pushed = Route::new(&world.here, Way::Push).copy(&words, &source, "copied").end().with(0).text();
+    let [updated, new] = told;
+    for (told, base, why) in [
+        (updated, "updated/file", "it was in its place"),
+        (new, "tree-1.0/file", "its path differs in numbers of folders"),
+        (pulled, "copied/file", "it was in its place"),
+        (pushed, "copied/file", "it was in its place"),
+    ] {
+        let base = format!("as a delta of {}: {why}", world.at(base).display());
+        let line = told.lines().find(|line| line.contains(&base)).unwrap_or_else(|| panic!("{base}: {told}"));
+        assert!(line.starts_with("  ") && line.contains("file: ") && line.contains(" bytes came for "), "{line}");
     }
 }

@@ -16,6 +16,7 @@ use towpath_transfer::{Group, ObjectFacts, Outcome, SignedBase, Tag, Want, WantI
 
 use super::neighbours::Region;
 use super::signing::signed_base;
+use crate::delta::made::{BaseReason, MadeDelta, MadeDeltas};
 use crate::disk_search;
 use crate::policy::network::Network;
 use crate::policy::table::{LEAST_SIGNED, MISSES, MOST_BY_PIECES, PIECE_SPACING, VERSION_GROWN};
@@ -30,14 +31,26 @@ const MOST_BESIDE: u64 = 64 << 10;
 /// What became of the bases so far. Pure.
 #[derive(Debug, Default)]
 pub(super) struct OlderVersions {
-    /// Wants that are under way with a base, and their objects.
-    under_way: HashMap<Tag, Oid>,
+    /// Wants that are under way with a base.
+    under_way: HashMap<Tag, BasedWant>,
     /// Wants that did not come so: a second time they come as they are.
     failed: HashSet<Tag>,
     /// Objects of several pieces, and whether these come so: not once a base was of little use.
     by_pieces: HashMap<Oid, bool>,
     useful: u64,
     vain: u64,
+    /// What came so.
+    made: MadeDeltas,
+    /// Bytes that did not have to come of each object.
+    saved: HashMap<Oid, u64>,
+}
+
+/// A want that is under way with a base.
+#[derive(Debug)]
+struct BasedWant {
+    oid: Oid,
+    group: Arc<Group>,
+    base: Arc<Path>,
 }
 
 impl OlderVersions {
@@ -79,12 +92,13 @@ impl OlderVersions {
         self.vain <= self.useful + MISSES
     }
 
-    /// A want is requested with a base, or without: then its object does not come so.
-    pub(super) fn requested(&mut self, want: &Want, has_base: bool) {
+    /// A want is requested with a base, which lies there, or without: then its object does not come so.
+    pub(super) fn requested(&mut self, want: &Want, base: Option<Arc<Path>>) {
         let WantId::Piece { oid, .. } = want.id else { return };
-        match has_base {
-            true => drop(self.under_way.insert(want.tag, oid)),
-            false => self.gives_up(&oid),
+        let group = Arc::clone(&want.group);
+        match base {
+            Some(base) => drop(self.under_way.insert(want.tag, BasedWant { oid, group, base })),
+            None => self.gives_up(&oid),
         }
     }
 
@@ -95,15 +109,41 @@ impl OlderVersions {
     /// Its bytes are here, and so many of them did not have to come. True if it had a base.
     pub(super) fn came(&mut self, tag: Tag, len: u64, saved: u64) -> bool {
         self.failed.remove(&tag);
-        let Some(oid) = self.under_way.remove(&tag) else { return false };
+        let Some(want) = self.under_way.remove(&tag) else { return false };
         match saved {
             0 => self.vain += 1,
-            _ => self.useful += 1,
+            _ => {
+                self.useful += 1;
+                self.made_of(&want, len, saved);
+            }
         }
         if saved < len / 2 {
-            self.gives_up(&oid);
+            self.gives_up(&want.oid);
         }
         true
+    }
+
+    fn made_of(&mut self, want: &BasedWant, len: u64, saved: u64) {
+        let (is_full, known) = (self.saved.len() >= REMEMBERED, self.saved.get_mut(&want.oid));
+        let is_new = known.is_none();
+        match known {
+            Some(before) => *before += saved,
+            None if is_full => {}
+            None => drop(self.saved.insert(want.oid, saved)),
+        }
+        let (path, base) = (want.group.path.clone(), want.base.to_path_buf());
+        let (made, came) = (len, len.saturating_sub(saved));
+        self.made.add(MadeDelta { path, base, reason: BaseReason::InPlace, made, came }, is_new);
+    }
+
+    /// What came so, as if each base had been in its place.
+    pub(super) const fn made(&self) -> &MadeDeltas {
+        &self.made
+    }
+
+    /// Bytes of an object that did not have to come.
+    pub(super) fn saved(&self, oid: &Oid) -> u64 {
+        self.saved.get(oid).copied().unwrap_or(0)
     }
 
     /// It did not come. If it is requested again, that is without a base.
@@ -127,8 +167,8 @@ impl OlderVersions {
     }
 }
 
-/// A base for `want`, read and signed, if there is one of use on this network. Blocks.
-pub(super) fn sign(want: &Want, network: Network) -> Option<Arc<SignedBase>> {
+/// A base for `want`, read and signed, and where it lies, if there is one of use on this network. Blocks.
+pub(super) fn sign(want: &Want, network: Network) -> Option<(Arc<SignedBase>, Arc<Path>)> {
     let WantId::Piece { layout, index, .. } = want.id else { return None };
     let (path, len) = older_version(&want.group, layout.size(), network)?;
     let range = region(&layout, index, len);
@@ -139,7 +179,8 @@ pub(super) fn sign(want: &Want, network: Network) -> Option<Arc<SignedBase>> {
         1 => Hints::default(),
         _ => Hints { edit_spacing: PIECE_SPACING, ..Hints::default() },
     };
-    signed_base(&Region { path: Arc::from(path), range }, want.id.len(), &hints)
+    let region = Region { path: Arc::from(path), range };
+    Some((signed_base(&region, want.id.len(), &hints)?, region.path))
 }
 
 /// What lies in the place of a file of `size` bytes, or else was found for it, and its bytes, if it may be a base. Blocks.
@@ -183,6 +224,10 @@ mod tests {
         Want { group: Arc::new(group), value, ..Want::new(tag, id) }
     }
 
+    fn base() -> Option<Arc<Path>> {
+        Some(Arc::from(Path::new("/old")))
+    }
+
     #[test]
     fn pieces_of_files_of_some_length_that_need_no_proof_are_tried_once() {
         let mut versions = OlderVersions::default();
@@ -201,7 +246,7 @@ mod tests {
         }
         let again = Outcome::RetryLater(Duration::ZERO);
         for (end, may) in [(Some(again), false), (Some(Outcome::Cancelled), true), (None, true)] {
-            versions.requested(&one, true);
+            versions.requested(&one, base());
             match &end {
                 Some(outcome) => versions.ended(1, outcome),
                 None => assert!(versions.came(1, 50_000, 9)),
@@ -217,7 +262,7 @@ mod tests {
         let (mut versions, next) = (OlderVersions::default(), want(0, 50_000, Group::default()));
         let one = want(1, 50_000, Group::default());
         let ended = |versions: &mut OlderVersions, saved| {
-            versions.requested(&one, true);
+            versions.requested(&one, base());
             versions.came(1, 50_000, saved);
         };
         for _ in 0..=MISSES {
@@ -234,7 +279,8 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut versions = OlderVersions::default();
-        (1..=REMEMBERED as Tag).for_each(|tag| versions.requested(&want(tag, 50_000, Group::default()), true));
+        let wants = (1..=REMEMBERED as Tag).map(|tag| want(tag, 50_000, Group::default()));
+        wants.for_each(|want| versions.requested(&want, base()));
         assert!(!versions.may_have(&want(0, 50_000, Group::default())));
         let group = Group::default();
         for at in 0..=REMEMBERED as u64 {
@@ -278,7 +324,7 @@ mod tests {
             let what = format!("{destination:?} {older:?} {network:?}");
             let group = Group { destination, older, ..Group::default() };
             let base = sign(&want(1, 50_000, group), network);
-            assert_eq!(base.map(|base| base.bytes.len()), is_signed.then_some(50_000), "{what}");
+            assert_eq!(base.map(|(base, _)| base.bytes.len()), is_signed.then_some(50_000), "{what}");
         }
     }
 
@@ -303,8 +349,23 @@ mod tests {
             let id = WantId::Piece { oid: Oid::of(b"it"), layout, index };
             sign(&Want { group, value: Some([7; 32]), ..Want::new(tag, id) }, SLOW)
         };
-        let lens = [0, 1, 2].map(|index| piece(index).map(|base| base.bytes.len() as u64));
+        let lens = [0, 1, 2].map(|index| piece(index).map(|(base, _)| base.bytes.len() as u64));
         assert_eq!(lens, [Some(PIECE + MOST_BESIDE), Some(PIECE / 2 + MOST_BESIDE), None]);
+    }
+
+    #[test]
+    fn what_came_so_is_told_by_file() {
+        let mut versions = OlderVersions::default();
+        for (tag, saved) in [(1, PIECE - 9), (2, PIECE - 5), (3, 0)] {
+            let group = Group { path: b"file".to_vec(), ..Group::default() };
+            versions.requested(&want(tag, 2 * PIECE, group), base());
+            versions.came(tag, PIECE, saved);
+        }
+        let MadeDeltas { files, saved, listed } = versions.made();
+        assert_eq!((*files, *saved, listed.len()), (1, 2 * PIECE - 14, 1));
+        let MadeDelta { path, base, made, came, .. } = &listed[0];
+        assert_eq!((&path[..], base.as_path(), *made, *came), (&b"file"[..], Path::new("/old"), 2 * PIECE, 14));
+        assert_eq!([&b"it"[..], b"other"].map(|name| versions.saved(&Oid::of(name))), [2 * PIECE - 14, 0]);
     }
 
     #[test]
@@ -331,7 +392,7 @@ mod tests {
         ] {
             let mut versions = OlderVersions::default();
             assert!(versions.come_by_pieces(&facts(oid, 2 * PIECE, &group), SLOW));
-            versions.requested(&one, has_base);
+            versions.requested(&one, base().filter(|_| has_base));
             assert_eq!(versions.came(1, PIECE, saved), has_base);
             assert_eq!(versions.come_by_pieces(&facts(oid, 2 * PIECE, &group), SLOW), come, "{what}");
             assert_eq!(versions.may_have(&one), come, "{what}");

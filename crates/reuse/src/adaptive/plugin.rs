@@ -26,6 +26,7 @@ use super::meter::{Meter, MeteredWant};
 use super::older_versions::{self, OlderVersions};
 use super::pieces::{self, Pieces};
 use super::stalls::Stalls;
+use crate::delta::made::MadeDeltas;
 use crate::policy::network::Network;
 use crate::policy::table::PROMISING_PART;
 
@@ -109,6 +110,16 @@ impl Adaptive {
         lock(&self.shared.account).clone()
     }
 
+    /// Files that came as deltas of their older versions, as if all of these had been in their places.
+    pub fn made_deltas(&self) -> MadeDeltas {
+        lock(&self.shared.older).made().clone()
+    }
+
+    /// Bytes of an object that did not have to come, as its pieces came as deltas.
+    pub fn saved_by_deltas(&self, oid: &Oid) -> u64 {
+        lock(&self.shared.older).saved(oid)
+    }
+
     /// The network as pieces show it, and `path` to the sender; at first, the person's limit to its rate if there is one.
     pub fn network(&self, path: &PathState) -> Network {
         let measured = self.shared.meter().network(path, self.shared.now());
@@ -146,8 +157,9 @@ impl Adaptive {
             signed = tokio::task::spawn_blocking(signing).await.unwrap_or_default();
         }
         let mut older = lock(&self.shared.older);
-        for (want, base) in wants.iter_mut().zip(signed.into_iter().chain(std::iter::repeat(None))) {
-            older.requested(want, base.is_some());
+        for (want, signed) in wants.iter_mut().zip(signed.into_iter().chain(std::iter::repeat(None))) {
+            let (base, path) = signed.unzip();
+            older.requested(want, path);
             if base.is_some() {
                 // In parts it would be requested without it.
                 (want.base, want.undivided) = (base, true);

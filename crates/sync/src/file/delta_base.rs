@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use towpath_content::Oid;
@@ -16,6 +16,7 @@ use towpath_files::{FileBody, FileError, RelPath, Stamp};
 use towpath_reuse::candidates::index::Present;
 use towpath_reuse::candidates::machine::Machine;
 use towpath_reuse::candidates::rules::FileCandidate;
+use towpath_reuse::delta::made::BaseReason;
 use towpath_store::hash_open_file;
 use towpath_targets::placing::{Begun, Placing};
 
@@ -103,6 +104,13 @@ impl<'a> FileBase<'a> {
     /// Whether that may be quite another file.
     pub fn is_guess(&self) -> bool {
         self.found().is_some_and(|found| found.is_guess(self.file.size()))
+    }
+
+    /// Where its older version lies, and why that is taken for one.
+    pub fn named(&self) -> Option<(PathBuf, BaseReason)> {
+        let path = self.older_version()?.whole_path(self.file.receiving.opened()?);
+        let reason = self.found().map_or(BaseReason::InPlace, |found| BaseReason::Found(found.resemblance));
+        Some((path, reason))
     }
 
     fn found(&self) -> Option<&'a FileCandidate> {
@@ -250,9 +258,20 @@ pub(super) enum OlderVersion<'a> {
 
 impl OlderVersion<'_> {
     pub(super) const fn size(&self) -> u64 {
+        self.stamp().size
+    }
+
+    const fn stamp(&self) -> &Stamp {
         match self {
-            Self::Within { stamp, .. } => stamp.size,
-            Self::OutsideSearch(file) => file.stamp.size,
+            Self::Within { stamp, .. } => stamp,
+            Self::OutsideSearch(file) => &file.stamp,
+        }
+    }
+
+    fn whole_path(&self, placing: &Placing<Note>) -> PathBuf {
+        match self {
+            Self::Within { path, .. } => placing.whole_path(path),
+            Self::OutsideSearch(file) => file.path.below(Path::new("/")),
         }
     }
 
@@ -266,11 +285,8 @@ impl OlderVersion<'_> {
 
     /// The name of its content. Reads it unless the index knows that.
     fn oid(&self, placing: &Placing<Note>) -> Option<Oid> {
-        let (whole, stamp) = match self {
-            Self::Within { path, stamp } => (placing.whole_path(path), *stamp),
-            Self::OutsideSearch(file) => (file.path.below(Path::new("/")), &file.stamp),
-        };
-        let known = placing.known_at(&whole, stamp);
+        let whole = self.whole_path(placing);
+        let known = placing.known_at(&whole, self.stamp());
         known.or_else(|| Some(hash_open_file(&self.open(placing)?, &whole).ok()?.oid))
     }
 }
