@@ -108,7 +108,8 @@ fn a_changed_file_that_is_got_alone_comes_as_a_delta() {
 fn what_came_as_a_delta_is_explained() {
     let world = placed(400 * KIB, &["copied/file", "updated/file", "tree-1.0/file"]);
     let mut share = world.there.sender.share("tree");
-    let get = |words: &str| format!("get --reuse --explain --limit-rate {RATE} {} {words}", share.ticket());
+    let ticket = share.ticket();
+    let get = |words: &str| format!("get --reuse --explain --limit-rate {RATE} {ticket} {words}");
     let gets = [get("--update -o updated"), get("-o tree-1.1")];
     let told = gets.map(|line| world.here.receiver.tow(line.split_whitespace()).end().with(0).text());
     let words = format!("sync -a --explain --via ssh --limit-rate {RATE}");
