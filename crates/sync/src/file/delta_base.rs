@@ -11,7 +11,6 @@ use std::sync::Arc;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::SignedParts;
 use towpath_content::delta::exchange::parts::parts;
-use towpath_content::lock::lock;
 use towpath_files::{FileBody, FileError, RelPath, Stamp};
 use towpath_reuse::candidates::index::Present;
 use towpath_reuse::candidates::machine::Machine;
@@ -129,12 +128,11 @@ impl<'a> FileBase<'a> {
 
     /// What came of it before, which is taken the first time.
     fn rest(&self) -> Option<Arc<Rest>> {
-        let mut left = lock(&self.file.rest);
-        if let LeftOver::Known(rest) = &*left {
+        if let LeftOver::Known(rest) = &self.file.state().rest {
             return rest.clone();
         }
         let rest = self.take_rest().map(Arc::new);
-        *left = LeftOver::Known(rest.clone());
+        self.file.state().rest = LeftOver::Known(rest.clone());
         rest
     }
 
@@ -143,13 +141,13 @@ impl<'a> FileBase<'a> {
         let here = front_of(&ranges);
         let old = self.older_version().map_or(0, |older| older.size());
         let rest = Rest { body, front: Front::at(here, old, self.file.size()), ranges };
-        *lock(&self.file.rest) = LeftOver::Known(Some(Arc::new(rest)));
+        self.file.state().rest = LeftOver::Known(Some(Arc::new(rest)));
         here
     }
 
     /// Nothing is left of it.
     pub(super) fn forget(&self) {
-        *lock(&self.file.rest) = LeftOver::Known(None);
+        self.file.state().rest = LeftOver::Known(None);
     }
 
     fn take_rest(&self) -> Option<Rest> {
@@ -180,10 +178,14 @@ impl<'a> FileBase<'a> {
 
     /// The temporary with what was left, if it was taken for a delta that did not begin.
     pub(super) fn untouched_rest(&self, size: u64) -> Result<Option<Begun>, FileError> {
-        let LeftOver::Known(Some(rest)) = &*lock(&self.file.rest) else { return Ok(None) };
-        let Some(staged) = self.file.state().staged.take() else { return Ok(None) };
+        let mut state = self.file.state();
+        let LeftOver::Known(Some(rest)) = &state.rest else { return Ok(None) };
+        let ranges = rest.ranges.clone();
+        let staged = state.staged.take();
+        drop(state);
+        let Some(staged) = staged else { return Ok(None) };
         staged.body().set_size(size)?;
-        Ok(Some((staged, rest.ranges.clone())))
+        Ok(Some((staged, ranges)))
     }
 
     /// What is probably an older version: what lies in its place, or else what was found for it.
