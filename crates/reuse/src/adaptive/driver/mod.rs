@@ -332,7 +332,7 @@ impl Driver {
         }
         let is_file = path.symlink_metadata().is_ok_and(|there| there.is_file());
         let stamp = Stamp::of_path(path).ok().filter(|_| is_file)?;
-        Some(disk::file(path, stamp.size, Some(disk::modified(&stamp))))
+        Some(disk::file(path, stamp.size, Some(stamp.modified())))
     }
 
     /// The file as the heuristics compare it: where the file will lie, or its name where the search begins.
