@@ -586,7 +586,7 @@ Held up by: network (from 1.0 s on), \\u{1b}[31m (from 2.0 s on)"
         let told = line(Some(&changed));
         let head = ["Made of older versions: 597,532 bytes of 2 files".to_owned()];
         assert!(told.starts_with(&[&head[..], &shown].concat().join("\n")), "{told}");
-        let many = Searched { bottlenecks: vec![(at(1), "disk".into()); 10], ..search };
+        let many = Searched { bottlenecks: vec![(at(1), "disk".into()); 10], ..search.clone() };
         assert!(line(Some(&many)).ends_with("disk (from 1.0 s on), and 2 more changes"));
         assert!(line(None).starts_with("Nothing was searched: it was not wanted"));
         assert!(line(Some(&Searched::default())).starts_with("Nothing was searched: the network was"));

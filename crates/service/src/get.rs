@@ -180,7 +180,9 @@ impl GetUnderWay {
         events: &mpsc::Sender<Event>,
         summary: &mut Summary,
     ) -> Result<(), Failure> {
-        let described = self.describe(true).await;
+        // Where an older version most likely spares the first piece it does not begin to come.
+        let is_eager = !self.found_files.as_ref().is_some_and(|found_files| found_files.may_spare_pieces());
+        let described = self.describe(is_eager).await;
         let (about, layout) = described.map_err(|error| what_changed(error, "what the ticket names"))?;
         if let Some(update) = &request.update {
             return get_update::run(self, (request, update), (about, layout), events, summary).await;

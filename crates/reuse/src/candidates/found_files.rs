@@ -96,6 +96,11 @@ impl FoundFiles {
         }
     }
 
+    /// True if older versions may be signed, and what is known of the network makes that worth it.
+    pub fn may_spare_pieces(&self) -> bool {
+        self.may_sign && self.adaptive.network(&self.adaptive.state().path).is_slow()
+    }
+
     /// For each of some new files, with the names of their contents, one that is of use; none while the network is fast.
     /// Reads those that are of one piece. Blocks.
     pub fn find(&self, files: &[(&Group, Oid)]) -> Vec<Option<Use>> {

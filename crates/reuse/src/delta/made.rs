@@ -64,9 +64,12 @@ impl MadeDeltas {
     pub fn add(&mut self, delta: MadeDelta, is_new: bool) {
         self.files += u64::from(is_new);
         self.saved += delta.made.saturating_sub(delta.came);
-        let is_it = |listed: &&mut MadeDelta| listed.path == delta.path && listed.base == delta.base;
-        match self.listed.iter_mut().find(is_it).filter(|_| !is_new) {
-            Some(listed) => (listed.made, listed.came) = (listed.made + delta.made, listed.came + delta.came),
+        let is_it = |listed: &MadeDelta| listed.path == delta.path && listed.base == delta.base;
+        match self.listed.iter().position(is_it).filter(|_| !is_new) {
+            Some(at) => {
+                let listed = &mut self.listed[at];
+                (listed.made, listed.came) = (listed.made + delta.made, listed.came + delta.came);
+            }
             None if is_new && self.listed.len() < MOST_LISTED => self.listed.push(delta),
             None => {}
         }
