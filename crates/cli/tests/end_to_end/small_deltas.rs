@@ -80,7 +80,8 @@ fn a_changed_file_costs_a_get_about_what_it_costs_a_copy() {
         let copy = copied.number("literal");
         eprintln!("{size} bytes: {copy} by a copy (all {}), {gets:?} by gets", copied.number("received"));
         for came in gets {
-            assert!(came <= 2 * copy + 8 * KIB, "{size} bytes: {came}, where a copy brings {copy}");
+            // Larger files come to a copy in steps, which costs it round trips.
+            assert!(came <= 2 * copy + size / 100, "{size} bytes: {came}, where a copy brings {copy}");
         }
     }
 }
@@ -94,7 +95,9 @@ fn a_changed_file_of_a_stranger_comes_by_its_pieces() {
     fs::write(world.there.sender.path("tree/file"), new).unwrap();
     let came = got(&world, "--update -o updated").fetched();
     assert_got(&world, "updated");
-    assert_eq!(came, size + 1 - 256 * KIB, "the second of three pieces is as it was, and nothing is signed");
+    // The descriptor comes besides.
+    let others = size + 1 - 256 * KIB;
+    assert!((others..others + 500).contains(&came), "{came}: one of three pieces is as it was, and nothing is signed");
 }
 
 fn a_changed_file_that_is_got_alone_comes_as_a_delta() {

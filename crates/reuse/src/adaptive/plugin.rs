@@ -120,10 +120,10 @@ impl Adaptive {
         lock(&self.shared.older).saved(oid)
     }
 
-    /// The network as pieces show it, and `path` to the sender; at first, the person's limit to its rate if there is one.
+    /// The network as pieces show it, and `path` to the sender, and no faster than the person allows.
     pub fn network(&self, path: &PathState) -> Network {
         let measured = self.shared.meter().network(path, self.shared.now());
-        measured.or_limit(self.search.limit_rate as f64)
+        measured.at_most(self.search.limit_rate as f64)
     }
 
     /// Takes pieces of an object back from the network, all but the first `kept`: its recipe is the better

@@ -62,7 +62,7 @@ pub struct Search {
     pub leave_out: Arc<dyn Fn(&OsStr) -> bool + Send + Sync>,
     /// Effort where probably nothing is found.
     pub effort: Effort,
-    /// Bytes a second that are expected of the network at most, until it is known; 0: nobody said.
+    /// Bytes a second that are expected of the network at most; 0: nobody said.
     pub limit_rate: u64,
 }
 
