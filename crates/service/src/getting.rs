@@ -25,8 +25,8 @@ use towpath_protocol::{HAS_ALL, HAS_THE_REST, HolderSink, Pace, PeerConfig, Peer
 use towpath_reuse::candidates::found_files::FoundFiles;
 use towpath_store::{About, MemoryStore, ObjectKind, State, Store};
 use towpath_transfer::{
-    Context, Description, FetchError, FirstPiece, Group, ObjectRequest, Outcome, Query, Root, Session, SessionConfig,
-    Single, Source, SourceId, Target, progress,
+    Context, Description, FetchError, FirstPiece, Group, ObjectRequest, Outcome, Query, Root, Session,
+    SessionConfig, Single, Source, SourceId, Target, progress,
 };
 
 use crate::get_search;

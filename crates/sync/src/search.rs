@@ -30,11 +30,7 @@ pub fn of(endpoint: &Endpoint, destination: &Path) -> Option<Search> {
 
 /// The search of a copy or a get within `scope`: both leave out the same and have the same budget, one for each transfer. The
 /// network brings at most `limit_rate` bytes a second, 0 if nobody knows.
-pub fn within(
-    store: &Arc<DiskStore>,
-    scope: Scope,
-    (asked, limit_rate): (SearchEffort, u64),
-) -> Search {
+pub fn within(store: &Arc<DiskStore>, scope: Scope, (asked, limit_rate): (SearchEffort, u64)) -> Search {
     let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
     let effort = match asked {
         SearchEffort::Some => Effort::Some,

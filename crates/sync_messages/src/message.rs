@@ -347,8 +347,8 @@ mod report;
 mod tree_part;
 
 pub use fatal::Fatal;
-use report::{MOST_DELTAS, MOST_LISTED};
 pub use report::{CopyReport, EndReport};
+use report::{MOST_DELTAS, MOST_LISTED};
 pub use tree_part::TreePart;
 
 #[cfg(test)]

@@ -93,7 +93,15 @@ pub struct Query {
 impl Query {
     /// Asks what it is, and nothing else.
     pub const fn about(oid: Oid) -> Self {
-        Self { oid, coverage: None, proofs: None, follow: false, recipe: false, first: FirstPiece::Unsaid, samples: false }
+        Self {
+            oid,
+            coverage: None,
+            proofs: None,
+            follow: false,
+            recipe: false,
+            first: FirstPiece::Unsaid,
+            samples: false,
+        }
     }
 }
 

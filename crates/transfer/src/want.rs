@@ -155,7 +155,17 @@ impl Want {
     /// A want of which nothing more is known: it belongs nowhere yet.
     pub fn new(tag: Tag, id: WantId) -> Self {
         let (positions, group) = (Vec::new(), Arc::default());
-        Self { tag, id, positions, group, origin: None, value: None, base: None, part: None, undivided: false }
+        Self {
+            tag,
+            id,
+            positions,
+            group,
+            origin: None,
+            value: None,
+            base: None,
+            part: None,
+            undivided: false,
+        }
     }
 
     /// True if its bytes can be checked without a proof: by the value of a piece, or by the object's name if it is all of that.

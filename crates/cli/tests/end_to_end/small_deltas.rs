@@ -97,7 +97,10 @@ fn a_changed_file_of_a_stranger_comes_by_its_pieces() {
     assert_got(&world, "updated");
     // The descriptor comes besides.
     let others = size + 1 - 256 * KIB;
-    assert!((others..others + 500).contains(&came), "{came}: one of three pieces is as it was, and nothing is signed");
+    assert!(
+        (others..others + 500).contains(&came),
+        "{came}: one of three pieces is as it was, and nothing is signed"
+    );
 }
 
 fn a_changed_file_that_is_got_alone_comes_as_a_delta() {
@@ -141,6 +144,9 @@ fn what_came_as_a_delta_is_explained() {
         let told = format!("{}{}", ended.text(), ended.err);
         let base = format!("as a delta of {}: {why}", world.at(base).display());
         let line = told.lines().find(|line| line.contains(&base)).unwrap_or_else(|| panic!("{base}: {told}"));
-        assert!(line.starts_with("  ") && line.contains("file: ") && line.contains(" bytes came for "), "{line}");
+        assert!(
+            line.starts_with("  ") && line.contains("file: ") && line.contains(" bytes came for "),
+            "{line}"
+        );
     }
 }

@@ -75,8 +75,10 @@ async fn fetch(beyond_destination: bool) -> Brought {
     let network = Arc::new(Direct::new(Identity::generate().unwrap(), config, None));
     let scope = Scope { start: here.clone(), extra: vec![elsewhere], beyond_destination, ..Scope::default() };
     let store = Arc::new(DiskStore::open(&root.join("state"), &root.join("data")).unwrap());
-    let adaptive =
-        Adaptive::new(network, Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some, limit_rate: 0 });
+    let adaptive = Adaptive::new(
+        network,
+        Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some, limit_rate: 0 },
+    );
 
     let session = Session::start(adaptive.clone(), service.context(oid), SessionConfig::default());
     let target = Arc::new(Memory::default());
@@ -134,8 +136,10 @@ async fn updated(size: usize, every: usize, beyond_destination: bool) -> u64 {
     let scope = Scope { start: root.clone(), beyond_destination, ..Scope::default() };
     let store = Arc::new(DiskStore::open(&root.join("state"), &root.join("data")).unwrap());
     // So slow that the network is never measured.
-    let search = Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some, limit_rate: RATE };
-    let session = Session::start(Adaptive::new(network, search), service.context(oid), SessionConfig::default());
+    let search =
+        Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some, limit_rate: RATE };
+    let session =
+        Session::start(Adaptive::new(network, search), service.context(oid), SessionConfig::default());
     let target = Arc::new(Updated { memory: Memory::default(), older: Bytes(older) });
     let group = Group {
         path: b"file".to_vec(),

@@ -50,7 +50,16 @@ pub(super) struct OlderVersions {
 struct BasedWant {
     oid: Oid,
     group: Arc<Group>,
-    base: Arc<Path>,
+    base: OlderFile,
+    /// It shows whether the older version is of use: not what lies behind the end of that.
+    tells: bool,
+}
+
+/// A file that is here, of which a base is.
+#[derive(Debug, Clone)]
+pub(super) struct OlderFile {
+    path: Arc<Path>,
+    len: u64,
 }
 
 impl OlderVersions {
@@ -59,7 +68,7 @@ impl OlderVersions {
         let WantId::Piece { oid, layout, .. } = want.id else { return false };
         let is_of_few = layout.count() == 1 || layout.size() <= MOST_BY_PIECES;
         is_of_few
-            && layout.size() >= LEAST_SIGNED
+            && want.id.len() >= LEAST_SIGNED
             && self.by_pieces.get(&oid) != Some(&false)
             && want.needs_no_proof()
             && want.part.is_none()
@@ -92,13 +101,18 @@ impl OlderVersions {
         self.vain <= self.useful + MISSES
     }
 
-    /// A want is requested with a base, which lies there, or without: then its object does not come so.
-    pub(super) fn requested(&mut self, want: &Want, base: Option<Arc<Path>>) {
-        let WantId::Piece { oid, .. } = want.id else { return };
+    /// A want is requested with a base of this file, or without: then its object does not come so, unless it is hardly longer than
+    /// a signature.
+    pub(super) fn requested(&mut self, want: &Want, base: Option<OlderFile>) {
+        let WantId::Piece { oid, layout, index } = want.id else { return };
         let group = Arc::clone(&want.group);
         match base {
-            Some(base) => drop(self.under_way.insert(want.tag, BasedWant { oid, group, base })),
-            None => self.gives_up(&oid),
+            Some(base) => {
+                let tells = layout.range(index).end <= base.len;
+                self.under_way.insert(want.tag, BasedWant { oid, group, base, tells });
+            }
+            None if want.id.len() >= LEAST_SIGNED => self.gives_up(&oid),
+            None => {}
         }
     }
 
@@ -111,13 +125,13 @@ impl OlderVersions {
         self.failed.remove(&tag);
         let Some(want) = self.under_way.remove(&tag) else { return false };
         match saved {
-            0 => self.vain += 1,
+            0 => self.vain += u64::from(want.tells),
             _ => {
                 self.useful += 1;
                 self.made_of(&want, len, saved);
             }
         }
-        if saved < len / 2 {
+        if want.tells && saved < len / 2 {
             self.gives_up(&want.oid);
         }
         true
@@ -131,7 +145,7 @@ impl OlderVersions {
             None if is_full => {}
             None => drop(self.saved.insert(want.oid, saved)),
         }
-        let (path, base) = (want.group.path.clone(), want.base.to_path_buf());
+        let (path, base) = (want.group.path.clone(), want.base.path.to_path_buf());
         let (made, came) = (len, len.saturating_sub(saved));
         self.made.add(MadeDelta { path, base, reason: BaseReason::InPlace, made, came }, is_new);
     }
@@ -168,7 +182,7 @@ impl OlderVersions {
 }
 
 /// A base for `want`, read and signed, and where it lies, if there is one of use on this network. Blocks.
-pub(super) fn sign(want: &Want, network: Network) -> Option<(Arc<SignedBase>, Arc<Path>)> {
+pub(super) fn sign(want: &Want, network: Network) -> Option<(Arc<SignedBase>, OlderFile)> {
     let WantId::Piece { layout, index, .. } = want.id else { return None };
     let (path, len) = older_version(&want.group, layout.size(), network)?;
     let range = region(&layout, index, len);
@@ -180,7 +194,7 @@ pub(super) fn sign(want: &Want, network: Network) -> Option<(Arc<SignedBase>, Ar
         _ => Hints { edit_spacing: PIECE_SPACING, ..Hints::default() },
     };
     let region = Region { path: Arc::from(path), range };
-    Some((signed_base(&region, want.id.len(), &hints)?, region.path))
+    Some((signed_base(&region, want.id.len(), &hints)?, OlderFile { path: region.path, len }))
 }
 
 /// What lies in the place of a file of `size` bytes, or else was found for it, and its bytes, if it may be a base. Blocks.
@@ -224,8 +238,14 @@ mod tests {
         Want { group: Arc::new(group), value, ..Want::new(tag, id) }
     }
 
-    fn base() -> Option<Arc<Path>> {
-        Some(Arc::from(Path::new("/old")))
+    fn base() -> Option<OlderFile> {
+        Some(OlderFile { path: Arc::from(Path::new("/old")), len: 2 * PIECE })
+    }
+
+    /// The same for another piece.
+    fn numbered(want: Want, index: u64) -> Want {
+        let WantId::Piece { oid, layout, .. } = want.id else { return want };
+        Want { id: WantId::Piece { oid, layout, index }, ..want }
     }
 
     #[test]
@@ -235,6 +255,7 @@ mod tests {
         for (what, want, may) in [
             ("of one piece", one.clone(), true),
             ("hardly longer than a signature", want(2, LEAST_SIGNED - 1, Group::default()), false),
+            ("the last one is no longer", numbered(want(2, PIECE + 9, Group::default()), 1), false),
             ("as long as a piece may be", want(4, PIECE, Group::default()), true),
             ("of two pieces", want(3, PIECE + 1, Group::default()), true),
             ("of some", want(3, MOST_BY_PIECES, Group::default()), true),
@@ -306,8 +327,7 @@ mod tests {
 
     #[test]
     fn what_lies_in_its_place_or_was_found_is_signed_on_a_slow_network() {
-        let (_folder, at) =
-            folder(&[("here", 50_000), ("found", 50_000), ("tiny", 100), ("huge", 100_001)]);
+        let (_folder, at) = folder(&[("here", 50_000), ("found", 50_000), ("tiny", 100), ("huge", 100_001)]);
         std::os::unix::fs::symlink("here", at("link").unwrap()).unwrap();
         for (destination, older, network, is_signed) in [
             (at("here"), None, SLOW, true),
@@ -364,7 +384,10 @@ mod tests {
         let MadeDeltas { files, saved, listed } = versions.made();
         assert_eq!((*files, *saved, listed.len()), (1, 2 * PIECE - 14, 1));
         let MadeDelta { path, base, made, came, .. } = &listed[0];
-        assert_eq!((&path[..], base.as_path(), *made, *came), (&b"file"[..], Path::new("/old"), 2 * PIECE, 14));
+        assert_eq!(
+            (&path[..], base.as_path(), *made, *came),
+            (&b"file"[..], Path::new("/old"), 2 * PIECE, 14)
+        );
         assert_eq!([&b"it"[..], b"other"].map(|name| versions.saved(&Oid::of(name))), [2 * PIECE - 14, 0]);
     }
 
@@ -385,17 +408,22 @@ mod tests {
             assert_eq!(versions.come_by_pieces(&facts(oid, size, &group), network), come, "{what}");
         }
         let (group, one) = (lies("old"), want(1, 2 * PIECE, lies("old")));
-        for (what, has_base, saved, come) in [
-            ("most was saved", true, PIECE - 9, true),
-            ("little was saved", true, PIECE / 2 - 1, false),
-            ("it had no base", false, 0, false),
+        let behind = numbered(want(1, 3 * PIECE, lies("old")), 2);
+        let short = numbered(want(1, PIECE + 9, lies("old")), 1);
+        for (what, want, has_base, saved, come) in [
+            ("most was saved", &one, true, PIECE - 9, true),
+            ("little was saved", &one, true, PIECE / 2 - 1, false),
+            ("it had no base", &one, false, 0, false),
+            ("it is behind the older version's end", &behind, true, 0, true),
+            ("it is too short", &short, false, 0, true),
         ] {
             let mut versions = OlderVersions::default();
             assert!(versions.come_by_pieces(&facts(oid, 2 * PIECE, &group), SLOW));
-            versions.requested(&one, base().filter(|_| has_base));
+            versions.requested(want, base().filter(|_| has_base));
             assert_eq!(versions.came(1, PIECE, saved), has_base);
             assert_eq!(versions.come_by_pieces(&facts(oid, 2 * PIECE, &group), SLOW), come, "{what}");
             assert_eq!(versions.may_have(&one), come, "{what}");
+            assert_eq!(versions.vain, 0, "{what}");
         }
     }
 }

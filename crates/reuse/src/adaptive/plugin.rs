@@ -158,8 +158,8 @@ impl Adaptive {
         }
         let mut older = lock(&self.shared.older);
         for (want, signed) in wants.iter_mut().zip(signed.into_iter().chain(std::iter::repeat(None))) {
-            let (base, path) = signed.unzip();
-            older.requested(want, path);
+            let (base, file) = signed.unzip();
+            older.requested(want, file);
             if base.is_some() {
                 // In parts it would be requested without it.
                 (want.base, want.undivided) = (base, true);

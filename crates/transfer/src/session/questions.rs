@@ -46,7 +46,11 @@ impl Questions {
             coverage: active.object.group.coverage,
             proofs: if is_live && !for_proofs { Some(0..u64::MAX) } else { proofs },
             follow: is_live && !for_proofs,
-            first: if for_proofs && !active.existing.is_empty() { FirstPiece::MayBeHere } else { FirstPiece::Unsaid },
+            first: if for_proofs && !active.existing.is_empty() {
+                FirstPiece::MayBeHere
+            } else {
+                FirstPiece::Unsaid
+            },
             ..Query::about(oid)
         };
         let key = active.object.key;
