@@ -91,7 +91,7 @@ pub fn add_deltas(search: &mut Searched, deltas: MadeDeltas) {
     search.changed += deltas.files;
     search.by_change += deltas.saved;
     let told = |MadeDelta { path, base, reason, made, came }| {
-        let why = reason.name().to_owned();
+        let why = reason.to_owned();
         FileDelta { path, base, why, made, came }
     };
     search.deltas.extend(deltas.listed.into_iter().map(told));

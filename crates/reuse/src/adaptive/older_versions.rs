@@ -16,7 +16,7 @@ use towpath_transfer::{Group, ObjectFacts, Outcome, SignedBase, Tag, Want, WantI
 
 use super::neighbours::Region;
 use super::signing::signed_base;
-use crate::delta::made::{BaseReason, MadeDelta, MadeDeltas};
+use crate::delta::made::{IN_PLACE, MadeDelta, MadeDeltas};
 use crate::disk_search;
 use crate::policy::network::Network;
 use crate::policy::table::{LEAST_SIGNED, MISSES, MOST_BY_PIECES, PIECE_SPACING, VERSION_GROWN};
@@ -147,7 +147,7 @@ impl OlderVersions {
         }
         let (path, base) = (want.group.path.clone(), want.base.path.to_path_buf());
         let (made, came) = (len, len.saturating_sub(saved));
-        self.made.add(MadeDelta { path, base, reason: BaseReason::InPlace, made, came }, is_new);
+        self.made.add(MadeDelta { path, base, reason: IN_PLACE, made, came }, is_new);
     }
 
     /// What came so, as if each base had been in its place.

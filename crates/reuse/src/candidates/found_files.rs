@@ -16,7 +16,7 @@ use crate::candidates::index::{Present, Sought};
 use crate::candidates::machine::{Machine, from_root};
 use crate::candidates::rules::{FileCandidate, Resemblance};
 use crate::candidates::search::CandidateSearch;
-use crate::delta::made::{BaseReason, MadeDeltas};
+use crate::delta::made::MadeDeltas;
 use crate::disk_search::Scope;
 use crate::policy::network::Network;
 use rayon::prelude::*;
@@ -167,7 +167,7 @@ impl FoundFiles {
         let (mut deltas, found) = (self.adaptive.made_deltas(), lock(&self.found));
         for delta in &mut deltas.listed {
             if let Some(resemblance) = found.get(&delta.base) {
-                delta.reason = BaseReason::Found(*resemblance);
+                delta.reason = resemblance.name();
             }
         }
         deltas

@@ -2,36 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::candidates::rules::Resemblance;
-
 /// Files that are listed; of others it is only counted how many there were.
 pub const MOST_LISTED: usize = 64;
 
-/// Reason to take a file for an older version of another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BaseReason {
-    /// It was in its place.
-    InPlace,
-    /// It was found by what the two have in common.
-    Found(Resemblance),
-}
-
-impl BaseReason {
-    /// Its name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::InPlace => "in_place",
-            Self::Found(Resemblance::Renumbered) => "numbers",
-            Self::Found(Resemblance::Beside) => "path_beside",
-            Self::Found(Resemblance::Namesake) => "name",
-            Self::Found(Resemblance::NamesakeNear) => "name_near",
-            Self::Found(Resemblance::Numbered) => "name_numbers",
-            Self::Found(Resemblance::Neighbour) => "kind",
-            Self::Found(Resemblance::SameTime | Resemblance::Renamed) => "size_and_time",
-            Self::Found(Resemblance::SameSize) => "size",
-        }
-    }
-}
+/// Reason to take a file for an older version of another one, as reports have it: it was in its place. Others are what the two have in
+/// common, [`Resemblance::name`](crate::candidates::rules::Resemblance::name).
+pub const IN_PLACE: &str = "in_place";
 
 /// A file that came so, or the pieces of it that did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +17,7 @@ pub struct MadeDelta {
     /// The older version.
     pub base: PathBuf,
     /// Why that was taken.
-    pub reason: BaseReason,
+    pub reason: &'static str,
     /// Bytes that were made of both.
     pub made: u64,
     /// Bytes that came for them.
@@ -89,10 +65,9 @@ impl MadeDeltas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::candidates::rules::RULES;
 
     fn delta(path: &str, made: u64, came: u64) -> MadeDelta {
-        MadeDelta { path: path.into(), base: "/old".into(), reason: BaseReason::InPlace, made, came }
+        MadeDelta { path: path.into(), base: "/old".into(), reason: IN_PLACE, made, came }
     }
 
     #[test]
@@ -108,14 +83,5 @@ mod tests {
         assert_eq!((made.files, made.saved, made.listed.len()), (66, 199, MOST_LISTED));
         let all = made.clone().and(made);
         assert_eq!((all.files, all.saved, all.listed.len()), (132, 398, MOST_LISTED));
-    }
-
-    #[test]
-    fn reasons_have_names_of_their_own() {
-        let found = RULES.iter().map(|rule| BaseReason::Found(rule.resemblance).name());
-        let mut names: Vec<_> = found.chain([BaseReason::InPlace.name()]).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), RULES.len(), "only size and time are two rules");
     }
 }

@@ -15,7 +15,7 @@ use towpath_files::{FileBody, FileError, RelPath, Stamp};
 use towpath_reuse::candidates::index::Present;
 use towpath_reuse::candidates::machine::Machine;
 use towpath_reuse::candidates::rules::FileCandidate;
-use towpath_reuse::delta::made::BaseReason;
+use towpath_reuse::delta::made::IN_PLACE;
 use towpath_store::hash_open_file;
 use towpath_targets::placing::{Begun, Placing};
 
@@ -106,9 +106,9 @@ impl<'a> FileBase<'a> {
     }
 
     /// Where its older version lies, and why that is taken for one.
-    pub fn named(&self) -> Option<(PathBuf, BaseReason)> {
+    pub fn named(&self) -> Option<(PathBuf, &'static str)> {
         let path = self.older_version()?.whole_path(self.file.receiving.opened()?);
-        let reason = self.found().map_or(BaseReason::InPlace, |found| BaseReason::Found(found.resemblance));
+        let reason = self.found().map_or(IN_PLACE, |found| found.resemblance.name());
         Some((path, reason))
     }
 
