@@ -61,7 +61,6 @@ impl Side {
     fn new(flags: u8) -> Self {
         let now = Instant::now();
         let config = SessionConfig {
-            id: [1; 16],
             silence: Duration::from_secs(20),
             control: flags & 1 > 0,
             processors: Processors::default(),

@@ -161,6 +161,11 @@ impl Door {
         Ok(listening.addresses().to_vec())
     }
 
+    /// Listens at those of `addresses` that this machine still has and nobody else took, for those who come back there.
+    pub async fn listen_again(&self, addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, ApiError> {
+        self.listen_at(listen::again(&self.identity, addresses)).await
+    }
+
     /// The port at which a get is served to others while it runs. A daemon has one or does without; else it is any that is free.
     pub async fn listen_for_a_while(&self, is_daemon: bool) -> Result<u16, ApiError> {
         if !is_daemon {

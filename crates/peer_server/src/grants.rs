@@ -357,6 +357,7 @@ impl Issuer for Grants {
 mod tests {
     use towpath_config::Config;
     use towpath_content::ticket::Secret;
+    use towpath_limits::lending::LendingLook;
 
     use super::*;
     use towpath_config::shares::Shares;
@@ -412,7 +413,7 @@ mod tests {
         let lending = Arc::new(Mutex::new(Lending::new(0)));
         let number = grants.pass_on(root, secret, PassOn::WhileGetting(Arc::clone(&lending)));
         assert!(grants.given(&root)[0].holding().serves() && !pass(1), "nothing came yet");
-        lock(&lending).took(10_000, Instant::now());
+        lock(&lending).look(LendingLook { taken: 10_000, ..LendingLook::default() }, Instant::now());
         assert!(pass(9_000) && !pass(1), "the configured rate counts for all");
         assert_eq!(lock(&lending).lent(), 9_000, "what that refused was not sent");
         grants.pass_on(root, secret, PassOn::Configured);

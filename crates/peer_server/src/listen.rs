@@ -139,6 +139,21 @@ pub async fn anywhere(identity: &Identity) -> Result<Listener, ApiError> {
     bind(identity, everywhere).await.map_err(|error| words::ssh::bind(&error))
 }
 
+/// Sockets at those of `addresses` that are to be had; the error is why the last of none was not.
+pub async fn again(identity: &Identity, addresses: &[SocketAddr]) -> Result<Vec<Listener>, ApiError> {
+    let (mut sockets, mut why) = (Vec::new(), None);
+    for address in addresses {
+        match bind(identity, *address).await {
+            Ok(socket) => sockets.push(socket),
+            Err(error) => why = Some(words::ssh::bind(&error)),
+        }
+    }
+    match why {
+        Some(why) if sockets.is_empty() => Err(why),
+        _ => Ok(sockets),
+    }
+}
+
 /// Takes over a socket that another program, such as systemd, listens on already.
 pub fn inherit(identity: &Identity, socket: std::net::TcpListener) -> Result<Listener, ApiError> {
     Listener::inherit(socket, identity).map_err(|error| words::ssh::bind(&error))

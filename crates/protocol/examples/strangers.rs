@@ -87,7 +87,7 @@ async fn flood(
         tokio::join!(copy(&mut shaking, &mut near_write), copy(&mut near_read, &mut far_write)).1
     });
     let mut connection = dial(near, &Identity::generate()?, node, &DialConfig::default()).await?;
-    let hello = Hello { version: VERSION, session: Bytes::from_static(&[1; 16]), ..Hello::default() };
+    let hello = Hello { version: VERSION, ..Hello::default() };
     say(&mut connection, Body::Hello(hello)).await?;
     let (oid, chunk) = (oid_field(&Oid::Blake3([1; 32])), Bytes::from(vec![1; 950]));
     let wants = vec![WireWant { oid, chunk, count: 1, ..WireWant::default() }; wants];

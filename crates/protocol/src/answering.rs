@@ -51,8 +51,6 @@ const OVERHEAD: usize = 512;
 pub const MOST_REFUSALS: usize = 16;
 /// Delay before a request that was one too many, or had no offer, may come again.
 pub(super) const KEPT_WAIT: Duration = Duration::from_millis(200);
-/// Most bytes of most pieces.
-const PIECE: u64 = 256 << 10;
 /// Recipes asked for on one connection.
 const MAX_RECIPES: usize = 4;
 /// Objects followed or watched on one connection: each keeps what was told of it.
@@ -327,11 +325,8 @@ impl Answering {
             return self.not_proved(get.request, &root, issuer);
         }
         self.is_known = true;
-        if let (Some(Holding::Given { .. }), Some(proved)) = (holding, self.roots.get(&root))
-            && let Err(wait) = issuer.pass_on(&root, &proved.secret, get.wants.iter().map(most_bytes).sum())
-        {
-            return self.refuse(get.request, &Outcome::RetryLater(wait));
-        }
+        let is_given = matches!(holding, Some(Holding::Given { .. }));
+        let given_by = self.roots.get(&root).filter(|_| is_given).map(|proved| proved.secret);
         let wanted = GetWants::new(root, get);
         if !self.begin(get.request, RequestKind::Quick, wanted.len())? {
             return self.refuse(get.request, &Outcome::RetryLater(KEPT_WAIT));
@@ -344,7 +339,7 @@ impl Answering {
             let (_, encoding) = encodings.find(|(number, _)| *number == agreed.number)?;
             Some(Encoder::new(agreed, encoding.encoder()))
         });
-        Ok(Taken::Answer(Answer::Get(GetAnswer::new(wanted, holding, encoder))))
+        Ok(Taken::Answer(Answer::Get(GetAnswer::new(wanted, (holding, given_by), encoder))))
     }
 
     fn entries(&mut self, get: &Get) -> Result<Taken, String> {
@@ -478,14 +473,6 @@ fn name_of(want: &WireWant) -> Option<Oid> {
         Ok(Some(oid)) => Some(oid),
         Ok(None) => want.chunk[..].try_into().ok().map(Oid::Blake3),
         Err(_) => None,
-    }
-}
-
-/// Bytes that a want may bring: a piece has 256 KiB at most, and so has a chunk.
-fn most_bytes(want: &WireWant) -> u64 {
-    match want.offset {
-        Some(_) => want.len.into(),
-        None => u64::from(want.count.max(1)) * PIECE,
     }
 }
 

@@ -6,6 +6,7 @@ use bytes::{Buf, Bytes};
 use prost::Message;
 use towpath_content::Oid;
 use towpath_content::pieces::MIN_LOG2;
+use towpath_content::ticket::BoundSecret;
 use towpath_store::{Descriptors, Store, StoreError};
 use towpath_transfer::{Metadata, Outcome};
 
@@ -19,6 +20,9 @@ use super::step::Step;
 use super::unwanted::UnwantedPieces;
 use super::wire::{self, Body, DataHeader, Get, ProofOf, WireOutcome, WireWant};
 use crate::processor::{Encode, Object};
+
+/// The most bytes of a piece.
+const PIECE: u64 = 1 << MIN_LOG2;
 
 /// Wants of a `Get`, in memory of its own and as short as on the wire.
 pub(super) struct GetWants {
@@ -35,6 +39,8 @@ pub struct GetAnswer {
     wanted: GetWants,
     /// How this node came to the root, if a secret of that was shown.
     holding: Option<Holding>,
+    /// The secret by which this node was given the root itself, if it passes it on.
+    given_by: Option<BoundSecret>,
     /// The number of the want at which it is.
     want: u32,
     /// The rest of that want, once it was decided on.
@@ -97,8 +103,12 @@ impl GetWants {
 }
 
 impl GetAnswer {
-    pub(super) const fn new(wanted: GetWants, holding: Option<Holding>, encoder: Option<Encoder>) -> Self {
-        Self { wanted, holding, want: 0, run: None, rest: None, encoder }
+    pub(super) const fn new(
+        wanted: GetWants,
+        (holding, given_by): (Option<Holding>, Option<BoundSecret>),
+        encoder: Option<Encoder>,
+    ) -> Self {
+        Self { wanted, holding, given_by, want: 0, run: None, rest: None, encoder }
     }
 
     pub(super) const fn request(&self) -> u32 {
@@ -172,6 +182,7 @@ impl GetAnswer {
         let unwanted = &self.wanted.unwanted;
         let is_wanted = |index: &u64| unwanted.reads((self.want, (index - run.all.start) as u32));
         if let Some(index) = run.left.by_ref().find(is_wanted) {
+            self.pass_on(serving, PIECE)?;
             let bytes = read(serving, &run, index);
             let bytes = bytes.map_err(|error| self.outcome(serving, &run.oid, &error))?;
             run.inspect(serving, index, bytes.as_deref())?;
@@ -179,6 +190,13 @@ impl GetAnswer {
             sent.map_err(|error| self.outcome(serving, &run.oid, &error))?;
         }
         Ok(Some(run))
+    }
+
+    /// Lets at most so many bytes go of what this node was given itself: when it is their turn, so that nothing is under way once it is
+    /// to send no more.
+    fn pass_on(&self, serving: &Serving, bytes: u64) -> Result<(), Outcome> {
+        let Some(secret) = &self.given_by else { return Ok(()) };
+        serving.pass_on(&self.wanted.root, secret, bytes).map_err(Outcome::RetryLater)
     }
 
     /// Sends a piece; `None` is zeros.
@@ -266,6 +284,7 @@ impl GetAnswer {
         if oid.is_live() {
             return Err(refused("runs of bytes are of complete objects"));
         }
+        self.pass_on(serving, want.len.into())?;
         let start = want.offset.unwrap_or(0);
         let (mut buffer, span) = (serving.buffers().take(), start..start.saturating_add(want.len.into()));
         let read = serving.store().read_span(oid, span, &mut buffer);

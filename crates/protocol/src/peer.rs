@@ -45,8 +45,6 @@ const FINISH_TIME: Duration = Duration::from_millis(200);
 /// Behaviour of this side of a connection.
 #[derive(Clone)]
 pub struct PeerConfig {
-    /// The same on every connection of a session.
-    pub session: [u8; 16],
     /// Not a byte for this long: the connection is lost. Default 20 s.
     pub silence: Duration,
     /// Limits what this side sends.
@@ -81,7 +79,6 @@ impl Default for PeerConfig {
         let silence = Duration::from_secs(20);
         let (send_pace, receive_pace) = (Arc::new(Pace::new(0)), Arc::new(Pace::new(0)));
         Self {
-            session: [0; 16],
             silence,
             send_pace,
             receive_pace,
@@ -102,7 +99,6 @@ impl Default for PeerConfig {
 impl PeerConfig {
     fn session(&self, node: &NodeId, serves: bool, measures: bool) -> SessionConfig {
         SessionConfig {
-            id: self.session,
             silence: self.silence,
             control: self.control,
             processors: self.processors.clone(),

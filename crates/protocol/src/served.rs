@@ -63,6 +63,11 @@ impl Served {
         self.is_in_use.subscribe()
     }
 
+    /// True if the peer fetches now.
+    pub fn is_in_use(&self) -> bool {
+        *self.is_in_use.borrow()
+    }
+
     /// From now on it counts as not fetching, until it asks again.
     pub fn forget_use(&self) {
         self.is_in_use.send_replace(false);

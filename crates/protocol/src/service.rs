@@ -288,6 +288,10 @@ impl Serving {
         self.service.issuer.is_allowed(&self.node, oid)
     }
 
+    pub(super) fn pass_on(&self, root: &Oid, secret: &BoundSecret, bytes: u64) -> Result<(), Duration> {
+        self.service.issuer.pass_on(root, secret, bytes)
+    }
+
     pub(super) fn sign(&self, message: &[u8]) -> [u8; 64] {
         self.service.issuer.sign(message)
     }

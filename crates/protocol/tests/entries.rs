@@ -378,7 +378,7 @@ async fn a_peer_that_asks_on_and_reads_no_refusal_is_left() {
     service.set_offer(weak(&offer));
     let peer = Peer::start(far, PeerConfig::default(), Some(service));
     let (_unread, mut writer) = near.split();
-    let hello = Hello { version: wire::VERSION, session: Bytes::from_static(&[1; 16]), ..Hello::default() };
+    let hello = Hello { version: wire::VERSION, ..Hello::default() };
     writer.send_bytes(wire::CONTROL, &[], Body::Hello(hello).to_frame()).await.unwrap();
     let asking = async {
         let wants = vec![WireWant { entry: Some(9), ..WireWant::default() }; MAX_ENTRIES];

@@ -79,7 +79,6 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let oid = oid_field(&Oid::of(b"x"));
     let hello = wire::Hello {
         version: wire::VERSION,
-        session: Bytes::from_static(&[0x22; 16]),
         capabilities: wire::CAPABILITIES.map(String::from).into(),
         software: "towpath 0.1.0".into(),
         encodings: Vec::new(),

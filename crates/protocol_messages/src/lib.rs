@@ -104,9 +104,6 @@ pub struct Hello {
     /// See [`VERSION`].
     #[prost(uint32, tag = "1")]
     pub version: u32,
-    /// 16 bytes, the same on every connection of a session.
-    #[prost(bytes = "bytes", tag = "2")]
-    pub session: Bytes,
     /// Named capabilities; unknown ones are ignored.
     #[prost(string, repeated, tag = "3")]
     pub capabilities: Vec<String>,

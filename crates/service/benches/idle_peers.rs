@@ -159,7 +159,7 @@ impl IdlePeer {
         let identity = Identity::generate().unwrap();
         let node: NodeId = ticket.node;
         let mut peer = Self(dial(address, &identity, node, &DialConfig::default()).await.unwrap());
-        let hello = Hello { version: VERSION, session: Bytes::from_static(&[1; 16]), ..Hello::default() };
+        let hello = Hello { version: VERSION, ..Hello::default() };
         let proof = ticket.secret.prove(&peer.0.binding, &identity.node_id(), &ticket.oid);
         let root: Oid = ticket.oid;
         let prove = Prove { root: oid_field(&root), proof: Bytes::copy_from_slice(&proof) };

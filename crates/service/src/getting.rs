@@ -380,7 +380,9 @@ pub(crate) fn behind(
             let host = Some(Arc::clone(&peers) as Arc<dyn PeerHost>);
             let (allow, from) = (Arc::clone(&allow), local_ends(service, &request.bind)?);
             let near = near.map(|near| near.source.clone());
-            let parts = PluginParts { store, allow, identity, peer, from, host, way, mirrors, search, near };
+            let led = None;
+            let parts =
+                PluginParts { store, allow, identity, peer, from, host, way, led, mirrors, search, near };
             registry::build(&service.config().plugins, &parts)
         }
     };

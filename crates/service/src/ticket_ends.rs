@@ -1,12 +1,15 @@
 //! How tickets end: those that have expired, of others and of this service, and those that were taken back.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_api::{ApiError, ErrorKind, TicketTerms};
 use towpath_content::Ticket;
+use towpath_content::hint::PeerAddress;
 use towpath_content::ticket::Terms;
+use towpath_plugins::direct::SCHEME;
 use towpath_store::{Leases, StoreError};
 use towpath_words as words;
 
@@ -66,6 +69,21 @@ impl Service {
         }
     }
 
+    /// Tells those who hold tickets of shares that ended, and were taken back, when they ask at the addresses that these name. Ends
+    /// when all who can have asked.
+    pub async fn tell_holders(&self, tickets: &[Ticket]) -> Result<(), ApiError> {
+        let mut addresses: Vec<SocketAddr> = tickets.iter().flat_map(own_addresses).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        if addresses.is_empty() {
+            return Ok(());
+        }
+        self.door.listen_again(&addresses).await?;
+        self.door.open();
+        tokio::time::sleep(ALL_ASKED).await;
+        Ok(())
+    }
+
     /// Gives back the leases whose tickets have expired: what they held may be removed.
     pub fn end_expired(&self) -> Result<(), StoreError> {
         let time = now();
@@ -104,6 +122,13 @@ impl Service {
     }
 }
 
+/// Where the ticket's issuer listened.
+fn own_addresses(ticket: &Ticket) -> Vec<SocketAddr> {
+    let places = ticket.hints.iter().filter(|hint| hint.scheme() == SCHEME);
+    let places = places.filter_map(|hint| hint.rest().parse::<PeerAddress>().ok());
+    places.filter(|place| place.node.is_none()).filter_map(|place| place.address.parse().ok()).collect()
+}
+
 /// Completes once it is `end`, in seconds since 1970; never without one.
 async fn expiry(end: Option<u64>) {
     let Some(end) = end else { return std::future::pending().await };
@@ -132,7 +157,22 @@ pub(crate) async fn ask_now_and_then(get: impl Fn() -> Result<GetUnderWay, ApiEr
 
 #[cfg(test)]
 mod tests {
+    use towpath_content::ticket::Secret;
+    use towpath_content::{Hint, NodeId, Oid};
+
     use super::*;
+
+    #[test]
+    fn holders_are_told_where_the_issuer_listened_and_nowhere_else() {
+        let (oid, node, secret) = (Oid::of(b"x"), NodeId([1; 32]), Secret([2; 16]));
+        let other = format!("tow://{node}@192.0.2.9:7000");
+        let methods =
+            ["tow://192.0.2.1:7000", "tow://[2001:db8::1]:7000", "tow://name:1", "https://a/", &other];
+        let hints = methods.iter().map(|method| Hint::new(*method, 0, 1).unwrap()).collect();
+        let ticket = Ticket { oid, node, secret, hints, terms: Terms::default(), enclosed: None };
+        let told: Vec<String> = own_addresses(&ticket).iter().map(SocketAddr::to_string).collect();
+        assert_eq!(told, ["192.0.2.1:7000", "[2001:db8::1]:7000"]);
+    }
 
     #[test]
     fn holders_ask_soon_and_then_ever_more_seldom() {

@@ -12,7 +12,7 @@ use towpath_api::GetRequest;
 use towpath_config::Switch;
 use towpath_content::Ticket;
 use towpath_content::lock::lock;
-use towpath_limits::lending::Lending;
+use towpath_limits::lending::{Lending, LendingLook};
 use towpath_transfer::progress::Progress;
 
 use crate::state::Service;
@@ -76,7 +76,7 @@ impl LendingGet {
         loop {
             ticks.tick().await;
             if let Some(lending) = &self.lending {
-                lock(lending).took(from_others(progress), Instant::now());
+                lock(lending).look(look(service, progress), Instant::now());
             }
             if start.elapsed() < RUNS_FOR || !service.grants.passes_on(&self.ticket.oid) {
                 continue;
@@ -91,6 +91,12 @@ impl LendingGet {
             }
         }
     }
+}
+
+/// How the get does. Whoever called may bring bytes as well, and what others ask is little.
+fn look(service: &Service, progress: &Progress) -> LendingLook {
+    let came = service.metrics.fetched.received() + service.metrics.served.received();
+    LendingLook { taken: from_others(progress), came, is_late: service.door.standing.pool.has_unsent() }
 }
 
 /// Thousandths of what is wanted that are here, in steps of a twentieth: each is told to everybody who is there.

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -105,7 +104,7 @@ async fn stranger(from: IpAddr, scene: &Scene, tasks: &mut JoinSet<()>) -> Optio
     });
     let identity = Identity::generate().unwrap();
     let mut connection = dial(near, &identity, scene.service.node_id(), &DialConfig::default()).await.ok()?;
-    let hello = Hello { version: VERSION, session: Bytes::from_static(&[1; 16]), ..Hello::default() };
+    let hello = Hello { version: VERSION, ..Hello::default() };
     say(&mut connection, Body::Hello(hello)).await;
     Some(connection)
 }
@@ -231,7 +230,7 @@ async fn whoever_shows_no_ticket_in_time_is_told_to_leave_and_whoever_did_stays(
     let direct = || Arc::new(towpath_plugins::Direct::over(Arc::clone(&known), own.clone()));
     support::fetch(direct(), &data).await.unwrap();
     let (mut stranger, _) = dial().await;
-    let hello = Hello { version: VERSION, session: Bytes::from_static(&[1; 16]), ..Hello::default() };
+    let hello = Hello { version: VERSION, ..Hello::default() };
     say(&mut stranger, Body::Hello(hello)).await;
     say(&mut stranger, Body::Ping(Ping::default())).await;
     let told = timeout(LIMIT, goodbye(stranger)).await.expect("it ends");

@@ -1,13 +1,11 @@
 //! Addresses of this machine that change while a copy runs. The other side, which dials by named links, is told over what stands.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+
+use towpath_link::AddressNotices;
 
 use crate::addresses::interfaces;
 use crate::told_addresses::{SshConnection, addresses_to_send};
-
-/// Time between two looks at this machine's addresses.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Addresses at which a listener of this machine can be reached.
 #[derive(Debug, Clone)]
@@ -25,12 +23,13 @@ impl OwnAddresses {
 
     /// All of them, once any has changed.
     pub async fn changed(&mut self) -> Vec<SocketAddr> {
+        let notices = AddressNotices::new();
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
             let all = interfaces(self.local.is_ipv4());
             if let Some(changed) = self.look(addresses_to_send(self.local, all, self.ssh)) {
                 return changed;
             }
+            notices.next().await;
         }
     }
 

@@ -8,27 +8,22 @@ use rayon::prelude::*;
 
 use crate::error::CopyError;
 
-/// zstd's level while the network would wait for a harder one.
-const EASY: i32 = 1;
-
-/// Parts that are made at one time, at most: each takes some 35 MB.
+/// Parts that are made at one time, at most: each takes some 41 MB.
 const TOGETHER: usize = 4;
 
 /// How hard parts are packed.
-pub struct PatchLevels<W> {
-    /// zstd's level of the first ones.
-    pub first: i32,
-    /// And of those for which there is time.
+pub struct PatchLevels<U> {
+    /// zstd's level by what is known of the network now.
+    pub usual: U,
+    /// And that of parts for which there is time, whatever is known.
     pub hardest: i32,
-    /// True if bytes that were sent wait for the network, so that there is time.
-    pub waits: W,
 }
 
 /// Makes `count` parts by `make`, of a part and a level of zstd; `send` is handed
 /// them in order until it wants no more. False: one could not be made. Blocks.
 pub fn make_all<T: Send>(
     count: u64,
-    levels: &PatchLevels<impl Fn() -> bool>,
+    levels: &PatchLevels<impl Fn() -> i32>,
     make: impl Fn(u64, i32) -> Option<T> + Sync,
     mut send: impl FnMut(T) -> Result<bool, CopyError>,
 ) -> Result<bool, CopyError> {
@@ -39,7 +34,7 @@ pub fn make_all<T: Send>(
         let made: Option<Vec<T>> = parts.into_par_iter().map(|part| make(part, level)).collect();
         Some((made?, started.elapsed()))
     };
-    let mut level = levels.first;
+    let mut level = (levels.usual)();
     let mut next = made(batch(0), level);
     for start in (0..count).step_by(together as usize) {
         let Some((ready, _)) = next else { return Ok(false) };
@@ -63,11 +58,11 @@ pub fn make_all<T: Send>(
     Ok(true)
 }
 
-impl<W: Fn() -> bool> PatchLevels<W> {
+impl<U: Fn() -> i32> PatchLevels<U> {
     /// The level for what is made next, by how long the last ones took to be made and to be sent. Sending takes no time while
-    /// the connection's window has room; then it shows by what waits that the network is the slower part.
+    /// the connection's window has room; then it is what is known of the network that counts.
     fn next(&self, making: Duration, sending: Duration) -> i32 {
-        if sending > making || (self.waits)() { self.hardest } else { EASY }
+        if sending > making { self.hardest } else { (self.usual)() }
     }
 }
 
@@ -78,8 +73,8 @@ mod tests {
 
     use super::*;
 
-    fn up_to<W: Fn() -> bool>(hardest: i32, waits: W) -> PatchLevels<W> {
-        PatchLevels { first: EASY, hardest, waits }
+    fn easy_or(hardest: i32) -> PatchLevels<impl Fn() -> i32> {
+        PatchLevels { usual: || 1, hardest }
     }
 
     #[test]
@@ -87,7 +82,7 @@ mod tests {
         for count in [1, 2, 7, 50] {
             let mut sent = Vec::new();
             let make = |part, _| Some(vec![part as u8]);
-            let is_made = make_all(count, &up_to(9, || false), make, |patch| {
+            let is_made = make_all(count, &easy_or(9), make, |patch| {
                 sent.extend(patch);
                 Ok(true)
             });
@@ -99,14 +94,11 @@ mod tests {
     #[test]
     fn what_can_not_be_made_or_sent_is_the_end() {
         let fails_at = |at| move |part, _| (part != at).then_some(());
-        assert!(!make_all(50, &up_to(9, || false), fails_at(0), |_| Ok(true)).unwrap());
-        assert!(!make_all(50, &up_to(9, || false), fails_at(40), |_| Ok(true)).unwrap());
-        assert!(
-            make_all(50, &up_to(9, || false), fails_at(40), |_| Ok(false)).unwrap(),
-            "no more was wanted"
-        );
+        assert!(!make_all(50, &easy_or(9), fails_at(0), |_| Ok(true)).unwrap());
+        assert!(!make_all(50, &easy_or(9), fails_at(40), |_| Ok(true)).unwrap());
+        assert!(make_all(50, &easy_or(9), fails_at(40), |_| Ok(false)).unwrap(), "no more was wanted");
         let refuse = |_| Err(CopyError::HungUp);
-        assert!(make_all(50, &up_to(9, || false), |_, _| Some(()), refuse).is_err());
+        assert!(make_all(50, &easy_or(9), |_, _| Some(()), refuse).is_err());
     }
 
     #[test]
@@ -121,7 +113,7 @@ mod tests {
             Ok(true)
         };
         let count = 8 * rayon::current_num_threads() as u64;
-        make_all(count, &up_to(9, || false), make, slowly).unwrap();
+        make_all(count, &easy_or(9), make, slowly).unwrap();
         let levels = levels.into_inner().unwrap();
         assert_eq!(levels.first(), Some(&1));
         assert!(levels.contains(&9), "{levels:?}");
@@ -137,19 +129,42 @@ mod tests {
             Some(part)
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(16).build().unwrap();
-        let is_made = pool.install(|| make_all(200, &up_to(9, || false), make, |_| Ok(true)));
+        let is_made = pool.install(|| make_all(200, &easy_or(9), make, |_| Ok(true)));
         assert!(is_made.unwrap());
         assert!((1..=TOGETHER).contains(&most.into_inner()));
     }
 
     #[test]
+    fn what_fits_the_window_is_packed_by_what_is_known_of_the_network() {
+        let (known, levels) = (AtomicUsize::new(3), Mutex::new(Vec::new()));
+        let usual = || known.load(Ordering::SeqCst) as i32;
+        let make = |_, level| {
+            towpath_content::lock::lock(&levels).push(level);
+            Some(())
+        };
+        let together = rayon::current_num_threads().min(TOGETHER) as u64;
+        let mut sent = 0;
+        let is_made = make_all(4 * together, &PatchLevels { usual, hardest: 9 }, make, |()| {
+            sent += 1;
+            if sent == together {
+                known.store(7, Ordering::SeqCst);
+            }
+            Ok(true)
+        });
+        assert!(is_made.unwrap());
+        let levels = levels.into_inner().unwrap();
+        // Sending may have taken longer than making by chance.
+        assert!(levels.first() == Some(&3) && levels.last() >= Some(&7), "{levels:?}");
+    }
+
+    #[test]
     fn a_table_of_levels() {
         let ms = Duration::from_millis;
-        for (making, sending, hardest, waits, level) in
-            [(10, 1, 9, false, 1), (10, 11, 9, false, 9), (1, 9, 1, false, 1), (10, 1, 9, true, 9)]
+        for (making, sending, hardest, usual, level) in
+            [(10, 1, 9, 1, 1), (10, 11, 9, 1, 9), (1, 9, 1, 1, 1), (10, 1, 9, 9, 9), (10, 1, 9, 3, 3)]
         {
-            let found = up_to(hardest, || waits).next(ms(making), ms(sending));
-            assert_eq!(found, level, "{making} {sending} {hardest} {waits}");
+            let found = PatchLevels { usual: || usual, hardest }.next(ms(making), ms(sending));
+            assert_eq!(found, level, "{making} {sending} {hardest} {usual}");
         }
     }
 }

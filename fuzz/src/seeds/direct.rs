@@ -32,7 +32,6 @@ pub fn controls() -> Vec<Vec<u8>> {
     let bodies = [
         Body::Hello(Hello {
             version: VERSION,
-            session: nodes.clone(),
             capabilities: vec!["live".into()],
             ..Hello::default()
         }),
@@ -109,7 +108,7 @@ pub fn streams() -> Vec<Vec<u8>> {
 fn stream(more: &[String]) -> Vec<u8> {
     let frame = |kind: u8, body: &[u8]| [&encode_head(kind, body.len()).expect("short")[..], body].concat();
     let capabilities = [&["live".to_owned(), "zstd".to_owned()][..], more].concat();
-    let hello = Hello { version: 1, session: Bytes::from_static(&[1; 16]), capabilities, ..Hello::default() };
+    let hello = Hello { version: 1, capabilities, ..Hello::default() };
     let mut stream = frame(CONTROL, &Body::Hello(hello).to_frame());
     controls().iter().skip(1).for_each(|body| stream.extend(frame(CONTROL, body)));
     let packed = packing::pack(&[5; 700], 1).expect("what packs well");

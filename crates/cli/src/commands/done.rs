@@ -5,9 +5,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 use towpath_api::{Api, ApiError, Held, ListRequest, Object, TicketTerms};
+use towpath_content::Ticket;
 use towpath_standalone::served_tickets::{self, ServedTicket, TicketServer};
 
 use super::{Context, held_names, ticket_words};
+
+/// Said while it waits.
+const WAITS: &str =
+    "tow: taken back; those who hold the ticket are told when they ask, within ten minutes and a half";
+/// Said when it is interrupted.
+const HEAR_NOTHING: &str =
+    "it is taken back; who serves it and did not ask yet goes on until a share runs there again";
 
 /// Take back what was put or shared: its ticket ends
 ///
@@ -17,16 +25,41 @@ pub struct DoneCommand {
     /// OIDs (see `tow ls`) or their first digits, 8 at least; paths that were put, or are shared now; tickets; or codes
     #[arg(value_name = "OID|PATH|TICKET|CODE", required = true)]
     names: Vec<OsString>,
+    /// Stay and tell those who serve what a 'tow share' that ended shared, when they ask at its address: ten minutes and a half
+    #[arg(long)]
+    wait: bool,
 }
 
 impl DoneCommand {
     pub async fn run(self, context: &Context) -> Result<ExitCode, ApiError> {
-        let api = context.api().await?;
+        let (api, mut taken_back) = (context.api().await?, Vec::new());
+        let put = api.list(ListRequest::default()).await?.into_iter();
+        let put = put.filter_map(|object| object.ticket?.parse::<Ticket>().ok());
+        let shared = served_tickets::all(&context.home).into_iter().map(|served| served.ticket);
+        let running: Vec<Ticket> = put.chain(shared).collect();
         for name in ticket_words::joined(self.names) {
-            api.done(known(context, &*api, &name).await?).await?;
+            let known = known(context, &*api, &name).await?;
+            api.done(known.clone()).await?;
             served_tickets::forget_code(&context.home, &name.to_string_lossy());
+            taken_back.extend(known.trim().parse::<Ticket>().ok());
         }
-        Ok(ExitCode::SUCCESS)
+        drop(api);
+        // What is served still tells them itself.
+        taken_back.retain(|ticket| !running.iter().any(|served| served.secret == ticket.secret));
+        match self.wait && !taken_back.is_empty() {
+            true => tell_holders(context, &taken_back).await,
+            false => Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+/// Tells those who hold tickets of shares that ended.
+async fn tell_holders(context: &Context, tickets: &[Ticket]) -> Result<ExitCode, ApiError> {
+    let (mut interrupts, service) = (context.signals.interrupts(), context.in_process()?);
+    context.output.print(WAITS);
+    tokio::select! {
+        () = interrupts.next() => Ok(context.output.interrupted(HEAR_NOTHING)),
+        told = service.0.tell_holders(tickets) => told.map(|()| ExitCode::SUCCESS),
     }
 }
 

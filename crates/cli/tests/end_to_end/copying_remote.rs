@@ -191,7 +191,9 @@ fn a_copy_draws_from_the_plugins_that_are_configured() {
         assert_eq!(fetched("-W", "third"), SIZE, "{way:?}: what is here is no source");
         env.receiver.configure("[plugins]\nplugin = \"local\"\n");
         file(&env.sender.path("file"), 2, SIZE);
-        let failed = route.copy("sync -W", "file", "fourth").end().with(23);
-        assert!(failed.err.contains("file"), "{}", failed.err);
+        for command in ["sync -W", "cp --no-search"] {
+            let failed = route.copy(command, "file", "fourth").end();
+            assert!(failed.code() != 0 && failed.err.contains("file"), "{command}: {}", failed.err);
+        }
     }
 }

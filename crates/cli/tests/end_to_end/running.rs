@@ -492,15 +492,21 @@ fn plugins_are_those_of_the_configuration() {
     let env = TestEnvironment::new();
     let _sending = env.sender.daemon();
     let mut receiving = env.receiver.daemon_with("[plugins]\nplugin = \"local\"\n");
-    file(&env.sender.path("x"), 1, 70_000);
-    let ticket = put(&env.sender, "x");
-    let failure = env.receiver.tow(["get", "--json", "--timeout", "3", &ticket, "-o", "x"]).end().failure();
-    assert_eq!(failure["kind"], "not_found", "{failure}");
+    fs::create_dir(env.sender.path("tree")).unwrap();
+    [("x", 1), ("tree/y", 2)].into_iter().for_each(|(name, seed)| file(&env.sender.path(name), seed, 70_000));
+    let [ticket, of_tree] = ["x", "tree"].map(|name| put(&env.sender, name));
+    for ticket in [&ticket, &of_tree] {
+        let failure =
+            env.receiver.tow(["get", "--json", "--timeout", "3", ticket, "-o", "x"]).end().failure();
+        assert_eq!(failure["kind"], "not_found", "{failure}");
+    }
     env.receiver.configure(
         "[plugins]\nplugin = \"takeover\"\nfirst = { plugin = \"local\" }\n\
          better = { plugin = \"cascade\", of = [{ plugin = \"direct\", connections = 3 }] }\n",
     );
     reload(&mut receiving, "was read again");
-    env.receiver.get(&ticket, "x").end().summary();
-    assert_same(&env.sender.path("x"), &env.receiver.path("x"));
+    for (ticket, name) in [(&ticket, "x"), (&of_tree, "tree")] {
+        env.receiver.get(ticket, name).end().summary();
+        assert_same(&env.sender.path(name), &env.receiver.path(name));
+    }
 }

@@ -19,6 +19,7 @@ situations![
     a_holder_that_passes_nothing_on_any_more_tells_who_comes_late_that_the_ticket_was_taken_back,
     a_ticket_of_a_share_is_taken_back_while_it_runs,
     a_ticket_of_a_share_that_ended_is_taken_back_and_not_given_again,
+    who_serves_what_a_share_that_ended_shared_hears_that_it_was_taken_back,
     a_get_under_way_ends_when_its_ticket_is_taken_back,
     a_daemon_passes_on_what_it_got_only_if_its_configuration_says_so,
     a_daemon_passes_on_again_after_its_restart,
@@ -253,6 +254,27 @@ fn a_ticket_of_a_share_that_ended_is_taken_back_and_not_given_again() {
     let (_running, other) = share();
     assert_ne!(first, other);
     env.stranger.get(&other, "file").end().summary();
+}
+
+fn who_serves_what_a_share_that_ended_shared_hears_that_it_was_taken_back() {
+    let env = TestEnvironment::new();
+    file(&env.sender.path("file"), 1, 3 << 20);
+    let mut share = env.sender.share("file");
+    let given = share.ticket();
+    let words = ["get", "--json", "--stay", "--listen", LOOPBACK, given.as_str(), "-o", "file"];
+    let mut holder = env.receiver.tow(words).start();
+    let ticket = holder.ticket();
+    holder.wait_until("has all", |running| {
+        String::from_utf8_lossy(&running.output()).contains(r#""event":"summary""#).then_some(())
+    });
+    share.kill();
+    let telling = env.sender.tow(["done", "--wait", &given]).start();
+    let ended = holder.end().with(1);
+    assert!(ended.text().contains("the sender took the ticket back"), "{}", ended.text());
+    let refused = env.stranger.tow(["get", &ticket, "-o", "after"]).end().with(1);
+    assert!(refused.err.contains("took the ticket back"), "{}", refused.err);
+    assert!(!env.stranger.path("after").exists());
+    telling.kill();
 }
 
 /// A share with these flags, of `file`.

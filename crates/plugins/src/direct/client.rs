@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use towpath_content::hint::{self, PeerAddress};
 use towpath_content::lock::lock;
 use towpath_content::{Hint, NodeId, Oid};
-use towpath_link::tcp::{DialConfig, dial_any};
+use towpath_link::tcp::DialConfig;
 use towpath_link::{Connection, Identity};
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::source::{
@@ -33,9 +33,9 @@ use towpath_protocol::{Arrived, Peer, PeerConfig, PeerUse, Stall};
 
 use super::SCHEME;
 use super::apart::apart;
+use super::attempt::{DialAttempt, Dialled, SlotDialling};
 use super::entries::MeasuredEntries;
 use super::pool::{PeerHost, PeerNeeds};
-use super::redialling::dial_again_and_again;
 use super::relayed::{call_by, is_relayed, relays};
 use super::slots::{Slot, Slots};
 use super::unasked::{Unasked, UnaskedCall};
@@ -56,6 +56,10 @@ const LATE: Duration = Duration::from_millis(150);
 
 /// Time between two rounds of dialling where a relay brings the bytes meanwhile.
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Silence that ends a connection where a relay brings the bytes meanwhile: whoever moved is to be dialled anew soon. The other end
+/// speaks every five seconds at least.
+const BESIDE_A_RELAY: Duration = Duration::from_secs(8);
 
 /// Time for which a path counts as measured.
 const MEASURED: Duration = Duration::from_millis(1);
@@ -148,6 +152,14 @@ impl Direct {
         *lock(&self.led)
     }
 
+    /// Reaches the peer, and asks it nothing.
+    pub(super) async fn reach(&self, context: &Context) -> Result<(), Outcome> {
+        let slot = self.slots.idlest();
+        let peer = self.peer(slot, context).await?;
+        let is_there = peer.greeted().await;
+        self.ended(slot, &peer, if is_there { Ok(()) } else { Err(Outcome::RetryLater(PAUSE)) })
+    }
+
     /// Number of connections that are wanted; none where it dials by itself.
     pub fn wanted(&self) -> Option<watch::Receiver<usize>> {
         self.slots.are_brought().then(|| self.slots.wanted())
@@ -189,7 +201,7 @@ impl Direct {
     async fn peer(&self, slot: &Slot, context: &Context) -> Result<Arc<PeerUse>, Outcome> {
         let mut dialling = slot.dialling.lock().await;
         let standing = slot.peer();
-        let peer = match (dialling.decide(Instant::now(), standing.is_some()), standing) {
+        let peer = match (dialling.backoff.decide(Instant::now(), standing.is_some()), standing) {
             (Decision::Use, Some(peer)) => peer,
             (decision, _) => {
                 if let Some(why) = slot.take_lost() {
@@ -206,6 +218,7 @@ impl Direct {
                     (None, Decision::Wait(wait)) => return Err(Outcome::RetryLater(wait)),
                     (None, _) => self.dial_or_find(slot, &mut dialling, context).await?,
                 };
+                dialling.attempt = None;
                 let peer = Arc::new(peer);
                 slot.set(Arc::clone(&peer), is_found);
                 peer
@@ -239,7 +252,7 @@ impl Direct {
     async fn dial_or_find(
         &self,
         slot: &Slot,
-        dialling: &mut Dialling,
+        dialling: &mut SlotDialling,
         context: &Context,
     ) -> Result<(PeerUse, bool), Outcome> {
         let finding = async {
@@ -290,38 +303,46 @@ impl Direct {
         std::future::pending().await
     }
 
-    async fn dial(&self, dialling: &mut Dialling, context: &Context) -> Result<PeerUse, Outcome> {
+    async fn dial(&self, dialling: &mut SlotDialling, context: &Context) -> Result<PeerUse, Outcome> {
         if self.config.is_relayed {
-            return self.call(dialling, context).await;
+            return self.call(&mut dialling.backoff, context).await;
         }
         let Some(node) = self.node.or(context.node) else { return Err(Outcome::NotHere) };
         let hints = context.hints.borrow().clone();
         let is_it = |named: Option<NodeId>| named.or(context.node) == Some(node);
         let has_relay = is_relayed(&hints, is_it);
-        let addresses = match self.config.only {
-            Some(only) => vec![only],
-            None => addresses(hints, is_it).await,
+        let attempt = match &mut dialling.attempt {
+            Some(attempt) => attempt,
+            none => {
+                let addresses = match self.config.only {
+                    Some(only) => vec![only],
+                    None => addresses(hints, is_it).await,
+                };
+                if addresses.is_empty() {
+                    self.shuns.store(false, Ordering::Relaxed);
+                    return Err(self.nowhere(context));
+                }
+                none.insert(self.attempt(addresses, node, has_relay))
+            }
         };
-        if addresses.is_empty() {
-            self.shuns.store(false, Ordering::Relaxed);
-            return Err(self.nowhere(context));
-        }
-        let how = &self.config.dial;
-        let unreached = lock(&self.unreached).map_or(Duration::ZERO, |since| since.elapsed());
-        let dialled = match has_relay {
-            true => dial_again_and_again(&addresses, &self.identity, node, how, unreached).await,
-            false => dial_any(&addresses, &self.identity, node, how).await,
+        let dialled = attempt.ended().await;
+        dialling.attempt = None;
+        let is_missed = has_relay && !dialled.as_ref().is_some_and(|dialled| dialled.connection.is_ok());
+        let wait = match is_missed {
+            true => dialling.backoff.missed(Instant::now(), SHORT_PAUSE),
+            false => dialling.backoff.dialled(Instant::now(), random()),
         };
-        let wait = match has_relay && dialled.is_err() {
-            true => dialling.missed(Instant::now(), SHORT_PAUSE),
-            false => dialling.dialled(Instant::now(), random()),
-        };
-        match dialled {
+        let Some(Dialled { connection, addresses }) = dialled else { return Err(Outcome::RetryLater(wait)) };
+        match connection {
             // Its use remains to be seen, so what was in the way is not forgotten.
             Ok(connection) => {
                 let is_it = |address: &SocketAddr| Some(address.ip().to_canonical()) == connection.address;
                 *lock(&self.led) = addresses.into_iter().find(is_it);
-                self.start(connection, context)
+                let peer = self.start(connection, context)?;
+                if has_relay {
+                    peer.set_silence(BESIDE_A_RELAY);
+                }
+                Ok(peer)
             }
             Err(error) => {
                 self.shuns.store(false, Ordering::Relaxed);
@@ -329,6 +350,12 @@ impl Direct {
                 Err(Outcome::RetryLater(wait))
             }
         }
+    }
+
+    fn attempt(&self, addresses: Vec<SocketAddr>, node: NodeId, has_relay: bool) -> DialAttempt {
+        let unreached = lock(&self.unreached).map_or(Duration::ZERO, |since| since.elapsed());
+        let unreached = has_relay.then_some(unreached);
+        DialAttempt::begin(addresses, self.identity.clone(), node, self.config.dial.clone(), unreached)
     }
 
     /// Starts a connection that was dialled or called. Where there is a host the peer may ask there, too.

@@ -4,6 +4,7 @@
 //! | module | story |
 //! |---|---|
 //! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
+//! | `attempt` | an attempt to dial, which goes on when whoever waited for it goes away |
 //! | `redialling` | dialling again and again while a relay brings the bytes |
 //! | [`relayed`] | calls through relays |
 //! | `slots` | the connections to one peer |
@@ -17,6 +18,7 @@
 //! | `path_growth` | whether what comes still doubles with each round trip: pure |
 
 mod apart;
+mod attempt;
 pub mod client;
 mod entries;
 pub(crate) mod further_ways;
@@ -30,6 +32,7 @@ mod unasked;
 mod widening;
 
 pub use client::{Direct, DirectConfig};
+pub use further_ways::LedTo;
 pub use pool::{PeerHost, PeerPool};
 pub use towpath_link::tcp::{LocalEnd, NoLocalEnd};
 

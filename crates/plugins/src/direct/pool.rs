@@ -10,6 +10,9 @@ use towpath_content::{NodeId, Oid};
 use towpath_link::Connection;
 use towpath_protocol::{Peer, PeerConfig, PeerFacts, PeerUse};
 
+/// Bytes that wait for a peer and may be questions: more is data.
+const QUESTIONS: u64 = 4 << 10;
+
 /// The service that transfers belong to, as far as their connections are its own.
 pub trait PeerHost: Send + Sync {
     /// Starts a connection that a transfer dialled, to be configured so. The peer may ask the service there.
@@ -129,6 +132,15 @@ impl PeerPool {
         let known = lock(&self.known);
         let mut peers = known.get(node).into_iter().flatten();
         peers.any(|peer| peer.is_relayed == is_relayed && peer.standing().is_some())
+    }
+
+    /// True if the kernel still has something for a peer that fetches: more than what is asked of it.
+    pub fn has_unsent(&self) -> bool {
+        let known = lock(&self.known);
+        let peers: Vec<Arc<Peer>> = known.values().flatten().filter_map(PooledPeer::standing).collect();
+        drop(known);
+        let waits = |peer: &Arc<Peer>| peer.path().is_some_and(|path| path.send_queue_bytes > QUESTIONS);
+        peers.iter().any(|peer| peer.served().is_in_use() && waits(peer))
     }
 
     /// Connections that it knows of.

@@ -14,6 +14,7 @@ use towpath_transfer::Want;
 use towpath_protocol::dialling::Dialling;
 use towpath_protocol::{Peer, PeerUse};
 
+use super::attempt::SlotDialling;
 use super::entries::GUESS;
 use super::long_path::LongPath;
 use super::path_growth::PathLook;
@@ -63,7 +64,7 @@ impl SlotWidth {
 /// One connection, or the wait for the next attempt.
 pub struct Slot {
     /// Held while one caller dials and others wait for it.
-    pub dialling: tokio::sync::Mutex<Dialling>,
+    pub dialling: tokio::sync::Mutex<SlotDialling>,
     /// Bytes of wants asked on it.
     outstanding: AtomicU64,
     current: Mutex<Option<SlotPeer>>,
@@ -141,7 +142,7 @@ impl Slots {
 
     /// Takes out all connections, each with whether it was found.
     pub fn take_all(&self) -> Vec<(Arc<PeerUse>, bool)> {
-        let taken = self.all.iter().filter_map(|slot| lock(&slot.current).take());
+        let taken = self.all.iter().filter_map(Slot::close);
         taken.map(|current| (current.peer, current.is_found)).collect()
     }
 
@@ -238,7 +239,7 @@ impl Slots {
         }
         self.wanted.send_if_modified(|told| {
             if wanted < *told {
-                self.all.iter().skip(wanted).for_each(|slot| drop(lock(&slot.current).take()));
+                self.all.iter().skip(wanted).for_each(|slot| drop(slot.close()));
             }
             std::mem::replace(told, wanted) != wanted
         });
@@ -256,7 +257,10 @@ impl Slot {
     fn new() -> Self {
         let backoff = BackoffConfig { longest: LONGEST_WAIT, ..BackoffConfig::default() };
         Self {
-            dialling: tokio::sync::Mutex::new(Dialling::new(backoff)),
+            dialling: tokio::sync::Mutex::new(SlotDialling {
+                backoff: Dialling::new(backoff),
+                attempt: None,
+            }),
             outstanding: AtomicU64::new(0),
             current: Mutex::default(),
         }
@@ -286,6 +290,14 @@ impl Slot {
         lock(&self.current).take();
     }
 
+    /// Leaves the connection, and ends an attempt that nobody waits for.
+    fn close(&self) -> Option<SlotPeer> {
+        if let Ok(mut dialling) = self.dialling.try_lock() {
+            dialling.attempt = None;
+        }
+        lock(&self.current).take()
+    }
+
     /// Forgets a connection that ended; returns why it did.
     pub fn take_lost(&self) -> Option<String> {
         lock(&self.current).take().and_then(|current| current.peer.ended())
@@ -293,7 +305,7 @@ impl Slot {
 
     /// Notes that what was requested here came.
     pub async fn proved_useful(&self) {
-        self.dialling.lock().await.useful();
+        self.dialling.lock().await.backoff.useful();
     }
 }
 

@@ -150,6 +150,11 @@ impl SourceTable {
         }
     }
 
+    /// From now on nothing is asked of two sources at once.
+    pub(super) const fn ask_once(&mut self) {
+        self.dealer.ask_once();
+    }
+
     /// A source that is there and has everything; or the site's cache: it comes before all others, which are in reserve from then on.
     /// Returns its number.
     pub(super) fn add(&mut self, now: Duration, source: Arc<dyn Source>, near: Option<NearHolding>) -> u32 {

@@ -228,7 +228,6 @@ pub fn impatient(wait_limit: Duration) -> SessionConfig {
 pub fn hello(capabilities: &[&str]) -> Body {
     Body::Hello(Hello {
         version: VERSION,
-        session: bytes::Bytes::from_static(&[1; 16]),
         capabilities: capabilities.iter().map(|&name| name.to_owned()).collect(),
         ..Hello::default()
     })

@@ -8,8 +8,6 @@ use crate::processors::Processors;
 /// Behaviour of this side of a connection.
 #[derive(Debug, Clone)]
 pub struct SessionConfig {
-    /// The same on every connection of a transfer's session.
-    pub id: [u8; 16],
     /// Not a byte for this long: the connection is lost.
     pub silence: Duration,
     /// This side has a control stream.

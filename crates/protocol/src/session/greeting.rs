@@ -1,7 +1,5 @@
 //! The hellos: what this side says first, and what the peer's says that it can do.
 
-use bytes::Bytes;
-
 use super::config::SessionConfig;
 use super::effect::{Effect, Encoded};
 use crate::processor::Encoding;
@@ -100,7 +98,6 @@ pub(super) fn hello(config: &SessionConfig) -> Body {
         .chain(wishes);
     Body::Hello(Hello {
         version: wire::VERSION,
-        session: Bytes::copy_from_slice(&config.id),
         capabilities: named.map(String::from).collect(),
         software: concat!("towpath ", env!("CARGO_PKG_VERSION")).into(),
         encodings: numbered.map(|name| (*name).into()).collect(),

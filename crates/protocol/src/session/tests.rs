@@ -186,7 +186,6 @@ impl End {
 fn config() -> SessionConfig {
     SessionConfig {
         measures: false,
-        id: [1; 16],
         silence: 20 * SECOND,
         control: false,
         processors: Processors::default(),

@@ -1,15 +1,17 @@
 //! One object on its way to a host, by the transfer session's own ledger and checks, without its
 //! threads.
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use towpath_content::Oid;
-use towpath_content::pieces::{Layout, Value};
-use towpath_store::About;
+use towpath_content::pieces::{Layout, PieceTree, Value};
+use towpath_store::{About, Partial, StoreError};
 use towpath_transfer::claim::{RecipeClaim, RecipeReader};
+use towpath_transfer::intervals::Intervals;
 use towpath_transfer::ledger::{Ledger, LedgerConfig, WantResult};
 use towpath_transfer::object::ObjectInFlight;
 use towpath_transfer::want::{Delivery, ObjectOffset, WantId};
@@ -57,6 +59,33 @@ impl Target for Memory {
     }
 }
 
+/// Of an object that comes, what others may have.
+pub struct WholePieces {
+    /// Their indexes.
+    pub whole: Vec<Range<u64>>,
+    tree: Arc<PieceTree>,
+    memory: Arc<Memory>,
+}
+
+impl Partial for WholePieces {
+    fn available(&self) -> (Layout, Vec<Range<u64>>) {
+        (self.tree.layout(), self.whole.clone())
+    }
+
+    fn proof(&self, run: Range<u64>) -> Result<Vec<u8>, StoreError> {
+        self.tree.proof(run).map_err(|_| StoreError::NotYet)
+    }
+
+    fn read_piece(&self, index: u64, buf: &mut Vec<u8>) -> Result<(), StoreError> {
+        if !self.whole.iter().any(|run| run.contains(&index)) {
+            return Err(StoreError::NotYet);
+        }
+        let Range { start, end } = self.tree.layout().range(index);
+        buf.extend_from_slice(&self.memory.0.lock().unwrap()[start as usize..end as usize]);
+        Ok(())
+    }
+}
+
 /// See the head of this module.
 pub struct Fetch {
     pub oid: Oid,
@@ -66,6 +95,10 @@ pub struct Fetch {
     layout: Option<Layout>,
     /// It asks for the recipe, and then for chunks where they lie.
     pub by_recipe: bool,
+    /// Chunks on this host's disk, by hash: those of the recipe need not come.
+    pub on_disk: HashMap<[u8; 32], Vec<u8>>,
+    /// Bytes that were found there.
+    pub found: u64,
     /// Layout of it, and its recipe as far as that has come.
     reading: Option<(Layout, RecipeReader)>,
     failed: Option<String>,
@@ -80,7 +113,7 @@ impl Fetch {
         let object = ObjectInFlight::new(KEY, oid, group, Arc::clone(&memory) as Arc<dyn Target>);
         let ledger = Ledger::new(LedgerConfig::default(), now);
         let (layout, failed, retry_question_at) = (None, None, None);
-        let (by_recipe, reading) = (false, None);
+        let (by_recipe, reading, on_disk, found) = (false, None, HashMap::new(), 0);
         Self {
             oid,
             object,
@@ -88,6 +121,8 @@ impl Fetch {
             ledger,
             layout,
             by_recipe,
+            on_disk,
+            found,
             reading,
             failed,
             retry_question_at,
@@ -120,6 +155,19 @@ impl Fetch {
     /// Pieces that are here, by the ledger.
     pub fn have(&self) -> Vec<Range<u64>> {
         self.ledger.coverage().have(KEY).map(|have| have.iter().collect()).unwrap_or_default()
+    }
+
+    /// The pieces that are whole, as a transfer session announces them. What proves them is known.
+    pub fn whole_pieces(&self, tree: &Arc<PieceTree>) -> WholePieces {
+        let (layout, here) = (tree.layout(), self.ledger.coverage().have(KEY));
+        let mut whole = Intervals::default();
+        for index in 0..layout.count() {
+            if here.is_some_and(|here| here.covers(&layout.range(index))) {
+                whole.insert(index..index + 1);
+            }
+        }
+        let (tree, memory) = (Arc::clone(tree), Arc::clone(&self.memory));
+        WholePieces { whole: whole.iter().collect(), tree, memory }
     }
 
     pub fn may_ask(&self, now: Instant) -> bool {
@@ -156,6 +204,12 @@ impl Fetch {
     fn want_chunks(&mut self, layout: Layout, claim: &RecipeClaim, now: Instant) {
         (self.layout, self.last_progress) = (Some(layout), now);
         for chunk in &claim.chunks {
+            if let Some(bytes) = self.on_disk.get(&chunk.hash) {
+                self.object.target.write(chunk.offset, bytes).unwrap();
+                self.found += u64::from(chunk.len);
+                self.ledger.cover(KEY, chunk.offset..chunk.offset + u64::from(chunk.len));
+                continue;
+            }
             let id = WantId::Chunk { hash: chunk.hash, len: chunk.len };
             self.ledger.add(id, ObjectOffset { object: KEY, offset: chunk.offset }, &self.object.group, now);
         }

@@ -1,12 +1,14 @@
 //! A host of the simulation: performs what the state machines say, as `peer`, `conversation` and
 //! `client` do on a real connection.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use towpath_transfer::SourceId;
 
 use bytes::Bytes;
+use towpath_content::pieces::PieceTree;
 use towpath_content::ticket::{BoundSecret, Secret};
 use towpath_content::{NodeId, Oid};
 use towpath_link::Frame;
@@ -28,14 +30,14 @@ use towpath_transfer::{Delivery, Description, Outcome, Tag, Want};
 use crate::fetch::Fetch;
 
 /// Binding of proofs: here there is no TLS session to take it from.
-const BINDING: [u8; 32] = [7; 32];
-const SECRET: Secret = Secret([5; 16]);
+pub const BINDING: [u8; 32] = [7; 32];
+pub const SECRET: Secret = Secret([5; 16]);
 /// Not a byte for this long: a connection is lost.
 pub const SILENCE: Duration = Duration::from_secs(20);
 /// The longest wait between attempts to reach a peer, as in the plugin.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-fn node_of(host: usize) -> NodeId {
+pub fn node_of(host: usize) -> NodeId {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&(host as u64).to_le_bytes());
     NodeId(key)
@@ -60,11 +62,42 @@ impl Issuer for OneSecret {
 
 /// A service over a store in memory that holds one object.
 pub fn service(content: &[u8]) -> (Arc<Service>, Oid) {
+    put(|store, live| store.put_data(live, content).unwrap())
+}
+
+/// The same of an object that its application cut into chunks of so many bytes.
+pub fn service_in_chunks(content: &[u8], len: usize) -> (Arc<Service>, Oid) {
+    put(|store, live| {
+        for chunk in content.chunks(len) {
+            store.put_data(live, chunk).unwrap();
+            store.put_boundary(live).unwrap();
+        }
+    })
+}
+
+fn put(write: impl FnOnce(&MemoryStore, &Oid)) -> (Arc<Service>, Oid) {
     let (store, live) = (MemoryStore::new(), Oid::Live([9; 32]));
     store.put_init(&live, &About::default()).unwrap();
-    store.put_data(&live, content).unwrap();
+    write(&store, &live);
     let oid = store.put_commit(&live).unwrap();
     (Arc::new(Service::new(Arc::new(store), Arc::new(OneSecret))), oid)
+}
+
+/// A session with host `peer`, which asks of one that `serves`, too.
+pub fn session(peer: usize, serves: bool, now: Instant) -> Session {
+    let config = SessionConfig {
+        measures: false,
+        silence: SILENCE,
+        control: false,
+        processors: Processors::default(),
+        wishes: Vec::new(),
+        serves,
+        priority: 0,
+        source: SourceId::other("host", Some(&peer.to_string())),
+        tells_link: false,
+        link_number: 0,
+    };
+    Session::new(config, now)
 }
 
 /// One end of a connection.
@@ -74,8 +107,18 @@ struct End {
     answering: Answering,
     serving: Option<Serving>,
     answers: VecDeque<Answer>,
+    /// Answers that go on when an object is no longer as it was in a version.
+    waiting: Vec<(Answer, Oid, u64)>,
     question: Option<u32>,
     is_greeted: bool,
+}
+
+/// What a host that fetches lets others have meanwhile.
+struct Offered {
+    store: Arc<MemoryStore>,
+    tree: Arc<PieceTree>,
+    /// The pieces that were announced last.
+    told: Option<Vec<Range<u64>>>,
 }
 
 /// See the head of this module.
@@ -85,6 +128,9 @@ pub struct Host {
     source: usize,
     wanted: Option<Oid>,
     by_recipe: bool,
+    /// Chunks that it has already, by hash.
+    on_disk: HashMap<[u8; 32], Vec<u8>>,
+    offered: Option<Offered>,
     pub fetch: Option<Fetch>,
     /// Wants that are cancelled on the way, if it does so.
     pub mind: Option<Mind>,
@@ -155,6 +201,14 @@ impl Host {
         Self { by_recipe: true, ..Self::fetching(source, oid) }
     }
 
+    /// One that has chunks of it on its disk, by hash, and lets others have the pieces that are whole.
+    pub fn sharing(source: usize, tree: PieceTree, on_disk: HashMap<[u8; 32], Vec<u8>>) -> Self {
+        let (oid, store) = (tree.oid(), Arc::new(MemoryStore::new()));
+        let service = Service::new(Arc::clone(&store) as Arc<dyn Store>, Arc::new(OneSecret));
+        let offered = Some(Offered { store, tree: Arc::new(tree), told: None });
+        Self { by_recipe: true, on_disk, offered, ..Self::new(Some(Arc::new(service)), source, Some(oid)) }
+    }
+
     fn new(service: Option<Arc<Service>>, source: usize, wanted: Option<Oid>) -> Self {
         let dialling = Dialling::new(BackoffConfig { longest: LONGEST_WAIT, ..BackoffConfig::default() });
         Self {
@@ -162,6 +216,8 @@ impl Host {
             source,
             wanted,
             by_recipe: false,
+            on_disk: HashMap::new(),
+            offered: None,
             fetch: None,
             mind: None,
             step_time: Duration::ZERO,
@@ -239,8 +295,23 @@ impl Host {
                 break;
             }
         }
+        self.announce();
         self.go_on_answering(net);
         self.plan_wake(net);
+    }
+
+    /// Tells those who watch of the pieces that are whole, if these are others than before.
+    fn announce(&mut self) {
+        let (Some(fetch), Some(offered)) = (&self.fetch, &mut self.offered) else { return };
+        let pieces = fetch.whole_pieces(&offered.tree);
+        if offered.told.as_ref() != Some(&pieces.whole) {
+            offered.told = Some(pieces.whole.clone());
+            offered.store.announce(&fetch.oid, Some(Arc::new(pieces)));
+        }
+        for end in self.ends.values_mut() {
+            let is_due = |(_, oid, seen): &mut (Answer, Oid, u64)| offered.store.version(oid) != *seen;
+            end.answers.extend(end.waiting.extract_if(.., is_due).map(|(answer, ..)| answer));
+        }
     }
 
     /// Gives answers to their end; if steps take their time, a step of each when that is over.
@@ -355,10 +426,14 @@ fn answer(end: &mut End, body: Body) {
 fn step(net: &mut Net, connection: ConnectionId, end: &mut End) -> bool {
     let (Some(serving), Some(mut answer)) = (&mut end.serving, end.answers.pop_front()) else { return false };
     let (request, mut frames) = (answer.request(), Vec::new());
-    let is_over = end.answering.is_over(request);
-    match !is_over && answer.step(serving, &mut |frame| frames.push(frame)) == Step::More {
-        true => end.answers.push_front(answer),
-        false => frames.push(Outgoing::control(end.answering.end(request))),
+    let stepped = match end.answering.is_over(request) {
+        true => Step::Over,
+        false => answer.step(serving, &mut |frame| frames.push(frame)),
+    };
+    match stepped {
+        Step::More => end.answers.push_front(answer),
+        Step::Wait { oid, seen } => end.waiting.push((answer, oid, seen)),
+        Step::Over => frames.push(Outgoing::control(end.answering.end(request))),
     }
     frames.into_iter().for_each(|frame| send(net, connection, end, frame));
     true
@@ -370,9 +445,17 @@ fn send(net: &mut Net, connection: ConnectionId, end: &mut End, frame: Outgoing)
 }
 
 /// A frame as one message: its kind, then its body.
-fn bytes_of(frame: &Outgoing) -> Vec<u8> {
+pub fn bytes_of(frame: &Outgoing) -> Vec<u8> {
     let Frame { kind, body } = frame.to_frame();
     [&[kind][..], &body].concat()
+}
+
+/// The frame that a message is.
+pub fn frame_of(message: &[u8]) -> Frame {
+    match message.split_first() {
+        Some((&kind, body)) => Frame { kind, body: Bytes::copy_from_slice(body) },
+        None => Frame { kind: 0, body: Bytes::new() },
+    }
 }
 
 impl SimNode for Host {
@@ -380,25 +463,13 @@ impl SimNode for Host {
         self.fetch = self.wanted.map(|oid| Fetch::new(oid, net.instant()));
         if let Some(fetch) = &mut self.fetch {
             fetch.by_recipe = self.by_recipe;
+            fetch.on_disk = std::mem::take(&mut self.on_disk);
         }
         self.settle(net);
     }
 
     fn opened(&mut self, net: &mut Net, connection: ConnectionId, peer: usize) {
-        let config = SessionConfig {
-            measures: false,
-            id: [1; 16],
-            silence: SILENCE,
-            control: false,
-            processors: Processors::default(),
-            wishes: Vec::new(),
-            serves: self.service.is_some(),
-            priority: 0,
-            source: SourceId::other("host", Some(&peer.to_string())),
-            tells_link: false,
-            link_number: 0,
-        };
-        let mut session = Session::new(config, net.instant());
+        let mut session = session(peer, self.service.is_some(), net.instant());
         if self.dialled == Some(connection)
             && let Some(oid) = &self.wanted
         {
@@ -412,6 +483,7 @@ impl SimNode for Host {
             answering,
             serving,
             answers: VecDeque::new(),
+            waiting: Vec::new(),
             question: None,
             is_greeted: false,
         };
@@ -421,10 +493,7 @@ impl SimNode for Host {
 
     fn receive(&mut self, net: &mut Net, connection: ConnectionId, message: Vec<u8>) {
         let Some(end) = self.ends.get_mut(&connection) else { return };
-        let frame = match message.split_first() {
-            Some((&kind, body)) => Frame { kind, body: Bytes::copy_from_slice(body) },
-            None => Frame { kind: 0, body: Bytes::new() },
-        };
+        let frame = frame_of(&message);
         match end.decoder.decode(frame, |header| end.session.expected(header)) {
             Ok(incoming) => end.session.receive(net.instant(), incoming),
             Err(why) => end.session.close(Some(why)),

@@ -12,6 +12,7 @@ use towpath_vault::uncommitted::commit_uncommitted;
 use super::errors::api_error;
 use super::opening::WhichVault;
 use crate::commands::Context;
+use crate::output::counted;
 
 /// Send what puts left on this machine: the server could not be reached, or they were cut off
 ///
@@ -41,9 +42,10 @@ impl VaultCommit {
             let versions = which.discard(context)?;
             match context.output.is_json() {
                 true => context.output.object(&ToldDropped { event: "dropped", versions }),
-                false => context
-                    .output
-                    .print(&format!("tow: {versions} versions that were not committed are forgotten")),
+                false => context.output.print(&format!(
+                    "tow: forgotten: {} that had not been committed",
+                    counted(versions as u64, "version", "versions")
+                )),
             }
             return Ok(ExitCode::SUCCESS);
         }

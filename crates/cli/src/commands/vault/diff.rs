@@ -15,6 +15,7 @@ use super::errors::{api_error, usage};
 use super::holders::tell_holders;
 use super::opening::WhichVault;
 use crate::commands::Context;
+use crate::output::counted;
 
 /// Tell what changed between two versions of a file or a tree
 ///
@@ -139,7 +140,10 @@ fn tell_person(context: &Context, name: &str, diff: &EntryDiff) {
     context.output.print(&match (diff.from, diff.changes.len()) {
         (None, _) => format!("tow: {name} came with version {}", diff.to),
         (Some(from), 0) => format!("tow: {name} is the same in versions {from} and {}", diff.to),
-        (Some(from), count) => format!("tow: {count} changes of {name} from version {from} to {}", diff.to),
+        (Some(from), count) => {
+            let changes = counted(count as u64, "change", "changes");
+            format!("tow: {changes} of {name} from version {from} to {}", diff.to)
+        }
     });
 }
 

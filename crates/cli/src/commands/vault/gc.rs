@@ -12,6 +12,7 @@ use towpath_vault::garbage::{CollectedGarbage, Garbage, collect, garbage};
 use super::errors::api_error;
 use super::opening::WhichVault;
 use crate::commands::Context;
+use crate::output::counted;
 
 /// Drop old versions, and give back the space of what no version needs
 ///
@@ -84,11 +85,13 @@ fn tell_garbage(context: &Context, vault: &mut VaultClient, keep: Option<u64>) -
         return Ok(());
     }
     let line = |text: String| context.output.line(&text);
-    line(format!("{versions} versions, {} on the server", HumanBytes(usage.stored)));
+    let kept = counted(versions, "version", "versions");
+    line(format!("{kept}, {} on the server", HumanBytes(usage.stored)));
     if nameless > 0 {
         let bytes = HumanBytes(nameless_bytes);
+        let files = counted(nameless, "file", "files");
         line(format!(
-            "{nameless} files without a name, {bytes}, of puts that were cut short; they go with the next collection"
+            "{files} without a name, {bytes}, of puts that were cut short; gone with the next collection"
         ));
     }
     line(format!("without the {older} older ones: {} less, about", HumanBytes(usage.needless)));
@@ -109,5 +112,5 @@ fn tell_collected(context: &Context, collected: CollectedGarbage) {
         (Some(freed), Some(left)) => format!("{} freed; {} left", HumanBytes(freed), HumanBytes(left)),
         _ => "the server is still giving back their space".into(),
     };
-    context.output.print(&format!("tow: {dropped} versions dropped, {space}"));
+    context.output.print(&format!("tow: {} dropped, {space}", counted(dropped, "version", "versions")));
 }

@@ -23,6 +23,7 @@ use super::holders::{tell_holders, use_one_holder};
 use super::opening::{OpenedVault, WhichVault};
 use super::transfer::ReadProgress;
 use crate::commands::Context;
+use crate::output::counted;
 
 /// List what is in the vault
 #[derive(Debug, Args)]
@@ -213,9 +214,10 @@ impl VaultCheck {
         if context.output.is_json() {
             context.output.object(&ToldCheck { event: "checked", versions, entries, files, bytes, faults });
         } else if faults == 0 {
-            let what =
-                format!("{versions} versions, {entries} entries, {files} files, {}", HumanBytes(bytes));
-            context.output.print(&format!("tow: all is proved: {what}"));
+            let (versions, entries) =
+                (counted(versions, "version", "versions"), counted(entries, "entry", "entries"));
+            let what = format!("{versions}, {entries}, {}", counted(files, "file", "files"));
+            context.output.print(&format!("tow: all is proved: {what}, {}", HumanBytes(bytes)));
         } else {
             context.output.complain(&format!("tow: {faults} of {entries} entries are damaged"));
         }

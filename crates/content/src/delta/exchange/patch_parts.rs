@@ -8,10 +8,10 @@ use super::parts::part;
 
 /// Bytes of a file and its base together that are one patch, whatever has moved within them.
 const WHOLE: u64 = 8 << 20;
-/// Bytes of a part of more, at most.
-const PART_LEN: u64 = 2 << 20;
+/// Bytes of a part of more, at most. Each part looks through all that lies around it, so fewer parts take less time.
+const PART_LEN: u64 = 4 << 20;
 /// Parts of a file, at most.
-const MAX_PATCHES: u64 = 4096;
+const MAX_PATCHES: u64 = 2048;
 /// Bytes of the base on either side that belong to a part: so many, and as much as the file grew or shrank if that
 /// is not more than this.
 const AROUND: u64 = 2 << 20;
@@ -65,9 +65,9 @@ mod tests {
         for (base_len, new, count) in [
             (0, 0, Some(1)),
             (4 << 20, 4 << 20, Some(1)),
-            (4 << 20, (4 << 20) + 1, Some(3)),
-            (69_486_560, 69_486_592, Some(34)),
-            (8 << 30, 8 << 30, Some(4096)),
+            (4 << 20, (4 << 20) + 1, Some(2)),
+            (69_486_560, 69_486_592, Some(17)),
+            (8 << 30, 8 << 30, Some(2048)),
             (8 << 30, (8 << 30) + 1, None),
             (u64::MAX, 1, None),
         ] {
@@ -79,11 +79,11 @@ mod tests {
     fn a_part_is_a_patch_of_what_lies_around_its_place() {
         const M: u64 = 1 << 20;
         for (base_len, new, index, base) in [
-            (20 * M, 20 * M, 0, 0..4 * M),
-            (20 * M, 20 * M, 5, 8 * M..14 * M),
-            (20 * M, 20 * M, 9, 16 * M..20 * M),
-            (20 * M, 21 * M, 5, 20 * M * 5 / 11 - 3 * M..20 * M * 6 / 11 + 3 * M),
-            (20 * M, 200 * M, 50, 4 * M..10 * M + 20 * M / 100 + 6 * M),
+            (20 * M, 20 * M, 0, 0..6 * M),
+            (20 * M, 20 * M, 2, 6 * M..14 * M),
+            (20 * M, 20 * M, 4, 14 * M..20 * M),
+            (20 * M, 21 * M, 3, 20 * M * 3 / 6 - 3 * M..20 * M * 4 / 6 + 3 * M),
+            (20 * M, 200 * M, 25, 4 * M..10 * M + 20 * M / 50 + 6 * M),
             (0, 20 * M, 5, 0..0),
             (3 * M, 5 * M, 0, 0..3 * M),
         ] {

@@ -10,7 +10,7 @@ pub struct Liar {
 }
 
 pub fn hello(version: u32) -> Body {
-    Body::Hello(Hello { version, session: Bytes::from_static(&[1; 16]), ..Hello::default() })
+    Body::Hello(Hello { version, ..Hello::default() })
 }
 
 impl Liar {

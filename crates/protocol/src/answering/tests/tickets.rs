@@ -3,7 +3,9 @@
 use std::sync::Mutex;
 
 use towpath_content::ticket::Terms;
+use towpath_store::{About, MemoryStore, Store};
 
+use super::super::super::service::{Service, Serving};
 use super::super::access::{EXPIRED, GivenSecret, NOT_PROVED, WITHDRAWN};
 use super::*;
 
@@ -269,4 +271,71 @@ fn a_ticket_that_a_cache_takes_is_the_proof_of_its_secret() {
         assert_eq!(refused.is_none(), is_served);
     }
     assert!(Keys.bring(&NODE, b"right").outcome.is_err(), "what is no cache says so");
+}
+
+/// A holder that lets so many bytes go.
+struct Lends(Tickets, Mutex<u64>);
+
+impl Issuer for Lends {
+    fn secret(&self, _root: &Oid) -> Option<BoundSecret> {
+        None
+    }
+
+    fn given(&self, root: &Oid) -> Vec<GivenSecret> {
+        self.0.given(root)
+    }
+
+    fn pass_on(&self, _root: &Oid, _secret: &BoundSecret, bytes: u64) -> Result<(), Duration> {
+        let mut left = self.1.lock().unwrap();
+        *left = left.checked_sub(bytes).ok_or(KEPT_WAIT)?;
+        Ok(())
+    }
+
+    fn is_allowed(&self, _node: &NodeId, _oid: &Oid) -> bool {
+        false
+    }
+
+    fn sign(&self, _message: &[u8]) -> [u8; 64] {
+        [0; 64]
+    }
+}
+
+#[test]
+fn what_is_passed_on_counts_when_its_turn_comes() {
+    const PIECE: u64 = 256 << 10;
+    let (store, live) = (Arc::new(MemoryStore::new()), Oid::Live([9; 32]));
+    store.put_init(&live, &About::default()).unwrap();
+    store.put_data(&live, &vec![7; 5 * PIECE as usize]).unwrap();
+    let root = store.put_commit(&live).unwrap();
+    let all = WireWant { count: 5, block: None, ..piece(&root, 0) };
+    let run = WireWant { count: 0, offset: Some(5), len: 1000, ..all.clone() };
+    let cases = [
+        (vec![all.clone()], 9 * PIECE, 5, vec![]),
+        (vec![all.clone()], 2 * PIECE, 2, vec![0]),
+        (vec![run.clone(), all, run.clone()], PIECE + 1000, 2, vec![1, 2]),
+        (vec![run], 0, 0, vec![0]),
+    ];
+    for (wants, lets, comes, ends) in cases {
+        let lends = Arc::new(Lends(Tickets::given(root, plain(7), true), Mutex::new(lets)));
+        let mut answering = stranger();
+        let proof = Bytes::copy_from_slice(&plain(7).prove(&[5; 32], &NODE, &root));
+        answering.take(Body::Prove(Prove { root: oid_field(&root), proof }), &*lends).unwrap();
+        let asked = Body::Get(Get { request: 1, root: oid_field(&root), wants, ..Get::default() });
+        let Ok(Taken::Answer(mut answer)) = answering.take(asked, &*lends) else { panic!("no answer") };
+        assert_eq!(*lends.1.lock().unwrap(), lets, "nothing counts yet");
+        let (shared, issuer) = (Arc::clone(&store) as Arc<dyn Store>, Arc::clone(&lends) as Arc<dyn Issuer>);
+        let mut serving = Serving::new(Arc::new(Service::new(shared, issuer)), NODE);
+        let (mut data, mut later) = (0, Vec::new());
+        let mut look = |frame: Outgoing| match frame.header {
+            Some(_) => data += 1,
+            None => {
+                if let Body::Outcome(outcome) = Body::from_frame(frame.body).unwrap() {
+                    assert_eq!(outcome.outcome(), Outcome::RetryLater(KEPT_WAIT));
+                    later.extend(outcome.want);
+                }
+            }
+        };
+        while answer.step(&mut serving, &mut look) != Step::Over {}
+        assert_eq!((data, later), (comes, ends), "{lets} bytes");
+    }
 }
