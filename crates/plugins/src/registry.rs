@@ -526,6 +526,7 @@ mod tests {
             scope: Scope::default(),
             leave_out: Arc::new(|_| false),
             effort: towpath_reuse::adaptive::Effort::Some,
+            limit_rate: 0,
         };
         let built = build(&default_tree(), &PluginParts { store, search: Some(search), ..parts() });
         assert_eq!((built.root.name(), built.remote.len(), built.local.len()), ("adaptive", 1, 1));

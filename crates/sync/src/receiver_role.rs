@@ -97,11 +97,13 @@ pub async fn receive(
     receiving.check().and(result).inspect_err(|error| receiving.stop(error.clone()))?;
     let mut summary = receiving.account.summary();
     add_sources(&mut summary, &progress.snapshot(), &endpoint.other);
-    summary.search = adaptive.map(|adaptive| search::searched(&adaptive.account()));
-    let (changed, saved) = supplier.made_of_older();
-    if changed > 0 {
-        let searched = summary.search.get_or_insert_default();
-        (searched.changed, searched.by_change) = (changed, saved);
+    let mut deltas = supplier.made_of_older();
+    if let Some(adaptive) = adaptive {
+        summary.search = Some(search::searched(&adaptive.account()));
+        deltas = deltas.and(adaptive.made_deltas());
+    }
+    if deltas.files > 0 {
+        search::add_deltas(summary.search.get_or_insert_default(), deltas);
     }
     Ok(summary)
 }

@@ -51,7 +51,6 @@ pub(crate) struct Conduct {
 impl Conduct {
     fn config(self, serves: bool, link: Option<&str>) -> SessionConfig {
         SessionConfig {
-            id: [1; 16],
             silence: self.silence,
             control: self.is_watched,
             processors: Processors::default(),
